@@ -90,7 +90,7 @@ def show_record(record: Row, form: str | None, output: str | None) -> None:
         _write_csv([{"field": key, "value": value} for key, value in record.items()], ["field", "value"], output)
     else:
         from orchestrator.cli.row_texts import shortened
-        from orchestrator.cli.table_layout import block
+        from orchestrator.progress.table_layout import block
 
         longest = None if reading.wide else _LONGEST_FIELD
         texts = [(key, shortened(field_cell(key, value), longest)) for key, value in record.items()]
@@ -124,7 +124,7 @@ def show_text(text: str, output: str | None = None) -> None:
 
 def show_paragraph(text: str) -> None:
     """Write a line of prose to stdout, on a terminal wrapped between words, and an empty line after it."""
-    from orchestrator.cli.table_layout import wrapped
+    from orchestrator.progress.table_layout import wrapped
 
     width = _terminal_width(None)
     _write("".join(f"{line}\n" for line in ([text] if width is None else wrapped(text, width))) + "\n", None)
@@ -176,7 +176,7 @@ def _write_table(
 ) -> None:
     """Write a table: fitted to a terminal's width; in files and pipes one whole line per row."""
     from orchestrator.cli.row_texts import table_columns
-    from orchestrator.cli.table_layout import lay_out
+    from orchestrator.progress.table_layout import lay_out
 
     longest = None if current_reading().wide else _LONGEST_CELL
     laid = lay_out(table_columns(rows, columns, measurements, longest), _terminal_width(output), spare)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.cells import column_cells, heading, plain_value
-from orchestrator.cli.table_layout import Column, shorten
+from orchestrator.progress.table_layout import Column, shorten
 
 Row = Mapping[str, Any]
 

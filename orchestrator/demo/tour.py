@@ -4,8 +4,13 @@ The numbers are what this run measured. The text is generated (`world`), so they
 that each part works, and what pretraining brings a tiny model in a world that both have to learn from the same data.
 """
 
+import csv
 import logging
+import shlex
+import shutil
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +22,9 @@ from rich.table import Table
 from orchestrator.demo.demo_data import DemoData, write_demo_data
 from orchestrator.demo.picture import draw_findings
 from orchestrator.demo.prompts import FILL_MASK_ANSWER, fill_mask_example, next_sentence_example
-from orchestrator.execution.runner import run_spec
 from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
 from orchestrator.progress import duration, show_progress
-from orchestrator.registry import Registry
+from orchestrator.registry import Registry, RunRecord
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.loading import load_spec
@@ -42,15 +46,20 @@ SEED = 0
 logger = logging.getLogger(__name__)
 
 
-def run_demo(settings: Settings) -> int:
-    """Tell what is to come, write the world, run the pipeline, show its results; 0 when all went well."""
+def run_demo(settings: Settings, carry_out: Callable[[Spec], RunRecord], options: str = "") -> int:
+    """Tell what is to come, write the world, run the pipeline, show its results; 0 when all went well.
+
+    Args:
+        carry_out: runs the pipeline's spec with these settings.
+        options: global options that name them, for the commands at the end: ` --home DIR`.
+    """
     started_at = time.monotonic()
     with show_progress():
         logger.info(opening(settings.home / "demo" / PICTURE))
         data = write_demo_data(settings.home / "demo", SEED)
         logger.info("All text of this demo is generated: a small world of people, places and firms\n  %s", data.corpus)
-        record = run_spec(demo_spec(data), settings=settings)
-        show_results(settings, record.id, data)
+        record = carry_out(demo_spec(data))
+        show_results(settings, record.id, data, options)
         logger.info("the demo took %s", duration(time.monotonic() - started_at))
     return 0
 
@@ -70,7 +79,7 @@ def opening(picture: Path) -> str:
     )
 
 
-def show_results(settings: Settings, run_id: str, data: DemoData) -> None:
+def show_results(settings: Settings, run_id: str, data: DemoData, options: str) -> None:
     """Print what a demo's pipeline found."""
     with Registry(settings.registry, read_only=True) as registry:
         runs = {stage.name.removeprefix("demo/"): stage.id for stage in reversed(registry.stages(run_id))}
@@ -82,7 +91,9 @@ def show_results(settings: Settings, run_id: str, data: DemoData) -> None:
     console.print(comparison_table(table))
     show_picture(console, table, history, settings.home / "demo" / PICTURE)
     _show_language(console, model, data)
-    _show_next_steps(console, settings, runs)
+    console.print("\nGo on with:")
+    for command in (*activation(), *next_commands(runs, data, options)):
+        console.print(f"  {command}", markup=False, soft_wrap=True)
 
 
 def demo_spec(data: DemoData) -> Spec:
@@ -150,16 +161,32 @@ def _show_language(console: Console, model: str, data: DemoData) -> None:
         )
 
 
-def _show_next_steps(console: Console, settings: Settings, runs: dict[str, str]) -> None:
-    home = "" if settings.home == Settings.from_options(environ={}).home else f"--home {settings.home} "
-    commands = [
-        "runs list",
-        "leaderboard",
-        f"runs trials {runs['questions'][:6]}",
-        'query "metrics.f1 > 0.5 and params.learning_rate > 1e-3"',
-        'fill-mask demo/pretraining "She worked for the [MASK] ."',
-        "run experiments/pretrain_tiny_wikipedia.yaml --dry-run",
+def next_commands(runs: dict[str, str], data: DemoData, options: str) -> list[str]:
+    """Commands to go on with, each ready to be pasted, but for the last one's file.
+
+    Args:
+        runs: ids of the demo's stages, by name.
+        options: global options that each command needs.
+    """
+    with data.kinds["test"].open(encoding="utf-8") as file:
+        sentence = next(csv.DictReader(file))["text"]
+    orchestrator = f"orchestrator{options}"
+    return [
+        f"{orchestrator} runs list",
+        f"{orchestrator} leaderboard",
+        f"{orchestrator} runs trials {runs['questions'][:6]}",
+        f'{orchestrator} query "metrics.f1 > 0.5 and params.learning_rate > 1e-3"',
+        f'{orchestrator} fill-mask demo/pretraining "She worked for the [MASK] ."',
+        f"echo {shlex.quote(sentence)} | {orchestrator} predict demo/kinds",
+        f"{orchestrator} init FILE  # a file of your own: writes a spec for it",
     ]
-    console.print("\nGo on with:")
-    for command in commands:
-        console.print(f"  orchestrator {home}{command}", markup=False, soft_wrap=True)
+
+
+def activation() -> list[str]:
+    """The line that makes `orchestrator` a command of this shell, unless it is the one of this installation already."""
+    script = Path(sys.prefix, "bin", "activate")
+    known = shutil.which("orchestrator")
+    if not script.is_file() or (known is not None and Path(known).parent.resolve() == script.parent.resolve()):
+        return []
+    here = Path.cwd()
+    return [f". {shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))}"]

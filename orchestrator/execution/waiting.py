@@ -2,7 +2,9 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 
 from orchestrator.errors import NotFoundError, RunFailedError
@@ -81,12 +83,11 @@ def wait_for_run(
 
 def progress_line(registry: Registry, record: RunRecord) -> str:
     """Progress of a run in one line: its step or its trials, and a measurement; of a pipeline its newest stage's."""
-    for stage in registry.stages(record.id):
+    for stage in registry.stages(record.id) if record.kind == "pipeline" else ():
         return progress_line(registry, stage)
     parts = [f"{record.name or record.id}  {record.state}"]
-    trials = registry.trials.frame(record.id)
-    if len(trials):
-        parts += [f"{number} {str(state).lower()}" for state, number in trials["state"].value_counts().items()]
+    states = Counter(registry.trials.states(record.id).values())
+    parts += [f"{number} {state.lower()}" for state, number in states.most_common()]
     step = registry.metrics.last_step(record.id)
     if step is not None:
         steps = record.spec.get("steps") or (record.spec.get("pretraining") or {}).get("steps")
@@ -96,6 +97,11 @@ def progress_line(registry: Registry, record: RunRecord) -> str:
     if shown is not None:
         parts.append(f"{shown} {latest[shown]:.4f}")
     return "  ".join(parts)
+
+
+def age_s(since: datetime | None) -> float:
+    """Seconds since a time in the registry, by this machine's clock; 0 where there is none."""
+    return 0.0 if since is None else max(0.0, (datetime.now(UTC) - since).total_seconds())
 
 
 def outcome_line(record: RunRecord) -> str:

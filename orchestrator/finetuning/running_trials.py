@@ -9,8 +9,10 @@ from orchestrator.progress.run_views import SweepView, TrialView
 from orchestrator.results import MetricEvent, short_value
 from orchestrator.specs import SweepSpec
 
-_LINE_INTERVAL_S = 60.0
-"""Time between two lines about evaluations, of whatever trials."""
+_LOG_INTERVAL_S = 60.0
+"""Time between two log lines about evaluations, of whatever trials."""
+_LINE_INTERVAL_S = 2.0
+"""Time between two lines about evaluations for who sees no view, of whatever trials."""
 
 
 class RunningTrials:
@@ -24,7 +26,9 @@ class RunningTrials:
     def __init__(self, metric: str, fixed: Collection[str] = ()) -> None:
         self._metric, self._fixed = metric, fixed
         self._views: dict[str, TrialView] = {}
-        self._pace = Pace(_LINE_INTERVAL_S)
+        self._untold: dict[str, TrialView] = {}
+        """Trials with an evaluation that no line has told yet: the one that has waited longest comes first."""
+        self._log_pace, self._pace = Pace(_LOG_INTERVAL_S), Pace(_LINE_INTERVAL_S)
 
     @property
     def keys(self) -> Collection[str]:
@@ -34,12 +38,11 @@ class RunningTrials:
     def started(self, plan: TrialPlan) -> None:
         """Take in a trial that begins, or begins again."""
         values = {**plan.point, **(plan.legs[-1].values if plan.legs else {})}
-        texts = {name: short_value(value) for name, value in values.items()} | {"seed": str(plan.seed)}
-        varied = {name: text for name, text in texts.items() if name not in self._fixed}
+        varied = varied_texts(values, plan.seed, self._fixed)
         self._views[plan.key] = TrialView(plan.number, varied, num_epochs=plan.recipe.epochs)
 
     def measured(self, plan: TrialPlan, events: Sequence[MetricEvent]) -> str | None:
-        """Take in an evaluation; returns a line on it where one is due."""
+        """Take in an evaluation; returns a line on it where one is due in the run's log."""
         view = self._views.get(plan.key)
         scored = [event for event in events if self._metric in event.values]
         if view is None or not scored:
@@ -48,7 +51,24 @@ class RunningTrials:
         best = max(scores if view.best is None else [view.best, *scores])
         epoch = view.epoch if scored[-1].epoch is None else scored[-1].epoch
         self._views[plan.key] = view = replace(view, epoch=epoch, last=scores[-1], best=best)
-        return self._line(view) if self._pace.is_due() else None
+        self._untold[plan.key] = view
+        if not self._log_pace.is_due():
+            return None
+        self.told(plan)
+        return self._line(view)
+
+    def next_line(self) -> str | None:
+        """A line on an evaluation for who sees no view, where one is due.
+
+        Each evaluation has its line. Where they come faster than the lines may, each trial's newest one has.
+        """
+        if not self._untold or not self._pace.is_due():
+            return None
+        return self._line(self._untold.pop(next(iter(self._untold))))
+
+    def told(self, plan: TrialPlan) -> None:
+        """Take in that a line has told all that is known of a trial."""
+        self._untold.pop(plan.key, None)
 
     def left(self, plan: TrialPlan) -> None:
         """Take in that a trial runs no more: it has ended, or waits for others."""
@@ -68,6 +88,17 @@ def fixed_names(spec: SweepSpec) -> frozenset[str]:
     """Names of a sweep's axes that have one value, and `seed` where there is one."""
     axes = {name for name in spec.axes if len(listed_values(spec, name)) == 1}
     return frozenset(axes | ({"seed"} if len(spec.seeds) == 1 else set()))
+
+
+def varied_texts(values: Mapping[str, object], seed: int | None, fixed: Collection[str]) -> dict[str, str]:
+    """The values and the seed of a trial as text, without those in which no two trials differ."""
+    texts = {name: short_value(value) for name, value in values.items()} | {"seed": str(seed)}
+    return {name: text for name, text in texts.items() if name not in fixed}
+
+
+def best_text(metric: str, score: float, number: int) -> str:
+    """The best completed trial in words."""
+    return f"best {metric} {score:.4f} (trial {number})"
 
 
 def values_text(values: Mapping[str, str]) -> str:

@@ -39,7 +39,8 @@ from orchestrator.finetuning.population import POPULATION, Comparison
 from orchestrator.finetuning.running_trials import fixed_names
 from orchestrator.finetuning.search_space import TrialPlan, build_search, check_space, listed_values, most_evaluations
 from orchestrator.finetuning.sweep_data import prepare_job
-from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress, first_reason
+from orchestrator.finetuning.sweep_listener import SweepListener
+from orchestrator.finetuning.sweep_progress import SweepProgress, first_reason
 from orchestrator.finetuning.trial import TrialJob, baseline_metrics, run_trial, trial_folder
 from orchestrator.finetuning.trial_journal import POINTS
 from orchestrator.finetuning.trial_queue import TrialQueue

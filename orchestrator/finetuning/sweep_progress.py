@@ -6,30 +6,15 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from orchestrator.finetuning.leader import rank
-from orchestrator.finetuning.running_trials import RunningTrials
+from orchestrator.finetuning.running_trials import RunningTrials, best_text
 from orchestrator.finetuning.search_space import TrialPlan
+from orchestrator.finetuning.sweep_listener import SweepListener
 from orchestrator.finetuning.time_left import seconds_left
 from orchestrator.finetuning.trial import baseline_metrics
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.progress import duration
-from orchestrator.progress.run_views import SweepView
 from orchestrator.results import MessageEvent, MetricEvent, TrialResult, TrialStart
 from orchestrator.run_states import RunState
-
-
-@dataclass(frozen=True)
-class SweepListener:
-    """Callbacks that the driver calls; each may be called twice for a key."""
-
-    on_trial_started: Callable[[TrialStart], object]
-    on_trial_events: Callable[[str, Sequence[MetricEvent]], None]
-    on_trial_result: Callable[[TrialResult], None]
-    on_progress: Callable[[str], None]
-    """Called with a line for a person about a trial: some of its evaluations, and its end."""
-    on_view: Callable[[SweepView], None] = lambda view: None
-    """Called with what a terminal shows of the sweep, whenever that changes."""
-    on_warning: Callable[[str], None] = lambda line: None
-    """Called with a line for a person about what went wrong in a trial that goes on."""
 
 
 @dataclass
@@ -118,7 +103,14 @@ class SweepProgress:
         line = self._running.measured(plan, events)
         if line is not None:
             self.listener.on_progress(line)
+        self.look()
         self._show()
+
+    def look(self) -> None:
+        """Tell an evaluation that had to wait for its line, if one is due now."""
+        line = self._running.next_line()
+        if line is not None:
+            self.listener.on_evaluation(line)
 
     def left(self, plan: TrialPlan) -> None:
         """Take in that a trial has left its process without a result: it waits for others, or was ended early."""
@@ -161,6 +153,7 @@ class SweepProgress:
             self._keep_best(result)  # once it is recorded: this deletes weights
         if result.state != RunState.FAILED:
             self.on_ended(result)
+        self._running.told(plan)
         self.listener.on_progress(self.line(result))
         self._show()
 
@@ -226,7 +219,7 @@ class SweepProgress:
         """The best completed trial in words; empty before the first."""
         if self.best is None:
             return ""
-        return f"best {self.metric} {self.best.metrics[self.metric]:.4f} (trial {self.best.number})"
+        return best_text(self.metric, self.best.metrics[self.metric], self.best.number)
 
     def _left_s(self) -> float | None:
         """Estimated seconds until the last trial has ended, by the time of those that this attempt has ended.

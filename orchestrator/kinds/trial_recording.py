@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 
-from orchestrator.finetuning.sweep_progress import SweepListener
+from orchestrator.finetuning.sweep_listener import SweepListener
 from orchestrator.finetuning.trial_journal import EndedTrial, TrialJournal
 from orchestrator.kinds.background_writer import BackgroundWriter, background_writer
 from orchestrator.kinds.base import RunContext
@@ -43,8 +43,15 @@ class TrialRecording:
 
     def listener(self) -> SweepListener:
         """Return the callbacks for the driver."""
+        progress = self._context.progress
         return SweepListener(
-            self.started, self.measured, self.ended, logger.info, self._context.progress.show, logger.warning
+            on_trial_started=self.started,
+            on_trial_events=self.measured,
+            on_trial_result=self.ended,
+            on_progress=logger.info,
+            on_view=progress.show,
+            on_evaluation=progress.tell_pipe,
+            on_warning=logger.warning,
         )
 
     def replay(self) -> None:

@@ -33,10 +33,13 @@ class TrainingStatus:
         self.view = TrainingView(0, self._num_steps)
         """View for a terminal, after the newest measurement of which there was a line."""
 
-    def line(self, event: MetricEvent) -> str:
+    def line(self, event: MetricEvent, at_s: float | None = None) -> str:
         """The line for a measurement: losses, and, in validation, accuracies in brackets.
 
         An objective without an accuracy has no part in the line.
+
+        Args:
+            at_s: time of the measurement, by any clock that goes on evenly; now when None.
         """
         values = event.values
         shown = [o for o in OBJECTIVES.values() if o.has_accuracy and o.loss_name in values]
@@ -49,14 +52,13 @@ class TrainingStatus:
             self.view = replace(self.view, held_out=line)
             return line
         measured = [*losses, f"{values['tokens_per_s']:,.0f} tokens/s", *_data_wait(values)]
-        left_s = self._left_s(event)
+        left_s = self._left_s(event, time.monotonic() if at_s is None else at_s)
         self.view = TrainingView(event.step, self._num_steps, measured, left_s, self.view.held_out)
         left = [] if left_s is None else [f"{duration(left_s)} left"]
         return "  ".join([f"step {event.step:,}/{self._num_steps:,}", *measured, *left])
 
-    def _left_s(self, event: MetricEvent) -> float | None:
+    def _left_s(self, event: MetricEvent, now: float) -> float | None:
         """Estimated seconds to the end; None while nothing is known."""
-        now = time.monotonic()
         if self._first is None or now - self._first[1] < SETTLING_S:
             self._first = (event.step, now)  # a resumed run first tells old measurements, all at once
         done = self._work(event.step) - self._work(self._first[0])

@@ -1,10 +1,11 @@
 """Drawing of what is shown over and over on a terminal: status line, stage, the view of a run. The one place for it.
 
-A frame is drawn anew several times a second, for the terminal's size of that moment; a line that is too long is cut.
+A frame is drawn anew several times a second, for the terminal's size of that moment. A line that is too long is cut; of
+a table that is too wide, columns are left out.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -14,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.progress.run_views import RunView, StageView, SweepView, TrainingView, TrialView
+from orchestrator.progress.table_layout import Column, Layout, lay_out
 from orchestrator.progress.times import duration
 
 _ELAPSED_FROM_S = 1.0
@@ -49,7 +51,8 @@ class Frame:
         if isinstance(shown.view, TrainingView):
             yield from _training_lines(shown.view)
         elif isinstance(shown.view, SweepView):
-            yield from _sweep_lines(shown.view, max(1, console.height - _LINES_BESIDE_TRIALS))
+            most_rows = max(1, console.height - _LINES_BESIDE_TRIALS)
+            yield from _sweep_lines(shown.view, most_rows, options.max_width)
 
 
 def _head(shown: Shown) -> Text:
@@ -79,33 +82,43 @@ def _training_lines(view: TrainingView) -> Iterator[RenderableType]:
         yield _line(view.held_out)
 
 
-def _sweep_lines(view: SweepView, most_rows: int) -> Iterator[RenderableType]:
+def _sweep_lines(view: SweepView, most_rows: int, width: int) -> Iterator[RenderableType]:
+    left_out: tuple[str, ...] = ()
     if view.running:
-        yield _trial_table(view.running[:most_rows], view.metric)
+        table = _trial_table(view.running[:most_rows], view.metric, width)
+        left_out = table.left_out
+        yield Text(table.header, style="bold", no_wrap=True)
+        yield from map(_line, table.lines)
     if len(view.running) > most_rows:
         yield _line(f"and {len(view.running) - most_rows} more trials that run")
     last = [view.best] if view.best else []
     last += [] if view.left_s is None else [f"about {duration(view.left_s)} left"]
+    last += [f"left out: {', '.join(left_out)}"] if left_out else []
     if last:
         yield _line("  ".join(last))
 
 
-def _trial_table(trials: Sequence[TrialView], metric: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", expand=False)
-    varied = list(dict.fromkeys(name for trial in trials for name in trial.varied))
-    table.add_column("trial", justify="right", no_wrap=True)
-    for name in varied:
-        table.add_column(Text(name), no_wrap=True, overflow="ellipsis")
-    for name in ("epoch", metric, "best"):
-        table.add_column(Text(name), justify="right", no_wrap=True, min_width=len(name))
-    for trial in trials:
-        table.add_row(
-            str(trial.number),
-            *(Text(trial.varied.get(name, "")) for name in varied),
-            _epochs(trial),
-            *("–" if score is None else f"{score:.4f}" for score in (trial.last, trial.best)),
-        )
-    return table
+def _trial_table(trials: Sequence[TrialView], metric: str, width: int) -> Layout:
+    """Rows of trials within a width. Numbers stay whole: what tells trials apart least is left out first."""
+    texts = {name: [trial.varied.get(name, "") for trial in trials] for trial in trials for name in trial.varied}
+    columns = [
+        _numbers("trial", (str(trial.number) for trial in trials)),
+        *(Column(name, (name, *values)) for name, values in texts.items()),
+        _numbers("epoch", map(_epochs, trials)),
+        _numbers(metric, (_score(trial.last) for trial in trials)),
+        _numbers("best", (_score(trial.best) for trial in trials)),
+    ]
+    alike = [name for name, values in texts.items() if len(set(values)) == 1]
+    apart = [name for name in texts if name not in alike]
+    return lay_out(columns, width, [*alike[::-1], *apart[::-1], "epoch", "best", "trial"])
+
+
+def _numbers(name: str, texts: Iterable[str]) -> Column:
+    return Column(name, (name, *texts), is_number=True)
+
+
+def _score(score: float | None) -> str:
+    return "–" if score is None else f"{score:.4f}"
 
 
 def _epochs(trial: TrialView) -> str:

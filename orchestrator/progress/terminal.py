@@ -57,9 +57,8 @@ class Progress(logging.Handler):
         with self._reader_may_leave():
             if self._live is not None:
                 self._live.console.out(line, highlight=False)
-            elif self._stream is not None:
-                self._stream.write(line + "\n")
-                self._stream.flush()
+            else:
+                self._write(line)
 
     def status(self, line: str) -> None:
         """Replace the status line; from time to time it is a log line as well, wherever there is no terminal."""
@@ -70,27 +69,41 @@ class Progress(logging.Handler):
         if is_due:  # without the lock, since other handlers have locks of their own
             logger.info(line, extra=UNDER_WAY)
 
-    def show(self, view: RunView) -> None:
-        """Show the view of a run, in place of the one before. Where nothing can be written over, nothing is shown."""
+    def show(self, view: RunView, began_at: float | None = None) -> None:
+        """Show the view of a run, in place of the one before. Where nothing can be written over, nothing is shown.
+
+        Args:
+            began_at: monotonic time at which the run began; the time of its first view when None.
+        """
         with self._alone():
             if not self._can_overwrite:
                 return
             if self._shown is None or self._shown.view is None:
-                self._shown = self._new_shown(view=view)
+                self._shown = self._new_shown(view=view, since=began_at)
             else:
                 self._shown = replace(self._shown, view=view)
             self._draw()
 
+    def tell_pipe(self, line: str) -> None:
+        """Write a line where no view shows what it says, as nothing can be written over; no run's log gets it."""
+        with self._alone(), self._reader_may_leave():
+            if not self._can_overwrite:
+                self._write(line)
+
     @contextmanager
     def in_stage(self, stage: StageView) -> Iterator[None]:
         """Say during the block which stage of a pipeline is at work."""
-        self._stage = stage
+        self.at_stage(stage)
         logger.info(f"stage {stage.number} of {stage.num_stages}: {stage.name}")
         try:
             yield
         finally:
-            self._stage = None
-            self.clear()
+            self.at_stage(None)
+
+    def at_stage(self, stage: StageView | None) -> None:
+        """Show from now on which stage of a pipeline is at work, and nothing of the one before."""
+        self.clear()
+        self._stage = stage
 
     def interrupted(self, line: str) -> bool:
         """Have a line shown from within a signal's handler; False where no thread redraws the terminal."""
@@ -100,15 +113,20 @@ class Progress(logging.Handler):
         self._shown = replace(shown, status=line, since=time.monotonic())
         return True
 
+    def _write(self, line: str) -> None:
+        if self._stream is not None:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+
     def _set_status(self, line: str) -> None:
         if self._shown is None or self._shown.status != line:
             self._shown = self._new_shown(status=line, view=self._shown.view if self._shown else None)
         self._draw()
 
-    def _new_shown(self, *, status: str = "", view: RunView | None = None) -> "Shown":
+    def _new_shown(self, *, status: str = "", view: RunView | None = None, since: float | None = None) -> "Shown":
         from orchestrator.progress.drawing import Shown
 
-        return Shown(status=status, stage=self._stage, view=view)
+        return Shown(status, time.monotonic() if since is None else since, self._stage, view)
 
     def _draw(self) -> None:
         """Draw what is shown; whoever calls holds the lock."""

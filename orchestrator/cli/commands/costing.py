@@ -90,7 +90,6 @@ def _runs_of(registry: "Registry", what: str, *, trials: bool) -> list["RunRecor
 
     Raises: NotFoundError.
     """
-    from orchestrator.costs.ancestors import ancestors_of
     from orchestrator.costs.run_usage import PIPELINE, own_stages
     from orchestrator.errors import InputError, NotFoundError
     from orchestrator.registry.queries.query_tree import quoted
@@ -106,6 +105,10 @@ def _runs_of(registry: "Registry", what: str, *, trials: bool) -> list["RunRecor
             raise no_run from None
         if model.run_id is None:
             raise InputError(f"the run that made {model.label} is not in this registry; name a run or a task") from None
+        from orchestrator.costs.ancestors import (
+            ancestors_of,
+        )  # specs and what they need, which a run's own cost can spare
+
         made_by = registry.run(model.run_id)
         return [*ancestors_of(made_by, registry), made_by]
     if run.kind == PIPELINE:

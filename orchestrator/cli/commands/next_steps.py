@@ -17,22 +17,21 @@ ASKED_BY_A_LINE = frozenset({"classification", "multi_label", "regression", "ner
 
 
 def next_steps(run_id: str) -> list[str]:
-    """Lines for a person whose run has completed; of a job on a cluster, whose model is not here, the first alone.
+    """Lines for a person whose run has completed: where its files are, and commands, each on an indented line.
 
-    The run is complete without them: what goes wrong here costs the lines alone.
+    Of a job on a cluster, whose files and model are not here, only the command to look at it. The run is complete
+    without these lines: what goes wrong here costs the lines alone.
     """
     from orchestrator.registry.registry import Registry
 
-    lines = [f"completed; look at it with: orchestrator{given_options()} runs show {run_id}"]
-    if os.environ.get(ASKED_AT_VARIABLE):
-        return lines
-    with suppress(Exception), Registry(current_settings().registry, read_only=True) as registry:
-        run = registry.run(run_id)
-        if run.storage_path is not None:
-            lines.append(f"its files: {run.storage_path}")
-        words = ("use its model", "take it along")
-        lines += [f"{what}: {line}" for what, line in zip(words, model_commands(run, registry), strict=False)]
-    return lines
+    outcome, commands = "completed", [f"orchestrator{given_options()} runs show {run_id}"]
+    if not os.environ.get(ASKED_AT_VARIABLE):
+        with suppress(Exception), Registry(current_settings().registry, read_only=True) as registry:
+            run = registry.run(run_id)
+            if run.storage_path is not None:
+                outcome = f"completed; its files: {run.storage_path}"
+            commands += model_commands(run, registry)
+    return [outcome, "go on with:", *(f"  {command}" for command in commands)]
 
 
 def model_commands(run: "RunRecord", registry: "Registry") -> list[str]:

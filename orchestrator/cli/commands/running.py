@@ -2,8 +2,8 @@
 
 import shlex
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from orchestrator.cli.frame import (
     AtDashboard,
     GlobalOptionsCommand,
     current_settings,
+    given_options,
     nice_option,
     overrides_argument,
     priority_option,
@@ -31,6 +32,7 @@ from orchestrator.run_ids import is_run_id
 
 if TYPE_CHECKING:
     from orchestrator.registry import RunRecord
+    from orchestrator.specs import Spec
 
 
 @click.command(cls=GlobalOptionsCommand, example="orchestrator demo")
@@ -38,8 +40,15 @@ def demo() -> int:
     """The whole life cycle on generated text, in minutes."""
     say_now("making a small world of text")
     from orchestrator.demo.tour import run_demo
+    from orchestrator.execution.runner import run_spec
 
-    return run_demo(current_settings())
+    settings = current_settings()
+
+    def carry_out(spec: "Spec") -> "RunRecord":
+        with _interruptible() as began:
+            return run_spec(spec, settings=settings, on_started=began)
+
+    return run_demo(settings, carry_out, given_options())
 
 
 def _whole_id(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
@@ -160,7 +169,29 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, priority:
 
 
 def _carried_out(carry_out: Callable[..., "RunRecord"], *again: str) -> int:
-    """Show the run's id as soon as it is recorded; an interrupted person is told how to go on.
+    """Show the run's id as soon as it is recorded, and commands to go on with after its end.
+
+    `again` are words of the command that a person will want to type again when going on.
+    """
+    started: list[str] = []
+    with _interruptible(*again) as began:
+
+        def on_started(run_id: str) -> None:
+            began(run_id)
+            started.append(run_id)
+            with reader_may_leave(sys.stdout):
+                show_text(run_id)
+
+        carry_out(on_started=on_started)
+    for run_id in started:
+        for line in next_steps(run_id):
+            notify(line)
+    return 0
+
+
+@contextmanager
+def _interruptible(*again: str) -> Iterator[Callable[[str], None]]:
+    """Function that is told the id of the run that the block carries out: who interrupts it is told how to go on.
 
     `again` are words of the command that a person will want to type again when going on.
     """
@@ -172,21 +203,15 @@ def _carried_out(carry_out: Callable[..., "RunRecord"], *again: str) -> int:
     def go_on(run_id: str, *more: str) -> str:
         return f"go on with: {resume_command(run_id)}{''.join(f' {shlex.quote(word)}' for word in (*again, *more))}"
 
-    def on_started(run_id: str) -> None:
+    def began(run_id: str) -> None:
         started.append(run_id)
         words.enter_context(last_words(go_on(run_id)))
-        with reader_may_leave(sys.stdout):
-            show_text(run_id)
 
     try:
         with words:
-            carry_out(on_started=on_started)
+            yield began
     except KeyboardInterrupt as error:
         for run_id in started:
             more = [error.again] if isinstance(error, BudgetReached) else []
             notify(f"{where_it_stopped(run_id, error, current_settings())}; {go_on(run_id, *more)}")
         raise
-    for run_id in started:
-        for line in next_steps(run_id):
-            notify(line)
-    return 0

@@ -22,10 +22,9 @@ from orchestrator.cli.output import (
     show_rows,
     show_text,
     shows_briefly,
-    status_line,
 )
 from orchestrator.cli.reading import reading_options
-from orchestrator.progress import is_terminal
+from orchestrator.progress import is_terminal, show_progress
 
 if TYPE_CHECKING:
     from orchestrator.registry.records import RunRecord
@@ -130,7 +129,10 @@ def plot(run_id: str, output: str) -> None:
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on printing until the run has ended; its outcome is the status.")
 def logs(run_id: str, rank: str | None, follow: bool) -> int:
-    """Print the log of a run, or of its workers."""
+    """Print the log of a run, or of its workers.
+
+    With --follow a terminal shows how far the run is, as `run` does; of a pipeline the log of the stage at work too.
+    """
     from orchestrator.errors import NotFoundError
     from orchestrator.execution.pulling import log_folder
     from orchestrator.storage import join, read_bytes
@@ -158,6 +160,7 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
 def _follow(run_id: str) -> int:
     """Print a run's log until it has ended; returns the exit status that `wait` would give."""
     from orchestrator.execution.log_following import follow_log
+    from orchestrator.execution.run_watch import RunWatch
     from orchestrator.execution.waiting import outcome_line
     from orchestrator.run_states import RunState
 
@@ -167,8 +170,10 @@ def _follow(run_id: str) -> int:
 
     settings = current_settings()
     if is_terminal(sys.stderr):
-        with status_line() as show:
-            record = follow_log(run_id, settings=settings, write=write, on_progress=show)
+        with show_progress() as progress:
+            record = follow_log(
+                run_id, settings=settings, write=write, watch=lambda registry: RunWatch(registry, progress).look
+            )
     else:
         record = follow_log(run_id, settings=settings, write=write)
     notify(outcome_line(record))

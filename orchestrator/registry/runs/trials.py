@@ -20,6 +20,7 @@ from orchestrator.registry.run_records import state_as_read
 from orchestrator.registry.runs.inheritance import inherit
 from orchestrator.registry.runs.run_metrics import metric_curves, write_metrics
 from orchestrator.registry.runs.run_parameters import read_parameters, write_parameters
+from orchestrator.registry.runs.sweep_standing import SweepStanding, load_standing
 from orchestrator.registry.runs.trial_statements import (
     NEVER_STARTED,
     STARTED,
@@ -84,6 +85,11 @@ class SweepTrials:
         with self._database.session(writing=False) as session:
             rows = session.execute(select(RunRow.trial_key, RunRow.state).where(RunRow.parent_id == sweep_id))
             return {str(key): state for key, state in rows}
+
+    def standing(self, sweep_id: str, metric: str) -> SweepStanding:
+        """Standing of a sweep that goes on, by the score that ranks its trials."""
+        with self._database.session(writing=False) as session:
+            return load_standing(session, sweep_id, metric)
 
     def drop(self, sweep_id: str) -> None:
         """Delete the trials of a sweep with all that is recorded of them: what they have read is no longer there."""

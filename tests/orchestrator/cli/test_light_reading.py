@@ -3,11 +3,16 @@
 Alone: .venv/bin/pytest tests/orchestrator/cli/test_light_reading.py
 """
 
+from orchestrator.registry import Registry
+from orchestrator.registry.records import AttemptCostRecord
+from orchestrator.settings import Settings
 from tests.contracts.walls import EVERYTHING_HEAVY
 from tests.orchestrator.cli.fresh_process import loaded_by_each
 from tests.orchestrator.cli.laboratory import RecordedSweep
 
 NOT_FOR_READING = {"pandas", "numpy", "ray", "torch", "alembic", "matplotlib", "pyarrow", "tokenizers", "fsspec"}
+FOR_FILES = {"fsspec"}
+"""Libraries that a run's own files need: its log, and where it is asked to stop."""
 
 
 def test_reading_the_registry_loads_nothing_heavy(recorded_sweep: RecordedSweep) -> None:
@@ -24,6 +29,24 @@ def test_reading_the_registry_loads_nothing_heavy(recorded_sweep: RecordedSweep)
     for command, (status, loaded) in loaded_by_each(commands).items():
         assert status == 0, command
         assert not loaded & NOT_FOR_READING, command
+
+
+def test_what_asks_about_one_run_loads_nothing_heavy(recorded_sweep: RecordedSweep) -> None:
+    sweep, trials = recorded_sweep.run_id, recorded_sweep.trial_ids
+    with Registry(Settings.from_options().registry) as registry:
+        registry.costs.record(AttemptCostRecord(sweep, 1, 60.0, 50.0, cpu_measured=True, gpu_seconds=0.0))
+    commands = [
+        ["wait", sweep],
+        ["cost", sweep],
+        ["check", sweep],
+        ["runs", "diff", trials[0], trials[2]],
+        ["runs", "diff", sweep, trials[3]],
+        ["stop", sweep],
+        ["runs", "logs", "-f", sweep],
+    ]
+    for command, (status, loaded) in loaded_by_each(commands).items():
+        assert status == 0, command
+        assert not loaded & (NOT_FOR_READING - FOR_FILES), command
 
 
 def test_a_run_is_shown_beside_the_defaults_of_its_own_kind_of_spec(recorded_sweep: RecordedSweep) -> None:

@@ -65,7 +65,7 @@ def test_a_completed_run_and_show_offer_the_same_use_of_a_model(
 ) -> None:
     record_run(home, "sweep", head)
     export = "orchestrator models export one@1 one-1"
-    assert command("resume", RUN).err.splitlines()[-2:] == [f"use its model: {use}", f"take it along: {export}"]
+    assert command("resume", RUN).err.splitlines()[-2:] == [f"  {use}", f"  {export}"]
     assert following(command("runs", "show", RUN).out)[:2] == [use, export]
 
 

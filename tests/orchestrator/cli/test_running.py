@@ -9,6 +9,7 @@ import pytest
 import orchestrator.execution.runner
 import orchestrator.execution.session
 from orchestrator.cli.entry import Interrupted
+from orchestrator.cli.last_words import has_last_words
 from orchestrator.errors import RunFailedError
 from orchestrator.kinds.tokenizer import TokenizerKind
 from orchestrator.results import TokenizerResult
@@ -61,6 +62,23 @@ def test_an_interrupted_run_says_how_to_go_on(command: Command, spec: str, monke
     assert "go on with: orchestrator --home 'my things' resume id-of-words" in asked
 
 
+def test_an_interrupted_demo_says_how_to_go_on(
+    command: Command, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_spec(spec: Spec, *, settings: object, on_started: Callable[[str], None]) -> None:
+        on_started("7f3a90b1c2d4")
+        said.append(has_last_words())
+        raise Interrupted(2)
+
+    said: list[bool] = []
+    monkeypatch.setattr(orchestrator.execution.runner, "run_spec", run_spec)
+    interrupted = command("demo", "--home", "my things")
+    assert interrupted.status == 130
+    assert "stopped; go on with: orchestrator --home 'my things' resume 7f3a90b1c2d4\n" in interrupted.err
+    assert said == [True]  # so that a signal is answered by "stopping" at once
+    assert not has_last_words()
+
+
 def test_an_interrupted_resume_is_gone_on_with_as_it_was_begun(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,7 +93,7 @@ def test_an_interrupted_resume_is_gone_on_with_as_it_was_begun(
 
 def test_a_completed_run_says_where_to_look(command: Command, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orchestrator.execution.runner, "run_spec", driver(None))
-    assert "completed; look at it with: orchestrator runs show id-of-words" in command("run", spec).err
+    assert command("run", spec).err.endswith("completed\ngo on with:\n  orchestrator runs show id-of-words\n")
 
 
 def test_a_completed_run_gives_commands_to_go_on_with(
@@ -86,11 +104,12 @@ def test_a_completed_run_gives_commands_to_go_on_with(
 
     monkeypatch.setattr(orchestrator.execution.runner, "resume_run", resume_run)
     lines = command("resume", recorded_sweep.run_id).err.splitlines()
-    assert lines[-4] == f"completed; look at it with: orchestrator runs show {recorded_sweep.run_id}"
-    assert lines[-3].startswith("its files: ")
-    assert lines[-2:] == [
-        'use its model: echo "A text of your own." | orchestrator predict first@1',
-        "take it along: orchestrator models export first@1 first-1",
+    assert lines[-5].startswith("completed; its files: ")
+    assert lines[-4:] == [
+        "go on with:",
+        f"  orchestrator runs show {recorded_sweep.run_id}",
+        '  echo "A text of your own." | orchestrator predict first@1',
+        "  orchestrator models export first@1 first-1",
     ]
 
 

@@ -1,22 +1,29 @@
 """The tour through the results; `-m slow` runs the whole demo. Alone: pytest tests/orchestrator/demo/test_tour.py"""
 
 import io
+import sys
+from functools import partial
 from pathlib import Path
+from shlex import split
 
 import pytest
 from rich.console import Console
 
+from orchestrator.cli.entry import run_command_line
 from orchestrator.demo.demo_data import DemoData
 from orchestrator.demo.tour import (
     HEAD_TITLES,
     PICTURE,
     STAGES,
+    activation,
     comparison,
     comparison_table,
     demo_spec,
+    next_commands,
     opening,
     run_demo,
 )
+from orchestrator.execution.runner import run_spec
 from orchestrator.registry import Registry
 from orchestrator.results import TrialResult
 from orchestrator.run_states import RunState
@@ -73,13 +80,38 @@ def test_the_opening_has_a_line_for_each_stage_of_the_pipeline(data: DemoData) -
     assert f"  home/demo/{PICTURE}" in lines
 
 
+def test_the_commands_to_go_on_with_can_be_typed_after_the_demo(data: DemoData) -> None:
+    """None names a file that a clone lacks; each says where the demo's runs are."""
+    commands = next_commands(dict.fromkeys(STAGES, "7f3a90b1c2d4"), data, " --home 'my things'")
+    for command in commands:
+        words = split(command.rpartition("| ")[2], comments=True)
+        assert words[:3] == ["orchestrator", "--home", "my things"]
+        assert run_command_line([*words[1:], "--help"]) == 0
+    assert not [command for command in commands if "experiments/" in command]
+
+
+def test_activation_is_said_where_the_shell_knows_another_orchestrator_or_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "venv" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("activate", "orchestrator"):
+        (programs / name).touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert activation() == [". venv/bin/activate"]
+    monkeypatch.setenv("PATH", str(programs))
+    assert activation() == []
+
+
 @pytest.mark.slow
 @pytest.mark.ray
 def test_pretraining_helps_every_head_of_the_demo(
     ray_cluster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = Settings.from_options(home=str(tmp_path), environ={})
-    assert run_demo(settings) == 0
+    assert run_demo(settings, partial(run_spec, settings=settings)) == 0
     with Registry(settings.registry) as registry:
         sweeps = registry.runs("kind = 'sweep'")
         tasks = dict(zip(sweeps["task"], sweeps["id"], strict=True))

@@ -3,6 +3,7 @@
 Alone: .venv/bin/pytest tests/orchestrator/execution/test_log_following.py
 """
 
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import IO
@@ -11,9 +12,10 @@ import pytest
 
 from orchestrator.cli.entry import run_command_line
 from orchestrator.errors import NotFoundError, RunFailedError
-from orchestrator.execution.log_following import follow_log
+from orchestrator.execution.log_following import Look, follow_log
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.records import RunRecord
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.storage import open_read, write_bytes
@@ -46,6 +48,57 @@ def test_a_log_is_waited_for_and_passed_on_to_its_last_line(
     log.write_text("step 1\n")
     assert follow_log("7f3a", settings=settings, write=take, pause_s=0).state == RunState.COMPLETED
     assert pieces == [b"step 1\n", b"step 2\n", b"completed\n"]
+
+
+def test_of_a_pipeline_the_log_of_the_stage_at_work_is_passed_on_too(
+    settings: Settings, recorder: Recorder, tmp_path: Path
+) -> None:
+    def begin(name: str, *lines: str) -> str:
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "log.txt").write_text("".join(f"{line}\n" for line in lines))
+        values = {"kind": "tokenizer", "name": f"all/{name}", "tags": [f"pipeline:{RUN_ID}"]}
+        return recorder.start(values, "f" * 64, storage_path=str(folder)).id
+
+    used_again = begin("used-again", "of another pipeline")
+    (tmp_path / "log.txt").write_text("stage 2 of 4\n")
+    recorder.start({"kind": "pipeline", "name": "all"}, "f" * 64, storage_path=str(tmp_path), run_id=RUN_ID)
+    before = begin("before", "before anybody looked")
+    recorder.complete(before, RunOutcome())
+    at_work = begin("at-work", "step 1")
+    recorder.complete(used_again, RunOutcome())
+    heard: list[str] = []
+
+    def take(data: bytes) -> None:
+        heard.extend(data.decode().splitlines())
+        if heard[-1] == "step 1":
+            with (tmp_path / "at-work" / "log.txt").open("a") as file:
+                file.write("completed\n")
+            with (tmp_path / "log.txt").open("a") as file:
+                file.write("stage 4 of 4\n")
+            recorder.complete(at_work, RunOutcome())
+            begin("last", "step 1 of the last")
+        elif heard[-1] == "step 1 of the last":
+            recorder.complete(RUN_ID, RunOutcome())
+
+    follow_log(RUN_ID, settings=settings, write=take, pause_s=0)
+    assert heard == ["stage 2 of 4", "step 1", "completed", "stage 4 of 4", "step 1 of the last"]
+
+
+def test_whoever_watches_is_told_the_run_while_it_is_at_work(
+    settings: Settings, recorder: Recorder, tmp_path: Path
+) -> None:
+    def watch(registry: Registry) -> Look:
+        def look(record: RunRecord, stages: Sequence[RunRecord]) -> None:
+            told.append((record.state, [*stages]))
+            recorder.complete(RUN_ID, RunOutcome())
+
+        return look
+
+    start(recorder, tmp_path)
+    told: list[tuple[RunState, list[RunRecord]]] = []
+    follow_log(RUN_ID, settings=settings, write=print, watch=watch, pause_s=0)
+    assert told == [(RunState.RUNNING, [])]
 
 
 def test_a_run_that_ended_without_a_log_is_followed_to_its_end(

@@ -9,7 +9,8 @@ import pytest
 
 from orchestrator.finetuning.running_trials import fixed_names
 from orchestrator.finetuning.search_space import TrialPlan
-from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
+from orchestrator.finetuning.sweep_listener import SweepListener
+from orchestrator.finetuning.sweep_progress import SweepProgress
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.progress.run_views import SweepView, TrialView
 from orchestrator.results import MessageEvent, MetricEvent, TrialResult
@@ -191,6 +192,36 @@ def test_a_line_tells_evaluations_once_a_minute(monkeypatch: pytest.MonkeyPatch)
     assert lines == [
         "trial 0 (seed 0): epoch 1.0/4, f1 0.1000, best 0.1000",
         "trial 0 (seed 0): epoch 3.0/4, f1 0.3000, best 0.3000",
+    ]
+
+
+def test_each_evaluation_has_a_line_for_who_sees_no_view_but_of_quick_ones_the_newest_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    lines: list[str] = []
+    monkeypatch.setattr("orchestrator.progress.times.time.monotonic", lambda: now)
+    sweep = Sweep()
+    sweep.progress.listener = replace(sweep.progress.listener, on_evaluation=lines.append)
+    first, second, third = sweep.start(), sweep.start(), sweep.start()
+
+    def evaluate(plan: TrialPlan, epoch: float) -> None:
+        sweep.progress.reported(plan, [MetricEvent(int(epoch), "validation", {"f1": epoch / 10}, epoch=epoch)])
+
+    evaluate(first, 1.0)  # the first line of all is for the log, and so for everybody
+    evaluate(second, 1.0)
+    evaluate(third, 1.0)
+    evaluate(second, 2.0)
+    evaluate(third, 2.0)
+    sweep.progress.ended(third, sweep.progress.pruned(third))  # which has a line of its own
+    for _ in range(30):
+        now += 0.5
+        sweep.progress.look()
+    evaluate(first, 2.0)
+    assert lines == [
+        "trial 1 (seed 1): epoch 1.0/4, f1 0.1000, best 0.1000",
+        "trial 1 (seed 1): epoch 2.0/4, f1 0.2000, best 0.2000",
+        "trial 0 (seed 0): epoch 2.0/4, f1 0.2000, best 0.2000",
     ]
 
 

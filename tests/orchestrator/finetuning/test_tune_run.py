@@ -26,7 +26,8 @@ from orchestrator.errors import ClusterError, RunFailedError
 from orchestrator.finetuning import tune_run
 from orchestrator.finetuning.population import Comparison
 from orchestrator.finetuning.search_space import TrialPlan
-from orchestrator.finetuning.sweep_progress import SweepListener, SweepProgress
+from orchestrator.finetuning.sweep_listener import SweepListener
+from orchestrator.finetuning.sweep_progress import SweepProgress
 from orchestrator.finetuning.trial_checkpoint import Report
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.trial_watch import watch_trials

@@ -28,6 +28,9 @@ class Notebook:
     def show(self, view: RunView) -> None:
         self.views.append(view)
 
+    def tell_pipe(self, line: str) -> None:
+        self.shown.append(line)
+
     def trial_states(self, run_id: str) -> dict[str, RunState]:
         """States of a sweep's trials in a registry that has missed all of them but those `known`."""
         return self.known

@@ -45,6 +45,31 @@ def test_a_sweep_has_a_row_for_each_running_trial_and_says_what_waits() -> None:
     assert lines[4] == "best accuracy 0.6500 (trial 1)  about 2:00 min left"
 
 
+FIVE_VALUES = {
+    "init_from": "laboratory/pretraining-on-notes@12",
+    "learning_rate": "3e-05",
+    "batch_size": "32",
+    "max_seq_length": "128",
+    "seed": "1",
+}
+MANY_VARIED = tuple(TrialView(n, FIVE_VALUES | {"seed": str(n)}, 1.5, 3, 0.6512, 0.6634) for n in range(2))
+
+
+@pytest.mark.parametrize("width", [20, 32, 40, 60, 80, 120])
+def test_no_number_of_a_trial_is_cut(width: int) -> None:
+    header, *rows = (line.split() for line in screen(Shown(view=SweepView("accuracy", MANY_VARIED, 3, 8)), width)[1:4])
+    whole = {"trial": "1", "epoch": "1.5/3", "accuracy": "0.6512", "best": "0.6634", **FIVE_VALUES}
+    shown = dict(zip(header, rows[1], strict=True))
+    assert {name: text for name, text in shown.items() if text != whole[name]}.keys() <= {"init_from"}
+    assert ({"accuracy"} if width < 32 else {"trial", "epoch", "accuracy", "best"}) <= shown.keys()
+
+
+def test_what_sets_no_two_trials_apart_is_left_out_first_and_named() -> None:
+    lines = screen(Shown(view=SweepView("accuracy", MANY_VARIED, 3, 8)))
+    assert lines[1].split() == ["trial", "init_from", "learning_rate", "seed", "epoch", "accuracy", "best"]
+    assert lines[-1] == "left out: batch_size, max_seq_length"
+
+
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 10), (20, 5)])
 def test_no_screen_is_larger_than_the_terminal(width: int, height: int) -> None:
     lines = screen(Shown(view=SweepView("accuracy", trials(50), 3, 90, "best", 120.0)), width, height)

@@ -1,6 +1,6 @@
 """Tables on narrow terminals: what is left out, shortened, wrapped or stacked.
 
-Alone: .venv/bin/pytest tests/orchestrator/cli/test_table_layout.py
+Alone: .venv/bin/pytest tests/orchestrator/progress/test_table_layout.py
 """
 
 import pytest
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from orchestrator.cli.table_layout import Column, block, lay_out, shorten, wrapped
+from orchestrator.progress.table_layout import Column, block, lay_out, shorten, wrapped
 
 NAMES = Column("name", ("name", "sweep-of-the-complaints-of-march", "b"))
 SCORES = Column("score", ("score", "0.9123", "0.5000"), is_number=True)

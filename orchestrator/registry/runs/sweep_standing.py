@@ -1,0 +1,97 @@
+"""Standing of a sweep while it goes on: few rows, however many trials there are, to be read every second."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from orchestrator.registry.tables import MetricPointRow, MetricRow, RunRow
+from orchestrator.run_states import RunState
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A score of a trial."""
+
+    epoch: float | None
+    score: float
+
+
+@dataclass(frozen=True)
+class RunningTrialRecord:
+    """A trial that runs."""
+
+    number: int
+    parameters: Mapping[str, Any]
+    """Values that set it apart, without the seed."""
+    seed: int | None
+    started_at: datetime | None
+    evaluations: Sequence[Evaluation]
+    """Its scores so far, by step."""
+
+
+@dataclass(frozen=True)
+class SweepStanding:
+    """Trials of a sweep, as they stand now."""
+
+    num_in: Mapping[RunState, int]
+    """Number of trials in each state that any of them is in."""
+    typical_s: float | None
+    """Mean seconds of the trials that have ended; None before the first."""
+    running: Sequence[RunningTrialRecord]
+    best: tuple[int, float] | None
+    """Number and score of the best completed trial; None before the first."""
+
+
+def load_standing(session: Session, sweep_id: str, metric: str) -> SweepStanding:
+    """Read how a sweep stands by the score that ranks its trials."""
+    states = session.execute(
+        select(RunRow.state, func.count(), func.avg(RunRow.seconds))
+        .where(RunRow.parent_id == sweep_id)
+        .group_by(RunRow.state)
+    ).all()
+    ended = [(number, mean_s) for state, number, mean_s in states if state.is_final and mean_s is not None]
+    num_ended = sum(number for number, _ in ended)
+    typical_s = sum(number * float(mean_s) for number, mean_s in ended) / num_ended if num_ended else None
+    best = session.execute(
+        select(RunRow.number, MetricRow.value)
+        .join(MetricRow, MetricRow.run_id == RunRow.id)
+        .where(RunRow.parent_id == sweep_id, RunRow.state == RunState.COMPLETED)
+        .where(MetricRow.split == "validation", MetricRow.name == metric, MetricRow.value.is_not(None))
+        .order_by(MetricRow.value.desc(), RunRow.number)
+        .limit(1)
+    ).first()
+    return SweepStanding(
+        {state: number for state, number, _ in states},
+        typical_s,
+        _load_running(session, sweep_id, metric),
+        None if best is None else (best.number, best.value),
+    )
+
+
+def _load_running(session: Session, sweep_id: str, metric: str) -> list[RunningTrialRecord]:
+    trials = session.execute(
+        select(RunRow.id, RunRow.number, RunRow.spec, RunRow.seed, RunRow.started_at)
+        .where(RunRow.parent_id == sweep_id, RunRow.state == RunState.RUNNING)
+        .order_by(RunRow.number)
+    ).all()
+    point = MetricPointRow
+    evaluations: dict[str, list[Evaluation]] = defaultdict(list)
+    rows = session.execute(
+        select(point.run_id, point.epoch, point.value)
+        .join(RunRow, RunRow.id == point.run_id)
+        .where(RunRow.parent_id == sweep_id, RunRow.state == RunState.RUNNING)
+        .where(point.split == "validation", point.name == metric)
+        .order_by(point.step)
+    )
+    for run_id, epoch, score in rows:
+        if score is not None:  # a score that is not a number
+            evaluations[run_id].append(Evaluation(epoch, score))
+    return [
+        RunningTrialRecord(trial.number, trial.spec, trial.seed, trial.started_at, evaluations[trial.id])
+        for trial in trials
+    ]
