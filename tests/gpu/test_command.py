@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks.gpu.__main__ import main
-from benchmarks.gpu.checks import COMMAND, ROOT, run_tests
+from benchmarks.gpu.checks import COMMAND, OPTIONS, ROOT, run_tests
 from benchmarks.gpu.setting import Budget
 from benchmarks.gpu.stages import STAGES
 
@@ -35,6 +35,13 @@ def test_the_tests_are_found_by_a_python_without_the_projects_other_packages(tmp
     found = run_without_packages(tmp_path, *COMMAND, "--collect-only")
     assert found.returncode == 0, found.stdout + found.stderr
     assert "test_a_single_bit_is_seen" in found.stdout
+
+
+def test_parts_of_a_training_run_are_tested_by_a_python_without_the_projects_other_packages(tmp_path: Path) -> None:
+    streams = "tests/gpu/test_streams_and_copies.py"
+    found = run_without_packages(tmp_path, sys.executable, "-m", "pytest", streams, *OPTIONS)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert f"--ignore={streams}" not in COMMAND
 
 
 def test_the_stages_run_on_a_python_without_the_projects_other_packages(tmp_path: Path) -> None:
