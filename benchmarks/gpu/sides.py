@@ -10,10 +10,9 @@ from torch import Tensor
 from benchmarks._pretraining_batches import pack_batch
 from benchmarks.gpu import peers
 from benchmarks.gpu.graphed_step import NOT_AVAILABLE, FilledInputs, GraphedLearner
-from benchmarks.gpu.own_step import Learner, build_learner, own_loss, to_device
+from benchmarks.gpu.own_step import Learner, build_learner, compile_model, own_loss, to_device
 from benchmarks.gpu.roofline import BatchShape, Ceilings, Levers, step_ms
-from benchmarks.gpu.setting import SMALL_FIRST_ROWS, Setting
-from bert_core.compiled_layers import NUM_FIRST_ROWS, compile_layers
+from benchmarks.gpu.setting import Setting
 from bert_core.config import BertConfig
 from bert_core.cuda_graphs import graph_maker
 from bert_core.heads.pretraining import BertForPreTraining
@@ -62,14 +61,13 @@ def build_side_model(setting: Setting, name: str, config: BertConfig) -> Learner
     own = build_learner(config, setting.device)
     if name in LEVERS and LEVERS[name].bf16_residual:
         set_residual_dtype(own.model, torch.bfloat16)
-    # The front half of the compiler is tried everywhere; making code for a CPU takes a minute.
-    backend = setting.choose("inductor", "eager")
     refuse_more_graphs()
-    assert isinstance(own.model, BertForPreTraining)
     if name == HERE_COMPILED:
-        compile_layers(own.model.bert, torch.bfloat16, backend, setting.choose(NUM_FIRST_ROWS, SMALL_FIRST_ROWS))
+        compile_model(setting, own.model)
     if name in (PEER, PEER_COMPILED):
-        return peers.build_peer(own.model, setting.device, backend if name == PEER_COMPILED else None)
+        assert isinstance(own.model, BertForPreTraining)
+        backend = setting.choose("inductor", "eager") if name == PEER_COMPILED else None
+        return peers.build_peer(own.model, setting.device, backend)
     return own
 
 
