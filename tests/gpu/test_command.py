@@ -88,6 +88,17 @@ def test_time_of_the_tests_is_not_taken_from_the_stages(tmp_path: Path, monkeypa
     assert order == ["tests", "budget"]
 
 
+def test_again_measures_anew_what_a_run_of_today_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["--small", "--stages", "ceilings", "--output", str(tmp_path)]
+    told = []
+    for arguments in ([], [], ["--again"]):
+        assert main([*command, *arguments]) == 0
+        told.append(capsys.readouterr().out.splitlines()[0])
+    assert told[0].startswith("ceilings: begins")
+    assert told[1] == "ceilings: kept, as the same code measured it on this card today; --again measures it anew"
+    assert told[2].startswith("ceilings: begins")
+
+
 @pytest.mark.training
 @pytest.mark.filterwarnings("default")  # transformers' and the compiler's own
 def test_the_small_form_goes_through_every_stage(tmp_path: Path) -> None:
