@@ -21,7 +21,7 @@ from torch import Tensor
 
 from benchmarks._attention_choice import forced_attention
 from benchmarks.gpu.graphed_step import NOT_AVAILABLE, FilledInputs, GraphedLearner, filled_loss
-from benchmarks.gpu.model_losses import HEADS, build_model, head_loss, random_inputs
+from benchmarks.gpu.model_losses import HEADS, build_model, float64_everywhere, head_loss, random_inputs
 from benchmarks.gpu.own_step import Learner, compile_model
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value
 from benchmarks.gpu.setting import (
@@ -117,7 +117,7 @@ def compare_model(setting: Setting, family: str, head: str) -> dict[str, Value]:
     """Compare a model on the device with itself in float64 on the CPU."""
     model = build_model(family, head)
     inputs = random_inputs(model, head)
-    with forced_attention("reference"):
+    with forced_attention("reference"), float64_everywhere():
         expected = loss_and_gradient(copy.deepcopy(model).double(), head, inputs)
     row: dict[str, Value] = {}
     for precision in precisions_on(setting.device):
