@@ -46,7 +46,7 @@ class Side:
     """Function that makes a step with a batch and returns the loss, for each batch."""
     times_ms: list[float] = field(default_factory=list)
     peak_bytes: int | None = None
-    """Memory of a step besides weights and moments, at its largest; None without a card."""
+    """Memory of weights, moments and the first steps, at its largest; None without a card."""
     loss: float | None = None
     """Mean loss of steps before the timed ones, by which sides are seen to compute the same; None before these."""
 

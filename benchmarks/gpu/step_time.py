@@ -135,18 +135,22 @@ def attempt(name: str, action: Callable[[], T]) -> T | Unmeasured:
 
 
 def prepare(setting: Setting, case: Case, name: str, learners: dict[str, Learner], batches: Sequence[Batch]) -> Side:
-    """Build a side and make its first steps, the last of which give its loss and the memory that it takes."""
+    """Build a side and make its first steps, which give the memory that it takes, and the last of them its loss.
+
+    Memory counts from before the first step: what a graph keeps is allocated while it is captured, and a replay, whose
+    memory it is, allocates nothing.
+    """
     if name not in learners:
         learners[name] = build_side_model(setting, name, setting.build_config(case.size))
     side = build_side(setting, name, learners[name], batches)
-    side.make_steps()
-    before = 0
+    of_others = 0
     if setting.is_cuda:
         torch.cuda.reset_peak_memory_stats(setting.device)
-        before = torch.cuda.memory_allocated(setting.device)
+        of_others = torch.cuda.memory_allocated(setting.device) - side.learner.num_bytes
+    side.make_steps()
     losses = side.make_steps()
     if setting.is_cuda:
-        side.peak_bytes = torch.cuda.max_memory_allocated(setting.device) - before
+        side.peak_bytes = torch.cuda.max_memory_allocated(setting.device) - of_others
     side.loss = statistics.mean(float(loss) for loss in losses)
     return side
 
@@ -182,7 +186,6 @@ def figures(
     ceilings = ceilings_of(report)
     predicted = predicted_ms(side.name, config, shapes, ceilings)
     sheet = data_sheet_flops_per_s(torch.cuda.get_device_name(setting.device)) if setting.is_cuda else None
-    memory = None if side.peak_bytes is None else (side.peak_bytes + side.learner.num_bytes) / 2**30
     return {
         "side": side.name,
         "tokens": tokens,
@@ -192,7 +195,7 @@ def figures(
         "MFU of measured rate": flops_per_s / ceilings.product_flops_per_s,
         "MFU of data sheet": None if sheet is None else flops_per_s / sheet,
         "× the best here": times_best_here(side, sides),
-        "peak GiB": memory,
+        "peak GiB": None if side.peak_bytes is None else side.peak_bytes / 2**30,
         "loss": side.loss,
         "predicted ms": predicted,
         "measured / predicted": None if predicted is None else ms / predicted,

@@ -5,6 +5,7 @@ Whole steps of all sides are in test_command.py.
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -234,6 +235,27 @@ def test_a_weight_that_transformers_would_keep_as_drawn_is_named(monkeypatch: py
     monkeypatch.setattr(learner.model, "state_dict", lambda: state)
     with pytest.raises(AssertionError, match=r"lacks: .*pooler"):
         sides.peers.build_peer(learner.model, torch.device("cpu"))
+
+
+def test_memory_counts_from_before_the_first_steps_in_which_graphs_take_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    allocated = {"others": 1000, "weights": 70}
+
+    def told(call: str, value: int = 0) -> Any:
+        return lambda device: [calls.append(call), value][1]
+
+    side = player(sides.HERE_GRAPHS, calls)
+    side.learner = SimpleNamespace(num_bytes=allocated["weights"])
+    monkeypatch.setattr(step_time, "build_side", lambda *_: side)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", told("from here"))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", told("allocated", sum(allocated.values())))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", told("peak", 1000 + 70 + 500))
+    monkeypatch.setattr(Player, "make_steps", lambda self: [calls.append("steps"), [torch.zeros(())]][1])
+    case = Case("2x64", 16, 4, (sides.HERE_GRAPHS,), EAGER)
+    on_a_card = Setting(torch.device("cuda"), is_small=True)
+    found = step_time.prepare(on_a_card, case, sides.HERE_GRAPHS, {sides.HERE_GRAPHS: side.learner}, BATCHES)
+    assert calls == ["from here", "allocated", "steps", "steps", "peak"]
+    assert found.peak_bytes == 70 + 500
 
 
 def test_graphs_are_not_available_without_a_card() -> None:
