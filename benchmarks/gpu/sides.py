@@ -1,5 +1,6 @@
 """Sides that the GPU benchmark compares: a training step here, in four forms, and in transformers, in two."""
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,7 +12,8 @@ from benchmarks._pretraining_batches import pack_batch
 from benchmarks.gpu import peers
 from benchmarks.gpu.graphed_step import NOT_AVAILABLE, FilledInputs, GraphedLearner
 from benchmarks.gpu.own_step import Learner, build_learner, compile_model, own_loss, to_device
-from benchmarks.gpu.roofline import BatchShape, Ceilings, Levers, step_ms
+from benchmarks.gpu.predictions import predict_ms, predict_peer_ms
+from benchmarks.gpu.roofline import BatchShape, Ceilings, Levers
 from benchmarks.gpu.setting import Setting
 from bert_core.config import BertConfig
 from bert_core.cuda_graphs import graph_maker
@@ -104,8 +106,11 @@ def shape_of(batch: Batch) -> BatchShape:
     return BatchShape(tuple(lengths), batch["input_ids"].shape[1], int((batch["labels"] >= 0).sum()))
 
 
-def predicted_ms(name: str, config: BertConfig, shapes: Sequence[BatchShape], ceilings: Ceilings) -> float | None:
-    """Milliseconds that the roofline predicts for a step of a side, in the mean over batches; None for transformers."""
-    if name not in LEVERS:
-        return None
-    return sum(step_ms(config, shape, LEVERS[name], ceilings) for shape in shapes) / len(shapes)
+def predicted_ms(name: str, config: BertConfig, shapes: Sequence[BatchShape], ceilings: Ceilings) -> float:
+    """Milliseconds that are predicted for a step of a side, in the mean over batches."""
+    return statistics.mean(
+        predict_ms(config, shape, LEVERS[name], ceilings, is_graphed=name == HERE_GRAPHS)
+        if name in LEVERS
+        else predict_peer_ms(config, shape, name == PEER_COMPILED, ceilings)
+        for shape in shapes
+    )

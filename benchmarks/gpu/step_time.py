@@ -10,7 +10,7 @@ All cases take longer than one run has: a second run with the same code, on the 
 import gc
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, product
 from operator import itemgetter
@@ -20,7 +20,7 @@ import torch
 
 from benchmarks._pretraining_batches import make_batch
 from benchmarks.gpu.cases import Case, cases, compile_s
-from benchmarks.gpu.ceilings import COPY, LARGE_PRODUCT, rate_per_s
+from benchmarks.gpu.ceilings import COPY, LARGE_PRODUCT, measured_launch_us, rate_per_s
 from benchmarks.gpu.machine import data_sheet_flops_per_s
 from benchmarks.gpu.own_step import Learner
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value, is_reached
@@ -198,7 +198,7 @@ def figures(
         "peak GiB": None if side.peak_bytes is None else side.peak_bytes / 2**30,
         "loss": side.loss,
         "predicted ms": predicted,
-        "measured / predicted": None if predicted is None else ms / predicted,
+        "measured / predicted": ms / predicted,
         "ok": computes_the_same(side, sides[0]),
     }
 
@@ -206,7 +206,12 @@ def figures(
 def ceilings_of(report: Report) -> Ceilings:
     """Ceilings with the rates that this run measured, and those of an H200 where it did not."""
     products, copies, known = rate_per_s(report, LARGE_PRODUCT), rate_per_s(report, COPY), Ceilings()
-    return Ceilings(products or known.product_flops_per_s, copies or known.copy_bytes_per_s)
+    return replace(
+        known,
+        product_flops_per_s=products or known.product_flops_per_s,
+        copy_bytes_per_s=copies or known.copy_bytes_per_s,
+        launch_us=measured_launch_us(report) or known.launch_us,
+    )
 
 
 def computes_the_same(side: Side, other: Side) -> bool:
