@@ -4,6 +4,7 @@
     python -m benchmarks.gpu --small             # the same code in seconds, on any machine
     python -m benchmarks.gpu --check             # tests/gpu first, at most four minutes more
     python -m benchmarks.gpu --stages "step time" "goals"
+    python -m benchmarks.gpu                     # once more on the same day: goes on with what the time did not reach
 
 Run it in the repository's root. It needs torch ≥ 2.11, numpy, tokenizers, safetensors and this repository, which need
 not be installed; transformers is compared where it is there. Results are written after every row, so that a run that is
@@ -19,10 +20,10 @@ from pathlib import Path
 import torch
 
 from benchmarks.gpu import checks
-from benchmarks.gpu.machine import card_name
+from benchmarks.gpu.machine import card_name, code_digest, installed_version
 from benchmarks.gpu.results import Report
 from benchmarks.gpu.setting import Budget, Setting
-from benchmarks.gpu.stages import STAGES, run_stage
+from benchmarks.gpu.stages import STAGES, run_stages
 
 RESULTS = Path(__file__).parents[1] / "results"
 _SHARED_TEXT = Path(__file__).parents[3] / "shared" / "data" / "pretrain"
@@ -33,6 +34,7 @@ _TEXT_HELP = (
     "real text: a file or folder of .jsonl or of lines, .gz, .xz or plain; the full form takes ../shared/data/pretrain "
     "where it is there"
 )
+_AGAIN_HELP = "measure anew what a run of today has measured on this card with the same code, packages and text"
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -45,6 +47,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--check", action="store_true", help="run tests/gpu first, in time of its own")
     parser.add_argument("--stages", nargs="+", choices=names, default=names, metavar="STAGE", help=", ".join(names))
     parser.add_argument("--text", type=Path, help=_TEXT_HELP)
+    parser.add_argument("--again", action="store_true", help=_AGAIN_HELP)
     parser.add_argument("--minutes", type=float, default=9.5, help="time for all stages together (default 9.5)")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder of the results")
     return parser.parse_args(arguments)
@@ -70,10 +73,13 @@ def main(arguments: list[str] | None = None) -> int:
     text = wanted.text or (_SHARED_TEXT if _SHARED_TEXT.is_dir() and not wanted.small else None)
     setting = Setting(torch.device("cuda" if has_card else "cpu"), wanted.small, text)
     name = f"gpu_{card_name(setting)}_{datetime.now(UTC):%Y-%m-%d}"
-    report = Report.open(wanted.output / name, " ".join(["python -m benchmarks.gpu", *(arguments or sys.argv[1:])]))
-    for stage in STAGES:
-        if stage.name in wanted.stages:
-            has_passed &= run_stage(stage, setting, budget, report)
+    command = " ".join(["python -m benchmarks.gpu", *(arguments or sys.argv[1:])])
+    packages = f"torch {torch.__version__}, transformers {installed_version('transformers')}"
+    made_with = f"code {code_digest()}, {packages}, text {text or 'generated'}"
+    report = Report.open(wanted.output / name, command, made_with)
+    if wanted.again:
+        report.earlier.clear()
+    has_passed &= run_stages([stage for stage in STAGES if stage.name in wanted.stages], setting, budget, report)
     print(f"{report.markdown_path} and .json, after {time.monotonic() - started:.0f} s")
     return 0 if has_passed else 1
 

@@ -14,6 +14,7 @@ from benchmarks.gpu.setting import SMALL_SIZE, Budget, Setting
 
 LARGE_PRODUCT = "large product"
 COPY = "copy"
+LAUNCH = "launch of a small operation, µs"
 _ROUNDS = 5
 
 
@@ -22,7 +23,7 @@ def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
     size = setting.choose(8192, 128)
     yield product_row(setting, LARGE_PRODUCT, size, size, size)
     yield copy_row(setting)
-    yield {"ceiling": "launch of a small operation, µs", "rate": launch_us(setting)}
+    yield {"ceiling": LAUNCH, "rate": launch_us(setting)}
     rows = setting.choose(32_768, 64)
     for model in setting.choose(("base", "large"), (SMALL_SIZE,)):
         config = setting.build_config(model)
@@ -80,6 +81,12 @@ def launch_us(setting: Setting) -> float:
     number = torch.zeros(1, device=setting.device)
     number.add_(1)
     return 1000 * setting.ms(lambda: number.add_(1), repeats=setting.choose(2000, 100))
+
+
+def measured_launch_us(report: Report) -> float | None:
+    """Microseconds of a launch as this run measured them; None where it did not."""
+    found = [row.get("rate") for row in report.rows("ceilings", ceiling=LAUNCH)]
+    return found[0] if found and isinstance(found[0], float) else None
 
 
 def rate_per_s(report: Report, ceiling: str) -> float | None:

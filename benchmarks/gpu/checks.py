@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 OPTIONS = ("-q", "-m", "not training and not slow", "-c", "tests/gpu/bare.ini", "--rootdir=.", "--noconftest")
 WHOLE_PROJECT = "tests/gpu/test_synchronizations.py"
-"""Tests of training runs, which need the orchestrator and its packages."""
+"""Tests of whole training runs, which need all packages; their parts' own tests, in other files, need torch alone."""
 COMMAND = (sys.executable, "-m", "pytest", "tests/gpu", f"--ignore={WHOLE_PROJECT}", *OPTIONS)
 """Command without the project's own settings and fixtures, which need packages that such a machine lacks."""
 

@@ -33,7 +33,11 @@ class FilledInputs:
         """Pack and fill up padded rows, for a model that reads `longest` tokens at most."""
         seqs, labels = pack_batch(batch)
         fields = (seqs.input_ids, seqs.token_type_ids, seqs.cu_seqlens, *vars(labels).values())
-        packed = PackedBatch(*(tensor.numpy().astype(np.int32) for tensor in fields))
+        return cls.of_packed(PackedBatch(*(tensor.numpy().astype(np.int32) for tensor in fields)), longest, device)
+
+    @classmethod
+    def of_packed(cls, packed: PackedBatch, longest: int, device: torch.device) -> "FilledInputs":
+        """Fill up a packed batch, for a model that reads `longest` tokens at most."""
         bucket = SizeBucket.of(packed, longest)
         return cls(bucket, [torch.from_numpy(array).long().to(device) for array in vars(bucket.fill(packed)).values()])
 

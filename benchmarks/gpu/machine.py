@@ -5,6 +5,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Iterator
+from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -67,6 +68,14 @@ def ask(*command: str) -> str:
     except (OSError, subprocess.SubprocessError):
         return "–"
     return "; ".join(answer.stdout.split("\n")).strip("; ") or "none"
+
+
+def code_digest() -> str:
+    """Digest of all Python code of `bert_core` and `benchmarks`: a commit's name says nothing of changes since."""
+    root, found = Path(__file__).parents[2], sha256()
+    for path in sorted(path for folder in ("bert_core", "benchmarks") for path in (root / folder).rglob("*.py")):
+        found.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return found.hexdigest()[:12]
 
 
 def installed_version(package: str) -> str:

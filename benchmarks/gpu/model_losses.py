@@ -3,19 +3,67 @@
 Shapes: B sequences, S width of a row, C choices.
 """
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
 import torch
 from torch import Tensor
 
-import bert_core
 from benchmarks._pretraining_batches import pack_batch
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.constants import IGNORE_INDEX
-from bert_core.heads import HEAD_MODULES
-from bert_core.heads.pretraining import BertForPreTraining
+from bert_core.heads import (
+    BertForMultipleChoice,
+    BertForPreTraining,
+    BertForQuestionAnswering,
+    BertForSentenceEmbedding,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
+from bert_core.heads.sentence_selection import BertForSentenceSelection
+from bert_core.objectives import SENTENCE_OBJECTIVES
 
-HEADS = tuple(HEAD_MODULES)
-"""Names of the models with a head."""
+_NUM_TABULAR_FEATURES = 3
+
+
+@dataclass(frozen=True)
+class Head:
+    """A model with a head, in one of the head's forms."""
+
+    model_class: type[PretrainedModel]
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the configuration that make the form."""
+    objectives: tuple[str, ...] = ()
+    """Objectives of a pretraining."""
+
+
+HEADS: Mapping[str, Head] = {
+    "BertForPreTraining": Head(BertForPreTraining, objectives=("masked_lm", "next_sentence")),
+    "BertForPreTraining, sentence order": Head(
+        BertForPreTraining, {"sentence_head": True}, ("masked_lm", "sentence_order")
+    ),
+    "BertForPreTraining, span boundary": Head(
+        BertForPreTraining, {"span_boundary_objective": True}, ("masked_lm", "span_boundary")
+    ),
+    "BertForPreTraining, left to right": Head(BertForPreTraining, {"causal_attention": True}, ("left_to_right",)),
+    "BertForMultipleChoice": Head(BertForMultipleChoice),
+    "BertForQuestionAnswering": Head(BertForQuestionAnswering),
+    "BertForSentenceEmbedding": Head(BertForSentenceEmbedding),
+    "BertForSentenceSelection": Head(BertForSentenceSelection),
+    "BertForSequenceClassification": Head(BertForSequenceClassification),
+    "BertForSequenceClassification, tabular columns": Head(
+        BertForSequenceClassification, {"num_tabular_features": _NUM_TABULAR_FEATURES}
+    ),
+    "BertForTokenClassification": Head(BertForTokenClassification),
+    "BertForTokenClassification, CRF": Head(BertForTokenClassification, {"token_decoder": "crf"}),
+    "BertForTokenClassification, LSTM": Head(BertForTokenClassification, {"num_lstm_layers": 1}),
+    "BertForTokenClassification, scalar mix": Head(BertForTokenClassification, {"layer_pooling": "scalar_mix"}),
+}
+"""All heads of `bert_core` by name, and those of their forms that have weights or a loss of their own."""
 
 _LENGTHS = (12, 32, 5, 23)
 _NUM_CHOICES = 2
@@ -25,9 +73,16 @@ _VOCABULARY = 5000
 
 def build_model(family: str, head: str) -> PretrainedModel:
     """Build a model of two layers without dropout, whose weights are large enough for a mistake in any to show."""
-    config = BertConfig.from_shape(2, 64, family, vocab_size=_VOCABULARY, initializer_range=0.05).with_dropout(0.0)
-    model: PretrainedModel = getattr(bert_core, head).from_config(config)
-    return model.train()
+    sizes = {"vocab_size": _VOCABULARY, "initializer_range": 0.05}
+    config = BertConfig.from_shape(2, 64, family, **{**sizes, **HEADS[head].changes}).with_dropout(0.0)
+    return HEADS[head].model_class.from_config(config).train()
+
+
+@contextmanager
+def float64_everywhere() -> Iterator[None]:
+    """Let what a model computes in fp32 in any case, as LSTM, CRF and losses, be in float64 during the block."""
+    with patch.object(Tensor, "float", Tensor.double):
+        yield
 
 
 def random_inputs(model: PretrainedModel, head: str) -> dict[str, Tensor]:
@@ -42,6 +97,7 @@ def random_inputs(model: PretrainedModel, head: str) -> dict[str, Tensor]:
     classes = torch.randint(2, (num_rows,), generator=generator)
     is_predicted = (torch.rand(mask.shape, generator=generator) < 0.3) & mask.bool()
     is_predicted[:, 1] = True
+    is_predicted[:, 0] = is_predicted[torch.arange(num_rows), mask.sum(dim=1) - 1] = False  # as [CLS] and [SEP] are
     labels: dict[str, dict[str, Tensor]] = {
         "BertForPreTraining": {
             "labels": torch.where(is_predicted, ids, IGNORE_INDEX),
@@ -50,21 +106,25 @@ def random_inputs(model: PretrainedModel, head: str) -> dict[str, Tensor]:
         "BertForMultipleChoice": {"labels": classes[: num_rows // _NUM_CHOICES]},
         "BertForQuestionAnswering": {"start_positions": classes, "end_positions": classes + 2},
         "BertForSentenceEmbedding": {},
+        "BertForSentenceSelection": {"labels": torch.where(mask.bool() & (ids % 3 == 0), tags, IGNORE_INDEX)},
         "BertForSequenceClassification": {"labels": classes},
         "BertForTokenClassification": {"labels": torch.where(mask.bool(), tags, IGNORE_INDEX)},
     }
-    if head == "BertForMultipleChoice":
+    if isinstance(model, BertForMultipleChoice):
         inputs = {name: value.view(-1, _NUM_CHOICES, width) for name, value in inputs.items()}
-    return inputs | labels[head]
+    if config.num_tabular_features:
+        inputs["tabular_features"] = torch.rand(num_rows, config.num_tabular_features, generator=generator)
+    return inputs | labels[HEADS[head].model_class.__name__]
 
 
 def head_loss(model: PretrainedModel, head: str, inputs: dict[str, Tensor]) -> Tensor:
     """Compute the loss of a head; pretraining goes by packed sequences, as in training."""
     if isinstance(model, BertForPreTraining):
-        objectives = ("masked_lm", "next_sentence") if model.config.sentence_head else ("masked_lm",)
+        left_out = () if model.config.sentence_head else SENTENCE_OBJECTIVES
+        objectives = [name for name in HEADS[head].objectives if name not in left_out]
         sums = model.packed_loss_sums(*pack_batch(inputs), objectives)
         return torch.stack([each.loss / each.num_predictions for each in sums.values()]).sum()
-    if head == "BertForSentenceEmbedding":
+    if isinstance(model, BertForSentenceEmbedding):
         embeddings: Tensor = model(**inputs).sentence_embedding  # (B, H)
         target = torch.linspace(-1, 1, embeddings.shape[1], device=embeddings.device)  # any: the head has no labels
         return (embeddings - target).square().sum()

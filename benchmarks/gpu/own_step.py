@@ -1,4 +1,7 @@
-"""A training step as it is done here: the one place of the GPU benchmark that knows the model's training interface."""
+"""A training step as it is done here: the one place of the GPU benchmark that knows the model's training interface.
+
+The shipped form of a run in bf16 has a residual stream in bf16 too, and compiled layers or CUDA graphs.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +11,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from benchmarks._pretraining_batches import loss_of
-from benchmarks.gpu.setting import in_precision
+from benchmarks.gpu.setting import SMALL_FIRST_ROWS, Setting, in_precision
+from bert_core.compiled_layers import NUM_FIRST_ROWS, compile_layers
 from bert_core.config import BertConfig
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads.pretraining import BertForPreTraining, PretrainingLabels
@@ -53,6 +57,14 @@ def build_learner(config: BertConfig, device: torch.device, learning_rate: float
     """Build the model with weights drawn from a seed, and its optimizer."""
     model = BertForPreTraining.from_config(config, seed=seed).to(device).train()
     return Learner(model, build_optimizer(model, learning_rate), device)
+
+
+def compile_model(setting: Setting, model: nn.Module) -> float:
+    """Compile a model's layers for bf16, as a training run does. Returns the seconds it took."""
+    assert isinstance(model, BertForPreTraining)
+    # The front half of the compiler is tried everywhere; making code for a CPU takes a minute.
+    backend, num_rows = setting.choose(("inductor", NUM_FIRST_ROWS), ("eager", SMALL_FIRST_ROWS))
+    return compile_layers(model.bert, torch.bfloat16, backend, num_rows)
 
 
 def own_loss(learner: Learner, inputs: PackedInputs) -> Callable[[], Tensor]:

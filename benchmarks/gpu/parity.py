@@ -21,11 +21,10 @@ from torch import Tensor
 
 from benchmarks._attention_choice import forced_attention
 from benchmarks.gpu.graphed_step import NOT_AVAILABLE, FilledInputs, GraphedLearner, filled_loss
-from benchmarks.gpu.model_losses import HEADS, build_model, head_loss, random_inputs
-from benchmarks.gpu.own_step import Learner
+from benchmarks.gpu.model_losses import HEADS, build_model, float64_everywhere, head_loss, random_inputs
+from benchmarks.gpu.own_step import Learner, compile_model
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value
 from benchmarks.gpu.setting import (
-    SMALL_FIRST_ROWS,
     UNIT_ROUNDOFF,
     Budget,
     Setting,
@@ -36,7 +35,6 @@ from benchmarks.gpu.setting import (
 from bert_core.attention import BACKENDS, attention
 from bert_core.attention.backend import AttentionBackend, AttentionCall
 from bert_core.checkpoints.pretrained import PretrainedModel
-from bert_core.compiled_layers import NUM_FIRST_ROWS, compile_layers
 from bert_core.cuda_graphs import graph_maker
 from bert_core.families import FAMILY_NAMES
 from bert_core.heads.pretraining import BertForPreTraining
@@ -119,7 +117,7 @@ def compare_model(setting: Setting, family: str, head: str) -> dict[str, Value]:
     """Compare a model on the device with itself in float64 on the CPU."""
     model = build_model(family, head)
     inputs = random_inputs(model, head)
-    with forced_attention("reference"):
+    with forced_attention("reference"), float64_everywhere():
         expected = loss_and_gradient(copy.deepcopy(model).double(), head, inputs)
     row: dict[str, Value] = {}
     for precision in precisions_on(setting.device):
@@ -139,9 +137,7 @@ def compare_compiled(setting: Setting) -> dict[str, Value]:
 
     def compiled() -> tuple[Tensor, Tensor]:
         own = copy.deepcopy(model).to(setting.device)
-        assert isinstance(own, BertForPreTraining)
-        num_rows = setting.choose(NUM_FIRST_ROWS, SMALL_FIRST_ROWS)
-        compile_layers(own.bert, torch.bfloat16, setting.choose("inductor", "eager"), num_rows)
+        compile_model(setting, own)
         return loss_and_gradient(own, COMPILED_HEAD, inputs, setting.device, "bf16")
 
     eager = partial(loss_and_gradient, copy.deepcopy(model), COMPILED_HEAD, inputs, setting.device, "bf16")

@@ -12,6 +12,13 @@ Row = Mapping[str, Value]
 
 NOT_REACHED = "not reached: the time was up"
 """Outcome of a case that the time did not reach."""
+DONE = "done"
+"""Outcome of a stage that came to its end."""
+
+
+def is_reached(row: Row) -> bool:
+    """Whether the time reached the case of a row."""
+    return NOT_REACHED not in row.values()
 
 
 @dataclass
@@ -23,6 +30,18 @@ class StageRecord:
     seconds: float = 0.0
     ended: str = "was interrupted"
     """Outcome of the stage: `done`, or what stopped it."""
+    made_with: str = ""
+    """Code that measured the rows; see `Report.made_with`."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every case was reached."""
+        return self.ended == DONE and all(map(is_reached, self.rows))
+
+    @property
+    def num_failed(self) -> int:
+        """Number of failed checks."""
+        return sum(row.get("ok") is False for row in self.rows)
 
 
 @dataclass
@@ -33,14 +52,19 @@ class Report:
     """The files without their endings."""
     command: str
     stages: dict[str, StageRecord] = field(default_factory=dict)
+    made_with: str = ""
+    """Text that is the same where two runs would measure the same: of code, packages and text."""
+    earlier: dict[str, StageRecord] = field(default_factory=dict)
+    """Stages of an earlier run that was made with the same, whose cases need not be measured again."""
 
     @classmethod
-    def open(cls, path: Path, command: str) -> "Report":
+    def open(cls, path: Path, command: str, made_with: str = "") -> "Report":
         """Begin a report; stages of an earlier run of the same card and day are kept until they are run again."""
-        report = cls(path, command)
+        report = cls(path, command, made_with=made_with)
         if report.json_path.exists():
             found = json.loads(report.json_path.read_text(encoding="utf-8"))
             report.stages = {name: StageRecord(**stage) for name, stage in found["stages"].items()}
+        report.earlier = {name: stage for name, stage in report.stages.items() if stage.made_with == made_with}
         return report
 
     @property
@@ -55,8 +79,11 @@ class Report:
 
     def rows(self, stage: str, **wanted: Value) -> list[dict[str, Value]]:
         """Find the rows of a stage that have these values."""
-        record = self.stages.get(stage, StageRecord(""))
-        return [row for row in record.rows if all(row.get(name) == value for name, value in wanted.items())]
+        return _find(self.stages, stage, wanted)
+
+    def earlier_rows(self, stage: str, **wanted: Value) -> list[dict[str, Value]]:
+        """Find the rows with these values that an earlier run has, where it was made with the same."""
+        return _find(self.earlier, stage, wanted)
 
     def write(self) -> None:
         """Write both files, each whole or not at all."""
@@ -72,6 +99,11 @@ class Report:
             parts.append(f"## {name}\n\n{stage.title}\n\n{stage.ended}, {stage.seconds:.0f} s")
             parts.append(table(stage.rows))
         return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _find(stages: Mapping[str, StageRecord], stage: str, wanted: Row) -> list[dict[str, Value]]:
+    record = stages.get(stage, StageRecord(""))
+    return [row for row in record.rows if all(row.get(name) == value for name, value in wanted.items())]
 
 
 def table(rows: Iterable[Row]) -> str:

@@ -2,74 +2,149 @@
 
 In each position of PyTorch's switch for deterministic algorithms, since the backward of fused attention may add up
 gradients in any order: "off"; "warn only", which takes a deterministic algorithm where there is one to choose, and
-elsewhere warns; "on", which raises there. Dropout is seeded from the step, as in a training run.
+elsewhere warns; "on", which raises there. Dropout is seeded from the step, as in a training run. So too with what is
+shipped for cards: compiled layers, and CUDA graphs, both with a residual stream in bf16.
 """
 
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.own_step import Learner, PackedInputs, build_learner, own_loss, packed_inputs
+from benchmarks.gpu.graphed_step import NOT_AVAILABLE, FilledInputs, GraphedLearner
+from benchmarks.gpu.own_step import Learner, build_learner, compile_model, own_loss, packed_inputs
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value
 from benchmarks.gpu.setting import Budget, Setting
 from benchmarks.gpu.texts import first_batches, generated_text
 from bert_core.checkpoints.training_state import load_training_state, save_training_state
 from bert_core.config import BertConfig
+from bert_core.cuda_graphs import graph_maker
+from bert_core.examples.packing import PackedBatch
+from bert_core.layers.layer_norm import set_residual_dtype
 
-SWITCHES = ("off", "warn only", "on")
+AS_WRITTEN, GRAPHS, COMPILED = "as written", "CUDA graphs", "compiled layers"
+_COMPILE_S = 20
+"""Seconds that compiling the layers may take, which must be left in the budget."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A way of making steps, in a position of the switch."""
+
+    layers: str
+    """AS_WRITTEN, GRAPHS or COMPILED."""
+    precision: str
+    residual: str
+    """Precision of the residual stream."""
+    switch: str
+
+    @property
+    def row(self) -> dict[str, Value]:
+        """Beginning of its row."""
+        return {
+            "layers": self.layers,
+            "precision": self.precision,
+            "residual": self.residual,
+            "deterministic switch": self.switch,
+        }
+
+
+FORMS = (
+    *(
+        Form(AS_WRITTEN, precision, "fp32", switch)
+        for precision in ("bf16", "fp32")
+        for switch in ("off", "warn only", "on")
+    ),
+    *(Form(layers, "bf16", "bf16", switch) for layers in (GRAPHS, COMPILED) for switch in ("off", "on")),
+)
+"""All forms; what is long to compile comes last."""
 
 
 def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
-    """Resume in each way of attention, each precision, with and without the switch."""
+    """Resume in each form, with each way of attention."""
     text = generated_text(*setting.choose((2000, 512), (100, 48)))
     num_steps, batch_size, width = setting.choose((8, 64, 128), (4, 4, 16))
-    batches = [packed_inputs(each, setting.device) for each in first_batches(text, num_steps, batch_size, width, 1)]
-    for attention_dropout in (0.0, 0.1):
+    batches = first_batches(text, num_steps, batch_size, width, 1)
+    for form, attention_dropout in product(FORMS, (0.0, 0.1)):
+        row = {**form.row, "attention dropout": attention_dropout}
+        if budget.left_s <= (setting.choose(_COMPILE_S, 0) if form.layers == COMPILED else 0):
+            yield {**row, "outcome": NOT_REACHED}
+            continue
+        if form.layers == GRAPHS and graph_maker(setting.device) is None:
+            yield {**row, "outcome": NOT_AVAILABLE}
+            continue
         config = setting.build_config(
             "small", vocab_size=text.vocab_size, attention_probs_dropout_prob=attention_dropout
         )
-        for precision in ("bf16", "fp32"):
-            for switch in SWITCHES:
-                row = {"attention dropout": attention_dropout, "precision": precision, "deterministic switch": switch}
-                if budget.is_spent:
-                    yield {**row, "outcome": NOT_REACHED}
-                    continue
-                with deterministic_algorithms(switch) as warned:
-                    found = compare(setting, config, batches, precision)
-                promised = {"ok": found["equal"]} if switch == "on" else {}  # else a difference is a finding
-                yield {**row, **found, "no deterministic form": "; ".join(warned), **promised}
+        with deterministic_algorithms(form.switch) as warned:
+            found = compare(setting, config, batches, form)
+        promised = {"ok": found["equal"]} if form.switch == "on" else {}  # else a difference is a finding
+        yield {**row, **found, "no deterministic form": "; ".join(warned), **promised}
 
 
-def compare(setting: Setting, config: BertConfig, batches: list[PackedInputs], precision: str) -> dict[str, Value]:
+def compare(setting: Setting, config: BertConfig, batches: Sequence[PackedBatch], form: Form) -> dict[str, Value]:
     """Compare weights and moments after all steps: in one go, once more, and with a break in the middle."""
     middle = len(batches) // 2
-
-    def fresh() -> Learner:
-        return build_learner(config, setting.device)
-
-    straight, again, first = fresh(), fresh(), fresh()
     try:
-        train(straight, batches, precision)
+        straight = build(setting, config, form)
+        train(straight, batches, form)
     except RuntimeError as error:  # an operation without a deterministic form, where the switch is on
         return {"equal": False, "outcome": f"failed: {str(error).partition(chr(10))[0][:200]}"}
-    ms = setting.ms(lambda: train(again, batches, precision)) / len(batches)
-    train(first, batches[:middle], precision)
-    resumed = through_a_file(first, fresh())
-    train(resumed, batches[middle:], precision, first_step=middle)
-    return {"equal": is_equal(straight, resumed), "equal when repeated": is_equal(straight, again), "ms a step": ms}
+    again, first = build(setting, config, form), build(setting, config, form)
+    train(first, batches[:middle], form)
+    resumed = through_a_file(first, build(setting, config, form))
+    train(resumed, batches[middle:], form, first_step=middle)
+    ms = setting.ms(lambda: train(again, batches, form)) / len(batches)
+    found: dict[str, Value] = {"equal": is_equal(straight, resumed), "equal when repeated": is_equal(straight, again)}
+    return (
+        found if form.layers == GRAPHS else {**found, "ms a step": ms}
+    )  # of graphs it would be that of their captures
 
 
-def train(learner: Learner, batches: list[PackedInputs], precision: str, first_step: int = 0) -> None:
-    """Make one step with each batch; dropout is seeded from the step's number."""
-    for step, inputs in enumerate(batches, first_step):
+def build(setting: Setting, config: BertConfig, form: Form) -> Learner:
+    """Build the model of a form, always from the same weights, and its optimizer."""
+    learner = build_learner(config, setting.device)
+    if form.residual == "bf16":
+        set_residual_dtype(learner.model, torch.bfloat16)
+    if form.layers == COMPILED:
+        compile_model(setting, learner.model)
+    return learner
+
+
+def train(learner: Learner, batches: Sequence[PackedBatch], form: Form, first_step: int = 0) -> None:
+    """Make one step with each batch; dropout is seeded from the step's number. Graphs are captured anew."""
+    make_step = graphed_steps(learner, form) if form.layers == GRAPHS else plain_steps(learner, form)
+    for step, batch in enumerate(batches, first_step):
+        make_step(batch, step)
+
+
+def plain_steps(learner: Learner, form: Form) -> Callable[[PackedBatch, int], None]:
+    """Make the function that makes a step from a batch and the step's number, kernel by kernel."""
+
+    def make_step(batch: PackedBatch, step: int) -> None:
         torch.manual_seed(step)
-        learner.step(own_loss(learner, inputs), precision)
+        learner.step(own_loss(learner, packed_inputs(batch, learner.device)), form.precision)
+
+    return make_step
+
+
+def graphed_steps(learner: Learner, form: Form) -> Callable[[PackedBatch, int], None]:
+    """Make the function that makes a step from a batch and the step's number, with a graph for each bucket."""
+    graphed = GraphedLearner(learner)
+
+    def make_step(batch: PackedBatch, step: int) -> None:
+        inputs = FilledInputs.of_packed(batch, graphed.model.config.max_seq_length, learner.device)
+        graphed.replay(inputs, form.precision, seed=step)
+        learner.update()
+
+    return make_step
 
 
 def through_a_file(learner: Learner, other: Learner) -> Learner:

@@ -4,8 +4,8 @@
 
 A step is a list of operations. One that multiplies matrices takes its floating-point operations over the card's rate of
 products, every other one its bytes, read and written, over the card's copy rate; what each kind reaches of its ceiling
-is an assumption of `Ceilings`. Not counted: launching kernels, waiting for data, the head over pairs of segments, and
-norm and activation of the head over the vocabulary. So the prediction is a floor for large models and too low for mini.
+is an assumption of `Ceilings`. Not counted: waiting for data, the head over pairs of segments, and norm and activation
+of the head over the vocabulary. Launching kernels is the host's time, which `predictions` sets beside the device's.
 
 Shapes: T real tokens, B sequences, S width of a padded row, L layers, H hidden, I intermediate, V vocabulary,
 P predicted positions, W parameters.
@@ -37,6 +37,8 @@ class Ceilings:
     """Share of the rate that products of a layer's shapes reach, whose inner dimension is a tenth of a large one's."""
     memory_share: float = 0.85
     """Share of the copy rate that elementwise kernels and norms reach."""
+    launch_us: float = 5.0
+    """Microseconds between the launches of two small operations: an assumption, until a card's host is measured."""
 
     def attention_flops_per_s(self, width: int, varlen: bool) -> float:
         """Rate of fused attention with heads of 64: a fifth of the product rate at 128 tokens, a third at 512.
@@ -226,7 +228,7 @@ def component_ms(
 
 
 def step_ms(config: BertConfig, shape: BatchShape, levers: Levers, ceilings: Ceilings | None = None) -> float:
-    """Milliseconds of a step."""
+    """Milliseconds that a step takes the device."""
     return sum(component_ms(config, shape, levers, ceilings).values())
 
 

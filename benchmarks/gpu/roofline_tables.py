@@ -5,6 +5,8 @@ python -m benchmarks.gpu.roofline_tables
 
 from collections.abc import Iterator, Sequence
 
+from benchmarks.gpu.launches import host_ms, num_launches
+from benchmarks.gpu.predictions import predict_ms, predict_peer_ms
 from benchmarks.gpu.roofline import (
     AS_IT_WAS,
     BatchShape,
@@ -22,6 +24,7 @@ NUM_SLOTS = 32_768
 FILLS = (1.0, 0.56)
 WIDTHS = (128, 512)
 SIZES = ("base", "large")
+SMALL_SIZES = ("mini", "small")
 _LEVER_NAMES = {
     "fused_adamw": "fused AdamW: **as it was**",
     "varlen": "no attention dropout, varlen attention",
@@ -83,6 +86,36 @@ def component_table(size: str) -> str:
     return as_table(header, [*rows, ["step", *(f"{sum(column.values()):.1f}" for column in columns)]])
 
 
+def small_table() -> str:
+    """Write the steps of small models with all levers: the device's time, the host's, and the longer one."""
+    *_, (_, levers) = one_after_another()
+    ceilings, rows = Ceilings(), []
+    for size in SMALL_SIZES:
+        config = BertConfig.from_size(size)
+        for title, is_graphed in ((size, False), (f"{size}, CUDA graphs", True)):
+            number = num_launches(config, levers, is_graphed)
+            cells = [
+                f"{step_ms(config, shape, levers):.1f} and {host_ms(number, ceilings):.1f}: "
+                f"**{predict_ms(config, shape, levers, is_graphed=is_graphed):.1f} ms**"
+                for _, shape in cases()
+            ]
+            rows.append([title, str(number), *cells, _NOT_YET])
+    return as_table(["device and host: step", "launches", *dict(cases()), "measured"], rows)
+
+
+def peer_table() -> str:
+    """Write the steps of transformers, and how many times as long they are as those here with all levers."""
+    *_, (_, levers) = one_after_another()
+    rows = []
+    for size in (*SMALL_SIZES, *SIZES):
+        config = BertConfig.from_size(size)
+        for title, is_compiled in ((size, False), (f"{size}, compiled", True)):
+            peers = [(predict_peer_ms(config, shape, is_compiled), shape) for _, shape in cases()]
+            cells = [f"{ms:.1f} ms, {ms / predict_ms(config, shape, levers):.1f}×" for ms, shape in peers]
+            rows.append([title, *cells, _NOT_YET])
+    return as_table(["transformers", *dict(cases()), "measured"], rows)
+
+
 def goal_table() -> str:
     """Write the goals of a GPU with what is predicted of them, for a step with all levers."""
     *_, (_, levers) = one_after_another()
@@ -96,13 +129,18 @@ def goal_table() -> str:
         return shapes[case].num_tokens / step_ms(BertConfig.from_size("base"), shapes[case], levers)
 
     half = tokens_per_ms("S 512, 56 % filled") / tokens_per_ms("S 512, full")
-    peers = "–: transformers' step is measured, not predicted"
+
+    def times_as_fast(is_compiled: bool) -> str:
+        base, chosen = BertConfig.from_size("base"), (shapes["S 128, full"], shapes["S 128, 56 % filled"])
+        full, filled = (predict_peer_ms(base, each, is_compiled) / predict_ms(base, each, levers) for each in chosen)
+        return f"{full:.1f}× full, {filled:.1f}× at 56 %"
+
     rows = [
         ["G1", "base, S 128: 50 % of the measured product rate", percent(reached("base", "S 128, full"), 1), _NOT_YET],
         ["G2", "large, S 128: 60 %", percent(reached("large", "S 128, full"), 1), _NOT_YET],
         ["G2", "large, S 512: 60 %", percent(reached("large", "S 512, full"), 1), _NOT_YET],
-        ["G3", "base, S 128, against transformers in bf16: 2.5× full, 4× at 56 %", peers, _NOT_YET],
-        ["G3", "the same against transformers compiled: 1.8× full, 3× at 56 %", peers, _NOT_YET],
+        ["G3", "base, S 128, against transformers in bf16: 2.5× full, 4× at 56 %", times_as_fast(False), _NOT_YET],
+        ["G3", "the same against transformers compiled: 1.8× full, 3× at 56 %", times_as_fast(True), _NOT_YET],
         ["G5", "base, S 512 at 56 %: real tokens/s within 5 % of full rows", f"{half:.2f}×", _NOT_YET],
     ]
     return as_table(["", "goal", "predicted", "measured"], rows)
@@ -115,7 +153,7 @@ def percent(share: float, digits: int = 0) -> str:
 
 def tables() -> list[str]:
     """Write all tables of the page."""
-    return [goal_table(), *map(lever_table, SIZES), *map(component_table, SIZES)]
+    return [goal_table(), *map(lever_table, SIZES), *map(component_table, SIZES), small_table(), peer_table()]
 
 
 if __name__ == "__main__":

@@ -90,12 +90,14 @@ UNIT_ROUNDOFF = {"fp32": 2.0**-24, "tf32": 2.0**-11, "bf16": 2.0**-8}
 @contextmanager
 def product_precision(precision: str) -> Iterator[None]:
     """Multiply fp32 matrices in one of PRECISIONS during the block; bf16 is a type of its own."""
-    before = torch.get_float32_matmul_precision()
+    before, of_cudnn_before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"  # of an LSTM, and on by default
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+        torch.backends.cudnn.allow_tf32 = of_cudnn_before
 
 
 @contextmanager

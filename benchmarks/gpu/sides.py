@@ -1,5 +1,6 @@
 """Sides that the GPU benchmark compares: a training step here, in four forms, and in transformers, in two."""
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,10 +11,10 @@ from torch import Tensor
 from benchmarks._pretraining_batches import pack_batch
 from benchmarks.gpu import peers
 from benchmarks.gpu.graphed_step import NOT_AVAILABLE, FilledInputs, GraphedLearner
-from benchmarks.gpu.own_step import Learner, build_learner, own_loss, to_device
-from benchmarks.gpu.roofline import BatchShape, Ceilings, Levers, step_ms
-from benchmarks.gpu.setting import SMALL_FIRST_ROWS, Setting
-from bert_core.compiled_layers import NUM_FIRST_ROWS, compile_layers
+from benchmarks.gpu.own_step import Learner, build_learner, compile_model, own_loss, to_device
+from benchmarks.gpu.predictions import predict_ms, predict_peer_ms
+from benchmarks.gpu.roofline import BatchShape, Ceilings, Levers
+from benchmarks.gpu.setting import Setting
 from bert_core.config import BertConfig
 from bert_core.cuda_graphs import graph_maker
 from bert_core.heads.pretraining import BertForPreTraining
@@ -47,7 +48,7 @@ class Side:
     """Function that makes a step with a batch and returns the loss, for each batch."""
     times_ms: list[float] = field(default_factory=list)
     peak_bytes: int | None = None
-    """Memory of a step besides weights and moments, at its largest; None without a card."""
+    """Memory of weights, moments and the first steps, at its largest; None without a card."""
     loss: float | None = None
     """Mean loss of steps before the timed ones, by which sides are seen to compute the same; None before these."""
 
@@ -62,14 +63,13 @@ def build_side_model(setting: Setting, name: str, config: BertConfig) -> Learner
     own = build_learner(config, setting.device)
     if name in LEVERS and LEVERS[name].bf16_residual:
         set_residual_dtype(own.model, torch.bfloat16)
-    # The front half of the compiler is tried everywhere; making code for a CPU takes a minute.
-    backend = setting.choose("inductor", "eager")
     refuse_more_graphs()
-    assert isinstance(own.model, BertForPreTraining)
     if name == HERE_COMPILED:
-        compile_layers(own.model.bert, torch.bfloat16, backend, setting.choose(NUM_FIRST_ROWS, SMALL_FIRST_ROWS))
+        compile_model(setting, own.model)
     if name in (PEER, PEER_COMPILED):
-        return peers.build_peer(own.model, setting.device, backend if name == PEER_COMPILED else None)
+        assert isinstance(own.model, BertForPreTraining)
+        backend = setting.choose("inductor", "eager") if name == PEER_COMPILED else None
+        return peers.build_peer(own.model, setting.device, backend)
     return own
 
 
@@ -106,8 +106,11 @@ def shape_of(batch: Batch) -> BatchShape:
     return BatchShape(tuple(lengths), batch["input_ids"].shape[1], int((batch["labels"] >= 0).sum()))
 
 
-def predicted_ms(name: str, config: BertConfig, shapes: Sequence[BatchShape], ceilings: Ceilings) -> float | None:
-    """Milliseconds that the roofline predicts for a step of a side, in the mean over batches; None for transformers."""
-    if name not in LEVERS:
-        return None
-    return sum(step_ms(config, shape, LEVERS[name], ceilings) for shape in shapes) / len(shapes)
+def predicted_ms(name: str, config: BertConfig, shapes: Sequence[BatchShape], ceilings: Ceilings) -> float:
+    """Milliseconds that are predicted for a step of a side, in the mean over batches."""
+    return statistics.mean(
+        predict_ms(config, shape, LEVERS[name], ceilings, is_graphed=name == HERE_GRAPHS)
+        if name in LEVERS
+        else predict_peer_ms(config, shape, name == PEER_COMPILED, ceilings)
+        for shape in shapes
+    )

@@ -3,11 +3,11 @@
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.gpu import ceilings, goals, losses, machine, parity, resume, step_time, time_shares
-from benchmarks.gpu.results import NOT_REACHED, Report, Row, StageRecord
+from benchmarks.gpu import ceilings, compile_time, goals, losses, machine, parity, resume, step_time, time_shares
+from benchmarks.gpu.results import DONE, Report, Row, StageRecord, is_reached
 from benchmarks.gpu.setting import Budget, Setting
 
 
@@ -21,25 +21,49 @@ class Stage:
     measure: Callable[[Setting, Budget, Report], Iterator[Row]]
     title: str
     """Sentence above its table."""
+    is_kept: bool = True
+    """Whether a second run with the same code leaves it as it is, once every case was reached."""
 
 
 STAGES = (
-    Stage("machine", 20, machine.measure, "What the figures were measured on."),
+    Stage("machine", 20, machine.measure, "What the figures were measured on.", is_kept=False),
     Stage("ceilings", 20, ceilings.measure, "Rates of the card, on random data."),
     Stage("parity", 90, parity.measure, "Relative errors against float64, and those that rounding explains."),
     Stage("losses", 60, losses.measure, "bf16 against fp32 from the same weights, and fp32 from other weights."),
-    Stage("resume", 45, resume.measure, "Whether a run that is saved and loaded ends at the same bits."),
-    Stage("step time", 280, step_time.measure, "A step here and in transformers, taking turns; medians over rounds."),
+    Stage("resume", 65, resume.measure, "Whether a run that is saved and loaded ends at the same bits."),
+    Stage("step time", 200, step_time.measure, "A step here and in transformers, taking turns; medians over rounds."),
+    Stage(
+        "compile time", 60, compile_time.measure, "Seconds of compiling layers, and the steps that pay.", is_kept=False
+    ),
     Stage("time shares", 40, time_shares.measure, "Where a step's time goes, by kernels' names."),
-    Stage("goals", 10, goals.measure, "What is asked of a GPU."),
+    Stage("goals", 10, goals.measure, "What is asked of a GPU.", is_kept=False),
 )
 
 
-def run_stage(stage: Stage, setting: Setting, total: Budget, report: Report) -> bool:
+def run_stages(stages: Sequence[Stage], setting: Setting, total: Budget, report: Report) -> bool:
+    """Run stages, each in its own time and in what those before it left. Returns whether every check was passed."""
+    missing = [stage for stage in stages if not has_kept(stage, report)]
+    has_passed = not any(report.stages[stage.name].num_failed for stage in stages if stage not in missing)
+    for place, stage in enumerate(missing):
+        behind_s = sum(other.seconds for other in missing[place + 1 :])
+        seconds = max(stage.seconds, total.left_s - behind_s)
+        has_passed &= run_stage(stage, setting, Budget(min(seconds, total.left_s)), report)
+    return has_passed
+
+
+def has_kept(stage: Stage, report: Report) -> bool:
+    """Whether an earlier run of today has all of a stage already, which is told."""
+    record = report.earlier.get(stage.name)
+    if not stage.is_kept or record is None or not record.is_complete:
+        return False
+    print(f"{stage.name}: kept, as the same code measured it on this card today; --again measures it anew", flush=True)
+    return True
+
+
+def run_stage(stage: Stage, setting: Setting, budget: Budget, report: Report) -> bool:
     """Run a stage, writing each row as it comes. Returns whether nothing failed and every check was passed."""
     started = time.monotonic()
-    budget = Budget(min(stage.seconds, total.left_s))
-    record = report.stages[stage.name] = StageRecord(stage.title)
+    record = report.stages[stage.name] = StageRecord(stage.title, made_with=report.made_with)
     report.write()
     print(f"{stage.name}: begins, {budget.left_s:.0f} s", flush=True)
     try:
@@ -47,15 +71,14 @@ def run_stage(stage: Stage, setting: Setting, total: Budget, report: Report) -> 
             record.rows.append(dict(row))
             record.seconds = time.monotonic() - started
             report.write()
-        record.ended = "done"
+        record.ended = DONE
     except Exception as error:  # the stages behind it are run nevertheless
         traceback.print_exc(file=sys.stderr)
         record.ended = f"failed: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
     record.seconds = time.monotonic() - started
     report.write()
-    failed = sum(row.get("ok") is False for row in record.rows)
-    missed = sum(NOT_REACHED in row.values() for row in record.rows)
-    counts = {"rows": len(record.rows), "FAILED": failed, "not reached": missed}
+    missed = len(record.rows) - sum(map(is_reached, record.rows))
+    counts = {"rows": len(record.rows), "FAILED": record.num_failed, "not reached": missed}
     told = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
     print(f"{stage.name}: {record.ended}, {record.seconds:.0f} s, {told}", flush=True)
-    return record.ended == "done" and not failed
+    return record.ended == DONE and not record.num_failed

@@ -3,32 +3,33 @@
 All sides see the same batches, which lie on the device beforehand, with a hidden dropout of 0.1 and an attention
 dropout of 0, unless the side's name says another. A step is forward, loss, backward, clipping and AdamW, in bf16
 autocast. Real tokens are counted, and operations that the model asks for (`roofline.useful_flops`): padding is no work.
+
+All cases take longer than one run has: a second run with the same code, on the same day, goes on behind the first.
 """
 
 import gc
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby, product
+from operator import itemgetter
 from typing import TypeVar
 
 import torch
 
 from benchmarks._pretraining_batches import make_batch
-from benchmarks.gpu.ceilings import COPY, LARGE_PRODUCT, rate_per_s
+from benchmarks.gpu.cases import Case, cases, compile_s
+from benchmarks.gpu.ceilings import COPY, LARGE_PRODUCT, measured_launch_us, rate_per_s
 from benchmarks.gpu.machine import data_sheet_flops_per_s
 from benchmarks.gpu.own_step import Learner
-from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value
+from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value, is_reached
 from benchmarks.gpu.roofline import BatchShape, Ceilings, useful_flops
-from benchmarks.gpu.setting import SMALL_SIZE, Budget, Setting
+from benchmarks.gpu.setting import Budget, Setting
 from benchmarks.gpu.sides import (
     HERE,
     HERE_COMPILED,
-    HERE_DROPOUT,
-    HERE_GRAPHS,
     LEVERS,
-    PEER,
-    PEER_COMPILED,
     Batch,
     Side,
     build_side,
@@ -42,23 +43,9 @@ from bert_core.config import BertConfig
 FILLS = (1.0, 0.56)
 _NUM_BATCHES = 3
 """Batches that are gone through in turn: lengths and their sum differ from step to step, as in a training run."""
-_COMPILE_S = {"base": 60, "large": 120}
-"""Seconds that compiling transformers' model may take, which must be left in the budget; 40 for smaller models."""
-_COMPILE_LAYERS_S = 20
-"""Seconds that compiling the layers here may take."""
 LARGEST_GAP = 0.01
 """Relative difference of losses between sides that their dropout explains."""
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Case:
-    """A model and a width of rows, with the sides that are compared."""
-
-    size: str
-    width: int
-    batch_size: int
-    sides: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -79,43 +66,48 @@ class Unmeasured:
 
 
 def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
-    """Compare the sides of each case on full rows and on rows partly filled: one row for each side."""
-    for case in cases(setting):
-        config = setting.build_config(case.size)
-        learners: dict[str, Learner] = {}
-        for fill in FILLS:
-            named: dict[str, Value] = {"size": case.size, "S": case.width, "fill": fill}
-            batches = [make_batch(config, case.batch_size, case.width, fill, seed) for seed in range(_NUM_BATCHES)]
-            sides: list[Side] = []
-            for name in case.sides:
-                made = ready_side(setting, budget, case, name, learners, batches)
-                if isinstance(made, Side):
-                    sides.append(made)
-                else:
-                    yield {**named, **made.row}
-            for unmeasured in take_turns(setting, budget, sides):
-                del learners[unmeasured.side]
-                yield {**named, **unmeasured.row}
-            shapes = [shape_of(batch) for batch in batches]
-            for side in sides:
-                found = attempt(side.name, partial(figures, setting, report, config, shapes, side, sides))
-                yield {**named, **(found.row if isinstance(found, Unmeasured) else found)}
-        del learners, sides
+    """Compare the sides of each case on full rows and on rows partly filled: one row for each side.
+
+    What an earlier run has measured comes first, so that a run that is ended early loses none of it.
+    """
+    missing: list[tuple[Case, float]] = []
+    for case, fill in product(cases(setting), FILLS):
+        rows = measured_rows(report, case, fill)
+        yield from rows
+        if not rows:
+            missing.append((case, fill))
+    for case, found in groupby(missing, key=itemgetter(0)):
+        yield from measure_case(setting, budget, report, case, [fill for _, fill in found])
         free_memory(setting)
 
 
-def cases(setting: Setting) -> Iterator[Case]:
-    """Yield the cases, those of the goals first; what is long to compile comes last, and never before an eager side."""
-    slots, widths = setting.choose((32_768, (128, 512)), (64, (16,)))
-    eager = (HERE, HERE_COMPILED, HERE_DROPOUT, PEER)
-    first, *others = setting.choose(("base", "large", "small", "mini"), (SMALL_SIZE,))
-    compiled = (HERE, HERE_COMPILED, PEER_COMPILED)
-    yield from (Case(first, widths[0], slots // widths[0], sides) for sides in (eager, compiled))
-    rest = [(size, width) for size in (first, *others) for width in widths][1:]
-    yield from (Case(size, width, slots // width, eager) for size, width in rest)
-    held_up = setting.choose(("mini", "tiny"), (SMALL_SIZE,))  # by the host, which a graph's one call relieves
-    yield from (Case(size, width, slots // width, (HERE, HERE_GRAPHS)) for size in held_up for width in widths)
-    yield from (Case(size, width, slots // width, compiled) for size, width in rest)
+def measured_rows(report: Report, case: Case, fill: float) -> list[dict[str, Value]]:
+    """Find the rows that an earlier run has of all sides of a case; none where one was not reached."""
+    rows = report.earlier_rows("step time", **case.named(fill))
+    return rows if {row["side"] for row in rows if is_reached(row)} == set(case.sides) else []
+
+
+def measure_case(setting: Setting, budget: Budget, report: Report, case: Case, fills: Sequence[float]) -> Iterator[Row]:
+    """Compare the sides of a case: one row for each side and fill."""
+    config = setting.build_config(case.size)
+    learners: dict[str, Learner] = {}
+    for fill in fills:
+        named = case.named(fill)
+        batches = [make_batch(config, case.batch_size, case.width, fill, seed) for seed in range(_NUM_BATCHES)]
+        sides: list[Side] = []
+        for name in case.sides:
+            made = ready_side(setting, budget, case, name, learners, batches)
+            if isinstance(made, Side):
+                sides.append(made)
+            else:
+                yield {**named, **made.row}
+        for unmeasured in take_turns(setting, budget, sides):
+            del learners[unmeasured.side]
+            yield {**named, **unmeasured.row}
+        shapes = [shape_of(batch) for batch in batches]
+        for side in sides:
+            found = attempt(side.name, partial(figures, setting, report, config, shapes, side, sides))
+            yield {**named, **(found.row if isinstance(found, Unmeasured) else found)}
 
 
 def ready_side(
@@ -133,11 +125,6 @@ def ready_side(
     return made
 
 
-def compile_s(size: str, name: str) -> int:
-    """Seconds that compiling a side may take, which must be left in the budget."""
-    return {PEER_COMPILED: _COMPILE_S.get(size, 40), HERE_COMPILED: _COMPILE_LAYERS_S}.get(name, 0)
-
-
 def attempt(name: str, action: Callable[[], T]) -> T | Unmeasured:
     """Do something with a side; where any compiler or kernel fails, the other sides are measured nevertheless."""
     try:
@@ -148,18 +135,22 @@ def attempt(name: str, action: Callable[[], T]) -> T | Unmeasured:
 
 
 def prepare(setting: Setting, case: Case, name: str, learners: dict[str, Learner], batches: Sequence[Batch]) -> Side:
-    """Build a side and make its first steps, the last of which give its loss and the memory that it takes."""
+    """Build a side and make its first steps, which give the memory that it takes, and the last of them its loss.
+
+    Memory counts from before the first step: what a graph keeps is allocated while it is captured, and a replay, whose
+    memory it is, allocates nothing.
+    """
     if name not in learners:
         learners[name] = build_side_model(setting, name, setting.build_config(case.size))
     side = build_side(setting, name, learners[name], batches)
-    side.make_steps()
-    before = 0
+    of_others = 0
     if setting.is_cuda:
         torch.cuda.reset_peak_memory_stats(setting.device)
-        before = torch.cuda.memory_allocated(setting.device)
+        of_others = torch.cuda.memory_allocated(setting.device) - side.learner.num_bytes
+    side.make_steps()
     losses = side.make_steps()
     if setting.is_cuda:
-        side.peak_bytes = torch.cuda.max_memory_allocated(setting.device) - before
+        side.peak_bytes = torch.cuda.max_memory_allocated(setting.device) - of_others
     side.loss = statistics.mean(float(loss) for loss in losses)
     return side
 
@@ -195,7 +186,6 @@ def figures(
     ceilings = ceilings_of(report)
     predicted = predicted_ms(side.name, config, shapes, ceilings)
     sheet = data_sheet_flops_per_s(torch.cuda.get_device_name(setting.device)) if setting.is_cuda else None
-    memory = None if side.peak_bytes is None else (side.peak_bytes + side.learner.num_bytes) / 2**30
     return {
         "side": side.name,
         "tokens": tokens,
@@ -205,10 +195,10 @@ def figures(
         "MFU of measured rate": flops_per_s / ceilings.product_flops_per_s,
         "MFU of data sheet": None if sheet is None else flops_per_s / sheet,
         "× the best here": times_best_here(side, sides),
-        "peak GiB": memory,
+        "peak GiB": None if side.peak_bytes is None else side.peak_bytes / 2**30,
         "loss": side.loss,
         "predicted ms": predicted,
-        "measured / predicted": None if predicted is None else ms / predicted,
+        "measured / predicted": ms / predicted,
         "ok": computes_the_same(side, sides[0]),
     }
 
@@ -216,7 +206,12 @@ def figures(
 def ceilings_of(report: Report) -> Ceilings:
     """Ceilings with the rates that this run measured, and those of an H200 where it did not."""
     products, copies, known = rate_per_s(report, LARGE_PRODUCT), rate_per_s(report, COPY), Ceilings()
-    return Ceilings(products or known.product_flops_per_s, copies or known.copy_bytes_per_s)
+    return replace(
+        known,
+        product_flops_per_s=products or known.product_flops_per_s,
+        copy_bytes_per_s=copies or known.copy_bytes_per_s,
+        launch_us=measured_launch_us(report) or known.launch_us,
+    )
 
 
 def computes_the_same(side: Side, other: Side) -> bool:

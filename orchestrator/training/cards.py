@@ -1,6 +1,7 @@
 """Cards and CPU of a machine as torch tells of them, and what a person is told before work begins there.
 
-All questions to `torch.cuda` about a card are asked in `find_card`, so that tests can answer in place of one.
+All questions to `torch.cuda` about a card are asked in `find_card`, so that tests can answer in place of one; the one
+kernel that a card is tried with is `launch_kernel`.
 """
 
 import platform
@@ -37,7 +38,7 @@ class Card:
 
 
 def find_card() -> Card:
-    """Find this process's first card. Raises: ClusterError, with torch's own reason, where it can use none."""
+    """Find this process's first card, and let it compute once. Raises: ClusterError, with the reason why it cannot."""
     if not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
         raise ClusterError(
             f"a GPU is asked for, and this torch ({torch.__version__}) is built without CUDA; install the torch of "
@@ -50,9 +51,30 @@ def find_card() -> Card:
         raise ClusterError(_no_card_text([str(warning.message) for warning in caught]))
     try:
         free, total = torch.cuda.mem_get_info()
-        return Card(torch.cuda.get_device_name(), torch.cuda.get_device_capability(), free, total)
+        card = Card(torch.cuda.get_device_name(), torch.cuda.get_device_capability(), free, total)
+        _check_kernels(card)
+        return card
     except RuntimeError as error:  # the driver is there, and the card does not answer
         raise ClusterError(f"the GPU cannot be used ({_first_sentence(str(error))}); look at `nvidia-smi`") from None
+
+
+def launch_kernel() -> None:
+    """Launch a small kernel on this process's card, and wait for its result. Raises: RuntimeError, torch's own."""
+    torch.ones(1, device="cuda").add_(1).item()
+
+
+def _check_kernels(card: Card) -> None:
+    """Check that this torch was built with kernels for a card. Raises: ClusterError; RuntimeError for other errors."""
+    try:
+        launch_kernel()
+    except RuntimeError as error:
+        if "no kernel image" not in str(error):
+            raise
+        raise ClusterError(
+            f"the GPU cannot be used: {card.name} has compute capability {_capability_text(card)}, and this torch "
+            f"({torch.__version__}) is built for {', '.join(torch.cuda.get_arch_list())}; install a torch that is "
+            f"built for sm_{''.join(map(str, card.capability))} there, or take execution.device cpu"
+        ) from None
 
 
 def _no_card_text(warned: list[str]) -> str:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks.gpu.__main__ import main
-from benchmarks.gpu.checks import COMMAND, ROOT, run_tests
+from benchmarks.gpu.checks import COMMAND, OPTIONS, ROOT, run_tests
 from benchmarks.gpu.setting import Budget
 from benchmarks.gpu.stages import STAGES
 
@@ -35,6 +35,13 @@ def test_the_tests_are_found_by_a_python_without_the_projects_other_packages(tmp
     found = run_without_packages(tmp_path, *COMMAND, "--collect-only")
     assert found.returncode == 0, found.stdout + found.stderr
     assert "test_a_single_bit_is_seen" in found.stdout
+
+
+def test_parts_of_a_training_run_are_tested_by_a_python_without_the_projects_other_packages(tmp_path: Path) -> None:
+    streams = "tests/gpu/test_streams_and_copies.py"
+    found = run_without_packages(tmp_path, sys.executable, "-m", "pytest", streams, *OPTIONS)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert f"--ignore={streams}" not in COMMAND
 
 
 def test_the_stages_run_on_a_python_without_the_projects_other_packages(tmp_path: Path) -> None:
@@ -79,6 +86,17 @@ def test_time_of_the_tests_is_not_taken_from_the_stages(tmp_path: Path, monkeypa
     monkeypatch.setattr("benchmarks.gpu.__main__.Budget", budget)
     assert main(["--small", "--check", "--stages", "goals", "--output", str(tmp_path)]) == 1
     assert order == ["tests", "budget"]
+
+
+def test_again_measures_anew_what_a_run_of_today_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["--small", "--stages", "ceilings", "--output", str(tmp_path)]
+    told = []
+    for arguments in ([], [], ["--again"]):
+        assert main([*command, *arguments]) == 0
+        told.append(capsys.readouterr().out.splitlines()[0])
+    assert told[0].startswith("ceilings: begins")
+    assert told[1] == "ceilings: kept, as the same code measured it on this card today; --again measures it anew"
+    assert told[2].startswith("ceilings: begins")
 
 
 @pytest.mark.training

@@ -15,14 +15,16 @@ from tests.gpu.devices import ON_EACH_DEVICE, rows_of
 
 @ON_EACH_DEVICE
 def test_losses_in_bf16_are_those_of_fp32(device: str, tmp_path: Path) -> None:
-    *runs, verdict = rows_of(losses.measure, device, Report(tmp_path / "r", ""))
-    assert verdict["ok"], verdict
-    assert runs[0]["last quarter"] != runs[1]["last quarter"]
+    *runs, plain, residual = rows_of(losses.measure, device, Report(tmp_path / "r", ""))
+    assert plain["ok"], plain
+    assert residual["ok"], residual
+    assert residual["precision"] == "bf16, bf16 residual against fp32"
+    assert len({row["last quarter"] for row in runs}) == len(runs) == 4
 
 
 def test_a_loss_that_goes_astray_in_bf16_is_found() -> None:
-    ends = {("fp32", 0): 4.0, ("bf16", 0): 4.2, ("fp32", 1): 4.02}
-    row = losses.compare("text", ends)
+    (run, _) = losses.COMPARED
+    row = losses.compare("text", {losses.REFERENCE: 4.0, run: 4.2, losses.ANOTHER_SEED: 4.02}, run)
     assert row["gap"] == pytest.approx(0.05)
     assert row["gap of another seed"] == pytest.approx(0.005)
     assert row["ok"] is False

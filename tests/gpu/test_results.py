@@ -9,7 +9,7 @@ import pytest
 from benchmarks.gpu import goals
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, StageRecord, cell, table
 from benchmarks.gpu.setting import Budget, Setting
-from benchmarks.gpu.stages import STAGES, Stage, run_stage
+from benchmarks.gpu.stages import STAGES, Stage, run_stage, run_stages
 from tests.gpu.devices import PLENTY_S, small_setting
 
 
@@ -21,7 +21,7 @@ def three_rows(setting: Setting, budget: Budget, report: Report) -> Iterator[Row
 
 def run(measure: object, report: Report) -> bool:
     stage = Stage("a stage", 5, measure, "What it is.")  # type: ignore[arg-type]
-    return run_stage(stage, small_setting("cpu"), Budget(PLENTY_S), report)
+    return run_stage(stage, small_setting("cpu"), Budget(5.5), report)
 
 
 def test_rows_are_written_as_they_come(tmp_path: Path) -> None:
@@ -67,6 +67,48 @@ def test_stages_of_an_earlier_run_are_kept_until_they_are_run_again(tmp_path: Pa
     assert second.rows("parity") == [{"a": 1}]
     assert second.rows("losses", b=1) == []
     assert second.rows("goals") == []
+
+
+def one_row(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
+    yield {"time left": round(budget.left_s, 1), "ok": True}
+
+
+def test_a_stage_that_was_completed_with_the_same_code_is_kept_by_a_second_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages = [
+        Stage("whole", 5, one_row, ""),
+        Stage("cut short", 5, three_rows, ""),
+        Stage("always", 5, one_row, "", is_kept=False),
+    ]
+
+    def run_all(made_with: str) -> list[str]:
+        report = Report.open(tmp_path / "r", "", made_with)
+        assert not run_stages(stages, small_setting("cpu"), Budget(15), report), "a check of three_rows failed"
+        assert list(report.stages) == ["whole", "cut short", "always"]
+        return [line.partition(":")[0] for line in capsys.readouterr().out.splitlines() if ": begins" in line]
+
+    assert run_all("this code") == ["whole", "cut short", "always"]
+    assert run_all("this code") == ["cut short", "always"]
+    assert run_all("other code") == ["whole", "cut short", "always"]
+
+
+def test_a_check_that_failed_stays_failed_where_its_stage_is_kept(tmp_path: Path) -> None:
+    record = StageRecord("", [{"case": 1, "ok": False}], ended="done", made_with="this code")
+    Report(tmp_path / "r", "", {"whole": record}).write()
+    stages = [Stage("whole", 5, one_row, "")]
+    assert not run_stages(stages, small_setting("cpu"), Budget(5), Report.open(tmp_path / "r", "", "this code"))
+
+
+def test_a_stage_has_its_own_time_and_what_those_before_it_left(tmp_path: Path) -> None:
+    report = Report(tmp_path / "r", "")
+    stages = [Stage("first", 5, one_row, ""), Stage("second", 10, one_row, ""), Stage("last", 20, one_row, "")]
+    assert run_stages(stages, small_setting("cpu"), Budget(50), report)
+    left = [report.rows(stage.name)[0]["time left"] for stage in stages]
+    assert left == pytest.approx([20, 30, 50], abs=1)
+    assert run_stages(stages, small_setting("cpu"), Budget(12), report)
+    left = [report.rows(stage.name)[0]["time left"] for stage in stages]
+    assert left == pytest.approx([5, 10, 12], abs=1)
 
 
 @pytest.mark.parametrize(

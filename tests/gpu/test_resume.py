@@ -6,19 +6,39 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.gpu import resume
+from benchmarks._attention_choice import forced_attention
+from benchmarks.gpu import graphed_step, resume
+from benchmarks.gpu.graphed_step import NOT_AVAILABLE
 from benchmarks.gpu.own_step import build_learner, own_loss, packed_inputs
 from benchmarks.gpu.results import Report
 from benchmarks.gpu.texts import first_batches, generated_text
 from tests.gpu.devices import ON_EACH_DEVICE, rows_of, small_setting
+from tests.replayed_function import no_device_needed
 
 
 @ON_EACH_DEVICE
+@pytest.mark.filterwarnings("default")  # the compiler's own
 def test_a_run_that_is_saved_and_loaded_ends_at_the_same_bits(device: str, tmp_path: Path) -> None:
     rows = rows_of(resume.measure, device, Report(tmp_path / "r", ""))
     switched_on = [row for row in rows if row["deterministic switch"] == "on"]
-    assert len(switched_on) == 4
-    assert all(row["ok"] for row in switched_on), rows
+    assert {row["layers"] for row in switched_on} == {resume.AS_WRITTEN, resume.GRAPHS, resume.COMPILED}
+    assert len(switched_on) == 8
+    without_a_card = {"outcome": NOT_AVAILABLE}
+    for row in switched_on:
+        is_left_out = row["layers"] == resume.GRAPHS and device == "cpu"
+        assert without_a_card.items() <= row.items() if is_left_out else row["ok"], row
+
+
+def test_a_run_with_graphs_is_resumed_by_capturing_them_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the stand-in in place of a graph, and the attention of a card."""
+    monkeypatch.setattr(graphed_step, "graph_maker", no_device_needed)
+    setting, text = small_setting("cpu"), generated_text(20, 50)
+    config = setting.build_config("small", vocab_size=text.vocab_size)
+    form = resume.Form(resume.GRAPHS, "bf16", "bf16", "on")
+    with forced_attention("fused"):
+        row = resume.compare(setting, config, first_batches(text, 4, 4, 16, seed=1), form)
+    assert row["equal"]
+    assert row["equal when repeated"]
 
 
 def test_a_single_bit_is_seen() -> None:
@@ -55,5 +75,5 @@ def test_an_operation_that_raises_with_the_switch_on_is_a_failure_with_its_messa
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(resume, "train", fail)
-        row = resume.compare(setting, setting.build_config("small"), [], "bf16")
+        row = resume.compare(setting, setting.build_config("small"), [], resume.FORMS[0])
     assert row == {"equal": False, "outcome": "failed: cumsum_cuda_kernel does not have a deterministic implementation"}

@@ -5,20 +5,24 @@ Whole steps of all sides are in test_command.py.
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from benchmarks._pretraining_batches import make_batch
-from benchmarks.gpu import sides, step_time
+from benchmarks.gpu import goals, sides, step_time
+from benchmarks.gpu.cases import COMPILED, EAGER, Case, cases
 from benchmarks.gpu.results import NOT_REACHED, Report, StageRecord
 from benchmarks.gpu.roofline import useful_flops
 from benchmarks.gpu.setting import Budget, Setting
 from benchmarks.gpu.sides import HERE, HERE_COMPILED, PEER, PEER_COMPILED, Side, shape_of
+from benchmarks.gpu.stages import STAGES, run_stage
 from tests.gpu.devices import PLENTY_S, small_setting
 
-CASE = step_time.Case("2x64", 16, 4, (HERE,))
+STEP_TIME = next(stage for stage in STAGES if stage.name == "step time")
+CASE = Case("2x64", 16, 4, (HERE,), EAGER)
 CONFIG = small_setting("cpu").build_config("2x64")
 BATCHES = [make_batch(CONFIG, 4, 16, 0.56, seed=0)]
 
@@ -42,17 +46,64 @@ def player(name: str, turns: list[str] | None = None, times_ms: tuple[float, ...
 
 
 def test_the_full_form_has_every_size_and_width_and_those_of_the_goals_first() -> None:
-    cases = list(step_time.cases(Setting(torch.device("cpu"))))
-    assert (cases[0].size, cases[0].width, cases[0].batch_size) == ("base", 128, 256)
-    assert (cases[1].size, cases[1].width, cases[1].sides) == ("base", 128, (HERE, HERE_COMPILED, PEER_COMPILED))
-    assert PEER in cases[0].sides
-    assert PEER_COMPILED not in cases[0].sides
+    full = list(cases(Setting(torch.device("cpu"))))
+    assert (full[0].size, full[0].width, full[0].batch_size) == ("base", 128, 256)
+    assert (full[1].size, full[1].width, full[1].sides) == ("base", 128, (HERE, HERE_COMPILED, PEER_COMPILED))
+    assert PEER in full[0].sides
+    assert PEER_COMPILED not in full[0].sides
     wanted = {(size, width) for size in ("mini", "small", "base", "large") for width in (128, 512)}
     graphed = {(size, width) for size in ("mini", "tiny") for width in (128, 512)}
     expected = {HERE: wanted | graphed, PEER: wanted, PEER_COMPILED: wanted, sides.HERE_GRAPHS: graphed}
     for side, found in expected.items():
-        assert {(case.size, case.width) for case in cases if side in case.sides} == found
-    assert all(case.batch_size * case.width == 32_768 for case in cases)
+        assert {(case.size, case.width) for case in full if side in case.sides} == found
+    assert all(case.batch_size * case.width == 32_768 for case in full)
+
+
+def test_the_goals_have_their_figures_from_the_first_cases(tmp_path: Path) -> None:
+    full = list(cases(Setting(torch.device("cpu"))))
+    figures = {"MFU of measured rate": 0.5, "× the best here": 2.0, "tokens/s": 1.0}
+    rows = [
+        {**case.named(fill), "side": side, **figures}
+        for case in full[:5]
+        for fill in step_time.FILLS
+        for side in case.sides
+    ]
+    report = Report(tmp_path / "r", "", {"step time": StageRecord("", rows)})
+    assert all(goal.figure is not None for goal in goals.goals(report))
+    assert [case.kind for case in full[:5]] == [EAGER, COMPILED, EAGER, EAGER, EAGER]
+
+
+def test_a_second_run_goes_on_with_what_the_first_did_not_reach(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple[str, str]] = []
+    unreached = {PEER_COMPILED}
+
+    def ready(setting: Setting, budget: Budget, case: Case, name: str, learners: dict[str, Any], *_: object) -> Any:
+        asked.append((case.kind, name))
+        learners[name] = None
+        return step_time.Unmeasured(name, NOT_REACHED) if name in unreached else player(name)
+
+    def run(made_with: str) -> list[dict[str, Any]]:
+        asked.clear()
+        report = Report.open(tmp_path / "r", "", made_with)
+        assert run_stage(STEP_TIME, small_setting("cpu"), Budget(PLENTY_S), report)
+        return [dict(row) for row in report.rows("step time")]
+
+    monkeypatch.setattr(step_time, "ready_side", ready)
+    monkeypatch.setattr(step_time, "figures", lambda *given: {"side": given[-2].name, "ms": 1.0})
+    first = run("this code")
+    assert {kind for kind, _ in asked} == {"eager", "compiled", "graphs"}
+    unreached.clear()
+    second = run("this code")
+    assert asked == [("compiled", side) for side in (HERE, HERE_COMPILED, PEER_COMPILED)] * len(step_time.FILLS)
+    assert [row for row in second if row["case"] != "compiled"] == [row for row in first if row["case"] != "compiled"]
+    assert len(second) == len(first)
+    assert not [row for row in second if "outcome" in row]
+    run("this code")
+    assert asked == []
+    assert len(run("other code")) == len(first)
+    assert {kind for kind, _ in asked} == {"eager", "compiled", "graphs"}
 
 
 def test_sides_take_turns() -> None:
@@ -184,6 +235,27 @@ def test_a_weight_that_transformers_would_keep_as_drawn_is_named(monkeypatch: py
     monkeypatch.setattr(learner.model, "state_dict", lambda: state)
     with pytest.raises(AssertionError, match=r"lacks: .*pooler"):
         sides.peers.build_peer(learner.model, torch.device("cpu"))
+
+
+def test_memory_counts_from_before_the_first_steps_in_which_graphs_take_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    allocated = {"others": 1000, "weights": 70}
+
+    def told(call: str, value: int = 0) -> Any:
+        return lambda device: [calls.append(call), value][1]
+
+    side = player(sides.HERE_GRAPHS, calls)
+    side.learner = SimpleNamespace(num_bytes=allocated["weights"])
+    monkeypatch.setattr(step_time, "build_side", lambda *_: side)
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", told("from here"))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", told("allocated", sum(allocated.values())))
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", told("peak", 1000 + 70 + 500))
+    monkeypatch.setattr(Player, "make_steps", lambda self: [calls.append("steps"), [torch.zeros(())]][1])
+    case = Case("2x64", 16, 4, (sides.HERE_GRAPHS,), EAGER)
+    on_a_card = Setting(torch.device("cuda"), is_small=True)
+    found = step_time.prepare(on_a_card, case, sides.HERE_GRAPHS, {sides.HERE_GRAPHS: side.learner}, BATCHES)
+    assert calls == ["from here", "allocated", "steps", "steps", "peak"]
+    assert found.peak_bytes == 70 + 500
 
 
 def test_graphs_are_not_available_without_a_card() -> None:

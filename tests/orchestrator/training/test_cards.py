@@ -66,6 +66,38 @@ def test_a_card_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) ->
         find_card()
 
 
+def test_a_card_that_torch_has_no_kernels_for_is_told_with_those_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise RuntimeError("CUDA error: no kernel image is available for execution on the device\nmore")
+
+    put_in_place(monkeypatch, capability=(7, 0), name="Tesla V100-SXM2-16GB")
+    monkeypatch.setattr(cards, "launch_kernel", fail)
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80", "sm_90"])
+    with pytest.raises(ClusterError) as caught:
+        choose_device("cuda")
+    assert str(caught.value) == (
+        "the GPU cannot be used: Tesla V100-SXM2-16GB has compute capability 7.0, and this torch "
+        f"({torch.__version__}) is built for sm_75, sm_80, sm_90; install a torch that is built for sm_70 there, "
+        "or take execution.device cpu"
+    )
+    assert card_notes("cuda") == []
+
+
+def test_a_card_on_which_a_kernel_fails_is_told_with_torchs_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise RuntimeError("CUDA error: device-side assert triggered\nCompile with TORCH_USE_CUDA_DSA")
+
+    put_in_place(monkeypatch)
+    monkeypatch.setattr(cards, "launch_kernel", fail)
+    with pytest.raises(ClusterError, match=r"the GPU cannot be used \(CUDA error: device-side assert triggered"):
+        find_card()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_card_that_is_there_is_found_and_computes() -> None:
+    assert find_card().total_bytes > 0
+
+
 def test_bf16_is_refused_on_a_card_without_units_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     put_in_place(monkeypatch, capability=(7, 5), name="Tesla T4")
     with pytest.raises(SpecError, match=r"precision bf16: Tesla T4 .*\(compute capability 7\.5.*set precision to fp32"):
