@@ -25,10 +25,11 @@ def make_batch(features: Features[Any], windows: NDArray[np.int64], device: torc
     )
     states = None if features.states is None else torch.from_numpy(features.states[tokens])
     seqs = replace(seqs, frozen_states=states, host_lengths=lengths)
-    tabular_features = head.tabular_features(features, windows)
+    tabular_features, targets = head.tabular_features(features, windows), head.targets(features, windows, tokens)
     return Batch(
         seqs.to(device),
-        _on_device(head.targets(features, windows, tokens), device),
+        _on_device(targets, device),
+        targets,
         windows,
         None if tabular_features is None else torch.from_numpy(tabular_features).to(device, non_blocking=True),
     )
