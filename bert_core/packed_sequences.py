@@ -3,8 +3,8 @@
 Shapes: B sequences, S length of a padded row, T real tokens (the sum of the lengths).
 """
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bert_core.device_copies import copy_together
 from bert_core.errors import DataError
 
 Cached = TypeVar("Cached")
@@ -189,11 +190,19 @@ class PackedSequences:
         missing = rows.new_zeros(self.num_sequences, width - self.max_seqlen, *values.shape[1:])
         return torch.cat([rows, missing], dim=1)  # (B, width, …)
 
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors of the batch, by the names of their fields."""
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+    def with_tensors(self, tensors: Mapping[str, Tensor]) -> Self:
+        """The same batch with these tensors in the fields of their names."""
+        values: dict[str, Any] = dict(tensors)
+        return replace(self, **values)
+
     def to(self, device: torch.device | str) -> Self:
         """Copy the batch to a device, without waiting for it."""
-        values = {item.name: getattr(self, item.name) for item in fields(self) if item.init}
-        moved = {k: v.to(device, non_blocking=True) for k, v in values.items() if isinstance(v, Tensor)}
-        return type(self)(**(values | moved))
+        return self.with_tensors(copy_together(self.tensors(), torch.device(device)))
 
 
 def _checked_max_seqlen(input_ids: Tensor, token_type_ids: Tensor, cu_seqlens: Tensor) -> int:

@@ -15,12 +15,16 @@ from numpy.typing import NDArray
 
 from bert_core.errors import DataError
 from bert_core.heads import BertForSentenceEmbedding
+from bert_core.late_reads import LateReads
 from bert_core.micro_batches import compute_in_parts, first_line
 from bert_core.packed_sequences import PackedSequences
 from bert_core.text.tokenization import Tokenizer
 
 _WINDOW_TEXTS = 2048
 _WINDOW_CHARACTERS = 4 << 20
+_CPU_MAX_TOKENS = 2048
+_GPU_MAX_TOKENS = 65_536
+"""Number that makes large matrix products: a GPU is done with a few thousand sooner than the host launches them."""
 logger = logging.getLogger(__name__)
 
 
@@ -34,14 +38,15 @@ class TextEmbedder:
         self,
         model: BertForSentenceEmbedding,
         tokenizer: Tokenizer,
-        max_tokens: int = 2048,
+        max_tokens: int | None = None,
         autocast_dtype: torch.dtype | None = None,
     ) -> None:
-        """Make an embedder that computes `max_tokens` at a time, and what the last text needs beyond; a GPU wants more.
+        """Make an embedder that computes `max_tokens` at a time, and what the last text needs beyond.
 
         Where memory runs out with so many, half as many are computed at a time from there on.
 
         Args:
+            max_tokens: 2,048 on a CPU and 65,536 on a GPU when left out.
             autocast_dtype: type that matrix products are rounded to, as `torch.autocast` does; none when left out.
 
         Raises: TokenizerError when the tokenizer is not the model's.
@@ -49,7 +54,7 @@ class TextEmbedder:
         tokenizer.check_fits(model.config.vocab_size)
         self.model = model.eval()
         self.tokenizer = tokenizer
-        self.max_tokens = max_tokens
+        self.max_tokens = max_tokens or _tokens_at_a_time(next(model.parameters()).device)
         self.autocast_dtype = autocast_dtype
         longest = model.config.max_seq_length
         self.max_seq_length = min(longest, model.embedding.max_seq_length or longest)
@@ -59,7 +64,7 @@ class TextEmbedder:
         cls,
         folder: str | Path,
         device: torch.device | str = "cpu",
-        max_tokens: int = 2048,
+        max_tokens: int | None = None,
         autocast_dtype: torch.dtype | None = None,
     ) -> Self:
         """Load an encoder's or a sentence-transformers folder. Raises: CheckpointError, TokenizerError."""
@@ -91,6 +96,7 @@ class TextEmbedder:
         lengths = np.array([len(ids) for ids in sequences], np.int64)  # (N,)
         embeddings = np.empty((len(texts), self.model.config.hidden_size), np.float32)
         device = next(self.model.parameters()).device
+        reads = LateReads(embeddings.__setitem__)
 
         def compute(parts: Sequence[NDArray[np.int64]]) -> None:
             for rows in parts:
@@ -99,11 +105,12 @@ class TextEmbedder:
                 seqs = PackedSequences.from_numpy(tokens, np.zeros_like(tokens), borders)
                 with torch.autocast(device.type, self.autocast_dtype, enabled=self.autocast_dtype is not None):
                     vectors = self.model.packed_embeddings(seqs.to(device))
-                embeddings[rows] = vectors.float().cpu().numpy()
+                reads.add(rows, vectors.float())
 
         sizes = _TextSizes(self, lengths, self.max_tokens)
         for rows in _batches(lengths, self.max_tokens):
             compute_in_parts(sizes, rows, None, compute)
+        reads.finish()
         return embeddings
 
     def _encode(self, texts: Sequence[str], first_number: int) -> list[list[int]]:
@@ -147,6 +154,10 @@ class _TextSizes:
             f"memory ran out with texts of {largest:,} tokens at a time ({first_line(reason)}); from here on "
             f"{self.embedder.max_tokens:,} at a time"
         )
+
+
+def _tokens_at_a_time(device: torch.device) -> int:
+    return _GPU_MAX_TOKENS if device.type == "cuda" else _CPU_MAX_TOKENS
 
 
 def _windows(texts: Iterable[str]) -> Iterator[list[str]]:

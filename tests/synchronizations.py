@@ -20,6 +20,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 _ROOT = Path(__file__).resolve().parents[1]
 
+GPU = torch.device("cuda", 0)
+"""Device that `FakeGpu` stands for."""
+
 _BY_VALUE = frozenset(
     {"_local_scalar_dense", "bincount", "equal", "is_nonzero", "item", "masked_select", "nonzero", "nonzero_numpy"}
     | {"_unique", "_unique2", "unique_consecutive", "unique_dim", "unique_dim_consecutive"}
@@ -49,6 +52,34 @@ def counted_synchronizations() -> Iterator[list[str]]:
     found: list[str] = []
     with _Calls(found), _Operations(found):
         yield found
+
+
+class FakeGpu(TorchFunctionMode):
+    """A device whose memory is the host's: it counts what is copied to `GPU`, and refuses copies that would wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_transfers = 0
+        self._page_locked: set[int] = set()
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        options = dict(kwargs or {})
+        if func is torch.empty and options.pop("pin_memory", False):
+            memory = func(*args, **options)
+            self._page_locked.add(memory.data_ptr())
+            return memory
+        if func is Tensor.to and GPU in args:
+            assert options.get("non_blocking"), "the host would wait for this copy"
+            assert args[0].data_ptr() in self._page_locked, "the host would wait for a copy from ordinary memory"
+            self.num_transfers += 1
+            return args[0].clone()
+        return func(*args, **options)
 
 
 class _Operations(TorchDispatchMode):

@@ -51,11 +51,17 @@ class BertForTokenClassification(PretrainedModel):
         logits: Tensor = self.classifier(states)
         return logits
 
-    def compute_loss(self, logits: Tensor, labels: Tensor, seqs: PackedSequences) -> Tensor:
+    def compute_loss(
+        self, logits: Tensor, labels: Tensor, seqs: PackedSequences, max_words: int | None = None
+    ) -> Tensor:
         """Mean loss over the tokens whose label is not -100: (T, C), (T,) → scalar.
 
         It is the cross entropy, or with a CRF the negative log-likelihood of the sequences' paths. Both are divided by
         the number of such tokens, so that one learning rate serves both; without one a CRF loses nothing.
+
+        Args:
+            max_words: such tokens in a sequence at most: a CRF goes from word to word, and each costs launches of
+                kernels on a GPU. None stands for the longest sequence's tokens.
         """
         if self.crf is None:
             return F.cross_entropy(logits.float(), labels, ignore_index=IGNORE_INDEX)
@@ -65,7 +71,8 @@ class BertForTokenClassification(PretrainedModel):
         # Words move to the front and the rest stays behind them: their number, K, is known to the device alone.
         order = is_word.int().argsort(descending=True, stable=True)  # (T,)
         tags = labels[order].clamp(min=0)  # (T,)
-        likelihoods: Tensor = self.crf.log_likelihood(logits[order], tags, lengths, seqs.max_seqlen)  # (B,)
+        max_length = seqs.max_seqlen if max_words is None else max_words
+        likelihoods: Tensor = self.crf.log_likelihood(logits[order], tags, lengths, max_length)  # (B,)
         return -likelihoods.sum() / ends[-1].clamp(min=1)
 
     def decode(self, logits: Tensor, lengths: Tensor, max_length: int | None = None) -> Tensor:
@@ -90,5 +97,8 @@ class BertForTokenClassification(PretrainedModel):
         if labels is not None:
             check_labels(labels, input_ids.shape, self.config.num_labels)
         logits = self.packed_logits(seqs)  # (T, C)
-        loss = None if labels is None else self.compute_loss(logits, seqs.pack(labels), seqs)
+        loss = None
+        if labels is not None:
+            max_words = int((labels != IGNORE_INDEX).sum(dim=1).max())
+            loss = self.compute_loss(logits, seqs.pack(labels), seqs, max_words)
         return ClassificationOutput(loss, seqs.unpack(logits, input_ids.shape[1]))

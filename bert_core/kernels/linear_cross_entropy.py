@@ -10,6 +10,7 @@ this way they are written twice instead of some ten times.
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -39,6 +40,22 @@ def linear_cross_entropy_sums(
     return loss, correct, (labels != IGNORE_INDEX).sum(dtype=torch.float32)
 
 
+def vocabulary_logits(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Compute logits over a vocabulary, with gradients: (P, H), (V, H), (V,) → (P, V).
+
+    On a GPU the product is one of a padded vocabulary, as in the loss.
+    """
+    device, multiple = hidden.device.type, _column_multiple(hidden.device.type)
+    if len(bias) % multiple == 0:
+        return F.linear(hidden, weight, bias)
+    dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
+    return F.linear(hidden, _padded(weight, dtype, multiple), _padded(bias, dtype, multiple))[..., : len(bias)]
+
+
+def _column_multiple(device: str) -> int:
+    return _CPU_COLUMN_MULTIPLE if device == "cpu" else _GPU_COLUMN_MULTIPLE
+
+
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -46,7 +63,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
-        multiple = _CPU_COLUMN_MULTIPLE if device == "cpu" else _GPU_COLUMN_MULTIPLE
+        multiple = _column_multiple(device)
         with torch.autocast(device, enabled=False):
             operands = hidden.to(dtype), _padded(weight, dtype, multiple), _padded(bias, dtype, multiple)
             loss, correct, gradients = _sums(*operands, labels, len(bias), with_gradients)

@@ -115,11 +115,10 @@ def log_partitions(emissions: Tensor, mask: Tensor, transitions: Tensor, start: 
     (B, W, C), (B, W), (C, C) or (B, C, C), (C,) or (B, C), (C,) → (B,). Its gradient by an emission is the probability
     of that tag at that word.
     """
-    forward = start + emissions[:, 0]  # (B, C)
-    for word in range(1, emissions.shape[1]):
-        onward = (forward[:, :, None] + transitions).logsumexp(1) + emissions[:, word]  # (B, C)
-        forward = onward.where(mask[:, word, None], forward)
-    return (forward + end).logsumexp(1)
+    forwards = [start + emissions[:, 0]]  # (B, C) each
+    for own in emissions.unbind(1)[1:]:
+        forwards.append((forwards[-1][:, :, None] + transitions).logsumexp(1) + own)
+    return (_of_last_word(forwards, mask) + end).logsumexp(1)
 
 
 def best_paths(emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor, end: Tensor) -> Tensor:
@@ -128,17 +127,27 @@ def best_paths(emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tens
     (B, W, C), (B, W), (C, C), (C,), (C,) → (B, W).
     """
     itself = torch.arange(emissions.shape[2], device=emissions.device)
-    best = start + emissions[:, 0]  # (B, C)
-    origins = []
-    for word in range(1, emissions.shape[1]):
-        onward, origin = (best[:, :, None] + transitions).max(1)  # (B, C)
-        is_word = mask[:, word, None]
-        best = (onward + emissions[:, word]).where(is_word, best)
-        origins.append(origin.where(is_word, itself))
-    tags = [(best + end).argmax(1)]  # (B,)
-    for origin in reversed(origins):
+    bests = [start + emissions[:, 0]]  # (B, C) each
+    origins = [itself.expand_as(bests[0])]
+    for own in emissions.unbind(1)[1:]:
+        onward, origin = (bests[-1][:, :, None] + transitions).max(1)  # (B, C)
+        bests.append(onward + own)
+        origins.append(origin)
+    tags = [(_of_last_word(bests, mask) + end).argmax(1)]  # (B,)
+    for origin in reversed(torch.stack(origins, dim=1).where(mask[..., None], itself).unbind(1)[1:]):
         tags.append(origin.gather(1, tags[-1][:, None]).squeeze(1))
     return torch.stack(tags[::-1], dim=1)
+
+
+def _of_last_word(rows: Sequence[Tensor], mask: Tensor) -> Tensor:
+    """Each sentence's row at its last word, out of those of every word, padding included: W times (B, C) → (B, C).
+
+    What the loops compute at padding is passed over here at once: to keep the row before it at each word would be one
+    more launch of a kernel a word on a GPU.
+    """
+    stacked = torch.stack(list(rows), dim=1)  # (B, W, C)
+    last = (mask.sum(1) - 1).clamp(min=0)  # (B,)
+    return stacked.gather(1, last[:, None, None].expand(-1, 1, stacked.shape[2])).squeeze(1)
 
 
 def _pad(lengths: Tensor, num_words: int, max_length: int | None) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,8 @@ from bert_core.distillation import hidden_cosine_loss, last_hidden_states, soft_
 from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
+from bert_core.heads.pretraining import LossSums
+from bert_core.layers.layer_norm import set_residual_dtype
 from bert_core.losses import cross_entropy_sums
 from orchestrator.cluster.remote_call import waiting_for
 from orchestrator.corpus.stream import ExampleStream, SplitShards
@@ -33,8 +35,10 @@ from orchestrator.pretraining.streams import build_validation
 from orchestrator.results import PretrainResult
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.distill import DistillSpec, LossWeightsSpec
+from orchestrator.specs.network import Precision
 from orchestrator.storage import digest_file, join, local_copy
 
+_MASKED_TOKENS = "masked_lm"
 _PART_SIZE = 32
 """Examples that are compared and timed at a time."""
 
@@ -51,18 +55,27 @@ class MaskedTokenLoss:
     ) -> tuple[Sums, Tensor]:
         seqs, labels, objective = micro.sequences, micro.labels, self.objective
         device = seqs.input_ids.device
-        teacher = load_teacher(self.teacher_folder, device)
+        teacher = load_teacher(self.teacher_folder, device, spec.residual_precision)
         positions = labels.masked_positions
+        names = list(counts.num_predictions)
         with torch.autocast(device.type, torch.bfloat16, enabled=spec.precision == "bf16"):
+            # Soft targets need the student's logits: the labels' loss is then made of the same.
+            in_head = [name for name in names if name != _MASKED_TOKENS or not objective.soft_targets_weight]
             with last_hidden_states(model.bert) as seen:
-                sums = model.packed_loss_sums(seqs, labels, counts.num_predictions)
+                sums = model.packed_loss_sums(seqs, labels, in_head)
             with torch.no_grad():
                 theirs = teacher.bert.encode(seqs)  # (T, H)
-            loss = objective.labels_weight * loss_of_sums(sums, counts)
+            soft = None
             if objective.soft_targets_weight:
-                logits, targets = _common(model, seen[-1][positions], teacher, theirs[positions])  # (P, V) each
-                share = len(positions) / counts.num_predictions["masked_lm"]
-                soft = soft_target_loss(logits, targets, objective.temperature)
+                logits = model.predict(seen[-1][positions])  # (P, V)
+                sums[_MASKED_TOKENS] = LossSums(*cross_entropy_sums(logits, labels.masked_labels))
+                sums = {name: sums[name] for name in names}
+                with torch.no_grad():
+                    targets = teacher.predict(theirs[positions])  # (P, V)
+                soft = soft_target_loss(*_common(logits, targets), objective.temperature)
+            loss = objective.labels_weight * loss_of_sums(sums, counts)
+            if soft is not None:
+                share = len(positions) / counts.num_predictions[_MASKED_TOKENS]
                 loss = loss + objective.soft_targets_weight * share * soft
             if objective.hidden_cosine_weight:
                 share = seqs.num_tokens / counts.num_tokens
@@ -70,20 +83,19 @@ class MaskedTokenLoss:
         return sums, loss
 
 
-def _common(
-    model: BertForPreTraining, hidden: Tensor, teacher: BertForPreTraining, theirs: Tensor
-) -> tuple[Tensor, Tensor]:
+def _common(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Both's logits over the tokens that both have; embeddings beyond the tokenizer's, which some have, drop out."""
-    with torch.no_grad():
-        targets = teacher.predict(theirs)
-    logits = model.predict(hidden)
     width = min(logits.shape[1], targets.shape[1])
     return logits[:, :width], targets[:, :width]
 
 
 @lru_cache(maxsize=1)
-def load_teacher(folder: str, device: torch.device) -> BertForPreTraining:
-    """A pretrained model, read once per process. Raises: CheckpointError when it has no head for masked tokens."""
+def load_teacher(folder: str, device: torch.device, residual_precision: Precision = "fp32") -> BertForPreTraining:
+    """A pretrained model, read once per process. Raises: CheckpointError when it has no head for masked tokens.
+
+    Args:
+        residual_precision: type of the residual stream under autocast, as in the student's run.
+    """
     model = BertForPreTraining.from_pretrained(local_copy(folder))
     assert model.load_report is not None
     if model.weight_names.of("prediction.bias")[0] in model.load_report.initialized:
@@ -91,6 +103,8 @@ def load_teacher(folder: str, device: torch.device) -> BertForPreTraining:
             f"{folder} has no head for masked tokens and cannot teach them; name a pretrained model as teacher, or "
             "give a task in place of pretraining"
         )
+    if residual_precision == "bf16":
+        set_residual_dtype(model, torch.bfloat16)
     return model.to(device)
 
 

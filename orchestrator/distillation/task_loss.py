@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bert_core.device_copies import copy_together
 from bert_core.distillation import hidden_cosine_loss, last_hidden_states
 from orchestrator.finetuning.batches import make_batch, make_part
 from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
@@ -57,7 +58,8 @@ class DistillationLoss:
         loss = logits.new_zeros(()) if batch.part is None else 0.0 * logits.sum()  # a part may have nothing to say
         if self._logits is not None:
             rows = features.token_index(batch.windows) if head.gives_token_outputs else batch.windows
-            targets = self._logits[torch.from_numpy(rows)].to(logits.device).view_as(logits)
+            of_rows = {"targets": self._logits[torch.from_numpy(rows)]}
+            targets = copy_together(of_rows, logits.device)["targets"].view_as(logits)
             share = _share(batch, partial(head.num_imitated, features))
             if share > 0.0:
                 soft = head.soft_loss(logits, targets, features, batch, objective.temperature)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.constants import IGNORE_INDEX
+from bert_core.device_copies import copy_together
 from bert_core.packed_sequences import PackedSequences
 from orchestrator.finetuning.heads import HEADS, Batch
 from orchestrator.finetuning.heads.base import Part
@@ -25,13 +26,13 @@ def make_batch(features: Features[Any], windows: NDArray[np.int64], device: torc
     )
     states = None if features.states is None else torch.from_numpy(features.states[tokens])
     seqs = replace(seqs, frozen_states=states, host_lengths=lengths)
-    tabular_features = head.tabular_features(features, windows)
-    return Batch(
-        seqs.to(device),
-        _on_device(head.targets(features, windows, tokens), device),
-        windows,
-        None if tabular_features is None else torch.from_numpy(tabular_features).to(device, non_blocking=True),
-    )
+    tabular_features, targets = head.tabular_features(features, windows), head.targets(features, windows, tokens)
+    own, beside = seqs.tensors(), {"targets": _as_tensor(targets)}
+    if tabular_features is not None:
+        beside["tabular_features"] = torch.from_numpy(tabular_features)
+    moved = copy_together(own | beside, device)
+    on_device = seqs.with_tensors({name: moved[name] for name in own})
+    return Batch(on_device, moved["targets"], targets, windows, moved.get("tabular_features"))
 
 
 def make_parts(
@@ -60,7 +61,9 @@ def make_part(
     num_labels, num_in_whole = (_count_labels(_targets(features, some)) for some in (windows, whole))
     # A whole without labels is as undefined in parts as in one.
     share = num_labels / num_in_whole if num_in_whole else 1.0
-    targets = None if logits is None else _on_device(_targets(features, whole), device)
+    targets = None
+    if logits is not None:
+        targets = copy_together({"targets": _as_tensor(_targets(features, whole))}, device)["targets"]
     return Part(whole, share, logits, targets)
 
 
@@ -73,7 +76,6 @@ def _count_labels(targets: Array) -> int:
     return targets.size if targets.dtype.kind == "f" else int(np.count_nonzero(targets != IGNORE_INDEX))
 
 
-def _on_device(targets: Array, device: torch.device) -> Tensor:
-    """Targets as a tensor on a device, whose copying nobody waits for."""
+def _as_tensor(targets: Array) -> Tensor:
     dtype = torch.float32 if targets.dtype.kind == "f" else torch.int64
-    return torch.from_numpy(np.ascontiguousarray(targets)).to(device, dtype, non_blocking=True)
+    return torch.from_numpy(np.ascontiguousarray(targets)).to(dtype)

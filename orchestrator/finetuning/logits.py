@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bert_core.late_reads import LateReads
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.scoring_room import ScoringRoom
@@ -47,16 +48,22 @@ def compute_logits(
     rows = len(features.input_ids) if head.gives_token_outputs else features.num_windows
     logits: NDArray[np.float32] | None = None
 
-    def compute(windows: NDArray[np.int64]) -> None:
+    def store(windows: NDArray[np.int64], values: NDArray[np.float32]) -> None:
         nonlocal logits
-        with autocast(device, precision):
-            values = head.logits(model, make_batch(features, windows, device)).cpu().numpy()
         values = values.reshape(len(values), -1)
         if logits is None:
             logits = allocate((rows, values.shape[1]), np.float32)
         logits[features.token_index(windows) if head.gives_token_outputs else windows] = values
 
+    reads = LateReads(store)
+
+    def compute(windows: NDArray[np.int64]) -> None:
+        with autocast(device, precision):
+            values = head.logits(model, make_batch(features, windows, device))
+        reads.add(windows, values)
+
     (room or ScoringRoom()).compute(features.lengths, batch_size, compute)
+    reads.finish()
     model.train(was_training)
     assert logits is not None, "a split has at least one example"
     return logits

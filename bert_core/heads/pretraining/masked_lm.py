@@ -4,13 +4,12 @@ Shapes: T tokens, P predicted positions, E embedding size, H hidden, V vocabular
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
 from bert_core.heads.pretraining.base import LossSums, ObjectiveHead, PretrainingLabels
 from bert_core.kernels.linear import Linear
-from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums
+from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums, vocabulary_logits
 from bert_core.layers.activations import ACTIVATIONS
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
@@ -29,7 +28,7 @@ class VocabularyHead(nn.Module):
 
     def forward(self, hidden: Tensor, word_embedding: Tensor) -> Tensor:
         """Logits: (P, H), (V, E) → (P, V)"""
-        return F.linear(self.inner(hidden), word_embedding, self.bias)
+        return vocabulary_logits(self.inner(hidden), word_embedding, self.bias)
 
     def inner(self, hidden: Tensor) -> Tensor:
         """Input of the output matrix: (P, H) → (P, E)"""

@@ -53,6 +53,8 @@ class Batch:
     seqs: PackedSequences
     targets: Tensor
     """Targets from `HeadTraining.targets`, float32 or int64."""
+    host_targets: Array
+    """The same on the host, where sizes that depend on them are read without waiting for a GPU."""
     windows: NDArray[np.int64]
     """(W,) numbers of this batch's windows within the split's features."""
     tabular_features: Tensor | None = None

@@ -53,7 +53,7 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
 
     def loss(self, model: BertForTokenClassification, logits: Tensor, batch: Batch) -> Tensor:
         """Mean over words: cross entropy, or a word's share of the negative log-likelihood of the paths."""
-        return model.compute_loss(logits, batch.targets, batch.seqs)
+        return model.compute_loss(logits, batch.targets, batch.seqs, _most_words(batch))
 
     def soft_loss(
         self, logits: Tensor, teacher_logits: Tensor, features: Features[NerArrays], batch: Batch, temperature: float
@@ -84,6 +84,13 @@ def _word_places(features: Features[NerArrays], windows: NDArray[np.int64]) -> N
     rows, word_starts = features.token_index(windows), features.head_arrays.word_starts
     nearest = word_starts[np.minimum(np.searchsorted(word_starts, rows), len(word_starts) - 1)]
     return np.flatnonzero(nearest == rows)
+
+
+def _most_words(batch: Batch) -> int:
+    """Count the tagged words of the window that has the most of them, on the host."""
+    lengths = batch.seqs.host_lengths
+    assert lengths is not None, "make_batch gives them"
+    return int(np.add.reduceat(batch.host_targets != IGNORE_INDEX, lengths.cumsum() - lengths).max())
 
 
 @torch.inference_mode()

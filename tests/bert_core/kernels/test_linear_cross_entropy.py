@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from bert_core.constants import IGNORE_INDEX
 from bert_core.kernels import linear_cross_entropy
-from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums
+from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums, vocabulary_logits
 from tests.synchronizations import counted_synchronizations
 
 
@@ -109,6 +109,22 @@ def test_a_padded_vocabulary_gives_the_same(autocast: bool, monkeypatch: pytest.
             sums = linear_cross_entropy_sums(*tensors, labels)
         results.append([*sums, *torch.autograd.grad(sums[0], tensors)])
     torch.testing.assert_close(results[1], results[0], atol=1e-5, rtol=2**-7 if autocast else 1e-5)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_logits_of_a_padded_vocabulary_are_the_same(autocast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    results = []
+    for multiple in (1, 64):
+        monkeypatch.setattr(linear_cross_entropy, "_CPU_COLUMN_MULTIPLE", multiple)
+        tensors, labels = inputs(5)
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            logits = vocabulary_logits(*tensors)
+        F.cross_entropy(logits.float(), labels).backward()
+        results.append([logits.detach(), *(tensor.grad for tensor in tensors)])
+    assert results[0][0].shape == results[1][0].shape == (5, 50)
+    assert results[0][0].dtype == results[1][0].dtype
+    for plain, padded in zip(*results, strict=True):
+        torch.testing.assert_close(plain, padded)
 
 
 def test_blocks_of_a_gpu_follow_from_their_bytes() -> None:

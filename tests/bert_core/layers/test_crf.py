@@ -64,6 +64,28 @@ def test_scores_sums_marginals_and_best_paths_agree_with_every_path(
         assert tuple(best[row, :length].tolist()) == max(paths, key=lambda path: paths[path])
 
 
+def plain_log_partitions(emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    """The forward algorithm as in the books: padding keeps what the word before it had."""
+    forward = start + emissions[:, 0]
+    for word in range(1, emissions.shape[1]):
+        onward = (forward[:, :, None] + transitions + emissions[:, word, None]).logsumexp(1)
+        forward = torch.where(mask[:, word, None], onward, forward)
+    return (forward + end).logsumexp(1)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=4), SEEDS)
+def test_long_sentences_have_values_and_gradients_of_the_plain_recursion(lengths: list[int], seed: int) -> None:
+    emissions, mask, *scores = random_chain([2, *lengths], 5, seed)
+    inputs = [tensor.requires_grad_() for tensor in (emissions, *scores)]
+    results = []
+    for compute in (log_partitions, plain_log_partitions):
+        partitions = compute(emissions, mask, *scores)
+        results.append([partitions.detach(), *torch.autograd.grad(partitions.sum(), inputs)])
+    for found, expected in zip(*results, strict=True):
+        torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
+
+
 def test_gradients_agree_with_finite_differences() -> None:
     emissions, mask, *scores = random_chain([3, 1, 4], 3, 0)
     tags = torch.tensor([[0, 2, 1, 0], [1, 0, 0, 0], [2, 2, 0, 1]])

@@ -15,6 +15,7 @@ from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining, BertForSequenceClassification
+from bert_core.heads.pretraining.masked_lm import VocabularyHead
 from orchestrator.distillation.masked_tokens import MaskedTokenLoss, compare_pretrained, load_teacher
 from orchestrator.execution.runner import run_spec
 from orchestrator.pretraining.collectives import Worker
@@ -102,6 +103,38 @@ def test_parts_of_a_batch_add_up_to_its_loss(tmp_path: Path) -> None:
         )
     assert len(parts) == 3
     torch.testing.assert_close(torch.stack(parts).sum(), whole)
+
+
+def test_the_head_of_each_model_runs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = make_job(tmp_path)
+    loss = MaskedTokenLoss(save_teacher(job, tmp_path), LossWeightsSpec(labels_weight=2.0))
+    teacher = load_teacher(loss.teacher_folder, CPU, "fp32")
+    student = BertForPreTraining.from_config(teacher.config, seed=1)
+    run_heads, inner = [], VocabularyHead.inner
+
+    def noted(head: VocabularyHead, hidden: torch.Tensor) -> torch.Tensor:
+        run_heads.append(head)
+        return inner(head, hidden)
+
+    monkeypatch.setattr(VocabularyHead, "inner", noted)
+    batch = first_batch(job)
+    (micro,) = micro_batches(batch, batch.num_sequences)
+    sums, _ = loss(student, micro, job.spec, counts_of(batch))
+    assert run_heads == [student.prediction, teacher.prediction]
+    assert list(sums) == ["masked_lm", "next_sentence"]
+
+
+def test_a_teacher_has_the_residual_precision_of_its_students_run(tmp_path: Path) -> None:
+    job = make_job(tmp_path, precision="bf16", residual_precision="bf16")
+    loss = MaskedTokenLoss(save_teacher(job, tmp_path), LossWeightsSpec())
+    (micro, *_) = micro_batches(first_batch(job), 3)
+    student = BertForPreTraining.from_config(load_teacher(loss.teacher_folder, CPU).config)
+    for spec, dtype in ((job.spec, torch.bfloat16), (make_job(tmp_path, precision="bf16").spec, torch.float32)):
+        loss(student, micro, spec, counts_of(first_batch(job)))
+        teacher = load_teacher(loss.teacher_folder, CPU, spec.residual_precision)
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            assert teacher.bert.encode(micro.sequences).dtype == dtype
+        assert load_teacher.cache_info().currsize == 1
 
 
 def test_a_student_fills_masks_as_its_teacher_does(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from orchestrator.storage import digest_file
 from orchestrator.tasks import load_task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench, Killed
+from tests.synchronizations import GPU, FakeGpu
 
 training = pytest.mark.training
 
@@ -76,6 +77,22 @@ def test_parts_have_loss_and_gradient_of_the_whole(name: str, tmp_path: Path) ->
         loss_of_parts, in_parts = gradients(training, parts)
         assert loss_of_parts == pytest.approx(loss, rel=1e-5)
         assert float((in_parts - whole).norm() / whole.norm()) < 1e-5
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_batch_goes_to_a_gpu_in_one_transfer_that_nobody_waits_for(name: str, tmp_path: Path) -> None:
+    features = a_training(name, tmp_path).features
+    windows = features.windows_of(GROUPS)
+    expected = make_batch(features, windows, torch.device("cpu"))
+    with FakeGpu() as gpu:
+        batch = make_batch(features, windows, GPU)
+    assert gpu.num_transfers == 1
+    assert torch.equal(batch.targets, expected.targets)
+    assert batch.targets.dtype == expected.targets.dtype
+    for own, theirs in zip(batch.seqs.tensors().values(), expected.seqs.tensors().values(), strict=True):
+        assert torch.equal(own, theirs)
+    if expected.tabular_features is not None:
+        assert torch.equal(batch.tabular_features, expected.tabular_features)  # type: ignore[arg-type]
 
 
 def test_a_part_without_labels_adds_nothing(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from bert_core.layers.crf import LinearChainCrf
+from bert_core.layers import crf
+from bert_core.layers.crf import LinearChainCrf, log_partitions
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks.types.conll import NerExample
@@ -67,6 +68,20 @@ def test_loss_of_a_crf_is_a_words_share_of_the_paths_log_likelihood(prepared: Pr
         found = prepared.head.loss(model, logits, prepared.batch)
     assert float(found) == pytest.approx(lost / 5, abs=1e-5)
     assert_losses_wait_for_nothing(prepared, model, (9, 3))
+
+
+def test_a_crf_goes_from_word_to_word_and_not_over_all_tokens(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    widths = []
+
+    def measured(emissions: Tensor, mask: Tensor, *scores: Tensor) -> Tensor:
+        widths.append(emissions.shape[1])
+        return log_partitions(emissions, mask, *scores)
+
+    monkeypatch.setattr(crf, "log_partitions", measured)
+    prepared.head.loss(_model_with_crf(prepared), prepared.logits(9, 3), prepared.batch)
+    assert widths == [max(map(len, PATHS))]
 
 
 def test_outputs_of_a_crf_are_the_best_paths_on_words(prepared: Prepared) -> None:
