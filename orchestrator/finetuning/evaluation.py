@@ -37,13 +37,14 @@ def score_model(
     split: Split,
     options: TaskOptions,
     precision: Precision = "fp32",
-    batch_size: int = 64,
+    batch_size: int | None = None,
     calibrates: bool = True,
     room: ScoringRoom | None = None,
 ) -> ScoredSplit:
     """Predict and score a split.
 
     Args:
+        batch_size: windows at a time at most; left to `compute_logits` when left out.
         calibrates: whether what the type can calibrate is set to what scores best here, or left as the options say.
         room: of the device, as `compute_logits` takes it.
     """
@@ -55,7 +56,11 @@ def score_model(
 
 
 def compute_outputs(
-    model: HeadModel, features: Features[Any], precision: Precision, batch_size: int, room: ScoringRoom | None = None
+    model: HeadModel,
+    features: Features[Any],
+    precision: Precision,
+    batch_size: int | None = None,
+    room: ScoringRoom | None = None,
 ) -> NDArray[Any]:
     """The model's outputs for a split in the form that `decode` takes."""
     logits = compute_logits(model, features, precision, batch_size, room=room)

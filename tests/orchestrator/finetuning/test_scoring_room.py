@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import RunFailedError
+from orchestrator.finetuning.logits import _windows_at_a_time
 from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.training.batch_order import length_batches
 
@@ -34,6 +35,10 @@ def test_with_enough_memory_batches_are_those_by_length() -> None:
     ScoringRoom(60, pytest.fail).compute(LENGTHS, 3, device)
     assert device.done == [batch.tolist() for batch in length_batches(LENGTHS, 3, 60)]
     assert device.done == [[1, 4], [2, 3, 0], [5]]
+
+
+def test_a_gpu_takes_as_many_windows_as_there_is_room_for_where_nobody_says_a_number() -> None:
+    assert [_windows_at_a_time(torch.device(name), 500) for name in ("cpu", "cuda")] == [64, 500]
 
 
 def test_what_fits_is_kept_for_the_next_windows_and_told_once() -> None:
