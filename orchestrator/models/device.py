@@ -20,6 +20,7 @@ def choose_device(name: str, allow_tf32: bool = True, precision: Precision = "fp
     if name != "cpu":
         check_card(find_card(), precision)
         torch.set_float32_matmul_precision("high" if allow_tf32 else "highest")
+        torch.backends.cudnn.allow_tf32 = allow_tf32  # an LSTM's own products
     return torch.device(name)
 
 

@@ -17,9 +17,10 @@ from tests.orchestrator.training.cards_in_place import put_in_place
 
 @pytest.fixture(autouse=True)
 def _as_it_was() -> Iterator[None]:
-    before = torch.get_float32_matmul_precision()
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     yield
-    torch.set_float32_matmul_precision(before)
+    torch.set_float32_matmul_precision(before[0])
+    torch.backends.cudnn.allow_tf32 = before[1]
 
 
 @pytest.mark.parametrize(("allow_tf32", "precision"), [(True, "high"), (False, "highest")])
@@ -30,6 +31,7 @@ def test_a_gpu_multiplies_as_it_is_allowed_to(
     torch.set_float32_matmul_precision("medium")
     assert choose_device("cuda", allow_tf32) == torch.device("cuda")
     assert torch.get_float32_matmul_precision() == precision
+    assert torch.backends.cudnn.allow_tf32 == allow_tf32
 
 
 def test_a_cpu_is_left_as_it_is() -> None:
