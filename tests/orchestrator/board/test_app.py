@@ -101,7 +101,7 @@ def test_archived_runs_are_in_the_list_on_request_alone(registry: Registry, clie
     answer = client.get("/rows").json()
     assert ([row["id"] for row in answer["rows"]], answer["total"]) == ([kept], 1)
     for offset, shown in ((0, [away, kept]), (1, [kept])):
-        answer = client.get("/rows", params={"archived": "yes", "offset": offset}).json()
+        answer = client.get("/rows", params={"archived": "yes", "offset": offset, "sort": "name"}).json()
         assert ([row["id"] for row in answer["rows"]], answer["total"]) == (shown, 2)
 
 

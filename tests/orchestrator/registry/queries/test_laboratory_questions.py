@@ -16,7 +16,6 @@ from orchestrator.results import DatasetResult, MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import model_result, new_run, trial_result
 
-NOW = datetime.now(UTC)
 COMMIT = "0.1.0+g1f2e3d4c5b6a"
 TRIALS = ("spring #0", "spring #1", "spring #2", "spring #3")
 
@@ -57,7 +56,7 @@ LOSSES = {
 
 def fill(registry: Registry) -> None:
     """Record the runs above, and four trials of the sweep `spring`: two learning rates with two seeds each."""
-    ids = {}
+    ids, now = {}, datetime.now(UTC)
     for name, columns in RUNS.items():
         given = {field: columns.get(field) for field in ("kind", "task", "metric")}
         ids[name] = new_run(registry, name=name, spec=SPECS.get(name, {}), tags=TAGS.get(name, []), **given)
@@ -85,11 +84,11 @@ def fill(registry: Registry) -> None:
         registry.models.register(name, model_result(run * 8), run_id=ids[run])
     with registry._database.session(writing=True) as session:
         for name, columns in RUNS.items():
-            began = NOW - timedelta(hours=columns["hours"])
+            began = now - timedelta(hours=columns["hours"])
             values = {field: columns.get(field) for field in ("seconds", "host", "code_version")}
             values |= {"state": columns.get("state", "COMPLETED"), "created_at": began, "heartbeat_at": began}
             values |= {"error": "CUDA out of memory. Tried 2 GiB", "attempt": 3} if name == "base again" else {}
-            values |= {"heartbeat_at": NOW} if name == "summer" else {}
+            values |= {"heartbeat_at": now + timedelta(hours=1)} if name == "summer" else {}
             session.execute(update(RunRow).where(RunRow.id == ids[name]).values(**values))
 
 
