@@ -14,7 +14,7 @@ import click
 
 from orchestrator.cells import field_cell, heading, plain_value, printable
 from orchestrator.cli.reading import current_reading, find_columns
-from orchestrator.progress import UNDER_WAY, clear_screen, is_terminal, reader_may_leave, show_progress
+from orchestrator.progress import UNDER_WAY, clear_screen, is_terminal, reader_may_leave, show_progress, terminal_width
 from orchestrator.settings import ASKED_AT_VARIABLE
 
 if TYPE_CHECKING:
@@ -155,10 +155,12 @@ def notify(message: str) -> None:
 
 
 def write_message(text: str) -> None:
-    """Write text to stderr as it is, if somebody still reads it."""
+    """Write text to stderr, folded between words on a terminal, if somebody still reads it."""
+    from orchestrator.progress.line_folding import folded
+
     make_room(sys.stderr)
     with reader_may_leave(sys.stderr):
-        click.echo(text, nl=False, err=True)
+        click.echo(folded(text, terminal_width(sys.stderr)), nl=False, err=True)
 
 
 def _write_csv(rows: Sequence[Row], columns: Sequence[str], output: str | None) -> None:

@@ -11,7 +11,7 @@
 """
 
 from orchestrator.progress.log_lines import OWN_LOGGERS, UNDER_WAY, LineFormatter, attached
-from orchestrator.progress.streams import is_terminal, reader_may_leave, send_nowhere
+from orchestrator.progress.streams import is_terminal, reader_may_leave, send_nowhere, terminal_width
 from orchestrator.progress.terminal import PLAIN_INTERVAL_S, Progress, clear_screen, say_interrupted, show_progress
 from orchestrator.progress.times import Pace, counted, duration, size_text
 
@@ -32,4 +32,5 @@ __all__ = [
     "send_nowhere",
     "show_progress",
     "size_text",
+    "terminal_width",
 ]

@@ -14,6 +14,15 @@ def is_terminal(stream: TextIO | None) -> "TypeGuard[TextIO]":
     return stream is not None and stream.isatty()
 
 
+def terminal_width(stream: TextIO | None) -> int | None:
+    """Columns of the terminal that a stream is; None where it is none, or does not say."""
+    if not is_terminal(stream):
+        return None
+    with suppress(OSError):
+        return os.get_terminal_size(stream.fileno()).columns or None
+    return None
+
+
 @contextmanager
 def reader_may_leave(stream: TextIO | None) -> Iterator[None]:
     """Go on after the block where the one who reads a stream of this process has left."""

@@ -12,9 +12,10 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
+from orchestrator.progress.line_folding import folded
 from orchestrator.progress.log_lines import OWN_LOGGERS, UNDER_WAY, LineFormatter, attached, is_under_way
 from orchestrator.progress.run_views import RunView, StageView
-from orchestrator.progress.streams import is_terminal, send_nowhere
+from orchestrator.progress.streams import is_terminal, send_nowhere, terminal_width
 from orchestrator.progress.times import Pace
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Progress(logging.Handler):
             self._set_status(line)
             return
         with self._reader_may_leave():
+            line = folded(line, terminal_width(self._stream))
             if self._live is not None:
                 self._live.console.out(line, highlight=False)
             else:

@@ -9,6 +9,7 @@ import os
 import pty
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Callable
 from contextlib import closing
@@ -197,3 +198,20 @@ def test_on_a_terminal_the_status_line_is_written_over(colors: dict[str, str]) -
 )
 def test_a_length_of_time_is_short(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_long_lines_are_folded_between_words_on_a_terminal_alone() -> None:
+    line = "beside the next group: +0.0042; two seeds that score the same: seed noise not known"
+    code = (
+        "import logging; from orchestrator.progress import show_progress\n"
+        f"with show_progress(): logging.getLogger('orchestrator.x').info({line!r})"
+    )
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 60))
+    subprocess.run([sys.executable, "-c", code], stderr=theirs, timeout=PATIENCE_S, check=True)
+    os.close(theirs)
+    seen = os.read(ours, 4096).decode().replace("\r", "")
+    os.close(ours)
+    assert seen == "beside the next group: +0.0042; two seeds that score the\n  same: seed noise not known\n"
+    piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert piped.stderr == f"{line}\n"
