@@ -66,7 +66,8 @@ def test_a_layer_is_one_graph_with_the_results_of_the_layer(
     force(name)
     layer, inputs = layer_and_inputs([4, 7], **choices)
     found = torch.compile(layer, backend="eager", fullgraph=True)(*inputs, ROWS)
-    assert found.equal(layer(*inputs, ROWS))
+    # Up to rounding: a compiled layer takes PyTorch's products, also where a processor has faster ones.
+    torch.testing.assert_close(found, layer(*inputs, ROWS), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch traces its gradient so
