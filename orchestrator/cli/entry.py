@@ -21,14 +21,13 @@ import click
 
 from bert_core.errors import BertCoreError
 from orchestrator import __version__
-from orchestrator.cells import printable
 from orchestrator.cli.bash_completion import add_bash
 from orchestrator.cli.command_table import CommandTable
 from orchestrator.cli.commands import PLACES
 from orchestrator.cli.completion import COMPLETION_VARIABLE, complete_parameters, complete_words
 from orchestrator.cli.frame import GlobalOptionsGroup
 from orchestrator.cli.last_words import has_last_words, say_last_words
-from orchestrator.cli.output import write_message
+from orchestrator.cli.output import notify, write_error, write_message
 from orchestrator.cli.zsh_completion import add_zsh
 from orchestrator.errors import InputError, OrchestratorError, interruption_under_way
 from orchestrator.progress import say_interrupted, send_nowhere, show_progress
@@ -122,7 +121,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
         if debug:
             traceback.print_exc()
         message = str(error) or "interrupted"
-        write_message(printable(message[0].upper() + message[1:]) + "\n")  # what was asked for is no error
+        notify(message[0].upper() + message[1:])  # what was asked for is no error
         return getattr(error, "exit_status", 128 + getattr(error, "number", signal.SIGINT))
     except OSError as error:
         if error.errno == errno.ENOSPC:
@@ -160,7 +159,7 @@ def _fail_unexpectedly(error: Exception, debug: bool) -> int:
 def _fail(message: str, status: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    write_message(click.style("Error: ", fg="red", bold=True) + printable(message) + "\n")
+    write_error(message)
     return status
 
 

@@ -150,17 +150,28 @@ def chosen_form(form: str | None, output: str | None) -> str:
 
 
 def notify(message: str) -> None:
-    """Write a message for a person to stderr, if somebody still reads it."""
-    write_message(printable(message) + "\n")
+    """Write a message for a person to stderr, folded between words on a terminal, if somebody still reads it."""
+    write_message(_folded(message) + "\n")
+
+
+def write_error(message: str) -> None:
+    """Write an error for a person to stderr, as `notify` does."""
+    heading = "Error: "
+    text = _folded(heading + message)
+    write_message(click.style(heading, fg="red", bold=True) + text.removeprefix(heading) + "\n")
+
+
+def _folded(message: str) -> str:
+    from orchestrator.progress.line_folding import folded
+
+    return folded(printable(message), terminal_width(sys.stderr))
 
 
 def write_message(text: str) -> None:
-    """Write text to stderr, folded between words on a terminal, if somebody still reads it."""
-    from orchestrator.progress.line_folding import folded
-
+    """Write text to stderr as it is, if somebody still reads it."""
     make_room(sys.stderr)
     with reader_may_leave(sys.stderr):
-        click.echo(folded(text, terminal_width(sys.stderr)), nl=False, err=True)
+        click.echo(text, nl=False, err=True)
 
 
 def _write_csv(rows: Sequence[Row], columns: Sequence[str], output: str | None) -> None:

@@ -12,7 +12,7 @@ from orchestrator.errors import ClusterError
 
 MAX_LOGICAL_PER_CORE = 4
 """Processes that may share a core of a local Ray; with more of them each only waits longer for the others."""
-CORES = "cores"
+CORES = "cores_of_this_machine"
 """Resource of a local Ray, as many as the machine has. It may count more CPUs (`logical_cpus`), for processes that wait
 for one another; those that compute from beginning to end ask for cores, too."""
 

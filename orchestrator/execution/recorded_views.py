@@ -1,6 +1,8 @@
-"""Views of a run of another process, made of what the registry has of it: the same that the run's own terminal shows.
+"""Views of a run of another process, made of what the registry has of it: what the run's own terminal shows.
 
-What is read each time are a few rows, however long the run is and however many trials it has.
+What is read each time are a few rows, however long the run is and however many trials it has. The registry does not
+tell trials that wait for others of their bracket from those that run: of such a sweep all have a row, and no time is
+told. Nor does it know how many trials a probe will have.
 """
 
 from abc import ABC, abstractmethod
@@ -18,6 +20,7 @@ from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.runs.sweep_standing import RunningTrialRecord
 from orchestrator.results import MetricEvent, Split
+from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import DistillSpec, PretrainSpec, SweepSpec
 from orchestrator.specs.probe import ProbeSpec
 
@@ -37,8 +40,11 @@ class RecordedView(ABC):
 
 
 def recorded_view(registry: Registry, run: RunRecord) -> RecordedView | None:
-    """The view of a run; None for a kind of run whose terminal shows none, and for a spec of another version."""
-    spec = spec_of(run)
+    """The view of a run; None for a kind of run whose terminal shows none, and for a spec of another version.
+
+    None, too, while no attempt at the run has begun.
+    """
+    spec = spec_of(run) if run.attempt else None
     if isinstance(spec, SweepSpec | ProbeSpec):
         return RecordedSweep(registry, run, spec)
     if isinstance(spec, DistillSpec) and spec.pretraining is None:
@@ -110,6 +116,7 @@ class RecordedSweep(RecordedView):
         self._num_trials = 0
         """Number of its trials; 0 for a probe, whose snapshots only its driver knows."""
         self._at_a_time = 1
+        self._tells_time = isinstance(spec, SweepSpec) and not SCHEDULERS[spec.scheduler].makes_wait
         if isinstance(spec, SweepSpec):
             self._fixed = fixed_names(spec)
             self._num_trials = build_search(spec).num_points * len(spec.seeds)
@@ -124,10 +131,10 @@ class RecordedSweep(RecordedView):
             return None
         running = standing.running
         num_ended = sum(number for state, number in standing.num_in.items() if state.is_final)
-        num_trials = max(self._num_trials, sum(standing.num_in.values()))
+        num_trials = max(self._num_trials, sum(standing.num_in.values())) if self._num_trials else None
         self._at_a_time = max(self._at_a_time, len(running))
         left_s = None
-        if standing.typical_s is not None:
+        if standing.typical_s is not None and num_trials is not None and self._tells_time:
             num_waiting = max(0, num_trials - num_ended - len(running))
             running_s = [age_s(trial.started_at) for trial in running]
             left_s = seconds_left(standing.typical_s, running_s, num_waiting, self._at_a_time)

@@ -22,6 +22,8 @@ class RunWatch:
         self._watched: tuple[str, int] | None = None
         """Run and attempt that is shown."""
         self._view: RecordedView | None = None
+        self._began_at = 0.0
+        """Monotonic time at which the attempt that is shown began."""
         self._is_drawn = False
 
     def look(self, record: RunRecord, stages: Sequence[RunRecord]) -> None:
@@ -40,16 +42,18 @@ class RunWatch:
         if not self._is_drawn:
             self._progress.clear()  # of the status line before it
         self._is_drawn = True
-        self._progress.show(view, time.monotonic() - age_s(at_work.started_at))
+        self._progress.show(view, self._began_at)
 
     def _begin(self, record: RunRecord, at_work: RunRecord) -> None:
-        from orchestrator.execution.recorded_views import (
-            recorded_view,
-        )  # whoever follows a run that has ended needs none
+        # Whoever follows a run that has ended needs no view, nor what it imports.
+        from orchestrator.execution.recorded_views import recorded_view
 
-        self._watched, self._is_drawn = (at_work.id, at_work.attempt), False
-        self._view = recorded_view(self._registry, at_work)
+        view = recorded_view(self._registry, at_work)
+        begun = [attempt.started_at for attempt in self._registry.attempts(at_work.id)]
+        self._view, self._is_drawn = view, False
+        self._began_at = time.monotonic() - age_s(begun[-1] if begun else None)
         self._progress.at_stage(_stage_view(record, at_work))
+        self._watched = (at_work.id, at_work.attempt)  # last: where the registry is away, all of it is tried again
 
 
 def _stage_view(record: RunRecord, at_work: RunRecord) -> StageView | None:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from orchestrator.progress.run_views import RunView, StageView, SweepView, TrainingView, TrialView
 from orchestrator.progress.table_layout import Column, Layout, lay_out
-from orchestrator.progress.times import duration
+from orchestrator.progress.times import counted, duration
 
 _ELAPSED_FROM_S = 1.0
 _BAR_WIDTH = 24
@@ -67,8 +67,10 @@ def _head(shown: Shown) -> Text:
 def _name(view: RunView) -> str:
     if isinstance(view, TrainingView):
         return "training"
-    ended = f"{view.num_ended} of {view.num_trials} trials ended"
-    return f"{ended}, {len(view.running)} running, {view.num_waiting} waiting"
+    running = f"{len(view.running)} running"
+    if view.num_trials is None:
+        return f"{counted(view.num_ended, 'trial')} ended, {running}"
+    return f"{view.num_ended} of {view.num_trials} trials ended, {running}, {view.num_waiting} waiting"
 
 
 def _training_lines(view: TrainingView) -> Iterator[RenderableType]:
@@ -103,7 +105,7 @@ def _trial_table(trials: Sequence[TrialView], metric: str, width: int) -> Layout
     texts = {name: [trial.varied.get(name, "") for trial in trials] for trial in trials for name in trial.varied}
     columns = [
         _numbers("trial", (str(trial.number) for trial in trials)),
-        *(Column(name, (name, *values)) for name, values in texts.items()),
+        *(Column(name, (name, *values), wraps=False) for name, values in texts.items()),
         _numbers("epoch", map(_epochs, trials)),
         _numbers(metric, (_score(trial.last) for trial in trials)),
         _numbers("best", (_score(trial.best) for trial in trials)),

@@ -1,12 +1,12 @@
 """Lines for a person folded between words, where a terminal would cut them in the middle of one."""
 
 import re
-import textwrap
 
 _WHOLE = re.compile(r"(?<=: )orchestrator .*|`[^`]*`")
 """Commands within a line, which are to be copied as they stand."""
 _GLUE = "\u00a0"
 """A space at which nothing is folded."""
+_INDENT = "  "
 
 
 def folded(text: str, width: int | None) -> str:
@@ -15,7 +15,7 @@ def folded(text: str, width: int | None) -> str:
     Args:
         width: columns of the terminal; None leaves the text as it is.
 
-    >>> print(folded("a rather long line with a remedy: orchestrator resume 7f3a", 26))
+    >>> print(folded("a rather long line with a remedy: orchestrator resume 7f3a", 28))
     a rather long line with a
       remedy:
       orchestrator resume 7f3a
@@ -24,8 +24,11 @@ def folded(text: str, width: int | None) -> str:
 
 
 def _folded_line(line: str, width: int) -> str:
-    if len(line) <= width or line[:1].isspace():
+    if line[:1].isspace() or (len(line) <= width and line.isascii()):
         return line
+    from orchestrator.progress.table_layout import wrapped
+
     glued = _WHOLE.sub(lambda command: command.group().replace(" ", _GLUE), line)
-    rows = textwrap.wrap(glued, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-    return "\n".join(rows).replace(_GLUE, " ")
+    whole = wrapped(glued, width)
+    rows = whole if len(whole) == 1 else wrapped(glued, width - len(_INDENT))
+    return f"\n{_INDENT}".join(rows).replace(_GLUE, " ")

@@ -54,16 +54,17 @@ class SweepView:
     """The score that ranks."""
     running: Sequence[TrialView]
     num_ended: int
-    num_trials: int
+    num_trials: int | None
+    """Number of all its trials; None where that is not known."""
     best: str = ""
     """The best completed trial in words; empty before the first."""
     left_s: float | None = None
     """Estimated seconds to the end."""
 
     @property
-    def num_waiting(self) -> int:
-        """Number of trials that have not begun, or wait for others."""
-        return max(0, self.num_trials - self.num_ended - len(self.running))
+    def num_waiting(self) -> int | None:
+        """Number of trials that have not begun, or wait for others; None where that is not known."""
+        return None if self.num_trials is None else max(0, self.num_trials - self.num_ended - len(self.running))
 
 
 RunView = TrainingView | SweepView

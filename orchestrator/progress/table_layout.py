@@ -29,6 +29,8 @@ class Column:
     texts: tuple[str, ...]
     is_number: bool = False
     """Whether it is aligned to the right and never shortened."""
+    wraps: bool = True
+    """Whether long texts of several words may take several lines."""
 
     @cached_property
     def width(self) -> int:
@@ -38,7 +40,11 @@ class Column:
     @cached_property
     def is_prose(self) -> bool:
         """Whether its texts may be wrapped between words: some text is long and has several."""
-        return not self.is_number and any(" " in text and cell_len(text) > _SHORTEST_NAME for text in self.texts)
+        return (
+            self.wraps
+            and not self.is_number
+            and any(" " in text and cell_len(text) > _SHORTEST_NAME for text in self.texts)
+        )
 
     @cached_property
     def least_width(self) -> int:

@@ -105,9 +105,8 @@ def _runs_of(registry: "Registry", what: str, *, trials: bool) -> list["RunRecor
             raise no_run from None
         if model.run_id is None:
             raise InputError(f"the run that made {model.label} is not in this registry; name a run or a task") from None
-        from orchestrator.costs.ancestors import (
-            ancestors_of,
-        )  # specs and what they need, which a run's own cost can spare
+        # Specs and what they need come with it, which a run's own cost can spare.
+        from orchestrator.costs.ancestors import ancestors_of
 
         made_by = registry.run(model.run_id)
         return [*ancestors_of(made_by, registry), made_by]

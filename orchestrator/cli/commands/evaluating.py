@@ -153,10 +153,10 @@ def _show_confusions(matrix: "Sequence[Mapping[str, Any]]") -> None:
         show_table(matrix, list(matrix[0]))
         return
     confusions = [
-        {"gold": row["gold"], "predicted": label, "count": count}
-        for row in matrix
-        for label, count in row.items()
-        if label not in ("gold", row["gold"]) and count
+        {"gold": gold, "predicted": label, "count": count}
+        for (_, gold), *counts in (row.items() for row in matrix)
+        for label, count in counts
+        if label != gold and count
     ]
     if confusions:
         commonest = sorted(confusions, key=lambda each: -each["count"])[:_MAX_CONFUSIONS]

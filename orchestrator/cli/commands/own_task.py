@@ -33,12 +33,12 @@ def own_task_values(
 
 
 def _is_file(task: str) -> bool:
+    from orchestrator.cli.data_names import is_named_as_data
     from orchestrator.tasks.catalogue import KNOWN_TASKS
-    from orchestrator.tasks.table_files import table_name
 
     if task in KNOWN_TASKS or task.endswith((".yaml", ".yml")):
         return False
-    return table_name(task) is not None or "://" in task or Path(task).is_file()
+    return is_named_as_data(task) or "/" in task or Path(task).is_file()
 
 
 def _on_file(folder: str, file: str, split: str, recorded: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -151,13 +151,10 @@ def _text_of(file: str) -> str | None:
 
     Words that end as a file of data does are the name of one that was mistyped: its name has no answer.
     """
-    from orchestrator.corpus.input_files import FORMATS
+    from orchestrator.cli.data_names import is_named_as_data
     from orchestrator.storage import exists
-    from orchestrator.storage.compression import COMPRESSIONS
-    from orchestrator.tasks.table_files import TABLE_NAMES
 
-    is_named_as_data = file.lower().endswith((*FORMATS, *TABLE_NAMES, *COMPRESSIONS, ".conll"))
-    is_text = len(file.split()) > 1 and not is_named_as_data and not exists(file)
+    is_text = len(file.split()) > 1 and not is_named_as_data(file) and not exists(file)
     return file if is_text else None
 
 

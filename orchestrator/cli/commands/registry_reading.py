@@ -165,4 +165,5 @@ def tell_refused(refusals: Mapping[str, str]) -> None:
         named = ", ".join(runs[:_NUM_LISTED]) + (
             f" and {len(runs) - _NUM_LISTED} more" if len(runs) > _NUM_LISTED else ""
         )
-        notify(f"test score refused of {counted(len(runs), 'run')}, {why}: {named}")
+        scores = "the test score of 1 run is" if len(runs) == 1 else f"the test scores of {len(runs)} runs are"
+        notify(f"{scores} refused, as {why}: {named}")

@@ -64,3 +64,8 @@ class Scheduler(ABC):  # noqa: B024 - a scheduler overrides what makes it differ
             grace_evaluations: evaluations of a trial before the first decision about it.
         """
         yield from ()
+
+    @property
+    def makes_wait(self) -> bool:
+        """Whether trials wait for one another."""
+        return type(self).brackets is not Scheduler.brackets

@@ -180,8 +180,9 @@ class Classification(TextType[ClassificationExample, ClassPrediction]):
         classes = [
             {"label": label, **asdict(scores)} for label, scores in zip(task.labels, class_scores(counts), strict=True)
         ]
+        heading = "gold" if "gold" not in task.labels else "gold class"
         rows = [
-            {"gold": label, **dict(zip(task.labels, row, strict=True))}
+            {heading: label, **dict(zip(task.labels, row, strict=True))}
             for label, row in zip(task.labels, counts.tolist(), strict=True)
         ]
         return {"classes": classes, "confusions": rows}

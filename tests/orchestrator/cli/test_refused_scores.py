@@ -51,5 +51,5 @@ def test_a_model_card_tells_it(command: Command, recorded_sweep: RecordedSweep) 
 
 def test_a_query_that_shows_test_scores_names_refused_ones(command: Command, sweep: str) -> None:
     outcome = command("query", "metrics.test.accuracy > 0.1")
-    assert f"test score refused of 1 run, {REASON}: {sweep}" in outcome.err
+    assert f"the test score of 1 run is refused, as {REASON}: {sweep}" in outcome.err
     assert "refused" not in command("query", "metrics.accuracy > 0.1").err

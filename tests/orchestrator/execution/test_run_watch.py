@@ -3,24 +3,29 @@
 Alone: .venv/bin/pytest tests/orchestrator/execution/test_run_watch.py
 """
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 
+from orchestrator.errors import RegistryUnavailableError
+from orchestrator.execution import recorded_views
 from orchestrator.execution.run_watch import RunWatch
 from orchestrator.progress import Progress
 from orchestrator.progress.run_views import RunView, StageView, SweepView, TrainingView, TrialView
+from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
-from orchestrator.registry.tables import MetricPointRow
+from orchestrator.registry.tables import MetricPointRow, RunRow
 from orchestrator.results import MetricEvent, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 from orchestrator.specs import DistillSpec, PretrainSpec, Spec, SweepSpec
 from orchestrator.specs.loading import spec_values
+from orchestrator.specs.probe import ProbeSpec
 
 CORPUS = {"files": ["text.txt"]}
 TASK = {"id": "own", "head": "classification"}
@@ -40,12 +45,15 @@ class Screen:
     """What a terminal was told to show, in order."""
 
     shown: list[RunView | str | StageView | None] = field(default_factory=list)
+    began_at: float | None = None
+    """Monotonic time at which what is shown began, as it was last told."""
 
     def status(self, line: str) -> None:
         self.shown.append(line)
 
     def show(self, view: RunView, began_at: float | None = None) -> None:
         self.shown.append(view)
+        self.began_at = began_at
 
     def at_stage(self, stage: StageView | None) -> None:
         self.shown.append(stage)
@@ -144,3 +152,58 @@ def test_of_a_pipeline_the_stage_at_work_is_shown(recorder: Recorder) -> None:
         StageView(1, 2, "first"),
         StageView(2, 2, "second"),
     ]
+
+
+def test_a_run_that_has_only_been_recorded_has_a_line(recorder: Recorder) -> None:
+    run = start(recorder, PRETRAIN, name="new")
+    with recorder.registry._database.session(writing=True) as session:
+        session.execute(delete(AttemptRow).where(AttemptRow.run_id == run.id))
+        session.execute(update(RunRow).where(RunRow.id == run.id).values(attempt=0, state=RunState.PENDING))
+    assert str(look(recorder, run, Screen())).startswith("new  PENDING")
+
+
+def test_the_time_is_that_of_the_newest_attempt(recorder: Recorder) -> None:
+    run, screen = start(recorder, PRETRAIN), Screen()
+    days_ago = update(RunRow).where(RunRow.id == run.id).values(started_at=datetime.now(UTC) - timedelta(days=4))
+    with recorder.registry._database.session(writing=True) as session:
+        session.execute(days_ago)
+    record_training(recorder, run, 40)
+    look(recorder, run, screen)
+    assert screen.began_at is not None
+    assert time.monotonic() - screen.began_at < 3600
+
+
+def test_a_look_that_the_registry_did_not_answer_is_made_again(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, screen = start(recorder, PRETRAIN), Screen()
+    record_training(recorder, run, 40)
+    watch = RunWatch(recorder.registry, cast(Progress, screen))
+
+    def is_away(*args: object) -> None:
+        raise RegistryUnavailableError("it is away")
+
+    with monkeypatch.context() as away:
+        away.setattr(recorded_views, "recorded_view", is_away)
+        with pytest.raises(RegistryUnavailableError):
+            look(recorder, run, screen, watch)
+    assert isinstance(look(recorder, run, screen, watch), TrainingView)
+
+
+def test_where_trials_wait_for_one_another_no_time_is_told(recorder: Recorder) -> None:
+    run = start(recorder, SWEEP.model_copy(update={"scheduler": "hyperband"}))
+    done = TrialResult("a", 0, {"learning_rate": 1e-3}, RunState.COMPLETED, 3, metrics={"accuracy": 0.65}, seconds=60.0)
+    recorder.record_trials(run.id, [done, TrialStart("b", 1, {"learning_rate": 1e-4, "dropout": 0.1}, 3)])
+    view = look(recorder, run, Screen())
+    assert isinstance(view, SweepView)
+    assert (view.left_s, view.num_waiting) == (None, 0)
+
+
+def test_a_probe_tells_neither_how_many_trials_there_will_be_nor_how_long(recorder: Recorder) -> None:
+    probe = ProbeSpec.model_validate({"run": "small", "task": TASK, "recipe": {"tokenizer": "words", "epochs": 4.0}})
+    run = start(recorder, probe)
+    done = TrialResult("a", 0, {"init_from": "s0"}, RunState.COMPLETED, 3, metrics={"accuracy": 0.65}, seconds=60.0)
+    recorder.record_trials(run.id, [done, TrialStart("b", 1, {"init_from": "s1"}, 3)])
+    view = look(recorder, run, Screen())
+    assert isinstance(view, SweepView)
+    assert (view.num_ended, view.num_trials, view.num_waiting, view.left_s) == (1, None, None, None)

@@ -6,6 +6,7 @@ Run alone: pytest tests/orchestrator/finetuning/test_trial_placement.py
 import pytest
 
 from orchestrator.cluster import capacity, node_types
+from orchestrator.cluster.capacity import CORES
 from orchestrator.cluster.nodes import NODE_ID, Node
 from orchestrator.finetuning import trial_room
 from orchestrator.finetuning.trial_room import room_for_trials, trial_group
@@ -46,12 +47,12 @@ def test_trials_take_the_head_where_they_may_or_where_nothing_else_is(monkeypatc
 def test_trials_on_a_local_ray_share_no_core(
     monkeypatch: pytest.MonkeyPatch, cpus_per_trial: float, num_at_once: int
 ) -> None:
-    local = Node({"CPU": 4.0, "cores": 2.0}, {NODE_ID: "h0"})
+    local = Node({"CPU": 4.0, CORES: 2.0}, {NODE_ID: "h0"})
     for module in (trial_room, capacity):
         monkeypatch.setattr(module, "connected_nodes", lambda: [local])
     monkeypatch.setattr(node_types, "startable_nodes", list)
     execution = SweepExecutionSpec(gpus_per_trial=0.0, cpus_per_trial=cpus_per_trial)
-    assert trial_group(execution).bundles == [{"CPU": cpus_per_trial, "cores": min(cpus_per_trial, 2.0)}]
+    assert trial_group(execution).bundles == [{"CPU": cpus_per_trial, CORES: min(cpus_per_trial, 2.0)}]
     room = room_for_trials(execution)
     for _ in range(num_at_once + 1):  # and one that waits
         assert room.has_room()

@@ -75,3 +75,12 @@ def test_no_screen_is_larger_than_the_terminal(width: int, height: int) -> None:
     lines = screen(Shown(view=SweepView("accuracy", trials(50), 3, 90, "best", 120.0)), width, height)
     assert len(lines) <= height
     assert max(map(len, lines)) <= width
+
+
+def test_a_value_of_many_words_takes_one_line() -> None:
+    long = [TrialView(n, {"prompt": "which of the two sentences is the better one here"}, 1.5, 3) for n in range(9)]
+    assert len(screen(Shown(view=SweepView("accuracy", long, 3, 12)), 60, 12)) <= 12
+
+
+def test_where_the_number_of_trials_is_not_known_none_is_told() -> None:
+    assert screen(Shown(view=SweepView("accuracy", trials(2), 1, None)))[0].endswith("1 trial ended, 2 running")
