@@ -36,6 +36,6 @@ class LateReads:
         """Wait for the results that are not stored yet, if there are any, and store them."""
         if self._coming is not None:
             rows, copy, arrived = self._coming
-            self._coming = None
             arrived.synchronize()
             self._store(rows, copy.numpy())
+            self._coming = None  # now: where waiting failed for want of memory, a later call waits again

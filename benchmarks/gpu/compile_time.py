@@ -1,4 +1,4 @@
-"""Seconds until layers are compiled, with an empty cache of the compiler and with a filled one, and the steps that pay.
+"""Seconds until layers are compiled, with an empty or a filled cache, and the steps that win them back.
 
 Each is measured in a process of its own, as a training run meets it; the second has the cache that the first has left.
 
@@ -27,7 +27,7 @@ CACHES = ("empty", "filled")
 
 
 def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
-    """Compile the layers of a size with each state of the cache: one row for each, with the steps that pay.
+    """Compile the layers of a size with each state of the cache: a row each, with the steps that win its seconds back.
 
     Seconds that an earlier run has are not measured again; what a step saves may have been measured since.
     """

@@ -33,7 +33,11 @@ STAGES = (
     Stage("resume", 65, resume.measure, "Whether a run that is saved and loaded ends at the same bits."),
     Stage("step time", 200, step_time.measure, "A step here and in transformers, taking turns; medians over rounds."),
     Stage(
-        "compile time", 60, compile_time.measure, "Seconds of compiling layers, and the steps that pay.", is_kept=False
+        "compile time",
+        60,
+        compile_time.measure,
+        "Seconds of compiling layers, and the steps that win them back.",
+        is_kept=False,
     ),
     Stage("time shares", 40, time_shares.measure, "Where a step's time goes, by kernels' names."),
     Stage("goals", 10, goals.measure, "What is asked of a GPU.", is_kept=False),

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bert_core.late_reads import LateReads
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.logits import autocast
@@ -62,8 +61,13 @@ def compute_states(features: Features[A], model: HeadModel, precision: Precision
         rows = np.arange(len(features.input_ids))
     states: NDArray[np.float32] | None = None
 
-    def store(windows: NDArray[np.int64], values: NDArray[np.float32]) -> None:
+    def compute(windows: NDArray[np.int64]) -> None:
         nonlocal states
+        seqs = make_batch(features, windows, device).seqs
+        with autocast(device, precision):
+            selected = model.bert.layer_pooling.select(model.bert.layer_outputs(seqs)).float()
+        # Read at once: page-locked memory for a late read, of all layers' states, would stay this process's for good.
+        values = selected.cpu().numpy()
         tokens = features.token_index(windows)
         places = np.minimum(np.searchsorted(rows, tokens), len(rows) - 1)
         is_read = rows[places] == tokens
@@ -71,16 +75,7 @@ def compute_states(features: Features[A], model: HeadModel, precision: Precision
             states = np.empty((len(rows), *values.shape[1:]), np.float32)
         states[places[is_read]] = values[is_read]
 
-    reads = LateReads(store)
-
-    def compute(windows: NDArray[np.int64]) -> None:
-        seqs = make_batch(features, windows, device).seqs
-        with autocast(device, precision):
-            values = model.bert.layer_pooling.select(model.bert.layer_outputs(seqs)).float()
-        reads.add(windows, values)
-
     ScoringRoom(_MAX_TOKENS).compute(features.lengths, len(rows), compute)
-    reads.finish()
     assert states is not None, "a split has at least one example"
     return features.at_tokens(rows, states)
 

@@ -40,6 +40,7 @@ class RunningTrials:
         values = {**plan.point, **(plan.legs[-1].values if plan.legs else {})}
         varied = varied_texts(values, plan.seed, self._fixed)
         self._views[plan.key] = TrialView(plan.number, varied, num_epochs=plan.recipe.epochs)
+        self._untold.pop(plan.key, None)
 
     def measured(self, plan: TrialPlan, events: Sequence[MetricEvent]) -> str | None:
         """Take in an evaluation; returns a line on it where one is due in the run's log."""
@@ -60,7 +61,7 @@ class RunningTrials:
     def next_line(self) -> str | None:
         """A line on an evaluation for who sees no view, where one is due.
 
-        Each evaluation has its line. Where they come faster than the lines may, each trial's newest one has.
+        Each evaluation has its line; where evaluations come faster than the interval, only a trial's newest one has.
         """
         if not self._untold or not self._pace.is_due():
             return None

@@ -70,11 +70,11 @@ def _value(row: Mapping[str, Any], name: str) -> Any:
 
 
 def _step_values(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters that decide how long a step takes, by dotted path; empty ones say as much as none."""
+    """Parameters that decide how long a step takes, by dotted path; those that are empty or off are left out."""
     return {
         path: value
         for path, value in parameters.items()
-        if value is not None and any(path == field or path.startswith(f"{field}.") for field in _STEP_FIELDS)
+        if value not in (None, False) and any(path == field or path.startswith(f"{field}.") for field in _STEP_FIELDS)
     }
 
 

@@ -65,8 +65,13 @@ def free_version(session: Session, name: str, digest: str, wanted: int | None = 
 
 
 def give_version(session: Session, name: str, digest: str, wanted: int | None = None) -> int:
-    """Give weights the version that `free_version` finds, under a lock on the name; no others get it any more."""
-    version = free_version(session, name, digest, wanted)
-    row = {"name": name, "version": version, "digest": digest}
-    upsert_rows(session, VersionRow, ("name", "version"), (), [row])
+    """Give weights the version that `free_version` finds; no other weights ever get it."""
+    given = None
+    while given != digest:  # of other weights where a merge of registries has given the number in this moment
+        version = free_version(session, name, digest, wanted)
+        upsert_rows(
+            session, VersionRow, ("name", "version"), (), [{"name": name, "version": version, "digest": digest}]
+        )
+        is_it = (VersionRow.name == name) & (VersionRow.version == version)
+        given = session.scalar(select(VersionRow.digest).where(is_it))
     return version

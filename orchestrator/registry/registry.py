@@ -210,11 +210,13 @@ class Registry(QueriedRuns, SeedGroups):
         """Connect, and create or check the tables, now rather than on first use: for who wants to know at once."""
         self._database.open()
 
-    def upgrade(self, backups: Path = Path("backups"), *, with_backup: bool = True) -> str:
+    def upgrade(self, backups: Path | None = None, *, with_backup: bool = True) -> str:
         """Bring the tables to the newest revision and return it; of several processes one does the work.
 
         Before tables are changed, unless `with_backup` is False, a SQLite file is copied beside itself, a server's
         tables by `pg_dump` into the folder `backups`. The lineage of the runs that are there is recorded afterwards.
+
+        Raises: RegistryError where no copy can be made, or a server's has no folder to go to.
         """
         from orchestrator.registry.keeping.backups import back_up_before_migration  # what it needs is long in loading
 

@@ -1,5 +1,6 @@
 """Comparison of two groups over the examples that their runs answered, from the predictions that they kept."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from orchestrator.significance.bootstrap import ExampleBootstrapResult, ScoreOfW
 from orchestrator.significance.many_comparisons import holm
 from orchestrator.significance.mcnemar import McNemarResult, compare_answers
 from orchestrator.significance.summary import Interval
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,8 @@ def _read(path: str) -> list[PredictionRow] | None:
     """Rows of a file of predictions; None where it is not there any more, or is none."""
     try:
         return read_predictions(path)
-    except InputError:
+    except InputError as error:
+        logger.warning(str(error))
         return None
 
 

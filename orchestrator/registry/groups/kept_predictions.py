@@ -22,7 +22,7 @@ def same_examples(
     other = {row.get("id"): row for row in second}
     if len(first) != len(second) or len(other) != len(second) or not first:
         return None
-    if None in other or any(row.get("id") not in other for row in first):
+    if None in other or {row.get("id") for row in first} != other.keys():
         return None
     pairs = [(row, other[row["id"]]) for row in first]
     return pairs if all(row.get("gold") == twin.get("gold") for row, twin in pairs) else None

@@ -20,10 +20,12 @@ def read_predictions(path: str) -> list[PredictionRow]:
     Raises: InputError where the file is not there, or a line of it is no prediction, which is named.
     """
     rows: list[PredictionRow] = []
+    kind = None
     try:
         for number, line in enumerate(read_bytes(path).decode().split("\n"), start=1):
             if line.strip():
-                rows.append(_checked(json.loads(line), rows[:1], number))
+                rows.append(json.loads(line))
+                kind = _checked_kind(rows[-1], kind, number)
     except (OSError, ValueError, OrchestratorError) as error:
         raise InputError(f"The predictions at {path} cannot be read: {error}") from error
     return rows
@@ -46,15 +48,14 @@ def prediction_kind(row: Any) -> str | None:
     return VALUE if _is_number(predicted) and _is_number(gold) and "correct" not in row else OTHER
 
 
-def _checked(row: Any, first: list[PredictionRow], number: int) -> PredictionRow:
-    """A row of a line. Raises: InputError."""
+def _checked_kind(row: Any, before: str | None, number: int) -> str:
+    """Kind of a line's prediction. Raises: InputError where it is none, or not of the kind of those before it."""
     kind = prediction_kind(row)
     if kind is None:
         raise InputError(f"line {number} is no prediction beside what is right, in a form that a task keeps")
-    if first and kind != prediction_kind(first[0]):
-        raise InputError(f"line {number} predicts a {kind}, and those before it a {prediction_kind(first[0])}")
-    checked: PredictionRow = row
-    return checked
+    if before is not None and kind != before:
+        raise InputError(f"line {number} predicts a {kind}, and those before it a {before}")
+    return kind
 
 
 def _is_sound(row: Mapping[str, Any]) -> bool:

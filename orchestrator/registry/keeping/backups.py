@@ -76,7 +76,7 @@ def export_registry(
     return Backup(path, "portable", path.stat().st_size), num_rows
 
 
-def back_up_before_migration(url: URL, revision: str, folder: Path) -> Path:
+def back_up_before_migration(url: URL, revision: str, folder: Path | None) -> Path:
     """Make a copy of a registry that is named after its revision and the time; returns where.
 
     Args:
@@ -93,8 +93,11 @@ def back_up_before_migration(url: URL, revision: str, folder: Path) -> Path:
             f"{stays}: pg_dump, which makes its backup, is not on this machine; install PostgreSQL's client programs, "
             "or back it up by `orchestrator db export FILE` and upgrade with --no-backup."
         )
+    place = source.parent if is_file else folder
+    if place is None:
+        raise RegistryError(f"{stays}: name the folder for its backup, or say that none is wanted.")
     time = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
-    path = (source.parent if is_file else folder) / f"{source.name}.{revision}-{time}.backup"
+    path = place / f"{source.name}.{revision}-{time}.backup"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(path, lambda temporary: _dump(url, program, temporary) if program else copy_file(url, temporary))

@@ -172,8 +172,11 @@ def _merge_models(there: Session, here: Session, *, dry_run: bool) -> Iterator[M
 
 def _keep_numbers(there: Session, here: Session) -> None:
     """Note the numbers of models' versions that were given there: specs that come from there mean those weights."""
+    own = {tuple(row) for row in here.execute(select(VersionRow.name, VersionRow.digest))}
     given = [dict(row) for row in there.execute(select(VersionRow.__table__)).mappings()]
-    upsert_rows(here, VersionRow, ("name", "version"), (), given)
+    # Weights that have a number here keep it.
+    new = [row for row in given if (row["name"], row["digest"]) not in own]
+    upsert_rows(here, VersionRow, ("name", "version"), (), new)
 
 
 def _merge_aliases(
