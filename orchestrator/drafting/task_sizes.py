@@ -16,6 +16,9 @@ _LEAST_STEPS = 100
 """Steps of a trial below which time is not saved: they teach nothing."""
 _FEWEST_STEPS = 600
 """Steps that random weights need before they tell classes apart, about."""
+_FEWEST_STEPS_OF_PRETRAINED = 300
+"""Steps that pretrained weights are given on few examples: with 5 epochs of 300 they end early (Mosbach et al. 2021,
+section 6, take 20)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,13 +87,14 @@ def _learning_rates(numbers: TaskNumbers) -> tuple[float, ...]:
     """Rates to try: those of Devlin et al. (2019, appendix A.3) for wide models; small and random ones take higher."""
     if not numbers.is_pretrained:
         return (5e-4, 1e-3)
-    return (2e-5, 5e-5) if numbers.config.hidden_size >= 512 else (1e-4, 3e-4)
+    width = numbers.config.hidden_size
+    return (2e-5, 5e-5) if width >= 512 else (1e-4, 3e-4) if width >= 256 else (3e-4, 1e-3)
 
 
 def _wanted_epochs(numbers: TaskNumbers, batch_size: int) -> float:
-    if numbers.is_pretrained:
-        return 5 if numbers.num_train < 2000 else 3
     steps_per_epoch = math.ceil(numbers.num_train / batch_size)
+    if numbers.is_pretrained:
+        return min(20, max(3, round(_FEWEST_STEPS_OF_PRETRAINED / steps_per_epoch)))
     return min(30, max(3, round(_FEWEST_STEPS / steps_per_epoch)))
 
 

@@ -82,3 +82,12 @@ def test_more_text_and_time_get_a_larger_model() -> None:
 def test_sequences_are_as_long_as_documents() -> None:
     assert pretraining_sizes.choose_sizes(160_000, 20, 3000, TEN).phases == ((32, 1.0),)
     assert [length for length, _ in pretraining_sizes.choose_sizes(160_000, 300, 3000, TEN).phases] == [64, 128]
+
+
+def test_few_examples_are_seen_more_often_and_narrow_models_take_large_steps() -> None:
+    hour = TimeBudget(3600, num_cores=2)
+    few = task_sizes.choose_sizes(replace(FEW, num_train=300, is_pretrained=True), hour)
+    many = task_sizes.choose_sizes(replace(FEW, num_train=5000, is_pretrained=True), hour)
+    assert (few.epochs, many.epochs) == (16, 3)
+    narrow = replace(FEW, is_pretrained=True, config=BertConfig.from_size("tiny"))
+    assert min(task_sizes.choose_sizes(narrow, hour).learning_rates) >= 3e-4
