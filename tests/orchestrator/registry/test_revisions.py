@@ -65,7 +65,7 @@ def test_stages_of_before_get_the_tags_of_their_pipelines(tmp_path: Path) -> Non
         assert registry.tags("t") == ["late", "paper"]
 
 
-def test_numbers_of_models_of_before_are_given_to_no_other(registry: Registry, location: str) -> None:
+def test_numbers_of_models_of_before_are_given_to_no_other(registry: Registry, location: str, tmp_path: Path) -> None:
     """Of a model that is registered, of one in the trash, and of one that the lineage alone remembers."""
     run_id, in_trash = new_run(registry), fill(registry)
     (other,) = registry.models.of_run(in_trash)
@@ -79,7 +79,7 @@ def test_numbers_of_models_of_before_are_given_to_no_other(registry: Registry, l
     execute(location, "DELETE FROM lineage WHERE child <> 'b'")
     execute(location, "DROP TABLE model_versions")
     execute(location, f"UPDATE {VERSION_TABLE} SET version_num = '0008'")
-    registry.upgrade()
+    registry.upgrade(tmp_path / "backups")
     assert registry.models.register("bert", model_result("c")) == 3
     assert registry.models.register("bert", model_result("b")) == 2
     assert registry.models.register(other.name, model_result("c")) == other.version + 1
