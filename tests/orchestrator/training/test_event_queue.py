@@ -98,7 +98,6 @@ def test_a_worker_that_begins_again_without_a_word_had_died(queue: EventQueue) -
     assert queue.status().failures == (WorkerFailure(0, "its process was killed or crashed", "a"),)
 
 
-@pytest.mark.ray
 def test_workers_that_pause_are_still_there_until_others_begin(queue: EventQueue) -> None:
     north, south = WorkerPlace(0, "north", 7), WorkerPlace(1, "south", 8)
     queue.begin(north), queue.begin(south)
@@ -123,6 +122,7 @@ def test_a_group_that_begins_is_not_paused_for_one_that_was_ended_without_a_word
     assert not queue.leave(0)
 
 
+@pytest.mark.ray
 def test_the_queue_lives_on_the_drivers_node(tmp_path_factory: pytest.TempPathFactory) -> None:
     found = subprocess.run(
         [sys.executable, "-m", "tests.orchestrator.training.queues_on_cluster"],
