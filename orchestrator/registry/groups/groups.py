@@ -54,15 +54,16 @@ def load_groups_of(session: Session, run_ids: Collection[str]) -> list[GroupReco
 def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupRecord]:
     """Load the groups of the runs that a condition selects, with these runs alone.
 
-    A group's runs come from any number of sweeps. Runs of a task without a score that ranks are in no group.
+    A group's runs come from any number of sweeps. Runs of a task without a score that ranks are in no group. Scores on
+    other test data are other groups, also those of registries that recorded one key for all of them.
     """
-    found: dict[tuple[str, str, str, str | None, str], list[Row[Any]]] = defaultdict(list)
+    found: dict[tuple[str, str, str, str | None, str, str | None], list[Row[Any]]] = defaultdict(list)
     for row in session.connection().execute(_ranked_runs(condition)):  # a session's rows cost twice as much
-        found[row.task, row.metric, row.group_key, row.code_version, row.split].append(row)
+        found[row.task, row.metric, row.group_key, row.code_version, row.split, row.tested_on].append(row)
     parameters = _load_parameters(session, [rows[-1].id for rows in found.values()])
     origins = load_origins(session, [rows[-1].id for rows in found.values() if rows[-1].kind == "evaluate"])
     groups = []
-    for (task, metric, digest, code, split), rows in found.items():
+    for (task, metric, digest, code, split, _), rows in found.items():
         newest = rows[-1]
         shared = parameters[newest.id]
         group = GroupRecord(
@@ -103,7 +104,8 @@ def _is_ranked() -> ColumnElement[bool]:
 def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
     """Statement that selects the runs of groups with their scores: unfinished ones first, then the oldest."""
     score, baseline, test, collapsed = (aliased(MetricRow) for _ in range(4))
-    parent, split, seed = aliased(RunRow), aliased(ParameterRow), aliased(ParameterRow)
+    parent = aliased(RunRow)
+    split, seed, tested_on = (aliased(ParameterRow) for _ in range(3))
     is_alone = RunRow.parent_id.is_(None)
     scored_split = func.coalesce(split.text, "validation")
 
@@ -131,12 +133,14 @@ def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
         RunRow.model_folder,
         RunRow.finished_at,
         RunRow.parent_id,
+        tested_on.text.label("tested_on"),
     ]
     return (
         select(*columns)
         .outerjoin(parent, parent.id == RunRow.parent_id)
         .outerjoin(split, and_(is_parameter(split, "split"), RunRow.kind == "evaluate"))
         .outerjoin(seed, is_parameter(seed, SEED_PATH))
+        .outerjoin(tested_on, and_(is_parameter(tested_on, TEST_DIGEST), RunRow.kind == "evaluate"))
         .outerjoin(score, is_of(score, scored_split, RunRow.metric))
         .outerjoin(baseline, is_of(baseline, "validation", literal("baseline.") + RunRow.metric))
         .outerjoin(test, and_(is_of(test, "test", RunRow.metric), RunRow.kind != "evaluate"))

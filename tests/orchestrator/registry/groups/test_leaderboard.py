@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Dialect, delete, true, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from orchestrator.errors import InputError
 from orchestrator.registry import Registry
 from orchestrator.registry.groups import groups
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
@@ -24,6 +25,8 @@ from orchestrator.registry.groups.scored_trials import scored_groups
 from orchestrator.registry.groups.varying_paths import varying_paths
 from orchestrator.registry.runs.trials import trial_id
 from orchestrator.registry.tables import ParameterRow, RunRow
+from orchestrator.reports.blocks import Chart
+from orchestrator.reports.task_page import task_page
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec
@@ -465,6 +468,27 @@ def test_a_test_score_of_an_evaluated_model_that_was_chosen_on_it_is_refused(reg
     (row,) = registry.leaderboard_table().records
     assert (row["mean"], row["best"], row["n"]) == (None, None, 0)
     assert row["notes"].startswith("score refused: the test data are those that the model was chosen on")
+
+
+def test_evaluations_on_other_test_data_are_ranked_apart(registry: Registry) -> None:
+    """Also those of a registry that recorded one key for all of them."""
+    of_before = [evaluated(registry, "test", data, score) for data, score in (("t1", 0.9), ("t2", 0.5))]
+    with registry._database.session(writing=True) as session:
+        session.execute(update(RunRow).where(RunRow.id.in_(of_before)).values(group_key="3f2a77c0b1d2e3f4"))
+    for data, score in (("t3", 0.8), ("t4", 0.6)):
+        evaluated(registry, "test", data, score)
+    evaluated(registry, "test", "t4", 0.6)
+    rows = registry.leaderboard_table().records
+    found = {row["data"]: (row["rank"], row["n"], row["completed"], row["mean"]) for row in rows}
+    assert found == {"t1": (1, 1, 1, 0.9), "t2": (1, 1, 1, 0.5), "t3": (1, 1, 1, 0.8), "t4": (1, 1, 2, 0.6)}
+    assert not [row for row in rows if "although nothing else does" in row["notes"]]
+    assert len({row["group"] for row in rows}) == 3, "new ones have keys of their own"
+    with pytest.raises(InputError, match=f"3f2a77c0 stands for 2 groups.*{of_before[0]} .accuracy, data t1"):
+        registry.group("3f2a77c0")
+    assert registry.group(of_before[1]).data == "t2"
+    charts = [block for section in task_page(registry, "sst2").sections for block in section.blocks]
+    scores = [trace["x"] for chart in charts if isinstance(chart, Chart) for trace in chart.traces]
+    assert sorted(x[0] for x in scores if len(x) == 1)[::2] == [0.5, 0.6, 0.8, 0.9]
 
 
 @given(
