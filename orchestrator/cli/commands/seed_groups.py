@@ -111,7 +111,7 @@ def _run_row(group: "GroupRecord", run: "GroupRun") -> dict[str, Any]:
         "of": run.parent_id,
         "state": run.state,
         "score": None if group.refusal else run.score,
-        "test": None if group.test_refusal else run.test,
+        "test": None if run.test_refusal else run.test,
         "collapsed": run.is_collapsed,
         "finished_at": run.finished_at,
     }

@@ -1,5 +1,6 @@
 """Notes on a group in words: all that its mean does not say, the doubtful first."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,8 +29,7 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
         yield "one seed: noise not known"
     elif not group.shows_noise:
         yield f"all {len(group.seeds)} seeds score the same: noise not known"
-    if group.test_refusal:
-        yield f"test score refused: {group.test_refusal}"
+    yield from _refused_tests(group)
     counts = {
         "failed": group.num_failed,
         "pruned": group.num_pruned,
@@ -48,6 +48,14 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
         yield f"the same was run with other code, too: {named}"
     if group.kind == "evaluate" and not group.refusal:
         yield _CHOSEN[group.origin]
+
+
+def _refused_tests(group: GroupRecord) -> Iterator[str]:
+    """Yield why test scores of runs are refused, and of how many where others are shown."""
+    num_tested = sum(run.test is not None for run in group.runs)
+    for reason, number in Counter(run.test_refusal for run in group.runs if run.test_refusal).items():
+        which = "test score" if number == num_tested else f"{number} of {num_tested} test scores"
+        yield f"{which} refused: {reason}"
 
 
 def _repeats(group: GroupRecord) -> Iterator[str]:

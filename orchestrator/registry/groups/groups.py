@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, aliased
 
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, group_key
 from orchestrator.registry.groups.model_origins import load_origins
-from orchestrator.registry.groups.refused_scores import TEST_DIGEST, refusal_of
+from orchestrator.registry.groups.refused_scores import TEST_DIGEST, load_test_refusals, refusal_of
 from orchestrator.registry.parameter_values import decode_parameter, without_as_before
 from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
@@ -62,6 +62,8 @@ def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupR
         found[row.task, row.metric, row.group_key, row.code_version, row.split, row.tested_on].append(row)
     parameters = _load_parameters(session, [rows[-1].id for rows in found.values()])
     origins = load_origins(session, [rows[-1].id for rows in found.values() if rows[-1].kind == "evaluate"])
+    tested = [row.id for rows in found.values() for row in rows if row.test is not None]
+    refusals = load_test_refusals(session, tested) if tested else {}
     groups = []
     for (task, metric, digest, code, split, _), rows in found.items():
         newest = rows[-1]
@@ -72,7 +74,7 @@ def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupR
             task=task,
             metric=metric,
             split=split,
-            runs=[_run(row) for row in rows],
+            runs=[_run(row, refusals.get(row.id)) for row in rows],
             code_version=code,
             data=shared.get(f"data.{split}_digest"),
             parameters={path: value for path, value in shared.items() if path != SEED_PATH},
@@ -91,8 +93,7 @@ def _with_origin(group: GroupRecord, chosen_on: str | None) -> GroupRecord:
         origin = None if chosen_on is None or group.data is None else "chosen" if chosen_on == group.data else "apart"
         refused = refusal_of(group.data, chosen_on) if group.split == "test" else None
         return replace(group, origin=origin, refusal=refused)
-    refused = refusal_of(group.parameters.get(TEST_DIGEST), group.data)
-    return replace(group, origin="chosen", test_refusal=refused)
+    return replace(group, origin="chosen")
 
 
 def _is_ranked() -> ColumnElement[bool]:
@@ -150,7 +151,7 @@ def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
     )
 
 
-def _run(row: Row[Any]) -> GroupRun:
+def _run(row: Row[Any], test_refusal: str | None) -> GroupRun:
     seed = None if row.seed is None else int(row.seed)
     return GroupRun(
         row.id,
@@ -163,6 +164,7 @@ def _run(row: Row[Any]) -> GroupRun:
         row.model_folder,
         row.finished_at,
         row.parent_id,
+        test_refusal,
     )
 
 

@@ -418,6 +418,22 @@ def test_a_test_score_of_models_that_were_chosen_on_the_test_data_is_refused(reg
     assert clean["origin"] == "chosen", "its validation score was chosen on, its test score was not"
 
 
+def test_an_honest_test_score_is_shown_beside_a_refused_one_whichever_is_newer(registry: Registry) -> None:
+    """Test data are no part of a group: each run's test score is judged by the data of its own sweep."""
+    for number, (rate, tests) in enumerate(((1e-5, ("v", "t")), (2e-5, ("t", "v")))):
+        for test in tests:
+            sweep = new_sweep(registry)
+            registry.trials.set_data(sweep, {"train": "x", "validation": "v", "test": test})
+            seeds(registry, [0.9 if test == "v" else 0.8], first=number, sweep=sweep, learning_rate=rate)
+            (trial,) = registry.trials.table(sweep).values("id")
+            score = {"accuracy": 0.99 if test == "v" else 0.65}
+            registry.metrics.record(str(trial), [MetricEvent(7, "test", score)], final=True)
+    rows = registry.leaderboard_table().records
+    assert [row["test"] for row in rows] == [0.65, 0.65]
+    note = "1 of 2 test scores refused: the test data are those that the model was chosen on"
+    assert all(note in row["notes"] for row in rows)
+
+
 def test_a_student_and_the_trials_of_a_probe_are_ranked_with_those_of_sweeps(registry: Registry) -> None:
     seeds(registry, [0.8, 0.81])
     probe_spec = {"kind": "probe", "task": {"id": "sst2"}, "recipe": RECIPE, "run": "r"}
