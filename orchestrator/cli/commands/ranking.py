@@ -114,7 +114,7 @@ def _tell_of(rows: list[dict[str, Any]], everything: list[dict[str, Any]] | Any)
     rankings = {(row["task"], row["metric"], row["split"], row["data"]) for row in rows}
     if len(rankings) > len({row["task"] for row in rows}):
         notify("scores on other data, splits or by other names are ranked apart: each has its own first place")
-    if any(row["origin"] == "chosen" and row["kind"] != "evaluate" for row in rows):
+    if any(row["kind"] != "evaluate" for row in rows):
         most = max(row["rank"] for row in everything)
         of_many = f"; the first place was chosen on them, too: the best of {most} groups" if most > 1 else ""
         tested = "; no step was chosen on `test`" if any(row["test"] is not None for row in rows) else ""

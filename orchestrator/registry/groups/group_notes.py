@@ -6,8 +6,10 @@ from typing import Any
 
 from orchestrator.cells import setting_cell
 from orchestrator.registry.groups.group_records import GroupRecord, SeedScore, group_label
+from orchestrator.registry.groups.model_origins import Origin
 
-_CHOSEN = {
+_ORIGINS: Mapping[Origin | None, str] = {
+    "trained": "its model was trained on these data",
     "chosen": "its model was chosen on these data",
     "apart": "its model was chosen on other data",
     None: "it is not known on which data its model was chosen",
@@ -46,8 +48,8 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
             ", …" if len(alike) > _LONGEST_LIST else ""
         )
         yield f"the same was run with other code, too: {named}"
-    if group.kind == "evaluate" and not group.refusal:
-        yield _CHOSEN[group.origin]
+    if not group.refusal and (group.kind == "evaluate" or group.origin == "trained"):
+        yield _ORIGINS[group.origin]
 
 
 def _refused_tests(group: GroupRecord) -> Iterator[str]:

@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from orchestrator.registry.groups.model_origins import Origin
 from orchestrator.results import is_better_lower, score_bounds
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import Summary, summarize
@@ -90,9 +91,9 @@ class GroupRecord:
     """Parameters that its runs have in common, by dotted path."""
     code_version: str | None = None
     """Version of the code that ran; None where it was not recorded."""
-    origin: str | None = None
-    """Answer to where the score's data were used before: `chosen` where the model was chosen on them, `apart` where it
-    was not, None where that is not known."""
+    origin: Origin | None = None
+    """Earlier use of the score's data: `trained` where the model was trained on them, `chosen` where it was chosen on
+    them, `apart` where neither is so, None where that is not known."""
     refusal: str | None = None
     """Reason why its score is not shown, nor ranked; None where it may be."""
 

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Row, Select, and_, func, literal, not_, or
 from sqlalchemy.orm import Session, aliased
 
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, group_key
-from orchestrator.registry.groups.model_origins import load_origins
+from orchestrator.registry.groups.model_origins import ModelOrigin, load_origins
 from orchestrator.registry.groups.refused_scores import TEST_DIGEST, load_test_refusals, refusal_of
 from orchestrator.registry.parameter_values import decode_parameter, without_as_before
 from orchestrator.registry.run_flags import is_flagged
@@ -79,21 +79,19 @@ def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupR
             data=shared.get(f"data.{split}_digest"),
             parameters={path: value for path, value in shared.items() if path != SEED_PATH},
         )
-        groups.append(_with_origin(group, origins.get(newest.id)))
+        is_evaluation = group.kind == "evaluate"
+        groups.append(
+            _with_origin(group, origins.get(newest.id, ModelOrigin()) if is_evaluation else ModelOrigin.of(shared))
+        )
     return groups
 
 
-def _with_origin(group: GroupRecord, chosen_on: str | None) -> GroupRecord:
-    """The group with what is known of where its model was chosen.
-
-    Args:
-        chosen_on: digest of the data that the model of an evaluation was chosen on; None where it is not known.
-    """
+def _with_origin(group: GroupRecord, origin: ModelOrigin) -> GroupRecord:
+    """The group with what is known of the data that its model was trained and chosen on."""
     if group.kind == "evaluate":
-        origin = None if chosen_on is None or group.data is None else "chosen" if chosen_on == group.data else "apart"
-        refused = refusal_of(group.data, chosen_on) if group.split == "test" else None
-        return replace(group, origin=origin, refusal=refused)
-    return replace(group, origin="chosen")
+        refused = refusal_of(group.data, origin) if group.split == "test" else None
+        return replace(group, origin=origin.use_of(group.data), refusal=refused)
+    return replace(group, origin=origin.use_of(group.data) or "chosen")
 
 
 def _is_ranked() -> ColumnElement[bool]:

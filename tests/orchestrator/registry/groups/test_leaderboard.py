@@ -20,7 +20,7 @@ from orchestrator.registry import Registry
 from orchestrator.registry.groups import groups
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
 from orchestrator.registry.groups.leaderboard import ORDERS, Order, ranked_groups
-from orchestrator.registry.groups.model_origins import load_origins
+from orchestrator.registry.groups.model_origins import ModelOrigin, load_origins
 from orchestrator.registry.groups.scored_trials import scored_groups
 from orchestrator.registry.groups.varying_paths import varying_paths
 from orchestrator.registry.runs.trials import trial_id
@@ -486,6 +486,33 @@ def test_a_test_score_of_an_evaluated_model_that_was_chosen_on_it_is_refused(reg
     assert row["notes"].startswith("score refused: the test data are those that the model was chosen on")
 
 
+def test_an_evaluation_on_the_data_that_its_model_was_trained_on_is_told_and_as_a_test_refused(
+    registry: Registry,
+) -> None:
+    sweep = new_sweep(registry)
+    registry.trials.set_data(sweep, {"train": "x", "validation": "v"})
+    registry.models.register("m", model_result("d" * 64), sweep)
+    for split in ("train", "validation", "test"):
+        run = evaluated(registry, split, "x", 0.99)
+    rows = {row["split"]: row for row in registry.leaderboard_table().records}
+    assert {row["origin"] for row in rows.values()} == {"trained"}
+    for split in ("train", "validation"):
+        assert (rows[split]["mean"], rows[split]["notes"].split("; ")[-1]) == (
+            0.99, "its model was trained on these data"
+        )  # fmt: skip
+    reason = "the test data are those that the model was trained on"
+    assert (rows["test"]["mean"], rows["test"]["notes"]) == (None, f"score refused: {reason}")
+    assert registry.test_refusals([run]) == {run: reason}
+
+
+def test_trials_that_were_trained_on_their_validation_data_are_told(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    registry.trials.set_data(sweep, {"train": "x", "validation": "x", "test": "x"})
+    seeds(registry, [0.8, 0.7], sweep=sweep)
+    (row,) = registry.leaderboard_table().records
+    assert (row["origin"], row["notes"]) == ("trained", "its model was trained on these data")
+
+
 def test_evaluations_on_other_test_data_are_ranked_apart(registry: Registry) -> None:
     """Also those of a registry that recorded one key for all of them."""
     of_before = [evaluated(registry, "test", data, score) for data, score in (("t1", 0.9), ("t2", 0.5))]
@@ -591,8 +618,8 @@ def test_where_models_were_chosen_is_asked_of_those_that_evaluations_name_alone(
             return rows
 
         monkeypatch.setattr(session, "execute", counted)
-        assert load_origins(session, [run]) == {run: "v7"}
-    assert num_rows == 4, "two names, one model, one digest"
+        assert load_origins(session, [run]) == {run: ModelOrigin("x", "v7")}
+    assert num_rows == 5, "two names, one model, two digests"
 
 
 def test_archived_runs_are_left_out_and_counted(registry: Registry) -> None:
