@@ -4,7 +4,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.progress import counted
-from orchestrator.registry.groups.group_notes import recipe_text
+from orchestrator.registry.groups.group_notes import choice_sentence, recipe_text
 from orchestrator.registry.groups.leaderboard import SHOWN_DIGITS
 from orchestrator.reports.blocks import Block, Page, Section, Table, Words
 from orchestrator.reports.charts import Spread, seed_spread
@@ -49,7 +49,10 @@ def _blocks(ranking: list[dict[str, Any]], groups: "dict[_Identity, GroupRecord]
     scored = [row for row in ranking if row["mean"] is not None][:_MOST_GROUPS]
     spreads = [_spread(groups[_identity(row["group"], row["metric"], row["data"])], row) for row in scored]
     chart: list[Block] = [seed_spread(spreads, metric)] if spreads else []
-    return [*chart, Words(_ORDER), Table(_COLUMNS, ranking)]
+    words: list[Block] = [Words(_ORDER)]
+    if sentence := choice_sentence(ranking, ranking):
+        words.append(Words(f"{sentence[0].upper()}{sentence[1:]}."))
+    return [*chart, *words, Table(_COLUMNS, ranking)]
 
 
 def _spread(group: "GroupRecord", row: dict[str, Any]) -> Spread:

@@ -107,6 +107,8 @@ def _seeds_text(row: dict[str, Any]) -> str:
 
 def _tell_of(rows: list[dict[str, Any]], everything: list[dict[str, Any]] | Any) -> None:
     """Say what the table's numbers hide: ties, doubts of single places, what the first place was chosen from."""
+    from orchestrator.registry.groups.group_notes import choice_sentence
+
     if not rows:
         return
     if any(row["tie"] for row in rows):
@@ -114,11 +116,8 @@ def _tell_of(rows: list[dict[str, Any]], everything: list[dict[str, Any]] | Any)
     rankings = {(row["task"], row["metric"], row["split"], row["data"]) for row in rows}
     if len(rankings) > len({row["task"] for row in rows}):
         notify("scores on other data, splits or by other names are ranked apart: each has its own first place")
-    if any(row["kind"] != "evaluate" for row in rows):
-        most = max(row["rank"] for row in everything)
-        of_many = f"; the first place was chosen on them, too: the best of {most} groups" if most > 1 else ""
-        tested = "; no step was chosen on `test`" if any(row["test"] is not None for row in rows) else ""
-        notify(f"scores are on the validation data on which the best step of each trial was chosen{of_many}{tested}")
+    if sentence := choice_sentence(rows, everything):
+        notify(sentence)
     for line in _note_lines(rows):
         notify(line)
 
