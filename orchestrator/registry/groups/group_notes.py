@@ -7,6 +7,7 @@ from typing import Any
 from orchestrator.cells import setting_cell
 from orchestrator.registry.groups.group_records import GroupRecord, SeedScore, group_label
 from orchestrator.registry.groups.model_origins import Origin
+from orchestrator.results import is_direction_known
 
 _ORIGINS: Mapping[Origin | None, str] = {
     "trained": "its model was trained on these data",
@@ -48,6 +49,8 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
             ", …" if len(alike) > _LONGEST_LIST else ""
         )
         yield f"the same was run with other code, too: {named}"
+    if not is_direction_known(group.metric):
+        yield f"whether a larger {group.metric} is better is not known: it is ranked so"
     if not group.refusal and (group.kind == "evaluate" or group.origin == "trained"):
         yield _ORIGINS[group.origin]
 

@@ -330,7 +330,7 @@ def set_code(registry: Registry, sweep: str, code: str) -> None:
         session.execute(update(RunRow).where(RunRow.id == sweep).values(code_version=code))
 
 
-@pytest.mark.parametrize("metric", ["perplexity", "mlm_loss"])
+@pytest.mark.parametrize("metric", ["perplexity", "mlm_loss", "error_rate", "wer", "brier", "bits_per_character"])
 def test_a_score_that_falls_ranks_the_smallest_first(registry: Registry, metric: str) -> None:
     for rate, values in ((1e-5, (50.0, 51.0, 49.0)), (2e-5, (5.0, 5.1, 5.2)), (3e-5, (math.inf, 5.0, 4.9))):
         sweep = new_sweep(registry)
@@ -346,6 +346,18 @@ def test_a_score_that_falls_ranks_the_smallest_first(registry: Registry, metric:
     assert [row["mean"] for row in rows] == pytest.approx([4.95, 5.1, 50.0])
     assert (rows[2]["best"], rows[2]["worst"]) == (49.0, 51.0)
     assert [row["mean"] for row in registry.leaderboard_table().records] == pytest.approx([5.1, 4.95, 50.0])
+
+
+@pytest.mark.parametrize(("metric", "is_known"), [("surprise", False), ("macro_f1", True), ("wer", True)])
+def test_a_score_of_which_it_is_not_known_whether_more_is_better_is_told(
+    registry: Registry, metric: str, is_known: bool
+) -> None:
+    sweep = new_sweep(registry)
+    registry.trials.set_metric(sweep, "sst2", metric)
+    registry.trials.record(sweep, [trial_result(f"{seed}", seed=seed, metrics={metric: seed / 9}) for seed in (1, 2)])
+    (row,) = registry.leaderboard_table().records
+    note = f"whether a larger {metric} is better is not known: it is ranked so"
+    assert row["notes"] == ("" if is_known else note)
 
 
 def test_places_that_cannot_be_told_apart_are_ties(registry: Registry) -> None:
