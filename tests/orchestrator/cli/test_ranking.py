@@ -160,7 +160,7 @@ def test_the_noise_of_sums_is_no_difference(command: Command) -> None:
     labels = [line.split()[0] for line in command("groups", "list", "mrpc").out.splitlines()[1:]]
     out = command("groups", "compare", *labels).out
     assert "e-1" not in out
-    assert [line.split()[3] for line in out.splitlines() if line.startswith("Welch, all seeds")] == ["0"]
+    assert [line.split()[4] for line in out.splitlines() if line.startswith("Welch, all seeds")] == ["0"]
 
 
 def test_a_comparison_is_there_for_a_program(command: Command, three_groups: list[str]) -> None:
@@ -169,6 +169,7 @@ def test_a_comparison_is_there_for_a_program(command: Command, three_groups: lis
     good_and_poor = rows[1]
     assert good_and_poor["num_comparisons"] == 1
     assert good_and_poor["tests"][0]["test"] == "Welch, all seeds"
+    assert good_and_poor["tests"][0]["of"] == "f1"
     assert good_and_poor["differs_in"] == {"recipe.learning_rate": [1e-05, 3e-05]}
 
 
