@@ -75,6 +75,25 @@ def test_a_note_of_every_group_is_told_once(command: Command) -> None:
     assert [line for line in lines if "noise not known" in line] == ["all 2: one seed: noise not known"]
 
 
+def test_a_note_names_the_ranking_of_its_place_where_a_task_has_several(command: Command) -> None:
+    """Each ranking has its own first place."""
+    with Registry(Settings.from_options().registry) as registry:
+        for data, num_seeds in (("v1", 1), ("v2", 1), ("v3", 2)):
+            spec = {"kind": "sweep", "task": {"id": "mrpc"}, "recipe": {"learning_rate": 1e-5}}
+            sweep = registry.lifecycle.create(
+                kind="sweep", name="s", fingerprint="f" * 64, spec=spec, task="mrpc", metric="f1"
+            )
+            registry.trials.set_data(sweep, {"validation": data})
+            scores = enumerate((0.8, 0.9)[:num_seeds])
+            trials = [
+                TrialResult(f"{seed}", seed, {}, RunState.COMPLETED, seed, metrics={"f1": score})
+                for seed, score in scores
+            ]
+            registry.trials.record(sweep, trials)
+    lines = command("leaderboard", "mrpc").err.splitlines()
+    assert [line for line in lines if "noise not known" in line] == ["1 (v2), 1 (v1): one seed: noise not known"]
+
+
 def test_comparisons_are_parted_and_wrapped_for_a_terminal(
     command: Command, three_groups: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
