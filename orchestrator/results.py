@@ -19,7 +19,13 @@ _BETTER_LOWER = frozenset(
 )
 _BETTER_LOWER |= {"wer", "cer", "ter", "bpc", "bpb", "s", "seconds", "latency", "bytes"}
 """Last words of measurements that are better the lower they are."""
-_BETTER_LOWER_ENDS = ("_error_rate", "_brier_score", "_bits_per_character", "_bits_per_byte", "_bits_per_word")
+_BETTER_LOWER_ENDS: tuple[str, ...] = (
+    "_error_rate",
+    "_brier_score",
+    "_bits_per_character",
+    "_bits_per_byte",
+    "_bits_per_word",
+)
 _BETTER_LOWER_ENDS += ("_bits_per_token", "_calibration_error")
 """Last words together of further ones."""
 _FRACTIONS = frozenset({"accuracy", "f1", "precision", "recall", "exact", "ndcg", "mrr"})

@@ -40,7 +40,7 @@ def task_page(registry: "Registry", task: str) -> Page:
 
 
 def _identity(key: str, metric: str, data: str | None) -> _Identity:
-    """What tells a group from all others; registries of before have one key for test data of all kinds."""
+    """Identity of a group of a task: in registries of before, one key may stand for groups on several test data."""
     return key, metric, (data or "")[:SHOWN_DIGITS]
 
 

@@ -51,7 +51,7 @@ class ExampleComparison:
 
     @property
     def answers_about(self) -> str:
-        """What McNemar's test counts: right answers, or where the score is none of these, examples without an error."""
+        """Name of what McNemar's test counts: right answers, or for a score not of these, examples without an error."""
         return "right answers" if self.is_of_answers else "wholly right examples"
 
     @property

@@ -99,7 +99,7 @@ def choice_sentence(rows: Sequence[Mapping[str, Any]], everything: Sequence[Mapp
 
 
 def ranking_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What the groups of one ranking have in common, by a record of the leaderboard."""
+    """Task, score, split and data of a record of the leaderboard: groups with the same ones are ranked together."""
     return row["task"], row["metric"], row["split"], row["data"]
 
 
