@@ -14,13 +14,26 @@ Split = Literal["train", "validation", "test"]
 COLLAPSED = "collapsed"
 """Measurement of a trial that is 1 where it never rose above the majority baseline, else 0: a truth value."""
 _LONGEST_VALUE = 20
-_BETTER_LOWER = frozenset({"loss", "perplexity", "ppl", "error", "mse", "rmse", "mae", "s", "seconds"})
-_BETTER_LOWER |= {"latency", "bytes"}
-"""Last words of measurements that are better the lower they are; every other score is better the higher it is."""
+_BETTER_LOWER = frozenset(
+    {"loss", "perplexity", "ppl", "nll", "entropy", "error", "mse", "rmse", "mae", "brier", "ece"}
+)
+_BETTER_LOWER |= {"wer", "cer", "ter", "bpc", "bpb", "s", "seconds", "latency", "bytes"}
+"""Last words of measurements that are better the lower they are."""
+_BETTER_LOWER_ENDS: tuple[str, ...] = (
+    "_error_rate",
+    "_brier_score",
+    "_bits_per_character",
+    "_bits_per_byte",
+    "_bits_per_word",
+)
+_BETTER_LOWER_ENDS += ("_bits_per_token", "_calibration_error")
+"""Last words together of further ones."""
 _FRACTIONS = frozenset({"accuracy", "f1", "precision", "recall", "exact", "ndcg", "mrr"})
 """Words of scores that lie between 0 and 1."""
 _CORRELATIONS = frozenset({"correlation", "pearson", "spearman"})
 """Words of scores that lie between -1 and 1."""
+_BETTER_HIGHER = _FRACTIONS | _CORRELATIONS | {"map", "auc", "auroc", "auprc", "bleu", "chrf", "rouge", "kappa"}
+"""Words of scores that are better the higher they are, as any is taken to be that is known of neither side."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +61,26 @@ def is_better_lower(measurement: str) -> bool:
 
     >>> [is_better_lower(name) for name in ("f1", "mlm_loss", "test.perplexity", "tokens_per_s", "step_s")]
     [False, True, True, False, True]
+    >>> [is_better_lower(name) for name in ("word_error_rate", "cer", "bits_per_character", "learning_rate")]
+    [True, True, True, False]
     """
-    words = measurement.lower().replace(".", "_").split("_")
+    words = _words(measurement)
+    if f"_{'_'.join(words)}".endswith(_BETTER_LOWER_ENDS):
+        return True
     return words[-1] in _BETTER_LOWER and "per" not in words
+
+
+def is_direction_known(measurement: str) -> bool:
+    """Whether it is known which values of a score are better; where it is not, larger ones are taken to be.
+
+    >>> [is_direction_known(name) for name in ("macro_f1", "error_rate", "surprise")]
+    [True, True, False]
+    """
+    return is_better_lower(measurement) or not _BETTER_HIGHER.isdisjoint(_words(measurement))
+
+
+def _words(measurement: str) -> list[str]:
+    return measurement.lower().replace(".", "_").split("_")
 
 
 def score_bounds(measurement: str) -> tuple[float, float] | None:
@@ -59,7 +89,7 @@ def score_bounds(measurement: str) -> tuple[float, float] | None:
     >>> [score_bounds(name) for name in ("macro_f1", "recall_at_5", "matthews_correlation", "mlm_loss", "f1_s")]
     [(0.0, 1.0), (0.0, 1.0), (-1.0, 1.0), None, None]
     """
-    words = {*measurement.lower().replace(".", "_").split("_")}
+    words = {*_words(measurement)}
     if is_better_lower(measurement) or is_of_the_machine(measurement):
         return None
     if words & _CORRELATIONS:

@@ -11,6 +11,7 @@ from typing import Any
 from orchestrator.cells import MISSING, is_setting, setting_cell
 from orchestrator.errors import NotFoundError
 from orchestrator.registry import Registry
+from orchestrator.registry.groups.scored_trials import choice_words, scored_trials
 from orchestrator.registry.records import ModelRecord, RunRecord
 from orchestrator.results import COLLAPSED
 from orchestrator.significance.summary import why_noise_is_unknown
@@ -118,8 +119,19 @@ def _scores(source: _Source, registry: Registry) -> str:
     rows = [(name, _measured(name, values[name]), _number(values.get(_baseline(name)))) for name in names]
     refusals = registry.test_refusals([run.id]).values()
     text = "## Scores\n\n" + _table(("measurement", "value", "baseline"), rows)
+    if run.metric in values:
+        text += f"\n\n{_choice(source.run, run, registry)}"
     text += "".join(f"\n\nThe test score is refused: {why}." for why in refusals)
     return text + "\n\n" + _seeds(run, registry) if run.metric in values else text
+
+
+def _choice(run: RunRecord, trial: RunRecord, registry: Registry) -> str:
+    """Sentence on the split of scores without one in their name, and on what was chosen on it."""
+    scored = scored_trials(registry.trials.table(run.id).records, str(trial.metric))
+    is_best = bool(scored) and scored[0]["id"] == trial.id
+    words = choice_words(len(scored)) if is_best else ""
+    of_many = f", as was the model itself: the {words}" if words else ""
+    return f"Names without a split are of the validation data, on which the model's best step was chosen{of_many}."
 
 
 def _baseline(name: str) -> str:

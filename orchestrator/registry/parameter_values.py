@@ -19,6 +19,7 @@ _TASK = "task."
 _TASK_COLUMNS = ("task.id", "task.metric")
 _DATA = "data."
 _TEST_DATA = "data.test_digest"
+_EVALUATION = "evaluate"
 _DATA_PLACES = ("task.files", "task.folder")
 """Parameters that say where data lie, not what they are."""
 
@@ -125,15 +126,17 @@ def group_digest(parameters: Mapping[str, Any]) -> str:
     """Digest of parameters without their seed: 16 hexadecimal digits, equal for trials that differ only in the seed.
 
     It is also equal for a trial that was recorded before a field of the recipe was there, and one that leaves it alone.
-    Where digests of the data are recorded, these count, and no paths; the data of a test are no part of a group.
+    Where digests of the data are recorded, these count, and no paths. The data of a test are no part of a group, but of
+    one of evaluations, which are scored on nothing else.
     """
+    is_evaluated = parameters.get("kind") == _EVALUATION
     has_digests = any(path.startswith(_DATA) for path in parameters)
     return digest(
         {
             path: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
             for path, value in without_as_before(parameters).items()
             if path.rpartition(".")[2] not in ("seed", "seeds")
-            and path != _TEST_DATA
+            and (path != _TEST_DATA or is_evaluated)
             and not (has_digests and path.startswith(_DATA_PLACES))
         }
     )

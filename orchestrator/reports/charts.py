@@ -71,10 +71,11 @@ def seed_spread(groups: Sequence[Spread], metric: str) -> Chart:
         "marker": {"opacity": 0.55, "size": 8},
     }
     bounds = [group.interval or (group.mean, group.mean) for group in groups]
+    num_without = sum(group.interval is None for group in groups)
     means = {
         "type": "scatter",
         "mode": "markers",
-        "name": "mean, 95 % interval",
+        "name": "mean" if num_without == len(groups) else "mean, 95 % interval",
         "x": [group.mean for group in groups],
         "y": labels,
         "marker": {"symbol": "line-ns-open", "size": 16, "line": {"width": 3}},
@@ -90,8 +91,8 @@ def seed_spread(groups: Sequence[Spread], metric: str) -> Chart:
         "yaxis": {"type": "category", "autorange": "reversed", "automargin": True},
         "legend": {"orientation": "h"},
     }
-    note = "A group with one seed, or two that score the same, has no interval: nothing is known of its luck."
-    return Chart("Score of each seed", [points, means], layout, 140 + 36 * len(groups), note)
+    note = "A group with one seed, or whose seeds all score the same, has no interval: nothing is known of its luck."
+    return Chart("Score of each seed", [points, means], layout, 140 + 36 * len(groups), note if num_without else "")
 
 
 def count_matrix(title: str, names: Sequence[str], counts: Sequence[Sequence[int]]) -> Chart:

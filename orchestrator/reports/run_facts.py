@@ -27,11 +27,14 @@ def stage_line(registry: "Registry", stage: "RunRecord") -> str:
     return f"{stage.id} {stage.kind} {stage.state}" + ("" if score is None else f", {stage.metric} {cell(score)}")
 
 
-def score_lines(values: Mapping[str, float], metric: str | None, refusal: str | None = None) -> dict[str, str]:
+def score_lines(
+    values: Mapping[str, float], metric: str | None, refusal: str | None = None, choice: str = ""
+) -> dict[str, str]:
     """Each score with its baseline, the one that ranks first: `accuracy: 0.8400 (baseline 0.5000)`.
 
     Args:
         refusal: reason why scores on the test split are refused, which is told beside them; None where they are not.
+        choice: words on what the score that ranks was chosen from, which are told beside it.
     """
     names = sorted((name for name in values if _BASELINE not in name), key=lambda name: (name != metric, name))
     lines = {}
@@ -39,6 +42,7 @@ def score_lines(values: Mapping[str, float], metric: str | None, refusal: str | 
         baseline = values.get(_BASELINE + name)
         value = bool(values[name]) if name.rpartition(".")[2] == COLLAPSED else values[name]
         remarks = [] if baseline is None else [f"baseline {cell(baseline)}"]
+        remarks += [choice] if choice and name == metric else []
         remarks += [f"refused: {refusal}"] if refusal and name.startswith(TEST) else []
         lines[name] = field_cell(name, value) + (f" ({'; '.join(remarks)})" if remarks else "")
     return lines
@@ -46,7 +50,7 @@ def score_lines(values: Mapping[str, float], metric: str | None, refusal: str | 
 
 def best_trial(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
     """The trial with the best score of a sweep, and the settings that set it apart; empty without trials."""
-    from orchestrator.registry.groups.scored_trials import scored_trials
+    from orchestrator.registry.groups.scored_trials import choice_words, scored_trials
     from orchestrator.registry.groups.varying_paths import varied_parameters
 
     rows = registry.trials.table(run.id).records
@@ -58,6 +62,7 @@ def best_trial(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
     return {
         "trials": f"{len(rows)}, of which {len(scored)} have a score",
         "best trial": f"{best['id']} (number {best['number']}, seed {best['seed']})",
+        **({"choice": choice_words(len(scored))} if len(scored) > 1 else {}),
         **settings,
     }
 

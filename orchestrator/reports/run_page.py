@@ -9,14 +9,15 @@ import yaml
 from bert_core.objectives import OBJECTIVES
 from bert_core.objectives.base import PERPLEXITY
 from orchestrator.progress import duration
+from orchestrator.registry.groups.scored_trials import choice_words, scored_trials
 from orchestrator.registry.run_differences import make_of
 from orchestrator.reports.blocks import Block, Code, Facts, Page, Row, Section, Table, Words
 from orchestrator.reports.charts import learning_curves
 from orchestrator.reports.lineage_chart import lineage_chart
 from orchestrator.reports.make_facts import make_lines
 from orchestrator.reports.prediction_charts import prediction_blocks
-from orchestrator.reports.run_facts import attempt_line, changed_spec, data_line, score_lines
-from orchestrator.reports.sweep_sections import is_best_of_several, sweep_sections
+from orchestrator.reports.run_facts import TEST, attempt_line, changed_spec, data_line, score_lines
+from orchestrator.reports.sweep_sections import sweep_sections
 from orchestrator.results import is_of_the_machine
 from orchestrator.run_states import RunState
 
@@ -77,6 +78,9 @@ def _stage_row(registry: "Registry", stage: "RunRecord") -> dict[str, Any]:
 
 def _result(registry: "Registry", run: "RunRecord", more: Mapping[str, str], trials: Sequence[Row]) -> list[Block]:
     values = registry.metrics.latest(run.id)
+    refusal = registry.test_refusals([run.id]).get(run.id)
+    is_of_the_best = run.state == RunState.COMPLETED and run.metric is not None and run.parent_id is None
+    choice = choice_words(len(scored_trials(trials, str(run.metric)))) if is_of_the_best else ""
     facts = {
         "state": str(run.state),
         "why it ended": run.error or "",
@@ -84,16 +88,18 @@ def _result(registry: "Registry", run: "RunRecord", more: Mapping[str, str], tri
         "tags": ", ".join(registry.tags(run.id)),
         "took": "" if run.seconds is None else duration(run.seconds),
         **more,
-        **score_lines(values, run.metric, registry.test_refusals([run.id]).get(run.id)),
+        **score_lines(values, run.metric, refusal, choice),
         "model": run.model_folder or "",
         "registered as": ", ".join(model.label for model in registry.models.of_run(run.id)),
     }
     blocks: list[Block] = [Facts({name: text for name, text in facts.items() if text})]
-    if run.state == RunState.COMPLETED and run.metric and run.parent_id is None and is_best_of_several(trials):
+    if choice:
+        has_test = any(name.startswith(TEST) for name in values)
+        tested = f" Nothing was chosen on the test data of the scores {TEST}*." if has_test and not refusal else ""
         blocks.append(
             Words(
-                "These are the scores of the trial that did best here, of several, on the data that it was chosen on: "
-                "a little flattering. The groups below tell how much of it was luck."
+                "The scores on the validation data are those of the trial that did best on these very data: a little "
+                f"flattering.{tested} The groups below tell how much of it was luck."
             )
         )
     return blocks

@@ -11,7 +11,6 @@ from orchestrator.reports.charts import Spread, learning_curves, seed_spread
 from orchestrator.reports.setting_charts import importances, parallel_coordinates, score_by_setting
 from orchestrator.reports.setting_importance import METHOD, MIN_TRIALS, setting_importances
 from orchestrator.results import best_first, is_better_lower, score_bounds, short_value
-from orchestrator.run_states import RunState
 from orchestrator.significance.summary import summarize
 
 if TYPE_CHECKING:
@@ -39,11 +38,6 @@ def sweep_sections(registry: "Registry", run: "RunRecord", records: Sequence[Row
         Section("Learning curves of the trials", _curves(registry, scored, metric)),
         Section("Trials", [Table(columns, sorted(rows, key=lambda row: best_first(metric, row["score"])))]),
     ]
-
-
-def is_best_of_several(records: Sequence[Row]) -> bool:
-    """Whether the scores of a run with these trials are those of the best of several."""
-    return [record["state"] for record in records].count(RunState.COMPLETED) > 1
 
 
 def _row(record: Row, settings: Sequence[str], metric: str) -> dict[str, Any]:

@@ -4,7 +4,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.progress import counted
-from orchestrator.registry.groups.group_notes import recipe_text
+from orchestrator.registry.groups.group_notes import choice_sentence, recipe_text
+from orchestrator.registry.groups.leaderboard import SHOWN_DIGITS
 from orchestrator.reports.blocks import Block, Page, Section, Table, Words
 from orchestrator.reports.charts import Spread, seed_spread
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from orchestrator.registry.registry import Registry
 
 _MOST_GROUPS = 30
+_Identity = tuple[str, str, str]
 _COLUMNS = (
     *("rank", "tie", "mean", "low", "high", "sd", "n", "best", "baseline", "test", "init_from", "size", "recipe"),
     *("notes", "model", "run", "group"),
@@ -26,7 +28,7 @@ _ORDER = (
 def task_page(registry: "Registry", task: str) -> Page:
     """Make the page of a task that has been tried."""
     records = registry.leaderboard_table(task).records
-    groups = {group.key: group for group in registry.groups(task)}
+    groups = {_identity(group.key, group.metric, group.data): group for group in registry.groups(task)}
     num_archived = registry.num_ranked_archived(task)
     left_out = f"; {counted(num_archived, 'archived run')} left out" if num_archived else ""
     sections = []
@@ -37,12 +39,20 @@ def task_page(registry: "Registry", task: str) -> Page:
     return Page(f"Task {task}", f"{len(groups)} groups of runs that differ only in their seed{left_out}", sections)
 
 
-def _blocks(ranking: list[dict[str, Any]], groups: "dict[str, GroupRecord]", metric: str) -> list[Block]:
+def _identity(key: str, metric: str, data: str | None) -> _Identity:
+    """Identity of a group of a task: in registries of before, one key may stand for groups on several test data."""
+    return key, metric, (data or "")[:SHOWN_DIGITS]
+
+
+def _blocks(ranking: list[dict[str, Any]], groups: "dict[_Identity, GroupRecord]", metric: str) -> list[Block]:
     """The spread of the best groups as a picture, then all of them as a table."""
     scored = [row for row in ranking if row["mean"] is not None][:_MOST_GROUPS]
-    spreads = [_spread(groups[row["group"]], row) for row in scored]
+    spreads = [_spread(groups[_identity(row["group"], row["metric"], row["data"])], row) for row in scored]
     chart: list[Block] = [seed_spread(spreads, metric)] if spreads else []
-    return [*chart, Words(_ORDER), Table(_COLUMNS, ranking)]
+    words: list[Block] = [Words(_ORDER)]
+    if sentence := choice_sentence(ranking, ranking):
+        words.append(Words(f"{sentence[0].upper()}{sentence[1:]}."))
+    return [*chart, *words, Table(_COLUMNS, ranking)]
 
 
 def _spread(group: "GroupRecord", row: dict[str, Any]) -> Spread:

@@ -24,7 +24,7 @@ def compare_means(first: Sequence[float], second: Sequence[float], level: float 
     """Compare two groups of scores whose spreads may differ; each has at least one score.
 
     A group of a single score shows no noise, nor does one whose scores are all equal, however many they are: a variance
-    of zero would make any difference certain.
+    of zero would make any difference certain. So would one that is too small for a float.
 
     Source: Welch (1947), The generalization of "Student's" problem when several different population variances are
     involved, with the degrees of freedom of Satterthwaite (1946), An approximate distribution of estimates of variance
@@ -35,6 +35,8 @@ def compare_means(first: Sequence[float], second: Sequence[float], level: float 
         return WelchResult(difference, None, None)
     parts = [sample_variance(scores) / len(scores) for scores in (first, second)]
     error = math.sqrt(sum(parts))
+    if not error:
+        return WelchResult(difference, None, None)
     shares = [part / sum(parts) for part in parts]
     degrees = 1.0 / sum(share**2 / (len(scores) - 1) for share, scores in zip(shares, (first, second), strict=True))
     half = t_quantile(level, degrees) * error

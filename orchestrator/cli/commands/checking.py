@@ -11,7 +11,7 @@ from orchestrator.cli.output import notify, show_rows, shows_briefly
 from orchestrator.cli.reading import reading_options
 
 if TYPE_CHECKING:
-    from orchestrator.published.comparison import Comparison
+    from orchestrator.published.comparison import Comparison, RunScore
     from orchestrator.published.numbers import PublishedNumber
     from orchestrator.registry import Registry, RunRecord
 
@@ -37,7 +37,7 @@ def check(what: str, with_all: bool, form: str | None, output: str | None) -> No
     differ. Of a task the newest runs are shown. The numbers and their sources: `orchestrator published list`.
     """
     from orchestrator.published.comparison import compare
-    from orchestrator.published.numbers import load_numbers, published_tasks
+    from orchestrator.published.numbers import load_numbers
     from orchestrator.published.run_scores import run_scores
 
     with open_registry() as registry:
@@ -45,13 +45,29 @@ def check(what: str, with_all: bool, form: str | None, output: str | None) -> No
     found = [compare(score, load_numbers()) for score in scores]
     nearest = [each for several in found for each in (several if with_all else several[:1])]
     rows = [_comparison_row(each) for each in nearest]
-    tasks = sorted({score.task for score in scores})
-    empty = f"no published number for {' or '.join(tasks) or what}; there are some for {', '.join(published_tasks())}"
+    empty = "" if rows else _why_nothing(what, scores)
     columns = [*_COLUMNS] if shows_briefly(form, output) else [*_COLUMNS, "task", "half_width", "table", "url", "why"]
     show_rows(rows, columns, form, output, empty=empty, spare=["source", "n", "run"])
     if shows_briefly(form, output):
         for line in _reason_lines(nearest):
             notify(line)
+
+
+def _why_nothing(what: str, scores: list["RunScore"]) -> str:
+    """Message in place of an empty table: nothing was scored, or nothing of it published, or not by that score."""
+    from orchestrator.published.numbers import load_numbers, published_tasks
+
+    tasks = sorted({score.task for score in scores})
+    if not tasks:
+        return f"no run of {what} has a score on a task's data; what a run recorded: `orchestrator runs show RUN`"
+    metrics = {str(number.metric) for number in load_numbers() if number.task in tasks}
+    if not metrics:
+        return f"no published number for {' or '.join(tasks)}; there are some for {', '.join(published_tasks())}"
+    own = sorted({score.metric for score in scores if "." not in score.metric})
+    return (
+        f"the published numbers for {' and '.join(tasks)} are of {', '.join(sorted(metrics))}, of which no run here "
+        f"has a score; recorded: {', '.join(own) or 'none on held-out data'}"
+    )
 
 
 def _reason_lines(comparisons: list["Comparison"]) -> Iterator[str]:

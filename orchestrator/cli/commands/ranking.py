@@ -89,7 +89,7 @@ def _show_briefly(rows: list[dict[str, Any]], empty: str, by: str, *, several_ta
     columns += [name for name in ("init_from", "size") if len({row[name] for row in rows}) > 1]
     columns += ["recipe"] if any(row["recipe"] for row in rows) else []
     for name in ("kind", "metric", "split", "data"):
-        if len({(row["task"], row[name]) for row in rows}) > len({row["task"] for row in rows}):
+        if _differs_within_tasks(rows, name):
             columns.insert(1, name)
     if several_tasks:
         columns.insert(0, "task")
@@ -97,6 +97,11 @@ def _show_briefly(rows: list[dict[str, Any]], empty: str, by: str, *, several_ta
     alike = ["task"] if len({row["task"] for row in rows}) == 1 else []  # which then tells nothing apart
     spare = ["size", "kind", "metric", "group", *alike, "model"]
     show_rows(rows, [*columns, "group"], None, None, empty=empty, spare=spare)
+
+
+def _differs_within_tasks(rows: list[dict[str, Any]], name: str) -> bool:
+    """Whether places of one task have different values of a column."""
+    return len({(row["task"], row[name]) for row in rows}) > len({row["task"] for row in rows})
 
 
 def _seeds_text(row: dict[str, Any]) -> str:
@@ -107,6 +112,8 @@ def _seeds_text(row: dict[str, Any]) -> str:
 
 def _tell_of(rows: list[dict[str, Any]], everything: list[dict[str, Any]] | Any) -> None:
     """Say what the table's numbers hide: ties, doubts of single places, what the first place was chosen from."""
+    from orchestrator.registry.groups.group_notes import choice_sentence
+
     if not rows:
         return
     if any(row["tie"] for row in rows):
@@ -114,22 +121,22 @@ def _tell_of(rows: list[dict[str, Any]], everything: list[dict[str, Any]] | Any)
     rankings = {(row["task"], row["metric"], row["split"], row["data"]) for row in rows}
     if len(rankings) > len({row["task"] for row in rows}):
         notify("scores on other data, splits or by other names are ranked apart: each has its own first place")
-    if any(row["origin"] == "chosen" and row["kind"] != "evaluate" for row in rows):
-        most = max(row["rank"] for row in everything)
-        of_many = f"; the first place was chosen on them, too: the best of {most} groups" if most > 1 else ""
-        tested = "; no step was chosen on `test`" if any(row["test"] is not None for row in rows) else ""
-        notify(f"scores are on the validation data on which the best step of each trial was chosen{of_many}{tested}")
+    if sentence := choice_sentence(rows, everything):
+        notify(sentence)
     for line in _note_lines(rows):
         notify(line)
 
 
 def _note_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Yield each note once, with the places that it is about: `2, 3: one seed: noise not known`."""
+    telling = [name for name in ("metric", "split", "data") if _differs_within_tasks(rows, name)]
     several_tasks = len({row["task"] for row in rows}) > 1
     places: dict[str, list[str]] = {}
     for row in rows:
         for note in filter(None, row["notes"].split("; ")):
-            places.setdefault(note, []).append(f"{row['task']} {row['rank']}" if several_tasks else str(row["rank"]))
+            place = f"{row['task']} {row['rank']}" if several_tasks else str(row["rank"])
+            ranking = " ".join(str(row[name]) for name in telling if row[name] is not None)
+            places.setdefault(note, []).append(f"{place} ({ranking})" if ranking else place)
     for note, named in places.items():
         which = f"all {len(rows)}" if len(named) == len(rows) > 1 else ", ".join(named)
         yield f"{which}: {note}"

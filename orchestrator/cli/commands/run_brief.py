@@ -110,25 +110,26 @@ def _scores(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
     values = registry.metrics.latest(run.id)
     held_out = {name: value for name, value in values.items() if not name.startswith(_TRAINING)}
     shown = {name: value for name, value in (held_out or values).items() if not is_of_the_machine(name)}
-    lines = score_lines(shown, run.metric, registry.test_refusals([run.id]).get(run.id))
+    best = _best_trial(registry, run)
+    lines = score_lines(shown, run.metric, registry.test_refusals([run.id]).get(run.id), best.pop("choice", ""))
     more = len(lines) - _MOST_SCORES
     step = registry.metrics.last_step(run.id)
     return {
         "step": f"{step:,}" if step else None,
         **dict(islice(lines.items(), _MOST_SCORES)),
         "more scores": f"{more}: --all" if more > 0 else None,
-        **_best_trial(registry, run),
+        **best,
     }
 
 
 def _best_trial(registry: "Registry", run: "RunRecord") -> dict[str, str]:
-    """Number of trials of a sweep, and its best one with the settings that set it apart."""
+    """Number of trials of a sweep, its best one with the settings that set it apart, and what that was chosen from."""
     facts = best_trial(registry, run)
     if not facts:
         return {}
-    trials, best = facts.pop("trials"), facts.pop("best trial")
+    trials, best, choice = facts.pop("trials"), facts.pop("best trial"), facts.pop("choice", "")
     settings = {name.removeprefix(BEST): value for name, value in facts.items()}
-    return {"trials": trials, "best trial": best + (f": {_words(settings)}" if settings else "")}
+    return {"trials": trials, "best trial": best + (f": {_words(settings)}" if settings else ""), "choice": choice}
 
 
 def _stages(registry: "Registry", run: "RunRecord") -> dict[str, str]:

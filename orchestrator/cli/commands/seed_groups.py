@@ -1,5 +1,6 @@
 """Command group `groups`: runs that differ only in their seed, listed, shown and compared."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -111,7 +112,7 @@ def _run_row(group: "GroupRecord", run: "GroupRun") -> dict[str, Any]:
         "of": run.parent_id,
         "state": run.state,
         "score": None if group.refusal else run.score,
-        "test": None if group.test_refusal else run.test,
+        "test": None if run.test_refusal else run.test,
         "collapsed": run.is_collapsed,
         "finished_at": run.finished_at,
     }
@@ -149,7 +150,7 @@ def _show_comparison(comparison: "Comparison") -> None:
     show_table(sides, ["group", "mean", "sd", "low", "high", "n", "best"])
     show_text("\n")
     tests = _test_rows(comparison)
-    show_table(tests, ["test", "difference", "low", "high", "p"])
+    show_table(tests, ["test", "of", "difference", "low", "high", "p"])
     if comparison.differs_in:
         show_text("\n")
         rows = [{"differs in": path, "first": one, "second": other} for path, (one, other) in _told(comparison)]
@@ -168,29 +169,30 @@ def _told(comparison: "Comparison") -> list[tuple[str, tuple[str, str]]]:
 
 
 def _test_rows(comparison: "Comparison") -> list[dict[str, Any]]:
-    """Every test that could be made, a row each; the first one speaks."""
-    seeds, examples = comparison.seeds, comparison.examples
-    rows = [_test_row("Welch, all seeds", seeds.welch.difference, seeds.welch.interval, seeds.welch.p_value)]
+    """Every test that could be made, a row each, with what it is of; the first one speaks."""
+    seeds, examples, metric = comparison.seeds, comparison.examples, comparison.first.metric
+    rows = [_test_row("Welch, all seeds", metric, seeds.welch, seeds.welch.p_value)]
     if seeds.paired is not None:
         name = f"paired permutation, {seeds.num_common} common seeds"
-        paired = _test_row(name, seeds.paired.difference, seeds.paired.interval, seeds.paired.p_value)
+        paired = _test_row(name, metric, seeds.paired, seeds.paired.p_value)
         rows.insert(0 if seeds.p_value == seeds.paired.p_value else 1, paired)
     if seeds.bootstrap is not None:
-        rows.append(_test_row("bootstrap over seeds", seeds.difference, seeds.bootstrap, None))
+        rows.append(_test_row("bootstrap over seeds", metric, replace(seeds, interval=seeds.bootstrap), None))
     if examples is not None and examples.score is not None:
         name = f"paired bootstrap, {examples.num_examples:,} examples"
-        score = examples.score
-        rows.append(_test_row(name, score.difference, score.interval, score.p_value))
+        rows.append(_test_row(name, metric, examples.score, examples.score.p_value))
     for answers in examples.answers if examples else ():
-        result = answers.result
+        result, about = answers.result, examples.answers_about if examples else ""
         name = f"McNemar, {answers.first_run[:6]} {result.only_first} : {result.only_second} {answers.second_run[:6]}"
-        rows.append(_test_row(name, result.difference, result.interval, answers.corrected_p_value))
+        rows.append(_test_row(name, about, result, answers.corrected_p_value))
     return rows
 
 
-def _test_row(test: str, difference: float, interval: Any, p_value: float | None) -> dict[str, Any]:
+def _test_row(test: str, about: str, result: Any, p_value: float | None) -> dict[str, Any]:
+    interval = result.interval
     low, high = (None, None) if interval is None else (_rounded(interval.low), _rounded(interval.high))
-    return {"test": test, "difference": _rounded(difference), "low": low, "high": high, "p": p_value}
+    difference = _rounded(result.difference)
+    return {"test": test, "of": about, "difference": difference, "low": low, "high": high, "p": p_value}
 
 
 def _rounded(difference: float) -> float:

@@ -50,6 +50,11 @@ class ExampleComparison:
     """Whether the score that ranks is the share of right answers."""
 
     @property
+    def answers_about(self) -> str:
+        """Name of what McNemar's test counts: right answers, or for a score not of these, examples without an error."""
+        return "right answers" if self.is_of_answers else "wholly right examples"
+
+    @property
     def _speaks(self) -> AnswerComparison | None:
         """McNemar's test of the only pair, where it is about the score."""
         alone = len(self.answers) == 1 and (self.is_of_answers or self.score is None)
@@ -59,7 +64,7 @@ class ExampleComparison:
     def test(self) -> str:
         """Test that speaks, in words."""
         if self._speaks is not None:
-            about = "" if self.is_of_answers else " of right answers"
+            about = "" if self.is_of_answers else f" of {self.answers_about}"
             return f"McNemar's exact test{about} over {self.num_examples:,} examples"
         return f"paired bootstrap over {self.num_examples:,} examples"
 

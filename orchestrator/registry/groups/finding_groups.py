@@ -59,6 +59,14 @@ def find_group(session: Session, name: str, state: ColumnElement[RunState]) -> G
 
 
 def _only(groups: Sequence[GroupRecord], name: str) -> GroupRecord:
+    if len({group.key for group in groups}) < len(groups):
+        listed = ", ".join(
+            f"{group.runs[-1].id} ({group.metric}, data {group.data})" for group in groups[:MAX_CANDIDATES]
+        )
+        raise InputError(
+            f"{name} stands for {len(groups)} groups with other scores or on other data; name one by a run of it: "
+            f"{listed}{', …' if len(groups) > MAX_CANDIDATES else ''}"
+        )
     if len(groups) > 1:
         listed = ", ".join(f"{group.label} ({group.metric})" for group in groups[:MAX_CANDIDATES])
         raise InputError(

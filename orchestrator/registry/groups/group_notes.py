@@ -1,12 +1,16 @@
 """Notes on a group in words: all that its mean does not say, the doubtful first."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.cells import setting_cell
 from orchestrator.registry.groups.group_records import GroupRecord, SeedScore, group_label
+from orchestrator.registry.groups.model_origins import Origin
+from orchestrator.results import is_direction_known
 
-_CHOSEN = {
+_ORIGINS: Mapping[Origin | None, str] = {
+    "trained": "its model was trained on these data",
     "chosen": "its model was chosen on these data",
     "apart": "its model was chosen on other data",
     None: "it is not known on which data its model was chosen",
@@ -28,8 +32,7 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
         yield "one seed: noise not known"
     elif not group.shows_noise:
         yield f"all {len(group.seeds)} seeds score the same: noise not known"
-    if group.test_refusal:
-        yield f"test score refused: {group.test_refusal}"
+    yield from _refused_tests(group)
     counts = {
         "failed": group.num_failed,
         "pruned": group.num_pruned,
@@ -46,8 +49,18 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
             ", …" if len(alike) > _LONGEST_LIST else ""
         )
         yield f"the same was run with other code, too: {named}"
-    if group.kind == "evaluate" and not group.refusal:
-        yield _CHOSEN[group.origin]
+    if not is_direction_known(group.metric):
+        yield f"whether a larger {group.metric} is better is not known: it is ranked so"
+    if not group.refusal and (group.kind == "evaluate" or group.origin == "trained"):
+        yield _ORIGINS[group.origin]
+
+
+def _refused_tests(group: GroupRecord) -> Iterator[str]:
+    """Yield why test scores of runs are refused, and of how many where others are shown."""
+    num_tested = sum(run.test is not None for run in group.runs)
+    for reason, number in Counter(run.test_refusal for run in group.runs if run.test_refusal).items():
+        which = "test score" if number == num_tested else f"{number} of {num_tested} test scores"
+        yield f"{which} refused: {reason}"
 
 
 def _repeats(group: GroupRecord) -> Iterator[str]:
@@ -66,6 +79,28 @@ def _ran(seeds: Sequence[SeedScore]) -> str:
         named = "run" if seeds[0].seed is None else f"seed {seeds[0].seed} run"
         return f"{named} {len(seeds[0].runs)} times"
     return f"{len(seeds)} seeds run up to {max(len(seed.runs) for seed in seeds)} times"
+
+
+def choice_sentence(rows: Sequence[Mapping[str, Any]], everything: Sequence[Mapping[str, Any]]) -> str | None:
+    """Sentence on what scores of trials and students were chosen on; None of evaluations alone.
+
+    Args:
+        rows: records of the leaderboard that are shown.
+        everything: all of it; first places were chosen from these.
+    """
+    if all(row["kind"] == "evaluate" for row in rows):
+        return None
+    num_groups = Counter(map(ranking_of, everything))
+    sizes = sorted({num_groups[ranking_of(row)] for row in rows})
+    best = f"the best of {'up to ' if len(sizes) > 1 else ''}{sizes[-1]} groups"
+    of_many = f"; the first place was chosen on them, too: {best}" if sizes[-1] > 1 else ""
+    tested = "; no step was chosen on `test`" if any(row["test"] is not None for row in rows) else ""
+    return f"scores are on the validation data on which the best step of each trial was chosen{of_many}{tested}"
+
+
+def ranking_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Task, score, split and data of a record of the leaderboard: groups with the same ones are ranked together."""
+    return row["task"], row["metric"], row["split"], row["data"]
 
 
 def recipe_text(values: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from orchestrator.registry.groups.model_origins import Origin
 from orchestrator.results import is_better_lower, score_bounds
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import Summary, summarize
@@ -37,6 +38,13 @@ class GroupRun(NamedTuple):
     model_folder: str | None
     finished_at: datetime | None
     parent_id: str | None
+    test_refusal: str | None = None
+    """Reason why its score on the test split is not shown; None where it may be."""
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether it has a score on the test split that may be shown, a finite number."""
+        return self.test is not None and math.isfinite(self.test) and self.test_refusal is None
 
     @property
     def is_scored(self) -> bool:
@@ -83,13 +91,11 @@ class GroupRecord:
     """Parameters that its runs have in common, by dotted path."""
     code_version: str | None = None
     """Version of the code that ran; None where it was not recorded."""
-    origin: str | None = None
-    """Answer to where the score's data were used before: `chosen` where the model was chosen on them, `apart` where it
-    was not, None where that is not known."""
+    origin: Origin | None = None
+    """Earlier use of the score's data: `trained` where the model was trained on them, `chosen` where it was chosen on
+    them, `apart` where neither is so, None where that is not known."""
     refusal: str | None = None
     """Reason why its score is not shown, nor ranked; None where it may be."""
-    test_refusal: str | None = None
-    """Reason why the score on the test split is not shown; None where it may be."""
 
     @property
     def label(self) -> str:
@@ -141,14 +147,12 @@ class GroupRecord:
 
     @property
     def tested(self) -> GroupRun | None:
-        """Run whose score on the test split stands for the group: of those that have one, the best on validation.
+        """Run whose score on the test split stands for the group: the best on validation of those that may show one.
 
         Of equals it is the newest.
         """
         sign = -1.0 if self.is_better_lower else 1.0
-        tested = [run for run in self._scored_runs if run.test is not None and math.isfinite(run.test)]
-        if self.test_refusal:
-            return None
+        tested = [run for run in self._scored_runs if run.is_tested]
         return max(reversed(tested), key=lambda run: sign * (run.score or 0.0), default=None)
 
     @cached_property

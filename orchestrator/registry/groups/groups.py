@@ -11,8 +11,8 @@ from sqlalchemy import ColumnElement, Row, Select, and_, func, literal, not_, or
 from sqlalchemy.orm import Session, aliased
 
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, group_key
-from orchestrator.registry.groups.model_origins import load_origins
-from orchestrator.registry.groups.refused_scores import TEST_DIGEST, refusal_of
+from orchestrator.registry.groups.model_origins import ModelOrigin, load_origins
+from orchestrator.registry.groups.refused_scores import TEST_DIGEST, load_test_refusals, refusal_of
 from orchestrator.registry.parameter_values import decode_parameter, without_as_before
 from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
@@ -54,15 +54,18 @@ def load_groups_of(session: Session, run_ids: Collection[str]) -> list[GroupReco
 def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupRecord]:
     """Load the groups of the runs that a condition selects, with these runs alone.
 
-    A group's runs come from any number of sweeps. Runs of a task without a score that ranks are in no group.
+    A group's runs come from any number of sweeps. Runs of a task without a score that ranks are in no group. Scores on
+    other test data are other groups, also those of registries that recorded one key for all of them.
     """
-    found: dict[tuple[str, str, str, str | None, str], list[Row[Any]]] = defaultdict(list)
+    found: dict[tuple[str, str, str, str | None, str, str | None], list[Row[Any]]] = defaultdict(list)
     for row in session.connection().execute(_ranked_runs(condition)):  # a session's rows cost twice as much
-        found[row.task, row.metric, row.group_key, row.code_version, row.split].append(row)
+        found[row.task, row.metric, row.group_key, row.code_version, row.split, row.tested_on].append(row)
     parameters = _load_parameters(session, [rows[-1].id for rows in found.values()])
     origins = load_origins(session, [rows[-1].id for rows in found.values() if rows[-1].kind == "evaluate"])
+    tested = [row.id for rows in found.values() for row in rows if row.test is not None]
+    refusals = load_test_refusals(session, tested) if tested else {}
     groups = []
-    for (task, metric, digest, code, split), rows in found.items():
+    for (task, metric, digest, code, split, _), rows in found.items():
         newest = rows[-1]
         shared = parameters[newest.id]
         group = GroupRecord(
@@ -71,27 +74,24 @@ def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupR
             task=task,
             metric=metric,
             split=split,
-            runs=[_run(row) for row in rows],
+            runs=[_run(row, refusals.get(row.id)) for row in rows],
             code_version=code,
             data=shared.get(f"data.{split}_digest"),
             parameters={path: value for path, value in shared.items() if path != SEED_PATH},
         )
-        groups.append(_with_origin(group, origins.get(newest.id)))
+        is_evaluation = group.kind == "evaluate"
+        groups.append(
+            _with_origin(group, origins.get(newest.id, ModelOrigin()) if is_evaluation else ModelOrigin.of(shared))
+        )
     return groups
 
 
-def _with_origin(group: GroupRecord, chosen_on: str | None) -> GroupRecord:
-    """The group with what is known of where its model was chosen.
-
-    Args:
-        chosen_on: digest of the data that the model of an evaluation was chosen on; None where it is not known.
-    """
+def _with_origin(group: GroupRecord, origin: ModelOrigin) -> GroupRecord:
+    """The group with what is known of the data that its model was trained and chosen on."""
     if group.kind == "evaluate":
-        origin = None if chosen_on is None or group.data is None else "chosen" if chosen_on == group.data else "apart"
-        refused = refusal_of(group.data, chosen_on) if group.split == "test" else None
-        return replace(group, origin=origin, refusal=refused)
-    refused = refusal_of(group.parameters.get(TEST_DIGEST), group.data)
-    return replace(group, origin="chosen", test_refusal=refused)
+        refused = refusal_of(group.data, origin) if group.split == "test" else None
+        return replace(group, origin=origin.use_of(group.data), refusal=refused)
+    return replace(group, origin=origin.use_of(group.data) or "chosen")
 
 
 def _is_ranked() -> ColumnElement[bool]:
@@ -103,7 +103,8 @@ def _is_ranked() -> ColumnElement[bool]:
 def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
     """Statement that selects the runs of groups with their scores: unfinished ones first, then the oldest."""
     score, baseline, test, collapsed = (aliased(MetricRow) for _ in range(4))
-    parent, split, seed = aliased(RunRow), aliased(ParameterRow), aliased(ParameterRow)
+    parent = aliased(RunRow)
+    split, seed, tested_on = (aliased(ParameterRow) for _ in range(3))
     is_alone = RunRow.parent_id.is_(None)
     scored_split = func.coalesce(split.text, "validation")
 
@@ -131,12 +132,14 @@ def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
         RunRow.model_folder,
         RunRow.finished_at,
         RunRow.parent_id,
+        tested_on.text.label("tested_on"),
     ]
     return (
         select(*columns)
         .outerjoin(parent, parent.id == RunRow.parent_id)
         .outerjoin(split, and_(is_parameter(split, "split"), RunRow.kind == "evaluate"))
         .outerjoin(seed, is_parameter(seed, SEED_PATH))
+        .outerjoin(tested_on, and_(is_parameter(tested_on, TEST_DIGEST), RunRow.kind == "evaluate"))
         .outerjoin(score, is_of(score, scored_split, RunRow.metric))
         .outerjoin(baseline, is_of(baseline, "validation", literal("baseline.") + RunRow.metric))
         .outerjoin(test, and_(is_of(test, "test", RunRow.metric), RunRow.kind != "evaluate"))
@@ -146,7 +149,7 @@ def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
     )
 
 
-def _run(row: Row[Any]) -> GroupRun:
+def _run(row: Row[Any], test_refusal: str | None) -> GroupRun:
     seed = None if row.seed is None else int(row.seed)
     return GroupRun(
         row.id,
@@ -159,6 +162,7 @@ def _run(row: Row[Any]) -> GroupRun:
         row.model_folder,
         row.finished_at,
         row.parent_id,
+        test_refusal,
     )
 
 

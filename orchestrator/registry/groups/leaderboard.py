@@ -69,7 +69,8 @@ _NAMING = ("model", "teacher", "num_hidden_layers")
 """Parameters by which students and evaluated models are always known."""
 _EXECUTION = "execution."
 _CODE = "code"
-_SHOWN_DIGITS = 8
+SHOWN_DIGITS = 8
+"""Digits of a digest of data that the leaderboard has."""
 
 
 @dataclass(frozen=True)
@@ -197,13 +198,13 @@ def _told(group: GroupRecord) -> dict[str, Any]:
     return told | code
 
 
-def _without_code(group: GroupRecord) -> tuple[str, ...]:
+def _without_code(group: GroupRecord) -> tuple[str | None, ...]:
     """All that a group's runs share but for the version of the code."""
-    return group.task, group.metric, group.split, group.key.partition(".")[0]
+    return group.task, group.metric, group.split, group.data, group.key.partition(".")[0]
 
 
-def _alike(groups: Iterable[GroupRecord]) -> dict[tuple[str, ...], list[str]]:
-    found: dict[tuple[str, ...], list[str]] = defaultdict(list)
+def _alike(groups: Iterable[GroupRecord]) -> dict[tuple[str | None, ...], list[str]]:
+    found: dict[tuple[str | None, ...], list[str]] = defaultdict(list)
     for group in groups:
         found[_without_code(group)].append(group.key)
     return found
@@ -222,7 +223,7 @@ def _record(one: RankedGroup, models: Mapping[str, str]) -> dict[str, Any]:
         "tie": one.tie,
         "metric": group.metric,
         "split": group.split,
-        "data": (group.data or "")[:_SHOWN_DIGITS] or None,
+        "data": (group.data or "")[:SHOWN_DIGITS] or None,
         "mean": summary.mean if summary else None,
         "sd": summary.sd if summary else None,
         "low": interval.low if interval else None,

@@ -1,4 +1,4 @@
-"""Refused test scores: those of a model that was chosen on the very test data, which they flatter."""
+"""Refused test scores: those of a model that was trained or chosen on the very test data, which they flatter."""
 
 from collections import defaultdict
 from collections.abc import Collection
@@ -7,22 +7,22 @@ from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import select_items
-from orchestrator.registry.groups.model_origins import VALIDATION_DIGEST, load_origins
+from orchestrator.registry.groups.model_origins import TRAIN_DIGEST, VALIDATION_DIGEST, ModelOrigin, load_origins
 from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
 
 TEST_DIGEST = "data.test_digest"
 """Parameter with the digest of a run's test data."""
 
 
-def refusal_of(test_data: str | None, chosen_on: str | None) -> str | None:
+def refusal_of(test_data: str | None, origin: ModelOrigin) -> str | None:
     """Reason why a score on test data is refused; None where it is not.
 
     Args:
         test_data: digest of the data; None where it was not recorded.
-        chosen_on: digest of the data that the model was chosen on; None where it is not known.
+        origin: data that the model was made with.
     """
-    is_refused = test_data is not None and test_data == chosen_on
-    return "the test data are those that the model was chosen on" if is_refused else None
+    use = origin.use_of(test_data)
+    return f"the test data are those that the model was {use} on" if use in ("trained", "chosen") else None
 
 
 def load_test_refusals(session: Session, run_ids: Collection[str]) -> dict[str, str]:
@@ -31,13 +31,13 @@ def load_test_refusals(session: Session, run_ids: Collection[str]) -> dict[str, 
     columns = select(ParameterRow.run_id, ParameterRow.path, ParameterRow.text)
     is_asked = ParameterRow.run_id.in_(select_items(session, run_ids))
     is_scored = exists().where(MetricRow.run_id == ParameterRow.run_id, MetricRow.split == "test")
-    is_digest = ParameterRow.path.in_((TEST_DIGEST, VALIDATION_DIGEST))
+    is_digest = ParameterRow.path.in_((TEST_DIGEST, TRAIN_DIGEST, VALIDATION_DIGEST))
     for run_id, path, text in session.execute(columns.where(is_asked, is_digest, is_scored)):
         digests[run_id][path] = text
     tested = [run_id for run_id, own in digests.items() if TEST_DIGEST in own]
     is_evaluation = RunRow.id.in_(select_items(session, tested)) & (RunRow.kind == "evaluate")
     evaluations = list(session.scalars(select(RunRow.id).where(is_evaluation)))
-    chosen_on = {run_id: digests[run_id].get(VALIDATION_DIGEST) for run_id in tested}
-    chosen_on |= dict.fromkeys(evaluations) | dict(load_origins(session, evaluations))
-    refusals = {run_id: refusal_of(digests[run_id][TEST_DIGEST], chosen_on[run_id]) for run_id in tested}
+    origins = {run_id: ModelOrigin.of(digests[run_id]) for run_id in tested}
+    origins |= dict.fromkeys(evaluations, ModelOrigin()) | dict(load_origins(session, evaluations))
+    refusals = {run_id: refusal_of(digests[run_id][TEST_DIGEST], origins[run_id]) for run_id in tested}
     return {run_id: reason for run_id, reason in refusals.items() if reason is not None}

@@ -24,6 +24,15 @@ def scored_trials(rows: Sequence[Row], metric: str) -> list[Row]:
     return sorted(scored, key=lambda row: (best_first(metric, row[column]), row["number"]))
 
 
+def choice_words(num_scored: int) -> str:
+    """Words on what the score of a sweep was chosen from, empty of one trial alone.
+
+    >>> choice_words(8), choice_words(1)
+    ('best of 8 trials on the validation data', '')
+    """
+    return f"best of {num_scored} trials on the validation data" if num_scored > 1 else ""
+
+
 def scored_groups(rows: Sequence[Row], metric: str) -> list[list[Row]]:
     """The scored trials of each group, which differ only in their seed, in the order of the leaderboard.
 

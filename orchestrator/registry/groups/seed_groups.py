@@ -38,9 +38,9 @@ class SeedGroups(RunReader):
         distinct seeds, of which one that ran again counts once; numbers of runs that `completed`, `failed`, were
         `pruned`, `collapsed` to the baseline, gave `nan` for a score, or are `unfinished`; `baseline`, the score of
         guessing the majority; `test`, the score on the test split of the run `test_run`; `recipe`, the values in which
-        the groups of a task differ; `notes`, all that the mean does not say; `origin`, `chosen` where the model was
-        chosen on the very data of the score, which flatters it; `run`, the best seed's, and `model`, its registered
-        name or else its folder.
+        the groups of a task differ; `notes`, all that the mean does not say; `origin`, `chosen` or `trained` where the
+        model was chosen or even trained on the very data of the score, which flatters it; `run`, the best seed's, and
+        `model`, its registered name or else its folder.
 
         Args:
             by: number that ranks: the worse end of the interval (`lower`), `mean`, `median`, or the `best` seed, which
@@ -77,7 +77,7 @@ class SeedGroups(RunReader):
     def test_refusals(self, run_ids: Collection[str]) -> dict[str, str]:
         """Reason for each of these runs and trials whose score on the test split is refused, by its id.
 
-        A score on the very data that a model was chosen on flatters it: the leaderboard does not show it.
+        A score on the very data that a model was trained or chosen on flatters it: the leaderboard does not show it.
         """
         with self._database.session(writing=False) as session:
             return load_test_refusals(session, run_ids)

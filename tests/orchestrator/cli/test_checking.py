@@ -78,6 +78,27 @@ def test_where_nothing_was_published_that_is_said(command: Command) -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "problem"),
+    [
+        ({}, "no run of sst2 has a score on a task's data"),
+        ({"macro_f1": 0.5}, "for sst2 are of accuracy, of which no run here has a score; recorded: macro_f1"),
+    ],
+)
+def test_a_run_without_a_comparable_score_is_no_task_without_numbers(
+    command: Command, values: dict[str, float], problem: str
+) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        run_id = new_run(registry, kind="sweep", task="sst2", metric="accuracy", spec=SPEC)
+        registry.lifecycle.start_attempt(run_id)
+        registry.metrics.record(run_id, [MetricEvent(1, "validation", values)], final=True)
+        registry.lifecycle.finish(run_id, RunState.COMPLETED)
+    outcome = command("check", "sst2")
+    assert (outcome.status, outcome.out) == (0, "")
+    assert problem in outcome.err
+    assert "no published number for sst2" not in outcome.err
+
+
+@pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (["check", "mrpc"], "no run of mrpc has completed here; `orchestrator published list --task mrpc`"),

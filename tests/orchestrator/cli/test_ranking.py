@@ -75,6 +75,25 @@ def test_a_note_of_every_group_is_told_once(command: Command) -> None:
     assert [line for line in lines if "noise not known" in line] == ["all 2: one seed: noise not known"]
 
 
+def test_a_note_names_the_ranking_of_its_place_where_a_task_has_several(command: Command) -> None:
+    """Each ranking has its own first place."""
+    with Registry(Settings.from_options().registry) as registry:
+        for data, num_seeds in (("v1", 1), ("v2", 1), ("v3", 2)):
+            spec = {"kind": "sweep", "task": {"id": "mrpc"}, "recipe": {"learning_rate": 1e-5}}
+            sweep = registry.lifecycle.create(
+                kind="sweep", name="s", fingerprint="f" * 64, spec=spec, task="mrpc", metric="f1"
+            )
+            registry.trials.set_data(sweep, {"validation": data})
+            scores = enumerate((0.8, 0.9)[:num_seeds])
+            trials = [
+                TrialResult(f"{seed}", seed, {}, RunState.COMPLETED, seed, metrics={"f1": score})
+                for seed, score in scores
+            ]
+            registry.trials.record(sweep, trials)
+    lines = command("leaderboard", "mrpc").err.splitlines()
+    assert [line for line in lines if "noise not known" in line] == ["1 (v2), 1 (v1): one seed: noise not known"]
+
+
 def test_comparisons_are_parted_and_wrapped_for_a_terminal(
     command: Command, three_groups: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,7 +179,7 @@ def test_the_noise_of_sums_is_no_difference(command: Command) -> None:
     labels = [line.split()[0] for line in command("groups", "list", "mrpc").out.splitlines()[1:]]
     out = command("groups", "compare", *labels).out
     assert "e-1" not in out
-    assert [line.split()[3] for line in out.splitlines() if line.startswith("Welch, all seeds")] == ["0"]
+    assert [line.split()[4] for line in out.splitlines() if line.startswith("Welch, all seeds")] == ["0"]
 
 
 def test_a_comparison_is_there_for_a_program(command: Command, three_groups: list[str]) -> None:
@@ -169,6 +188,7 @@ def test_a_comparison_is_there_for_a_program(command: Command, three_groups: lis
     good_and_poor = rows[1]
     assert good_and_poor["num_comparisons"] == 1
     assert good_and_poor["tests"][0]["test"] == "Welch, all seeds"
+    assert good_and_poor["tests"][0]["of"] == "f1"
     assert good_and_poor["differs_in"] == {"recipe.learning_rate": [1e-05, 3e-05]}
 
 

@@ -264,6 +264,8 @@ def test_a_card_says_what_is_known_and_what_is_not(
     assert "| accuracy | 0.8500 | 0.5000 |" in card
     assert "Over 2 seeds of this recipe accuracy has the mean 0.8250" in card
     assert "95 % interval 0.5073 to 1.0000" in card  # 0.825 ± 12.706 · 0.0354 / √2, and no accuracy is above 1
+    assert "Names without a split are of the validation data, on which the model's best step was chosen" in card
+    assert "as was the model itself: the best of 4 trials on the validation data." in card
     assert "| test.accuracy | 0.8000 |" in card
     assert "| recipe.learning_rate | 0.0003 |" in card
     assert not any(word in card for word in ("None", "True", "False", "['")), "words of Python"

@@ -269,7 +269,7 @@ def test_a_sweep_is_shown_with_its_best_trials_settings_and_the_way_on(
     command: Command, recorded_sweep: RecordedSweep
 ) -> None:
     shown = command("runs", "show", recorded_sweep.run_id).out
-    assert "accuracy         0.8500 (baseline 0.5000)\n" in shown
+    assert "accuracy         0.8500 (baseline 0.5000; best of 4 trials on the validation data)\n" in shown
     assert f"{recorded_sweep.trial_ids[3]} (number 3, seed 1): learning_rate=0.0003\n" in shown
     assert f"  orchestrator runs trials {recorded_sweep.run_id}\n" in shown
 

@@ -87,3 +87,13 @@ def test_equal_values_lie_on_the_dotted_line() -> None:
     points, line = predicted_values([1.0, 5.0], [2.0, 4.0]).traces
     assert (points["x"], points["y"]) == ([1.0, 5.0], [2.0, 4.0])
     assert line["x"] == line["y"] == [1.0, 5.0]
+
+
+def test_the_caption_and_the_legend_of_seeds_speak_of_intervals_where_there_are_some() -> None:
+    some, none = Spread("a", [0.8, 0.9], 0.85, (0.2, 1.5)), Spread("b", [0.7] * 5, 0.7)
+    notes = [seed_spread(groups, "f1").note for groups in ([some], [some, none], [none])]
+    names = [seed_spread(groups, "f1").traces[1]["name"] for groups in ([some], [some, none], [none])]
+    assert names == ["mean, 95 % interval", "mean, 95 % interval", "mean"]
+    assert notes[0] == ""
+    assert notes[1] == notes[2]
+    assert notes[1].startswith("A group with one seed, or whose seeds all score the same, has no interval")

@@ -12,11 +12,12 @@ from sqlalchemy import event
 from orchestrator.registry import Registry
 from orchestrator.registry.lineage.lineage_edges import LineageNode
 from orchestrator.registry.lineage.lineage_trees import LineageTree
-from orchestrator.reports.blocks import Chart, Code, Page, Section, Table, Words
+from orchestrator.reports.blocks import Chart, Code, Facts, Page, Section, Table, Words
 from orchestrator.reports.lineage_chart import lineage_chart
 from orchestrator.reports.prediction_charts import prediction_blocks
 from orchestrator.reports.run_page import run_page
 from orchestrator.reports.setting_importance import setting_importances
+from orchestrator.results import MetricEvent
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.kinds.samples import SAMPLES
 from tests.orchestrator.reports.samples import add_pretraining, add_sweep
@@ -66,8 +67,25 @@ def test_a_sweep_shows_its_groups_settings_and_trials(registry: Registry, tmp_pa
     assert len(table.rows) == 18
     assert [row["state"] for row in table.rows].count("FAILED") == 1
     assert any(
-        "a little flattering" in block.text for block in section(page, "Result").blocks if isinstance(block, Words)
+        "on these very data: a little flattering" in block.text
+        for block in section(page, "Result").blocks
+        if isinstance(block, Words)
     )
+
+
+@pytest.mark.parametrize(("test_data", "is_honest"), [("t", True), ("v", False)])
+def test_a_test_score_is_not_called_flattering_unless_it_is_refused(
+    registry: Registry, tmp_path: Path, test_data: str, is_honest: bool
+) -> None:
+    sweep = add_sweep(registry, tmp_path)
+    registry.trials.set_data(sweep, {"validation": "v", "test": test_data})
+    registry.metrics.record(sweep, [MetricEvent(30, "test", {"accuracy": 0.8})], final=True)
+    facts, words = section(run_page(registry, registry.run(sweep)), "Result").blocks
+    assert isinstance(facts, Facts)
+    assert isinstance(words, Words)
+    assert facts.values["accuracy"] == "0.9100 (baseline 0.5000; best of 17 trials on the validation data)"
+    assert words.text.startswith("The scores on the validation data are those of the trial that did best")
+    assert ("Nothing was chosen on the test data" in words.text) == is_honest
 
 
 def test_kept_predictions_become_a_matrix_and_scores_by_class(registry: Registry, tmp_path: Path) -> None:

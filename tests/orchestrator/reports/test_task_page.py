@@ -6,7 +6,7 @@ Alone: pytest tests/orchestrator/reports/test_task_page.py
 from pathlib import Path
 
 from orchestrator.registry import Registry
-from orchestrator.reports.blocks import Chart, Table
+from orchestrator.reports.blocks import Chart, Table, Words
 from orchestrator.reports.task_page import task_page
 from tests.orchestrator.reports.samples import add_sweep
 
@@ -18,7 +18,10 @@ def test_groups_stand_in_the_order_of_the_leaderboard_with_their_seeds(tmp_path:
         board = registry.leaderboard_table("own").records
     (section,) = page.sections
     assert section.heading.startswith("accuracy on validation")
-    chart, _, table = section.blocks
+    chart, _, words, table = section.blocks
+    assert isinstance(words, Words)
+    assert words.text.startswith("Scores are on the validation data on which the best step of each trial was chosen")
+    assert words.text.endswith("the first place was chosen on them, too: the best of 6 groups.")
     assert isinstance(chart, Chart)
     assert isinstance(table, Table)
     assert [row["group"] for row in table.rows] == [row["group"] for row in board]

@@ -94,6 +94,10 @@ def test_the_noise_of_seeds_that_score_the_same_is_not_known(num_seeds: int) -> 
     assert compare_means([0.80, 0.86, 0.74], [0.684] * num_seeds).p_value is None
 
 
+def test_scores_whose_variance_is_too_small_for_a_float_show_no_noise() -> None:
+    assert compare_means([0.0, 5e-324], [0.0, 5e-324]).p_value is None
+
+
 def test_an_interval_ends_at_the_bounds_of_its_score() -> None:
     near_one = [0.999, 1.0, 0.96]
     plain, bounded = mean_interval(near_one), mean_interval(near_one, bounds=(0.0, 1.0))

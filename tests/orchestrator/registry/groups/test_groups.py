@@ -203,6 +203,18 @@ def test_two_models_are_compared_by_their_answers(registry: Registry, tmp_path: 
     assert "(McNemar's exact test over 200 examples); one seed: whether further seeds would say so" in found.words
 
 
+@pytest.mark.parametrize(("metric", "about"), [("accuracy", "right answers"), ("f1", "wholly right examples")])
+def test_what_mcnemars_test_counts_is_told(registry: Registry, tmp_path: Path, metric: str, about: str) -> None:
+    """Of entities and answers it counts examples without an error, which is not their F1."""
+    runs = [
+        trial_id(group_of(registry, rate, [score], metric=metric, folder=tmp_path), "k0")
+        for rate, score in ((1e-5, 0.9), (2e-5, 0.6))
+    ]
+    (found,) = registry.compare(*runs)
+    assert found.examples is not None
+    assert found.examples.answers_about == about
+
+
 def test_two_models_of_a_regression_are_compared_by_the_ranks_of_their_values(
     registry: Registry, tmp_path: Path
 ) -> None:

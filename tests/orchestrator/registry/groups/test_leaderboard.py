@@ -15,15 +15,18 @@ from hypothesis import strategies as st
 from sqlalchemy import Dialect, delete, true, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from orchestrator.errors import InputError
 from orchestrator.registry import Registry
 from orchestrator.registry.groups import groups
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
 from orchestrator.registry.groups.leaderboard import ORDERS, Order, ranked_groups
-from orchestrator.registry.groups.model_origins import load_origins
+from orchestrator.registry.groups.model_origins import ModelOrigin, load_origins
 from orchestrator.registry.groups.scored_trials import scored_groups
 from orchestrator.registry.groups.varying_paths import varying_paths
 from orchestrator.registry.runs.trials import trial_id
 from orchestrator.registry.tables import ParameterRow, RunRow
+from orchestrator.reports.blocks import Chart
+from orchestrator.reports.task_page import task_page
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec
@@ -327,7 +330,7 @@ def set_code(registry: Registry, sweep: str, code: str) -> None:
         session.execute(update(RunRow).where(RunRow.id == sweep).values(code_version=code))
 
 
-@pytest.mark.parametrize("metric", ["perplexity", "mlm_loss"])
+@pytest.mark.parametrize("metric", ["perplexity", "mlm_loss", "error_rate", "wer", "brier", "bits_per_character"])
 def test_a_score_that_falls_ranks_the_smallest_first(registry: Registry, metric: str) -> None:
     for rate, values in ((1e-5, (50.0, 51.0, 49.0)), (2e-5, (5.0, 5.1, 5.2)), (3e-5, (math.inf, 5.0, 4.9))):
         sweep = new_sweep(registry)
@@ -343,6 +346,18 @@ def test_a_score_that_falls_ranks_the_smallest_first(registry: Registry, metric:
     assert [row["mean"] for row in rows] == pytest.approx([4.95, 5.1, 50.0])
     assert (rows[2]["best"], rows[2]["worst"]) == (49.0, 51.0)
     assert [row["mean"] for row in registry.leaderboard_table().records] == pytest.approx([5.1, 4.95, 50.0])
+
+
+@pytest.mark.parametrize(("metric", "is_known"), [("surprise", False), ("macro_f1", True), ("wer", True)])
+def test_a_score_of_which_it_is_not_known_whether_more_is_better_is_told(
+    registry: Registry, metric: str, is_known: bool
+) -> None:
+    sweep = new_sweep(registry)
+    registry.trials.set_metric(sweep, "sst2", metric)
+    registry.trials.record(sweep, [trial_result(f"{seed}", seed=seed, metrics={metric: seed / 9}) for seed in (1, 2)])
+    (row,) = registry.leaderboard_table().records
+    note = f"whether a larger {metric} is better is not known: it is ranked so"
+    assert row["notes"] == ("" if is_known else note)
 
 
 def test_places_that_cannot_be_told_apart_are_ties(registry: Registry) -> None:
@@ -415,6 +430,22 @@ def test_a_test_score_of_models_that_were_chosen_on_the_test_data_is_refused(reg
     assert clean["origin"] == "chosen", "its validation score was chosen on, its test score was not"
 
 
+def test_an_honest_test_score_is_shown_beside_a_refused_one_whichever_is_newer(registry: Registry) -> None:
+    """Test data are no part of a group: each run's test score is judged by the data of its own sweep."""
+    for number, (rate, tests) in enumerate(((1e-5, ("v", "t")), (2e-5, ("t", "v")))):
+        for test in tests:
+            sweep = new_sweep(registry)
+            registry.trials.set_data(sweep, {"train": "x", "validation": "v", "test": test})
+            seeds(registry, [0.9 if test == "v" else 0.8], first=number, sweep=sweep, learning_rate=rate)
+            (trial,) = registry.trials.table(sweep).values("id")
+            score = {"accuracy": 0.99 if test == "v" else 0.65}
+            registry.metrics.record(str(trial), [MetricEvent(7, "test", score)], final=True)
+    rows = registry.leaderboard_table().records
+    assert [row["test"] for row in rows] == [0.65, 0.65]
+    note = "1 of 2 test scores refused: the test data are those that the model was chosen on"
+    assert all(note in row["notes"] for row in rows)
+
+
 def test_a_student_and_the_trials_of_a_probe_are_ranked_with_those_of_sweeps(registry: Registry) -> None:
     seeds(registry, [0.8, 0.81])
     probe_spec = {"kind": "probe", "task": {"id": "sst2"}, "recipe": RECIPE, "run": "r"}
@@ -465,6 +496,54 @@ def test_a_test_score_of_an_evaluated_model_that_was_chosen_on_it_is_refused(reg
     (row,) = registry.leaderboard_table().records
     assert (row["mean"], row["best"], row["n"]) == (None, None, 0)
     assert row["notes"].startswith("score refused: the test data are those that the model was chosen on")
+
+
+def test_an_evaluation_on_the_data_that_its_model_was_trained_on_is_told_and_as_a_test_refused(
+    registry: Registry,
+) -> None:
+    sweep = new_sweep(registry)
+    registry.trials.set_data(sweep, {"train": "x", "validation": "v"})
+    registry.models.register("m", model_result("d" * 64), sweep)
+    for split in ("train", "validation", "test"):
+        run = evaluated(registry, split, "x", 0.99)
+    rows = {row["split"]: row for row in registry.leaderboard_table().records}
+    assert {row["origin"] for row in rows.values()} == {"trained"}
+    for split in ("train", "validation"):
+        assert (rows[split]["mean"], rows[split]["notes"].split("; ")[-1]) == (
+            0.99, "its model was trained on these data"
+        )  # fmt: skip
+    reason = "the test data are those that the model was trained on"
+    assert (rows["test"]["mean"], rows["test"]["notes"]) == (None, f"score refused: {reason}")
+    assert registry.test_refusals([run]) == {run: reason}
+
+
+def test_trials_that_were_trained_on_their_validation_data_are_told(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    registry.trials.set_data(sweep, {"train": "x", "validation": "x", "test": "x"})
+    seeds(registry, [0.8, 0.7], sweep=sweep)
+    (row,) = registry.leaderboard_table().records
+    assert (row["origin"], row["notes"]) == ("trained", "its model was trained on these data")
+
+
+def test_evaluations_on_other_test_data_are_ranked_apart(registry: Registry) -> None:
+    """Also those of a registry that recorded one key for all of them."""
+    of_before = [evaluated(registry, "test", data, score) for data, score in (("t1", 0.9), ("t2", 0.5))]
+    with registry._database.session(writing=True) as session:
+        session.execute(update(RunRow).where(RunRow.id.in_(of_before)).values(group_key="3f2a77c0b1d2e3f4"))
+    for data, score in (("t3", 0.8), ("t4", 0.6)):
+        evaluated(registry, "test", data, score)
+    evaluated(registry, "test", "t4", 0.6)
+    rows = registry.leaderboard_table().records
+    found = {row["data"]: (row["rank"], row["n"], row["completed"], row["mean"]) for row in rows}
+    assert found == {"t1": (1, 1, 1, 0.9), "t2": (1, 1, 1, 0.5), "t3": (1, 1, 1, 0.8), "t4": (1, 1, 2, 0.6)}
+    assert not [row for row in rows if "although nothing else does" in row["notes"]]
+    assert len({row["group"] for row in rows}) == 3, "new ones have keys of their own"
+    with pytest.raises(InputError, match=f"3f2a77c0 stands for 2 groups.*{of_before[0]} .accuracy, data t1"):
+        registry.group("3f2a77c0")
+    assert registry.group(of_before[1]).data == "t2"
+    charts = [block for section in task_page(registry, "sst2").sections for block in section.blocks]
+    scores = [trace["x"] for chart in charts if isinstance(chart, Chart) for trace in chart.traces]
+    assert sorted(x[0] for x in scores if len(x) == 1)[::2] == [0.5, 0.6, 0.8, 0.9]
 
 
 @given(
@@ -551,8 +630,8 @@ def test_where_models_were_chosen_is_asked_of_those_that_evaluations_name_alone(
             return rows
 
         monkeypatch.setattr(session, "execute", counted)
-        assert load_origins(session, [run]) == {run: "v7"}
-    assert num_rows == 4, "two names, one model, one digest"
+        assert load_origins(session, [run]) == {run: ModelOrigin("x", "v7")}
+    assert num_rows == 5, "two names, one model, two digests"
 
 
 def test_archived_runs_are_left_out_and_counted(registry: Registry) -> None:
