@@ -29,6 +29,7 @@ from orchestrator.models.device import choose_device
 from orchestrator.models.info import describe_model
 from orchestrator.results import DatasetResult, DistillResult, Event, MessageEvent
 from orchestrator.specs.distill import DistillSpec
+from orchestrator.specs.network import Precision
 from orchestrator.storage import join, local_copy
 from orchestrator.tasks import (
     Features,
@@ -100,7 +101,7 @@ def distill(
             **own.metrics,
             **teacher_metrics(theirs.metrics),
             **baseline_metrics(majority_baseline(task, "validation")),
-            **_compare(task, pair.student.to(pair.device), teacher.model, validation, own, theirs),
+            **_compare(pair, own, theirs, job.spec.recipe.precision),
         },
         test_metrics=_test(job, pair.device),
         predictions_path=predictions_path,
@@ -192,20 +193,15 @@ def _train(
     )
 
 
-def _compare(
-    task: Task,
-    student: HeadModel,
-    teacher: HeadModel,
-    validation: Features[Any],
-    own: ScoredSplit,
-    theirs: ScoredSplit,
-) -> dict[str, float]:
-    """Agreement of predictions, or of vectors where the student imitates these; sizes and speeds."""
+def _compare(pair: _Pair, own: ScoredSplit, theirs: ScoredSplit, precision: Precision) -> dict[str, float]:
+    """Agreement of predictions, or of vectors where the student imitates these; sizes and speeds, in a precision."""
+    task, student, teacher, validation = pair.task, pair.student.to(pair.device), pair.teacher.model, pair.validation
     if HEADS[task.head].gives_vectors:
-        alike = vector_agreement(student, teacher, validation)
+        alike = vector_agreement(student, teacher, validation, precision)
     else:
         alike = task.type.agreement(own.predictions, theirs.predictions)
-    return {"agreement": alike, **compare_sizes(student, teacher), **compare_speeds(student, teacher, validation)}
+    speeds = compare_speeds(student, teacher, validation, precision)
+    return {"agreement": alike, **compare_sizes(student, teacher), **speeds}
 
 
 def teacher_metrics(scores: Mapping[str, float]) -> dict[str, float]:
