@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import torch
 
 from benchmarks.gpu.results import NOT_REACHED, Report, Row
+from benchmarks.gpu.roofline import Ceilings
 from benchmarks.gpu.setting import SMALL_SIZE, Budget, Setting
 
 LARGE_PRODUCT = "large product"
@@ -93,3 +94,11 @@ def rate_per_s(report: Report, ceiling: str) -> float | None:
     """Rate of a ceiling as this run measured it; None where it did not."""
     found = [row.get("rate") for row in report.rows("ceilings", ceiling=ceiling)]
     return 1e12 * found[0] if found and isinstance(found[0], float) else None
+
+
+def measured_ceilings(report: Report) -> Ceilings | None:
+    """Ceilings with the rates that this run measured; None where it did not: those of another card say nothing."""
+    products, copies, launch = rate_per_s(report, LARGE_PRODUCT), rate_per_s(report, COPY), measured_launch_us(report)
+    if products is None or copies is None or launch is None:
+        return None
+    return Ceilings(product_flops_per_s=products, copy_bytes_per_s=copies, launch_us=launch)

@@ -14,6 +14,7 @@ import torch
 from benchmarks._pretraining_batches import make_batch
 from benchmarks.gpu import goals, sides, step_time
 from benchmarks.gpu.cases import COMPILED, EAGER, Case, cases
+from benchmarks.gpu.ceilings import COPY, LARGE_PRODUCT, LAUNCH
 from benchmarks.gpu.results import NOT_REACHED, Report, StageRecord
 from benchmarks.gpu.roofline import useful_flops
 from benchmarks.gpu.setting import Budget, Setting
@@ -131,9 +132,8 @@ def test_ratios_are_paired_with_the_best_side_here() -> None:
 
 def test_utilization_is_useful_operations_over_the_rate_that_was_measured(tmp_path: Path) -> None:
     report = Report(tmp_path / "r", "")
-    report.stages["ceilings"] = StageRecord(
-        "", [{"ceiling": "large product", "rate": 2e-3}, {"ceiling": "copy", "rate": 1.0}]
-    )
+    rows = [{"ceiling": LARGE_PRODUCT, "rate": 2e-3}, {"ceiling": COPY, "rate": 1.0}, {"ceiling": LAUNCH, "rate": 5.0}]
+    report.stages["ceilings"] = StageRecord("", rows)
     shape, side = shape_of(BATCHES[0]), player(HERE, times_ms=(1, 2, 4))
     row = step_time.figures(small_setting("cpu"), report, CONFIG, [shape], side, [side])
     assert row["ms"] == 2
@@ -141,6 +141,17 @@ def test_utilization_is_useful_operations_over_the_rate_that_was_measured(tmp_pa
     assert row["tokens/s"] == 500 * shape.num_tokens
     assert row["MFU of measured rate"] == pytest.approx(useful_flops(CONFIG, shape) / 0.002 / 2e9)
     assert row["measured / predicted"] == 2 / row["predicted ms"]
+
+
+def test_without_a_measured_rate_there_is_no_utilization_and_no_prediction(tmp_path: Path) -> None:
+    report, side = Report(tmp_path / "r", ""), player(HERE, times_ms=(1, 2, 4))
+    row = step_time.figures(small_setting("cpu"), report, CONFIG, [shape_of(BATCHES[0])], side, [side])
+    assert row["ms"] == 2
+    for column in ("MFU of measured rate", "predicted ms", "measured / predicted"):
+        assert row[column] is None
+    goal = {"size": "base", "S": 128, "fill": 1.0}
+    report.stages["step time"] = StageRecord("", [{**row, **goal}])
+    assert all(goal.figure is None for goal in goals.goals(report) if "MFU" in goal.asked)
 
 
 def test_shapes_are_those_of_the_real_tokens() -> None:
