@@ -63,7 +63,7 @@ def product_row(setting: Setting, name: str, rows: int, inputs: int, outputs: in
 
 def copy_row(setting: Setting) -> Row:
     """Measure a copy on the device."""
-    source = torch.randn(setting.choose(1 << 30, 1 << 18), device=setting.device)
+    source = torch.randn(copy_size(setting), device=setting.device)
     target = torch.empty_like(source)
     target.copy_(source)
     times = [setting.ms(lambda: target.copy_(source), repeats=5) for _ in range(_ROUNDS)]
@@ -75,6 +75,14 @@ def copy_row(setting: Setting) -> Row:
         "unit": "TB/s",
         "spread": (max(times) - min(times)) / statistics.median(times),
     }
+
+
+def copy_size(setting: Setting) -> int:
+    """Numbers that are copied: source and copy, of four bytes each, take half of the memory that is free at most."""
+    if not setting.is_cuda:
+        return setting.choose(2**30, 2**18)
+    free, _ = torch.cuda.mem_get_info(setting.device)
+    return min(setting.choose(2**30, 2**18), free // 16)
 
 
 def launch_us(setting: Setting) -> float:
