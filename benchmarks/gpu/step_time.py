@@ -161,12 +161,13 @@ def take_turns(setting: Setting, budget: Budget, sides: list[Side]) -> Iterator[
         if budget.is_spent:
             return
         for side in list(sides):
-            ms = attempt(side.name, partial(setting.ms, side.make_steps))
-            if isinstance(ms, Unmeasured):
+            found = attempt(side.name, partial(setting.host_and_device_ms, side.make_steps))
+            if isinstance(found, Unmeasured):
                 sides.remove(side)
-                yield ms
-            else:
-                side.times_ms.append(ms / len(side.steps))
+                yield found
+                continue
+            for times_ms, ms in zip((side.host_times_ms, side.times_ms), found, strict=True):
+                times_ms.append(ms / len(side.steps))
 
 
 def figures(
@@ -190,6 +191,7 @@ def figures(
         "side": side.name,
         "tokens": tokens,
         "ms": ms,
+        "host ms": statistics.median(side.host_times_ms),
         "spread": (max(side.times_ms) - min(side.times_ms)) / ms,
         "tokens/s": 1000 * tokens / ms,
         "MFU of measured rate": None if product_flops_per_s is None else flops_per_s / product_flops_per_s,
