@@ -237,3 +237,17 @@ def test_a_trials_process_keeps_to_its_share(bench: Bench, monkeypatch: pytest.M
     bench.job = replace(bench.job, use_gpu=True, card_share=0.25)
     assert bench.run(epochs=0.1).state == "COMPLETED"
     assert shares == [0.25]
+
+
+@pytest.mark.parametrize(("share", "told"), [(None, ["the card is old"]), (0.5, [])])
+def test_a_trial_tells_of_its_card_unless_it_shares_it_with_others_of_the_sweep(
+    share: float | None, told: list[str], bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def choose(name: str, allow_tf32: bool, precision: str, warn: Callable[[str], None]) -> torch.device:
+        warn("the card is old")
+        return torch.device("cpu")
+
+    monkeypatch.setattr("orchestrator.finetuning.trial.choose_device", choose)
+    bench.job = replace(bench.job, card_share=share)
+    bench.run(epochs=0.1)
+    assert [message.text for message in bench.messages] == told
