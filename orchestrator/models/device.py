@@ -43,6 +43,9 @@ def keep_one_order() -> None:
 
     It is to be called before the first matrix product: cuBLAS reads its variable once, and refuses without it. With
     `warn_only` attention would keep its backward pass whose order differs at each repetition (`bert_core.attention`).
+    New memory is left as it is: torch would fill it with NaN, a kernel for each tensor, and all of it is written before
+    it is read.
     """
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
