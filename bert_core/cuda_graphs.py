@@ -95,6 +95,11 @@ class ReplayedPasses:
         self._parameters, self._new_graph = list(parameters), new_graph
         self._passes: dict[Hashable, _Pass] = {}
 
+    @property
+    def num_captured(self) -> int:
+        """Number of sizes that are captured now."""
+        return len(self._passes)
+
     def run(
         self,
         size: Hashable,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import torch
 
 from benchmarks.gpu.results import NOT_REACHED, Report, Row
+from benchmarks.gpu.roofline import Ceilings
 from benchmarks.gpu.setting import SMALL_SIZE, Budget, Setting
 
 LARGE_PRODUCT = "large product"
@@ -62,7 +63,7 @@ def product_row(setting: Setting, name: str, rows: int, inputs: int, outputs: in
 
 def copy_row(setting: Setting) -> Row:
     """Measure a copy on the device."""
-    source = torch.randn(setting.choose(1 << 30, 1 << 18), device=setting.device)
+    source = torch.randn(copy_size(setting), device=setting.device)
     target = torch.empty_like(source)
     target.copy_(source)
     times = [setting.ms(lambda: target.copy_(source), repeats=5) for _ in range(_ROUNDS)]
@@ -74,6 +75,14 @@ def copy_row(setting: Setting) -> Row:
         "unit": "TB/s",
         "spread": (max(times) - min(times)) / statistics.median(times),
     }
+
+
+def copy_size(setting: Setting) -> int:
+    """Numbers that are copied: source and copy, of four bytes each, take half of the memory that is free at most."""
+    if not setting.is_cuda:
+        return setting.choose(2**30, 2**18)
+    free, _ = torch.cuda.mem_get_info(setting.device)
+    return min(setting.choose(2**30, 2**18), free // 16)
 
 
 def launch_us(setting: Setting) -> float:
@@ -93,3 +102,11 @@ def rate_per_s(report: Report, ceiling: str) -> float | None:
     """Rate of a ceiling as this run measured it; None where it did not."""
     found = [row.get("rate") for row in report.rows("ceilings", ceiling=ceiling)]
     return 1e12 * found[0] if found and isinstance(found[0], float) else None
+
+
+def measured_ceilings(report: Report) -> Ceilings | None:
+    """Ceilings with the rates that this run measured; None where it did not: those of another card say nothing."""
+    products, copies, launch = rate_per_s(report, LARGE_PRODUCT), rate_per_s(report, COPY), measured_launch_us(report)
+    if products is None or copies is None or launch is None:
+        return None
+    return Ceilings(product_flops_per_s=products, copy_bytes_per_s=copies, launch_us=launch)

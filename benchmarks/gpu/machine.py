@@ -49,7 +49,7 @@ def card_facts(device: torch.device) -> dict[str, str]:
         "memory": f"{free / 2**30:.1f} GiB free of {total / 2**30:.1f}",
         "other processes on the card": ask_card("--query-compute-apps=pid,used_memory"),
         "clocks (SM, memory) and power": ask_card("--query-gpu=clocks.sm,clocks.mem,power.draw"),
-        "bf16": "yes" if torch.cuda.is_bf16_supported() else "no",
+        "bf16": "yes" if torch.cuda.is_bf16_supported(including_emulation=False) else "no",
         "data sheet": f"{(data_sheet_flops_per_s(properties.name) or 0) / 1e12:.0f} TFLOP/s",
     }
 

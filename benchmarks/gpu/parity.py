@@ -1,18 +1,13 @@
 """Parity in values and gradients: each attention backend, and each head of each family, with a reference in float64.
 
 The reference of attention is its definition, on the same numbers. That of a model is the same model on the CPU, with
-attention by its definition. Errors are ‖x − reference‖ / ‖reference‖ over all elements.
-
-Tolerances follow from the precision. Rounding a number to it is wrong by up to its unit roundoff u, and n roundings one
-behind another add up to about u·√n where their errors are independent (Higham 2002, section 2.8); twice that is
-allowed. A sum of K fp32 numbers rounds K times, which makes another √K; the sums of bf16 and tf32 products are in fp32.
+attention by its definition. Errors are those of `relative_errors`.
 
 Shapes: B sequences, S width of a row, C choices, T tokens, N heads, D head size.
 """
 
 import copy
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import product
 
@@ -23,9 +18,9 @@ from benchmarks._attention_choice import forced_attention
 from benchmarks.gpu.graphed_step import NOT_AVAILABLE, FilledInputs, GraphedLearner, filled_loss
 from benchmarks.gpu.model_losses import HEADS, build_model, float64_everywhere, head_loss, random_inputs
 from benchmarks.gpu.own_step import Learner, compile_model
+from benchmarks.gpu.relative_errors import FAILED, errors, with_verdict
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value
 from benchmarks.gpu.setting import (
-    UNIT_ROUNDOFF,
     Budget,
     Setting,
     in_precision,
@@ -35,30 +30,26 @@ from benchmarks.gpu.setting import (
 from bert_core.attention import BACKENDS, attention
 from bert_core.attention.backend import AttentionBackend, AttentionCall
 from bert_core.checkpoints.pretrained import PretrainedModel
+from bert_core.constants import IGNORE_INDEX
 from bert_core.cuda_graphs import graph_maker
 from bert_core.families import FAMILY_NAMES
 from bert_core.heads.pretraining import BertForPreTraining
+from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums
 from bert_core.layers.layer_norm import set_residual_dtype
 from bert_core.packed_sequences import PackedSequences
 
 CPU = torch.device("cpu")
-FAILED = "failed"
 LINEAR_BIASES = "linear biases"
 CAUSAL = "causal"
 KINDS = ("plain", CAUSAL, LINEAR_BIASES)
 """Kinds of attention."""
 COMPILED_HEAD = "BertForPreTraining"
-_LONGEST_SUM = 512
 _ROUNDINGS_OF_ATTENTION = (4, 12)
 """Values: scores, weights, their sum, contexts. Gradients: these, and four products with what stands between them."""
 _ROUNDINGS_OF_MODEL = (48, 96)
 """Two layers with some twelve roundings each, in values; the same again in gradients; and the head's."""
-
-
-def tolerance(precision: str, num_roundings: int) -> float:
-    """Largest relative error that rounding explains."""
-    longest_sum = _LONGEST_SUM if precision == "fp32" else 1
-    return 2 * UNIT_ROUNDOFF[precision] * math.sqrt(num_roundings * longest_sum)
+_ROUNDINGS_OF_VOCABULARY_LOSS = (4, 8)
+"""Values: two factors, logits, their sum. Gradients: these, softmax, and a product with its two factors."""
 
 
 def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
@@ -71,6 +62,9 @@ def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
         yield {"what": family, "of": head} | (
             {"outcome": NOT_REACHED} if budget.is_spent else compare_model(setting, family, head)
         )
+    yield {"what": "cross entropy of a vocabulary", "of": "linear_cross_entropy_sums"} | (
+        {"outcome": NOT_REACHED} if budget.is_spent else compare_vocabulary_loss(setting)
+    )
     yield {"what": "compiled layers against eager ones", "of": COMPILED_HEAD} | (
         {"outcome": NOT_REACHED} if budget.is_spent else compare_compiled(setting)
     )
@@ -124,6 +118,39 @@ def compare_model(setting: Setting, family: str, head: str) -> dict[str, Value]:
         own = partial(loss_and_gradient, copy.deepcopy(model), head, inputs, setting.device, precision)
         row |= errors(precision, lambda: expected, own, _ROUNDINGS_OF_MODEL)
     return with_verdict(row)
+
+
+def compare_vocabulary_loss(setting: Setting) -> dict[str, Value]:
+    """Compare the loss of a real vocabulary, over more predictions than a block has, with its definition in float64."""
+    rows, size, hidden_size = setting.choose((9000, 30_522, 64), (600, 300, 16))
+    generator = torch.Generator().manual_seed(0)
+    shapes = (rows, hidden_size), (size, hidden_size), (size,)
+    hidden, weight, bias = (torch.randn(shape, generator=generator) for shape in shapes)
+    operands = [each.to(setting.device) for each in (hidden, weight / hidden_size**0.5, bias)]
+    labels = torch.randint(size, (rows,), generator=generator)
+    labels[::8] = IGNORE_INDEX
+    labels = labels.to(setting.device)
+
+    def own(precision: str) -> tuple[Tensor, Tensor]:
+        leaves = [each.clone().requires_grad_() for each in operands]
+        with in_precision(precision, setting.device):
+            loss, _, num_labels = linear_cross_entropy_sums(leaves[0], leaves[1], leaves[2], labels)
+        return with_gradients(loss / num_labels, leaves)
+
+    def reference() -> tuple[Tensor, Tensor]:
+        leaves = [each.double().requires_grad_() for each in operands]
+        return with_gradients(torch.nn.functional.cross_entropy(torch.nn.functional.linear(*leaves), labels), leaves)
+
+    expected, row = reference(), dict[str, Value]()
+    for precision in precisions_on(setting.device):
+        with product_precision(precision):
+            row |= errors(precision, lambda: expected, partial(own, precision), _ROUNDINGS_OF_VOCABULARY_LOSS)
+    return with_verdict(row)
+
+
+def with_gradients(loss: Tensor, leaves: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Loss, and its gradients of some tensors as one vector."""
+    return loss.detach(), torch.cat([gradient.flatten() for gradient in torch.autograd.grad(loss, leaves)])
 
 
 def compare_compiled(setting: Setting) -> dict[str, Value]:
@@ -192,41 +219,6 @@ def gradient_vector(model: PretrainedModel) -> Tensor:
     """Gradients of all parameters of a model as one vector."""
     gradients = [p.grad.flatten() if p.grad is not None else p.new_zeros(p.numel()) for p in model.parameters()]
     return torch.cat(gradients)
-
-
-def errors(
-    precision: str,
-    reference: Callable[[], tuple[Tensor, Tensor]],
-    own: Callable[[], tuple[Tensor, Tensor]],
-    roundings: tuple[int, int],
-) -> dict[str, Value]:
-    """Relative errors of values and gradients, each with its share of the tolerance, or what went wrong."""
-    try:
-        pairs = list(zip(own(), reference(), strict=True))
-    except Exception as error:  # of a kernel, which is what is looked for
-        return {precision: f"{FAILED}: {type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"}
-    found: dict[str, Value] = {}
-    for name, (ours, expected), num_roundings in zip(("value", "gradient"), pairs, roundings, strict=True):
-        found[f"{precision} {name}"] = relative_error(ours, expected)
-        found[f"{precision} {name} allowed"] = tolerance(precision, num_roundings)
-    return found
-
-
-def relative_error(ours: Tensor, expected: Tensor) -> float:
-    """Compute ‖ours − expected‖ / ‖expected‖ in float64."""
-    ours, expected = ours.double().cpu(), expected.double().cpu()
-    return float((ours - expected).norm() / expected.norm())
-
-
-def with_verdict(row: dict[str, Value]) -> dict[str, Value]:
-    """Add whether every error is allowed; a row that is refused in every precision has no verdict."""
-    allowed = [
-        error <= limit  # NaN is not
-        for name, error in row.items()
-        if isinstance(error, float) and isinstance(limit := row.get(f"{name} allowed"), float)
-    ]
-    has_failed = any(isinstance(value, str) and value.startswith(FAILED) for value in row.values())
-    return row | ({"ok": all(allowed) and not has_failed} if allowed or has_failed else {})
 
 
 def describe_call(qkv: Tensor, seqs: PackedSequences, slopes: Tensor | None, is_causal: bool) -> AttentionCall:

@@ -171,14 +171,20 @@ def is_equal(learner: Learner, other: Learner) -> bool:
 
 @contextmanager
 def deterministic_algorithms(switch: str) -> Iterator[list[str]]:
-    """Set the switch; when the block ends, the list gets the first clause of each warning of an operation."""
+    """Set the switch; when the block ends, the list gets the first clause of each warning of an operation.
+
+    New memory is not filled, as in a training run that asks for it.
+    """
+    filled_before = torch.utils.deterministic.fill_uninitialized_memory  # type: ignore[attr-defined]
     clauses: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.use_deterministic_algorithms(switch != "off", warn_only=switch == "warn only")
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         try:
             yield clauses
         finally:
             torch.use_deterministic_algorithms(False)
+            torch.utils.deterministic.fill_uninitialized_memory = filled_before  # type: ignore[attr-defined]
             messages = [str(each.message) for each in caught if "deterministic" in str(each.message)]
             clauses += sorted({re.split(r"[,.;:](?:\s|$)", message, maxsplit=1)[0] for message in messages})

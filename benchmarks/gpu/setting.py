@@ -56,12 +56,17 @@ class Setting:
 
     def ms(self, function: Callable[[], object], repeats: int = 1) -> float:
         """Measure the milliseconds of one call, from the wall-clock time of `repeats` calls in a row."""
+        return self.host_and_device_ms(function, repeats)[1]
+
+    def host_and_device_ms(self, function: Callable[[], object], repeats: int = 1) -> tuple[float, float]:
+        """Measure one call as `ms` does: until the host has put its work in line, and until the device has done it."""
         self.synchronize()
         started = time.perf_counter()
         for _ in range(repeats):
             function()
+        issued = time.perf_counter()
         self.synchronize()
-        return 1000 * (time.perf_counter() - started) / repeats
+        return 1000 * (issued - started) / repeats, 1000 * (time.perf_counter() - started) / repeats
 
 
 class Budget:

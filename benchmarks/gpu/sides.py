@@ -47,6 +47,8 @@ class Side:
     steps: Sequence[Callable[[], Tensor]]
     """Function that makes a step with a batch and returns the loss, for each batch."""
     times_ms: list[float] = field(default_factory=list)
+    host_times_ms: list[float] = field(default_factory=list)
+    """Time of a step until the host has put all of it in line, in the same rounds."""
     peak_bytes: int | None = None
     """Memory of weights, moments and the first steps, at its largest; None without a card."""
     loss: float | None = None

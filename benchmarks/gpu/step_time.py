@@ -10,7 +10,7 @@ All cases take longer than one run has: a second run with the same code, on the 
 import gc
 import statistics
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, product
 from operator import itemgetter
@@ -20,11 +20,11 @@ import torch
 
 from benchmarks._pretraining_batches import make_batch
 from benchmarks.gpu.cases import Case, cases, compile_s
-from benchmarks.gpu.ceilings import COPY, LARGE_PRODUCT, measured_launch_us, rate_per_s
+from benchmarks.gpu.ceilings import LARGE_PRODUCT, measured_ceilings, rate_per_s
 from benchmarks.gpu.machine import data_sheet_flops_per_s
 from benchmarks.gpu.own_step import Learner
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value, is_reached
-from benchmarks.gpu.roofline import BatchShape, Ceilings, useful_flops
+from benchmarks.gpu.roofline import BatchShape, useful_flops
 from benchmarks.gpu.setting import Budget, Setting
 from benchmarks.gpu.sides import (
     HERE,
@@ -161,12 +161,13 @@ def take_turns(setting: Setting, budget: Budget, sides: list[Side]) -> Iterator[
         if budget.is_spent:
             return
         for side in list(sides):
-            ms = attempt(side.name, partial(setting.ms, side.make_steps))
-            if isinstance(ms, Unmeasured):
+            found = attempt(side.name, partial(setting.host_and_device_ms, side.make_steps))
+            if isinstance(found, Unmeasured):
                 sides.remove(side)
-                yield ms
-            else:
-                side.times_ms.append(ms / len(side.steps))
+                yield found
+                continue
+            for times_ms, ms in zip((side.host_times_ms, side.times_ms), found, strict=True):
+                times_ms.append(ms / len(side.steps))
 
 
 def figures(
@@ -183,35 +184,25 @@ def figures(
     ms = statistics.median(side.times_ms)
     tokens = statistics.mean(shape.num_tokens for shape in shapes)
     flops_per_s = statistics.mean(useful_flops(config, shape) for shape in shapes) / (ms / 1000)
-    ceilings = ceilings_of(report)
-    predicted = predicted_ms(side.name, config, shapes, ceilings)
+    product_flops_per_s, ceilings = rate_per_s(report, LARGE_PRODUCT), measured_ceilings(report)
+    predicted = None if ceilings is None else predicted_ms(side.name, config, shapes, ceilings)
     sheet = data_sheet_flops_per_s(torch.cuda.get_device_name(setting.device)) if setting.is_cuda else None
     return {
         "side": side.name,
         "tokens": tokens,
         "ms": ms,
+        "host ms": statistics.median(side.host_times_ms),
         "spread": (max(side.times_ms) - min(side.times_ms)) / ms,
         "tokens/s": 1000 * tokens / ms,
-        "MFU of measured rate": flops_per_s / ceilings.product_flops_per_s,
+        "MFU of measured rate": None if product_flops_per_s is None else flops_per_s / product_flops_per_s,
         "MFU of data sheet": None if sheet is None else flops_per_s / sheet,
         "× the best here": times_best_here(side, sides),
         "peak GiB": None if side.peak_bytes is None else side.peak_bytes / 2**30,
         "loss": side.loss,
         "predicted ms": predicted,
-        "measured / predicted": ms / predicted,
+        "measured / predicted": None if predicted is None else ms / predicted,
         "ok": computes_the_same(side, sides[0]),
     }
-
-
-def ceilings_of(report: Report) -> Ceilings:
-    """Ceilings with the rates that this run measured, and those of an H200 where it did not."""
-    products, copies, known = rate_per_s(report, LARGE_PRODUCT), rate_per_s(report, COPY), Ceilings()
-    return replace(
-        known,
-        product_flops_per_s=products or known.product_flops_per_s,
-        copy_bytes_per_s=copies or known.copy_bytes_per_s,
-        launch_us=measured_launch_us(report) or known.launch_us,
-    )
 
 
 def computes_the_same(side: Side, other: Side) -> bool:

@@ -10,7 +10,7 @@ import ray
 from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.silence import telling_silence
 from orchestrator.errors import OWN_ERRORS, OwnError, RunFailedError, last_line
-from orchestrator.training.cards import card_notes
+from orchestrator.training.cards import new_card_notes
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def _begin_and_call(function: Callable[[str], T]) -> Iterator[T | OwnError | lis
 
     In place of a result may be an error that a retry would repeat.
     """
-    yield card_notes("cuda")
+    yield new_card_notes("cuda")
     try:
         outcome: T | OwnError = function("cuda")
     except OWN_ERRORS as error:

@@ -1,6 +1,5 @@
 """Teacher and student side by side: how often they say the same, how large they are, how fast."""
 
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,9 @@ from torch import nn
 
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, HeadModel
-from orchestrator.finetuning.logits import compute_logits
+from orchestrator.finetuning.logits import autocast, compute_logits
+from orchestrator.pretraining.clocks import clock_of
+from orchestrator.specs.network import Precision
 from orchestrator.tasks import Features
 from orchestrator.training.batch_order import length_batches
 
@@ -19,9 +20,11 @@ _MAX_TIMED_WINDOWS = 1024
 _BATCH_SIZE = 32
 
 
-def vector_agreement(student: HeadModel, teacher: HeadModel, features: Features[Any]) -> float:
+def vector_agreement(student: HeadModel, teacher: HeadModel, features: Features[Any], precision: Precision) -> float:
     """The mean cosine of both's vectors of a text."""
-    own, theirs = (torch.from_numpy(compute_logits(model, features)) for model in (student, teacher))  # (2N, H)
+    own, theirs = (
+        torch.from_numpy(compute_logits(model, features, precision)) for model in (student, teacher)
+    )  # (2N, H)
     return float(F.cosine_similarity(own, theirs, dim=-1).mean())
 
 
@@ -32,7 +35,9 @@ def compare_sizes(student: nn.Module, teacher: nn.Module) -> dict[str, float]:
 
 
 @torch.inference_mode()
-def compare_speeds(student: HeadModel, teacher: HeadModel, features: Features[Any]) -> dict[str, float]:
+def compare_speeds(
+    student: HeadModel, teacher: HeadModel, features: Features[Any], precision: Precision
+) -> dict[str, float]:
     """`examples_per_s` of both, and how many times as fast the student is, `speed_ratio`.
 
     Both go over the same batches in turn, so that what else the machine does slows both; the first batch, once over
@@ -43,17 +48,20 @@ def compare_speeds(student: HeadModel, teacher: HeadModel, features: Features[An
     some = np.linspace(0, features.num_windows - 1, num_windows).astype(np.int64)
     batches = [some[places] for places in length_batches(features.lengths[some], _BATCH_SIZE)]
     for model in seconds:
-        _seconds(model, features, batches[0])
+        _seconds(model, features, batches[0], precision)
     for batch in batches:
         for model in seconds:
-            seconds[model] += _seconds(model, features, batch)
+            seconds[model] += _seconds(model, features, batch, precision)
     own, theirs = num_windows / seconds[student], num_windows / seconds[teacher]
     return {"examples_per_s": own, "teacher.examples_per_s": theirs, "speed_ratio": own / theirs}
 
 
-def _seconds(model: HeadModel, features: Features[Any], windows: np.ndarray) -> float:
+def _seconds(model: HeadModel, features: Features[Any], windows: np.ndarray, precision: Precision) -> float:
     model.eval()
-    batch = make_batch(features, windows, next(model.parameters()).device)
-    begun_at = perf_counter()
-    HEADS[features.head].logits(model, batch).cpu()  # waits for a GPU as well
-    return perf_counter() - begun_at
+    device = next(model.parameters()).device
+    batch, clock = make_batch(features, windows, device), clock_of(device)
+    clock.wait()  # for the copy of the batch, too
+    begun = clock.mark()
+    with autocast(device, precision):
+        HEADS[features.head].logits(model, batch)
+    return clock.seconds_between(begun, clock.mark())

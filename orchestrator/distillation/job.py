@@ -29,6 +29,7 @@ from orchestrator.models.device import choose_device
 from orchestrator.models.info import describe_model
 from orchestrator.results import DatasetResult, DistillResult, Event, MessageEvent
 from orchestrator.specs.distill import DistillSpec
+from orchestrator.specs.network import Precision
 from orchestrator.storage import join, local_copy
 from orchestrator.tasks import (
     Features,
@@ -78,7 +79,11 @@ def distill(
     """
     begun_at = perf_counter()
     torch.set_num_threads(job.spec.threads)
-    pair = _prepare(job)
+
+    def warn(text: str) -> None:
+        report([MessageEvent(text, "warning")])
+
+    pair = _prepare(job, warn)
     task, teacher, validation = pair.task, pair.teacher, pair.validation
     theirs = score_model(
         teacher.model,
@@ -89,7 +94,7 @@ def distill(
         job.spec.recipe.precision,
         calibrates=False,
     )
-    best, predictions_path = _train(job, pair, report, on_saved)
+    best, predictions_path = _train(job, pair, report, on_saved, warn)
     own = best.evaluation.scored
     return DistillResult(
         task=task.id,
@@ -100,7 +105,7 @@ def distill(
             **own.metrics,
             **teacher_metrics(theirs.metrics),
             **baseline_metrics(majority_baseline(task, "validation")),
-            **_compare(task, pair.student.to(pair.device), teacher.model, validation, own, theirs),
+            **_compare(pair, own, theirs, job.spec.recipe.precision),
         },
         test_metrics=_test(job, pair.device),
         predictions_path=predictions_path,
@@ -128,13 +133,13 @@ class _Pair:
     """Texts that only the teacher answers, and what is recorded of them."""
 
 
-def _prepare(job: DistillJob) -> _Pair:
+def _prepare(job: DistillJob, warn: Callable[[str], None]) -> _Pair:
     """Load the teacher, make the student, and tokenize the texts.
 
     Raises: SpecError, CheckpointError, TokenizerError, TaskDataError where these do not go together.
     """
-    spec = job.spec
-    device = choose_device("cuda" if spec.execution.gpus else "cpu", spec.recipe.allow_tf32, spec.recipe.precision)
+    spec, recipe = job.spec, job.spec.recipe
+    device = choose_device("cuda" if spec.execution.gpus else "cpu", recipe.allow_tf32, recipe.precision, warn)
     teacher_folder = local_copy(job.teacher_folder)
     teacher = load_fine_tuned(teacher_folder)
     task = with_labels_of(teacher, job.task, spec.teacher)
@@ -142,8 +147,7 @@ def _prepare(job: DistillJob) -> _Pair:
     student = build_student(spec, teacher, task, job.init_folder).to(device)
     teacher.model.to(device)
     train, validation = (
-        prepare_trial_features(task, split, spec.recipe, teacher.tokenizer, job.cache)
-        for split in ("train", "validation")
+        prepare_trial_features(task, split, recipe, teacher.tokenizer, job.cache) for split in ("train", "validation")
     )
     unlabeled = [_read_unlabeled(job, task.without_labels(path), teacher.tokenizer) for path in job.unlabeled]
     return _Pair(device, teacher_folder, teacher, student, task, train, validation, unlabeled)
@@ -156,7 +160,11 @@ def _read_unlabeled(job: DistillJob, texts: Task, tokenizer: Tokenizer) -> tuple
 
 
 def _train(
-    job: DistillJob, pair: _Pair, report: Callable[[Sequence[Event]], None], on_saved: Callable[[int], None]
+    job: DistillJob,
+    pair: _Pair,
+    report: Callable[[Sequence[Event]], None],
+    on_saved: Callable[[int], None],
+    warn: Callable[[str], None],
 ) -> tuple[BestEvaluation[ScoredSplit], str]:
     """Train the student; returns the best evaluation and where its predictions lie. Raises: DivergedError."""
     unlabeled = [features for features, _ in pair.unlabeled]
@@ -188,24 +196,19 @@ def _train(
         lambda events, score, number: checkpoint.report(events),
         loss,
         checkpoint,
-        warn=lambda text: report([MessageEvent(text, "warning")]),
+        warn=warn,
     )
 
 
-def _compare(
-    task: Task,
-    student: HeadModel,
-    teacher: HeadModel,
-    validation: Features[Any],
-    own: ScoredSplit,
-    theirs: ScoredSplit,
-) -> dict[str, float]:
-    """Agreement of predictions, or of vectors where the student imitates these; sizes and speeds."""
+def _compare(pair: _Pair, own: ScoredSplit, theirs: ScoredSplit, precision: Precision) -> dict[str, float]:
+    """Agreement of predictions, or of vectors where the student imitates these; sizes and speeds, in a precision."""
+    task, student, teacher, validation = pair.task, pair.student.to(pair.device), pair.teacher.model, pair.validation
     if HEADS[task.head].gives_vectors:
-        alike = vector_agreement(student, teacher, validation)
+        alike = vector_agreement(student, teacher, validation, precision)
     else:
         alike = task.type.agreement(own.predictions, theirs.predictions)
-    return {"agreement": alike, **compare_sizes(student, teacher), **compare_speeds(student, teacher, validation)}
+    speeds = compare_speeds(student, teacher, validation, precision)
+    return {"agreement": alike, **compare_sizes(student, teacher), **speeds}
 
 
 def teacher_metrics(scores: Mapping[str, float]) -> dict[str, float]:

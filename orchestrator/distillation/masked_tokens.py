@@ -7,7 +7,6 @@ Shapes: B sequences, T tokens, P predicted positions, H hidden, V vocabulary.
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from time import perf_counter
 from typing import Any
 
 import ray
@@ -26,7 +25,9 @@ from orchestrator.cluster.remote_call import waiting_for
 from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.distillation.comparison import compare_sizes
+from orchestrator.finetuning.logits import autocast
 from orchestrator.models.device import choose_device
+from orchestrator.pretraining.clocks import clock_of
 from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest, check_start
 from orchestrator.pretraining.launch import run_pretraining
@@ -96,13 +97,19 @@ def load_teacher(folder: str, device: torch.device, residual_precision: Precisio
     Args:
         residual_precision: type of the residual stream under autocast, as in the student's run.
     """
-    model = BertForPreTraining.from_pretrained(local_copy(folder))
+    model = _load(folder, device, residual_precision)
     assert model.load_report is not None
     if model.weight_names.of("prediction.bias")[0] in model.load_report.initialized:
         raise CheckpointError(
             f"{folder} has no head for masked tokens and cannot teach them; name a pretrained model as teacher, or "
             "give a task in place of pretraining"
         )
+    return model
+
+
+def _load(folder: str, device: torch.device, residual_precision: Precision) -> BertForPreTraining:
+    """A pretrained model on a device, with the residual stream of a run."""
+    model = BertForPreTraining.from_pretrained(local_copy(folder))
     if residual_precision == "bf16":
         set_residual_dtype(model, torch.bfloat16)
     return model.to(device)
@@ -147,40 +154,47 @@ def compare_pretrained(
     student_folder: str, teacher_folder: str, validation: ExampleStream, spec: PretrainSpec, device_name: str = "cpu"
 ) -> dict[str, float]:
     """Both on the held-out examples: `agreement`, the share of masks that they fill alike, the teacher's scores, sizes
-    and speeds, which are taken part by part in turn.
+    and speeds, which are taken part by part in turn. Both compute in the precision of the run.
     """
     torch.set_num_threads(spec.threads_per_worker)
-    device = choose_device(device_name, spec.allow_tf32)
-    models = [
-        BertForPreTraining.from_pretrained(local_copy(folder)).to(device) for folder in (student_folder, teacher_folder)
-    ]
+    device = choose_device(device_name, spec.allow_tf32, spec.precision)
+    models = [_load(folder, device, spec.residual_precision) for folder in (student_folder, teacher_folder)]
     parts = [part for _, batch in validation.batches(range(1), 0, 1) for part in batch.split(_PART_SIZE)]
     for model in models:
-        _answer(model, parts[0], device)  # warms up
-    num_alike, seconds, sums = 0.0, [0.0, 0.0], torch.zeros(3)
+        _answer(model, _on_device(parts[0], device), spec.precision)  # warms up
+    clock, seconds = clock_of(device), [0.0, 0.0]
+    sums = torch.zeros(4, dtype=torch.float64, device=device)
     for part in parts:
-        answers = []
+        micro, answers = _on_device(part, device), []
         for number, model in enumerate(models):
-            begun_at = perf_counter()
-            answers.append(_answer(model, part, device))
-            seconds[number] += perf_counter() - begun_at
-        num_alike += float((answers[0].argmax(1) == answers[1].argmax(1)).sum())
-        sums += torch.stack(cross_entropy_sums(answers[1], torch.from_numpy(part.masked_labels.astype("int64"))))
-    loss, num_correct, num_predictions = sums.tolist()
+            clock.wait()
+            begun = clock.mark()
+            answers.append(_answer(model, micro, spec.precision))
+            seconds[number] += clock.seconds_between(begun, clock.mark())
+        own, theirs = (logits.float() for logits in answers)  # (P, V) each
+        num_alike = (own.argmax(1) == theirs.argmax(1)).sum(dtype=torch.float32)
+        sums += torch.stack([num_alike, *cross_entropy_sums(theirs, micro.labels.masked_labels)])
+    num_alike, loss, num_correct, num_predictions = sums.tolist()
     num_examples = sum(part.num_sequences for part in parts)
-    own, theirs = (num_examples / spent for spent in seconds)
+    own_speed, their_speed = (num_examples / spent for spent in seconds)
     return {
         "agreement": num_alike / num_predictions,
         "teacher.mlm_loss": loss / num_predictions,
         "teacher.mlm_accuracy": num_correct / num_predictions,
         **compare_sizes(*models),
-        "examples_per_s": own,
-        "teacher.examples_per_s": theirs,
-        "speed_ratio": own / theirs,
+        "examples_per_s": own_speed,
+        "teacher.examples_per_s": their_speed,
+        "speed_ratio": own_speed / their_speed,
     }
 
 
-def _answer(model: BertForPreTraining, part: PackedBatch, device: torch.device) -> Tensor:
-    """Logits at the masked positions, on the CPU: (P, V)."""
+def _on_device(part: PackedBatch, device: torch.device) -> MicroBatch:
+    """A part of the held-out examples, copied to the device before anything is timed."""
     (micro,) = DeviceBatch.copied(part, device).cut([part])
-    return model.predict(model.bert.encode(micro.sequences, micro.labels.masked_positions)).float().cpu()
+    return micro
+
+
+def _answer(model: BertForPreTraining, micro: MicroBatch, precision: Precision) -> Tensor:
+    """Logits at the masked positions: (P, V)."""
+    with autocast(micro.sequences.input_ids.device, precision):
+        return model.predict(model.bert.encode(micro.sequences, micro.labels.masked_positions))

@@ -91,16 +91,22 @@ class DistillationLoss:
         rows = np.repeat(has_label, features.lengths[batch.windows]) if by_token else has_label
         labeled = make_batch(features, batch.windows[has_label], logits.device)
         if part is not None:
-            others = None if part.logits is None else part.logits[torch.from_numpy(in_whole).to(logits.device)]
+            others = None if part.logits is None else _select_rows(part.logits, in_whole)
             own_part = make_part(features, labeled.windows, part.whole[in_whole], logits.device, others)
             labeled = replace(labeled, part=own_part)
-        loss = self._head.part_loss(model, logits[torch.from_numpy(rows).to(logits.device)], labeled)
+        loss = self._head.part_loss(model, _select_rows(logits, rows), labeled)
         return float(in_whole.mean()) * loss
 
     def _has_label(self, windows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether the examples of some windows have labels: (W,)."""
         found: NDArray[np.bool_] = self._features.example_index[windows] < self._num_labeled
         return found
+
+
+def _select_rows(values: Tensor, is_wanted: NDArray[np.bool_]) -> Tensor:
+    """Rows that are wanted, by numbers from the host: it would wait for a GPU that counts them in a mask of its own."""
+    places = {"rows": torch.from_numpy(np.flatnonzero(is_wanted))}
+    return values.index_select(0, copy_together(places, values.device)["rows"])
 
 
 def _share(batch: Batch, count: Callable[[NDArray[np.int64]], int]) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import count, product
 
 import numpy as np
 import torch
@@ -110,13 +110,15 @@ def _train_a_little(job: TrialJob, recipe: RecipeSpec, device: str) -> None:
     features = build_features(task, few, tokenizer, task.type.options_type.of_recipe(recipe))
     init_folder = None if recipe.init_from == RANDOM else str(local_copy(job.folders[recipe.init_from]))
     model = build_model(task, recipe, init_folder, tokenizer).to(chosen)
+    # An evaluation after each step, each better than the one before: the last step is beside weights that are kept.
     brief = recipe.model_copy(
-        update={"epochs": 1.0, "evaluations_per_epoch": 1, "patience": None, "unfreeze_every_epochs": None}
+        update={"epochs": 1.0, "evaluations_per_epoch": _NUM_STEPS, "patience": None, "unfreeze_every_epochs": None}
     )
+    scores = count()
 
     def score() -> tuple[float, None]:
         compute_logits(model, features, recipe.precision, room=ScoringRoom(warn=_end))
-        return 0.0, None
+        return float(next(scores)), None
 
     fine_tune(model, features, brief, score, lambda evaluation, best_score: None, warn=_end)
 

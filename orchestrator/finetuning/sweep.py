@@ -110,7 +110,7 @@ def run_sweep(
     with marked_storage(run_folder, attempt) as mark:
         cache = join(storage, "tasks")
         job, dataset = prepare_job(spec, task, run_folder, mark, cache, resolve_name)
-        job = replace(job, attempt=attempt)
+        job = replace(job, attempt=attempt, card_share=gpus if 0.0 < gpus < 1.0 else None)
         if asked == "auto" and gpus and (most := _most_sharing(spec, finished or {})) >= 2:
             gpus, job = _share_cards(spec, job, most)
             spec = _with_gpus(spec, gpus)

@@ -147,7 +147,8 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
     Returns its best evaluation and the path of its predictions.
     """
     recipe = plan.present_recipe
-    device = choose_device("cuda" if job.use_gpu else "cpu", recipe.allow_tf32, recipe.precision)
+    notes: list[str] = []
+    device = choose_device("cuda" if job.use_gpu else "cpu", recipe.allow_tf32, recipe.precision, notes.append)
     if job.use_gpu and job.card_share is not None:
         torch.cuda.set_per_process_memory_fraction(job.card_share)
     task = _cached(job, ("task",), lambda: job.task)
@@ -162,6 +163,8 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
     folder = trial_folder(job.run_folder, plan.key)
     identity = {"the device": device.type, "the data": [train.fingerprint, validation.fingerprint]}
     checkpoint = _checkpoint(job, plan, identity, report)
+    for note in notes if job.card_share is None else ():  # others on a shared card are this sweep's trials
+        checkpoint.warn(note)
 
     def leads(score: float) -> bool:
         return may_lead(job.run_folder, score, plan.number)

@@ -68,7 +68,7 @@ class TrainingLoop:
         self.job, self.spec, self.worker = job, job.spec, worker
         self.events = WorkerEvents(worker.rank, emit, num_confirmed)
         context = StepContext.begun(self.spec, build_model(job), worker, self.events.warn, job.loss)
-        graphs = build_graphs(self.spec, context.model, worker.device, context.objectives)
+        graphs = build_graphs(self.spec, context.model, worker.device, context.objectives, self.events.warn)
         self.context = dataclasses.replace(context, graphs=graphs)
         self.model, self.optimizer = self.context.model, self.context.optimizer
         self.objectives, self.micro_batches = self.context.objectives, self.context.micro_batches

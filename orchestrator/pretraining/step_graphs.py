@@ -5,6 +5,7 @@ after it. A worker's whole part of a batch goes through at a time. Where memory 
 computed without graphs.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -23,6 +24,9 @@ from orchestrator.pretraining.meter import add_sums, empty_totals
 from orchestrator.specs import PretrainSpec
 
 FIELD = "execution.cuda_graphs"
+_MANY_GRAPHS = 8
+"""Graphs beyond which a person is told: lengths of one phase give a few buckets."""
+logger = logging.getLogger(__name__)
 
 
 class StepGraphs:
@@ -30,6 +34,7 @@ class StepGraphs:
 
     Args:
         objectives: names of the objectives of the run.
+        warn: told once where sizes differ so much that there are many graphs.
     """
 
     def __init__(
@@ -38,7 +43,9 @@ class StepGraphs:
         spec: PretrainSpec,
         objectives: tuple[str, ...],
         new_graph: Callable[[], Graph],
+        warn: Callable[[str], None] = logger.warning,
     ) -> None:
+        self._warn: Callable[[str], None] | None = warn
         self._model, self._spec, self._objectives = model, spec, objectives
         self._passes = ReplayedPasses(model.parameters(), new_graph)
 
@@ -61,6 +68,12 @@ class StepGraphs:
                 raise
             reason = str(error).strip().partition("\n")[0]
             raise RunFailedError(f"the step's CUDA graph failed ({reason}); set {FIELD} to false") from error
+        if self._passes.num_captured > _MANY_GRAPHS and self._warn is not None:
+            self._warn(
+                f"batches have had more than {_MANY_GRAPHS} sizes, each with a CUDA graph that took time to capture "
+                f"and keeps memory of the GPU; where either runs short, set {FIELD} to false"
+            )
+            self._warn = None
         totals[-1].fill_(len(batch.host.input_ids))  # a graph cannot know the number of real tokens
         return totals
 
@@ -83,7 +96,11 @@ class StepGraphs:
 
 
 def build_graphs(
-    spec: PretrainSpec, model: BertForPreTraining, device: torch.device, objectives: tuple[str, ...]
+    spec: PretrainSpec,
+    model: BertForPreTraining,
+    device: torch.device,
+    objectives: tuple[str, ...],
+    warn: Callable[[str], None] = logger.warning,
 ) -> StepGraphs | None:
     """Build the graphs of a run; None where its spec does not ask for them.
 
@@ -101,4 +118,4 @@ def build_graphs(
             "the model has linear biases (ALiBi), which the host makes in each step, and a CUDA graph cannot see the "
             f"host; set {FIELD} to false"
         )
-    return StepGraphs(model, spec, objectives, new_graph)
+    return StepGraphs(model, spec, objectives, new_graph, warn)

@@ -23,7 +23,7 @@ from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.pretraining.step_reports import StepReports, reporting_steps
 from orchestrator.results import Event
 from orchestrator.storage import join, write_folder
-from orchestrator.training.cards import SLOW_BF16, card_notes, has_bf16_cpu
+from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
 from orchestrator.training.event_queue import WorkerPlace
 from orchestrator.training.storage_mark import refuse_without_mark
 from orchestrator.training.worker_log import kept_output
@@ -65,8 +65,8 @@ def run_worker(config: dict[str, WorkerOrder]) -> None:
 
 def _train(order: WorkerOrder, worker: Worker) -> None:
     job, event_queue = order.job, order.event_queue
-    notes = card_notes(worker.device.type)  # before this process holds memory of the card
-    choose_device(worker.device.type, job.spec.allow_tf32, job.spec.precision)
+    notes: list[str] = []
+    choose_device(worker.device.type, job.spec.allow_tf32, job.spec.precision, notes.append)
     if worker.device.type == "cpu" and job.spec.precision == "bf16" and not has_bf16_cpu():
         notes.append(f"precision {SLOW_BF16}")
     if worker.device.type == "cuda" and (job.spec.execution.deterministic or is_traced()):

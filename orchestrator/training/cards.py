@@ -4,6 +4,7 @@ All questions to `torch.cuda` about a card are asked in `find_card`, so that tes
 kernel that a card is tried with is `launch_kernel`.
 """
 
+import os
 import platform
 import warnings
 from collections.abc import Callable
@@ -18,6 +19,9 @@ OLDEST_CAPABILITY = (8, 0)
 """Compute capability of the first cards with units for bf16, and on which flash attention 2 runs: Ampere (A100)."""
 _TAKEN_SHARE = 0.05
 """Share of a card's memory that others hold, from which a person is told; a driver's own context takes less."""
+
+_PROCESSES_TOLD: set[int] = set()
+"""This process's id, once a person was told of its card; in a process that was forked, another one's."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,14 @@ def card_notes(device: str) -> list[str]:
             "attention is computed on padded rows, and products in full fp32"
         )
     return notes
+
+
+def new_card_notes(device: str) -> list[str]:
+    """Texts of `card_notes` the first time in a process; none later, when it holds memory of the card itself."""
+    if os.getpid() in _PROCESSES_TOLD:
+        return []
+    _PROCESSES_TOLD.add(os.getpid())
+    return card_notes(device)
 
 
 def find_memory() -> tuple[int, int]:

@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks._attention_choice import forced_attention
 from benchmarks._pretraining_batches import make_batch, pack_batch
-from benchmarks.gpu import peers, step_time
-from benchmarks.gpu.ceilings import LAUNCH
+from benchmarks.gpu import peers
+from benchmarks.gpu.ceilings import COPY, LARGE_PRODUCT, LAUNCH, measured_ceilings
 from benchmarks.gpu.launches import host_ms, num_launches, num_peer_launches
 from benchmarks.gpu.own_step import Learner, build_learner, own_loss
 from benchmarks.gpu.predictions import peer_operations, predict_ms, predict_peer_ms
@@ -102,8 +102,11 @@ def test_transformers_takes_longer_with_a_mask_and_less_long_compiled() -> None:
     assert predict_peer_ms(BASE, FULL, is_compiled=True) > predict_ms(BASE, FULL, Levers(fused_adamw=True, varlen=True))
 
 
-def test_a_prediction_has_the_microseconds_that_its_run_measured(tmp_path: Path) -> None:
+def test_a_prediction_has_what_its_run_measured_and_nothing_of_another_card(tmp_path: Path) -> None:
     report = Report(tmp_path / "r", "")
-    assert step_time.ceilings_of(report) == Ceilings()
-    report.stages["ceilings"] = StageRecord("", [{"ceiling": LAUNCH, "rate": 7.5}])
-    assert step_time.ceilings_of(report) == Ceilings(launch_us=7.5)
+    rows = [{"ceiling": LARGE_PRODUCT, "rate": 100.0}, {"ceiling": COPY, "rate": 1.5}, {"ceiling": LAUNCH, "rate": 7.5}]
+    for number in range(len(rows)):
+        report.stages["ceilings"] = StageRecord("", rows[:number])
+        assert measured_ceilings(report) is None
+    report.stages["ceilings"] = StageRecord("", rows)
+    assert measured_ceilings(report) == Ceilings(100e12, 1.5e12, launch_us=7.5)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchmarks.gpu import machine
+from benchmarks.gpu import ceilings, machine
 from benchmarks.gpu.setting import Setting
 
 CARD = Setting(torch.device("cuda"))
@@ -20,7 +20,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: PROPERTIES)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: PROPERTIES.name)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (100 << 30, 139 << 30))
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
     monkeypatch.setattr(machine, "ask", lambda *command: "; ".join(answers.get(command[1], ("580.1",))))
 
 
@@ -32,6 +32,19 @@ def test_a_card_is_described_with_who_else_is_on_it() -> None:
     assert facts["driver"] == "580.1"
     assert facts["other processes on the card"] == "4242, 512 MiB"
     assert facts["data sheet"] == "989 TFLOP/s"
+
+
+def test_bf16_that_is_emulated_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert machine.facts(CARD)["bf16"] == "yes"
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation)
+    assert machine.facts(CARD)["bf16"] == "no"
+
+
+def test_a_copy_is_as_large_as_the_card_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ceilings.copy_size(CARD) == 2**30
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (14 << 30, 15 << 30))
+    assert 2 * 4 * ceilings.copy_size(CARD) == 7 << 30, "numbers of four bytes, read and written"
+    assert ceilings.copy_size(Setting(torch.device("cpu"), is_small=True)) == 2**18
 
 
 def test_the_card_is_part_of_the_files_name() -> None:

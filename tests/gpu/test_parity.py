@@ -3,15 +3,18 @@
 On a machine with a GPU and without the project's other dependencies: python -m benchmarks.gpu --check
 """
 
+import itertools
+
 import pytest
 import torch
 
-from benchmarks.gpu import parity
+from benchmarks.gpu import parity, relative_errors
 from benchmarks.gpu.model_losses import HEADS
 from bert_core.attention import BACKENDS
 from bert_core.attention.backend import AttentionCall
 from bert_core.attention.padded import ReferenceAttention
 from bert_core.families import FAMILY_NAMES
+from bert_core.kernels import linear_cross_entropy
 from tests.gpu.devices import ON_EACH_DEVICE, small_setting
 
 
@@ -30,6 +33,25 @@ def test_attention_agrees_with_its_definition(backend: object, kind: str, device
 def test_models_agree_with_themselves_in_double_precision(family: str, head: str, device: str) -> None:
     row = parity.compare_model(small_setting(device), family, head)
     assert row["ok"], row
+
+
+@ON_EACH_DEVICE
+def test_the_loss_of_a_vocabulary_agrees_with_its_definition(device: str) -> None:
+    row = parity.compare_vocabulary_loss(small_setting(device))
+    assert row["ok"], row
+    assert {"fp32 value", "fp32 gradient", "bf16 value", "bf16 gradient"} <= row.keys()
+
+
+def test_a_block_of_a_vocabularys_loss_that_is_left_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear_cross_entropy, "_CPU_BLOCK_ROWS", 300)
+    add_block, num_blocks = linear_cross_entropy.add_block, itertools.count()
+
+    def first_alone(*arguments: object) -> None:
+        if next(num_blocks) % 2 == 0:
+            add_block(*arguments)
+
+    monkeypatch.setattr(linear_cross_entropy, "add_block", first_alone)
+    assert parity.compare_vocabulary_loss(small_setting("cpu"))["ok"] is False
 
 
 class SlightlyWrong(ReferenceAttention):
@@ -64,16 +86,20 @@ def test_a_kernel_that_does_not_run_is_a_failure_with_its_message() -> None:
 
 
 def test_not_a_number_is_never_allowed() -> None:
-    row = parity.errors(
+    row = relative_errors.errors(
         "fp32", lambda: (torch.ones(2), torch.ones(2)), lambda: (torch.tensor([torch.nan, 1]), torch.ones(2)), (4, 4)
     )
-    assert parity.with_verdict(row)["ok"] is False
+    assert relative_errors.with_verdict(row)["ok"] is False
 
 
 def test_tolerance_grows_with_roundoff_and_chains_of_roundings() -> None:
-    assert parity.tolerance("bf16", 4) == 4 * 2.0**-8
-    assert parity.tolerance("tf32", 16) == 8 * 2.0**-11
-    assert parity.tolerance("fp32", 4) < parity.tolerance("tf32", 4) < parity.tolerance("bf16", 4)
+    assert relative_errors.tolerance("bf16", 4) == 4 * 2.0**-8
+    assert relative_errors.tolerance("tf32", 16) == 8 * 2.0**-11
+    assert (
+        relative_errors.tolerance("fp32", 4)
+        < relative_errors.tolerance("tf32", 4)
+        < relative_errors.tolerance("bf16", 4)
+    )
 
 
 @ON_EACH_DEVICE

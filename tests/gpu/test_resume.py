@@ -67,6 +67,22 @@ def test_operations_without_a_deterministic_form_are_told_by_the_first_clause_of
     assert not torch.are_deterministic_algorithms_enabled()
 
 
+def test_bits_do_not_depend_on_what_new_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the switch on, torch may fill new memory with NaN, which any operation that reads it would spread."""
+    setting, text = small_setting("cpu"), generated_text(20, 50)
+    config = setting.build_config("small", vocab_size=text.vocab_size)
+    batches, form = first_batches(text, 2, 4, 16, seed=1), resume.FORMS[0]
+    learners = []
+    for is_filled in (False, True):
+        with resume.deterministic_algorithms("on"):
+            assert not torch.utils.deterministic.fill_uninitialized_memory
+            monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", is_filled)
+            learners.append(resume.build(setting, config, form))
+            resume.train(learners[-1], batches, form)
+    assert resume.is_equal(*learners)
+    assert torch.utils.deterministic.fill_uninitialized_memory, "as it was"
+
+
 def test_an_operation_that_raises_with_the_switch_on_is_a_failure_with_its_message() -> None:
     setting = small_setting("cpu")
 

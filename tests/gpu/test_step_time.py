@@ -13,7 +13,9 @@ import torch
 
 from benchmarks._pretraining_batches import make_batch
 from benchmarks.gpu import goals, sides, step_time
+from benchmarks.gpu import setting as setting_module
 from benchmarks.gpu.cases import COMPILED, EAGER, Case, cases
+from benchmarks.gpu.ceilings import COPY, LARGE_PRODUCT, LAUNCH
 from benchmarks.gpu.results import NOT_REACHED, Report, StageRecord
 from benchmarks.gpu.roofline import useful_flops
 from benchmarks.gpu.setting import Budget, Setting
@@ -42,7 +44,8 @@ class Player(Side):
 
 
 def player(name: str, turns: list[str] | None = None, times_ms: tuple[float, ...] = ()) -> Any:
-    return Player(name, None, [lambda: torch.zeros(())], list(times_ms), None, 7.0, turns if turns is not None else [])  # type: ignore[arg-type]
+    steps, times = [lambda: torch.zeros(())], list(times_ms)
+    return Player(name, None, steps, times, times[:], loss=7.0, turns=turns if turns is not None else [])  # type: ignore[arg-type]
 
 
 def test_the_full_form_has_every_size_and_width_and_those_of_the_goals_first() -> None:
@@ -114,6 +117,20 @@ def test_sides_take_turns() -> None:
     assert [len(side.times_ms) for side in playing] == [2, 2]
 
 
+def test_a_step_has_the_time_of_the_host_that_goes_ahead_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    side, seconds = player(HERE), [0.0]
+    monkeypatch.setattr(setting_module.time, "perf_counter", lambda: seconds[0])
+
+    def pass_time(amount_s: float) -> None:
+        seconds[0] += amount_s
+
+    monkeypatch.setattr(Player, "make_steps", lambda self: pass_time(0.004))
+    monkeypatch.setattr(Setting, "synchronize", lambda self: pass_time(0.003))
+    assert list(step_time.take_turns(small_setting("cpu"), Budget(PLENTY_S), [side])) == []
+    assert side.host_times_ms == pytest.approx([4.0, 4.0])
+    assert side.times_ms == pytest.approx([7.0, 7.0])
+
+
 def test_a_side_without_any_round_was_not_reached(tmp_path: Path) -> None:
     late = player(HERE)
     assert list(step_time.take_turns(small_setting("cpu"), Budget(0), [late])) == []
@@ -131,16 +148,26 @@ def test_ratios_are_paired_with_the_best_side_here() -> None:
 
 def test_utilization_is_useful_operations_over_the_rate_that_was_measured(tmp_path: Path) -> None:
     report = Report(tmp_path / "r", "")
-    report.stages["ceilings"] = StageRecord(
-        "", [{"ceiling": "large product", "rate": 2e-3}, {"ceiling": "copy", "rate": 1.0}]
-    )
+    rows = [{"ceiling": LARGE_PRODUCT, "rate": 2e-3}, {"ceiling": COPY, "rate": 1.0}, {"ceiling": LAUNCH, "rate": 5.0}]
+    report.stages["ceilings"] = StageRecord("", rows)
     shape, side = shape_of(BATCHES[0]), player(HERE, times_ms=(1, 2, 4))
     row = step_time.figures(small_setting("cpu"), report, CONFIG, [shape], side, [side])
-    assert row["ms"] == 2
+    assert row["ms"] == row["host ms"] == 2
     assert row["spread"] == 1.5
     assert row["tokens/s"] == 500 * shape.num_tokens
     assert row["MFU of measured rate"] == pytest.approx(useful_flops(CONFIG, shape) / 0.002 / 2e9)
     assert row["measured / predicted"] == 2 / row["predicted ms"]
+
+
+def test_without_a_measured_rate_there_is_no_utilization_and_no_prediction(tmp_path: Path) -> None:
+    report, side = Report(tmp_path / "r", ""), player(HERE, times_ms=(1, 2, 4))
+    row = step_time.figures(small_setting("cpu"), report, CONFIG, [shape_of(BATCHES[0])], side, [side])
+    assert row["ms"] == 2
+    for column in ("MFU of measured rate", "predicted ms", "measured / predicted"):
+        assert row[column] is None
+    goal = {"size": "base", "S": 128, "fill": 1.0}
+    report.stages["step time"] = StageRecord("", [{**row, **goal}])
+    assert all(goal.figure is None for goal in goals.goals(report) if "MFU" in goal.asked)
 
 
 def test_shapes_are_those_of_the_real_tokens() -> None:

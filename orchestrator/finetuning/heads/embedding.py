@@ -85,7 +85,8 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
         if part is None or part.logits is None or part.is_label_free:
             return super().part_loss(model, logits, batch)
         assert part.targets is not None, "they come with the logits"
-        places = torch.from_numpy(np.flatnonzero(np.isin(part.whole, batch.windows))).to(logits.device)
+        own = torch.from_numpy(np.flatnonzero(np.isin(part.whole, batch.windows)))
+        places = own.to(logits.device, non_blocking=True)
         value = model.compute_loss(part.logits.index_copy(0, places, logits), part.targets)
         # The whole loss for the gradient, and a share of it to add up.
         return value - (1.0 - part.label_share) * value.detach()

@@ -1,10 +1,17 @@
 """Agreement, sizes and speeds of two models. Run alone: pytest tests/orchestrator/distillation/test_comparison.py"""
 
 from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
 
 from bert_core.config import BertConfig
 from bert_core.heads import BertForSequenceClassification
-from orchestrator.distillation.comparison import compare_sizes, compare_speeds
+from orchestrator.distillation.comparison import compare_sizes, compare_speeds, vector_agreement
+from orchestrator.finetuning.building import build_model
+from orchestrator.finetuning.trial import prepare_trial_features
+from orchestrator.specs.network import Precision
 from orchestrator.tasks import load_task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.tasks.definitions import features_of
@@ -28,6 +35,25 @@ def test_an_eighth_of_the_layers_is_faster(tmp_path: Path) -> None:
     task = load_task(tiny_tasks.classification(tmp_path))
     features = features_of(task.head, task.labels, task.examples("train"), tokenizer, max_seq_length=32)
     student, teacher = two_models(tokenizer.vocab_size)
-    speeds = compare_speeds(student, teacher, features)
+    speeds = compare_speeds(student, teacher, features, "fp32")
     assert speeds["examples_per_s"] > speeds["teacher.examples_per_s"] > 0
     assert speeds["speed_ratio"] > 1.5
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_speeds_and_vectors_are_those_of_the_recipes_precision(
+    precision: Precision, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer, task = tiny_tasks.load_tokenizer(tmp_path), load_task(tiny_tasks.pairs(tmp_path, "cosine"))
+    model = build_model(task, tiny_tasks.RECIPE, None, tokenizer)
+    features = prepare_trial_features(task, "validation", tiny_tasks.RECIPE, tokenizer, str(tmp_path / "cache"))
+    is_rounded, packed_logits = [], type(model).packed_logits
+
+    def noted(self: Any, *arguments: Any) -> torch.Tensor:
+        is_rounded.append(torch.is_autocast_enabled("cpu"))
+        return packed_logits(self, *arguments)
+
+    monkeypatch.setattr(type(model), "packed_logits", noted)
+    compare_speeds(model, model, features, precision)
+    assert vector_agreement(model, model, features, precision) == pytest.approx(1.0, abs=1e-4)
+    assert set(is_rounded) == {precision == "bf16"}

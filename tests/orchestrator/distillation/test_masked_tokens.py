@@ -172,6 +172,24 @@ def test_a_model_agrees_with_itself_and_is_scored_as_in_pretraining(tmp_path: Pa
     assert compared["teacher.mlm_accuracy"] == pytest.approx(expected["mlm_accuracy"])
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_models_are_compared_in_the_precision_of_the_run(
+    precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = make_job(tmp_path, precision=precision)
+    folder, predict, types = save_teacher(job, tmp_path), BertForPreTraining.predict, []
+
+    def noted(model: BertForPreTraining, hidden: torch.Tensor) -> torch.Tensor:
+        logits = predict(model, hidden)
+        types.append(logits.dtype)
+        return logits
+
+    monkeypatch.setattr(BertForPreTraining, "predict", noted)
+    assert job.validation is not None
+    assert compare_pretrained(folder, folder, job.validation, job.spec)["agreement"] == 1.0
+    assert set(types) == {torch.bfloat16 if precision == "bf16" else torch.float32}
+
+
 def test_a_teacher_that_fills_no_masks_is_refused(tmp_path: Path) -> None:
     BertForSequenceClassification.from_config(BertConfig.from_shape(1, 128, vocab_size=50)).save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match="has no head for masked tokens and cannot teach them; name a pretrained"):

@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from benchmarks._attention_choice import forced_attention
+from orchestrator.distillation import task_loss
 from orchestrator.distillation.task_loss import DistillationLoss
 from orchestrator.finetuning.batches import make_batch, make_parts
 from orchestrator.finetuning.building import build_model
@@ -22,6 +24,7 @@ from orchestrator.specs import TaskSpec
 from orchestrator.specs.distill import LossWeightsSpec
 from orchestrator.tasks import Features, Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks
+from tests.synchronizations import counted_synchronizations
 
 TASKS: dict[str, Callable[[Path], TaskSpec]] = {
     "classification": tiny_tasks.classification,
@@ -34,6 +37,7 @@ TASKS: dict[str, Callable[[Path], TaskSpec]] = {
     "sentence_selection": tiny_tasks.sentence_selection,
     "embedding": lambda folder: tiny_tasks.pairs(folder, "cosine"),
 }
+CPU = torch.device("cpu")
 GROUPS = np.array([7, 2, 30])
 
 
@@ -146,6 +150,32 @@ def test_parts_have_loss_and_gradient_of_the_whole(name: str, tmp_path: Path) ->
     for value_of_parts, in_parts in found[1:]:
         assert value_of_parts == pytest.approx(value, rel=1e-5)
         assert float((in_parts - whole).norm() / whole.norm()) < 1e-5
+
+
+@pytest.mark.parametrize("num_labeled", [10, 1000])
+@pytest.mark.parametrize("name", ["classification", "ner", "embedding"])
+def test_no_step_waits_for_the_device(
+    name: str, num_labeled: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Labels are where the first examples are: of some of a batch's, or of all, in a whole batch and in parts."""
+    make_task = {**TASKS, "embedding": lambda folder: tiny_tasks.pairs(folder, "in_batch_negatives")}[name]
+    student, teacher, features = example(load_task(make_task(tmp_path)), tmp_path)
+    features = without_labels(features, num_labeled)
+    objective = LossWeightsSpec(soft_targets_weight=5, labels_weight=2, hidden_cosine_weight=1)
+    loss = DistillationLoss(teacher, features, objective, "fp32", num_labeled)
+    windows = [features.windows_of(groups) for groups in (GROUPS, GROUPS[:1], GROUPS[1:])]
+    logits = None
+    if name == "embedding":
+        with torch.no_grad():
+            logits = loss.logits(student, make_batch(features, windows[0], CPU))
+    batches = [make_batch(features, windows[0], CPU), *make_parts(features, windows[1:], CPU, logits)]
+    labeled = [each[features.example_index[each] < num_labeled] for each in windows]
+    made = {tuple(each): make_batch(features, each, CPU) for each in labeled}
+    monkeypatch.setattr(task_loss, "make_batch", lambda features, windows, device: made[tuple(windows)])
+    with forced_attention("fused"), counted_synchronizations() as waits:
+        for batch in batches:
+            loss(student, batch).backward()  # type: ignore[no-untyped-call]
+    assert waits == []
 
 
 def without_labels(features: Features, num_labeled: int) -> Features:

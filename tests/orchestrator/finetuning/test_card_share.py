@@ -25,6 +25,7 @@ from orchestrator.finetuning.card_share import (
 from orchestrator.finetuning.heads import Batch
 from orchestrator.finetuning.heads.sequence import SequenceHead
 from orchestrator.finetuning.training import _Training
+from orchestrator.finetuning.trial import TrialJob
 from orchestrator.specs import RecipeSpec, SweepSpec
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench
@@ -123,6 +124,21 @@ def test_two_steps_with_the_longest_windows_are_measured(bench: Bench, monkeypat
     assert min(lengths[2]) >= max(map(min, lengths[:2]))
 
 
+def test_a_step_is_measured_beside_the_best_weights_that_are_kept(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_best: list[bool] = []
+    step = _Training.step
+
+    def noted(training: _Training[Any], number: int, groups: Any) -> None:
+        has_best.append(training.best is not None)
+        step(training, number, groups)
+
+    monkeypatch.setattr(_Training, "step", noted)
+    measure_trial_memory(bench.job, [recipe_of(batch_size=8)], "cpu")
+    assert has_best == [False, True]
+
+
 def test_a_trial_that_fills_the_card_has_it_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def run_out(work: Callable[[], None]) -> int:
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -169,6 +185,27 @@ def test_a_sweep_takes_the_share_that_was_measured_and_bounds_each_trials_memory
     assert sweep_module._share_cards(spec, bench.job, 1.0)[1].card_share is None
 
 
+@pytest.mark.parametrize(("gpus", "share"), [(0.5, 0.5), (1.0, None), (2.0, None), (0.0, None)])
+def test_a_share_that_a_person_asked_for_bounds_each_trials_memory_too(
+    gpus: float, share: float | None, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class BegunError(Exception):
+        """Raised in place of the first trial."""
+
+    def begin(spec: SweepSpec, job: TrialJob, *others: object) -> None:
+        raise BegunError(job.card_share)
+
+    monkeypatch.setattr(sweep_module, "decide_gpus", lambda asked: asked)
+    monkeypatch.setattr(sweep_module, "prepare_job", lambda *arguments: (bench.job, None))
+    monkeypatch.setattr(sweep_module, "_run_trials", begin)
+    values = {"task": tiny_tasks.classification(tmp_path), "recipe": {"tokenizer": "own"}}
+    spec = SweepSpec.model_validate({**values, "execution": {"gpus_per_trial": gpus}})
+    others: Any = {"storage": str(tmp_path), "resolve_name": None, "listener": None}
+    with pytest.raises(BegunError) as begun:
+        sweep_module.run_sweep(spec, task=bench.job.task, run_folder=str(tmp_path / "run"), **others)
+    assert begun.value.args == (share,)
+
+
 @pytest.mark.parametrize(
     ("have", "execution", "seeds", "most"),
     [
@@ -200,3 +237,17 @@ def test_a_trials_process_keeps_to_its_share(bench: Bench, monkeypatch: pytest.M
     bench.job = replace(bench.job, use_gpu=True, card_share=0.25)
     assert bench.run(epochs=0.1).state == "COMPLETED"
     assert shares == [0.25]
+
+
+@pytest.mark.parametrize(("share", "told"), [(None, ["the card is old"]), (0.5, [])])
+def test_a_trial_tells_of_its_card_unless_it_shares_it_with_others_of_the_sweep(
+    share: float | None, told: list[str], bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def choose(name: str, allow_tf32: bool, precision: str, warn: Callable[[str], None]) -> torch.device:
+        warn("the card is old")
+        return torch.device("cpu")
+
+    monkeypatch.setattr("orchestrator.finetuning.trial.choose_device", choose)
+    bench.job = replace(bench.job, card_share=share)
+    bench.run(epochs=0.1)
+    assert [message.text for message in bench.messages] == told

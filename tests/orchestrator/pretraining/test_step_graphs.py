@@ -55,7 +55,8 @@ class Steps:
         self.model, self.spec = BertForPreTraining.from_config(replace(model.config, **changes)).train(), job.spec
         self.objectives = active_objectives(job.spec.chosen_objectives, self.model.config)
         self.made: list[ReplayedFunction] = []
-        self.graphs = StepGraphs(self.model, job.spec, self.objectives, self.new_graph)
+        self.warned: list[str] = []
+        self.graphs = StepGraphs(self.model, job.spec, self.objectives, self.new_graph, self.warned.append)
 
     def new_graph(self) -> ReplayedFunction:
         self.made.append(ReplayedFunction())
@@ -114,6 +115,20 @@ def test_nothing_in_a_step_waits_for_the_device(tmp_path: Path, name: str) -> No
         with counted_synchronizations() as waits:
             steps.graphs.run(copied, counts, 1)
     assert [wait for wait in waits if "tests/replayed_function.py" not in wait] == []
+
+
+@pytest.mark.training
+def test_many_graphs_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_graphs, "_MANY_GRAPHS", 1)
+    job = make_job(tmp_path, **SINGLE)
+    steps = Steps(job)
+    ((_, batch),) = job.stream.batches(range(1))
+    with forced_attention("fused"):
+        for size, expected in ((8, 0), (4, 1), (2, 1)):
+            steps.replay(batch.split(size)[0], seed=0)
+            assert len(steps.warned) == expected
+    assert len(steps.made) == 3
+    assert "had more than 1 sizes, each with a CUDA graph" in steps.warned[0]
 
 
 def test_graphs_are_refused_on_cpus_and_with_linear_biases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import torch
 from orchestrator.errors import ClusterError, SpecError
 from orchestrator.models.device import choose_device
 from orchestrator.training import cards
-from orchestrator.training.cards import Card, card_notes, check_card, find_card, has_bf16_cpu
+from orchestrator.training.cards import Card, card_notes, check_card, find_card, has_bf16_cpu, new_card_notes
 from tests.orchestrator.training.cards_in_place import GIB, put_in_place
 
 OLD_DRIVER = (
@@ -113,6 +113,25 @@ def test_limits_of_a_card_that_is_used_are_told(monkeypatch: pytest.MonkeyPatch)
     taken, old = card_notes("cuda")
     assert taken.startswith("others hold 40.0 GiB of the 139.0 GiB of Tesla V100")
     assert old.startswith("Tesla V100 (compute capability 7.0) is too old for flash attention")
+
+
+def test_whoever_takes_a_card_is_told_of_its_limits_once_in_a_process(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    put_in_place(monkeypatch, capability=(8, 0), free_bytes=99 * GIB, name="NVIDIA A100")
+    told: list[str] = []
+    choose_device("cpu", warn=told.append)
+    assert told == []
+    choose_device("cuda", warn=told.append)
+    assert [note.partition(" of the ")[0] for note in told] == ["others hold 40.0 GiB"]
+    choose_device("cuda", warn=told.append)
+    assert len(told) == 1
+    assert new_card_notes("cuda") == []
+    assert len(card_notes("cuda")) == 1, "who looks at a card sees what there is"
+    put_in_place(monkeypatch, capability=(7, 5), name="Tesla T4")
+    choose_device("cuda")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert caplog.messages[0].startswith("Tesla T4 (compute capability 7.5) is too old for flash attention")
 
 
 @pytest.mark.parametrize(
