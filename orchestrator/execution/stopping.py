@@ -1,6 +1,6 @@
 """Stopping a run from another shell or machine: a request is a small file in the run's folder, where its driver looks.
 
-    orchestrator stop ─► RUN/stop.json ─► the driver's watcher ─► SIGINT in its main thread ─► all that Ctrl-C does
+    orchestrator stop ─► RUN/stop.json ─► the driver's watcher ─► a signal in its main thread ─► all that Ctrl-C does
 
 So a run ends in one way, whoever asks: it saves what it can, its end state is recorded, its Ray ends. A request names
 the attempt that it is for and never stops a later one. It is a file because the storage is what every machine of a run
@@ -111,20 +111,21 @@ class StopWatch:
                 if request is not None and request.attempt == record.attempt:
                     self._obey(record.id, request, done)
 
-        with self._lock:
-            self._at_work.append(record.id)
-        threading.Thread(target=watch, name=f"stop-{record.id}", daemon=True).start()
-        try:
-            yield
-        except KeyboardInterrupt as error:
-            if self._requested is None or isinstance(error, StopRequested):
-                raise
-            self._requested.step = getattr(error, "step", None)
-            raise self._requested from None
-        finally:
+        with _one_signal_heeded():  # until nothing is sent any more
             with self._lock:
-                self._at_work.remove(record.id)
-                done.set()
+                self._at_work.append(record.id)
+            threading.Thread(target=watch, name=f"stop-{record.id}", daemon=True).start()
+            try:
+                yield
+            except KeyboardInterrupt as error:
+                if self._requested is None or isinstance(error, StopRequested):
+                    raise
+                self._requested.step = getattr(error, "step", None)
+                raise self._requested from None
+            finally:
+                with self._lock:
+                    self._at_work.remove(record.id)
+                    done.set()
 
     def _obey(self, run_id: str, request: StopRequest, done: threading.Event) -> None:
         """Interrupt the main thread, once; a forced request ends the process here and now."""
@@ -149,7 +150,7 @@ class StopWatch:
         if self._requested is None and not interruption_under_way.is_set():
             self._requested = reason
             # Into the main thread, so that what it waits for is interrupted as well.
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            signal.pthread_kill(threading.main_thread().ident or 0, _handled_signal() or signal.SIGINT)
 
     def _look_at(self, head: HeadWatch, done: threading.Event) -> None:
         """Warn of a head that does not answer; leave when it has been silent for too long."""
@@ -170,6 +171,25 @@ class StopWatch:
             with suppress(RegistryError):  # the run will read LOST
                 self._recorder.fail(at_work, reason)
         os._exit(reason.exit_status)
+
+
+@contextmanager
+def _one_signal_heeded() -> Iterator[None]:
+    """Have the main thread heed one signal at least within the block: a script's `&` has SIGINT ignored."""
+    if _handled_signal() is not None:
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _handled_signal() -> signal.Signals | None:
+    """The first signal that interrupts the main thread; None where each is ignored or ends the process."""
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return next((number for number in ends if callable(signal.getsignal(number))), None)
 
 
 def stop_run(

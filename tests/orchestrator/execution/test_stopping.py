@@ -216,6 +216,28 @@ def test_a_request_interrupts_the_main_thread_with_the_step_that_was_saved(tmp_p
     assert stopped.value.step == 30
 
 
+@pytest.mark.parametrize("ignored", [[signal.SIGINT], [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]])
+def test_a_request_is_heeded_whatever_signals_are_ignored(
+    tmp_path: Path, recorder: Recorder, ignored: list[signal.Signals]
+) -> None:
+    """A script's `&` has SIGINT ignored by what it starts."""
+    record = start(recorder, tmp_path / "run")
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ignored}
+
+    def wait_for_the_request() -> None:
+        with StopWatch(recorder).heeding(record, str(tmp_path / "run"), interval_s=0.001):
+            StopRequest(record.attempt).save(str(tmp_path / "run"))
+            threading.Event().wait(PATIENCE_S)
+
+    try:
+        with pytest.raises(StopRequested):
+            wait_for_the_request()
+        assert [signal.getsignal(number) for number in ignored] == [signal.SIG_IGN] * len(ignored)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"step": 1}', '{"attempt": 1'])
 def test_a_request_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / STOP_FILE).write_text(text)
