@@ -18,7 +18,8 @@ from orchestrator.cluster.head_watch import HeadWatch
 from orchestrator.errors import ClusterError, InputError, NotFoundError, RunFailedError, StopRequested
 from orchestrator.execution.garbage import find_garbage
 from orchestrator.execution.refusals import is_alive
-from orchestrator.execution.stopping import STOP_FILE, StopRequest, StopWatch, stop_run, where_it_stopped
+from orchestrator.execution.stopped_place import where_it_stopped
+from orchestrator.execution.stopping import STOP_FILE, StopRequest, StopWatch, stop_run
 from orchestrator.execution.waiting import wait_for_run
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
