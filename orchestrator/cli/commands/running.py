@@ -204,7 +204,7 @@ def _interruptible(*again: str) -> Iterator[Callable[[str], None]]:
 
     `again` are words of the command that a person will want to type again when going on.
     """
-    from orchestrator.execution.stopped_place import where_it_stopped
+    from orchestrator.execution.interruption import record_left, where_it_stopped
 
     started: list[str] = []
     words = ExitStack()
@@ -213,8 +213,17 @@ def _interruptible(*again: str) -> Iterator[Callable[[str], None]]:
         return f"go on with: {resume_command(run_id)}{''.join(f' {shlex.quote(word)}' for word in (*again, *more))}"
 
     def began(run_id: str) -> None:
+        from orchestrator.execution.origin import means_the_same_anywhere
+
+        settings = means_the_same_anywhere(current_settings())  # a resume works in the folder of the run's origin
+        text = go_on(run_id)  # `leave` is called in a thread, where Click knows no options
+
+        def leave() -> str:
+            record_left(run_id, settings)
+            return f"{where_it_stopped(run_id, KeyboardInterrupt(), settings)}; {text}"
+
         started.append(run_id)
-        words.enter_context(last_words(go_on(run_id)))
+        words.enter_context(last_words(text, leave))
 
     try:
         with words:

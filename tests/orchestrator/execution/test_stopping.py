@@ -17,8 +17,8 @@ from orchestrator.cluster.head_watch import INTERVAL_S as HEAD_INTERVAL_S
 from orchestrator.cluster.head_watch import HeadWatch
 from orchestrator.errors import ClusterError, InputError, NotFoundError, RunFailedError, StopRequested
 from orchestrator.execution.garbage import find_garbage
+from orchestrator.execution.interruption import where_it_stopped
 from orchestrator.execution.refusals import is_alive
-from orchestrator.execution.stopped_place import where_it_stopped
 from orchestrator.execution.stopping import STOP_FILE, StopRequest, StopWatch, stop_run
 from orchestrator.execution.waiting import wait_for_run
 from orchestrator.registry import Registry
@@ -105,7 +105,7 @@ def test_a_run_that_takes_long_to_save_can_be_forced(tmp_path: Path, settings: S
 
 
 @pytest.mark.runs
-def test_a_second_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_records_the_end_and_says_how_to_go_on(tmp_path: Path, settings: Settings) -> None:
     write_inputs(tmp_path)
     with running("hang", tmp_path) as (process, run_id):
         process.send_signal(signal.SIGINT)
@@ -118,7 +118,9 @@ def test_a_second_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
             try_again = threading.Event()
             try_again.wait(0.1)
         assert process.returncode == 130
-        assert process.stderr.read().endswith(f"\ngo on with: orchestrator resume {run_id}\n")
+        assert process.stderr.read().endswith(f"\nstopped; go on with: orchestrator resume {run_id}\n")
+    record = record_of(settings, run_id)
+    assert (record.state, record.error) == (RunState.STOPPED, "interrupted twice, and left without saving")
 
 
 def signals_of_two_looks(
