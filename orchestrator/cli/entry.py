@@ -63,11 +63,19 @@ STOPPING = "stopping; Ctrl-C again leaves at once"
 """Said as soon as a signal has come while a run is at work; what is saved is told by the run."""
 
 
+_BY: dict[int, str] = {
+    signal.SIGINT: "Ctrl-C",
+    signal.SIGTERM: "SIGTERM (`kill`)",
+    signal.SIGHUP: "SIGHUP (the terminal was closed)",
+}
+"""What a person has done, or what else has happened, by the signal that comes of it."""
+
+
 class Interrupted(KeyboardInterrupt):
     """A signal asked the process to end."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"interrupted by {signal.Signals(number).name}")
+        super().__init__(f"interrupted by {_BY[number]}")
         self.number = number
 
 
