@@ -68,7 +68,7 @@ _BY: dict[int, str] = {
     signal.SIGTERM: "SIGTERM (`kill`)",
     signal.SIGHUP: "SIGHUP (the terminal was closed)",
 }
-"""What a person has done, or what else has happened, by the signal that comes of it."""
+"""Cause of an interruption, by the number of its signal."""
 
 
 class Interrupted(KeyboardInterrupt):

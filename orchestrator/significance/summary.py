@@ -10,7 +10,7 @@ from orchestrator.significance.distributions import t_quantile
 LEVEL = 0.95
 """Probability of every interval unless another is asked for."""
 ONE_SEED = "one seed"
-"""Why noise is unknown where a score has no other one beside it."""
+"""Reason for which the noise of a single score is unknown."""
 ROUNDING = 1e-12
 """Relative difference up to which scores are equal: means of equal scores are rounded."""
 
