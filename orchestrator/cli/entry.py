@@ -54,6 +54,7 @@ add_zsh()
 
 
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAME_SIGNAL_S = 0.5
 """Time in which a second signal counts as the first one, delivered twice."""
 
@@ -62,11 +63,19 @@ STOPPING = "stopping; Ctrl-C again leaves at once"
 """Said as soon as a signal has come while a run is at work; what is saved is told by the run."""
 
 
+_BY: dict[int, str] = {
+    signal.SIGINT: "Ctrl-C",
+    signal.SIGTERM: "SIGTERM (`kill`)",
+    signal.SIGHUP: "SIGHUP (the terminal was closed)",
+}
+"""Cause of an interruption, by the number of its signal."""
+
+
 class Interrupted(KeyboardInterrupt):
     """A signal asked the process to end."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(f"interrupted by {signal.Signals(number).name}")
+        super().__init__(f"interrupted by {_BY[number]}")
         self.number = number
 
 
@@ -77,7 +86,7 @@ def main() -> NoReturn:
         cli.main(prog_name="orchestrator")
     # A command's imports make many objects that stay: looking among them for cycles costs a fifth of its start.
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in _SIGNALS:
         _handle(number, _interrupt)
     if "--debug" not in sys.argv and not sys.warnoptions:
         warnings.simplefilter("ignore")
@@ -172,13 +181,15 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
     def leave(second: int, frame: FrameType | None) -> None:
         if time.monotonic() - first_at > SAME_SIGNAL_S:
+            for later in _SIGNALS:  # last words take a moment at most, whoever presses Ctrl-C meanwhile
+                signal.signal(later, signal.SIG_IGN)
             say_last_words()
             os._exit(128 + second)
 
     interruption_under_way.set()
     if has_last_words():
         say_interrupted(STOPPING)
-    for again in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for again in _SIGNALS:
         _handle(again, leave)
     raise Interrupted(number)
 

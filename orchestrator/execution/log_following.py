@@ -5,11 +5,11 @@ from functools import partial
 
 from orchestrator.execution.pulling import log_folder
 from orchestrator.execution.run_log import LOG_FILE
+from orchestrator.execution.starting import is_over
 from orchestrator.execution.waiting import looks, recorded_id
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.storage import join, open_read
 
@@ -28,6 +28,8 @@ def follow_log(
     pause_s: float = _PAUSE_S,
 ) -> RunRecord:
     """Pass on the log of a run from its beginning, and what is added, until the run has ended or its driver is lost.
+
+    A run that is about to go on has not ended.
 
     The lines of a pipeline's work are in the logs of its stages: that of the stage at work is passed on too, and those
     of the stages after it. A log that is not there yet is waited for.
@@ -48,9 +50,9 @@ def follow_log(
             record = retry_while_unavailable(lambda: registry.run(whole_id))
             stages = retry_while_unavailable(lambda: registry.stages(whole_id)) if record.kind == "pipeline" else []
             logs.pass_on(record, stages)
-            if record.state.is_final or record.state == RunState.LOST:
+            if is_over(record, settings):
                 break
-            if look is not None:
+            if look is not None and not record.state.is_final:
                 retry_while_unavailable(partial(look, record, stages))
     return record
 

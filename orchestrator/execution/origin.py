@@ -45,9 +45,14 @@ def working_at_origin(run_folder: str | None, settings: Settings) -> Iterator[Se
     if not folder.is_dir():
         logger.warning(f"the run was started in {folder}, which is gone: relative paths now begin at {Path.cwd()}")
         folder = Path.cwd()
-    settings = replace(settings, registry=_absolute_location(settings.registry))
+    settings = means_the_same_anywhere(settings)
     with chdir(folder):
         yield settings
+
+
+def means_the_same_anywhere(settings: Settings) -> Settings:
+    """The settings with a registry that is the same one in every folder."""
+    return replace(settings, registry=_absolute_location(settings.registry))
 
 
 def origin_folder(run_folder: str | None) -> Path:

@@ -26,6 +26,8 @@ from orchestrator.specs.probe import ProbeSpec
 
 _SHOWN_SPLITS: tuple[Split, ...] = ("train", "validation")
 _SPEED = "tokens_per_s"
+_PROBE_AXES = frozenset({"init_from"})
+"""Fields of the recipe that the trials of a probe differ in, beside the seed."""
 
 
 class RecordedView(ABC):
@@ -112,13 +114,15 @@ class RecordedSweep(RecordedView):
     def __init__(self, registry: Registry, run: RunRecord, spec: SweepSpec | ProbeSpec) -> None:
         super().__init__(registry, run)
         self._epochs = spec.recipe.epochs
+        self._since = registry.attempts(run.id)[-1].started_at
+        self._axes: frozenset[str] = _PROBE_AXES
         self._fixed: frozenset[str] = frozenset()
         self._num_trials = 0
         """Number of its trials; 0 for a probe, whose snapshots only its driver knows."""
         self._at_a_time = 1
         self._tells_time = isinstance(spec, SweepSpec) and not SCHEDULERS[spec.scheduler].makes_wait
         if isinstance(spec, SweepSpec):
-            self._fixed = fixed_names(spec)
+            self._axes, self._fixed = frozenset(spec.axes), fixed_names(spec)
             self._num_trials = build_search(spec).num_points * len(spec.seeds)
 
     def read(self) -> RunView | None:
@@ -126,11 +130,11 @@ class RecordedSweep(RecordedView):
         metric = self._run.metric
         if metric is None:
             return None
-        standing = self._registry.trials.standing(self._run.id, metric)
+        standing = self._registry.trials.standing(self._run.id, metric, self._since)
         if not standing.num_in:
             return None
         running = standing.running
-        num_ended = sum(number for state, number in standing.num_in.items() if state.is_final)
+        num_ended = standing.num_ended
         num_trials = max(self._num_trials, sum(standing.num_in.values())) if self._num_trials else None
         self._at_a_time = max(self._at_a_time, len(running))
         left_s = None
@@ -142,7 +146,8 @@ class RecordedSweep(RecordedView):
         return SweepView(metric, [*map(self._trial, running)], num_ended, num_trials, best, left_s)
 
     def _trial(self, trial: RunningTrialRecord) -> TrialView:
-        varied = varied_texts(trial.parameters, trial.seed, self._fixed)
+        values = {name: value for name, value in trial.parameters.items() if name in self._axes}
+        varied = varied_texts(values, trial.seed, self._fixed)
         num_epochs = float(trial.parameters.get("epochs", self._epochs))
         if not trial.evaluations:
             return TrialView(trial.number, varied, num_epochs=num_epochs)

@@ -16,6 +16,7 @@ from orchestrator.execution.origin import working_at_origin
 from orchestrator.execution.refusals import check_places, check_run_folder, refuse_if_alive, refuse_if_pulled
 from orchestrator.execution.room import check_room
 from orchestrator.execution.session import open_session
+from orchestrator.execution.starting import announced
 from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.checks import check_inputs
@@ -97,21 +98,22 @@ def resume_run(
 
     Raises: InputError while the run's driver is alive or where its folder is gone, beside what `run_spec` raises.
     """
-    record = _run_to_resume(run_id, settings)
-    if record.state == RunState.COMPLETED:
+    with announced(run_id, settings):
+        record = _run_to_resume(run_id, settings)
+        if record.state == RunState.COMPLETED:
+            on_started(record.id)
+            return record
+        spec = override_execution(parse_spec(record.spec), overrides)
+        _check_budgets(record, spec, settings)
         on_started(record.id)
-        return record
-    spec = override_execution(parse_spec(record.spec), overrides)
-    _check_budgets(record, spec, settings)
-    on_started(record.id)
-    with working_at_origin(record.storage_path, settings) as there:
-        if not allow_drift:
-            _check_drift(record, spec)
-        inputs = resolved_inputs(spec, there)
-        check_disk(spec, inputs, _left(record, settings))
-        words = override_words(overrides)
-        with open_session(spec, inputs, overrides=words, allow_drift=allow_drift, priority=priority) as session:
-            return session.resume(record, spec)
+        with working_at_origin(record.storage_path, settings) as there:
+            if not allow_drift:
+                _check_drift(record, spec)
+            inputs = resolved_inputs(spec, there)
+            check_disk(spec, inputs, _left(record, settings))
+            words = override_words(overrides)
+            with open_session(spec, inputs, overrides=words, allow_drift=allow_drift, priority=priority) as session:
+                return session.resume(record, spec)
 
 
 def check_resume(run_id: str, overrides: Overrides = (), *, settings: Settings, allow_drift: bool = False) -> RunRecord:

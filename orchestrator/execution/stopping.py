@@ -1,10 +1,10 @@
 """Stopping a run from another shell or machine: a request is a small file in the run's folder, where its driver looks.
 
-    orchestrator stop ─► RUN/stop.json ─► the driver's watcher ─► SIGINT in its main thread ─► all that Ctrl-C does
+    orchestrator stop ─► RUN/stop.json ─► the driver's watcher ─► a signal in its main thread ─► all that Ctrl-C does
 
 So a run ends in one way, whoever asks: it saves what it can, its end state is recorded, its Ray ends. A request names
-the attempt that it is for and never stops a later one. It is a file because the storage is what every machine of a run
-reaches, that of a submitted job included.
+the attempt that it is for and never stops a later one; while a `resume` is starting, that is its attempt. It is a file
+because the storage is what every machine of a run reaches, that of a submitted job included.
 """
 
 import logging
@@ -12,13 +12,13 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 
 from orchestrator.cluster.head_watch import HeadWatch
 from orchestrator.errors import (
-    OWN_ERRORS,
     ClusterError,
     InputError,
     RegistryError,
@@ -27,6 +27,7 @@ from orchestrator.errors import (
     interruption_under_way,
 )
 from orchestrator.execution.refusals import has_died_here, is_alive, refuse_if_pulled
+from orchestrator.execution.starting import starting_attempt
 from orchestrator.execution.waiting import looks
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.recorder import Recorder
@@ -104,27 +105,30 @@ class StopWatch:
         head = self._watch_head(how_to_go_on(record.id)) if self._watch_head and not self._at_work else None
 
         def watch() -> None:
-            while not done.wait(interval_s):
-                if head is not None:
-                    self._look_at(head, done)
+            while True:
                 request = StopRequest.load(run_folder)
                 if request is not None and request.attempt == record.attempt:
                     self._obey(record.id, request, done)
+                if done.wait(interval_s):
+                    return
+                if head is not None:
+                    self._look_at(head, done)
 
-        with self._lock:
-            self._at_work.append(record.id)
-        threading.Thread(target=watch, name=f"stop-{record.id}", daemon=True).start()
-        try:
-            yield
-        except KeyboardInterrupt as error:
-            if self._requested is None or isinstance(error, StopRequested):
-                raise
-            self._requested.step = getattr(error, "step", None)
-            raise self._requested from None
-        finally:
+        with _one_signal_heeded():  # until nothing is sent any more
             with self._lock:
-                self._at_work.remove(record.id)
-                done.set()
+                self._at_work.append(record.id)
+            try:
+                threading.Thread(target=watch, name=f"stop-{record.id}", daemon=True).start()
+                yield
+            except KeyboardInterrupt as error:
+                if self._requested is None or isinstance(error, StopRequested):
+                    raise
+                self._requested.step = getattr(error, "step", None)
+                raise self._requested from None
+            finally:
+                with self._lock:
+                    self._at_work.remove(record.id)
+                    done.set()
 
     def _obey(self, run_id: str, request: StopRequest, done: threading.Event) -> None:
         """Interrupt the main thread, once; a forced request ends the process here and now."""
@@ -149,7 +153,7 @@ class StopWatch:
         if self._requested is None and not interruption_under_way.is_set():
             self._requested = reason
             # Into the main thread, so that what it waits for is interrupted as well.
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            signal.pthread_kill(threading.main_thread().ident or 0, _handled_signal() or signal.SIGINT)
 
     def _look_at(self, head: HeadWatch, done: threading.Event) -> None:
         """Warn of a head that does not answer; leave when it has been silent for too long."""
@@ -172,6 +176,25 @@ class StopWatch:
         os._exit(reason.exit_status)
 
 
+@contextmanager
+def _one_signal_heeded() -> Iterator[None]:
+    """Have the main thread heed one signal at least within the block: a script's `&` has SIGINT ignored."""
+    if _handled_signal() is not None:
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _handled_signal() -> signal.Signals | None:
+    """The first signal that interrupts the main thread; None where each is ignored or ends the process."""
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return next((number for number in ends if callable(signal.getsignal(number))), None)
+
+
 def stop_run(
     run_id: str,
     *,
@@ -182,7 +205,8 @@ def stop_run(
 ) -> RunRecord:
     """Ask a run to stop, on whatever machine it works, and wait until it has ended.
 
-    A run whose driver is gone is recorded as STOPPED here; one that has ended stays as it is.
+    A run whose driver is gone is recorded as STOPPED here; one that has ended stays as it is, unless a `resume` is
+    starting: that one is stopped as soon as its attempt begins.
 
     Args:
         force: whether it leaves at once, without saving anything.
@@ -198,11 +222,14 @@ def stop_run(
         record = registry.run(run_id)
         if record.parent_id is not None:
             raise InputError(f"{record.id} is a trial of sweep {record.parent_id}; a sweep is stopped as a whole")
-        if record.state.is_final:
-            say(f"run {record.id} has ended already, as {record.state}")
-            return record
-        refuse_if_pulled(record, registry)
         folder = record.folder(settings.storage)
+        if (starting := starting_attempt(record, folder)) is not None:
+            StopRequest(starting.number, force).save(folder)
+            say(f"asked run {record.id} to stop: process {starting.pid} on {starting.host} is about to go on with it")
+            return record if timeout_s is None else _wait_for_start(registry, record, folder, timeout_s, say)
+        if record.state.is_final:
+            return _ended_already(record, say)
+        refuse_if_pulled(record, registry)
         is_gone = not record.state.has_driver or has_died_here(record)
         if not is_gone and is_local(folder) and not exists(folder):
             raise InputError(
@@ -218,32 +245,24 @@ def stop_run(
         return record if timeout_s is None else _wait_for_end(registry, record, timeout_s, say)
 
 
-def where_it_stopped(run_id: str, interruption: BaseException, settings: Settings) -> str:
-    """Words on the place from which an interrupted run will go on, as far as that is known.
+def _ended_already(record: RunRecord, say: Callable[[str], None]) -> RunRecord:
+    say(f"run {record.id} has ended already, as {record.state}")
+    return record
 
-    An interruption that made a run save says at which `step`; else the run's newest checkpoint tells.
-    """
-    from orchestrator.training.checkpoints import Checkpoints  # torch, which a run has loaded and `stop` does not need
 
-    step: int | None = getattr(interruption, "step", None)
-    if step is not None:
-        return f"stopped after step {step:,}"
-    with suppress(*OWN_ERRORS, OSError), Registry(settings.registry) as registry:
-        record = registry.run(run_id)
-        if record.state == RunState.COMPLETED:
-            return "interrupted after it had completed"
-        record = next(iter(registry.stages(run_id)), record)
-        if record.kind in ("sweep", "probe"):
-            states = registry.trials.states(record.id).values()
-            num_ended = sum(state in (RunState.COMPLETED, RunState.PRUNED) for state in states)
-            stand = "1 trial has ended and stands" if num_ended == 1 else f"{num_ended} trials have ended and stand"
-            return f"stopped in sweep {record.name}; {stand}"
-        checkpoints = Checkpoints(record.folder(settings.storage)).newest_first()
-        if checkpoints:
-            return f"stopped; its newest checkpoint is of step {checkpoints[0].step:,}"
-        if record.spec.get("steps") or record.spec.get("pretraining"):
-            return "stopped before its first checkpoint, so it will begin anew"
-    return "stopped"
+def _wait_for_start(
+    registry: Registry, asked: RunRecord, folder: str, timeout_s: float, say: Callable[[str], None]
+) -> RunRecord:
+    """Wait until the attempt that is starting has begun, and then for its end; or until its process has given up."""
+    give_up_at = time.monotonic() + timeout_s
+    for _ in looks(timeout_s, _POLL_S):
+        has_left = starting_attempt(asked, folder) is None  # before the run is read, whose attempt it may have begun
+        record = retry_while_unavailable(lambda: registry.run(asked.id))
+        if record.attempt > asked.attempt:
+            return _wait_for_end(registry, record, max(0.0, give_up_at - time.monotonic()), say)
+        if has_left:
+            return _ended_already(record, say) if record.state.is_final else _record_stopped(registry, record, say)
+    raise _not_ended(asked, timeout_s)
 
 
 def _wait_for_end(registry: Registry, asked: RunRecord, timeout_s: float, say: Callable[[str], None]) -> RunRecord:
@@ -257,7 +276,11 @@ def _wait_for_end(registry: Registry, asked: RunRecord, timeout_s: float, say: C
             return record
         if not record.state.is_final and (has_died or record.state == RunState.LOST):
             return _record_stopped(registry, record, say)
-    raise RunFailedError(
+    raise _not_ended(asked, timeout_s)
+
+
+def _not_ended(asked: RunRecord, timeout_s: float) -> RunFailedError:
+    return RunFailedError(
         f"run {asked.id} has not ended within {timeout_s:g} s; "
         f"wait longer, or let it leave without saving: orchestrator stop {asked.id} --force"
     )

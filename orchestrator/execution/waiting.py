@@ -60,7 +60,7 @@ def wait_for_run(
     on_progress: Callable[[str], None] | None = None,
     pause_s: float = _POLL_S,
 ) -> RunRecord:
-    """Wait until a run has ended or its driver is lost, and return its record.
+    """Wait until a run has ended or its driver is lost, and return its record; one about to go on has not ended.
 
     Args:
         timeout_s: longest wait in seconds; None waits for ever.
@@ -74,11 +74,17 @@ def wait_for_run(
         whole_id = recorded_id(registry, run_id, patience_s=patience_s, pause_s=pause_s)
         for _ in looks(timeout_s, pause_s):
             record = retry_while_unavailable(lambda: registry.run(whole_id))
-            if record.state.is_final or record.state == RunState.LOST:
+            if (record.state.is_final or record.state == RunState.LOST) and _is_over(record, settings):
                 return record
             if on_progress is not None:
                 on_progress(retry_while_unavailable(partial(progress_line, registry, record)))
     raise RunFailedError(f"run {whole_id} is still {record.state} after {timeout_s:g} s")
+
+
+def _is_over(record: RunRecord, settings: Settings) -> bool:
+    from orchestrator.execution.starting import is_over  # the storage's libraries, of no use while a run is at work
+
+    return is_over(record, settings)
 
 
 def progress_line(registry: Registry, record: RunRecord) -> str:

@@ -197,17 +197,21 @@ class SweepProgress:
         return rank(result.metrics[self.metric], result.number)
 
     def standing(self) -> str:
-        """Return how many trials need not run again when an interrupted sweep goes on."""
+        """Return how many trials need not run again when an interrupted sweep goes on, and what the others do."""
         num_ended = sum(result.state != RunState.FAILED for result in self.results.values())
-        return f"{num_ended} of {self.queue.num_trials} trials have ended and stand; resuming goes on with the others"
+        return (
+            f"{num_ended} of {self.queue.num_trials} trials have ended and stand; resuming runs the others, from their "
+            "last checkpoint where there is one (execution.checkpoint_every_minutes), else from their beginning"
+        )
 
     def line(self, last: TrialResult) -> str:
         """One line for a person: how many are done, how the last one ended, the best so far, the time left."""
         left_s = self._left_s()
-        parts = [f"trial {len(self.results)}/{self.queue.num_trials}", _describe(last, self.metric)]
+        ended = f"{len(self.results)} of {self.queue.num_trials} trials ended"
+        parts = [f"{ended}: {_describe(last, self.metric)}"]
         if self.best is not None:
             parts.append(f"best {self.best.metrics[self.metric]:.4f} (trial {self.best.number})")
-        parts += [f"about {duration(left_s)} left"] if left_s else []
+        parts += [f"about {duration(left_s)} left"] if left_s and round(left_s) else []
         return " · ".join(parts)
 
     def _show(self) -> None:
@@ -236,9 +240,9 @@ class SweepProgress:
 
 def _describe(result: TrialResult, metric: str) -> str:
     if result.state == RunState.FAILED:
-        return f"number {result.number} failed: {result.error}"
+        return f"trial {result.number} failed: {result.error}"
     score = f"{metric} {result.metrics[metric]:.4f}" if metric in result.metrics else "no score"
-    return f"number {result.number} {'pruned at' if result.state == RunState.PRUNED else 'reached'} {score}"
+    return f"trial {result.number} {'pruned at' if result.state == RunState.PRUNED else 'reached'} {score}"
 
 
 def first_reason(results: Mapping[str, TrialResult]) -> str:

@@ -9,14 +9,18 @@ from orchestrator.registry.registry import Registry
 
 
 def pretrain_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
-    """Yield steps, seconds and speed in one line, then a line for each loss on held-out text."""
+    """Yield steps, seconds and speed in one line, then a line for each loss on held-out text.
+
+    The seconds are all that the run has taken, starts and evaluations included; the speed is that of training alone.
+    """
     speeds = registry.metrics.history(run.id, "train.tokens_per_s")
-    speed = f", {speeds['value'].median():,.0f} tokens/s" if len(speeds) else ""
+    speed = f"; {speeds['value'].median():,.0f} tokens/s while training" if len(speeds) else ""
     steps = registry.metrics.last_step(run.id) or 0
     latest = registry.metrics.latest(run.id)
     held_out = [objective for objective in OBJECTIVES.values() if objective.loss_name in latest]
     scores = "".join(f", {each.metric_prefix} {latest[each.loss_name]:.3f}" for each in held_out)
-    yield f"{steps:,} steps in {duration(run.seconds or 0.0)}{speed}{scores and f'; held out{scores[1:]}'}"
+    took = f"{duration(run.seconds or 0.0)} from start to end"
+    yield f"{steps:,} steps in {took}{speed}{scores and f'; held out{scores[1:]}'}"
     for objective in held_out:
         history = registry.metrics.history(run.id, objective.loss_name)
         history = history[history["split"] == "validation"].sort_values("step")

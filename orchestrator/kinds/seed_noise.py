@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.significance.sample_size import seeds_of_each_group
-from orchestrator.significance.summary import mean_interval, sample_variance, why_noise_is_unknown
+from orchestrator.significance.summary import ONE_SEED, mean_interval, sample_variance, why_noise_is_unknown
 from orchestrator.significance.welch import compare_means
+
+_SEVERAL_SEEDS = "seeds=[0,1,2]"
+"""Override of a sweep or probe that has each recipe trained with several seeds."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,8 @@ class Difference:
 
     def __str__(self) -> str:
         if self.half_width is None:
-            return f"{self.value:+.4f}; {self.why_unknown}: seed noise not known"
+            remedy = f"; several show it: {_SEVERAL_SEEDS}" if self.why_unknown == ONE_SEED else ""
+            return f"{self.value:+.4f}; {self.why_unknown}: seed noise not known{remedy}"
         told = f"{self.value:+.4f} ± {self.half_width:.4f} (95 %)"
         if self.is_more_than_noise:
             return f"{told}, more than seed noise"

@@ -94,7 +94,7 @@ def _sweep_lines(view: SweepView, most_rows: int, width: int) -> Iterator[Render
     if len(view.running) > most_rows:
         yield _line(f"and {len(view.running) - most_rows} more trials that run")
     last = [view.best] if view.best else []
-    last += [] if view.left_s is None else [f"about {duration(view.left_s)} left"]
+    last += [f"about {duration(view.left_s)} left"] if view.left_s and round(view.left_s) else []
     last += [f"left out: {', '.join(left_out)}"] if left_out else []
     if last:
         yield _line("  ".join(last))

@@ -9,6 +9,8 @@ from orchestrator.significance.distributions import t_quantile
 
 LEVEL = 0.95
 """Probability of every interval unless another is asked for."""
+ONE_SEED = "one seed"
+"""Reason for which the noise of a single score is unknown."""
 ROUNDING = 1e-12
 """Relative difference up to which scores are equal: means of equal scores are rounded."""
 
@@ -99,7 +101,7 @@ def why_noise_is_unknown(*groups: Sequence[float]) -> str:
     """
     fewest = min(len(scores) for scores in groups if not has_spread(scores))
     if fewest < 2:
-        return "one seed"
+        return ONE_SEED
     return f"{'two' if fewest == 2 else fewest} seeds that score the same"
 
 

@@ -154,18 +154,27 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, priority:
     stages.NAME.execution.…); what shapes the result cannot change.
     """
     say_now(f"looking up run {run_id}")
-    from orchestrator.execution.runner import check_resume, resume_run
-
     settings, run_id = current_settings(), run_id_of(run_id)
     if check:
-        record = check_resume(run_id, overrides, settings=settings, allow_drift=allow_drift)
-        show_record({"id": record.id, "name": record.name, "kind": record.kind, "state": record.state}, "json", None)
-        return 0
-    if nice:
-        give_way()
-    again = [*(["--allow-drift"] if allow_drift else []), *(["--nice"] if nice else []), *overrides]
-    resumed = partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift, priority=priority)
-    return _carried_out(resumed, *again)
+        return _check_resume(run_id, overrides, allow_drift)
+    from orchestrator.execution.starting import announced
+
+    with announced(run_id, settings):  # before the import of torch, which takes long
+        from orchestrator.execution.runner import resume_run
+
+        if nice:
+            give_way()
+        again = [*(["--allow-drift"] if allow_drift else []), *(["--nice"] if nice else []), *overrides]
+        resumed = partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift, priority=priority)
+        return _carried_out(resumed, *again)
+
+
+def _check_resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool) -> int:
+    from orchestrator.execution.runner import check_resume
+
+    record = check_resume(run_id, overrides, settings=current_settings(), allow_drift=allow_drift)
+    show_record({"id": record.id, "name": record.name, "kind": record.kind, "state": record.state}, "json", None)
+    return 0
 
 
 def _carried_out(carry_out: Callable[..., "RunRecord"], *again: str) -> int:
@@ -195,7 +204,7 @@ def _interruptible(*again: str) -> Iterator[Callable[[str], None]]:
 
     `again` are words of the command that a person will want to type again when going on.
     """
-    from orchestrator.execution.stopping import where_it_stopped
+    from orchestrator.execution.interruption import record_left, where_it_stopped
 
     started: list[str] = []
     words = ExitStack()
@@ -204,8 +213,17 @@ def _interruptible(*again: str) -> Iterator[Callable[[str], None]]:
         return f"go on with: {resume_command(run_id)}{''.join(f' {shlex.quote(word)}' for word in (*again, *more))}"
 
     def began(run_id: str) -> None:
+        from orchestrator.execution.origin import means_the_same_anywhere
+
+        settings = means_the_same_anywhere(current_settings())  # a resume works in the folder of the run's origin
+        text = go_on(run_id)  # `leave` is called in a thread, where Click knows no options
+
+        def leave() -> str:
+            record_left(run_id, settings)
+            return f"{where_it_stopped(run_id, KeyboardInterrupt(), settings)}; {text}"
+
         started.append(run_id)
-        words.enter_context(last_words(go_on(run_id)))
+        words.enter_context(last_words(text, leave))
 
     try:
         with words:

@@ -24,7 +24,7 @@ from orchestrator.cli.output import (
     shows_briefly,
 )
 from orchestrator.cli.reading import reading_options
-from orchestrator.progress import is_terminal, show_progress
+from orchestrator.progress import is_terminal, show_progress, terminal_width
 
 if TYPE_CHECKING:
     from orchestrator.registry.records import RunRecord
@@ -162,11 +162,13 @@ def _follow(run_id: str) -> int:
     from orchestrator.execution.log_following import follow_log
     from orchestrator.execution.run_watch import RunWatch
     from orchestrator.execution.waiting import outcome_line
+    from orchestrator.progress.line_folding import folded
     from orchestrator.run_states import RunState
 
     def write(data: bytes) -> None:
         make_room(sys.stdout)
-        click.echo(data, nl=False)
+        width = terminal_width(sys.stdout)
+        click.echo(data if width is None else folded(data.decode("utf-8", "replace"), width), nl=False)
 
     settings = current_settings()
     if is_terminal(sys.stderr):

@@ -42,13 +42,14 @@ def scored_groups(rows: Sequence[Row], metric: str) -> list[list[Row]]:
         rows: records of `registry.trials.table`.
     """
     groups: dict[str, list[Row]] = defaultdict(list)
-    for row in scored_trials(rows, metric):
+    scored = scored_trials(rows, metric)
+    for row in scored:
         groups[row["group"]].append(row)
-    return sorted(groups.values(), key=lambda group: place(_record(group, metric)))
+    return sorted(groups.values(), key=lambda group: place(_record(group, metric, scored[0]["id"])))
 
 
-def _record(rows: Sequence[Row], metric: str) -> GroupRecord:
-    """Scored trials of one group as the leaderboard takes them."""
+def _record(rows: Sequence[Row], metric: str, best_id: str) -> GroupRecord:
+    """Scored trials of one group as the leaderboard takes them, in its order; the best of all has a model."""
     runs = [
         GroupRun(
             id=row["id"],
@@ -58,11 +59,11 @@ def _record(rows: Sequence[Row], metric: str) -> GroupRecord:
             baseline=None,
             test=None,
             is_collapsed=False,
-            model_folder=None,
+            model_folder=row["id"] if row["id"] == best_id else None,
             finished_at=row["finished_at"],
             parent_id=row["parent"],
         )
-        for row in rows
+        for row in sorted(rows, key=lambda row: (row["finished_at"], row["id"]))
     ]
     return GroupRecord(rows[0]["group"], "sweep", rows[0]["task"], metric, "validation", runs)
 

@@ -156,8 +156,8 @@ def write_metrics(transaction: WriteTransaction, curves: Curves, *, final: bool)
 
 @lru_cache
 def _point_statement(dialect: str, final: bool) -> DriverStatement:
-    # A result has no epoch of its own; the point that it confirms keeps the epoch it was measured at.
-    keys, changing = ("run_id", "split", "name", "step"), ("value",) if final else ("value", "epoch")
+    # A result has no epoch of its own; the point that it confirms keeps the epoch and time it was measured at.
+    keys, changing = ("run_id", "split", "name", "step"), ("value",) if final else ("value", "epoch", "recorded_at")
     clock = ("recorded_at",) if dialect == "sqlite" else ()
     return DriverStatement(
         upsert(dialect, MetricPointRow.__table__, keys, changing), dialect, (*keys, "value", "epoch", *clock)

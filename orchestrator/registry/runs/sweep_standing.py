@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import and_, case, func, or_, select, true
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.tables import MetricPointRow, MetricRow, RunRow
 from orchestrator.run_states import RunState
+
+_STAY = (RunState.COMPLETED, RunState.PRUNED)
+"""States of trials that never run again."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class RunningTrialRecord:
     seed: int | None
     started_at: datetime | None
     evaluations: Sequence[Evaluation]
-    """Its scores so far, by step."""
+    """Its scores since it last began, by step."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class SweepStanding:
 
     num_in: Mapping[RunState, int]
     """Number of trials in each state that any of them is in."""
+    num_ended: int
+    """Number of trials that have ended and do not run again in the present attempt."""
     typical_s: float | None
     """Mean seconds of the trials that have ended; None before the first."""
     running: Sequence[RunningTrialRecord]
@@ -47,16 +52,22 @@ class SweepStanding:
     """Number and score of the best completed trial; None before the first."""
 
 
-def load_standing(session: Session, sweep_id: str, metric: str) -> SweepStanding:
-    """Read how a sweep stands by the score that ranks its trials."""
+def load_standing(session: Session, sweep_id: str, metric: str, since: datetime | None = None) -> SweepStanding:
+    """Read how a sweep stands by the score that ranks its trials.
+
+    Args:
+        since: beginning of the present attempt: what failed before it runs again. What was stopped always does.
+    """
+    is_of_now = true() if since is None else RunRow.finished_at >= since
+    stays = or_(RunRow.state.in_(_STAY), and_(RunRow.state == RunState.FAILED, is_of_now))
     states = session.execute(
-        select(RunRow.state, func.count(), func.avg(RunRow.seconds))
+        select(RunRow.state, func.count(), func.avg(RunRow.seconds), func.sum(case((stays, 1), else_=0)))
         .where(RunRow.parent_id == sweep_id)
         .group_by(RunRow.state)
     ).all()
-    ended = [(number, mean_s) for state, number, mean_s in states if state.is_final and mean_s is not None]
-    num_ended = sum(number for number, _ in ended)
-    typical_s = sum(number * float(mean_s) for number, mean_s in ended) / num_ended if num_ended else None
+    timed = [(number, mean_s) for state, number, mean_s, _ in states if state.is_final and mean_s is not None]
+    num_timed = sum(number for number, _ in timed)
+    typical_s = sum(number * float(mean_s) for number, mean_s in timed) / num_timed if num_timed else None
     best = session.execute(
         select(RunRow.number, MetricRow.value)
         .join(MetricRow, MetricRow.run_id == RunRow.id)
@@ -66,7 +77,8 @@ def load_standing(session: Session, sweep_id: str, metric: str) -> SweepStanding
         .limit(1)
     ).first()
     return SweepStanding(
-        {state: number for state, number, _ in states},
+        {state: number for state, number, *_ in states},
+        sum(num_staying for *_, num_staying in states),
         typical_s,
         _load_running(session, sweep_id, metric),
         None if best is None else (best.number, best.value),
@@ -86,6 +98,7 @@ def _load_running(session: Session, sweep_id: str, metric: str) -> list[RunningT
         .join(RunRow, RunRow.id == point.run_id)
         .where(RunRow.parent_id == sweep_id, RunRow.state == RunState.RUNNING)
         .where(point.split == "validation", point.name == metric)
+        .where(point.recorded_at >= RunRow.started_at)  # a trial that begins again has those of its first try
         .order_by(point.step)
     )
     for run_id, epoch, score in rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -86,10 +87,10 @@ class SweepTrials:
             rows = session.execute(select(RunRow.trial_key, RunRow.state).where(RunRow.parent_id == sweep_id))
             return {str(key): state for key, state in rows}
 
-    def standing(self, sweep_id: str, metric: str) -> SweepStanding:
-        """Standing of a sweep that goes on, by the score that ranks its trials."""
+    def standing(self, sweep_id: str, metric: str, since: datetime | None = None) -> SweepStanding:
+        """Standing of a sweep that goes on, by the score that ranks its trials; `since` its present attempt began."""
         with self._database.session(writing=False) as session:
-            return load_standing(session, sweep_id, metric)
+            return load_standing(session, sweep_id, metric, since)
 
     def drop(self, sweep_id: str) -> None:
         """Delete the trials of a sweep with all that is recorded of them: what they have read is no longer there."""

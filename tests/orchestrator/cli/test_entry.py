@@ -172,7 +172,7 @@ def test_a_registry_that_cannot_be_opened_is_registry_trouble(command: Command, 
 @pytest.mark.parametrize(
     ("interruption", "status", "said"),
     [
-        (Interrupted(signal.SIGTERM), 143, "Interrupted by SIGTERM\n"),
+        (Interrupted(signal.SIGTERM), 143, "Interrupted by SIGTERM (`kill`)\n"),
         (KeyboardInterrupt(), 130, "Interrupted\n"),
         (click.Abort(), 130, "Interrupted\n"),
         (StopRequested("7f3a"), 1, "Stopped by `orchestrator stop 7f3a`\n"),
@@ -222,19 +222,26 @@ def run_python(code: str, *arguments: str, **options: Any) -> "subprocess.Comple
     return subprocess.run([sys.executable, "-c", code, *arguments], **options)
 
 
-@pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
-def test_a_signal_unwinds_and_ends_with_its_status(name: str, status: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "status", "by"),
+    [
+        ("SIGINT", 130, "Ctrl-C"),
+        ("SIGTERM", 143, "SIGTERM (`kill`)"),
+        ("SIGHUP", 129, "SIGHUP (the terminal was closed)"),
+    ],
+)
+def test_a_signal_unwinds_and_ends_with_its_status(name: str, status: int, by: str) -> None:
     heeding = f"import signal; signal.signal(signal.{name}, signal.SIG_DFL)\n"  # tests under `nohup` ignore SIGHUP
     done = run_python(heeding + SLEEPER, "wait", name)
     assert done.returncode == status
     assert done.stdout == "end state written\n"
-    assert done.stderr.strip().splitlines() == [f"Interrupted by {name}"]
+    assert done.stderr.strip().splitlines() == [f"Interrupted by {by}"]
 
 
 def test_a_signal_is_answered_at_once_while_a_run_is_at_work() -> None:
     at_work = "from orchestrator.cli.last_words import last_words\nrun = last_words('go on with: …')\nrun.__enter__()\n"
     done = run_python(at_work + SLEEPER, "wait", "SIGINT")
-    assert done.stderr.splitlines() == ["stopping; Ctrl-C again leaves at once", "Interrupted by SIGINT"]
+    assert done.stderr.splitlines() == ["stopping; Ctrl-C again leaves at once", "Interrupted by Ctrl-C"]
 
 
 @pytest.mark.parametrize("name", ["SIGHUP", "SIGINT"])

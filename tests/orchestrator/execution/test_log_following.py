@@ -183,6 +183,21 @@ def test_the_command_prints_the_log_and_ends_as_the_run(
     assert said.err.startswith(f"run {RUN_ID} is {'COMPLETED' if error is None else 'FAILED'}")
 
 
+def test_on_a_terminal_lines_are_folded_between_words(
+    settings: Settings,
+    recorder: Recorder,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start(recorder, tmp_path)
+    (tmp_path / "log.txt").write_text("a line that is too long\nstep 1\n")
+    recorder.complete(RUN_ID, RunOutcome())
+    monkeypatch.setattr("orchestrator.cli.commands.runs.terminal_width", lambda stream: 16)
+    assert run_command_line(["runs", "logs", "-f", RUN_ID]) == 0
+    assert capsys.readouterr().out == "a line that is\n  too long\nstep 1\n"
+
+
 def test_workers_logs_are_not_followed(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["runs", "logs", "-f", "--worker", "1", "--", RUN_ID]) == 2
     assert "--follow is for the run's log" in capsys.readouterr().err

@@ -121,7 +121,7 @@ def test_a_sweep_has_a_row_for_each_running_trial_and_its_best_one(recorder: Rec
     scores = [
         MetricEvent(step, "validation", {"accuracy": score}, epoch=step / 10) for step, score in ((10, 0.7), (20, 0.6))
     ]
-    begun = TrialStart("b", 1, {"learning_rate": 1e-4, "dropout": 0.1}, 3)
+    begun = TrialStart("b", 1, SWEEP.recipe.model_dump(mode="json") | {"learning_rate": 1e-4, "dropout": 0.1}, 3)
     recorder.record_trials(run.id, [done, begun, TrialEvents("b", scores)])
     view = look(recorder, run, Screen())
     assert isinstance(view, SweepView)
@@ -207,3 +207,11 @@ def test_a_probe_tells_neither_how_many_trials_there_will_be_nor_how_long(record
     view = look(recorder, run, Screen())
     assert isinstance(view, SweepView)
     assert (view.num_ended, view.num_trials, view.num_waiting, view.left_s) == (1, None, None, None)
+
+
+def test_a_probes_trials_are_told_apart_by_their_snapshots(recorder: Recorder) -> None:
+    run = start(recorder, ProbeSpec.model_validate({"run": "7f3a", "task": TASK}))
+    recorder.record_trials(run.id, [TrialStart("a", 0, {"init_from": "steps/10", "learning_rate": 1e-3}, 3)])
+    view = look(recorder, run, Screen())
+    assert isinstance(view, SweepView)
+    assert view.running[0].varied == {"init_from": "steps/10", "seed": "3"}

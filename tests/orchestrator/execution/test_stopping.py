@@ -17,8 +17,9 @@ from orchestrator.cluster.head_watch import INTERVAL_S as HEAD_INTERVAL_S
 from orchestrator.cluster.head_watch import HeadWatch
 from orchestrator.errors import ClusterError, InputError, NotFoundError, RunFailedError, StopRequested
 from orchestrator.execution.garbage import find_garbage
+from orchestrator.execution.interruption import where_it_stopped
 from orchestrator.execution.refusals import is_alive
-from orchestrator.execution.stopping import STOP_FILE, StopRequest, StopWatch, stop_run, where_it_stopped
+from orchestrator.execution.stopping import STOP_FILE, StopRequest, StopWatch, stop_run
 from orchestrator.execution.waiting import wait_for_run
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -104,7 +105,7 @@ def test_a_run_that_takes_long_to_save_can_be_forced(tmp_path: Path, settings: S
 
 
 @pytest.mark.runs
-def test_a_second_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_records_the_end_and_says_how_to_go_on(tmp_path: Path, settings: Settings) -> None:
     write_inputs(tmp_path)
     with running("hang", tmp_path) as (process, run_id):
         process.send_signal(signal.SIGINT)
@@ -117,7 +118,9 @@ def test_a_second_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
             try_again = threading.Event()
             try_again.wait(0.1)
         assert process.returncode == 130
-        assert process.stderr.read().endswith(f"\ngo on with: orchestrator resume {run_id}\n")
+        assert process.stderr.read().endswith(f"\nstopped; go on with: orchestrator resume {run_id}\n")
+    record = record_of(settings, run_id)
+    assert (record.state, record.error) == (RunState.STOPPED, "interrupted twice, and left without saving")
 
 
 def signals_of_two_looks(
@@ -214,6 +217,28 @@ def test_a_request_interrupts_the_main_thread_with_the_step_that_was_saved(tmp_p
     with pytest.raises(StopRequested, match=f"stopped by `orchestrator stop {record.id}`") as stopped:
         save_and_stop()
     assert stopped.value.step == 30
+
+
+@pytest.mark.parametrize("ignored", [[signal.SIGINT], [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]])
+def test_a_request_is_heeded_whatever_signals_are_ignored(
+    tmp_path: Path, recorder: Recorder, ignored: list[signal.Signals]
+) -> None:
+    """A script's `&` has SIGINT ignored by what it starts."""
+    record = start(recorder, tmp_path / "run")
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ignored}
+
+    def wait_for_the_request() -> None:
+        with StopWatch(recorder).heeding(record, str(tmp_path / "run"), interval_s=0.001):
+            StopRequest(record.attempt).save(str(tmp_path / "run"))
+            threading.Event().wait(PATIENCE_S)
+
+    try:
+        with pytest.raises(StopRequested):
+            wait_for_the_request()
+        assert [signal.getsignal(number) for number in ignored] == [signal.SIG_IGN] * len(ignored)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"step": 1}', '{"attempt": 1'])

@@ -78,14 +78,30 @@ def test_trials_of_other_code_are_a_group_of_their_own(recorder: Recorder) -> No
 def test_with_one_seed_the_noise_is_not_known(recorder: Recorder) -> None:
     lines = sweep_of(recorder, {("minilm", 1e-3, 0): 0.8, ("random", 1e-3, 0): 0.9})
     assert "random weights did best" in lines
-    assert lines[-1].endswith("+0.1000; one seed: seed noise not known")
+    assert lines[-1].endswith("+0.1000; one seed: seed noise not known; several show it: seeds=[0,1,2]")
+
+
+def test_equal_groups_stand_as_on_the_leaderboard_that_of_the_best_trial_first(recorder: Recorder) -> None:
+    rates = {"0.001": 1e-3, "0.0001": 1e-4, "1e-05": 1e-5, "1e-06": 1e-6}
+    lines = sweep_of(recorder, {("minilm", rate, 0): 0.8 for rate in rates.values()})
+    shown = [line.split()[0] for line in lines[2:6]]
+    assert shown[0] == "0.001"
+    assert lines[6] == "best: trial 0 (learning_rate 0.001, seed 0), f1 0.8000"
+    with recorder.registry._database.session(writing=True) as session:
+        session.execute(update(RunRow).where(RunRow.number == 0).values(model_folder="model"))
+    ranked = [row["run"] for row in recorder.registry.leaderboard_table().records]
+    (sweep,) = recorder.registry.selected("kind = 'sweep'", trials=False)
+    trials = recorder.registry.trials.table(sweep.id).records
+    values = {row["id"]: row["params.learning_rate"] for row in trials}
+    assert [values[run_id] for run_id in ranked] == [rates[text] for text in shown]
 
 
 def test_a_sweep_of_one_trial_has_no_table(recorder: Recorder) -> None:
     assert sweep_of(recorder, {("minilm", 1e-3, 0): 0.8}) == [
         "f1 0.8000 on own by its trial (baseline 0.2500) after 1:15 min",
         "best: trial 0 (seed 0), f1 0.8000",
-        "beside the majority baseline (0.2500): +0.5500; one seed: seed noise not known",
+        "beside the majority baseline (0.2500): +0.5500; one seed: seed noise not known; "
+        "several show it: seeds=[0,1,2]",
     ]
 
 
@@ -101,7 +117,7 @@ def test_a_pretraining_ends_with_its_held_out_losses_from_first_to_last(recorder
         events = [MetricEvent(step, "train", {"tokens_per_s": 10.0 * step})]
         recorder.record_events(run.id, [*events, MetricEvent(step, "validation", {"mlm_loss": loss})])
     assert list(PretrainKind().ending(took(recorder.registry.run(run.id)), recorder.registry)) == [
-        "100 steps in 1:15 min, 750 tokens/s; held out mlm 7.500",
+        "100 steps in 1:15 min from start to end; 750 tokens/s while training; held out mlm 7.500",
         "held-out mlm loss: 9.000 after step 50, 7.500 after step 100",
     ]
 

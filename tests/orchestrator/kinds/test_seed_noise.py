@@ -32,7 +32,7 @@ def test_a_gain_over_a_constant_has_students_interval() -> None:
             [0.4, 0.6],
             "+0.1000 ± 0.6085 (95 %), not more than seed noise; about 33 seeds each would settle it",
         ),
-        ([0.7], [0.4, 0.6], "+0.2000; one seed: seed noise not known"),
+        ([0.7], [0.4, 0.6], "+0.2000; one seed: seed noise not known; several show it: seeds=[0,1,2]"),
         ([0.7, 0.7], [0.5, 0.5], "+0.2000; two seeds that score the same: seed noise not known"),
         ([0.7, 0.7, 0.7], [0.5, 0.5, 0.5], "+0.2000; 3 seeds that score the same: seed noise not known"),
     ],

@@ -3,16 +3,19 @@
 pytest tests/orchestrator/registry/runs/test_trials.py
 """
 
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from math import nan
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from orchestrator.registry import Registry
 from orchestrator.registry.runs import trials
 from orchestrator.registry.runs.sweep_standing import Evaluation, SweepStanding
 from orchestrator.registry.runs.trials import trial_id
+from orchestrator.registry.tables import MetricPointRow, RunRow
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import everything, model_result, new_run, trial_result
@@ -186,7 +189,7 @@ def test_runs_can_be_listed_without_trials(registry: Registry) -> None:
 
 def test_the_standing_of_a_sweep_has_its_running_trials_and_the_best_one(registry: Registry) -> None:
     sweep = new_sweep(registry)
-    assert registry.trials.standing(sweep, "accuracy") == SweepStanding({}, None, [], None)
+    assert registry.trials.standing(sweep, "accuracy") == SweepStanding({}, 0, None, [], None)
     scores = [MetricEvent(step, "validation", {"accuracy": score}, step / 2) for step, score in ((2, 0.7), (4, nan))]
     registry.trials.record(
         sweep,
@@ -200,7 +203,27 @@ def test_the_standing_of_a_sweep_has_its_running_trials_and_the_best_one(registr
     )
     standing = registry.trials.standing(sweep, "accuracy")
     assert standing.num_in == {RunState.COMPLETED: 2, RunState.PRUNED: 1, RunState.RUNNING: 1}
-    assert (standing.typical_s, standing.best) == (30.0, (0, 0.9))
+    assert (standing.num_ended, standing.typical_s, standing.best) == (3, 30.0, (0, 0.9))
     (trial,) = standing.running
     assert (trial.number, trial.parameters, trial.seed) == (3, {"learning_rate": 1e-5}, 7)
     assert trial.evaluations == [Evaluation(1.0, 0.7)]
+
+
+def test_the_standing_of_a_resumed_sweep_has_nothing_of_trials_that_run_again(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    early = [MetricEvent(2, "validation", {"accuracy": 0.7}, 1.0), MetricEvent(4, "validation", {"accuracy": 0.8}, 2.0)]
+    states = {"a": RunState.COMPLETED, "b": RunState.FAILED, "c": RunState.STOPPED, "d": RunState.STOPPED}
+    begun = [TrialStart(key, number, {}, number) for number, key in enumerate(states)]
+    ended = [scored(key, 0.9, number=number, state=state) for number, (key, state) in enumerate(states.items())]
+    registry.trials.record(sweep, [*begun, TrialEvents("d", early), *ended])
+    hour_ago = datetime.now(UTC) - timedelta(hours=1)
+    with registry._database.session(writing=True) as session:
+        session.execute(update(RunRow).values(finished_at=hour_ago))
+        session.execute(update(MetricPointRow).values(recorded_at=hour_ago))
+    since = registry.run(registry.trials.record(sweep, [begun[3]])[0]).started_at
+    registry.trials.record(sweep, [TrialEvents("d", [MetricEvent(2, "validation", {"accuracy": 0.6}, 1.0)])])
+    standing = registry.trials.standing(sweep, "accuracy", since)
+    assert standing.num_ended == 1, "the trial that failed runs again"
+    assert registry.trials.standing(sweep, "accuracy").num_ended == 2
+    (trial,) = standing.running
+    assert trial.evaluations == [Evaluation(1.0, 0.6)]

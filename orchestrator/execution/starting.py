@@ -1,0 +1,101 @@
+"""Announcement of an attempt that is starting: a small file in the run's folder, from the beginning of `resume` on.
+
+    orchestrator resume ─► RUN/starting.json ─► packages, checks, Ray ─► the attempt is recorded
+
+Until then the registry has only the attempt before, which has ended: who stops the run, or follows it, looks here too.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+
+from orchestrator.errors import OWN_ERRORS
+from orchestrator.execution.refusals import has_died_here, is_alive
+from orchestrator.registry.keeping.run_transfers import pulled_from
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.registry import Registry
+from orchestrator.run_states import RunState
+from orchestrator.settings import Settings
+from orchestrator.storage import delete, exists, join, read_json, write_json
+from orchestrator.storage.uris import absolute, is_local
+
+STARTING_FILE = "starting.json"
+_MOST_S = 600.0
+"""Age from which an announcement counts as left behind by a process that was killed."""
+
+
+@dataclass(frozen=True)
+class StartingAttempt:
+    """An attempt that a process is about to begin."""
+
+    number: int
+    host: str
+    pid: int
+    announced_at: float = field(default_factory=time.time, compare=False)
+    """Seconds since the epoch."""
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether its process may still be at it: that of another host is believed for some minutes."""
+        if self.host == socket.gethostname() and not is_alive(self.pid):
+            return False
+        return time.time() - self.announced_at < _MOST_S
+
+
+def starting_attempt(record: RunRecord, folder: str) -> StartingAttempt | None:
+    """The attempt that will follow the newest one of a record; None where no process has announced it."""
+    path = join(folder, STARTING_FILE)
+    try:
+        starting = StartingAttempt(**read_json(path)) if exists(path) else None
+    except (OSError, ValueError, TypeError):
+        return None
+    if starting is None or starting.number != record.attempt + 1 or not starting.may_begin:
+        return None
+    return starting
+
+
+def is_over(record: RunRecord, settings: Settings) -> bool:
+    """Whether a run has ended or its driver is lost, and no process is about to go on with it."""
+    if record.state == RunState.COMPLETED or record.parent_id is not None:
+        return True
+    if not record.state.is_final and record.state != RunState.LOST:
+        return False
+    return starting_attempt(record, record.folder(settings.storage)) is None
+
+
+@contextmanager
+def announced(run_id: str, settings: Settings) -> Iterator[None]:
+    """Announce this process's next attempt at a run until the end of the block, within which it begins.
+
+    A run that cannot go on is not announced: whoever tries is told why. Within a block of its own, this does nothing.
+    """
+    record = _run_to_announce(run_id, settings)
+    folder = None if record is None else absolute(record.folder(settings.storage))
+    if record is None or folder is None or (is_local(folder) and not exists(folder)):
+        yield
+        return
+    starting = StartingAttempt(record.attempt + 1, socket.gethostname(), os.getpid())
+    if starting_attempt(record, folder) == starting:
+        yield
+        return
+    path = join(folder, STARTING_FILE)
+    with suppress(OSError):  # a folder that cannot be written is refused later on
+        write_json(path, asdict(starting))
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            delete(path)
+
+
+def _run_to_announce(run_id: str, settings: Settings) -> RunRecord | None:
+    """The run that an id means, a trial's sweep included; None where no attempt at it can begin."""
+    with suppress(*OWN_ERRORS), Registry(settings.registry, read_only=True) as registry:
+        record = registry.run(run_id)
+        record = record if record.parent_id is None else registry.run(record.parent_id)
+        may_begin = record.state != RunState.COMPLETED and (not record.state.has_driver or has_died_here(record))
+        return record if may_begin and pulled_from(registry.tags(record.id)) is None else None
+    return None

@@ -1,0 +1,139 @@
+"""An attempt that is starting: announced before it is recorded, seen by who stops the run, waits for it or follows it.
+
+Alone: .venv/bin/pytest tests/orchestrator/execution/test_starting.py
+"""
+
+import json
+import os
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.errors import RunFailedError, StopRequested
+from orchestrator.execution.log_following import follow_log
+from orchestrator.execution.starting import STARTING_FILE, StartingAttempt, announced, is_over, starting_attempt
+from orchestrator.execution.stopping import StopRequest, StopWatch, stop_run
+from orchestrator.execution.waiting import wait_for_run
+from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.records import RunRecord
+from orchestrator.run_states import RunState
+from orchestrator.settings import Settings
+from tests.waiting import PATIENCE_S
+
+SPEC = {"kind": "pretrain", "name": "small", "steps": 100}
+
+
+@pytest.fixture
+def stopped(recorder: Recorder, tmp_path: Path) -> RunRecord:
+    """A run that was stopped."""
+    (tmp_path / "run").mkdir()
+    record = recorder.start(SPEC, "f" * 64, storage_path=str(tmp_path / "run"))
+    recorder.fail(record.id, KeyboardInterrupt())
+    return recorder.read_run(record.id)
+
+
+def announce(record: RunRecord, **changes: object) -> None:
+    fields = {
+        "number": record.attempt + 1,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "announced_at": time.time(),
+    }
+    (Path(str(record.storage_path)) / STARTING_FILE).write_text(json.dumps(fields | changes))
+
+
+def test_a_resume_is_announced_while_its_block_lasts(stopped: RunRecord, settings: Settings) -> None:
+    folder = str(stopped.storage_path)
+    with announced(stopped.id, settings):
+        with announced(stopped.id, settings):
+            pass
+        assert starting_attempt(stopped, folder) == StartingAttempt(2, socket.gethostname(), os.getpid())
+        assert not is_over(stopped, settings)
+    assert starting_attempt(stopped, folder) is None
+    assert not (Path(folder) / STARTING_FILE).exists()
+
+
+def test_a_run_that_cannot_go_on_is_not_announced(recorder: Recorder, stopped: RunRecord, settings: Settings) -> None:
+    recorder.resume(stopped.id)
+    recorder.complete(stopped.id, RunOutcome())
+    for run_id in (stopped.id, "unknown"):
+        with announced(run_id, settings):
+            assert not (Path(str(stopped.storage_path)) / STARTING_FILE).exists()
+
+
+def test_an_announcement_that_was_left_behind_counts_for_nothing(stopped: RunRecord) -> None:
+    with subprocess.Popen(["true"]) as gone:
+        pass
+    announced_late: list[dict[str, object]] = [{"pid": gone.pid}, {"number": 1}, {"announced_at": 0.0}, {"more": 1}]
+    for changes in announced_late:
+        announce(stopped, **changes)
+        assert starting_attempt(stopped, str(stopped.storage_path)) is None
+    announce(stopped, host="gpu-7", pid=gone.pid)
+    assert starting_attempt(stopped, str(stopped.storage_path)) is not None
+
+
+def test_a_stop_is_heeded_by_the_attempt_that_is_starting(
+    recorder: Recorder, stopped: RunRecord, settings: Settings
+) -> None:
+    announce(stopped)
+    said: list[str] = []
+    stop_run(stopped.id, settings=settings, say=said.append)
+    assert said == [
+        f"asked run {stopped.id} to stop: process {os.getpid()} on {socket.gethostname()} is about to go on with it"
+    ]
+    begun = recorder.resume(stopped.id)
+    with (
+        pytest.raises(StopRequested),
+        StopWatch(recorder).heeding(begun, str(begun.storage_path), interval_s=PATIENCE_S),
+    ):
+        threading.Event().wait(PATIENCE_S)
+
+
+def test_a_stop_waits_until_the_attempt_that_is_starting_has_ended(
+    recorder: Recorder, stopped: RunRecord, settings: Settings
+) -> None:
+    """What happens between the looks: the attempt begins, then it ends."""
+    announce(stopped, host="gpu-7")
+    said: list[str] = []
+
+    def say(line: str) -> None:
+        said.append(line)
+        recorder.registry.lifecycle.start_attempt(stopped.id, host="gpu-7", pid=77)
+        recorder.registry.lifecycle.finish(stopped.id, RunState.STOPPED, attempt=2)
+
+    assert stop_run(stopped.id, settings=settings, timeout_s=PATIENCE_S, say=say).attempt == 2
+    assert said[-1] == f"run {stopped.id} has ended, as STOPPED"
+
+
+def test_a_stop_of_an_attempt_that_never_begins_says_so(stopped: RunRecord, settings: Settings) -> None:
+    announce(stopped, host="gpu-7")
+    with pytest.raises(RunFailedError, match="has not ended within 0 s"):
+        stop_run(stopped.id, settings=settings, timeout_s=0.0)
+    said: list[str] = []
+
+    def give_up(line: str) -> None:
+        said.append(line)
+        (Path(str(stopped.storage_path)) / STARTING_FILE).unlink(missing_ok=True)
+
+    assert stop_run(stopped.id, settings=settings, timeout_s=PATIENCE_S, say=give_up).state == RunState.STOPPED
+    assert said[-1] == f"run {stopped.id} has ended already, as STOPPED"
+    assert StopRequest.load(str(stopped.storage_path)) == StopRequest(2)
+
+
+def test_a_run_that_is_about_to_go_on_is_waited_for(recorder: Recorder, stopped: RunRecord, settings: Settings) -> None:
+    announce(stopped)
+    log = Path(str(stopped.storage_path)) / "log.txt"
+    log.write_text("stopped\n")
+
+    def go_on(data: bytes) -> None:
+        recorder.resume(stopped.id)
+        recorder.complete(stopped.id, RunOutcome())
+
+    with pytest.raises(RunFailedError, match="is still STOPPED after"):
+        wait_for_run(stopped.id, settings=settings, timeout_s=0.0, pause_s=0.0)
+    assert follow_log(stopped.id, settings=settings, write=go_on, pause_s=0).state == RunState.COMPLETED
+    assert wait_for_run(stopped.id, settings=settings, timeout_s=0.0).state == RunState.COMPLETED
