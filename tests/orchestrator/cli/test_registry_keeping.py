@@ -70,6 +70,19 @@ def test_a_database_of_another_program_is_neither_filled_nor_read(
     assert [path.name for path in tmp_path.glob("shop*")] == ["shop.sqlite"]
 
 
+def test_a_board_is_not_opened_on_a_registry_of_a_newer_version(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Registry(str(tmp_path / "newer.sqlite")) as registry:
+        registry.open()
+    with closing(sqlite3.connect(tmp_path / "newer.sqlite")) as database, database:
+        database.execute("UPDATE registry_revision SET version_num = '9999'")
+    monkeypatch.setattr("orchestrator.web.server.serve_app", lambda *_: pytest.fail("it was served"))
+    outcome = command("board", "--port", "0", "--registry", "newer.sqlite")
+    assert outcome.status == 4
+    assert "newer than this version knows; upgrade bert-orchestrator" in outcome.err
+
+
 def test_a_merge_names_what_came_and_what_could_not(
     command: Command, recorded_sweep: RecordedSweep, tmp_path: Path
 ) -> None:
