@@ -95,7 +95,8 @@ def _runs_of(registry: "Registry", what: str, *, trials: bool) -> list["RunRecor
     from orchestrator.registry.queries.query_tree import quoted
 
     if registry.num_runs(f"task = {quoted(what)}", trials=False):
-        return _runs_since(registry, None, what)
+        runs = _runs_since(registry, None, what)
+        return [trial for run in runs for trial in _trials_of(registry, run) or [run]] if trials else runs
     try:
         run = find_anything(registry, what)
     except NotFoundError as no_run:
@@ -112,10 +113,13 @@ def _runs_of(registry: "Registry", what: str, *, trials: bool) -> list["RunRecor
         return [*ancestors_of(made_by, registry), made_by]
     if run.kind == PIPELINE:
         return own_stages(run, registry)
-    if trials:
-        members = registry.run_records([row["id"] for row in registry.trials.table(run.id).records])
-        return sorted(members, key=lambda trial: trial.number or 0)
-    return [run]
+    return _trials_of(registry, run) if trials else [run]
+
+
+def _trials_of(registry: "Registry", run: "RunRecord") -> list["RunRecord"]:
+    """Trials of a sweep in the order of their numbers; none of a run that is no sweep."""
+    members = registry.run_records([row["id"] for row in registry.trials.table(run.id).records])
+    return sorted(members, key=lambda trial: trial.number or 0)
 
 
 def _runs_since(registry: "Registry", since: str | None, task: str | None) -> list["RunRecord"]:

@@ -86,6 +86,13 @@ def test_a_task_and_a_time_stand_for_their_runs(command: Command, lineage: tuple
     assert json.loads(command("cost", "--since", "2099-01-01", "-f", "json").out) == []
 
 
+def test_the_trials_of_a_task_are_those_of_its_sweeps(command: Command, recorded_sweep: RecordedSweep) -> None:
+    of_sweep = command("cost", recorded_sweep.run_id, "--trials", "-f", "json")
+    of_task = command("cost", "sst2", "--trials", "-f", "json")
+    assert json.loads(of_task.out) == json.loads(of_sweep.out)
+    assert len(json.loads(of_task.out)) > 1
+
+
 def test_a_sweep_of_before_is_derived_and_so_is_each_trial(command: Command, recorded_sweep: RecordedSweep) -> None:
     (row,) = json.loads(command("cost", recorded_sweep.run_id, "-f", "json").out)
     assert (row["measured_cpu_seconds"], row["is_known"]) == (0.0, True)
