@@ -9,6 +9,7 @@ import yaml
 from bert_core.objectives import OBJECTIVES
 from bert_core.objectives.base import PERPLEXITY
 from orchestrator.progress import duration
+from orchestrator.registry.place_tags import is_internal
 from orchestrator.registry.run_differences import make_of
 from orchestrator.reports.blocks import Block, Code, Facts, Page, Row, Section, Table, Words
 from orchestrator.reports.charts import learning_curves
@@ -81,7 +82,7 @@ def _result(registry: "Registry", run: "RunRecord", more: Mapping[str, str], tri
         "state": str(run.state),
         "why it ended": run.error or "",
         "task": run.task or "",
-        "tags": ", ".join(registry.tags(run.id)),
+        "tags": ", ".join(tag for tag in registry.tags(run.id) if not is_internal(tag)),
         "took": "" if run.seconds is None else duration(run.seconds),
         **more,
         **score_lines(values, run.metric, registry.test_refusals([run.id]).get(run.id)),
