@@ -71,12 +71,22 @@ def cost_line(usage: "Usage", prices: "PriceTable | None") -> str:
 
 
 def recorded_cost(registry: "Registry", run: "RunRecord", home: "Path") -> str | None:
-    """One line on what a run has taken, with prices of the home folder; None where nothing is recorded of it."""
+    """One line on what a run has taken, with prices of the home folder; None where nothing is recorded of it.
+
+    It stands beside the time that the run took. The time at work, which is without what comes before and after, is
+    told where it is another one.
+    """
     from orchestrator.costs.prices import load_prices
     from orchestrator.costs.run_usage import usage_of
+    from orchestrator.progress import duration
 
     usage = usage_of(run, registry, derive=False)
-    return cost_line(usage, load_prices(home)) if usage.cpu_source else None
+    if not usage.cpu_source:
+        return None
+    at_work = duration(usage.seconds)
+    rest = cost_line(usage, load_prices(home)).removeprefix(f"{at_work}; ")
+    took = None if run.seconds is None else duration(run.seconds)
+    return rest if at_work == took else f"{at_work} at work; {rest}"
 
 
 def _usages(runs: Sequence["RunRecord"], registry: "Registry") -> Mapping[str, "Usage"]:

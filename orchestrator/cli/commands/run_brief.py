@@ -79,7 +79,6 @@ def _identity(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
     from orchestrator.progress import duration
 
     took = None if run.seconds is None else duration(run.seconds)
-    cost = recorded_cost(registry, run, current_settings().home)
     return {
         "run": f"{run.id} {run.name}",
         "kind": run.kind,
@@ -92,7 +91,7 @@ def _identity(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
         "created": run.created_at,
         "took": took,
         "host": None if run.parent_id is None else run.host,
-        "cost": None if cost is None else cost.removeprefix(f"{took}; "),
+        "cost": recorded_cost(registry, run, current_settings().home),
         **_attempts(registry.attempts(run.id)),
     }
 

@@ -72,6 +72,16 @@ def test_prices_make_money_of_it(command: Command, lineage: tuple[str, ...], tmp
     assert "4 CPU h (measured); 8 H200 h; 2 kWh; 34 EUR" in command("runs", "show", lineage[2]).out
 
 
+def test_a_time_at_work_that_is_not_the_time_taken_says_what_it_is(command: Command, home: Path) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        run_id = new_run(registry)
+        registry.lifecycle.start_attempt(run_id)
+        registry.costs.record(AttemptCostRecord(run_id, 1, 18.0, 36.0, True, 0.0, None, None))
+        registry.lifecycle.finish(run_id, RunState.COMPLETED, attempt=1, seconds=19.0)
+    shown = " ".join(command("runs", "show", run_id).out.split())
+    assert "took 19 s cost 18 s at work; 0.01 CPU h (measured)" in shown
+
+
 def test_no_prices_no_money(command: Command, lineage: tuple[str, ...]) -> None:
     outcome = command("cost", lineage[2])
     assert "price" not in outcome.out.splitlines()[0]
