@@ -160,7 +160,7 @@ def find_node(session: Session, name: str, *, file_first: bool = False) -> Linea
 
     Args:
         file_first: whether a path that is a file's and that of the corpus made of it means the file: all that was made
-            of the corpus was made of the file, too, and a tokenizer of the file alone. A file itself is made of nothing.
+            of the corpus was made of the file, too, and a tokenizer of the file alone.
 
     Raises: NotFoundError, also where several runs' ids begin so.
     """
