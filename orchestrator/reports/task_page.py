@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.progress import counted
 from orchestrator.registry.groups.group_notes import recipe_text
+from orchestrator.registry.groups.group_records import group_label
 from orchestrator.reports.blocks import Block, Page, Section, Table, Words
 from orchestrator.reports.charts import Spread, seed_spread
 
@@ -42,7 +43,15 @@ def _blocks(ranking: list[dict[str, Any]], groups: "dict[str, GroupRecord]", met
     scored = [row for row in ranking if row["mean"] is not None][:_MOST_GROUPS]
     spreads = [_spread(groups[row["group"]], row) for row in scored]
     chart: list[Block] = [seed_spread(spreads, metric)] if spreads else []
-    return [*chart, Words(_ORDER), Table(_COLUMNS, ranking)]
+    rows = [row | {"group": group_label(row["group"])} for row in ranking]
+    return [*chart, Words(_ORDER), Table(shown_columns(rows), rows)]
+
+
+def shown_columns(ranking: list[dict[str, Any]]) -> list[str]:
+    """Columns that tell something of some group: the others would push the last ones out of the page."""
+    one_seed_each = all(row["best"] == row["mean"] for row in ranking)
+    silent = {"best"} if one_seed_each else set()
+    return [name for name in _COLUMNS if name not in silent and any(row[name] not in (None, "") for row in ranking)]
 
 
 def _spread(group: "GroupRecord", row: dict[str, Any]) -> Spread:
