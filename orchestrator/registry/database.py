@@ -109,7 +109,7 @@ class Database:
     def current_revision(self) -> str | None:
         """Revision of the tables; None where there are no tables yet."""
         with self._translated_errors(), self._open().connect() as connection:
-            return current_revision(connection)
+            return current_revision(connection, str(self))
 
     def close(self) -> None:
         """Close every connection; the next use opens new ones."""

@@ -1,8 +1,8 @@
 """Revisions of the tables: Alembic scripts inside the package, run without an ini file or an env.py.
 
-An empty database gets the newest revision when it is first used. An older revision is refused until a person runs
-`orchestrator db upgrade`; a newer one is refused. Alembic is imported only when scripts must run, so that commands
-start fast.
+An empty database gets the newest revision when it is first used; one with the tables of another program is refused. An
+older revision is refused until a person runs `orchestrator db upgrade`; a newer one is refused. Alembic is imported
+only when scripts must run, so that commands start fast.
 """
 
 from collections.abc import Callable
@@ -14,20 +14,28 @@ from sqlalchemy import Connection, Engine, Text, inspect, literal_column, select
 from orchestrator.errors import RegistryError
 from orchestrator.registry import attempt_tables, keeping_tables  # noqa: F401  (tables of BaseRow.metadata)
 from orchestrator.registry.engines.dialects import lock_until_commit
+from orchestrator.registry.engines.foreign_tables import VERSION_TABLE, refuse_foreign
 from orchestrator.registry.engines.sqlite_engine import open_empty
 from orchestrator.registry.tables import BaseRow
 
 if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
-VERSION_TABLE = "registry_revision"
 NEWEST_REVISION = "0009"
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 
-def current_revision(connection: Connection) -> str | None:
-    """Revision of the tables in the database; None where there are no tables yet."""
-    if not inspect(connection).has_table(VERSION_TABLE):
+def current_revision(connection: Connection, place: str) -> str | None:
+    """Revision of the tables in the database; None where there are no tables yet.
+
+    Args:
+        place: what messages call the database.
+
+    Raises: RegistryError where the tables are those of another program.
+    """
+    inspector = inspect(connection)
+    if not inspector.has_table(VERSION_TABLE):
+        refuse_foreign(inspector.get_table_names(), place)
         return None
     return connection.scalar(select(literal_column("version_num", Text)).select_from(table(VERSION_TABLE)))
 
@@ -47,7 +55,7 @@ def ensure_schema(engine: Engine, place: str) -> None:
 def has_tables(engine: Engine, place: str) -> bool:
     """Whether there are tables. Raises: RegistryError where these are not at the newest revision."""
     with engine.connect() as connection:
-        revision = current_revision(connection)
+        revision = current_revision(connection, place)
     if revision in (None, NEWEST_REVISION):
         return revision is not None
     refuse_unknown(revision, place)
@@ -80,9 +88,7 @@ def upgrade_schema(
     scripts = _load_scripts()
     with engine.execution_options(writing=True).begin() as connection:
         lock_until_commit(connection, VERSION_TABLE)
-        revision = current_revision(connection)
-        if revision is None:
-            _refuse_foreign(connection, place)
+        revision = current_revision(connection, place)
         if revision != to:
             refuse_unknown(revision, place)
             if before is not None and revision is not None:
@@ -120,12 +126,4 @@ def refuse_unknown(revision: str | None, place: str) -> None:
     if revision is not None and revision not in known_revisions():
         raise RegistryError(
             f"The registry {place} is at revision {revision}, newer than this version knows; upgrade bert-orchestrator."
-        )
-
-
-def _refuse_foreign(connection: Connection, place: str) -> None:
-    taken = sorted(set(inspect(connection).get_table_names()) & set(BaseRow.metadata.tables))
-    if taken:
-        raise RegistryError(
-            f"The database {place} has a table {taken[0]!r} that is not the registry's; give a database of its own."
         )

@@ -52,6 +52,8 @@ class Chart:
     """Sentence below the picture: how to read it, and what it does not show."""
     table: Table | None = None
     """The same in figures: for who cannot see the picture, or wants the numbers; `figures_of` always has one."""
+    min_width_px: int = 0
+    """Width that its labels need side by side; a narrower screen scrolls."""
 
 
 def figures_of(chart: Chart) -> Table | None:

@@ -6,6 +6,7 @@ of settings.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 from orchestrator.reports.blocks import Chart, Table
@@ -13,6 +14,9 @@ from orchestrator.reports.blocks import Chart, Table
 MAX_POINTS = 500
 """Points of a line at most: more cannot be told apart on a screen, and each costs 30 bytes of a report."""
 _LONGEST_NAME = 24
+_LABEL_WIDTH = 46
+"""Characters in a line of a row's label, which a telephone has room for."""
+_LABEL_SHIFT_PX, _LINE_PX = 9, 16
 
 
 @dataclass(frozen=True)
@@ -86,13 +90,23 @@ def seed_spread(groups: Sequence[Spread], metric: str) -> Chart:
             "arrayminus": [group.mean - low for group, (low, _) in zip(groups, bounds, strict=True)],
         },
     }
+    wrapped = [wrap(label, _LABEL_WIDTH) or [label] for label in labels]
     layout = {
         "xaxis": {"title": {"text": metric}},
-        "yaxis": {"type": "category", "autorange": "reversed", "automargin": True},
-        "legend": {"orientation": "h"},
+        "yaxis": {"type": "category", "autorange": "reversed", "showticklabels": False},
+        "annotations": [_label_above(label, lines) for label, lines in zip(labels, wrapped, strict=True)],
+        "legend": {"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom", "x": 0},
+        "margin": {"l": 16, "t": 44, "b": 90},
     }
+    row_px = 2 * (_LABEL_SHIFT_PX + _LINE_PX * max(map(len, wrapped), default=1))
     note = "A group with one seed, or whose seeds all score the same, has no interval: nothing is known of its luck."
-    return Chart("Score of each seed", [points, means], layout, 140 + 36 * len(groups), note if num_without else "")
+    return Chart("Score of each seed", [points, means], layout, 140 + row_px * len(groups), note if num_without else "")
+
+
+def _label_above(label: str, lines: Sequence[str]) -> dict[str, Any]:
+    """Label of a row, above its points: beside them it would leave a narrow screen no room for the plot."""
+    place = {"xref": "paper", "x": 0, "xanchor": "left", "y": label, "yanchor": "bottom", "yshift": _LABEL_SHIFT_PX}
+    return {"text": "<br>".join(lines), "align": "left", "showarrow": False, "font": {"size": 12}, **place}
 
 
 def count_matrix(title: str, names: Sequence[str], counts: Sequence[Sequence[int]]) -> Chart:

@@ -20,7 +20,9 @@ function merged(below, above) {
   return result;
 }
 
-const OPTIONS = { responsive: true, displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+// Numbers of a private registry stay on this machine: no button of a chart sends them to Plotly's servers.
+const OPTIONS = { responsive: true, displaylogo: false, showSendToCloud: false, plotlyServerURL: "",
+                  modeBarButtonsToRemove: ["select2d", "lasso2d", "sendChartToCloud"] };
 
 // On paper a chart is as wide as a page of A4 between its margins; on a screen it has the width of its place.
 const PAPER_WIDTH = 680;

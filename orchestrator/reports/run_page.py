@@ -10,6 +10,7 @@ from bert_core.objectives import OBJECTIVES
 from bert_core.objectives.base import PERPLEXITY
 from orchestrator.progress import duration
 from orchestrator.registry.groups.scored_trials import choice_words, scored_trials
+from orchestrator.registry.place_tags import is_internal
 from orchestrator.registry.run_differences import make_of
 from orchestrator.reports.blocks import Block, Code, Facts, Page, Row, Section, Table, Words
 from orchestrator.reports.charts import learning_curves
@@ -85,7 +86,7 @@ def _result(registry: "Registry", run: "RunRecord", more: Mapping[str, str], tri
         "state": str(run.state),
         "why it ended": run.error or "",
         "task": run.task or "",
-        "tags": ", ".join(registry.tags(run.id)),
+        "tags": ", ".join(tag for tag in registry.tags(run.id) if not is_internal(tag)),
         "took": "" if run.seconds is None else duration(run.seconds),
         **more,
         **score_lines(values, run.metric, refusal, choice),

@@ -10,6 +10,8 @@ from orchestrator.results import short_value
 
 _FEW_VALUES = 8
 """Different values up to which an axis shows each one, at even distances."""
+_CHARACTER_PX, _GAP_PX = 7, 20
+"""Width of a label's character, and what lies between two labels."""
 _LOGARITHMIC_FROM = 30.0
 """Ratio of the largest to the smallest value from which an axis is logarithmic, as grids of learning rates are."""
 
@@ -68,7 +70,10 @@ def parallel_coordinates(rows: Sequence[Row], settings: Sequence[str], metric: s
         "annotations": ticks,
         "hovermode": "closest",
     }
-    return Chart("All settings together", traces, layout, note="A line is a trial; the darkest has the highest score.")
+    note = "A line is a trial; the darkest has the highest score."
+    widest = max(map(len, [*names, *(text for axis in axes for text in axis.tick_texts)]))
+    min_width_px = len(names) * (_CHARACTER_PX * widest + _GAP_PX)
+    return Chart("All settings together", traces, layout, note=note, min_width_px=min_width_px)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.progress import counted
 from orchestrator.registry.groups.group_notes import choice_sentence, recipe_text
+from orchestrator.registry.groups.group_records import group_label
 from orchestrator.registry.groups.leaderboard import SHOWN_DIGITS
 from orchestrator.reports.blocks import Block, Page, Section, Table, Words
 from orchestrator.reports.charts import Spread, seed_spread
@@ -52,7 +53,15 @@ def _blocks(ranking: list[dict[str, Any]], groups: "dict[_Identity, GroupRecord]
     words: list[Block] = [Words(_ORDER)]
     if sentence := choice_sentence(ranking, ranking):
         words.append(Words(f"{sentence[0].upper()}{sentence[1:]}."))
-    return [*chart, *words, Table(_COLUMNS, ranking)]
+    rows = [row | {"group": group_label(row["group"])} for row in ranking]
+    return [*chart, *words, Table(shown_columns(rows), rows)]
+
+
+def shown_columns(ranking: list[dict[str, Any]]) -> list[str]:
+    """Columns that tell something of some group: the others would push the last ones out of the page."""
+    one_seed_each = all(row["best"] == row["mean"] for row in ranking)
+    silent = {"best"} if one_seed_each else set()
+    return [name for name in _COLUMNS if name not in silent and any(row[name] not in (None, "") for row in ranking)]
 
 
 def _spread(group: "GroupRecord", row: dict[str, Any]) -> Spread:

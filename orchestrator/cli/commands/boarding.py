@@ -31,6 +31,7 @@ def board(port: int, is_opened: bool) -> None:
 
     home = current_settings().home  # what answers works in threads, which know nothing of the command
     with open_registry() as registry, listening("127.0.0.1", port, has_host_option=False) as listener:
+        registry.open()  # one of another revision is refused now, not on every page
         url = url_of("127.0.0.1", listener.getsockname()[1])
 
         def on_ready() -> None:

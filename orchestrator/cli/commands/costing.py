@@ -71,12 +71,22 @@ def cost_line(usage: "Usage", prices: "PriceTable | None") -> str:
 
 
 def recorded_cost(registry: "Registry", run: "RunRecord", home: "Path") -> str | None:
-    """One line on what a run has taken, with prices of the home folder; None where nothing is recorded of it."""
+    """One line on what a run has taken, with prices of the home folder; None where nothing is recorded of it.
+
+    It stands beside the time that the run took. The time at work, which is without what comes before and after, is
+    told where it is another one.
+    """
     from orchestrator.costs.prices import load_prices
     from orchestrator.costs.run_usage import usage_of
+    from orchestrator.progress import duration
 
     usage = usage_of(run, registry, derive=False)
-    return cost_line(usage, load_prices(home)) if usage.cpu_source else None
+    if not usage.cpu_source:
+        return None
+    at_work = duration(usage.seconds)
+    rest = cost_line(usage, load_prices(home)).removeprefix(f"{at_work}; ")
+    took = None if run.seconds is None else duration(run.seconds)
+    return rest if at_work == took else f"{at_work} at work; {rest}"
 
 
 def _usages(runs: Sequence["RunRecord"], registry: "Registry") -> Mapping[str, "Usage"]:
@@ -95,7 +105,8 @@ def _runs_of(registry: "Registry", what: str, *, trials: bool) -> list["RunRecor
     from orchestrator.registry.queries.query_tree import quoted
 
     if registry.num_runs(f"task = {quoted(what)}", trials=False):
-        return _runs_since(registry, None, what)
+        runs = _runs_since(registry, None, what)
+        return [trial for run in runs for trial in _trials_of(registry, run) or [run]] if trials else runs
     try:
         run = find_anything(registry, what)
     except NotFoundError as no_run:
@@ -112,10 +123,13 @@ def _runs_of(registry: "Registry", what: str, *, trials: bool) -> list["RunRecor
         return [*ancestors_of(made_by, registry), made_by]
     if run.kind == PIPELINE:
         return own_stages(run, registry)
-    if trials:
-        members = registry.run_records([row["id"] for row in registry.trials.table(run.id).records])
-        return sorted(members, key=lambda trial: trial.number or 0)
-    return [run]
+    return _trials_of(registry, run) if trials else [run]
+
+
+def _trials_of(registry: "Registry", run: "RunRecord") -> list["RunRecord"]:
+    """Trials of a sweep in the order of their numbers; none of a run that is no sweep."""
+    members = registry.run_records([row["id"] for row in registry.trials.table(run.id).records])
+    return sorted(members, key=lambda trial: trial.number or 0)
 
 
 def _runs_since(registry: "Registry", since: str | None, task: str | None) -> list["RunRecord"]:

@@ -52,6 +52,12 @@ def query(
     """
     from orchestrator.registry.groups.varying_paths import varied_parameters
 
+    if not text.strip() and since is None:
+        raise click.UsageError(
+            "the query is empty; give a condition, such as \"task = 'sst2'\"; `orchestrator runs list --trials` shows "
+            "every run",
+            click.get_current_context(),
+        )
     text = since_too(text, since)
     if grouping is not None:
         show_groups(grouping, text, trials=True, archived=archived, sort=sort, limit=limit, form=form, output=output)

@@ -13,6 +13,7 @@ from orchestrator.cli.commands.costing import recorded_cost
 from orchestrator.cli.commands.next_steps import model_commands
 from orchestrator.cli.commands.run_annotating import marks_of, note_lines
 from orchestrator.cli.frame import current_settings, given_options, resume_command
+from orchestrator.registry.place_tags import is_internal
 from orchestrator.reports.make_facts import code_line
 from orchestrator.reports.run_facts import (
     BEST,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 _MOST_SCORES, _MOST_STAGES = 6, 12
 _TRAINING = "train."
-_OF_A_PIPELINE = "pipeline:"
 
 
 def brief_record(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
@@ -79,20 +79,19 @@ def _identity(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
     from orchestrator.progress import duration
 
     took = None if run.seconds is None else duration(run.seconds)
-    cost = recorded_cost(registry, run, current_settings().home)
     return {
         "run": f"{run.id} {run.name}",
         "kind": run.kind,
         "state": run.state,
         "error": run.error,
         "task": run.task,
-        "tags": [tag for tag in registry.tags(run.id) if not tag.startswith(_OF_A_PIPELINE)],
+        "tags": [tag for tag in registry.tags(run.id) if not is_internal(tag)],
         "marks": marks_of(registry, run.id),
         **note_lines(registry, run.id),
         "created": run.created_at,
         "took": took,
         "host": None if run.parent_id is None else run.host,
-        "cost": None if cost is None else cost.removeprefix(f"{took}; "),
+        "cost": recorded_cost(registry, run, current_settings().home),
         **_attempts(registry.attempts(run.id)),
     }
 

@@ -105,7 +105,8 @@ def _write_for(tracker: str, run_ids: tuple[str, ...], where: str, output: str) 
     from orchestrator.registry.tracker_exports.exported_run import load_runs
 
     with open_registry() as registry:
-        runs = load_runs(registry, run_ids, where=where)
+        named = [find_run(registry, run_id).id for run_id in run_ids]
+        runs = load_runs(registry, named, where=where)
     with status_line() as show:
         write_runs(tracker, runs, folder, on_run=lambda run: show(f"writing {run.title[:60]} for {tracker}"))
     look = TRACKERS[tracker].look.replace("FOLDER", output.rstrip("/"))

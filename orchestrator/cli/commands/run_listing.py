@@ -1,6 +1,6 @@
 """`runs list`: the newest runs, by state, task, kind and age."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,9 @@ from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
 from orchestrator.cli.output import show_rows, shows_briefly, tell_more
 from orchestrator.cli.reading import page_options
 from orchestrator.run_states import RunState
+
+if TYPE_CHECKING:
+    from orchestrator.registry import Registry
 
 _PAGE = 30
 _SHOWN_REASON = 50
@@ -78,7 +81,7 @@ def list_runs(
         is_whole = not offset and len(rows) < limit
         num_runs = len(rows) if is_whole else registry.num_runs(filter, trials=trials, archived=archived)
         num_archived = count_archived(registry, filter, trials=trials) if not archived else 0
-        empty = "" if rows else no_such_run(registry, filter) if filter else no_runs(registry)
+        empty = "" if rows else _empty_text(registry, filter, num_archived)
     for row in rows:
         row["score"] = row.get(f"metrics.{row['metric']}") if row.get("metric") else None
     columns = ["id", "name", "kind", "state", "task", "metric", "score", "seconds", "created_at", "step", "error"]
@@ -92,6 +95,17 @@ def list_runs(
     show_rows(rows, columns, form, output, empty=empty, spare=spare)
     tell_more(len(rows), num_runs, offset)
     tell_archived(num_archived)
+
+
+def _empty_text(registry: "Registry", filter: str, num_archived: int) -> str:
+    """Message in place of a list without runs.
+
+    Args:
+        num_archived: number of runs that it leaves out.
+    """
+    if filter:
+        return no_such_run(registry, filter)
+    return "every run is archived" if num_archived else no_runs(registry)
 
 
 def _note(step: int | None, error: Any) -> str | None:

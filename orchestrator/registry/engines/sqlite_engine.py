@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, StaticPool, create_engine, event
 
 from orchestrator.errors import RegistryError
+from orchestrator.registry.engines.foreign_tables import refuse_foreign
 from orchestrator.registry.engines.sqlite_files import BUSY_TIMEOUT_S, reading_address
 from orchestrator.registry.engines.write_queue import WriteQueue
 
@@ -26,7 +27,7 @@ def open_for_writing(url: URL) -> Engine:
     path = file_of(url)
     path.parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(url, hide_parameters=True, connect_args={"timeout": BUSY_TIMEOUT_S})
-    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "connect", partial(_prepare, path=path))
     event.listen(engine, "connect", partial(_take_place, path=path))
     event.listen(engine, "close", _give_place_up)
     event.listen(engine, "detach", _give_place_up)
@@ -82,7 +83,7 @@ def _leave_transactions_to_begin(connection: sqlite3.Connection, _record: Any) -
     connection.isolation_level = None  # transactions begin where _begin says, not where Python's driver guesses
 
 
-def _prepare(connection: sqlite3.Connection, record: Any) -> None:
+def _prepare(connection: sqlite3.Connection, record: Any, path: Path) -> None:
     _leave_transactions_to_begin(connection, record)
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = NORMAL")
@@ -90,7 +91,13 @@ def _prepare(connection: sqlite3.Connection, record: Any) -> None:
     # trial changes are copied less often.
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
     if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        _refuse_foreign_file(connection, path)  # before the switch, which is written into the file
         _switch_to_wal(connection)
+
+
+def _refuse_foreign_file(connection: sqlite3.Connection, path: Path) -> None:
+    names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+    refuse_foreign([name for (name,) in names], str(path))
 
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:

@@ -92,6 +92,6 @@ def _copy_rows(source: Engine, path: Path, revision: str, place: str) -> None:
     with reading_snapshot(source) as reading, target.execution_options(writing=True).begin() as writing:
         copy_tables(reading, writing)
     with target.connect() as connection:
-        assert current_revision(connection) == revision
+        assert current_revision(connection, place) == revision
     target.dispose()
     source.dispose()

@@ -80,7 +80,7 @@ class Lineage:
 
     def _tree(self, name: str, end: InstrumentedAttribute[str]) -> LineageTree:
         with self._database.session(writing=False) as session:
-            root = find_node(session, name)
+            root = find_node(session, name, file_first=end is LineageRow.parent)
             edges = _reachable(session, end, {root.digest})
             nodes = {root.digest} | {digest for edge in edges for digest in (edge.child.digest, edge.parent.digest)}
             # Something is stale by any of its ancestors, also by one that stands on no branch of this tree.
@@ -155,8 +155,12 @@ def load_edges(session: Session, end: InstrumentedAttribute[str], digests: Colle
     ]
 
 
-def find_node(session: Session, name: str) -> LineageNode:
+def find_node(session: Session, name: str, *, file_first: bool = False) -> LineageNode:
     """Find a node: by a model's name, a path, a name of data, the beginning of a digest, or that of a run's id.
+
+    Args:
+        file_first: whether a path that is a file's and that of the corpus made of it means the file: all that was made
+            of the corpus was made of the file, too, and a tokenizer of the file alone.
 
     Raises: NotFoundError, also where several runs' ids begin so.
     """
@@ -164,9 +168,10 @@ def find_node(session: Session, name: str) -> LineageNode:
     if model is not None:
         return model
     for found in (_place_condition(name), _name_condition(name)):
-        for digest, kind, called in _ENDS:
-            named = select(digest, kind, called).where(found(digest, called)).order_by(LineageRow.recorded_at.desc())
-            for node in session.execute(named.limit(1)):
+        for digest, kind, called in _ENDS[::-1] if file_first else _ENDS:
+            named = select(digest, kind, called).where(found(digest, called))
+            order = [kind != "file"] if file_first else []
+            for node in session.execute(named.order_by(*order, LineageRow.recorded_at.desc()).limit(1)):
                 return LineageNode(*node)
     made = _made_by(session, name) if name else None
     if made is not None:

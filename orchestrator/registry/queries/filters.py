@@ -30,6 +30,7 @@ from orchestrator.registry.queries.query_tree import (
 MAX_CHARACTERS = 10_000
 MAX_COMPARISONS = 200
 MAX_DEPTH = 50
+_OTHER_QUOTES = "“”„‟‘’‚‛«»‹›`´"
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 _LITERALS: dict[str, Callable[[Token], Value]] = {
     "NUMBER": float,
@@ -209,6 +210,8 @@ def _explained(error: UnexpectedInput, text: str, start: str) -> InputError:
     else:
         assert isinstance(error, UnexpectedCharacters)
         expected = _accepted_after(text[:place], start) or error.allowed or ()
+        if text[place] in _OTHER_QUOTES:
+            return error_at(text, place, "Text stands in straight quotes, ' or \":")
         if text[place] in "'\"" and "TEXT" in expected:
             return error_at(text, place, "The quote that opens here is not closed:")
         word = shown_word(text, place)

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, func, literal, select
 from sqlalchemy.orm import Session
 
+from orchestrator.registry.place_tags import is_internal
 from orchestrator.registry.queries.query_fields import ColumnField, Field, ParameterField
-from orchestrator.registry.queries.query_links import LinkedField
-from orchestrator.registry.queries.query_names import distinct, listed, nearest
+from orchestrator.registry.queries.query_links import LinkedField, TagValueField
+from orchestrator.registry.queries.query_names import distinct, listed, near_tags, nearest
 from orchestrator.registry.queries.query_tree import Comparison, Value, quoted
 from orchestrator.registry.queries.query_values import WrongValueError, as_text
 from orchestrator.registry.tables import ExperimentRow, ModelRow, ParameterRow, RunRow, TagRow
@@ -41,6 +42,9 @@ def check_values(session: Session, field: Field, operator: str, values: Sequence
 
 def words_of_none(session: Session, field: Field, comparison: Comparison) -> list[str]:
     """Tell which texts of a comparison no run is equal to; such a run may come, so that it is no error."""
+    if isinstance(field, TagValueField):
+        is_there = session.scalar(select(literal(1)).where(field.rows()).limit(1)) is not None
+        return [] if is_there else [f"no run has the tag {_shortened(field.key)}{near_tags(session, field.key)}"]
     if not (isinstance(field, LinkedField) or (isinstance(field, ColumnField) and field.kind == "text")):
         return []
     unmatched = []
@@ -67,7 +71,7 @@ def wrong_patterns(comparison: Comparison) -> list[str]:
 def _near_words(session: Session, operand: str, value: str) -> str:
     """The end of a message about a text that no run has: the nearest ones, else what there is; empty where unknown."""
     column = _INDEXED.get(operand)
-    known = [] if column is None else distinct(session, column)
+    known = [] if column is None else [word for word in distinct(session, column) if not is_internal(word)]
     name, at, _ = value.rpartition("@")
     if operand == "model" and at and name in known:
         versions = session.scalars(select(ModelRow.version).where(ModelRow.name == name).order_by(ModelRow.version))

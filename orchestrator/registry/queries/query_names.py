@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, aliased
 
 from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.parameter_values import decode_parameter
+from orchestrator.registry.place_tags import is_internal
 from orchestrator.registry.queries.query_fields import METRIC_SPLITS, NAMES
 from orchestrator.registry.run_records import metric_name
 from orchestrator.registry.tables import MetricRow, ParameterRow, TagRow
@@ -62,7 +63,17 @@ def parameter_fields(session: Session) -> list[str]:
 
 def tag_fields(session: Session) -> list[str]:
     """Fields of the tags that runs have: `tags.paper`, and `tags.pulled` of `pulled:HEAD`."""
-    return [f"tags.{key}" for key in dict.fromkeys(tag.partition(":")[0] for tag in distinct(session, TagRow.tag))]
+    tags = [tag for tag in distinct(session, TagRow.tag) if not is_internal(tag)]
+    return [f"tags.{key}" for key in dict.fromkeys(tag.partition(":")[0] for tag in tags)]
+
+
+def near_tags(session: Session, key: str) -> str:
+    """The end of a message about a tag that no run has: the nearest fields, else what there is."""
+    known = tag_fields(session)
+    near = nearest(key, [field.removeprefix("tags.") for field in known])
+    if near:
+        return f"; nearest: {', '.join(f'tags.{one}' for one in near)}"
+    return f"; there are: {', '.join(_some(known))}" if known else ""
 
 
 def load_values(session: Session, fields: Collection[str], except_of: Collection[str] = ()) -> set[str]:
@@ -85,8 +96,6 @@ def nearest_fields(session: Session, name: str) -> str:
     beginning (`acc`) and a slip of the pen all count.
     """
     known = [*NAMES, *metric_fields(session), *parameter_fields(session)]
-    if name.startswith("tags."):
-        known = tag_fields(session)
     near = nearest(name, known)
     if near:
         return f"nearest: {', '.join(near)}"

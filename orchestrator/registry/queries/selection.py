@@ -34,7 +34,7 @@ from orchestrator.registry.queries.query_tree import (
     error_at,
 )
 from orchestrator.registry.queries.query_values import WrongValueError
-from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow, TagRow
+from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
 from orchestrator.run_states import RunState
 
 _FIELDS_BY_NAME: dict[str, Field] = {
@@ -163,7 +163,7 @@ class Selection:
         if area == "params" and rest:
             return self._parameter(rest, text, place)
         if area == "tags" and rest:
-            return self._tag(rest, text, place)
+            return TagValueField(rest)  # a tag may come, so that one of no run is no error
         if name in _FIELDS_BY_NAME:
             return _FIELDS_BY_NAME[name]
         if name == "group":
@@ -190,13 +190,7 @@ class Selection:
             raise self._unknown(f"params.{path}", text, place)
         return field
 
-    def _tag(self, key: str, text: str, place: int) -> TagValueField:
-        field = TagValueField(key)
-        if self._lacks(TagRow, field.rows()):
-            raise self._unknown(f"tags.{key}", text, place)
-        return field
-
-    def _lacks(self, table: type[MetricRow | ParameterRow | TagRow], rows: ColumnElement[bool]) -> bool:
+    def _lacks(self, table: type[MetricRow | ParameterRow], rows: ColumnElement[bool]) -> bool:
         """Whether no run has such rows but some run has others; in an empty registry no name is wrong."""
         if self._session.scalar(select(table.run_id).where(rows).limit(1)) is not None:
             return False

@@ -289,6 +289,24 @@ def test_every_chart_can_be_read_as_a_table(tmp_path: Path, browser: Browser) ->
                 assert browser.value(f"{unnamed}.length") == 0, path
 
 
+def test_no_button_of_a_chart_sends_it_to_a_server(tmp_path: Path, browser: Browser) -> None:
+    buttons = "[...document.querySelectorAll('.chart .modebar-btn')]"
+    with Registry(str(tmp_path / "registry.sqlite")) as registry:
+        sweep = add_sweep(registry, tmp_path)
+        with answering(build_app(registry)) as url:
+            for path in (f"/runs/{sweep}", "/tasks/own"):
+                browser.open(url + path)
+                browser.wait_for(f"{buttons}.length > 0")
+                titles = set(browser.value(f"{buttons}.map((button) => button.dataset.title)"))
+                assert "Download plot as a PNG" in titles, path
+                assert [one for one in titles if "cloud" in one.lower() or "share" in one.lower()] == [], path
+                assert browser.value(f"{buttons}.filter((one) => one.href).length") == 0, path
+                contexts = "[...document.querySelectorAll('.chart')].map((chart) => chart._context)"
+                assert browser.value(f"{contexts}.map((one) => one.plotlyServerURL || one.showSendToCloud)") == [
+                    False
+                ] * browser.value(f"{contexts}.length"), path
+
+
 def test_a_list_of_thousands_is_scrolled_through_with_few_requests(tmp_path: Path, browser: Browser) -> None:
     browser.look_as(width=1280, height=800, scheme="light")
     with Registry(str(tmp_path / "registry.sqlite")) as registry:

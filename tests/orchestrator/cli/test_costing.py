@@ -72,6 +72,16 @@ def test_prices_make_money_of_it(command: Command, lineage: tuple[str, ...], tmp
     assert "4 CPU h (measured); 8 H200 h; 2 kWh; 34 EUR" in command("runs", "show", lineage[2]).out
 
 
+def test_a_time_at_work_that_is_not_the_time_taken_says_what_it_is(command: Command, home: Path) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        run_id = new_run(registry)
+        registry.lifecycle.start_attempt(run_id)
+        registry.costs.record(AttemptCostRecord(run_id, 1, 18.0, 36.0, True, 0.0, None, None))
+        registry.lifecycle.finish(run_id, RunState.COMPLETED, attempt=1, seconds=19.0)
+    shown = " ".join(command("runs", "show", run_id).out.split())
+    assert "took 19 s cost 18 s at work; 0.01 CPU h (measured)" in shown
+
+
 def test_no_prices_no_money(command: Command, lineage: tuple[str, ...]) -> None:
     outcome = command("cost", lineage[2])
     assert "price" not in outcome.out.splitlines()[0]
@@ -84,6 +94,13 @@ def test_a_task_and_a_time_stand_for_their_runs(command: Command, lineage: tuple
     assert len(since) == 5
     assert {row["run"] for row in since} >= set(lineage)
     assert json.loads(command("cost", "--since", "2099-01-01", "-f", "json").out) == []
+
+
+def test_the_trials_of_a_task_are_those_of_its_sweeps(command: Command, recorded_sweep: RecordedSweep) -> None:
+    of_sweep = command("cost", recorded_sweep.run_id, "--trials", "-f", "json")
+    of_task = command("cost", "sst2", "--trials", "-f", "json")
+    assert json.loads(of_task.out) == json.loads(of_sweep.out)
+    assert len(json.loads(of_task.out)) > 1
 
 
 def test_a_sweep_of_before_is_derived_and_so_is_each_trial(command: Command, recorded_sweep: RecordedSweep) -> None:

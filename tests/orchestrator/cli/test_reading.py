@@ -72,8 +72,8 @@ def test_a_narrow_query_does_first_without_what_is_the_same_in_every_row(
     assert {"kind", "state"} <= set(left_out)
     assert f"--columns {','.join(left_out)} shows these" in trials.err
     monkeypatch.setattr("orchestrator.cli.output._terminal_width", lambda output: 40)
-    assert "name" not in command("query", "", "--sort", "id").out.split()
-    assert "name" in command("query", "", "--sort", "-name").out.split()
+    assert "name" not in command("query", "id is not null", "--sort", "id").out.split()
+    assert "name" in command("query", "id is not null", "--sort", "-name").out.split()
 
 
 def test_a_records_fields_are_columns(command: Command, recorded_sweep: RecordedSweep) -> None:
@@ -133,3 +133,11 @@ def test_a_command_with_a_format_has_all_options_of_reading(path: str, command: 
     forms = [parameter.type for parameter in command.params if parameter.name == "form"]
     shows_tables = any(isinstance(form, click.Choice) and "table" in form.choices for form in forms)
     assert not shows_tables or options >= {"--columns", "--wide", "--output"}, path
+
+
+def test_an_empty_query_is_a_slip_of_the_pen(command: Command, recorded_sweep: RecordedSweep) -> None:
+    for text in ("", "  "):
+        outcome = command("query", text)
+        assert (outcome.status, outcome.out) == (2, "")
+        assert "the query is empty; give a condition" in outcome.err
+    assert recorded_sweep.run_id in command("query", "", "--since", "1d").out

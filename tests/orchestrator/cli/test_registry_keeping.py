@@ -5,6 +5,8 @@ pytest tests/orchestrator/cli/test_registry_keeping.py
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,43 @@ def test_an_export_is_imported_into_a_new_registry_and_joined_to_one_that_has_it
     outcome = command("db", "import", "registry.jsonl.zst")
     assert (outcome.status, outcome.out) == (0, "")
     assert "both have the same" in outcome.err
+
+
+def test_a_database_of_another_program_is_neither_filled_nor_read(
+    command: Command, recorded_sweep: RecordedSweep, tmp_path: Path
+) -> None:
+    assert command("db", "export", "registry.jsonl").status == 0
+    with closing(sqlite3.connect(tmp_path / "shop.sqlite")) as shop:
+        shop.execute("CREATE TABLE customers (name text)")
+    before = (tmp_path / "shop.sqlite").read_bytes()
+    for words in (
+        ("db", "import", "registry.jsonl"),
+        ("db", "import", "registry.jsonl", "--dry-run"),
+        ("db", "upgrade"),
+        ("db", "current"),
+        ("db", "backup", "copy.sqlite"),
+        ("runs", "list"),
+    ):
+        outcome = command("--registry", "shop.sqlite", *words)
+        assert outcome.status == 4, words
+        assert "shop.sqlite is one of something else: it has a table 'customers'" in outcome.err, words
+    outcome = command("db", "merge", "shop.sqlite")
+    assert (outcome.status, "something else" in outcome.err) == (4, True)
+    assert (tmp_path / "shop.sqlite").read_bytes() == before
+    assert [path.name for path in tmp_path.glob("shop*")] == ["shop.sqlite"]
+
+
+def test_a_board_is_not_opened_on_a_registry_of_a_newer_version(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Registry(str(tmp_path / "newer.sqlite")) as registry:
+        registry.open()
+    with closing(sqlite3.connect(tmp_path / "newer.sqlite")) as database, database:
+        database.execute("UPDATE registry_revision SET version_num = '9999'")
+    monkeypatch.setattr("orchestrator.web.server.serve_app", lambda *_: pytest.fail("it was served"))
+    outcome = command("board", "--port", "0", "--registry", "newer.sqlite")
+    assert outcome.status == 4
+    assert "newer than this version knows; upgrade bert-orchestrator" in outcome.err
 
 
 def test_a_merge_names_what_came_and_what_could_not(

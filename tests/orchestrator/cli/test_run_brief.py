@@ -97,3 +97,15 @@ def test_a_failed_run_says_why_where_it_was_and_how_to_go_on(command: Command, r
     assert "CUDA out of memory" in shown
     assert "FAILED: process 4711 on head-0.cluster.example" in shown
     assert f"next\n  orchestrator resume {runs['failed']}\n  orchestrator runs logs {runs['failed']}\n" in shown
+
+
+def test_tags_that_serve_the_laboratory_alone_stand_in_the_whole_record_only(
+    command: Command, runs: dict[str, str]
+) -> None:
+    tag = f"inputs:{'a' * 64}"
+    with Registry(Settings.from_options().registry) as registry:
+        registry.tag(runs["sweep"], tag, "night")
+    shown = command("runs", "show", runs["sweep"]).out
+    assert "night" in shown
+    assert "inputs:" not in shown
+    assert tag in joined(command("runs", "show", runs["sweep"], "-f", "json").out)

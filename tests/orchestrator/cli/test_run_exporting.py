@@ -87,3 +87,17 @@ def test_from_a_head_no_folder_is_written(
     outcome = command("runs", "export", recorded_sweep.run_id, "--tracker", "tensorboard", "-o", "events")
     assert outcome.status == 2
     assert "cluster pull" in outcome.err
+
+
+@pytest.mark.parametrize("tracker", ["tensorboard", "mlflow", "wandb"])
+def test_a_run_is_written_for_a_tracker_by_its_name(
+    command: Command, recorded_sweep: RecordedSweep, monkeypatch: pytest.MonkeyPatch, tracker: str
+) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(
+        "orchestrator.registry.tracker_exports.write_runs",
+        lambda tracker, runs, folder, on_run: written.extend(run.record.id for run in runs),
+    )
+    outcome = command("runs", "export", "first", "--tracker", tracker, "-o", "folder")
+    assert outcome.status == 0, outcome.err
+    assert written[0] == recorded_sweep.run_id

@@ -88,3 +88,13 @@ def test_pages_of_trials_follow_one_another(command: Command, recorded_sweep: Re
 def test_models_are_listed_by_the_page(command: Command, recorded_sweep: RecordedSweep) -> None:
     assert command("models", "list", "--offset", "1").err == "there are 1 models\n"
     assert "30; x>=1]" in command("models", "list", "--help").out
+
+
+def test_a_list_of_archived_runs_alone_does_not_call_the_registry_empty(
+    command: Command, recorded_sweep: RecordedSweep
+) -> None:
+    assert command("runs", "archive", recorded_sweep.run_id).status == 0
+    said = command("runs", "list").err
+    assert "every run is archived" in said
+    assert "1 archived run not shown" in said
+    assert "no runs yet" not in said

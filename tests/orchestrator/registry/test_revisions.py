@@ -115,8 +115,23 @@ def test_a_database_of_something_else_is_left_alone(registry: Registry, location
     if resolve_url(location).get_backend_name() == "sqlite":
         registry.current_revision()  # makes the folder
     execute(location, "CREATE TABLE runs (x integer)")
-    with pytest.raises(RegistryError, match="'runs' that is not the registry's"):
-        registry.runs()
+    for use in (registry.runs, registry.current_revision, registry.upgrade, lambda: new_run(registry)):
+        with pytest.raises(RegistryError, match="something else: it has a table 'runs' that is not the registry's"):
+            use()
+
+
+def test_a_sqlite_file_of_another_program_keeps_every_byte(tmp_path: Path) -> None:
+    path = tmp_path / "shop.sqlite"
+    execute(str(path), "CREATE TABLE customers (name text)")
+    before = path.read_bytes()
+    for read_only in (False, True):
+        with (
+            Registry(str(path), read_only=read_only) as registry,
+            pytest.raises(RegistryError, match="something else: it has a table 'customers'"),
+        ):
+            registry.open()
+    assert [*tmp_path.iterdir()] == [path]
+    assert path.read_bytes() == before
 
 
 def test_an_upgrade_that_breaks_off_leaves_nothing_behind(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,9 +11,11 @@ import pytest
 
 from orchestrator.registry import Registry
 from orchestrator.reports.blocks import Chart, Code, Facts, Page, Section, Table, Words
-from orchestrator.reports.charts import count_matrix, learning_curves
+from orchestrator.reports.charts import Spread, count_matrix, learning_curves, seed_spread
 from orchestrator.reports.rendering import chart_values, columns_of, render
 from orchestrator.reports.run_page import run_page
+from orchestrator.reports.setting_charts import parallel_coordinates
+from orchestrator.reports.task_page import shown_columns
 from tests.browser import Browser
 from tests.orchestrator.reports.samples import HOSTILE, add_pretraining, add_sweep
 
@@ -110,6 +112,63 @@ def test_a_browser_draws_every_chart_and_complains_of_nothing(
         assert browser.value("document.title") == page.title
         assert browser.width_beyond_screen() <= 0
         assert browser.weak_contrasts() == []
+
+
+INSIDE = """[...document.querySelectorAll('.chart')].flatMap((chart) => {
+  const edge = chart.getBoundingClientRect();
+  return [...chart.querySelectorAll('.annotation-text, .ytick text')]
+    .map((label) => [label.textContent, label.getBoundingClientRect()])
+    .filter(([, box]) => box.left < edge.left || box.right > edge.right).map(([text]) => text);
+})"""
+"""Script: labels that a chart's edge cuts."""
+OVERLAPS = """[...document.querySelectorAll('.chart')].flatMap((chart) => {
+  const labels = [...chart.querySelectorAll('.annotation-text, .xtitle, .legendtext')];
+  const boxes = labels.map((label) => label.getBoundingClientRect());
+  return labels.filter((_, n) => boxes.some((other, m) => m < n && other.left < boxes[n].right
+    && boxes[n].left < other.right && other.top < boxes[n].bottom && boxes[n].top < other.bottom))
+    .map((label) => label.textContent);
+})"""
+"""Script: labels that lie over another one of their chart."""
+
+
+def test_labels_of_a_chart_are_whole_and_apart_on_a_telephone(tmp_path: Path, browser: Browser) -> None:
+    label = "init_from demo/pretraining@1, learning_rate"
+    rows = [
+        {"trial": f"trial {n}", "score": 0.5 + n / 10, "init_from": start, "learning_rate": rate}
+        for n, (start, rate) in enumerate([("demo/pretraining@1", 0.001), ("random", 0.002), ("random", 0.001)])
+    ]
+    charts = [
+        seed_spread([Spread(f"{label} {rate}, size tiny", [0.4, 0.8], 0.6) for rate in (0.001, 0.002)], "accuracy"),
+        parallel_coordinates(rows, ["init_from", "learning_rate"], "accuracy"),
+    ]
+    path = tmp_path / "page.html"
+    path.write_text(render(Page("page", "", [Section("all", charts)])))
+    for width in (375, 1280):
+        browser.look_as(width=width, height=800, scheme="light")
+        browser.open(path.as_uri())
+        browser.wait_for("document.querySelectorAll('.chart .main-svg').length > 3")
+        assert browser.value(INSIDE) == []
+        assert browser.value(OVERLAPS) == []
+        assert browser.value("document.querySelector('.nsewdrag').getBoundingClientRect().width") > 0.7 * min(
+            width, 900
+        )
+        assert browser.width_beyond_screen() <= 0
+
+
+def test_the_table_of_a_task_fits_a_desktop(tmp_path: Path, browser: Browser) -> None:
+    row = {"rank": 1, "mean": 0.84, "n": 1, "best": 0.84, "baseline": 0.125, "test": 0.88, "size": "tiny"}
+    row |= {"init_from": "demo/pretraining@1", "recipe": "learning_rate=0.001", "notes": "one seed: noise not known"}
+    row |= {"model": "demo/kinds@1", "run": "16b3368dc2a1", "group": "856d0128.38b24456"}
+    row |= dict.fromkeys(("low", "high", "sd"), None) | {"tie": ""}
+    path = tmp_path / "page.html"
+    path.write_text(render(Page("page", "", [Section("all", [Table(shown_columns([row]), [row])])])))
+    browser.look_as(width=1280, height=800, scheme="light")
+    browser.open(path.as_uri())
+    assert (
+        browser.value("(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('.wide'))")
+        <= 0
+    )
+    assert browser.value("document.querySelector('tbody tr').getBoundingClientRect().height") < 80
 
 
 def test_a_heading_sorts_its_table_and_keeps_empty_cells_last(tmp_path: Path, browser: Browser) -> None:

@@ -6,6 +6,7 @@ Alone: pytest tests/orchestrator/reports/test_task_page.py
 from pathlib import Path
 
 from orchestrator.registry import Registry
+from orchestrator.registry.groups.group_records import group_label
 from orchestrator.reports.blocks import Chart, Table, Words
 from orchestrator.reports.task_page import task_page
 from tests.orchestrator.reports.samples import add_sweep
@@ -24,7 +25,7 @@ def test_groups_stand_in_the_order_of_the_leaderboard_with_their_seeds(tmp_path:
     assert words.text.endswith("the first place was chosen on them, too: the best of 6 groups.")
     assert isinstance(chart, Chart)
     assert isinstance(table, Table)
-    assert [row["group"] for row in table.rows] == [row["group"] for row in board]
+    assert [row["group"] for row in table.rows] == [group_label(row["group"]) for row in board]
     assert len(chart.traces[0]["x"]) == 17  # of 18 trials one has failed
     assert list(chart.traces[1]["x"]) == [row["mean"] for row in board]
 

@@ -46,6 +46,15 @@ def train_tokenizer(recorder: Recorder, text: Path, digest: str = TOKENIZER) -> 
     return complete(recorder, run.id)
 
 
+def pretrain_of_one_file(recorder: Recorder, text: Path) -> None:
+    """Pretrain on a corpus that is called as its only file."""
+    run = recorder.start({"kind": "pretrain", "name": "life/encoder", "tokenizer": "storage/tokenizers/words"}, "f")
+    files = [FileCount(str(text), text.stat().st_size, 5)]
+    recorder.record_dataset(run.id, DatasetResult(str(text), "corpus", CORPUS, "/corpora/b", {}, files))
+    recorder.record_model(run.id, model_result(PRETRAINED))
+    complete(recorder, run.id, model_folder="storage/model")
+
+
 def pretrain(recorder: Recorder, text: Path, digest: str = PRETRAINED, **spec: Any) -> str:
     values = {
         "kind": "pretrain",
@@ -353,3 +362,17 @@ def test_an_upgrade_derives_the_edges_of_earlier_runs(tmp_path: Path) -> None:
         once = everything(registry)["lineage"]
         registry.upgrade()
         assert everything(registry)["lineage"] == once
+
+
+def test_a_path_that_is_a_files_and_its_corpus_has_the_tokenizer_of_the_file_below_it(
+    registry: Registry, text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder(registry)
+    train_tokenizer(recorder, text)
+    pretrain_of_one_file(recorder, text)
+    monkeypatch.chdir(text.parent)
+    for name in (str(text), text.name):
+        tree = registry.lineage.descendants(name)
+        assert tree.node.kind == "file"
+        assert {branch.node.kind for branch in tree.branches} == {"tokenizer", "corpus"}
+        assert registry.lineage.ancestors(name).node.kind == "corpus"

@@ -36,6 +36,9 @@ VALUES = "a number, text in quotes, a date, an age \\(7d\\), or a field"
         ("task = 'a') or (seed = 1", rf"goes wrong at '\)'; expected {END}:", 10),
         ("task = 'a' ; drop", f"goes wrong at ';'; expected {END}:", 11),
         ("task 'a'", "goes wrong at .*; expected a comparison .*, in, like, between, or is:", 5),
+        ("task = “sst2”", "Text stands in straight quotes, ' or \":", 7),
+        ("task = ‘sst2’", "Text stands in straight quotes", 7),
+        ("TASK = 'sst2'", "No run has a field 'TASK'; nearest: task:", 0),
         ("task = 'a", "quote that opens here is not closed", 7),
         ("task in ()", "goes wrong at '\\)'", 9),
         ("seed between 1 or 2", "goes wrong at 'or'; expected and:", 15),
@@ -59,7 +62,6 @@ VALUES = "a number, text in quotes, a date, an age \\(7d\\), or a field"
         ("commit < 'abcd'", "commits have no order", 0),
         ("task = 'a' or params.learning_rat > 1", "nearest: params.learning_rate", 14),
         ("tusk = 'a'", "nearest: task", 0),
-        ("tags.pulld", "nearest: tags.pulled", 0),
         ("password = 'a'", "there are: state, id, name", 0),
         ("avg(metrics.f1) > 1", "avg is no function; there are best, worst, min, max, first, last, at:", 0),
         ("best(task) > 1", "task has no history; best takes a measurement", 5),
@@ -145,6 +147,19 @@ def test_the_caret_stands_under_its_own_line(filled: Registry) -> None:
 def test_a_monstrous_query_is_refused(filled: Registry, query: str) -> None:
     with pytest.raises(InputError, match="too long"):
         filled.runs(query)
+
+
+def test_a_tag_of_no_run_is_no_error_and_is_told(filled: Registry) -> None:
+    for query in ("tags.pulld", "tags.pulld = 'head'"):
+        assert filled.num_runs(query) == 0
+        assert filled.unmatched(query) == ["no run has the tag 'pulld'; nearest: tags.pulled"]
+    assert filled.num_runs("not tags.paper") == filled.num_runs()
+
+
+def test_tags_that_serve_the_laboratory_alone_are_not_offered(registry: Registry) -> None:
+    registry.tag(new_run(registry), f"inputs:{'a' * 64}", f"pipeline:{'b' * 12}", "night")
+    assert registry.unmatched("tag = 'zzz'") == ["no run has tag = 'zzz'; there are: 'night'"]
+    assert registry.unmatched("tags.zzz") == ["no run has the tag 'zzz'; there are: tags.night"]
 
 
 def test_a_wrong_sort_is_refused(filled: Registry) -> None:
