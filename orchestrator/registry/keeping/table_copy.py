@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Column, Connection, Engine, Integer, MetaData, Select, Table, collate, func, insert, select
 from sqlalchemy.types import String
 
-from orchestrator.registry.revisions import VERSION_TABLE
+from orchestrator.registry.engines.foreign_tables import VERSION_TABLE
 
 ROWS_AT_ONCE = 5_000
 _ORDERS = {"experiments": ("fingerprint", "name")}

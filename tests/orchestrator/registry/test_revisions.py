@@ -16,9 +16,10 @@ from sqlalchemy import create_engine, make_url, text
 from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
 from orchestrator.registry.engines.dialects import open_engine
+from orchestrator.registry.engines.foreign_tables import VERSION_TABLE
 from orchestrator.registry.lineage.lineage_edges import LineageEdge, LineageNode
 from orchestrator.registry.location import resolve_url
-from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION, VERSION_TABLE, upgrade_schema
+from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION, upgrade_schema
 from orchestrator.registry.tables import BaseRow
 from tests.orchestrator.registry.full_registries import fill
 from tests.orchestrator.registry.samples import model_result, new_run
