@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from orchestrator.drafting.example_views import ExampleView, view_of
@@ -76,6 +76,15 @@ class SplitFacts:
         self.groups.setdefault(group, labels)
         self.rows.append(view.row)
         self.row_groups.append(group)
+
+    def labels_within(self, groups: Set[int]) -> Counter[str]:
+        """Number of examples in these groups by label, each taken to have the labels of its group's first."""
+        labels_of = {number: labels for labels, number in self.label_sets.items()}
+        counted: Counter[str] = Counter()
+        for group in self.row_groups:
+            if group in groups:
+                counted.update(labels_of[self.groups[group]])
+        return counted
 
     @property
     def strata(self) -> dict[int, str]:

@@ -1,5 +1,6 @@
 """Findings of a fine-tuning's draft, for a person: what its files hold and what is amiss, its split, model, sizes."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from orchestrator.drafting.columns import TableFacts
@@ -17,6 +18,8 @@ from orchestrator.tasks.task import SPLITS
 
 _LABELS_SHOWN = 6
 _TOPICS: Mapping[Split, str] = {"train": "data", "validation": "dev", "test": "test"}
+_FEW_VALIDATION = 20
+"""Examples for validation below which a single one moves the score by more than 5 points."""
 _IMBALANCE = 20
 """Times that the commonest label may be as common as the rarest before it is worth a word."""
 
@@ -55,11 +58,32 @@ def data_findings(
             )
 
 
-def split_finding(num_train: int, num_validation: int, seed: int, *, has_labels: bool) -> Finding:
-    """The finding of a split that is made here."""
-    shares = ", labels in the same shares" if has_labels else ""
+def split_finding(num_train: int, num_validation: int, seed: int, *, has_labels: bool, is_complete: bool) -> Finding:
+    """The finding of a split that is made here.
+
+    Args:
+        is_complete: whether every label is in both parts.
+    """
+    shares = f", {'' if is_complete else 'other '}labels in the same shares" if has_labels else ""
     counts = f"{num_train:,} for training, {num_validation:,} for validation"
     return Finding("split", f"{counts} by seed {seed}; no text is in both{shares}")
+
+
+def validation_findings(num_examples: int, num_labels: Counter[str], train: SplitFacts) -> Iterator[Finding]:
+    """Yield what a score on the validation examples cannot tell: of labels without any, and of very few.
+
+    Args:
+        num_labels: number of validation examples by label, as far as labels are counted.
+    """
+    missing = [label for label, _ in train.labels.most_common() if not num_labels[label]]
+    if missing:
+        shown = ", ".join(map(shown_label, missing[:_LABELS_SHOWN]))
+        more = f" and {len(missing) - _LABELS_SHOWN} more" if len(missing) > _LABELS_SHOWN else ""
+        yield Finding("", f"not in validation: {shown}{more}: no score tells how well this is learned; add examples")
+    if 0 < num_examples < _FEW_VALIDATION:
+        measure = "measures next to nothing, it is" if num_examples == 1 else "measure next to nothing, each is"
+        points = f"{100 / num_examples:.0f} points of the score"
+        yield Finding("", f"{_examples(num_examples)} for validation {measure} {points}: add examples")
 
 
 def model_findings(model: StartModel | None, settings: Settings) -> Iterator[Finding]:
@@ -107,11 +131,20 @@ def _positive_label(kind: Head, labels: tuple[str, ...]) -> str | None:
 def _labels_text(train: SplitFacts) -> str:
     total = train.labels.total()
     common = train.labels.most_common()
-    shown = ", ".join(f"{label[:40]}: {share_text(count, total)}" for label, count in common[:_LABELS_SHOWN])
+    shown = ", ".join(f"{shown_label(label)}: {share_text(count, total)}" for label, count in common[:_LABELS_SHOWN])
     more = f", and {len(common) - _LABELS_SHOWN} more" if len(common) > _LABELS_SHOWN else ""
     (_, most), (rarest, least) = common[0], common[-1]
-    note = f"; unbalanced: {rarest[:40]} has {least:,}" if most > _IMBALANCE * least else ""
+    note = f"; unbalanced: {shown_label(rarest)} has {least:,}" if most > _IMBALANCE * least else ""
     return shown + more + note
+
+
+def shown_label(label: str) -> str:
+    """A label in a message, quoted where blanks at its ends would not be seen.
+
+    >>> print(shown_label("bad"), shown_label(" bad"))
+    bad ' bad'
+    """
+    return label[:40] if label == label.strip() else repr(label[:40])
 
 
 def _problems(facts: SplitFacts, *, is_split_here: bool) -> Iterator[Finding]:

@@ -278,3 +278,22 @@ def test_the_class_that_f1_is_of_is_told(tmp_path: Path) -> None:
 def test_gpus_that_sizes_leave_out_are_told(tmp_path: Path, gpus: tuple[str, ...], said: str | None) -> None:
     made = draft_spec(request_for(tmp_path, write_reviews(tmp_path / "reviews.csv"), gpus=gpus))
     assert (said is None and "GPU" not in told(made)) or (said is not None and said in told(made))
+
+
+@pytest.mark.parametrize("rare", ["", "stars: one,rare\n"])
+def test_labels_that_validation_lacks_are_told(tmp_path: Path, rare: str) -> None:
+    path = write_reviews(tmp_path / "reviews.csv", 150)
+    path.write_text(path.read_text() + rare)
+    told_of = told(draft(tmp_path, path))
+    assert ("no text is in both, other labels in the same shares" in told_of) == bool(rare)
+    assert ("not in validation: rare: no score tells how well this is learned" in told_of) == bool(rare)
+    assert "measure next to nothing" not in told_of
+
+
+def test_few_examples_for_validation_are_told(tmp_path: Path) -> None:
+    split_here = draft(tmp_path, write_reviews(tmp_path / "reviews.csv", 10))
+    assert "2 examples for validation measure next to nothing, each is 50 points of the score" in told(split_here)
+    train, dev = write_reviews(tmp_path / "train.csv"), write(tmp_path / "dev.csv", "text,label\na film,pos\n")
+    given = told(draft(tmp_path, train, dev))
+    assert "1 example for validation measures next to nothing, it is 100 points of the score" in given
+    assert "not in validation: neg:" in given
