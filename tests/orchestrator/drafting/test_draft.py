@@ -126,7 +126,7 @@ def test_broken_rows_are_left_out_and_told(tmp_path: Path) -> None:
     path = write_reviews(tmp_path / "reviews.csv")
     path.write_text(path.read_text() + "no label\n")
     made = draft(tmp_path, path)
-    assert "1 broken records, the first at line 62: 1 fields where the first line has 2" in told(made)
+    assert "1 broken record, the first at line 62: 1 fields where the first line has 2" in told(made)
 
 
 def test_a_record_broken_in_another_column_keeps_its_place_in_the_split(tmp_path: Path) -> None:
@@ -297,3 +297,10 @@ def test_few_examples_for_validation_are_told(tmp_path: Path) -> None:
     given = told(draft(tmp_path, train, dev))
     assert "1 example for validation measures next to nothing, it is 100 points of the score" in given
     assert "not in validation: neg:" in given
+
+
+def test_an_example_out_of_all_proportion_is_told(tmp_path: Path) -> None:
+    path = write_reviews(tmp_path / "reviews.csv")
+    assert "the longest" not in told(draft(tmp_path, path))
+    path.write_text(path.read_text() + "word " * 4000 + ",pos\n")
+    assert "; the longest has 4,000: look whether it is one example" in told(draft(tmp_path, path))
