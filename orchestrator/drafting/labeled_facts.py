@@ -9,6 +9,7 @@ from orchestrator.drafting.example_views import ExampleView, view_of
 from orchestrator.errors import InputError
 from orchestrator.results import Split
 from orchestrator.specs.task import TaskSpec
+from orchestrator.tasks.table_files import column_names
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types import TASK_TYPES
 
@@ -117,6 +118,20 @@ def read_split(task: TaskSpec, path: str) -> SplitFacts:
             f"{bad.first_problem}; {hint}"
         )
     return facts
+
+
+def check_columns(task: TaskSpec, files: Mapping[Split, str]) -> None:
+    """Check that every table has the columns that were found in the one for training. Raises: InputError."""
+    wanted = (*task.text_columns, *([task.label_column] if task.label_column else []))
+    for split, path in files.items():
+        present = column_names(path, BadRecords(path, "skip"))
+        missing = [name for name in wanted if name not in present]
+        if missing and split != "train":
+            raise InputError(
+                f"{path} has no column {missing[0]!r}, it has {', '.join(map(repr, present))}; the columns are those "
+                f"of {files['train']}, {' and '.join(map(repr, wanted))}: rename those of {path}, or name by --text "
+                "and --label columns that both have"
+            )
 
 
 def check_splits(task: TaskSpec, splits: Mapping[Split, SplitFacts]) -> None:

@@ -13,7 +13,7 @@ from orchestrator.drafting.columns import TableFacts
 from orchestrator.drafting.dev_split import choose_validation
 from orchestrator.drafting.draft_parts import Draft, Finding, Naming, minutes_text
 from orchestrator.drafting.input_layout import Layout
-from orchestrator.drafting.labeled_facts import check_splits, read_split
+from orchestrator.drafting.labeled_facts import check_columns, check_splits, read_split
 from orchestrator.drafting.labeled_findings import (
     data_findings,
     model_findings,
@@ -63,6 +63,8 @@ class TaskDraft:
         self.source = roles["train"]
         task = self._task(self.files, skips=True)
         self._leave_out_unlabeled_test()
+        if table is not None:
+            check_columns(task, self.files)
         self.splits = {split: read_split(task, path) for split, path in self.files.items()}
         check_splits(task, self.splits)
         self.train = self.splits["train"]

@@ -304,3 +304,12 @@ def test_an_example_out_of_all_proportion_is_told(tmp_path: Path) -> None:
     assert "the longest" not in told(draft(tmp_path, path))
     path.write_text(path.read_text() + "word " * 4000 + ",pos\n")
     assert "; the longest has 4,000: look whether it is one example" in told(draft(tmp_path, path))
+
+
+def test_a_file_with_other_columns_than_the_one_for_training_is_refused(tmp_path: Path) -> None:
+    train = write_reviews(tmp_path / "train.csv")
+    dev = write(tmp_path / "dev.csv", "review,sentiment\na film,pos\n")
+    with pytest.raises(
+        InputError, match=r"no column 'text', it has 'review'.* rename those of .*dev\.csv, or name by --t"
+    ):
+        draft(tmp_path, train, dev)
