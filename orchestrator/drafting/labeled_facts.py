@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
+from orchestrator.drafting.columns import problem_and_remedy
 from orchestrator.drafting.example_views import ExampleView, view_of
 from orchestrator.errors import InputError
 from orchestrator.results import Split
@@ -112,10 +113,9 @@ def read_split(task: TaskSpec, path: str) -> SplitFacts:
         facts.note(view)
     facts.num_bad_records, facts.first_problem = bad.count, bad.first_problem
     if bad.count > _MAX_BAD_SHARE * (bad.count + facts.num_examples):
-        hint = "save the file as UTF-8" if "UTF-8" in bad.first_problem else "mend the file, or name other columns"
         raise InputError(
             f"{path}: {bad.count:,} of {bad.count + facts.num_examples:,} records cannot be used, the first at "
-            f"{bad.first_problem}; {hint}"
+            f"{problem_and_remedy(bad.first_problem, 'mend the file, or name other columns')}"
         )
     return facts
 

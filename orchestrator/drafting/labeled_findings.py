@@ -21,6 +21,8 @@ _LABELS_SHOWN = 6
 _TOPICS: Mapping[Split, str] = {"train": "data", "validation": "dev", "test": "test"}
 _FEW_VALIDATION = 20
 """Examples for validation below which a single one moves the score by more than 5 points."""
+_LAYOUTS = {"ner": "CoNLL columns", "qa": "SQuAD's JSON"}
+"""Layout of files that are no tables, by the kind of task that reads them."""
 _OUTLIER = 50
 """Times the length of long examples from which on a longer one is worth a word."""
 _IMBALANCE = 20
@@ -31,11 +33,11 @@ def data_findings(
     choice: TaskChoice, table: TableFacts | None, splits: Mapping[Split, SplitFacts], *, is_split_here: bool
 ) -> Iterator[Finding]:
     """Yield what the files hold, and what is amiss with them."""
-    layout = f"{table.layout}, " if table is not None else ""
+    layout = table.layout if table is not None else _LAYOUTS[choice.kind]
     for split in SPLITS:
         if split in splits:
             facts = splits[split]
-            yield Finding(_TOPICS[split], f"{facts.path}: {layout}{counted(facts.num_examples, 'example')}")
+            yield Finding(_TOPICS[split], f"{facts.path}: {layout}, {counted(facts.num_examples, 'example')}")
     yield Finding("task", _task_text(choice, table))
     for remark in choice.remarks:
         yield Finding("", remark)

@@ -313,3 +313,23 @@ def test_a_file_with_other_columns_than_the_one_for_training_is_refused(tmp_path
         InputError, match=r"no column 'text', it has 'review'.* rename those of .*dev\.csv, or name by --t"
     ):
         draft(tmp_path, train, dev)
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "said"),
+    [
+        ("names.conll", write_sentences, "names.conll: CoNLL columns, 30 examples"),
+        ("questions.json", write_questions, "questions.json: SQuAD's JSON, 40 examples"),
+    ],
+)
+def test_the_layout_of_a_file_that_is_no_table_is_told(tmp_path: Path, name: str, make: Any, said: str) -> None:
+    assert said in told(draft(tmp_path, make(tmp_path / name)))
+
+
+@pytest.mark.parametrize("good_rows", [0, 20])
+def test_the_remedy_of_another_encoding_is_told_once(tmp_path: Path, good_rows: int) -> None:
+    rows = [*(f"film {n},{('pos', 'neg')[n % 2]}" for n in range(good_rows)), *(f"caf\xe9 {n},neg" for n in range(20))]
+    (tmp_path / "a.csv").write_bytes("\n".join(["text,label", *rows]).encode("latin-1"))
+    with pytest.raises(InputError, match=r"is not UTF-8.*, save the file as UTF-8$") as caught:
+        draft(tmp_path, tmp_path / "a.csv")
+    assert str(caught.value).count("save the file as UTF-8") == 1
