@@ -6,5 +6,6 @@ def is_named_as_data(name: str) -> bool:
     from orchestrator.corpus.input_files import FORMATS
     from orchestrator.storage.compression import COMPRESSIONS
     from orchestrator.tasks.table_files import TABLE_NAMES
+    from orchestrator.tasks.types.conll import CONLL_ENDINGS
 
-    return name.lower().endswith((*FORMATS, *TABLE_NAMES, *COMPRESSIONS, ".conll"))
+    return name.lower().endswith((*FORMATS, *TABLE_NAMES, *COMPRESSIONS, *CONLL_ENDINGS))

@@ -76,13 +76,20 @@ class Usage:
         """Text for one line: `3:01 h; 5.9 CPU h (measured); 2 H200 h; 0.4 kWh`."""
         if self.num_unknown and not self.seconds:
             return "not recorded"
-        parts = [duration(self.seconds), f"{self.cpu_seconds / HOUR_S:.3g} CPU h ({self.cpu_source or 'none'})"]
-        parts += [f"{seconds / HOUR_S:.3g} {gpu} h" for gpu, seconds in sorted(self.gpu_seconds.items())]
+        parts = [duration(self.seconds), f"{_time_of(self.cpu_seconds, 'CPU')} ({self.cpu_source or 'none'})"]
+        parts += [_time_of(seconds, gpu) for gpu, seconds in sorted(self.gpu_seconds.items())]
         if self.energy_joules is not None:
             parts.append(f"{self.energy_joules / JOULES_PER_KWH:.3g} kWh")
         if self.num_unknown:
             parts.append(f"beside {counted(self.num_unknown, 'run')} not recorded")
         return "; ".join(parts)
+
+
+def _time_of(seconds: float, device: str) -> str:
+    """Text of a device's time: in hours, or in seconds where it is less than a hundredth of an hour."""
+    if 0 < seconds < HOUR_S / 100:
+        return f"{seconds:.2g} {device} s"
+    return f"{seconds / HOUR_S:.3g} {device} h"
 
 
 def total_usage(usages: Iterable[Usage]) -> Usage:

@@ -117,11 +117,16 @@ def inspect_table(path: str) -> TableFacts:
     return facts
 
 
+def problem_and_remedy(first_problem: str, remedy: str = "mend the file") -> str:
+    """The first problem of a file, and what to do where the problem itself does not say so."""
+    return first_problem if "save the file as UTF-8" in first_problem else f"{first_problem}; {remedy}"
+
+
 def _why(bad: BadRecords) -> str:
     """The first problem of a file without rows, and the remedy."""
     if not bad.first_problem:
         return "; its first line names the columns, write rows below it"
-    return f", the first at {bad.first_problem}; mend the file"
+    return f", the first at {problem_and_remedy(bad.first_problem)}"
 
 
 def _layout_text(path: str, bad: BadRecords) -> str:

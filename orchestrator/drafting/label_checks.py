@@ -5,6 +5,7 @@ import re
 from orchestrator.drafting.columns import MAX_CLASS_NUMBERS, ColumnFacts, TableFacts
 from orchestrator.drafting.request import DraftKind
 from orchestrator.errors import InputError
+from orchestrator.tasks.bio_tags import is_bio
 from orchestrator.tasks.text_examples import are_texts
 
 
@@ -52,6 +53,28 @@ def refuse_numbers_of_tags(table: TableFacts) -> None:
             f'of them: {{"{words[0].name}": ["Ada", "wrote"], "{column.name}": ["B-PER", "O"]}}. In a data set of '
             f'Hugging Face they are features["{column.name}"].feature.names'
         )
+
+
+def refuse_tag_rows(table: TableFacts, label_column: str | None) -> None:
+    """Refuse a table with one word and its BIO tag in each row, which would be taken for examples of classes.
+
+    Args:
+        label_column: column that a person named as the label, who may mean the tags of another one.
+
+    Raises: InputError.
+    """
+    for column in table.columns:
+        if label_column in (None, column.name) and column.is_text and _are_word_tags(column):
+            raise InputError(
+                f"{table.path}: {column.name!r} has a BIO tag in each row, so the rows look like the words of "
+                "sentences for ner; save them as CoNLL columns, in a file whose name ends in .conll: each line a word, "
+                "a tab and its tag, a blank line between sentences. If each row is an example of its own, say --kind "
+                "classification"
+            )
+
+
+def _are_word_tags(column: ColumnFacts) -> bool:
+    return "O" in column.distinct and len(column.distinct) > 1 and all(map(is_bio, column.distinct))
 
 
 def _are_whole(value: object) -> bool:

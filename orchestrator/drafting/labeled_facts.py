@@ -2,13 +2,15 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
+from orchestrator.drafting.columns import problem_and_remedy
 from orchestrator.drafting.example_views import ExampleView, view_of
 from orchestrator.errors import InputError
 from orchestrator.results import Split
 from orchestrator.specs.task import TaskSpec
+from orchestrator.tasks.table_files import column_names
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types import TASK_TYPES
 
@@ -77,6 +79,15 @@ class SplitFacts:
         self.rows.append(view.row)
         self.row_groups.append(group)
 
+    def labels_within(self, groups: Set[int]) -> Counter[str]:
+        """Number of examples in these groups by label, each taken to have the labels of its group's first."""
+        labels_of = {number: labels for labels, number in self.label_sets.items()}
+        counted: Counter[str] = Counter()
+        for group in self.row_groups:
+            if group in groups:
+                counted.update(labels_of[self.groups[group]])
+        return counted
+
     @property
     def strata(self) -> dict[int, str]:
         """Labels by which a split is balanced: each set's first one, by the set's number."""
@@ -102,12 +113,25 @@ def read_split(task: TaskSpec, path: str) -> SplitFacts:
         facts.note(view)
     facts.num_bad_records, facts.first_problem = bad.count, bad.first_problem
     if bad.count > _MAX_BAD_SHARE * (bad.count + facts.num_examples):
-        hint = "save the file as UTF-8" if "UTF-8" in bad.first_problem else "mend the file, or name other columns"
         raise InputError(
             f"{path}: {bad.count:,} of {bad.count + facts.num_examples:,} records cannot be used, the first at "
-            f"{bad.first_problem}; {hint}"
+            f"{problem_and_remedy(bad.first_problem, 'mend the file, or name other columns')}"
         )
     return facts
+
+
+def check_columns(task: TaskSpec, files: Mapping[Split, str]) -> None:
+    """Check that every table has the columns that were found in the one for training. Raises: InputError."""
+    wanted = (*task.text_columns, *([task.label_column] if task.label_column else []))
+    for split, path in files.items():
+        present = column_names(path, BadRecords(path, "skip"))
+        missing = [name for name in wanted if name not in present]
+        if missing and split != "train":
+            raise InputError(
+                f"{path} has no column {missing[0]!r}, it has {', '.join(map(repr, present))}; the columns are those "
+                f"of {files['train']}, {' and '.join(map(repr, wanted))}: rename those of {path}, or name by --text "
+                "and --label columns that both have"
+            )
 
 
 def check_splits(task: TaskSpec, splits: Mapping[Split, SplitFacts]) -> None:

@@ -1,6 +1,7 @@
 """Roles of files by their names: which is for training, which for validation, which for the test."""
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
@@ -63,7 +64,9 @@ def assign_roles(paths: Sequence[str]) -> Mapping[Split, str]:
 
 
 def data_name(paths: Sequence[str]) -> str:
-    """A name for what files hold, made of letters, digits, `-` and `_`: a file's for training, else its folder's.
+    """A name for what files hold, made of letters of any script, digits, `-` and `_`.
+
+    It is that of the file for training, else that of its folder.
 
     Several files of which none is named for training are known by their folder.
 
@@ -71,8 +74,8 @@ def data_name(paths: Sequence[str]) -> str:
     ('my_reviews', 'SST-2', 'wiki')
     >>> data_name(["squad/train-v1.1.json.xz"]), data_name(["wikigold.conll.txt"])
     ('squad', 'wikigold')
-    >>> data_name(["notes/0.txt.gz", "notes/1.txt.gz"])
-    'notes'
+    >>> data_name(["notes/0.txt.gz", "notes/1.txt.gz"]), data_name(["жалобы и café.csv"])
+    ('notes', 'жалобы_и_café')
     """
     training = next((path for path in paths if role_of(path) == "train"), None)
     path = PurePosixPath(training or paths[0])
@@ -80,11 +83,22 @@ def data_name(paths: Sequence[str]) -> str:
     stem = plain.rsplit(".", 1)[0] if "." in plain.lstrip(".") else plain
     kept = _VERSION.sub("", _ROLE.sub("", stem)) if role_of(path.name) else stem
     kept = kept.removesuffix(".conll")
-    names = (re.sub(r"[^A-Za-z0-9-]+", "_", name).strip("_-") for name in (kept, path.parent.name))
+    names = (_plain(name) for name in (kept, path.parent.name))
     candidates = [name for name in names if name]
     if len(paths) > 1 and training is None:
         candidates.reverse()
     return next(iter(candidates), "data")
+
+
+def _plain(name: str) -> str:
+    """A name without the signs that a path or a spec may not have: its words of letters, digits and `-`."""
+    kept = (sign if _is_kept(sign) else " " for sign in unicodedata.normalize("NFC", name))
+    return "_".join("".join(kept).split()).strip("_-")
+
+
+def _is_kept(sign: str) -> bool:
+    """Whether a character is `-`, a letter, a digit, or a mark on a letter, which many scripts write vowels with."""
+    return sign == "-" or sign.isalnum() or unicodedata.category(sign).startswith("M")
 
 
 def _file_name(path: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.drafting.columns import MAX_CLASS_NUMBERS, ColumnFacts, TableFacts
-from orchestrator.drafting.label_checks import check_label, refuse_numbers_of_tags
+from orchestrator.drafting.label_checks import check_label, refuse_numbers_of_tags, refuse_tag_rows
 from orchestrator.drafting.request import DraftKind, DraftRequest
 from orchestrator.errors import InputError
 from orchestrator.tasks.table_files import table_name
@@ -86,6 +86,8 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         words = next((c for c in table.columns if c.is_list and c is not tags), None)
         if words is not None:
             return TaskChoice("ner", (words.name,), tags.name)
+    if request.kind in (None, "ner"):
+        refuse_tag_rows(table, request.label_column)
     if request.kind == "ner":
         refuse_numbers_of_tags(table)
     if request.kind in ("ner", "qa"):
@@ -104,9 +106,9 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         )
     kind, separator = _kind_of(label, request)
     check_label(table, label, kind, is_named=request.label_column is not None)
-    remarks = [*_other_labels(table, texts, label), *_several_texts(table, texts)]
+    remarks = [*_other_labels(table, texts, label), *_several_texts(table, texts), *_odd_names(table, label)]
     if kind == "classification":
-        remarks += _nearly_equal(label)
+        remarks += _nearly_equal(table, label)
     if kind == "classification" and label.is_whole and len(label.distinct) > 2:
         remarks.append("labels are whole numbers, taken as classes; --kind regression estimates them as numbers")
     return TaskChoice(kind, texts, label.name, separator, tuple(remarks))
@@ -193,13 +195,32 @@ def _other_labels(table: TableFacts, texts: tuple[str, ...], label: ColumnFacts)
         yield f"{', '.join(others)} could be the label as well: --label {others[0]}"
 
 
-def _nearly_equal(label: ColumnFacts) -> Iterator[str]:
+def _odd_names(table: TableFacts, label: ColumnFacts) -> Iterator[str]:
+    """Tell of names in the first line that are not seen, or not told apart: with outer blanks, or there twice."""
+    names = [column.name for column in table.columns]
+    blank = [name for name in names if name != name.strip()]
+    if blank:
+        values = sorted(value for value in label.distinct if value != value.strip())
+        likewise = f" and of labels as {values[0]!r}" if values else ""
+        yield (
+            f"blanks at the ends of the columns' names {', '.join(map(repr, blank))}{likewise} are taken as part of "
+            f"them; take them out of {table.path}"
+        )
+    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+        yield f"{names.count(name)} columns are called {name!r}; the first is read: give the others other names"
+
+
+def _nearly_equal(table: TableFacts, label: ColumnFacts) -> Iterator[str]:
     """Tell of labels that differ in case or blanks alone."""
     alike: dict[str, list[str]] = {}
     for value in sorted(label.distinct):
         alike.setdefault(" ".join(value.split()).casefold(), []).append(value)
-    for first, second, *_ in (values for values in alike.values() if len(values) > 1):
-        yield f"labels {first!r} and {second!r} differ in case or blanks alone and are two classes; make them one?"
+    for values in (values for values in alike.values() if len(values) > 1):
+        named = f"{', '.join(map(repr, values[:-1]))} and {values[-1]!r}"
+        yield (
+            f"labels {named} differ in case or blanks alone and are {len(values)} classes; if one is meant, write it "
+            f"in one way in {table.path}"
+        )
 
 
 def _several_texts(table: TableFacts, texts: tuple[str, ...]) -> list[str]:

@@ -1,5 +1,6 @@
 """Draft of a fine-tuning on labeled files: a sweep from a model, or tokenizer and sweep from random weights."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,8 +13,14 @@ from orchestrator.drafting.columns import TableFacts
 from orchestrator.drafting.dev_split import choose_validation
 from orchestrator.drafting.draft_parts import Draft, Finding, Naming, minutes_text
 from orchestrator.drafting.input_layout import Layout
-from orchestrator.drafting.labeled_facts import check_splits, read_split
-from orchestrator.drafting.labeled_findings import data_findings, model_findings, size_finding, split_finding
+from orchestrator.drafting.labeled_facts import check_columns, check_splits, read_split
+from orchestrator.drafting.labeled_findings import (
+    data_findings,
+    model_findings,
+    size_finding,
+    split_finding,
+    validation_findings,
+)
 from orchestrator.drafting.request import DraftRequest
 from orchestrator.drafting.spec_text import SpecDraft, spec_header
 from orchestrator.drafting.split_files import split_chunks, split_ending, vocabulary_texts
@@ -56,6 +63,8 @@ class TaskDraft:
         self.source = roles["train"]
         task = self._task(self.files, skips=True)
         self._leave_out_unlabeled_test()
+        if table is not None:
+            check_columns(task, self.files)
         self.splits = {split: read_split(task, path) for split, path in self.files.items()}
         check_splits(task, self.splits)
         self.train = self.splits["train"]
@@ -80,6 +89,7 @@ class TaskDraft:
         findings = [
             *data_findings(self.choice, self.table, self.splits, is_split_here=bool(self.kept)),
             *([self._split_finding] if self.kept else []),
+            *validation_findings(self._num_validation, self._validation_labels, self.train),
             *self.notes,
             *model_findings(self.model, self.request.settings),
             size_finding(sizes, self.budget),
@@ -122,6 +132,13 @@ class TaskDraft:
         return sum(group in self.kept for group in self.train.row_groups)
 
     @property
+    def _validation_labels(self) -> Counter[str]:
+        """Number of validation examples by label."""
+        if "validation" in self.splits:
+            return self.splits["validation"].labels
+        return self.train.labels_within(self.kept)
+
+    @property
     def _num_train(self) -> int:
         if not self.kept:
             return self.train.num_examples
@@ -130,7 +147,11 @@ class TaskDraft:
     @property
     def _split_finding(self) -> Finding:
         return split_finding(
-            self._num_train, self._num_validation, self.request.seed, has_labels=bool(self.train.labels)
+            self._num_train,
+            self._num_validation,
+            self.request.seed,
+            has_labels=bool(self.train.labels),
+            is_complete=self.train.labels.keys() <= self._validation_labels.keys(),
         )
 
     def _rows(self, *, kept: bool) -> NDArray[np.bool_]:

@@ -123,7 +123,8 @@ def _build_tuner(
         scores = {SCORE: result.metrics[metric], EVALUATION: max_evaluations} if metric in result.metrics else {}
         tune.report({RESULT: result, **scores})
 
-    trainable.__name__ = f"trial of {spec.name}"  # what the dashboard calls the processes, which take trial after trial
+    # What the dashboard calls the processes, which take trial after trial; Ray takes ASCII only.
+    trainable.__name__ = f"trial of {spec.name}".encode("ascii", "backslashreplace").decode()
     if execution.max_concurrent_trials is not None:
         searcher = ConcurrencyLimiter(searcher, max_concurrent=execution.max_concurrent_trials)
     return tune.Tuner(

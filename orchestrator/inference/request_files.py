@@ -1,7 +1,7 @@
 """Files that a fine-tuned model is asked about: what each record asks, whatever form the file has.
 
     .csv .tsv .parquet     a request for each row, from the columns that the model reads; the others come back untouched
-    CoNLL columns          a sentence's words (ner)
+    CoNLL columns          a sentence's words, with tags or without (ner)
     .json                  SQuAD's questions and passages (qa)
     anything else          a line is a text or a JSON object (`request_lines.py`)
 
@@ -16,13 +16,15 @@ from functools import partial
 from typing import Any
 
 from orchestrator.errors import InputError
+from orchestrator.inference.request_forms import forms_text
 from orchestrator.storage import exists
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.tasks.csv_tables import declared_delimiter, fields_of
 from orchestrator.tasks.readers import Reader
-from orchestrator.tasks.table_files import column_names, read_rows
+from orchestrator.tasks.table_files import column_names, read_rows, table_name
 from orchestrator.tasks.text_files import BadRecords, plain_name
 from orchestrator.tasks.types.base import AnyTaskType, TaskDefinition
+from orchestrator.tasks.types.conll import is_named_conll
 
 ANSWER_COLUMNS = ("prediction", "score")
 """Columns that a table gets."""
@@ -72,6 +74,11 @@ def look_at_requests(path: str, task: TaskDefinition, text_columns: Sequence[str
         raise InputError(f"--text-column names a column of a table (.csv, .tsv, .parquet), and {path} is none")
     reader = task.type.unlabeled_reader(path)
     if reader is None:
+        if is_named_conll(path):
+            raise InputError(
+                f"{path} has CoNLL columns by its name, and a model for {task.head} reads {forms_text(task)}; convert "
+                "it, or rename it if it holds something else"
+            )
         return RequestFile(partial(_plain_lines, text_columns=task.text_columns))
     return RequestFile(partial(_example_lines, reader=reader, task_type=task.type))
 
@@ -128,8 +135,7 @@ def _table_columns(path: str, task: TaskDefinition, text_columns: Sequence[str])
     lists = [key for key in keys if key in task_type.list_keys]
     if lists and plain_name(path).endswith(_FLAT_TABLES):
         raise InputError(
-            f"{path} is a table; a model for {task.head} reads JSON lines with the keys {', '.join(keys)}, or Parquet: "
-            f"{' and '.join(lists)} are a list of texts"
+            f"{path} is a {table_name(path)} table, and a model for {task.head} reads {forms_text(task)}; convert it"
         )
     names = column_names(path, _Records(path))
     for name in ANSWER_COLUMNS:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from orchestrator.errors import InputError
+from orchestrator.inference.request_forms import example_line
 from orchestrator.tasks import TaskDefinition
 from orchestrator.tasks.types.requests import Request
 
@@ -28,6 +29,7 @@ def make_request(
     values = None if names else task.type.parse_text(read)
     if values is None:
         raise InputError(
-            f"line {number} is plain text; this model reads JSON objects with the keys {', '.join((*keys, *names))}"
+            f"line {number} is plain text; this model reads JSON objects with the keys {', '.join((*keys, *names))}, "
+            f"as {example_line(task)}"
         )
     return Request(values, number, task.head, keys)

@@ -28,11 +28,15 @@ def counted(number: float, noun: str) -> str:
 
 
 def size_text(num_bytes: int) -> str:
-    """Text of a number of bytes, in MB or GB.
+    """Text of a number of bytes, in kB, MB or GB where it is large enough.
 
-    >>> size_text(1_500_000), size_text(2_500_000_000)
-    ('1.5 MB', '2.50 GB')
+    >>> size_text(123), size_text(1234), size_text(1_500_000), size_text(2_500_000_000)
+    ('123 bytes', '1.2 kB', '1.5 MB', '2.50 GB')
     """
+    if num_bytes < 1e3:
+        return counted(num_bytes, "byte")
+    if num_bytes < 1e5:
+        return f"{num_bytes / 1e3:,.1f} kB"
     return f"{num_bytes / 1e9:,.2f} GB" if num_bytes >= 1e9 else f"{num_bytes / 1e6:,.1f} MB"
 
 

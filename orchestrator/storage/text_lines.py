@@ -46,6 +46,14 @@ def _decompressed(raw: IO[bytes], path: str) -> IO[bytes]:
     return file
 
 
+def json_problem(error: json.JSONDecodeError) -> str:
+    """Say what is wrong with a line of JSON, and at which column.
+
+    The reader's words for a text without an end are "Unterminated string starting at".
+    """
+    return f"{error.msg.removesuffix(' starting at')} at column {error.colno}"
+
+
 def numbered_lines(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield the lines that are not blank with their line numbers, which begin at 1 and count blank lines too."""
     return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
@@ -61,7 +69,7 @@ def parse_line(line: str, number: int) -> dict[str, Any] | str:
     try:
         values: dict[str, Any] = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(f"line {number} is not whole JSON: {error.msg} at column {error.colno}") from None
+        raise InputError(f"line {number} is not whole JSON: {json_problem(error)}") from None
     if has_half_a_pair(values):
         raise InputError(f"line {number} {HALF_A_PAIR}; mend it or leave it out")
     return values

@@ -13,7 +13,7 @@ import pyarrow
 import pyarrow.parquet
 
 from orchestrator.errors import TaskDataError
-from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
+from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair, json_problem
 from orchestrator.tasks.csv_tables import DELIMITERS, csv_rows
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_decompressed, read_lines
 
@@ -149,7 +149,7 @@ def _json_records(path: str, bad: BadRecords) -> Iterator[tuple[str, Any]]:
         try:
             record = json.loads(line)
         except json.JSONDecodeError as error:
-            bad.found(place, f"not JSON: {error.msg} at column {error.colno}")
+            bad.found(place, f"not JSON: {json_problem(error)}")
             continue
         yield place, record
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal, Self
@@ -55,14 +56,27 @@ class Task(TaskDefinition):
         """The split's examples and what its file was like. Raises: TaskDataError, naming what is missing or broken."""
         if split not in self._read:
             bad = BadRecords(self.file(split), self.on_bad_record)
-            examples = tuple(islice(self.reader.read(bad.path, bad), self.max_examples.get(split)))
+            try:
+                examples = tuple(islice(self.reader.read(bad.path, bad), self.max_examples.get(split)))
+            except TaskDataError:
+                self._refuse_other_labels(bad.path)
+                raise
             if not examples:
+                self._refuse_other_labels(bad.path)
                 one = bad.count == 1
                 left_out = f"{bad.count:,} record{' was' if one else 's were'} left out"
                 found = left_out if bad.count else "it has no record"
                 raise TaskDataError(f"{bad.path} gives no example for task {self.id}: {found}")
             self._read[split] = ReadSplit(examples, bad.count, bad.num_repaired)
         return self._read[split]
+
+    def _refuse_other_labels(self, path: str) -> None:
+        """Raise TaskDataError where a file that could not be read has other labels throughout."""
+        mismatch = None
+        with suppress(TaskDataError):  # the file is broken otherwise, which the first error tells
+            mismatch = self.reader.label_mismatch(path)
+        if mismatch is not None:
+            raise TaskDataError(mismatch) from None
 
     def file(self, split: Split) -> str:
         """The split's file. Raises: TaskDataError when the task has no such split."""

@@ -123,7 +123,7 @@ def evaluate(
         found = task_scores.evaluate_closely(scoring, device, status, num_mistakes=num_errors)
     result = found.result
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
-    record |= {"precision": precision} | dict(result.counts) | dict(result.metrics)
+    record |= {"computed_in": precision} | dict(result.counts) | dict(result.metrics)
     if chosen_form(form, output) == "json":
         record |= dict(found.tables) | ({"mistakes": list(found.mistakes)} if num_errors else {})
     show_record(record, form, output)

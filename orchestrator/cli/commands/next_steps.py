@@ -3,12 +3,15 @@
 import os
 import shlex
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.cli.frame import current_settings, given_options
 from orchestrator.settings import ASKED_AT_VARIABLE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from orchestrator.registry.records import RunRecord
     from orchestrator.registry.registry import Registry
 
@@ -42,9 +45,12 @@ def model_commands(run: "RunRecord", registry: "Registry") -> list[str]:
     run = _newest_with_model(run, registry)
     models = registry.models.of_run(run.id)
     if models:
-        return _commands(models[0].label, models[0].head, models[0].folder)
-    siblings = registry.models.of_run(run.parent_id) if run.parent_id else []  # registered by the sweep of this trial
-    return _commands(run.id, siblings[0].head, run.model_folder) if siblings and run.model_folder else []
+        return _commands(models[0].label, models[0].head, models[0].folder, _labeled_file(run.spec))
+    if run.parent_id is None or not run.model_folder:
+        return []
+    siblings = registry.models.of_run(run.parent_id)  # registered by the sweep of this trial
+    file = _labeled_file(registry.run(run.parent_id).spec)
+    return _commands(run.id, siblings[0].head, run.model_folder, file) if siblings else []
 
 
 def _newest_with_model(run: "RunRecord", registry: "Registry") -> "RunRecord":
@@ -53,7 +59,13 @@ def _newest_with_model(run: "RunRecord", registry: "Registry") -> "RunRecord":
     return next((stage for stage in stages if stage.model_folder), run)
 
 
-def _commands(model: str, head: str, folder: str) -> list[str]:
+def _labeled_file(spec: "Mapping[str, Any]") -> str | None:
+    """The file that a task keeps for validation; None where the spec names none, or it is not on this machine."""
+    path = ((spec.get("task") or {}).get("files") or {}).get("validation")
+    return path if path is not None and Path(path).is_file() else None
+
+
+def _commands(model: str, head: str, folder: str, file: str | None) -> list[str]:
     orchestrator, name = f"orchestrator{given_options()}", shlex.quote(model)
     mask = _mask_token(folder) if head == "pretraining" else None
     if mask is not None:
@@ -63,7 +75,7 @@ def _commands(model: str, head: str, folder: str) -> list[str]:
     elif head in ASKED_BY_A_LINE:
         use = f'echo "A text of your own." | {orchestrator} predict {name}'
     else:
-        use = f"{orchestrator} predict {name} FILE"
+        use = f"{orchestrator} predict {name} {shlex.quote(file or 'FILE')}"
     return [use, f"{orchestrator} models export {name} {shlex.quote(model.replace('@', '-').replace('/', '-'))}"]
 
 

@@ -88,6 +88,8 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
     """Those of the keys whose values are lists of texts, which CSV and TSV cannot hold."""
     example_request: ClassVar[Mapping[str, Any]] = {}
     """A request, to try a model with."""
+    own_layout: ClassVar[str] = ""
+    """Layout of files that this type alone reads, as a person calls it; empty for a type without one."""
     usual_text_columns: ClassVar[tuple[str, ...]] = ()
     """Columns that hold the request's keys in tables whose task names none."""
     reason_not_learned: ClassVar[str] = ""

@@ -5,7 +5,7 @@ The model's outputs are class logits (N, C).
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,9 +26,13 @@ from orchestrator.tasks.features import Array, Features
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.tabular_columns import label_text
 from orchestrator.tasks.text_examples import TextExample, TextTable, present
+from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.base import Outputs, TaskDefinition
 from orchestrator.tasks.types.outputs import check_classes, softmax
 from orchestrator.tasks.types.text import TextArrays, TextType, one_label_problem, table_columns
+
+_LABELS_SHOWN = 8
+"""Labels of a file or a task that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,25 @@ class ClassificationTable(TextTable[ClassificationExample]):
         if label not in self.classes:
             raise ValueError(f"{value!r} is none of the labels {', '.join(self.classes)}")
         return {"label": self.classes[label]}
+
+    def label_mismatch(self, path: str) -> str | None:
+        """Name the labels of both sides, where no row has one of the classes."""
+        if self.classes is None or not self.labeled:
+            return None
+        as_it_stands = replace(self, classes=None)
+        found = {str(example.label) for example in as_it_stands.read(path, BadRecords(path, "skip"))}
+        if not found or found & self.classes.keys():
+            return None
+        return (
+            f"{path}: none of its labels is one of the task's. {self.label_column!r} has {_some(sorted(found))}; the "
+            f"task's labels are {_some(list(self.classes))}. Write these in the file, or name the column that has them "
+            "as task.label_column"
+        )
+
+
+def _some(labels: Sequence[str]) -> str:
+    more = f" and {len(labels) - _LABELS_SHOWN:,} more" if len(labels) > _LABELS_SHOWN else ""
+    return ", ".join(repr(label[:40]) for label in labels[:_LABELS_SHOWN]) + more
 
 
 class Classification(TextType[ClassificationExample, ClassPrediction]):

@@ -13,7 +13,7 @@ from orchestrator.tasks.bio_tags import find_bad_tag, is_bio, to_bio
 from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import read_rows, table_name
 from orchestrator.tasks.text_examples import are_texts
-from orchestrator.tasks.text_files import BadRecords, read_lines
+from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
 
 _READS = (
     "a ner task reads CoNLL columns: a word and its BIO tag a line, an empty line between sentences; or JSONL or "
@@ -21,6 +21,8 @@ _READS = (
     "each row has one label"
 )
 
+CONLL_ENDINGS = (".conll", ".bio", ".iob")
+"""Endings of the names of files with CoNLL columns; other names may have such columns, too."""
 _DOCUMENT_MARK = "-DOCSTART-"
 _TAGGED_SHARE = 0.95
 """Share of the first lines with a tag from which on a file is one of CoNLL columns: a broken line is to be named."""
@@ -85,6 +87,15 @@ class ConllReader(Reader[NerExample]):
                 bad.found(f"line {number}", problem)
                 return None
         return NerExample(sentence_id, tuple(words), bio, document)
+
+
+def is_named_conll(path: str) -> bool:
+    """Whether a file has CoNLL columns by its name, with tags or without.
+
+    >>> is_named_conll("eng.conll.gz"), is_named_conll("words.txt")
+    (True, False)
+    """
+    return plain_name(path).endswith(CONLL_ENDINGS)
 
 
 def has_tag_columns(lines: Iterable[str]) -> bool:

@@ -13,6 +13,7 @@ import numpy as np
 
 from bert_core.metrics import class_scores, confusion_matrix, multi_label_metrics
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
+from orchestrator.storage.text_lines import json_problem
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Array, Features
 from orchestrator.tasks.options import TaskOptions
@@ -71,7 +72,7 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
             try:
                 value = json.loads(value)
             except json.JSONDecodeError as error:
-                raise ValueError(f"begins as a JSON list and is none: {error.msg} at column {error.colno}") from None
+                raise ValueError(f"begins as a JSON list and is none: {json_problem(error)}") from None
         if isinstance(value, str):
             value = [name.strip() for name in value.split(self.separator)] if value.strip() else []
         labels = value if isinstance(value, list) else [value]

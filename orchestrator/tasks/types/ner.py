@@ -25,7 +25,7 @@ from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.text_files import plain_name
 from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
-from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable, has_tag_columns
+from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable, has_tag_columns, is_named_conll
 from orchestrator.tasks.types.ner_windows import NerArrays, build_ner_windows
 from orchestrator.tasks.types.outputs import check_length
 from orchestrator.tasks.types.requests import Request
@@ -61,6 +61,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
     recipe_fields = frozenset({"token_decoder", "num_lstm_layers", "lstm_hidden_size", "context"})
     request_keys = ("words",)
     list_keys = frozenset({"words"})
+    own_layout = "CoNLL columns (.conll; tags may be missing)"
     example_request: ClassVar[Mapping[str, Any]] = {"words": ["Ada", "Lovelace", "lived", "in", "London", "."]}
     usual_text_columns = ("tokens",)
     splits_long_examples = True
@@ -76,8 +77,9 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
         return ConllReader(labels)
 
     def unlabeled_reader(self, path: str) -> ConllReader | None:
-        """The reader of CoNLL columns, where the first lines have tags."""
-        return ConllReader(labeled=False) if has_tag_columns(islice(stream_lines(path), _NUM_LINES_LOOKED_AT)) else None
+        """The reader of CoNLL columns: where the name says that they are such, or the first lines have tags."""
+        is_conll = is_named_conll(path) or has_tag_columns(islice(stream_lines(path), _NUM_LINES_LOOKED_AT))
+        return ConllReader(labeled=False) if is_conll else None
 
     def has_labels(self, objective: EmbeddingObjectiveName | None) -> bool:
         """True: outputs stand for tags."""

@@ -80,6 +80,7 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
     spec_fields = frozenset()
     recipe_fields = frozenset({"doc_stride", "max_query_length", "max_answer_length"})
     request_keys = ("question", "context")
+    own_layout = "SQuAD's JSON (.json)"
     example_request: ClassVar[Mapping[str, Any]] = {
         "question": "Where did she live?",
         "context": "Ada Lovelace lived in London.",

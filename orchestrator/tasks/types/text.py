@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import InputError, SpecError
+from orchestrator.errors import InputError, SpecError, TaskDataError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.features import PER_EXAMPLE, Array, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.text_windows import build_text_windows
 from orchestrator.tasks.types.base import P, TaskDefinition, TaskType
+from orchestrator.tasks.types.conll import is_named_conll
 from orchestrator.tasks.types.requests import Request
 
 T = TypeVar("T", bound=TextExample)
@@ -87,9 +88,16 @@ class TextType(TaskType[T, P, TextArrays, TaskOptions], Generic[T, P]):
 
 
 def check_text_columns(spec: TaskSpec) -> None:
-    """Check that the spec names columns of text. Raises: SpecError."""
+    """Check that the spec names columns of text, and tables that may have them. Raises: SpecError, TaskDataError."""
     if not spec.text_columns:
         raise SpecError("task.text_columns: name the one or two columns that hold the text")
+    for split, path in spec.files.items():
+        if is_named_conll(path):
+            raise TaskDataError(
+                f"task.files.{split}: {path} has CoNLL columns by its name, and a {spec.head} task reads tables: CSV, "
+                "TSV, JSONL or Parquet with a row for each text. Words and their tags are read by a ner task and its "
+                "models"
+            )
 
 
 def one_label_problem(spec: TaskSpec, labels: Sequence[str]) -> str | None:

@@ -69,6 +69,20 @@ def test_a_completed_run_and_show_offer_the_same_use_of_a_model(
     assert following(command("runs", "show", RUN).out)[:2] == [use, export]
 
 
+@pytest.mark.parametrize(("is_there", "named"), [(True, "'my dev.json'"), (False, "FILE")])
+def test_a_model_that_reads_files_is_tried_on_the_tasks_own(
+    command: Command, home: Path, tmp_path: Path, is_there: bool, named: str
+) -> None:
+    home.mkdir(parents=True)
+    if is_there:
+        (tmp_path / "my dev.json").write_text("{}")
+    spec = {"kind": "sweep", "name": "one", "task": {"id": "own", "files": {"validation": "my dev.json"}}}
+    with Registry(Settings.from_options().registry) as registry:
+        Recorder(registry).start(spec, "f", run_id=RUN)
+        registry.models.register("one", ModelResult("s3://bucket/model", "d" * 64, 1, "qa"), RUN)
+    assert following(command("runs", "show", RUN).out)[0] == f"orchestrator predict one@1 {named}"
+
+
 def test_the_weights_are_not_downloaded_to_speak_of_a_model(
     command: Command, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,6 +57,12 @@ def test_a_file_is_scored_as_the_models_own_task(recorded: str, command: Command
     assert scored(command, recorded, "usual.csv", "text_columns=[text]", "label_column=label")["num_examples"] == 1
 
 
+def test_the_arithmetic_has_a_name_that_no_score_has(recorded: str, command: Command) -> None:
+    record = json.loads(command("evaluate", recorded, "new.csv", "-f", "json").out)
+    assert record["computed_in"] == "fp32"
+    assert "precision" not in record
+
+
 def test_the_id_of_the_models_own_task_means_its_recorded_files(recorded: str, command: Command) -> None:
     assert scored(command, recorded, "complaints")["num_examples"] == 1
     assert scored(command, recorded, "complaints", "--split", "train")["num_examples"] == 2

@@ -40,9 +40,11 @@ def three_groups(home: object) -> list[str]:
 def test_one_lucky_seed_does_not_lead_and_the_doubts_are_told(command: Command, three_groups: list[str]) -> None:
     outcome = command("leaderboard", "mrpc")
     lines = outcome.out.splitlines()
-    assert re.split(r"\s{2,}", lines[0].strip()) == ["#", "mean", "95 % of mean", "seeds", "recipe", "group"]
+    assert re.split(r"\s{2,}", lines[0].strip()) == [
+        "#", "metric", "mean", "95 % of mean", "seeds", "recipe", "group"
+    ]  # fmt: skip
     assert [line.split()[0] for line in lines[1:]] == ["1", "2", "3"]
-    assert [line.split()[1] for line in lines[1:]] == ["0.8820", "0.7100", "0.9200"]
+    assert [line.split()[1:3] for line in lines[1:]] == [["f1", "0.8820"], ["f1", "0.7100"], ["f1", "0.9200"]]
     assert "2 of 3" in lines[2]
     assert "2: of 3 runs 1 failed" in outcome.err
     assert "3: one seed: noise not known" in outcome.err
@@ -108,7 +110,7 @@ def test_comparisons_are_parted_and_wrapped_for_a_terminal(
 
 def test_another_order_says_what_is_wrong_with_it(command: Command, three_groups: list[str]) -> None:
     outcome = command("leaderboard", "mrpc", "--by", "best")
-    assert [line.split()[1] for line in outcome.out.splitlines()[1:]] == ["0.9200", "0.8820", "0.7100"]
+    assert [line.split()[2] for line in outcome.out.splitlines()[1:]] == ["0.9200", "0.8820", "0.7100"]
     assert "best of n" in outcome.out.splitlines()[0]
     assert "the luckiest of n" in outcome.err
     assert "1: one seed: noise not known" in outcome.err

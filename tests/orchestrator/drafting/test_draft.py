@@ -126,7 +126,7 @@ def test_broken_rows_are_left_out_and_told(tmp_path: Path) -> None:
     path = write_reviews(tmp_path / "reviews.csv")
     path.write_text(path.read_text() + "no label\n")
     made = draft(tmp_path, path)
-    assert "1 broken records, the first at line 62: 1 fields where the first line has 2" in told(made)
+    assert "1 broken record, the first at line 62: 1 fields where the first line has 2" in told(made)
 
 
 def test_a_record_broken_in_another_column_keeps_its_place_in_the_split(tmp_path: Path) -> None:
@@ -278,3 +278,58 @@ def test_the_class_that_f1_is_of_is_told(tmp_path: Path) -> None:
 def test_gpus_that_sizes_leave_out_are_told(tmp_path: Path, gpus: tuple[str, ...], said: str | None) -> None:
     made = draft_spec(request_for(tmp_path, write_reviews(tmp_path / "reviews.csv"), gpus=gpus))
     assert (said is None and "GPU" not in told(made)) or (said is not None and said in told(made))
+
+
+@pytest.mark.parametrize("rare", ["", "stars: one,rare\n"])
+def test_labels_that_validation_lacks_are_told(tmp_path: Path, rare: str) -> None:
+    path = write_reviews(tmp_path / "reviews.csv", 150)
+    path.write_text(path.read_text() + rare)
+    told_of = told(draft(tmp_path, path))
+    assert ("no text is in both, other labels in the same shares" in told_of) == bool(rare)
+    assert ("not in validation: rare: no score tells how well this is learned" in told_of) == bool(rare)
+    assert "measure next to nothing" not in told_of
+
+
+def test_few_examples_for_validation_are_told(tmp_path: Path) -> None:
+    split_here = draft(tmp_path, write_reviews(tmp_path / "reviews.csv", 10))
+    assert "2 examples for validation measure next to nothing, each is 50 points of the score" in told(split_here)
+    train, dev = write_reviews(tmp_path / "train.csv"), write(tmp_path / "dev.csv", "text,label\na film,pos\n")
+    given = told(draft(tmp_path, train, dev))
+    assert "1 example for validation measures next to nothing, it is 100 points of the score" in given
+    assert "not in validation: neg:" in given
+
+
+def test_an_example_out_of_all_proportion_is_told(tmp_path: Path) -> None:
+    path = write_reviews(tmp_path / "reviews.csv")
+    assert "the longest" not in told(draft(tmp_path, path))
+    path.write_text(path.read_text() + "word " * 4000 + ",pos\n")
+    assert "; the longest has 4,000: look whether it is one example" in told(draft(tmp_path, path))
+
+
+def test_a_file_with_other_columns_than_the_one_for_training_is_refused(tmp_path: Path) -> None:
+    train = write_reviews(tmp_path / "train.csv")
+    dev = write(tmp_path / "dev.csv", "review,sentiment\na film,pos\n")
+    with pytest.raises(
+        InputError, match=r"no column 'text', it has 'review'.* rename those of .*dev\.csv, or name by --t"
+    ):
+        draft(tmp_path, train, dev)
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "said"),
+    [
+        ("names.conll", write_sentences, "names.conll: CoNLL columns, 30 examples"),
+        ("questions.json", write_questions, "questions.json: SQuAD's JSON, 40 examples"),
+    ],
+)
+def test_the_layout_of_a_file_that_is_no_table_is_told(tmp_path: Path, name: str, make: Any, said: str) -> None:
+    assert said in told(draft(tmp_path, make(tmp_path / name)))
+
+
+@pytest.mark.parametrize("good_rows", [0, 20])
+def test_the_remedy_of_another_encoding_is_told_once(tmp_path: Path, good_rows: int) -> None:
+    rows = [*(f"film {n},{('pos', 'neg')[n % 2]}" for n in range(good_rows)), *(f"caf\xe9 {n},neg" for n in range(20))]
+    (tmp_path / "a.csv").write_bytes("\n".join(["text,label", *rows]).encode("latin-1"))
+    with pytest.raises(InputError, match=r"is not UTF-8.*, save the file as UTF-8$") as caught:
+        draft(tmp_path, tmp_path / "a.csv")
+    assert str(caught.value).count("save the file as UTF-8") == 1

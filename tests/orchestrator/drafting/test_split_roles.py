@@ -5,7 +5,7 @@ Alone: pytest tests/orchestrator/drafting/test_split_roles.py
 
 import pytest
 
-from orchestrator.drafting.split_roles import assign_roles, role_of
+from orchestrator.drafting.split_roles import assign_roles, data_name, role_of
 from orchestrator.errors import InputError
 
 
@@ -39,3 +39,17 @@ def test_one_file_is_for_training_whatever_its_name() -> None:
 def test_names_that_leave_it_open_are_refused(names: list[str], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         assign_roles(names)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("жалобы.train.csv", "жалобы"),
+        ("cafe\u0301.csv", "café"),  # as macOS writes it
+        ("हिन्दी समाचार.csv", "हिन्दी_समाचार"),
+        ("ぬいぐるみ/train.csv", "ぬいぐるみ"),
+        ("!!!.csv", "data"),
+    ],
+)
+def test_names_keep_the_letters_of_every_script(path: str, name: str) -> None:
+    assert data_name([path]) == name

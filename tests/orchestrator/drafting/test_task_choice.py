@@ -77,6 +77,14 @@ def test_lists_of_words_and_tags_are_ner(tmp_path: Path) -> None:
     assert (choice.kind, choice.text_columns, choice.label_column) == ("ner", ("tokens",), "tags")
 
 
+@pytest.mark.parametrize("fields", [{}, {"kind": "ner"}, {"label_column": "tag"}])
+def test_a_word_and_its_tag_in_each_row_are_told_how_to_be_saved(tmp_path: Path, fields: dict[str, Any]) -> None:
+    path = table(tmp_path, "word\ttag", lambda n: f"Ada{n}\t{('B-PER', 'I-PER', 'O')[n % 3]}")
+    with pytest.raises(InputError, match=r"'tag' has a BIO tag in each row.* ends in \.conll: each line a word, a tab"):
+        choose(path, **fields)
+    assert choose(path, kind="classification").label_column == "tag"
+
+
 @pytest.mark.parametrize("kind", ["ner", None])
 def test_tags_as_numbers_are_told_with_the_remedy(tmp_path: Path, kind: str | None) -> None:
     record = json.dumps({"id": "0", "tokens": ["Ada", "wrote"], "pos_tags": [22, 41], "ner_tags": [1, 0]})
@@ -150,10 +158,22 @@ def test_of_two_columns_that_fit_the_one_behind_the_text_is_the_label_and_the_ot
 
 
 def test_labels_that_differ_in_case_or_blanks_alone_are_told(tmp_path: Path) -> None:
-    choice = choose(table(tmp_path, "text\tlabel", lambda n: f"some words {n}\t{('pos', 'Pos ', 'neg')[n % 3]}"))
+    path = table(tmp_path, "text\tlabel", lambda n: f"some words {n}\t{('pos', 'Pos', 'neg', 'Pos ')[n % 4]}")
     assert (
-        "labels 'Pos ' and 'pos' differ in case or blanks alone and are two classes; make them one?" in choice.remarks
-    )
+        "labels 'Pos', 'Pos ' and 'pos' differ in case or blanks alone and are 3 classes; if one is meant, write it in "
+        f"one way in {path}"
+    ) in choose(path).remarks
+
+
+def test_names_of_columns_with_outer_blanks_are_told(tmp_path: Path) -> None:
+    path = table(tmp_path, "text\t label", lambda n: f"some words {n}\t {('pos', 'neg')[n % 2]}")
+    (remark,) = choose(path).remarks
+    assert remark.startswith("blanks at the ends of the columns' names ' label' and of labels as ' neg' are taken as")
+
+
+def test_columns_of_one_name_are_told(tmp_path: Path) -> None:
+    path = table(tmp_path, "text\tlabel\tlabel", lambda n: f"some words {n}\t{n % 2}\t{n % 3}")
+    assert "2 columns are called 'label'; the first is read: give the others other names" in choose(path).remarks
 
 
 def test_many_fractions_are_no_classes(tmp_path: Path) -> None:

@@ -107,6 +107,11 @@ def test_trials_report_and_only_the_best_is_kept(ray_cluster: None, tmp_path: Pa
     assert [step for key, step in run.events if key == results[2].key] == [10, 20, 30]
 
 
+def test_a_sweep_is_called_in_any_script(ray_cluster: None, tmp_path: Path) -> None:
+    (result,) = Run(sweep(1, name="жалобы"))(pretend, tmp_path)
+    assert result.state == "COMPLETED"
+
+
 @pytest.mark.parametrize("name", SCHEDULERS)
 def test_every_scheduler_is_one_of_tunes(name: str) -> None:
     assert type(build_scheduler(sweep(1, scheduler=name, space={}), max_evaluations=3)) is getattr(

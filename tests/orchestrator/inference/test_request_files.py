@@ -41,6 +41,21 @@ def test_conll_columns_are_sentences_without_their_tags(tmp_path: Path) -> None:
     assert [row["words"] for row in _read(tmp_path / "a.conll", "ner")] == [["Ann", "runs"], ["Bob"]]
 
 
+@pytest.mark.parametrize("name", ["a.conll", "a.bio", "a.IOB"])
+def test_words_without_tags_are_sentences_where_the_name_says_conll(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("Ann\nruns\n\nBob\n")
+    assert [row["words"] for row in _read(tmp_path / name, "ner")] == [["Ann", "runs"], ["Bob"]]
+
+
+@pytest.mark.parametrize("head", ["classification", "qa", "multiple_choice"])
+def test_conll_columns_are_refused_by_a_model_of_other_heads(head: str, tmp_path: Path) -> None:
+    (tmp_path / "a.conll").write_text("Ann B-PER\nruns O\n")
+    with pytest.raises(
+        InputError, match=rf"has CoNLL columns by its name, and a model for {head} reads .*JSON lines as {{"
+    ):
+        _read(tmp_path / "a.conll", head)
+
+
 def test_a_line_without_a_tag_leaves_the_others_their_columns(tmp_path: Path) -> None:
     (tmp_path / "a.conll").write_text("Ann B-PER\n" * 19 + "runs\n")
     assert [row["words"] for row in _read(tmp_path / "a.conll", "ner")] == [["Ann"] * 19 + ["runs"]]
@@ -60,7 +75,9 @@ def test_squad_questions_are_requests(tmp_path: Path) -> None:
 
 def test_a_table_for_a_tagger_is_refused_with_what_it_reads(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("text\nx\n")
-    with pytest.raises(InputError, match="is a table; a model for ner reads JSON lines with the keys words"):
+    with pytest.raises(
+        InputError, match=r"is a CSV table, and a model for ner reads CoNLL columns .* or lines of text or"
+    ):
         _read(tmp_path / "a.csv", "ner")
 
 

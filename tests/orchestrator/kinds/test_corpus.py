@@ -18,8 +18,8 @@ from tests.orchestrator.small_specs import STORE, plan
 def test_a_corpus_plan_has_its_text(settings: Settings) -> None:
     assert plan(settings, STORE) == {
         "kind": "corpus",
-        "text": "1 file, 0.0 MB as stored",
-        "disk": "0.0 MB of token store",
+        "text": "1 file, 21 bytes as stored",
+        "disk": "10 bytes of token store",
         "resources": "1 CPU",
     }
 

@@ -161,7 +161,7 @@ def test_a_pretrained_teacher_and_the_text_for_its_student(settings: Settings) -
     pretraining = {**PRETRAIN, "phases": [{"max_seq_length": 40}], "global_batch_size": 8}
     student = {"kind": "distill", "teacher": "short", "num_hidden_layers": 1, "pretraining": pretraining}
     rows = plan(settings, student)
-    assert rows["text"] == "1 file, 0.0 MB as stored"
+    assert rows["text"] == "1 file, 21 bytes as stored"
     assert rows["steps"] == "10 of 8 examples up to 40 tokens"
     assert rows["parameters"].startswith("222,208 in the student, 420,480 in the teacher")
     assert rows["resources"] == "2 CPU, and 1 GPU if available"

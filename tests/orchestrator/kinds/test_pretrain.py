@@ -64,14 +64,14 @@ def test_a_plan_of_a_pretraining(settings: Settings) -> None:
     rows = plan_lines(settings, {**PRETRAIN, "phases": phases, "global_batch_size": 8})
     assert rows == [
         ("kind", "pretrain"),
-        ("text", "1 file, 0.0 MB as stored"),
+        ("text", "1 file, 21 bytes as stored"),
         ("steps", "9 of 8 examples up to 32 tokens"),
         ("steps", "1 of 8 examples up to 64 tokens"),
         ("tokens", "at most 2,816"),
         ("passes over the text", "40 (6 tokens)"),
         ("parameters", "497,936"),
         ("memory of a worker", "8.0 MB and activations"),
-        ("disk", "17.9 MB of checkpoints, 2.0 MB of model and snapshots, 0.0 MB of token store"),
+        ("disk", "17.9 MB of checkpoints, 2.0 MB of model and snapshots, 10 bytes of token store"),
         ("resources", "2 CPU, and 1 GPU if available"),
     ]
 

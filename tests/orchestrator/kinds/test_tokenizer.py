@@ -21,7 +21,7 @@ from tests.orchestrator.small_specs import STORE, TOKENIZER, pipeline, plan
 def test_a_tokenizers_plan_has_its_text_and_its_vocabulary(settings: Settings) -> None:
     assert plan(settings, TOKENIZER) == {
         "kind": "tokenizer",
-        "text": "1 file, 0.0 MB as stored",
+        "text": "1 file, 21 bytes as stored",
         "vocabulary": "at most 100 entries",
         "resources": "1 CPU",
     }

@@ -265,3 +265,10 @@ def test_line_ends_of_two_kinds_are_told(tmp_path: Path) -> None:
         TaskDataError, match=r"line 1: not CSV: some lines end at a carriage return.*save the file with"
     ):
         column_names(str(path), BadRecords(str(path), "skip"))
+
+
+def test_a_line_of_json_that_is_cut_short_is_told_with_its_column(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a fil\n')
+    with pytest.raises(TaskDataError, match=r"line 1: not JSON: Unterminated string at column 10;"):
+        column_names(str(path), BadRecords(str(path), "error"))

@@ -80,7 +80,7 @@ def test_broken_records_are_counted_when_skipped(tmp_path: Path) -> None:
 
 
 def test_a_split_without_an_example_is_named(tmp_path: Path) -> None:
-    write(tmp_path, dev__tsv="sentence\tlabel\nwhat\t7\n")
+    write(tmp_path, dev__tsv="sentence\tlabel\nwhat\t\n")
     with pytest.raises(TaskDataError, match=r"dev\.tsv gives no example for task sst2: 1 record was left out"):
         load(id="sst2", folder=str(tmp_path), on_bad_record="skip").examples("validation")
 
@@ -98,6 +98,25 @@ def test_own_labels_are_those_of_the_whole_training_split_sorted(tmp_path: Path)
     assert load(**spec, max_train_examples=1).labels == ("amber", "blue", "red")
     with pytest.raises(TaskDataError, match=r"a\.csv, line 3: label 'blue' is none of the labels red, amber"):
         load(**spec, labels=("red", "amber")).examples("train")
+
+
+@pytest.mark.parametrize("policy", ["error", "skip"])
+def test_a_file_with_other_labels_throughout_is_told_with_both_lists(policy: str, tmp_path: Path) -> None:
+    write(tmp_path, a__csv="text,label\nx,1\ny,0\n")
+    files = {"train": str(tmp_path / "a.csv"), "validation": str(tmp_path / "a.csv")}
+    spec = {"id": "mine", "head": "classification", "files": files, "text_columns": ("text",), "on_bad_record": policy}
+    with pytest.raises(
+        TaskDataError, match=r"none of its labels .* 'label' has '0', '1'; .* are 'bad', 'good'\. Write"
+    ):
+        load(**spec, labels=("bad", "good")).examples("train")
+
+
+@pytest.mark.parametrize("head", ["classification", "regression", "embedding"])
+def test_conll_columns_are_no_table_of_texts(head: str, tmp_path: Path) -> None:
+    write(tmp_path, a__conll="Ada B-PER\n")
+    files = {"train": str(tmp_path / "a.conll"), "validation": str(tmp_path / "a.conll")}
+    with pytest.raises(TaskDataError, match=f"has CoNLL columns by its name, and a {head} task reads tables"):
+        load(id="mine", head=head, files=files, text_columns=("text", "next"))
 
 
 SWAG = ",video-id,startphrase,sent1,sent2,ending0,ending1,ending2,ending3,label\n"
