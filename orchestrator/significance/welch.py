@@ -33,10 +33,23 @@ def compare_means(first: Sequence[float], second: Sequence[float], level: float 
     difference = fmean(first) - fmean(second)
     if not (has_spread(first) and has_spread(second)):
         return WelchResult(difference, None, None)
-    parts = [sample_variance(scores) / len(scores) for scores in (first, second)]
-    error = math.sqrt(sum(parts))
-    shares = [part / sum(parts) for part in parts]
-    degrees = 1.0 / sum(share**2 / (len(scores) - 1) for share, scores in zip(shares, (first, second), strict=True))
+    error, degrees = _error_and_degrees(first, second)
     half = t_quantile(level, degrees) * error
     p_value = t_p_value(difference / error, degrees)
     return WelchResult(difference, Interval(difference - half, difference + half), p_value)
+
+
+def means_p_value(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """The p-value alone that `compare_means` gives: the interval takes twenty times as long, found by halving."""
+    if not (has_spread(first) and has_spread(second)):
+        return None
+    error, degrees = _error_and_degrees(first, second)
+    return t_p_value((fmean(first) - fmean(second)) / error, degrees)
+
+
+def _error_and_degrees(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
+    """Standard error of the difference of two means, and its degrees of freedom."""
+    parts = [sample_variance(scores) / len(scores) for scores in (first, second)]
+    shares = [part / sum(parts) for part in parts]
+    degrees = 1.0 / sum(share**2 / (len(scores) - 1) for share, scores in zip(shares, (first, second), strict=True))
+    return math.sqrt(sum(parts)), degrees

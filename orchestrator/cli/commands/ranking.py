@@ -45,13 +45,13 @@ def leaderboard(task: str | None, limit: int, by: Any, archived: bool, form: str
     from orchestrator.errors import NotFoundError
 
     with open_registry() as registry:
-        table = registry.leaderboard_table(task, by=by, archived=archived)
+        table, num_ranked = registry.leaderboard_places(task, limit=limit, by=by, archived=archived)
         known = set() if table.records or task is None else set(registry.leaderboard_table().values("task"))
         num_archived = 0 if archived else registry.num_ranked_archived(task)
         empty = no_groups(registry, num_archived)
     if task is not None and not table.records and not num_archived:
         raise NotFoundError(f"no finished trial of task {task}; there are: {', '.join(sorted(known)) or 'none yet'}")
-    rows = [row for row in table.records if row["rank"] <= limit]
+    rows = list(table.records)
     if not shows_briefly(form, output):
         show_rows(rows, list(table.columns), form, output, empty=empty)
         tell_archived(num_archived)
@@ -59,7 +59,7 @@ def leaderboard(task: str | None, limit: int, by: Any, archived: bool, form: str
     _show_briefly(rows, empty, by, several_tasks=task is None)
     if rows and by in _BY:
         notify(_BY[by])
-    _tell_of(rows, table.records)
+    _tell_of(rows, num_ranked)
     tell_archived(num_archived)
 
 
@@ -105,8 +105,12 @@ def _seeds_text(row: dict[str, Any]) -> str:
     return str(row["n"]) if num_runs == row["n"] else f"{row['n']} of {num_runs}"
 
 
-def _tell_of(rows: list[dict[str, Any]], everything: list[dict[str, Any]] | Any) -> None:
-    """Say what the table's numbers hide: ties, doubts of single places, what the first place was chosen from."""
+def _tell_of(rows: list[dict[str, Any]], most: int) -> None:
+    """Say what the table's numbers hide: ties, doubts of single places, what the first place was chosen from.
+
+    Args:
+        most: number of groups of the longest ranking.
+    """
     if not rows:
         return
     if any(row["tie"] for row in rows):
@@ -115,7 +119,6 @@ def _tell_of(rows: list[dict[str, Any]], everything: list[dict[str, Any]] | Any)
     if len(rankings) > len({row["task"] for row in rows}):
         notify("scores on other data, splits or by other names are ranked apart: each has its own first place")
     if any(row["origin"] == "chosen" and row["kind"] != "evaluate" for row in rows):
-        most = max(row["rank"] for row in everything)
         of_many = f"; the first place was chosen on them, too: the best of {most} groups" if most > 1 else ""
         tested = "; no step was chosen on `test`" if any(row["test"] is not None for row in rows) else ""
         notify(f"scores are on the validation data on which the best step of each trial was chosen{of_many}{tested}")

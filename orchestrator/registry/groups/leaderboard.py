@@ -23,7 +23,7 @@ from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.tables import ModelRow
 from orchestrator.significance.many_comparisons import holm
 from orchestrator.significance.summary import LEVEL
-from orchestrator.significance.welch import compare_means
+from orchestrator.significance.welch import means_p_value
 
 Order = Literal["lower", "mean", "median", "best"]
 """Number that ranks groups: the end of the mean's interval that is the worse one, the mean, median, or best seed."""
@@ -36,20 +36,8 @@ LEADERBOARD_COLUMNS = (
     "metric",
     "split",
     "data",
-    "mean",
-    "sd",
-    "low",
-    "high",
-    "n",
-    "median",
-    "worst",
-    "best",
-    "completed",
-    "failed",
-    "pruned",
-    "collapsed",
-    "nan",
-    "unfinished",
+    *("mean", "sd", "low", "high", "n", "median", "worst", "best"),
+    *("completed", "failed", "pruned", "collapsed", "nan", "unfinished"),
     "baseline",
     "test",
     "test_run",
@@ -87,15 +75,16 @@ class RankedGroup:
     """Groups that differ from it in the version of the code alone, by key."""
 
 
-def rank_groups(session: Session, task: str | None, by: Order, *, archived: bool) -> RecordTable:
-    """Rank the groups, as `Registry.leaderboard` describes it."""
+def rank_groups(
+    session: Session, task: str | None, by: Order, *, archived: bool, limit: int | None = None
+) -> tuple[RecordTable, int]:
+    """Rank the groups, as `Registry.leaderboard_places` describes it; every place where the limit is None."""
     ranked = ranked_groups(load_task_groups(session, task, archived=archived), by)
-    models = {
-        folder: f"{name}@{version}"
-        for folder, name, version in session.execute(select(ModelRow.folder, ModelRow.name, ModelRow.version))
-    }
-    records = [_record(one, models) for one in ranked]
-    return RecordTable(LEADERBOARD_COLUMNS, records, dict.fromkeys(_NUMBERS, "float64"))
+    labels = select(ModelRow.folder, ModelRow.name, ModelRow.version)
+    models = {folder: f"{name}@{version}" for folder, name, version in session.connection().execute(labels)}
+    records = [_record(one, models) for one in ranked if limit is None or one.rank <= limit]
+    table = RecordTable(LEADERBOARD_COLUMNS, records, dict.fromkeys(_NUMBERS, "float64"))
+    return table, max((one.rank for one in ranked), default=0)
 
 
 def ranked_groups(groups: Sequence[GroupRecord], by: Order = "lower") -> list[RankedGroup]:
@@ -160,7 +149,7 @@ def _ties(ranking: Sequence[GroupRecord]) -> list[bool | None]:
     themselves does not take the rate above 0.05, since groups that are next to each other are close.
     """
     p_values = [
-        compare_means(above.scores, group.scores).p_value if above.seeds and group.seeds else None
+        means_p_value(above.scores, group.scores) if above.seeds and group.seeds else None
         for above, group in pairwise(ranking)
     ]
     corrected = iter(holm([p_value for p_value in p_values if p_value is not None]))
@@ -175,12 +164,13 @@ def _differing(groups: Sequence[GroupRecord]) -> dict[int, dict[str, Any]]:
     found = {}
     for (_, kind), of_kind in by_kind.items():
         told = [_told(group) for group in of_kind]
-        paths = (varying_paths(told) | set(_NAMING if kind else ())) - set(_OWN_COLUMNS)
+        paths = sorted((varying_paths(told) | set(_NAMING if kind else ())) - set(_OWN_COLUMNS))
         for group, values in zip(of_kind, told, strict=True):
-            found[id(group)] = {path: values[path] for path in sorted(paths) if path in values}
-        rows = Counter(_row(group, found[id(group)]) for group in of_kind)
-        for group in of_kind:  # of runs of before all that tells groups apart was recorded
-            if rows[_row(group, found[id(group)])] > 1:
+            found[id(group)] = {path: values[path] for path in paths if path in values}
+        rows = [_row(group, found[id(group)]) for group in of_kind]
+        num_alike = Counter(rows)
+        for group, row in zip(of_kind, rows, strict=True):
+            if num_alike[row] > 1:  # of runs of before all that tells groups apart was recorded
                 found[id(group)]["group"] = group.label
     return found
 

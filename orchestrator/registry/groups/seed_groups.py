@@ -52,7 +52,18 @@ class SeedGroups(RunReader):
     def leaderboard_table(self, task: str | None = None, *, by: Order = "lower", archived: bool = False) -> RecordTable:
         """The table that `leaderboard` makes a DataFrame of: plain values, without pandas."""
         with self._database.session(writing=False) as session:
-            return rank_groups(session, task, by, archived=archived)
+            return rank_groups(session, task, by, archived=archived)[0]
+
+    def leaderboard_places(
+        self, task: str | None = None, *, limit: int, by: Order = "lower", archived: bool = False
+    ) -> tuple[RecordTable, int]:
+        """The first places of `leaderboard_table`, and the number of groups of its longest ranking.
+
+        Args:
+            limit: number of places of each ranking.
+        """
+        with self._database.session(writing=False) as session:
+            return rank_groups(session, task, by, archived=archived, limit=limit)
 
     def num_ranked_archived(self, task: str | None = None) -> int:
         """Number of the runs that the leaderboard leaves out since they, or their sweeps, are archived."""
