@@ -19,6 +19,7 @@ from statistics import median
 
 from benchmarks.generated_registry import RARE_TAG, fill
 from benchmarks.reading_commands import HERE, cpu_seconds
+from orchestrator.costs.run_usage import usages_of
 from orchestrator.registry import Registry
 
 NUM_ROUNDS = 5
@@ -75,7 +76,17 @@ def questions(registry: Registry) -> dict[str, Callable[[], object]]:
     asked["trials of a sweep"] = partial(registry.trials.table, newest)
     asked["a run by its prefix"] = partial(registry.run, newest[:8])
     asked["registered models, first 30"] = partial(registry.models.table, limit=30)
+    asked["leaderboard, first 10 of each task"] = partial(registry.leaderboard_table, limit=10)
+    asked["leaderboard of mrpc, first 10"] = partial(registry.leaderboard_table, "mrpc", limit=10)
+    asked["every group of mrpc"] = partial(registry.leaderboard_table, "mrpc")
+    asked["usage of the runs of mrpc"] = partial(usage_of_task, registry, "mrpc")
+    asked["trials by task, their scores"] = partial(registry.grouped_table, "task", "kind = 'trial'")
     return asked
+
+
+def usage_of_task(registry: Registry, task: str) -> object:
+    """What the runs of a task have taken, as `orchestrator cost` asks for it."""
+    return usages_of(registry.selected(f"kind != 'pipeline' and task = '{task}'", trials=False), registry)
 
 
 def timed(asked: dict[str, Callable[[], object]]) -> dict[str, tuple[float, float]]:
@@ -100,6 +111,8 @@ def time_commands(location: str, folder: str) -> None:
     lines = [command.split() for command in commands]
     lines += [["query", "metrics.f1 > 0.90", "--limit", "30"], ["query", f"tag = '{RARE_TAG}'"]]
     lines += [["query", "metrics.f1 > 0.5", "--sort", "-params.learning_rate", "--limit", "30"]]
+    lines += [["leaderboard"], ["leaderboard", "mrpc"], ["groups", "list", "mrpc"]]
+    lines += [["cost", "mrpc"], ["cost", "--since", "2000d"], ["query", "kind='trial'", "--group-by", "task"]]
     taken: dict[str, list[float]] = {" ".join(words): [] for words in lines}
     for _ in range(NUM_ROUNDS):
         for words in lines:

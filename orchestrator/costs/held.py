@@ -1,7 +1,9 @@
 """Resources that a recorded run held, by its spec."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.errors import SpecError
@@ -18,8 +20,14 @@ _ON_GPUS = "device:gpu"
 
 def spec_of(run: RunRecord) -> Spec | None:
     """The spec of a recorded run; None of a trial, or where another version wrote what this one cannot read."""
+    return None if run.parent_id is not None else _parsed(json.dumps(dict(run.spec)))
+
+
+@lru_cache(maxsize=1_000)
+def _parsed(spec: str) -> Spec | None:
+    """The spec of a JSON text; kept, since of many runs that are asked for most repeat the specs of a few."""
     try:
-        return None if run.parent_id is not None else parse_spec(dict(run.spec))
+        return parse_spec(json.loads(spec))
     except SpecError:
         return None
 
@@ -29,12 +37,12 @@ def held_by(run: RunRecord, registry: Registry) -> "Resources | None":
 
     Of a spec that took GPUs where there were some, the tag `device:gpu` says whether it did; without it, CPUs count.
     """
-    from orchestrator.kinds import kind_of  # torch among it, which who reads what was recorded can spare
-
     owner = run if run.parent_id is None else registry.run(run.parent_id)
     spec = spec_of(owner)
     if spec is None or isinstance(spec, PipelineSpec):
         return None
+    from orchestrator.kinds import kind_of  # torch among it, which who reads what was recorded can spare
+
     resources = kind_of(spec).resources(spec)
     with_gpus = resources.with_gpus
     if with_gpus is not None and _ON_GPUS in registry.tags(owner.id):

@@ -51,7 +51,7 @@ def _blocks(ranking: list[dict[str, Any]], groups: "dict[_Identity, GroupRecord]
     spreads = [_spread(groups[_identity(row["group"], row["metric"], row["data"])], row) for row in scored]
     chart: list[Block] = [seed_spread(spreads, metric)] if spreads else []
     words: list[Block] = [Words(_ORDER)]
-    if sentence := choice_sentence(ranking, ranking):
+    if sentence := choice_sentence(ranking):
         words.append(Words(f"{sentence[0].upper()}{sentence[1:]}."))
     rows = [row | {"group": group_label(row["group"])} for row in ranking]
     return [*chart, *words, Table(shown_columns(rows), rows)]

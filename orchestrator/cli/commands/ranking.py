@@ -45,13 +45,13 @@ def leaderboard(task: str | None, limit: int, by: Any, archived: bool, form: str
     from orchestrator.errors import NotFoundError
 
     with open_registry() as registry:
-        table = registry.leaderboard_table(task, by=by, archived=archived)
+        table = registry.leaderboard_table(task, by=by, limit=limit, archived=archived)
         known = set() if table.records or task is None else set(registry.leaderboard_table().values("task"))
         num_archived = 0 if archived else registry.num_ranked_archived(task)
         empty = no_groups(registry, num_archived)
     if task is not None and not table.records and not num_archived:
         raise NotFoundError(f"no finished trial of task {task}; there are: {', '.join(sorted(known)) or 'none yet'}")
-    rows = [row for row in table.records if row["rank"] <= limit]
+    rows = list(table.records)
     if not shows_briefly(form, output):
         show_rows(rows, list(table.columns), form, output, empty=empty)
         tell_archived(num_archived)
@@ -59,7 +59,7 @@ def leaderboard(task: str | None, limit: int, by: Any, archived: bool, form: str
     _show_briefly(rows, empty, by, several_tasks=task is None)
     if rows and by in _BY:
         notify(_BY[by])
-    _tell_of(rows, table.records)
+    _tell_of(rows)
     tell_archived(num_archived)
 
 
@@ -110,7 +110,7 @@ def _seeds_text(row: dict[str, Any]) -> str:
     return str(row["n"]) if num_runs == row["n"] else f"{row['n']} of {num_runs}"
 
 
-def _tell_of(rows: list[dict[str, Any]], everything: list[dict[str, Any]] | Any) -> None:
+def _tell_of(rows: list[dict[str, Any]]) -> None:
     """Say what the table's numbers hide: ties, doubts of single places, what the first place was chosen from."""
     from orchestrator.registry.groups.group_notes import choice_sentence
 
@@ -121,7 +121,7 @@ def _tell_of(rows: list[dict[str, Any]], everything: list[dict[str, Any]] | Any)
     rankings = {(row["task"], row["metric"], row["split"], row["data"]) for row in rows}
     if len(rankings) > len({row["task"] for row in rows}):
         notify("scores on other data, splits or by other names are ranked apart: each has its own first place")
-    if sentence := choice_sentence(rows, everything):
+    if sentence := choice_sentence(rows):
         notify(sentence)
     for line in _note_lines(rows):
         notify(line)

@@ -81,26 +81,19 @@ def _ran(seeds: Sequence[SeedScore]) -> str:
     return f"{len(seeds)} seeds run up to {max(len(seed.runs) for seed in seeds)} times"
 
 
-def choice_sentence(rows: Sequence[Mapping[str, Any]], everything: Sequence[Mapping[str, Any]]) -> str | None:
+def choice_sentence(rows: Sequence[Mapping[str, Any]]) -> str | None:
     """Sentence on what scores of trials and students were chosen on; None of evaluations alone.
 
     Args:
         rows: records of the leaderboard that are shown.
-        everything: all of it; first places were chosen from these.
     """
     if all(row["kind"] == "evaluate" for row in rows):
         return None
-    num_groups = Counter(map(ranking_of, everything))
-    sizes = sorted({num_groups[ranking_of(row)] for row in rows})
+    sizes = sorted({row["num_ranked"] for row in rows})
     best = f"the best of {'up to ' if len(sizes) > 1 else ''}{sizes[-1]} groups"
     of_many = f"; the first place was chosen on them, too: {best}" if sizes[-1] > 1 else ""
     tested = "; no step was chosen on `test`" if any(row["test"] is not None for row in rows) else ""
     return f"scores are on the validation data on which the best step of each trial was chosen{of_many}{tested}"
-
-
-def ranking_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Task, score, split and data of a record of the leaderboard: groups with the same ones are ranked together."""
-    return row["task"], row["metric"], row["split"], row["data"]
 
 
 def recipe_text(values: Mapping[str, Any]) -> str:

@@ -58,7 +58,7 @@ def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupR
     other test data are other groups, also those of registries that recorded one key for all of them.
     """
     found: dict[tuple[str, str, str, str | None, str, str | None], list[Row[Any]]] = defaultdict(list)
-    for row in session.connection().execute(_ranked_runs(condition)):  # a session's rows cost twice as much
+    for row in session.connection().execute(_ranked_runs(condition)).all():  # a session's rows cost twice as much
         found[row.task, row.metric, row.group_key, row.code_version, row.split, row.tested_on].append(row)
     parameters = _load_parameters(session, [rows[-1].id for rows in found.values()])
     origins = load_origins(session, [rows[-1].id for rows in found.values() if rows[-1].kind == "evaluate"])
@@ -172,11 +172,13 @@ def _load_parameters(session: Session, run_ids: Sequence[str]) -> Mapping[str, d
     columns = select(ParameterRow.run_id, ParameterRow.path, ParameterRow.kind, ParameterRow.text)
     decoded: dict[tuple[str, str, str], dict[str, Any]] = {}  # a few values stand in most of the recipes
     for some in _parts(run_ids):
-        for run_id, path, kind, text in session.connection().execute(columns.where(ParameterRow.run_id.in_(some))):
-            key = path, kind, text
-            if key not in decoded:
-                decoded[key] = without_as_before({path: decode_parameter(kind, text)})
-            parameters[run_id] |= decoded[key]
+        for run_id, path, kind, text in (
+            session.connection().execute(columns.where(ParameterRow.run_id.in_(some))).all()
+        ):
+            value = decoded.get((path, kind, text))
+            if value is None:
+                value = decoded[path, kind, text] = without_as_before({path: decode_parameter(kind, text)})
+            parameters[run_id].update(value)
     return parameters
 
 

@@ -23,7 +23,7 @@ from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.tables import ModelRow
 from orchestrator.significance.many_comparisons import holm
 from orchestrator.significance.summary import LEVEL
-from orchestrator.significance.welch import compare_means
+from orchestrator.significance.welch import means_p_value
 
 Order = Literal["lower", "mean", "median", "best"]
 """Number that ranks groups: the end of the mean's interval that is the worse one, the mean, median, or best seed."""
@@ -32,24 +32,13 @@ ORDERS: tuple[Order, ...] = ("lower", "mean", "median", "best")
 LEADERBOARD_COLUMNS = (
     "task",
     "rank",
+    "num_ranked",
     "tie",
     "metric",
     "split",
     "data",
-    "mean",
-    "sd",
-    "low",
-    "high",
-    "n",
-    "median",
-    "worst",
-    "best",
-    "completed",
-    "failed",
-    "pruned",
-    "collapsed",
-    "nan",
-    "unfinished",
+    *("mean", "sd", "low", "high", "n", "median", "worst", "best"),
+    *("completed", "failed", "pruned", "collapsed", "nan", "unfinished"),
     "baseline",
     "test",
     "test_run",
@@ -79,6 +68,8 @@ class RankedGroup:
 
     group: GroupRecord
     rank: int
+    num_ranked: int
+    """Number of groups that it is ranked among, itself included."""
     tie: bool | None
     """Whether its mean cannot be told from that of the group above, in view of how many are ranked; None for the first,
     or where noise is not known."""
@@ -88,14 +79,14 @@ class RankedGroup:
     """Groups that differ from it in the version of the code alone, by key."""
 
 
-def rank_groups(session: Session, task: str | None, by: Order, *, archived: bool) -> RecordTable:
-    """Rank the groups, as `Registry.leaderboard` describes it."""
+def rank_groups(
+    session: Session, task: str | None, by: Order, *, archived: bool, limit: int | None = None
+) -> RecordTable:
+    """Rank the groups, as `Registry.leaderboard_table` describes it."""
     ranked = ranked_groups(load_task_groups(session, task, archived=archived), by)
-    models = {
-        folder: f"{name}@{version}"
-        for folder, name, version in session.execute(select(ModelRow.folder, ModelRow.name, ModelRow.version))
-    }
-    records = [_record(one, models) for one in ranked]
+    labels = select(ModelRow.folder, ModelRow.name, ModelRow.version)
+    models = {folder: f"{name}@{version}" for folder, name, version in session.connection().execute(labels)}
+    records = [_record(one, models) for one in ranked if limit is None or one.rank <= limit]
     return RecordTable(LEADERBOARD_COLUMNS, records, dict.fromkeys(_NUMBERS, "float64"))
 
 
@@ -112,7 +103,7 @@ def ranked_groups(groups: Sequence[GroupRecord], by: Order = "lower") -> list[Ra
         ranking.sort(key=lambda group: place(group, by))
         for number, (group, tie) in enumerate(zip(ranking, _ties(ranking), strict=True)):
             others = [other for other in alike[_without_code(group)] if other != group.key]
-            ranked.append(RankedGroup(group, number + 1, tie, differing[id(group)], others))
+            ranked.append(RankedGroup(group, number + 1, len(ranking), tie, differing[id(group)], others))
     return ranked
 
 
@@ -161,7 +152,7 @@ def _ties(ranking: Sequence[GroupRecord]) -> list[bool | None]:
     themselves does not take the rate above 0.05, since groups that are next to each other are close.
     """
     p_values = [
-        compare_means(above.scores, group.scores).p_value if above.seeds and group.seeds else None
+        means_p_value(above.scores, group.scores) if above.seeds and group.seeds else None
         for above, group in pairwise(ranking)
     ]
     corrected = iter(holm([p_value for p_value in p_values if p_value is not None]))
@@ -176,12 +167,13 @@ def _differing(groups: Sequence[GroupRecord]) -> dict[int, dict[str, Any]]:
     found = {}
     for (_, kind), of_kind in by_kind.items():
         told = [_told(group) for group in of_kind]
-        paths = (varying_paths(told) | set(_NAMING if kind else ())) - set(_OWN_COLUMNS)
+        paths = sorted((varying_paths(told) | set(_NAMING if kind else ())) - set(_OWN_COLUMNS))
         for group, values in zip(of_kind, told, strict=True):
-            found[id(group)] = {path: values[path] for path in sorted(paths) if path in values}
-        rows = Counter(_row(group, found[id(group)]) for group in of_kind)
-        for group in of_kind:  # of runs of before all that tells groups apart was recorded
-            if rows[_row(group, found[id(group)])] > 1:
+            found[id(group)] = {path: values[path] for path in paths if path in values}
+        rows = [_row(group, found[id(group)]) for group in of_kind]
+        num_alike = Counter(rows)
+        for group, row in zip(of_kind, rows, strict=True):
+            if num_alike[row] > 1:  # of runs of before all that tells groups apart was recorded
                 found[id(group)]["group"] = group.label
     return found
 
@@ -220,6 +212,7 @@ def _record(one: RankedGroup, models: Mapping[str, str]) -> dict[str, Any]:
     return {
         "task": group.task,
         "rank": one.rank,
+        "num_ranked": one.num_ranked,
         "tie": one.tie,
         "metric": group.metric,
         "split": group.split,

@@ -34,8 +34,8 @@ class SeedGroups(RunReader):
         is not known. What completed without a score comes last. `tie`: whether a group cannot be told from the one
         above it (Welch's test, corrected for the number of neighbors by Holm's method); None where noise is not known.
 
-        Columns: `mean`, `sd`, the 95 % interval of the mean from `low` to `high`, `median`, `worst` and `best` over `n`
-        distinct seeds, of which one that ran again counts once; numbers of runs that `completed`, `failed`, were
+        Columns: `rank` among `num_ranked` groups; `mean`, `sd`, the 95 % interval of the mean from `low` to `high`,
+        `median`, `worst` and `best` over `n` distinct seeds, of which one that ran again counts once; numbers of runs that `completed`, `failed`, were
         `pruned`, `collapsed` to the baseline, gave `nan` for a score, or are `unfinished`; `baseline`, the score of
         guessing the majority; `test`, the score on the test split of the run `test_run`; `recipe`, the values in which
         the groups of a task differ; `notes`, all that the mean does not say; `origin`, `chosen` or `trained` where the
@@ -49,10 +49,16 @@ class SeedGroups(RunReader):
         """
         return self.leaderboard_table(task, by=by, archived=archived).frame()
 
-    def leaderboard_table(self, task: str | None = None, *, by: Order = "lower", archived: bool = False) -> RecordTable:
-        """The table that `leaderboard` makes a DataFrame of: plain values, without pandas."""
+    def leaderboard_table(
+        self, task: str | None = None, *, by: Order = "lower", limit: int | None = None, archived: bool = False
+    ) -> RecordTable:
+        """The table that `leaderboard` makes a DataFrame of: plain values, without pandas.
+
+        Args:
+            limit: number of the first places of each ranking that are asked for; None for all.
+        """
         with self._database.session(writing=False) as session:
-            return rank_groups(session, task, by, archived=archived)
+            return rank_groups(session, task, by, archived=archived, limit=limit)
 
     def num_ranked_archived(self, task: str | None = None) -> int:
         """Number of the runs that the leaderboard leaves out since they, or their sweeps, are archived."""

@@ -162,8 +162,9 @@ def _with_own_scores(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
 def _grouped(rows: Sequence[Row], by: Sequence[str]) -> list[list[Row]]:
     """Rows that agree in some fields, group by group, in the order of these fields."""
     groups: dict[Key, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[tuple(_hashable(row[name]) for name in by)].append(row)
+    keys = zip(*([_hashable(row[name]) for row in rows] for name in by), strict=True)
+    for key, row in zip(keys, rows, strict=True):
+        groups[key].append(row)
     return [groups[key] for key in sorted(groups, key=_order)]
 
 

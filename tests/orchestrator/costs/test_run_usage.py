@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.costs import held
 from orchestrator.costs.run_usage import own_stages, usage_of, usages_of
 from orchestrator.costs.usage import Usage
 from orchestrator.registry import Registry
@@ -100,3 +101,12 @@ def test_a_pipeline_is_the_sum_of_its_own_stages(registry: Registry) -> None:
 def test_many_runs_are_asked_for_at_once(registry: Registry) -> None:
     runs = [registry.run(ended(registry, TOKENIZER, float(n))) for n in (1, 2)]
     assert [usages_of(runs, registry)[run.id].seconds for run in runs] == [1.0, 2.0]
+
+
+def test_a_spec_that_many_runs_have_is_read_once(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [registry.run(ended(registry, TOKENIZER, 10.0)) for _ in range(3)]
+    read = []
+    monkeypatch.setattr(held, "parse_spec", lambda values: read.append(values) or parse_spec(values))
+    held._parsed.cache_clear()
+    assert [one.derived_cpu_seconds for one in usages_of(runs, registry).values()] == [10.0] * 3
+    assert len(read) == 1

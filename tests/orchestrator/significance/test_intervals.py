@@ -12,7 +12,7 @@ from scipy import stats
 
 from orchestrator.significance.distributions import normal_p_value, normal_quantile, t_p_value, t_quantile
 from orchestrator.significance.summary import mean_interval, summarize
-from orchestrator.significance.welch import compare_means
+from orchestrator.significance.welch import compare_means, means_p_value
 
 SCORES = st.lists(st.integers(0, 10_000).map(lambda number: number / 10_000), min_size=2, max_size=12)
 
@@ -107,3 +107,8 @@ def test_an_interval_ends_at_the_bounds_of_its_score() -> None:
     assert (bounded.low, bounded.high) == (plain.low, 1.0)
     in_percent = [99.9, 100.0, 96.0]
     assert mean_interval(in_percent, bounds=(0.0, 1.0)) == mean_interval(in_percent), "these are no bounds of its own"
+
+
+def test_a_p_value_alone_is_that_of_the_whole_comparison() -> None:
+    for first, second in (([0.8, 0.9, 0.7], [0.6, 0.65]), ([0.8, 0.8], [0.6, 0.7]), ([0.1, 0.4], [0.4, 0.1])):
+        assert means_p_value(first, second) == compare_means(first, second).p_value

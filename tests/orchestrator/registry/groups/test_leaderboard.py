@@ -661,3 +661,11 @@ def test_intervals_of_scores_between_0_and_1_end_there(registry: Registry) -> No
     assert good["high"] == 1.0
     assert good["low"] == pytest.approx(0.986333 - 0.0567, abs=1e-3)
     assert poor["low"] == 0.0
+
+
+def test_the_first_places_are_those_of_the_whole_board(registry: Registry) -> None:
+    for number in range(3):
+        seeds(registry, [0.7 + 0.1 * number, 0.71 + 0.1 * number], learning_rate=1e-5 * (number + 1))
+    places = registry.leaderboard_table(limit=2)
+    assert places.records == registry.leaderboard_table().records[:2]
+    assert {row["num_ranked"] for row in places.records} == {3}
