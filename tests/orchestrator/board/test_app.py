@@ -176,7 +176,7 @@ def test_two_runs_are_compared_by_all_that_runs_diff_tells(registry: Registry, c
     found = compare_runs(registry, *ids).differences
     assert {each.section for each in found} >= {"spec", "data", "code", "scores"}
     for each in found:
-        assert f"<td>{field_text(each.field)}</td>" in page
+        assert f">{field_text(each.field)}</td>" in page
     assert "+1</td>" in page
     assert "bbbbbbbbbbbb" in page
     assert HOSTILE not in page
