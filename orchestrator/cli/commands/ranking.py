@@ -84,7 +84,8 @@ def _show_briefly(rows: list[dict[str, Any]], empty: str, by: str, *, several_ta
         row["seeds"] = _seeds_text(row)
         row["group"] = group_label(row["group"])
         row["best of n"] = row["best"]
-    columns = ["#", "metric", "mean", {"best": "best of n", "median": "median"}.get(by, "95 % of mean"), "seeds"]
+    interval = ["95 % of mean"] if any(row["low"] is not None for row in rows) else []
+    columns = ["#", "metric", "mean", *{"best": ["best of n"], "median": ["median"]}.get(by, interval), "seeds"]
     columns += ["test"] if any(row["test"] is not None for row in rows) else []
     columns += [name for name in ("init_from", "size") if len({row[name] for row in rows}) > 1]
     columns += ["recipe"] if any(row["recipe"] for row in rows) else []
@@ -95,7 +96,7 @@ def _show_briefly(rows: list[dict[str, Any]], empty: str, by: str, *, several_ta
         columns.insert(0, "task")
     columns += ["model"] if any(row["model"] for row in rows) else []
     alike = ["task"] if len({row["task"] for row in rows}) == 1 else []  # which then tells nothing apart
-    spare = ["size", "kind", "group", *alike, "model"]
+    spare = ["size", "kind", "group", *alike, "model", "metric"]
     show_rows(rows, [*columns, "group"], None, None, empty=empty, spare=spare)
 
 

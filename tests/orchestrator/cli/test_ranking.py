@@ -51,6 +51,13 @@ def test_one_lucky_seed_does_not_lead_and_the_doubts_are_told(command: Command, 
     assert "the first place was chosen on them, too: the best of 3 groups" in outcome.err
 
 
+def test_intervals_take_no_room_where_no_group_has_one(command: Command, three_groups: list[str]) -> None:
+    command("runs", "archive", three_groups[0])
+    command("runs", "archive", three_groups[2])
+    heading = command("leaderboard", "mrpc").out.splitlines()[0]
+    assert heading.split() == ["#", "metric", "mean", "seeds", "group"]
+
+
 def test_archived_runs_are_not_ranked_and_it_says_so(command: Command, three_groups: list[str]) -> None:
     command("runs", "archive", three_groups[0])
     for words in (("leaderboard", "mrpc"), ("groups", "list", "mrpc")):
