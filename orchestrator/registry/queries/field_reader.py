@@ -79,5 +79,5 @@ def _decoded_parameter(stored: str) -> Any:
 
 
 def _tag_value(word: str) -> str | bool:
-    """Text that follows the colon of a tag; True of a tag without one."""
+    """The text after the colon of a tag; True of a tag without one."""
     return word or True
