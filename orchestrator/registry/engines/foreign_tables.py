@@ -17,6 +17,6 @@ def refuse_foreign(tables: Collection[str], place: str) -> None:
     """
     if tables and VERSION_TABLE not in tables:
         raise RegistryError(
-            f"The database {place} is one of something else: it has a table {min(tables)!r} that is not the "
-            "registry's; give a database of its own."
+            f"The database {place} is another program's: it has a table {min(tables)!r} that is not the "
+            "registry's; give the registry a database of its own, or on PostgreSQL a schema of its own."
         )

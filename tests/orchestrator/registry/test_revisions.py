@@ -117,7 +117,7 @@ def test_a_database_of_something_else_is_left_alone(registry: Registry, location
         registry.current_revision()  # makes the folder
     execute(location, "CREATE TABLE runs (x integer)")
     for use in (registry.runs, registry.current_revision, registry.upgrade, lambda: new_run(registry)):
-        with pytest.raises(RegistryError, match="something else: it has a table 'runs' that is not the registry's"):
+        with pytest.raises(RegistryError, match="another program's: it has a table 'runs' that is not the registry's"):
             use()
 
 
@@ -128,7 +128,7 @@ def test_a_sqlite_file_of_another_program_keeps_every_byte(tmp_path: Path) -> No
     for read_only in (False, True):
         with (
             Registry(str(path), read_only=read_only) as registry,
-            pytest.raises(RegistryError, match="something else: it has a table 'customers'"),
+            pytest.raises(RegistryError, match="another program's: it has a table 'customers'"),
         ):
             registry.open()
     assert [*tmp_path.iterdir()] == [path]
