@@ -83,6 +83,8 @@ class _GrowingLogs:
             self._paths[run.id] = join(log_folder(run, self._registry, self._settings), LOG_FILE)
         position = self._positions.get(run.id, 0)
         added = _read_from(self._paths[run.id], position)
+        if not run.state.is_final:  # its last line may be half written
+            added = added[: added.rfind(b"\n") + 1]
         if added:
             self._write(added)
             self._positions[run.id] = position + len(added)

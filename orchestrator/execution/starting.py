@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 
 from orchestrator.errors import OWN_ERRORS
 from orchestrator.execution.refusals import has_died_here, is_alive
+from orchestrator.execution.stop_request import StopRequest
 from orchestrator.registry.keeping.run_transfers import pulled_from
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -24,7 +25,7 @@ from orchestrator.storage.uris import absolute, is_local
 
 STARTING_FILE = "starting.json"
 _MOST_S = 600.0
-"""Age from which an announcement counts as left behind by a process that was killed."""
+"""Age from which an announcement of another host counts as left behind by a process that was killed."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,8 @@ class StartingAttempt:
     @property
     def may_begin(self) -> bool:
         """Whether its process may still be at it: that of another host is believed for some minutes."""
-        if self.host == socket.gethostname() and not is_alive(self.pid):
-            return False
+        if self.host == socket.gethostname():
+            return is_alive(self.pid)
         return time.time() - self.announced_at < _MOST_S
 
 
@@ -50,7 +51,7 @@ def starting_attempt(record: RunRecord, folder: str) -> StartingAttempt | None:
     path = join(folder, STARTING_FILE)
     try:
         starting = StartingAttempt(**read_json(path)) if exists(path) else None
-    except (OSError, ValueError, TypeError):
+    except (*OWN_ERRORS, ImportError, OSError, ValueError, TypeError):  # a folder of a store that is not reached here
         return None
     if starting is None or starting.number != record.attempt + 1 or not starting.may_begin:
         return None
@@ -59,10 +60,10 @@ def starting_attempt(record: RunRecord, folder: str) -> StartingAttempt | None:
 
 def is_over(record: RunRecord, settings: Settings) -> bool:
     """Whether a run has ended or its driver is lost, and no process is about to go on with it."""
-    if record.state == RunState.COMPLETED or record.parent_id is not None:
-        return True
     if not record.state.is_final and record.state != RunState.LOST:
         return False
+    if record.state == RunState.COMPLETED or record.parent_id is not None:
+        return True
     return starting_attempt(record, record.folder(settings.storage)) is None
 
 
@@ -77,23 +78,24 @@ def announced(run_id: str, settings: Settings) -> Iterator[None]:
     if record is None or folder is None or (is_local(folder) and not exists(folder)):
         yield
         return
-    starting = StartingAttempt(record.attempt + 1, socket.gethostname(), os.getpid())
-    if starting_attempt(record, folder) == starting:
+    if starting_attempt(record, folder) is not None:  # by a block around this one, or by another process
         yield
         return
-    path = join(folder, STARTING_FILE)
+    starting = StartingAttempt(record.attempt + 1, socket.gethostname(), os.getpid())
     with suppress(OSError):  # a folder that cannot be written is refused later on
-        write_json(path, asdict(starting))
+        StopRequest.withdraw(folder, starting.number)
+        write_json(join(folder, STARTING_FILE), asdict(starting))
     try:
         yield
     finally:
         with suppress(OSError):
-            delete(path)
+            delete(join(folder, STARTING_FILE))
 
 
 def _run_to_announce(run_id: str, settings: Settings) -> RunRecord | None:
     """The run that an id means, a trial's sweep included; None where no attempt at it can begin."""
-    with suppress(*OWN_ERRORS), Registry(settings.registry, read_only=True) as registry:
+    # Whatever goes wrong here, who goes on meets it again, and is told.
+    with suppress(Exception), Registry(settings.registry, read_only=True) as registry:
         record = registry.run(run_id)
         record = record if record.parent_id is None else registry.run(record.parent_id)
         may_begin = record.state != RunState.COMPLETED and (not record.state.has_driver or has_died_here(record))

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 
 from orchestrator.cluster.head_watch import HeadWatch
 from orchestrator.errors import (
@@ -28,6 +27,7 @@ from orchestrator.errors import (
 )
 from orchestrator.execution.refusals import has_died_here, is_alive, refuse_if_pulled
 from orchestrator.execution.starting import starting_attempt
+from orchestrator.execution.stop_request import StopRequest
 from orchestrator.execution.waiting import looks
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.recorder import Recorder
@@ -35,37 +35,14 @@ from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
-from orchestrator.storage import exists, join, read_json, write_json
+from orchestrator.storage import exists
 from orchestrator.storage.uris import is_local
 from orchestrator.training.attempts import how_to_go_on
 
-STOP_FILE = "stop.json"
 LOOK_INTERVAL_S = 2.0
 """Pause between two looks of a driver at its run's folder."""
 _POLL_S = 0.5
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class StopRequest:
-    """Somebody's wish that an attempt ends."""
-
-    attempt: int
-    force: bool = False
-    """Whether it leaves at once, without saving anything."""
-
-    def save(self, run_folder: str) -> None:
-        """Write the request into the folder of the run, in place of an earlier one."""
-        write_json(join(run_folder, STOP_FILE), asdict(self))
-
-    @classmethod
-    def load(cls, run_folder: str) -> "StopRequest | None":
-        """The request in a run's folder; None where there is none that can be read."""
-        path = join(run_folder, STOP_FILE)
-        try:
-            return cls(**read_json(path)) if exists(path) else None
-        except (OSError, ValueError, TypeError):
-            return None
 
 
 class StopWatch:

@@ -148,7 +148,13 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
     """
     recipe = plan.present_recipe
     notes: list[str] = []
-    device = choose_device("cuda" if job.use_gpu else "cpu", recipe.allow_tf32, recipe.precision, notes.append)
+    device = choose_device(
+        "cuda" if job.use_gpu else "cpu",
+        recipe.allow_tf32,
+        recipe.precision,
+        notes.append,
+        is_shared=job.card_share is not None,
+    )
     if job.use_gpu and job.card_share is not None:
         torch.cuda.set_per_process_memory_fraction(job.card_share)
     task = _cached(job, ("task",), lambda: job.task)
@@ -163,7 +169,7 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
     folder = trial_folder(job.run_folder, plan.key)
     identity = {"the device": device.type, "the data": [train.fingerprint, validation.fingerprint]}
     checkpoint = _checkpoint(job, plan, identity, report)
-    for note in notes if job.card_share is None else ():  # others on a shared card are this sweep's trials
+    for note in notes:
         checkpoint.warn(note)
 
     def leads(score: float) -> bool:

@@ -17,6 +17,8 @@ def choose_device(
     allow_tf32: bool = True,
     precision: Precision = "fp32",
     warn: Callable[[str], None] = logger.warning,
+    *,
+    is_shared: bool = False,
 ) -> torch.device:
     """Return the device of a name, after a look at its card and saying how this process multiplies fp32 matrices there.
 
@@ -26,12 +28,13 @@ def choose_device(
 
     Args:
         warn: told, once in a process, what limits work on its card: others on it, or its age.
+        is_shared: whether others on the card are of the same work, so that nobody need be told of them.
 
     Raises: ClusterError where there is no card that torch can use; SpecError where it has no units for the precision.
     """
     if name != "cpu":
         check_card(find_card(), precision)
-        for note in new_card_notes(name):
+        for note in new_card_notes(name, is_shared=is_shared):
             warn(note)
         torch.set_float32_matmul_precision("high" if allow_tf32 else "highest")
         torch.backends.cudnn.allow_tf32 = allow_tf32  # an LSTM's own products

@@ -13,6 +13,8 @@ ONE_SEED = "one seed"
 """Reason for which the noise of a single score is unknown."""
 ROUNDING = 1e-12
 """Relative difference up to which scores are equal: means of equal scores are rounded."""
+_LEAST_SPREAD = 1e-150
+"""Difference up to which scores are equal: the square of a smaller one is no normal float."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def has_spread(scores: Sequence[float]) -> bool:
     >>> has_spread([0.3, 0.300001]), has_spread([0.3, 0.1 + 0.2, 0.3])
     (True, False)
     """
-    return not math.isclose(min(scores), max(scores), rel_tol=ROUNDING)
+    return not math.isclose(min(scores), max(scores), rel_tol=ROUNDING, abs_tol=_LEAST_SPREAD)
 
 
 def why_noise_is_unknown(*groups: Sequence[float]) -> str:

@@ -54,9 +54,6 @@ def _error_and_degrees(first: Sequence[float], second: Sequence[float]) -> tuple
     if not (has_spread(first) and has_spread(second)):
         return None
     parts = [sample_variance(scores) / len(scores) for scores in (first, second)]
-    error = math.sqrt(sum(parts))
-    if not error:
-        return None
     shares = [part / sum(parts) for part in parts]
     degrees = 1.0 / sum(share**2 / (len(scores) - 1) for share, scores in zip(shares, (first, second), strict=True))
-    return error, degrees
+    return math.sqrt(sum(parts)), degrees

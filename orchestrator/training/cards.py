@@ -116,10 +116,13 @@ def check_card(card: Card, precision: Precision) -> None:
         )
 
 
-def card_notes(device: str) -> list[str]:
+def card_notes(device: str, *, is_shared: bool = False) -> list[str]:
     """Texts that a person is told of a device that is used all the same, one for each limit; none of a CPU.
 
     To be asked before this process takes memory of the card. What is not there at all `choose_device` refuses.
+
+    Args:
+        is_shared: whether others on the card are of the same work, so that nobody need be told of them.
     """
     if device == "cpu":
         return []
@@ -128,7 +131,7 @@ def card_notes(device: str) -> list[str]:
     except ClusterError:
         return []
     notes = []
-    if card.taken_bytes > _TAKEN_SHARE * card.total_bytes:
+    if not is_shared and card.taken_bytes > _TAKEN_SHARE * card.total_bytes:
         notes.append(
             f"others hold {gib_text(card.taken_bytes)} of the {gib_text(card.total_bytes)} of {card.name}: this work "
             "goes on beside them, with less memory and slower; `nvidia-smi` names them"
@@ -141,12 +144,12 @@ def card_notes(device: str) -> list[str]:
     return notes
 
 
-def new_card_notes(device: str) -> list[str]:
+def new_card_notes(device: str, *, is_shared: bool = False) -> list[str]:
     """Texts of `card_notes` the first time in a process; none later, when it holds memory of the card itself."""
     if os.getpid() in _PROCESSES_TOLD:
         return []
     _PROCESSES_TOLD.add(os.getpid())
-    return card_notes(device)
+    return card_notes(device, is_shared=is_shared)
 
 
 def find_memory() -> tuple[int, int]:

@@ -87,7 +87,8 @@ def choice_sentence(rows: Sequence[Mapping[str, Any]]) -> str | None:
     Args:
         rows: records of the leaderboard that are shown.
     """
-    if all(row["kind"] == "evaluate" for row in rows):
+    rows = [row for row in rows if row["kind"] != "evaluate"]
+    if not rows:
         return None
     sizes = sorted({row["num_ranked"] for row in rows})
     best = f"the best of {'up to ' if len(sizes) > 1 else ''}{sizes[-1]} groups"

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, and_, case, func, literal_column, or_, select
 
 from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.database import Database
@@ -18,7 +18,7 @@ from orchestrator.registry.engines.write_transactions import WriteTransaction
 from orchestrator.registry.queries.query_fields import METRIC_SPLITS
 from orchestrator.registry.record_table import RecordTable, record_table
 from orchestrator.registry.run_records import metric_name
-from orchestrator.registry.tables import MetricPointRow, MetricRow
+from orchestrator.registry.tables import MetricPointRow, MetricRow, RunRow
 from orchestrator.results import MetricEvent, Split
 
 if TYPE_CHECKING:
@@ -156,12 +156,18 @@ def write_metrics(transaction: WriteTransaction, curves: Curves, *, final: bool)
 
 @lru_cache
 def _point_statement(dialect: str, final: bool) -> DriverStatement:
-    # A result has no epoch of its own; the point that it confirms keeps the epoch and time it was measured at.
-    keys, changing = ("run_id", "split", "name", "step"), ("value",) if final else ("value", "epoch", "recorded_at")
+    # A result has no epoch of its own; the point that it confirms keeps the epoch it was measured at.
+    keys, changing = ("run_id", "split", "name", "step"), ("value",) if final else ("value", "epoch")
     clock = ("recorded_at",) if dialect == "sqlite" else ()
-    return DriverStatement(
-        upsert(dialect, MetricPointRow.__table__, keys, changing), dialect, (*keys, "value", "epoch", *clock)
-    )
+    statement = upsert(dialect, MetricPointRow.__table__, keys, changing, also=None if final else _measured_anew)
+    return DriverStatement(statement, dialect, (*keys, "value", "epoch", *clock))
+
+
+def _measured_anew(new: Any) -> dict[str, ColumnElement[Any]]:
+    """The new time, where a run has begun again since a point was recorded; a repeated report changes nothing."""
+    started_at = select(RunRow.started_at).where(RunRow.id == MetricPointRow.run_id).scalar_subquery()
+    recorded_at = MetricPointRow.recorded_at
+    return {"recorded_at": case((recorded_at < started_at, new.recorded_at), else_=recorded_at)}
 
 
 @lru_cache

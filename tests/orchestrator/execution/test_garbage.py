@@ -214,12 +214,12 @@ def test_the_command_shows_bytes_and_deletes_only_when_told(
     shown = capsys.readouterr()
     assert shown.out.splitlines()[0] == "what,num_bytes,path,why"
     assert f"scratch,7,{folder}/ray,the run is COMPLETED" in shown.out
-    assert shown.err.splitlines()[-1] == "4 items, 0.0 MB would be deleted"
+    assert shown.err.splitlines()[-1] == "4 items, 28 bytes would be deleted"
     assert run_command_line(["gc"]) == 2
     assert "give --yes, or --dry-run" in capsys.readouterr().err
     assert (folder / "ray").is_dir()
     assert run_command_line(["gc", "--yes"]) == 0
-    assert capsys.readouterr().err.endswith("\ndeleted 4 items, 0.0 MB\n")
+    assert capsys.readouterr().err.endswith("\ndeleted 4 items, 28 bytes\n")
     assert run_command_line(["gc", "--older-than", "soon"]) == 2
     assert "such as 30d, 12h" in capsys.readouterr().err
 

@@ -301,9 +301,9 @@ def test_the_command_removes_all_or_none(
     assert run_command_line(["runs", "rm", "failed", "working", "--yes", *home]) == 2
     assert "run working (first) stays: it is RUNNING" in capsys.readouterr().err
     assert run_command_line(["runs", "rm", "failed", *home]) == 2
-    assert "1 run, 0.0 MB would be removed, and nobody can be asked here; give --yes" in capsys.readouterr().err
+    assert "1 run, 7 bytes would be removed, and nobody can be asked here; give --yes" in capsys.readouterr().err
     assert run_command_line(["runs", "rm", "failed", "--yes", "--now", *home]) == 0
-    assert "removed 1 run, 0.0 MB" in capsys.readouterr().err
+    assert "removed 1 run, 7 bytes" in capsys.readouterr().err
 
 
 def test_a_removal_reads_no_list_of_all_runs(

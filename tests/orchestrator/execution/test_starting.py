@@ -9,6 +9,7 @@ import socket
 import subprocess
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ import pytest
 from orchestrator.errors import RunFailedError, StopRequested
 from orchestrator.execution.log_following import follow_log
 from orchestrator.execution.starting import STARTING_FILE, StartingAttempt, announced, is_over, starting_attempt
-from orchestrator.execution.stopping import StopRequest, StopWatch, stop_run
+from orchestrator.execution.stop_request import StopRequest
+from orchestrator.execution.stopping import StopWatch, stop_run
 from orchestrator.execution.waiting import wait_for_run
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
@@ -68,12 +70,40 @@ def test_a_run_that_cannot_go_on_is_not_announced(recorder: Recorder, stopped: R
 def test_an_announcement_that_was_left_behind_counts_for_nothing(stopped: RunRecord) -> None:
     with subprocess.Popen(["true"]) as gone:
         pass
-    announced_late: list[dict[str, object]] = [{"pid": gone.pid}, {"number": 1}, {"announced_at": 0.0}, {"more": 1}]
+    elsewhere_long_ago = {"host": "gpu-7", "announced_at": 0.0}
+    announced_late: list[dict[str, object]] = [{"pid": gone.pid}, {"number": 1}, elsewhere_long_ago, {"more": 1}]
     for changes in announced_late:
         announce(stopped, **changes)
         assert starting_attempt(stopped, str(stopped.storage_path)) is None
     announce(stopped, host="gpu-7", pid=gone.pid)
     assert starting_attempt(stopped, str(stopped.storage_path)) is not None
+
+
+def test_a_process_that_is_starting_is_believed_however_long_it_takes(stopped: RunRecord) -> None:
+    announce(stopped, announced_at=0.0)
+    assert starting_attempt(stopped, str(stopped.storage_path)) is not None
+
+
+def test_a_request_for_a_start_that_failed_does_not_stop_the_next_one(stopped: RunRecord, settings: Settings) -> None:
+    folder = str(stopped.storage_path)
+    with announced(stopped.id, settings):
+        stop_run(stopped.id, settings=settings)
+        assert StopRequest.load(folder) == StopRequest(2)
+    with announced(stopped.id, settings):
+        assert StopRequest.load(folder) is None
+
+
+def test_an_announcement_of_another_process_is_left_alone(stopped: RunRecord, settings: Settings) -> None:
+    announce(stopped, host="gpu-7", pid=77)
+    with announced(stopped.id, settings):
+        pass
+    assert starting_attempt(stopped, str(stopped.storage_path)) == StartingAttempt(2, "gpu-7", 77)
+
+
+def test_a_trial_at_work_is_not_over(stopped: RunRecord, settings: Settings) -> None:
+    at_work = replace(stopped, parent_id="sweep", state=RunState.RUNNING)
+    assert not is_over(at_work, settings)
+    assert is_over(replace(at_work, state=RunState.STOPPED), settings)
 
 
 def test_a_stop_is_heeded_by_the_attempt_that_is_starting(

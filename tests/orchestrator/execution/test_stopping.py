@@ -19,7 +19,8 @@ from orchestrator.errors import ClusterError, InputError, NotFoundError, RunFail
 from orchestrator.execution.garbage import find_garbage
 from orchestrator.execution.interruption import where_it_stopped
 from orchestrator.execution.refusals import is_alive
-from orchestrator.execution.stopping import STOP_FILE, StopRequest, StopWatch, stop_run
+from orchestrator.execution.stop_request import STOP_FILE, StopRequest
+from orchestrator.execution.stopping import StopWatch, stop_run
 from orchestrator.execution.waiting import wait_for_run
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome

@@ -68,11 +68,12 @@ def test_the_test_data_of_a_sweep_are_no_part_of_a_group_and_tell_whether_their_
 
     monkeypatch.setattr(sweep_module, "run_sweep", run_sweep)
     Path("unseen.csv").write_text("text,label\na cow,b\n")
-    for test in ("unseen.csv", "task.csv"):
+    for test in ("task.csv", "unseen.csv"):
         carry_out(settings, recorder, test=test)
         first = recorder.registry.leaderboard_table().records[0]
         assert (first["test"] is None) == (test == "task.csv"), test
-    assert "test score refused: the test data are those that the model was chosen on" in first["notes"]
+    refused = "1 of 2 test scores refused: the test data are those that the model was trained on"
+    assert refused in first["notes"], "all three splits of the first sweep are one file"
     assert (first["n"], first["completed"]) == (1, 2), "one seed, in both sweeps"
 
 
