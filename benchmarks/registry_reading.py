@@ -85,7 +85,7 @@ def questions(registry: Registry) -> dict[str, Callable[[], object]]:
 
 
 def usage_of_task(registry: Registry, task: str) -> object:
-    """What the runs of a task have taken, as `orchestrator cost` asks for it."""
+    """Sum of what the runs of a task have taken, as `orchestrator cost` asks for it."""
     return usages_of(registry.selected(f"kind != 'pipeline' and task = '{task}'", trials=False), registry)
 
 

@@ -10,8 +10,6 @@ REPRODUCES = "reproduces:"
 """Beginning of the tag of a run that makes another one again; that one's id follows."""
 OF_ONE_RUN = (PIPELINE, INPUTS, PULLED, REPRODUCES)
 """Beginnings of the tags that say where a run itself belongs: nobody inherits them, and nobody sets or takes them."""
-
-
 INTERNAL = (PIPELINE, INPUTS)
 """Beginnings of the tags that tell a person nothing: an id that stands elsewhere, and a digest."""
 

@@ -68,7 +68,7 @@ def test_operations_without_a_deterministic_form_are_told_by_the_first_clause_of
 
 
 def test_bits_do_not_depend_on_what_new_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the switch on, torch may fill new memory with NaN, which any operation that reads it would spread."""
+    """Torch may fill new memory with NaN, which would spread from any operation that reads it: none does."""
     setting, text = small_setting("cpu"), generated_text(20, 50)
     config = setting.build_config("small", vocab_size=text.vocab_size)
     batches, form = first_batches(text, 2, 4, 16, seed=1), resume.FORMS[0]

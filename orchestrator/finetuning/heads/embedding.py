@@ -15,6 +15,7 @@ from bert_core.checkpoints.sentence_transformers import (
     read_sentence_embedding,
 )
 from bert_core.config import BertConfig
+from bert_core.device_copies import copy_together
 from bert_core.distillation import vector_loss
 from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE, DualEncoder, check_classifier
 from orchestrator.finetuning.embedding_objectives import EMBEDDING_LOSSES
@@ -86,7 +87,7 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
             return super().part_loss(model, logits, batch)
         assert part.targets is not None, "they come with the logits"
         own = torch.from_numpy(np.flatnonzero(np.isin(part.whole, batch.windows)))
-        places = own.to(logits.device, non_blocking=True)
+        places = copy_together({"places": own}, logits.device)["places"]
         value = model.compute_loss(part.logits.index_copy(0, places, logits), part.targets)
         # The whole loss for the gradient, and a share of it to add up.
         return value - (1.0 - part.label_share) * value.detach()

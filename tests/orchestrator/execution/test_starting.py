@@ -126,7 +126,7 @@ def test_a_stop_is_heeded_by_the_attempt_that_is_starting(
 def test_a_stop_waits_until_the_attempt_that_is_starting_has_ended(
     recorder: Recorder, stopped: RunRecord, settings: Settings
 ) -> None:
-    """What happens between the looks: the attempt begins, then it ends."""
+    """The attempt begins and ends between two looks of the command that waits."""
     announce(stopped, host="gpu-7")
     said: list[str] = []
 

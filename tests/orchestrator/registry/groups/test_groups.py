@@ -205,7 +205,7 @@ def test_two_models_are_compared_by_their_answers(registry: Registry, tmp_path: 
 
 @pytest.mark.parametrize(("metric", "about"), [("accuracy", "right answers"), ("f1", "wholly right examples")])
 def test_what_mcnemars_test_counts_is_told(registry: Registry, tmp_path: Path, metric: str, about: str) -> None:
-    """Of entities and answers it counts examples without an error, which is not their F1."""
+    """McNemar's test counts examples without an error, which is not the F1 of entities and answers."""
     runs = [
         trial_id(group_of(registry, rate, [score], metric=metric, folder=tmp_path), "k0")
         for rate, score in ((1e-5, 0.9), (2e-5, 0.6))
