@@ -6,19 +6,21 @@ told. Nor does it know how many trials a probe will have.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from datetime import datetime
+from statistics import fmean
 
 from orchestrator.costs.held import spec_of
 from orchestrator.distillation.progress_line import StudentStatus
 from orchestrator.execution.waiting import age_s
 from orchestrator.finetuning.running_trials import best_text, fixed_names, varied_texts
 from orchestrator.finetuning.search_space import build_search
-from orchestrator.finetuning.time_left import seconds_left
+from orchestrator.finetuning.time_left import seconds_left, training_seconds
 from orchestrator.pretraining.progress_line import TrainingStatus
 from orchestrator.progress.run_views import RunView, SweepView, TrainingView, TrialView
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.runs.sweep_standing import RunningTrialRecord
+from orchestrator.registry.runs.sweep_standing import RunningTrialRecord, SweepStanding
 from orchestrator.results import MetricEvent, Split
 from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import DistillSpec, PretrainSpec, SweepSpec
@@ -113,7 +115,7 @@ class RecordedSweep(RecordedView):
 
     def __init__(self, registry: Registry, run: RunRecord, spec: SweepSpec | ProbeSpec) -> None:
         super().__init__(registry, run)
-        self._epochs = spec.recipe.epochs
+        self._recipe = spec.recipe
         self._since = registry.attempts(run.id)[-1].started_at
         self._axes: frozenset[str] = _PROBE_AXES
         self._fixed: frozenset[str] = frozenset()
@@ -138,17 +140,34 @@ class RecordedSweep(RecordedView):
         num_trials = max(self._num_trials, sum(standing.num_in.values())) if self._num_trials else None
         self._at_a_time = max(self._at_a_time, len(running))
         left_s = None
-        if standing.typical_s is not None and num_trials is not None and self._tells_time:
-            num_waiting = max(0, num_trials - num_ended - len(running))
-            running_s = [age_s(trial.started_at) for trial in running]
-            left_s = seconds_left(standing.typical_s, running_s, num_waiting, self._at_a_time)
+        if num_trials is not None and self._tells_time:
+            left_s = self._left_s(standing, num_trials - num_ended - len(running))
         best = "" if standing.best is None else best_text(metric, standing.best[1], standing.best[0])
         return SweepView(metric, [*map(self._trial, running)], num_ended, num_trials, best, left_s)
+
+    def _left_s(self, standing: SweepStanding, num_waiting: int) -> float | None:
+        """Estimated seconds to the end, by the trials that have ended, before the first by the speed of the others."""
+        typical_s = self._expected_s(standing.running) if standing.typical_s is None else standing.typical_s
+        if typical_s is None:
+            return None
+        running_s = [age_s(trial.started_at) for trial in standing.running]
+        return seconds_left(typical_s, running_s, max(0, num_waiting), self._at_a_time)
+
+    def _expected_s(self, running: Sequence[RunningTrialRecord]) -> float | None:
+        """Mean seconds that the trials which have been evaluated will take; None before the first evaluation."""
+        expected = []
+        for trial in running:
+            measured = self._registry.metrics.newest(trial.id).get("train")
+            if measured is not None:
+                recipe = {**self._recipe.model_dump(), **trial.parameters}
+                expected.append(training_seconds(measured.event, recipe["epochs"], recipe["batch_size"]))
+        known = [seconds for seconds in expected if seconds is not None]
+        return fmean(known) if known else None
 
     def _trial(self, trial: RunningTrialRecord) -> TrialView:
         values = {name: value for name, value in trial.parameters.items() if name in self._axes}
         varied = varied_texts(values, trial.seed, self._fixed)
-        num_epochs = float(trial.parameters.get("epochs", self._epochs))
+        num_epochs = float(trial.parameters.get("epochs", self._recipe.epochs))
         if not trial.evaluations:
             return TrialView(trial.number, varied, num_epochs=num_epochs)
         last, best = trial.evaluations[-1], max(each.score for each in trial.evaluations)

@@ -9,7 +9,7 @@ from orchestrator.finetuning.leader import rank
 from orchestrator.finetuning.running_trials import RunningTrials, best_text
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_listener import SweepListener
-from orchestrator.finetuning.time_left import seconds_left
+from orchestrator.finetuning.time_left import seconds_left, training_seconds
 from orchestrator.finetuning.trial import baseline_metrics
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.progress import duration
@@ -45,6 +45,8 @@ class SweepProgress:
     _started_at: dict[str, float] = field(default_factory=dict)
     _seconds_before: dict[str, float] = field(default_factory=dict)
     """Seconds that a trial has taken until it waited for others."""
+    _expected_s: dict[str, float] = field(default_factory=dict)
+    """Seconds that trials which have been evaluated will take, by their speed."""
     _diverged: dict[str, TrialResult] = field(default_factory=dict)
     """Results of trials that diverged and wait for others, should none of these be better."""
     _running: RunningTrials = field(init=False)
@@ -93,6 +95,9 @@ class SweepProgress:
                 self.listener.on_warning(f"trial {plan.number}: {message.text}")
         events = [event for event in told if isinstance(event, MetricEvent)]
         for event in events:
+            expected_s = training_seconds(event, plan.recipe.epochs, plan.recipe.batch_size)
+            if expected_s is not None:
+                self._expected_s[plan.key] = expected_s
             score, known = event.values.get(self.metric), self._best_event.get(plan.key)
             if score is None:
                 continue
@@ -228,9 +233,10 @@ class SweepProgress:
     def _left_s(self) -> float | None:
         """Estimated seconds until the last trial has ended, by the time of those that this attempt has ended.
 
-        None before the first one.
+        Before the first one it is by the speed of those that run; None before the first evaluation.
         """
         took = [result.seconds for key, result in self.results.items() if key not in self._earlier]
+        took = took or [*self._expected_s.values()]
         if not took:
             return None
         running_s = [self._seconds_before.get(key, 0.0) + self._seconds_now(key) for key in self._running.keys]

@@ -1,7 +1,24 @@
-"""Time until a sweep ends, estimated from the trials that have ended and from how many run at a time."""
+"""Time until a sweep ends, estimated from how long its trials take and from how many run at a time."""
 
 import heapq
 from collections.abc import Sequence
+
+from orchestrator.results import MetricEvent
+
+
+def training_seconds(measured: MetricEvent, num_epochs: float, batch_size: int) -> float | None:
+    """Seconds that a trial trains in all, by its speed at a measurement; None where that has no speed.
+
+    Evaluations come on top. A trial that goes on from a checkpoint takes as long by this as one that began anew.
+
+    >>> training_seconds(MetricEvent(50, "train", {"examples_per_s": 16.0}, epoch=0.5), 3.0, 32)
+    600.0
+    """
+    examples_per_s = measured.values.get("examples_per_s", 0.0)
+    if not measured.epoch or not examples_per_s > 0:
+        return None
+    steps_per_epoch = measured.step / measured.epoch
+    return num_epochs * steps_per_epoch * batch_size / examples_per_s
 
 
 def seconds_left(typical_s: float, running_s: Sequence[float], num_waiting: int, at_a_time: int) -> float:

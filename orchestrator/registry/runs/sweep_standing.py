@@ -28,6 +28,7 @@ class Evaluation:
 class RunningTrialRecord:
     """A trial that runs."""
 
+    id: str
     number: int
     parameters: Mapping[str, Any]
     """Values that set it apart, without the seed."""
@@ -105,6 +106,6 @@ def _load_running(session: Session, sweep_id: str, metric: str) -> list[RunningT
         if score is not None:  # a score that is not a number
             evaluations[run_id].append(Evaluation(epoch, score))
     return [
-        RunningTrialRecord(trial.number, trial.spec, trial.seed, trial.started_at, evaluations[trial.id])
+        RunningTrialRecord(trial.id, trial.number, trial.spec, trial.seed, trial.started_at, evaluations[trial.id])
         for trial in trials
     ]

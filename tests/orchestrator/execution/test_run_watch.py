@@ -130,6 +130,17 @@ def test_a_sweep_has_a_row_for_each_running_trial_and_its_best_one(recorder: Rec
     assert view.left_s == pytest.approx(60, abs=5)
 
 
+def test_before_a_trial_has_ended_the_time_left_is_by_the_speed_of_those_that_run(recorder: Recorder) -> None:
+    """An epoch of 10 steps of 4 examples, 4 epochs, 1 example a second: 160 s each of two trials."""
+    run = start(recorder, SWEEP)
+    begun = TrialStart("a", 0, {"learning_rate": 1e-4, "batch_size": 4}, 3)
+    speed = MetricEvent(10, "train", {"examples_per_s": 1.0}, epoch=1.0)
+    recorder.record_trials(run.id, [begun, TrialEvents("a", [speed])])
+    view = look(recorder, run, Screen())
+    assert isinstance(view, SweepView)
+    assert view.left_s == pytest.approx(320, abs=5)
+
+
 def test_of_a_spec_that_this_version_cannot_read_there_is_a_line(recorder: Recorder) -> None:
     run = start(recorder, PRETRAIN, name="newer", field_of_tomorrow=1)
     record_training(recorder, run, 40)

@@ -250,6 +250,20 @@ def test_time_left_counts_what_runs_at_a_time(
     assert lines[0].endswith(f"about {minutes}:00 min left")
 
 
+def test_before_a_trial_has_ended_the_time_left_is_by_the_speed_of_those_that_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An epoch of 10 steps of 32 examples, 4 epochs, 16 examples a second: 80 s a trial, three one after another."""
+    monkeypatch.setattr("orchestrator.finetuning.sweep_progress.time.monotonic", lambda: 100.0)
+    views: list[SweepView] = []
+    sweep = Sweep(seeds=[0, 1, 2])
+    sweep.progress.listener = replace(sweep.progress.listener, on_view=views.append)
+    plan = sweep.start()
+    assert (plan.recipe.epochs, plan.recipe.batch_size) == (4, 32)
+    sweep.progress.reported(plan, [MetricEvent(10, "train", {"examples_per_s": 16.0}, epoch=1.0)])
+    assert views[-1].left_s == 240.0
+
+
 def test_the_time_of_an_earlier_attempt_is_not_this_ones() -> None:
     sweep = Sweep()
     sweep.complete(0.5)
