@@ -76,7 +76,11 @@ class Usage:
         """Text for one line: `3:01 h; 5.9 CPU h (measured); 2 H200 h; 0.4 kWh`."""
         if self.num_unknown and not self.seconds:
             return "not recorded"
-        parts = [duration(self.seconds), f"{_time_of(self.cpu_seconds, 'CPU')} ({self.cpu_source or 'none'})"]
+        return f"{duration(self.seconds)}; {self.held_text()}"
+
+    def held_text(self) -> str:
+        """Text of what was held, without the time: `5.9 CPU h (measured); 2 H200 h; 0.4 kWh`."""
+        parts = [f"{_time_of(self.cpu_seconds, 'CPU')} ({self.cpu_source or 'none'})"]
         parts += [_time_of(seconds, gpu) for gpu, seconds in sorted(self.gpu_seconds.items())]
         if self.energy_joules is not None:
             parts.append(f"{self.energy_joules / JOULES_PER_KWH:.3g} kWh")

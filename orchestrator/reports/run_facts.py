@@ -16,8 +16,6 @@ _COUNTS_SHOWN = ("num_documents", "num_tokens", "num_bad_records")
 _BASELINE = "baseline."
 TEST = "test."
 """Beginning of the names of scores on the test split."""
-BEST = "best "
-"""Beginning of the names of the best trial's settings."""
 _NUM_SCORES_SHOWN = 12
 
 
@@ -46,25 +44,6 @@ def score_lines(
         remarks += [f"refused: {refusal}"] if refusal and name.startswith(TEST) else []
         lines[name] = field_cell(name, value) + (f" ({'; '.join(remarks)})" if remarks else "")
     return lines
-
-
-def best_trial(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
-    """The trial with the best score of a sweep, and the settings that set it apart; empty without trials."""
-    from orchestrator.registry.groups.scored_trials import choice_words, scored_trials
-    from orchestrator.registry.groups.varying_paths import varied_parameters
-
-    rows = registry.trials.table(run.id).records
-    scored = scored_trials(rows, str(run.metric))
-    if not scored:
-        return {}
-    best = scored[0]
-    settings = {f"{BEST}{name.removeprefix('params.')}": best.get(name) for name in varied_parameters(rows)}
-    return {
-        "trials": f"{len(rows)}, of which {len(scored)} have a score",
-        "best trial": f"{best['id']} (number {best['number']}, seed {best['seed']})",
-        **({"choice": choice_words(len(scored))} if len(scored) > 1 else {}),
-        **settings,
-    }
 
 
 def changed_fields(run: "RunRecord") -> dict[str, Any]:

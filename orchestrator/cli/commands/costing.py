@@ -66,8 +66,12 @@ def cost(what: str | None, since: str | None, trials: bool, form: str | None, ou
 
 def cost_line(usage: "Usage", prices: "PriceTable | None") -> str:
     """One line on what was taken, with its price where there are prices."""
+    return _with_price(str(usage), usage, prices)
+
+
+def _with_price(text: str, usage: "Usage", prices: "PriceTable | None") -> str:
     money = None if prices is None else prices.money(usage)
-    return str(usage) if money is None else f"{usage}; {money}"
+    return text if money is None else f"{text}; {money}"
 
 
 def recorded_cost(registry: "Registry", run: "RunRecord", home: "Path") -> str | None:
@@ -83,10 +87,10 @@ def recorded_cost(registry: "Registry", run: "RunRecord", home: "Path") -> str |
     usage = usage_of(run, registry, derive=False)
     if not usage.cpu_source:
         return None
+    held = _with_price(usage.held_text(), usage, load_prices(home))
     at_work = duration(usage.seconds)
-    rest = cost_line(usage, load_prices(home)).removeprefix(f"{at_work}; ")
     took = None if run.seconds is None else duration(run.seconds)
-    return rest if at_work == took else f"{at_work} at work; {rest}"
+    return held if at_work == took else f"{at_work} at work; {held}"
 
 
 def _usages(runs: Sequence["RunRecord"], registry: "Registry") -> Mapping[str, "Usage"]:

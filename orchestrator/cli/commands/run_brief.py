@@ -14,16 +14,9 @@ from orchestrator.cli.commands.next_steps import model_commands
 from orchestrator.cli.commands.run_annotating import marks_of, note_lines
 from orchestrator.cli.frame import current_settings, given_options, resume_command
 from orchestrator.registry.place_tags import is_internal
+from orchestrator.reports.best_trial import BestTrial, find_best_trial
 from orchestrator.reports.make_facts import code_line
-from orchestrator.reports.run_facts import (
-    BEST,
-    attempt_line,
-    best_trial,
-    changed_fields,
-    data_line,
-    score_lines,
-    stage_line,
-)
+from orchestrator.reports.run_facts import attempt_line, changed_fields, data_line, score_lines, stage_line
 from orchestrator.results import is_of_the_machine
 from orchestrator.run_states import RunState
 
@@ -58,14 +51,6 @@ def next_commands(registry: "Registry", run: "RunRecord") -> list[str]:
     if _can_be_drawn(registry, run):
         commands.append(f"{own} runs plot {run.id} -o {run.id}.png")
     return [*commands, f"{own} runs show {run.id} --all"]
-
-
-def best_trial_texts(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
-    """The best trial of a sweep, its settings as texts with all their digits."""
-    return {
-        name: setting_cell(value) if name.startswith(BEST) else value
-        for name, value in best_trial(registry, run).items()
-    }
 
 
 def stage_lines(registry: "Registry", run: "RunRecord") -> dict[str, str]:
@@ -109,26 +94,23 @@ def _scores(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
     values = registry.metrics.latest(run.id)
     held_out = {name: value for name, value in values.items() if not name.startswith(_TRAINING)}
     shown = {name: value for name, value in (held_out or values).items() if not is_of_the_machine(name)}
-    best = _best_trial(registry, run)
-    lines = score_lines(shown, run.metric, registry.test_refusals([run.id]).get(run.id), best.pop("choice", ""))
+    best = find_best_trial(registry, run)
+    refusal = registry.test_refusals([run.id]).get(run.id)
+    lines = score_lines(shown, run.metric, refusal, "" if best is None else best.choice)
     more = len(lines) - _MOST_SCORES
     step = registry.metrics.last_step(run.id)
     return {
         "step": f"{step:,}" if step else None,
         **dict(islice(lines.items(), _MOST_SCORES)),
         "more scores": f"{more}: --all" if more > 0 else None,
-        **best,
+        **({} if best is None else _best_lines(best)),
     }
 
 
-def _best_trial(registry: "Registry", run: "RunRecord") -> dict[str, str]:
-    """Number of trials of a sweep, its best one with the settings that set it apart, and what that was chosen from."""
-    facts = best_trial(registry, run)
-    if not facts:
-        return {}
-    trials, best, choice = facts.pop("trials"), facts.pop("best trial"), facts.pop("choice", "")
-    settings = {name.removeprefix(BEST): value for name, value in facts.items()}
-    return {"trials": trials, "best trial": best + (f": {_words(settings)}" if settings else ""), "choice": choice}
+def _best_lines(best: BestTrial) -> dict[str, str]:
+    """Number of trials of a sweep, and its best one with the settings that set it apart."""
+    settings = f": {_words(best.settings)}" if best.settings else ""
+    return {"trials": best.count_text, "best trial": best.name_text + settings}
 
 
 def _stages(registry: "Registry", run: "RunRecord") -> dict[str, str]:

@@ -4,14 +4,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orchestrator.cells import setting_cell
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
 from orchestrator.cli.commands.run_annotating import marks_of, note_lines
-from orchestrator.cli.commands.run_brief import best_trial_texts, brief_record, next_commands, stage_lines
+from orchestrator.cli.commands.run_brief import brief_record, next_commands, stage_lines
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
 from orchestrator.cli.output import chosen_form, show_record, show_text, shows_briefly
 from orchestrator.cli.reading import current_reading, output_options
+from orchestrator.reports.best_trial import find_best_trial
 from orchestrator.reports.make_facts import make_lines, whole_make
-from orchestrator.reports.run_facts import attempt_line, best_trial, data_line
+from orchestrator.reports.run_facts import attempt_line, data_line
 from orchestrator.results import COLLAPSED
 
 if TYPE_CHECKING:
@@ -69,7 +71,9 @@ def _whole_record(registry: "Registry", run: "RunRecord", form: str) -> dict[str
     if form == "table" and COLLAPSED in values:
         record[f"metrics.{COLLAPSED}"] = bool(values[COLLAPSED])
     record["test_refused"] = registry.test_refusals([run.id]).get(run.id)
-    record |= best_trial_texts(registry, run) if form == "table" else best_trial(registry, run)
+    best = find_best_trial(registry, run)
+    if best is not None:
+        record |= best.facts(setting_cell) if form == "table" else best.facts()
     make = make_of(registry, run)
     if form == "table":
         record |= stage_lines(registry, run) | make_lines(make)
