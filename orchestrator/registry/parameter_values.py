@@ -6,14 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from orchestrator.registry.column_types import replace_unstorable
-
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
-
-    from orchestrator.specs.fields import Section
+from orchestrator.specs.added_fields import ADDED_FIELDS
 
 _TASK = "task."
 _TASK_COLUMNS = ("task.id", "task.metric")
@@ -181,20 +177,7 @@ def without_as_before(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_as_before(path: str, value: Any) -> bool:
-    from orchestrator.specs.fields import is_as_before
-
-    field = _grouping_fields().get(path)
-    return field is not None and is_as_before(field, value)
-
-
-@cache
-def _grouping_fields() -> "dict[str, FieldInfo]":
-    """Fields of the sections whose values tell groups of trials apart, by dotted path; most readings need none."""
-    from orchestrator.specs.recipe import RecipeSpec
-    from orchestrator.specs.task import TaskSpec
-
-    sections: dict[str, type[Section]] = {"recipe": RecipeSpec, "task": TaskSpec}
-    return {f"{name}.{field}": info for name, cls in sections.items() for field, info in cls.model_fields.items()}
+    return path in ADDED_FIELDS and ADDED_FIELDS[path] == value
 
 
 def digest(value: Any) -> str:

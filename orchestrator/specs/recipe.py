@@ -6,6 +6,7 @@ from pydantic import model_validator
 
 from bert_core.checkpoints.sentence_transformers import Pooling
 from bert_core.config_fields import PooledLayers, TokenDecoder
+from orchestrator.specs.added_fields import ADDED_FIELDS
 from orchestrator.specs.fields import Section, identity
 from orchestrator.specs.network import FamilyName, Precision, Size
 
@@ -41,7 +42,7 @@ class RecipeSpec(Section):
         "Examples of one forward pass, whose gradients are added up over a step; the whole batch when left out.",
         unit="examples",
         ge=1,
-        before=None,
+        before=ADDED_FIELDS["recipe.micro_batch_size"],
     )
     epochs: float = identity(3.0, "Passes over the training split.", unit="epochs", gt=0.0)
     warmup_ratio: float = identity(0.1, "Share of the steps that warm up linearly.", unit="share", ge=0.0, lt=1.0)
@@ -93,7 +94,7 @@ class RecipeSpec(Section):
     allow_tf32: bool = identity(
         True,
         "With fp32 on a GPU: multiply matrices as TF32, with 10 bits behind the point, several times faster.",
-        before=True,
+        before=ADDED_FIELDS["recipe.allow_tf32"],
     )
     seed: int = identity(0, "Decides head, order and dropout.", ge=0, lt=2**32)
 

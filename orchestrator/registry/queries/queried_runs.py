@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from sqlalchemy import select
+
+from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.queries.query_names import load_values
 from orchestrator.registry.queries.run_listing import count_runs, list_runs, list_runs_by_id, ordered_ids, selecting
 from orchestrator.registry.queries.selection import Selection
@@ -12,6 +15,7 @@ from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.run_reader import RunReader
 from orchestrator.registry.run_records import load_selected
+from orchestrator.registry.tables import RunRow, TagRow
 
 if TYPE_CHECKING:
     import pandas
@@ -144,7 +148,10 @@ class QueriedRuns(RunReader):
 
     def stages(self, run_id: str) -> list[RunRecord]:
         """Stages of a pipeline that have begun, or were done before, the newest first; none of any other run."""
-        return self.selected(f"tag = 'pipeline:{run_id}'", trials=False)
+        of_pipeline = select(TagRow.run_id).where(TagRow.tag == f"{PIPELINE}{run_id}")
+        conditions = [RunRow.id.in_(of_pipeline), RunRow.parent_id.is_(None)]
+        with self._database.session(writing=False) as session:  # without the parser, which takes longer to load
+            return load_selected(session, self._state(), conditions)
 
     def num_runs(self, filter: str = "", *, trials: bool = True, archived: bool = True) -> int:
         """Number of the runs and trials that a query selects. Raises: InputError, as `runs` does."""

@@ -63,10 +63,10 @@ def test_a_run_is_made_again_on_paper_without_the_libraries_that_make_it(recorde
     assert not loaded & {"pandas", "numpy", "ray", "torch", "pyarrow", "matplotlib"}
 
 
-def test_a_list_of_runs_needs_neither_the_query_parser_nor_specs(recorded_sweep: RecordedSweep) -> None:
-    ((status, loaded),) = loaded_by_each([["runs", "list"]]).values()
-    assert status == 0
-    assert not loaded & {"lark", "pydantic"}
+def test_lists_and_boards_need_neither_the_query_parser_nor_specs(recorded_sweep: RecordedSweep) -> None:
+    for command, (status, loaded) in loaded_by_each([["runs", "list"], ["leaderboard"], ["groups", "list"]]).items():
+        assert status == 0, command
+        assert not loaded & {"lark", "pydantic"}, command
 
 
 def test_an_error_in_a_spec_is_told_before_anything_heavy_is_loaded(home: object) -> None:

@@ -12,7 +12,8 @@ import pytest
 
 import orchestrator.kinds  # noqa: F401  (imports every kind's spec)
 from orchestrator.finetuning.search_space import TrialPlan
-from orchestrator.specs import RecipeSpec
+from orchestrator.specs import RecipeSpec, TaskSpec
+from orchestrator.specs.added_fields import ADDED_FIELDS
 from orchestrator.specs.fields import Section, Spec, execution, identity
 from orchestrator.specs.loading import parse_spec
 
@@ -61,6 +62,16 @@ def test_an_added_identity_field_says_what_stood_before(name: str) -> None:
     assert archived <= identity_fields.keys(), "a field that is gone or renamed changes every fingerprint"
     for field in identity_fields.keys() - archived:
         assert "before" in (identity_fields[field] or {}), f"identity(…, before=…) is missing at {name}.{field}"
+
+
+def test_the_added_fields_of_recipes_and_tasks_stand_where_the_registry_looks() -> None:
+    found = {
+        f"{section}.{name}": info.json_schema_extra["before"]
+        for section, cls in (("recipe", RecipeSpec), ("task", TaskSpec))
+        for name, info in cls.model_fields.items()
+        if isinstance(info.json_schema_extra, dict) and "before" in info.json_schema_extra
+    }
+    assert found == ADDED_FIELDS
 
 
 def test_a_field_as_before_leaves_the_fingerprint_as_it_was() -> None:

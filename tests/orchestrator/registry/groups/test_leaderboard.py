@@ -16,7 +16,7 @@ from sqlalchemy import Dialect, delete, true, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from orchestrator.errors import InputError
-from orchestrator.registry import Registry
+from orchestrator.registry import Registry, parameter_values
 from orchestrator.registry.groups import groups
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
 from orchestrator.registry.groups.leaderboard import ORDERS, Order, ranked_groups
@@ -29,7 +29,6 @@ from orchestrator.reports.blocks import Chart
 from orchestrator.reports.task_page import task_page
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.run_states import RunState
-from orchestrator.specs import RecipeSpec
 from tests.orchestrator.registry.samples import model_result, new_run, trial_result
 
 RECIPE = {"learning_rate": 1e-4, "size": "tiny", "seed": 0, "init_from": "random", "epochs": 3.0}
@@ -134,8 +133,7 @@ def test_trials_of_before_a_field_was_added_are_in_the_group_of_those_that_leave
 ) -> None:
     old = new_sweep(registry)
     registry.trials.record(old, [scored("old", 0.6)])
-    added = {"role": "identity", "unit": None, "before": 0.01}
-    monkeypatch.setattr(RecipeSpec.model_fields["weight_decay"], "json_schema_extra", added)
+    monkeypatch.setattr(parameter_values, "ADDED_FIELDS", {"recipe.weight_decay": 0.01})
     new = new_sweep(registry)
     as_before, used = {**RECIPE, "weight_decay": 0.01}, {**RECIPE, "weight_decay": 0.1}
     registry.trials.record(new, [scored("new", 0.8, seed=1, number=1, parameters=as_before)])
