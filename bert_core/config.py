@@ -112,12 +112,19 @@ class BertConfig(ConfigFields):
         except (TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"{path} has a value of the wrong kind ({error}); fetch or save it anew") from None
 
-    def with_dropout(self, probability: float) -> Self:
-        """Copy the configuration, with one dropout everywhere."""
+    def with_dropout(self, probability: float | None, attention: float | None = None) -> Self:
+        """Copy the configuration, with one dropout everywhere.
+
+        Args:
+            probability: None keeps the dropout of each part.
+            attention: dropout of attention weights, where it is another one; 0 for variable-length flash attention.
+        """
+        if probability is None:
+            return self if attention is None else replace(self, attention_probs_dropout_prob=attention)
         return replace(
             self,
             hidden_dropout_prob=probability,
-            attention_probs_dropout_prob=probability,
+            attention_probs_dropout_prob=probability if attention is None else attention,
             classifier_dropout=None if self.classifier_dropout is None else probability,
             qa_dropout=probability if self.qa_dropout else 0.0,
         )

@@ -107,7 +107,9 @@ def student_config(teacher: BertConfig, num_hidden_layers: int) -> BertConfig:
     )
 
 
-def student_of(teacher: Model, num_hidden_layers: int, dropout: float | None = None) -> Model:
+def student_of(
+    teacher: Model, num_hidden_layers: int, dropout: float | None = None, attention_dropout: float | None = None
+) -> Model:
     """Make a student that begins as its teacher with layers left out; embeddings and head are copies.
 
     Layer i of l is the teacher's layer ⌊i·L/l⌋: every second one from the first where l is half of L (Sanh et al.
@@ -116,11 +118,12 @@ def student_of(teacher: Model, num_hidden_layers: int, dropout: float | None = N
 
     Args:
         dropout: dropout of the whole student; None keeps the teacher's.
+        attention_dropout: dropout of its attention weights, where it is another one.
 
     Raises: ConfigError unless the student has fewer layers.
     """
     config = student_config(teacher.config, num_hidden_layers)
-    student = type(teacher).from_config(config if dropout is None else config.with_dropout(dropout))
+    student = type(teacher).from_config(config.with_dropout(dropout, attention_dropout))
     own, kept = (config.num_hidden_groups or config.num_hidden_layers for config in (teacher.config, student.config))
     weights, new = teacher.state_dict(), student.state_dict()
     origins = {name: _LAYER.sub(lambda match: str(int(match[0]) * own // kept), name) for name in new}

@@ -24,7 +24,7 @@ def build_student(spec: DistillSpec, teacher: FineTunedModel, task: Task, init_f
     recipe, theirs = spec.recipe, teacher.model
     check_fit(theirs.config, recipe.model_copy(update={"init_from": spec.teacher}), teacher.tokenizer)
     if spec.num_hidden_layers is not None:
-        student: HeadModel = student_of(theirs, spec.num_hidden_layers, recipe.dropout)
+        student: HeadModel = student_of(theirs, spec.num_hidden_layers, recipe.dropout, recipe.attention_dropout)
     else:
         if init_folder is not None:
             teacher.tokenizer.check_agrees(Tokenizer.load(local_copy(init_folder)))

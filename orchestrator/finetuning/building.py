@@ -78,7 +78,7 @@ def _config(recipe: RecipeSpec, start: BertConfig) -> BertConfig:
         layer_pooling=recipe.layer_pooling,
         span_boundary_objective=False,  # a head of pretraining's alone
     )
-    return config if recipe.dropout is None else config.with_dropout(recipe.dropout)
+    return config.with_dropout(recipe.dropout, recipe.attention_dropout)
 
 
 @lru_cache(maxsize=2)

@@ -7,5 +7,7 @@ than most of what a reading command does.
 from collections.abc import Mapping
 from types import MappingProxyType
 
-ADDED_FIELDS: Mapping[str, object] = MappingProxyType({"recipe.micro_batch_size": None, "recipe.allow_tf32": True})
+ADDED_FIELDS: Mapping[str, object] = MappingProxyType(
+    {"recipe.micro_batch_size": None, "recipe.attention_dropout": None, "recipe.allow_tf32": True}
+)
 """Value of each at which runs are what they were before the field was there."""

@@ -61,6 +61,13 @@ class RecipeSpec(Section):
     weight_decay: float = identity(0.01, "AdamW's decay; none on biases and LayerNorm.", ge=0.0)
     max_grad_norm: float = identity(1.0, "Gradients are clipped to this norm.", gt=0.0)
     dropout: float | None = identity(None, "Dropout everywhere; the model's own when left out.", ge=0.0, lt=1.0)
+    attention_dropout: float | None = identity(
+        None,
+        "Dropout of attention weights, where it is another one; with 0, bf16 on a GPU takes flash attention.",
+        ge=0.0,
+        lt=1.0,
+        before=ADDED_FIELDS["recipe.attention_dropout"],
+    )
     max_seq_length: int = identity(128, "Tokens of a sequence, special tokens included.", unit="tokens", ge=8)
     doc_stride: int = identity(128, "Tokens between the starts of two windows of a passage (qa).", unit="tokens", ge=1)
     max_query_length: int = identity(

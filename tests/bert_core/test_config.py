@@ -137,6 +137,18 @@ def test_dict_gives_the_same_configuration_back() -> None:
     assert BertConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
 
 
+def test_attention_weights_may_have_a_dropout_of_their_own() -> None:
+    config = BertConfig(hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3, classifier_dropout=0.4)
+
+    def probabilities(changed: BertConfig) -> tuple[float | None, ...]:
+        return changed.hidden_dropout_prob, changed.attention_probs_dropout_prob, changed.classifier_dropout
+
+    assert probabilities(config.with_dropout(0.1)) == (0.1, 0.1, 0.1)
+    assert probabilities(config.with_dropout(0.1, attention=0.0)) == (0.1, 0.0, 0.1)
+    assert probabilities(config.with_dropout(None, attention=0.0)) == (0.2, 0.0, 0.4)
+    assert config.with_dropout(None) == config
+
+
 def test_transformers_reads_the_same_fields() -> None:
     config = BertConfig.from_size("tiny", hidden_act="relu").with_labels(["no", "yes", "maybe"])
     theirs = transformers.BertConfig(**config.to_dict())

@@ -134,6 +134,14 @@ def test_a_student_has_evenly_spread_layers_and_all_else(num_layers: int, kept: 
     assert all(student.state_dict()[name].equal(weights[name]) for name in others)
 
 
+def test_a_student_may_have_another_dropout_than_its_teacher() -> None:
+    teacher = teacher_of(BertForTokenClassification, 2)
+    config = student_of(teacher, 1, dropout=0.2, attention_dropout=0.0).config
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.2, 0.0)
+    own = teacher.config
+    assert student_of(teacher, 1).config.attention_probs_dropout_prob == own.attention_probs_dropout_prob
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("head", [BertForPreTraining, BertForQuestionAnswering])
 def test_a_student_computes_what_the_teachers_chosen_layers_do(shape: str, head: type[PretrainedModel]) -> None:
