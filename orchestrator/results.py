@@ -6,6 +6,7 @@ twice changes nothing.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 from orchestrator.run_states import RunState
@@ -56,6 +57,7 @@ def is_of_the_machine(measurement: str) -> bool:
     return measurement.endswith(("_s", "seconds", "_bytes", "data_wait_share", "mfu")) or "speed" in measurement
 
 
+@lru_cache  # boards ask it of the same few names again and again
 def is_better_lower(measurement: str) -> bool:
     """Whether smaller values of a measurement are better: losses, perplexities, errors, times and memory.
 
@@ -83,6 +85,7 @@ def _words(measurement: str) -> list[str]:
     return measurement.lower().replace(".", "_").split("_")
 
 
+@lru_cache
 def score_bounds(measurement: str) -> tuple[float, float] | None:
     """Smallest and largest value that a score can have; None where it has no bounds, as a loss, or none are known.
 

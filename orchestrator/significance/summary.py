@@ -51,11 +51,12 @@ def summarize(scores: Sequence[float], level: float = LEVEL, bounds: tuple[float
     >>> summarize([0.8, 0.9]).sd is None, summarize([0.8]).sd is None
     (False, True)
     """
+    variance = sample_variance(scores) if len(scores) > 1 else None
     return Summary(
         len(scores),
         fmean(scores),
-        math.sqrt(sample_variance(scores)) if len(scores) > 1 else None,
-        mean_interval(scores, level, bounds),
+        None if variance is None else math.sqrt(variance),
+        None if variance is None else _interval(scores, variance, level, bounds),
         median(scores),
         min(scores),
         max(scores),
@@ -77,9 +78,15 @@ def mean_interval(
         bounds: smallest and largest value that a score can have; None for a score without bounds. They are none where
             a score lies beyond them, as one in percent.
     """
+    return None if len(scores) == 1 else _interval(scores, sample_variance(scores), level, bounds)
+
+
+def _interval(
+    scores: Sequence[float], variance: float, level: float, bounds: tuple[float, float] | None
+) -> Interval | None:
     if not has_spread(scores):
         return None
-    mean, half = fmean(scores), math.sqrt(sample_variance(scores) / len(scores)) * t_quantile(level, len(scores) - 1)
+    mean, half = fmean(scores), math.sqrt(variance / len(scores)) * t_quantile(level, len(scores) - 1)
     low, high = (-math.inf, math.inf) if bounds is None else bounds
     if not low <= min(scores) <= max(scores) <= high:
         low, high = -math.inf, math.inf
