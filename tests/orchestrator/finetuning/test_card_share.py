@@ -25,7 +25,7 @@ from orchestrator.finetuning.card_share import (
 from orchestrator.finetuning.heads import Batch
 from orchestrator.finetuning.heads.sequence import SequenceHead
 from orchestrator.finetuning.training import _Training
-from orchestrator.finetuning.trial import TrialJob
+from orchestrator.finetuning.trial_job import TrialJob
 from orchestrator.specs import RecipeSpec, SweepSpec
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench
@@ -232,7 +232,7 @@ def test_no_more_trials_share_a_card_than_there_are_or_than_cpus_feed(
 
 def test_a_trials_process_keeps_to_its_share(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     shares: list[float] = []
-    monkeypatch.setattr("orchestrator.finetuning.trial.choose_device", lambda *arguments: torch.device("cpu"))
+    monkeypatch.setattr("orchestrator.finetuning.trial.choose_device", lambda *arguments, **options: torch.device("cpu"))
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", shares.append)
     bench.job = replace(bench.job, use_gpu=True, card_share=0.25)
     assert bench.run(epochs=0.1).state == "COMPLETED"
@@ -243,8 +243,11 @@ def test_a_trials_process_keeps_to_its_share(bench: Bench, monkeypatch: pytest.M
 def test_a_trial_tells_of_its_card_unless_it_shares_it_with_others_of_the_sweep(
     share: float | None, told: list[str], bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def choose(name: str, allow_tf32: bool, precision: str, warn: Callable[[str], None]) -> torch.device:
-        warn("the card is old")
+    def choose(
+        name: str, allow_tf32: bool, precision: str, warn: Callable[[str], None], *, is_shared: bool
+    ) -> torch.device:
+        if not is_shared:
+            warn("the card is old")
         return torch.device("cpu")
 
     monkeypatch.setattr("orchestrator.finetuning.trial.choose_device", choose)
