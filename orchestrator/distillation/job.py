@@ -24,7 +24,8 @@ from orchestrator.finetuning.evaluation import ScoredSplit, evaluate_model, scor
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
 from orchestrator.finetuning.training import BestEvaluation
-from orchestrator.finetuning.trial import baseline_metrics, prepare_trial_features, train_and_save
+from orchestrator.finetuning.trial import baseline_metrics, train_and_save
+from orchestrator.finetuning.trial_job import prepare_trial_features
 from orchestrator.models.device import choose_device
 from orchestrator.models.info import describe_model
 from orchestrator.results import DatasetResult, DistillResult, Event, MessageEvent

@@ -16,7 +16,7 @@ from orchestrator.finetuning.logits import compute_logits
 from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.finetuning.search_space import listed_values, value_bounds
 from orchestrator.finetuning.training import DivergedError, fine_tune
-from orchestrator.finetuning.trial import TrialJob, prepare_trial_features
+from orchestrator.finetuning.trial_job import TrialJob, prepare_trial_features
 from orchestrator.models.device import choose_device
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM

@@ -41,7 +41,8 @@ from orchestrator.finetuning.search_space import TrialPlan, build_search, check_
 from orchestrator.finetuning.sweep_data import prepare_job
 from orchestrator.finetuning.sweep_listener import SweepListener
 from orchestrator.finetuning.sweep_progress import SweepProgress, first_reason
-from orchestrator.finetuning.trial import TrialJob, baseline_metrics, run_trial, trial_folder
+from orchestrator.finetuning.trial import baseline_metrics, run_trial
+from orchestrator.finetuning.trial_job import TrialJob, trial_folder
 from orchestrator.finetuning.trial_journal import POINTS
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.trial_watch import watch_trials

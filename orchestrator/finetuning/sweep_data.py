@@ -9,7 +9,7 @@ from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.building import check_fit
 from orchestrator.finetuning.search_space import listed_values
-from orchestrator.finetuning.trial import TrialJob, prepare_trial_features
+from orchestrator.finetuning.trial_job import TrialJob, prepare_trial_features
 from orchestrator.progress import UNDER_WAY
 from orchestrator.results import DatasetResult, Split
 from orchestrator.specs import RecipeSpec, SweepSpec

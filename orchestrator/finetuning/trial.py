@@ -1,17 +1,11 @@
-"""One trial, in one process: features and encoder from the process's cache, training, scores, files on the storage.
-
-A trial's process runs many trials, so what they share (task, tokenizer, features, pretrained encoder) is read once.
-"""
+"""One trial, in one process: features and encoder from the process's cache, training, scores, files on the storage."""
 
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from time import perf_counter
-from typing import Any, TypeVar
-from uuid import uuid4
+from typing import Any
 
 import torch
 
@@ -33,65 +27,23 @@ from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.step_loss import Loss
 from orchestrator.finetuning.training import BestEvaluation, DivergedError, Evaluation, fine_tune
 from orchestrator.finetuning.trial_checkpoint import PausedError, Report, TrialCheckpoint
+from orchestrator.finetuning.trial_job import TrialJob, trial_folder
 from orchestrator.models.device import choose_device
-from orchestrator.results import COLLAPSED, MetricEvent, Split, TrialResult
+from orchestrator.results import COLLAPSED, MetricEvent, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
-from orchestrator.storage import join, local_copy
-from orchestrator.tasks import Features, Task, kept_rows, prepare_features, write_prediction_rows
+from orchestrator.storage import join
+from orchestrator.tasks import Features, Task, kept_rows, write_prediction_rows
 from orchestrator.tasks.scoring import NotFiniteError
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.storage_mark import refuse_without_mark
 
-Cached = TypeVar("Cached")
-_CACHE: dict[str, dict[tuple[object, ...], Any]] = {}
-"""Cache of what the trials of a process share, by job and key."""
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class TrialJob:
-    """Value that every trial of a sweep gets; it pickles small: the task travels without its examples."""
-
-    task: Task
-    baseline: Mapping[str, float]
-    """Scores of the majority baseline on the validation split."""
-    folders: Mapping[str, str]
-    """Folder of each model and tokenizer, by the name that recipes use."""
-    run_folder: str
-    mark: str
-    """Mark that the driver has left on the storage, which a trial's process must see (`training.storage_mark`)"""
-    cache: str
-    """Folder of tokenized features on the storage."""
-    num_threads: int
-    use_gpu: bool
-    attempt: int = 1
-    """Number of the sweep's attempt; a later one's checkpoints stop a trial."""
-    card_share: float | None = None
-    """Share of a card's memory that a trial may take, where several share one; a trial that wants more goes on with
-    smaller micro-batches or fails, and not its neighbors."""
-    checkpoint_every_s: float = 0.0
-    """Training time, at least, between two checkpoints of a trial."""
-    id: str = field(default_factory=lambda: uuid4().hex)
-    """Tells jobs apart in the cache of a process"""
-
-    def tokenizer_folder(self, recipe: RecipeSpec) -> str:
-        """Folder of the recipe's tokenizer: the start model's, or the named one for random weights."""
-        name = recipe.tokenizer if recipe.init_from == RANDOM else recipe.init_from
-        assert name is not None, "the sweep refuses random weights without a tokenizer"
-        return self.folders[name]
-
-
 _OUT_OF_MEMORY = (
     "the card's memory ran out; lower recipe.batch_size or recipe.max_seq_length, or let fewer trials share a card "
     "(execution.gpus_per_trial 1)"
 )
-
-
-def trial_folder(run_folder: str, key: str) -> str:
-    """Folder of a trial's files."""
-    return join(run_folder, f"trials/{key}")
 
 
 def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult | None:
@@ -157,11 +109,9 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
     )
     if job.use_gpu and job.card_share is not None:
         torch.cuda.set_per_process_memory_fraction(job.card_share)
-    task = _cached(job, ("task",), lambda: job.task)
-    tokenizer_folder = job.tokenizer_folder(recipe)
-    tokenizer = _cached(job, ("tokenizer", tokenizer_folder), lambda: Tokenizer.load(_local(job, tokenizer_folder)))
-    train, validation = (_features(job, task, split, recipe, tokenizer) for split in ("train", "validation"))
-    init_folder = None if recipe.init_from == RANDOM else str(_local(job, job.folders[recipe.init_from]))
+    task, tokenizer = job.shared_task(), job.shared_tokenizer(recipe)
+    train, validation = (job.shared_features(split, recipe, tokenizer) for split in ("train", "validation"))
+    init_folder = None if recipe.init_from == RANDOM else str(job.local_folder(recipe.init_from))
     model = build_model(task, recipe, init_folder, tokenizer).to(device)
     if recipe.freeze_encoder:
         train, validation = freeze((train, validation), model, recipe.precision, job.cache)
@@ -266,34 +216,3 @@ def _events(evaluation: Evaluation[ScoredSplit], steps_per_epoch: int) -> tuple[
         MetricEvent(evaluation.step, "train", training, epoch),
         MetricEvent(evaluation.step, "validation", dict(evaluation.scored.metrics), epoch),
     )
-
-
-def _features(job: TrialJob, task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer) -> Features[Any]:
-    options = task.type.options_type.of_recipe(recipe)
-    return _cached(
-        job,
-        ("features", split, tokenizer.fingerprint, *options.window_values().values()),
-        lambda: prepare_trial_features(task, split, recipe, tokenizer, job.cache),
-    )
-
-
-def prepare_trial_features(
-    task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, cache: str
-) -> Features[Any]:
-    """A split's features as a recipe wants them, from the cache where they are there."""
-    return prepare_features(task, split, tokenizer, task.type.options_type.of_recipe(recipe), cache)
-
-
-def _local(job: TrialJob, folder: str) -> Path:
-    return _cached(job, ("folder", folder), lambda: local_copy(folder))
-
-
-def _cached(job: TrialJob, key: tuple[object, ...], make: Callable[[], Cached]) -> Cached:
-    """Value of a key in the job's cache, from `make` the first time; the caches of other jobs are dropped."""
-    if job.id not in _CACHE:
-        _CACHE.clear()
-    cache = _CACHE.setdefault(job.id, {})
-    if key not in cache:
-        cache[key] = make()
-    value: Cached = cache[key]
-    return value

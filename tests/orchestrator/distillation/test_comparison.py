@@ -10,7 +10,7 @@ from bert_core.config import BertConfig
 from bert_core.heads import BertForSequenceClassification
 from orchestrator.distillation.comparison import compare_sizes, compare_speeds, vector_agreement
 from orchestrator.finetuning.building import build_model
-from orchestrator.finetuning.trial import prepare_trial_features
+from orchestrator.finetuning.trial_job import prepare_trial_features
 from orchestrator.specs.network import Precision
 from orchestrator.tasks import load_task
 from tests.orchestrator.finetuning import tiny_tasks

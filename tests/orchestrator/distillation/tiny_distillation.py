@@ -5,7 +5,8 @@ from pathlib import Path
 
 from orchestrator.distillation.job import DistillJob, distill
 from orchestrator.finetuning.building import build_model
-from orchestrator.finetuning.trial import prepare_trial_features, train_and_save
+from orchestrator.finetuning.trial import train_and_save
+from orchestrator.finetuning.trial_job import prepare_trial_features
 from orchestrator.results import DistillResult, Event
 from orchestrator.specs import DistillSpec, TaskSpec
 from orchestrator.storage import delete

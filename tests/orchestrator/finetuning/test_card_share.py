@@ -232,7 +232,7 @@ def test_no_more_trials_share_a_card_than_there_are_or_than_cpus_feed(
 
 def test_a_trials_process_keeps_to_its_share(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     shares: list[float] = []
-    monkeypatch.setattr("orchestrator.finetuning.trial.choose_device", lambda *arguments, **options: torch.device("cpu"))
+    monkeypatch.setattr("orchestrator.finetuning.trial.choose_device", lambda *values, **options: torch.device("cpu"))
     monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", shares.append)
     bench.job = replace(bench.job, use_gpu=True, card_share=0.25)
     assert bench.run(epochs=0.1).state == "COMPLETED"

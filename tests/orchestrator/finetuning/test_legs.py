@@ -12,7 +12,8 @@ from bert_core.checkpoints.training_state import TrainingState
 from orchestrator.finetuning.checkpointed_training import without_history
 from orchestrator.finetuning.legs import delete_leg_before, delete_legs, leg_folder
 from orchestrator.finetuning.search_space import Leg, TrialPlan
-from orchestrator.finetuning.trial import TrialJob, run_trial, trial_folder
+from orchestrator.finetuning.trial import run_trial
+from orchestrator.finetuning.trial_job import TrialJob, trial_folder
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.specs import RecipeSpec
 from orchestrator.storage import digest_file, exists, join, names_in

@@ -21,7 +21,7 @@ from orchestrator.finetuning.heads.sequence import SequenceHead
 from orchestrator.finetuning.micro_batches import MicroBatches
 from orchestrator.finetuning.step_loss import forward_and_backward, seed_dropout
 from orchestrator.finetuning.training import _Training
-from orchestrator.finetuning.trial import prepare_trial_features
+from orchestrator.finetuning.trial_job import prepare_trial_features
 from orchestrator.inference.predictor import Predictor
 from orchestrator.results import TrialResult
 from orchestrator.specs import RecipeSpec, TaskSpec

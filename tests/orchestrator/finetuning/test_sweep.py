@@ -31,7 +31,7 @@ from orchestrator.finetuning.population import POPULATION, Comparison
 from orchestrator.finetuning.search_space import TrialPlan, plan_trials
 from orchestrator.finetuning.sweep import run_sweep
 from orchestrator.finetuning.sweep_listener import SweepListener
-from orchestrator.finetuning.trial import trial_folder
+from orchestrator.finetuning.trial_job import trial_folder
 from orchestrator.results import MetricEvent, SweepResult, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 from orchestrator.specs import SweepSpec

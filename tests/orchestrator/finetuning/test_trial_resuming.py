@@ -15,8 +15,8 @@ from bert_core.errors import CheckpointError
 from orchestrator.finetuning import trial
 from orchestrator.finetuning.leader import write_leader
 from orchestrator.finetuning.training import TrainingSnapshot
-from orchestrator.finetuning.trial import trial_folder
 from orchestrator.finetuning.trial_checkpoint import saves_at_intervals
+from orchestrator.finetuning.trial_job import trial_folder
 from orchestrator.results import TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.storage import digest_file, exists, join, names_in
