@@ -135,7 +135,7 @@ def test_grid_sweep_survives_failing_trials_and_resumes(
     assert result.test_metrics["accuracy"] > 0.8 > result.test_metrics["baseline.accuracy"]
     assert {start.key for start in book.started} == {trial.key for trial in result.trials}
     assert {key for key, _ in book.events} == {trial.key for trial in completed}
-    assert book.lines[-1].startswith("trial 4/4")
+    assert book.lines[-1].startswith("4 of 4 trials ended: ")
     assert result.datasets[0].counts["num_train_examples"] == 320
 
     folder = laboratory.run_folder()
