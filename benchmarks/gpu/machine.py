@@ -28,7 +28,7 @@ def facts(setting: Setting) -> dict[str, str]:
     """Find the facts of the machine that a figure depends on."""
     found = {
         "processor": f"{processor_name()}, {os.cpu_count()} CPUs",
-        "commit": ask("git", "describe", "--always", "--dirty"),
+        "commit": commit(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": installed_version("transformers"),
@@ -68,6 +68,13 @@ def ask(*command: str) -> str:
     except (OSError, subprocess.SubprocessError):
         return "–"
     return "; ".join(answer.stdout.split("\n")).strip("; ") or "none"
+
+
+def commit() -> str:
+    """Name of the commit, marked where a file differs from it; the results, which are being written, do not count."""
+    others = (":(top)", ":(top,exclude)benchmarks/results")
+    is_as_committed = ask("git", "diff", "--name-only", "HEAD", "--", *others) in ("none", "–")
+    return ask("git", "describe", "--always") + ("" if is_as_committed else "-dirty")
 
 
 def code_digest() -> str:
