@@ -8,9 +8,6 @@ from orchestrator.significance.sample_size import seeds_of_each_group
 from orchestrator.significance.summary import ONE_SEED, mean_interval, sample_variance, why_noise_is_unknown
 from orchestrator.significance.welch import compare_means
 
-_SEVERAL_SEEDS = "seeds=[0,1,2]"
-"""Override of a sweep or probe that has each recipe trained with several seeds."""
-
 
 @dataclass(frozen=True)
 class Difference:
@@ -29,9 +26,14 @@ class Difference:
         """Whether the interval leaves out zero; None where there is no interval."""
         return None if self.half_width is None else abs(self.value) > self.half_width
 
-    def __str__(self) -> str:
+    def words(self, several_seeds: str) -> str:
+        """Text of the difference, and of what it says.
+
+        Args:
+            several_seeds: override that has each recipe trained with several seeds, for who has one alone.
+        """
         if self.half_width is None:
-            remedy = f"; several show it: {_SEVERAL_SEEDS}" if self.why_unknown == ONE_SEED else ""
+            remedy = f"; several show it: {several_seeds}" if self.why_unknown == ONE_SEED else ""
             return f"{self.value:+.4f}; {self.why_unknown}: seed noise not known{remedy}"
         told = f"{self.value:+.4f} ± {self.half_width:.4f} (95 %)"
         if self.is_more_than_noise:

@@ -15,6 +15,7 @@ from orchestrator.progress import duration
 from orchestrator.registry.groups.group_records import group_code
 from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials
 from orchestrator.registry.groups.varying_paths import varied_parameters
+from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.results import short_value
@@ -27,6 +28,7 @@ _WIDTH = 80
 """Characters of a line of the table at most."""
 _PARAMETER = "params."
 _START = "init_from"
+_SEVERAL_SEEDS = "seeds=[0,1,2]"
 _CODE = "version of the code"
 """Heading of the column that tells groups of different code apart."""
 
@@ -66,7 +68,14 @@ def sweep_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
     positive = _positive_label(run)
     if positive is not None:
         yield f"f1 is the score of {positive}, the second label"
-    yield from _gains(groups, baseline)
+    yield from _gains(groups, baseline, _several_seeds(run, registry))
+
+
+def _several_seeds(run: RunRecord, registry: Registry) -> str:
+    """Override that has each recipe trained with several seeds, as it is typed for the spec that was run."""
+    is_stage = any(tag.startswith(PIPELINE) for tag in registry.tags(run.id))
+    stage = run.name.rpartition("/")[2].partition(".")[0]  # `stage.variant` is set in its stage
+    return f"stages.{stage}.{_SEVERAL_SEEDS}" if is_stage else _SEVERAL_SEEDS
 
 
 def _positive_label(run: RunRecord) -> str | None:
@@ -129,15 +138,22 @@ def _spread(scores: Sequence[float]) -> str:
     return "–" if sd is None else f"{sd:.4f}"
 
 
-def _gains(groups: Sequence[TrialGroup], baseline: float | None) -> Iterator[str]:
-    """Lines on the best group's mean beside the majority baseline, random weights and the next group."""
+def _gains(groups: Sequence[TrialGroup], baseline: float | None, several_seeds: str) -> Iterator[str]:
+    """Lines on the best group's mean beside the majority baseline, random weights and the next group.
+
+    Args:
+        several_seeds: override that has each recipe trained with several seeds.
+    """
     best = groups[0]
     if baseline is not None:
-        yield f"beside the majority baseline ({baseline:.4f}): {compute_gain(best.scores, baseline)}"
+        gain = compute_gain(best.scores, baseline)
+        yield f"beside the majority baseline ({baseline:.4f}): {gain.words(several_seeds)}"
     at_random = next((group for group in groups if group.starts_at_random), None)
     if at_random is best and not all(group.starts_at_random for group in groups):
         yield "random weights did best"
     if at_random is not None and at_random is not best:
-        yield f"beside random weights ({at_random.mean:.4f}): {compute_difference(best.scores, at_random.scores)}"
+        difference = compute_difference(best.scores, at_random.scores)
+        yield f"beside random weights ({at_random.mean:.4f}): {difference.words(several_seeds)}"
     if len(groups) > 1 and groups[1] is not at_random:
-        yield f"beside the next group ({groups[1].mean:.4f}): {compute_difference(best.scores, groups[1].scores)}"
+        difference = compute_difference(best.scores, groups[1].scores)
+        yield f"beside the next group ({groups[1].mean:.4f}): {difference.words(several_seeds)}"

@@ -1,7 +1,7 @@
 """Sentences about what pydantic found wrong with a spec: file and line, field, value, what is allowed."""
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
@@ -117,7 +117,8 @@ def _sentence(problem: Any, path: KeyPath, values: Mapping[str, Any], top: type[
         section = section_at(top, path[:-1], values)
         fields, name = section.model_fields if section else {}, str(path[-1])
         inner = [dotted((*path[:-1], field, name)) for field in fields if _has_inside(fields[field], name)]
-        hint = f"; did you mean {' or '.join(inner)}?" if inner else nearest(name, fields)
+        inner += [dotted((*member, name)) for member in _members_with(name, top, path[:-1], values)]
+        hint = f"; did you mean {' or '.join(inner[:MAX_SHOWN])}?" if inner else nearest(name, fields)
         return f"is no field of this spec{hint}"
     if kind == "union_tag_not_found":
         return "has no kind; begin it with a line such as `kind: sweep`"
@@ -173,6 +174,17 @@ def _has_inside(info: FieldInfo, name: str) -> bool:
     """Whether a field is one section, which has a field of that name."""
     is_one = get_origin(info.annotation) not in (dict, tuple)
     return is_one and any(name in section.model_fields for section in sections_in(info.annotation))
+
+
+def _members_with(name: str, top: type[Section], path: KeyPath, values: Any) -> Iterator[KeyPath]:
+    """Paths of the sections that have a field of that name, of those that stand by names below a path: stages."""
+    section, here = section_at(top, path, values), problem_value(values, path)
+    for field, info in section.model_fields.items() if section else ():
+        is_named = get_origin(info.annotation) is dict and isinstance(here.get(field), Mapping)
+        for key in here[field] if is_named else ():
+            member = section_at(top, (*path, field, key), values)
+            if member is not None and name in member.model_fields:
+                yield (*path, field, key)
 
 
 def _field(top: type[Section], path: KeyPath, values: Any) -> FieldInfo | None:

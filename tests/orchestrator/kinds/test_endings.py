@@ -23,10 +23,13 @@ from tests.orchestrator.small_specs import SWEEP
 
 
 def sweep_of(
-    recorder: Recorder, scores: Mapping[tuple[str, float, int], float], model_folder: Path | None = None
+    recorder: Recorder,
+    scores: Mapping[tuple[str, float, int], float],
+    model_folder: Path | None = None,
+    **values: object,
 ) -> list[str]:
     """Lines on a sweep with these scores by start, learning rate and seed."""
-    run = recorder.start({**SWEEP, "name": "own sweep", "task": {"id": "own"}}, "f", metric="f1")
+    run = recorder.start({**SWEEP, "name": "own sweep", "task": {"id": "own"}, **values}, "f", metric="f1")
     trials = [
         TrialResult(
             str(number),
@@ -79,6 +82,13 @@ def test_with_one_seed_the_noise_is_not_known(recorder: Recorder) -> None:
     lines = sweep_of(recorder, {("minilm", 1e-3, 0): 0.8, ("random", 1e-3, 0): 0.9})
     assert "random weights did best" in lines
     assert lines[-1].endswith("+0.1000; one seed: seed noise not known; several show it: seeds=[0,1,2]")
+
+
+def test_a_stage_has_several_seeds_by_an_override_of_its_pipeline(recorder: Recorder) -> None:
+    pipeline = recorder.start({"kind": "pipeline", "name": "all", "stages": {"tune": {}}}, "f")
+    stage = {"name": "all/tune.words", "tags": [f"pipeline:{pipeline.id}"]}
+    lines = sweep_of(recorder, {("minilm", 1e-3, 0): 0.8}, **stage)
+    assert lines[-1].endswith("several show it: stages.tune.seeds=[0,1,2]")
 
 
 def test_equal_groups_stand_as_on_the_leaderboard_that_of_the_best_trial_first(recorder: Recorder) -> None:

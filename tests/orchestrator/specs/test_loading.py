@@ -155,6 +155,10 @@ def test_the_one_task_of_a_pipelines_stages_is_the_pipelines(tmp_path: Path) -> 
         ("kind: pertrain\n", "spec.yaml:1: kind is 'pertrain'; did you mean pretrain?"),
         ("kind: [a]\n", "kind is ['a']"),
         (PRETRAIN + "stepz: 5\n", "spec.yaml:6: stepz is no field of this spec; did you mean steps?"),
+        (
+            "kind: pipeline\nstages:\n  words:\n    kind: tokenizer\n    files: [a.txt]\nvocab_size: 99\n",
+            "spec.yaml:6: vocab_size is no field of this spec; did you mean stages.words.vocab_size?",
+        ),
         (PRETRAIN + "model:\n  size: bse\n", "spec.yaml:7: model.size 'bse' is not known; did you mean base?"),
         (PRETRAIN + "model: [1]\n", "model is [1]; it must be a mapping of fields"),
         (
