@@ -47,7 +47,7 @@ def _parents(run: RunRecord, registry: Registry) -> Iterator[RunRecord]:
 
 def _parents_by_digest(run: RunRecord, registry: Registry) -> Iterator[RunRecord]:
     """Runs that made what a run's models were made of, by the recorded edges."""
-    made_of = registry.lineage.parents([model.digest for model in registry.models.of_run(run.id)])
+    made_of = registry.lineage.parents([model.digest for model in registry.models.left_by(run)])
     kinds = {edge.parent.digest: edge.parent.kind for edge in made_of}
     makers = {edge.run_id: kinds[edge.child.digest] for edge in registry.lineage.parents(kinds) if edge.run_id}
     for maker in registry.run_records(list(makers)):

@@ -47,7 +47,7 @@ def _about(run: RunRecord, registry: Registry) -> Mapping[str, Any]:
 
 def _num_parameters(run: RunRecord, registry: Registry) -> int | None:
     """Parameters of the model that a run left, or that it scored; None where it is not registered."""
-    for model in registry.models.of_run(run.id):
+    for model in registry.models.left_by(run):
         return model.num_parameters
     scored = run.spec.get("model")
     try:

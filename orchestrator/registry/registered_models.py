@@ -8,7 +8,7 @@ from dataclasses import asdict
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, func, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError
@@ -18,7 +18,7 @@ from orchestrator.registry.engines.dialects import lock_until_commit, select_ite
 from orchestrator.registry.keeping_tables import AliasRow
 from orchestrator.registry.model_versions import give_version, is_number, named_version, split_version
 from orchestrator.registry.record_table import RecordTable, record_table
-from orchestrator.registry.records import ModelRecord
+from orchestrator.registry.records import ModelRecord, RunRecord
 from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
 from orchestrator.registry.tables import ModelRow, RunRow
 from orchestrator.results import ModelResult
@@ -99,6 +99,18 @@ class RegisteredModels:
     def of_run(self, run_id: str) -> list[ModelRecord]:
         """Models that a run registered, newest first."""
         return self.of_runs([run_id])
+
+    def left_by(self, run: RunRecord) -> list[ModelRecord]:
+        """Models that a run left, newest first: also one that another run had registered with the same weights.
+
+        Of a trial it is none unless it was registered itself; its sweep registers the best one.
+        """
+        has_own_folder = run.model_folder is not None and run.parent_id is None
+        in_folder = [ModelRow.folder == run.model_folder] if has_own_folder else []
+        statement = select(ModelRow).where(or_(ModelRow.run_id == run.id, *in_folder))
+        with self._database.session(writing=False) as session:
+            ordered = statement.order_by(ModelRow.created_at.desc(), ModelRow.name)
+            return load_records(session, ordered, ModelRecord)
 
     def of_runs(self, run_ids: Collection[str]) -> list[ModelRecord]:
         """Models that some runs registered, newest first."""

@@ -91,7 +91,7 @@ def _result(registry: "Registry", run: "RunRecord", more: Mapping[str, str], tri
         **more,
         **score_lines(values, run.metric, refusal, choice),
         "model": run.model_folder or "",
-        "registered as": ", ".join(model.label for model in registry.models.of_run(run.id)),
+        "registered as": ", ".join(model.label for model in registry.models.left_by(run)),
     }
     blocks: list[Block] = [Facts({name: text for name, text in facts.items() if text})]
     if choice:
@@ -124,7 +124,7 @@ def _curves(registry: "Registry", run: "RunRecord") -> list[Block]:
 
 def _lineage(registry: "Registry", run: "RunRecord") -> list[Block]:
     """Drawing of what the model was made of that a run has registered last."""
-    models = registry.models.of_run(run.id)
+    models = registry.models.left_by(run)
     return [lineage_chart(registry.lineage.ancestors(models[0].label))] if models else []
 
 

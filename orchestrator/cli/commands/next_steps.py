@@ -43,13 +43,13 @@ def model_commands(run: "RunRecord", registry: "Registry") -> list[str]:
     Of a pipeline it is the model of its newest stage that has one; of a trial its own, known by the trial's id.
     """
     run = _newest_with_model(run, registry)
-    models = registry.models.of_run(run.id)
+    models = registry.models.left_by(run)
     if models:
         return _commands(models[0].label, models[0].head, models[0].folder, _labeled_file(run.spec))
     if run.parent_id is None or not run.model_folder:
         return []
-    siblings = registry.models.of_run(run.parent_id)  # registered by the sweep of this trial
-    file = _labeled_file(registry.run(run.parent_id).spec)
+    sweep = registry.run(run.parent_id)
+    siblings, file = registry.models.left_by(sweep), _labeled_file(sweep.spec)
     return _commands(run.id, siblings[0].head, run.model_folder, file) if siblings else []
 
 

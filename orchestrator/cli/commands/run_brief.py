@@ -160,7 +160,7 @@ def _files(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
         "folder": run.storage_path,
         "last checkpoint": checkpoints[-1].path if checkpoints else None,
         "model": run.model_folder,
-        "registered as": [model.label for model in registry.models.of_run(run.id)],
+        "registered as": [model.label for model in registry.models.left_by(run)],
         "predictions": run.predictions_path,
     }
 

@@ -65,7 +65,7 @@ def _whole_record(registry: "Registry", run: "RunRecord", form: str) -> dict[str
     checkpoints = registry.checkpoints.of_run(run.id)
     record["last_checkpoint"] = checkpoints[-1].path if checkpoints else None
     data = registry.datasets.table(run.id).records
-    record["models"] = [model.label for model in registry.models.of_run(run.id)]
+    record["models"] = [model.label for model in registry.models.left_by(run)]
     values = registry.metrics.latest(run.id)
     record |= {f"metrics.{name}": value for name, value in values.items()}
     if form == "table" and COLLAPSED in values:

@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.errors import NotFoundError
 from orchestrator.registry import Registry
+from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import model_result, new_run
 
 
@@ -32,6 +33,15 @@ def test_weights_that_are_made_again_are_found_in_their_newest_folder(registry: 
     for folder in ("runs/first/model", "runs/second/model"):
         assert registry.models.register("bert", model_result("a", folder=folder)) == 1
     assert registry.models.get("bert").folder == "runs/second/model"
+
+
+def test_a_run_that_came_to_weights_of_before_has_left_the_model_of_before(registry: Registry) -> None:
+    first, second, other = (new_run(registry) for _ in range(3))
+    for run_id, folder in ((first, "runs/first/model"), (second, "runs/second/model")):
+        registry.models.register("bert", model_result("a", folder=folder), run_id)
+        registry.lifecycle.finish(run_id, RunState.COMPLETED, model_folder=folder)
+    for run_id, labels in ((first, ["bert@1"]), (second, ["bert@1"]), (other, [])):
+        assert [model.label for model in registry.models.left_by(registry.run(run_id))] == labels
 
 
 def test_the_number_of_a_removed_model_is_given_to_no_other(registry: Registry) -> None:
