@@ -65,6 +65,9 @@ def sweep_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
     yield from _table(groups, list(groups[0].varied), str(run.metric))
     values = {name: short_value(best.get(_PARAMETER + name)) for name in varied} | {"seed": str(best["seed"])}
     yield f"best: trial {best['number']} ({values_text(values)}), {run.metric} {best[score]:.4f}"
+    first = groups[0].varied
+    if any(values[name] != first[name] for name in varied):
+        yield f"first group: {values_text(first)}, by the lower end of its mean's 95 % interval"
     positive = _positive_label(run)
     if positive is not None:
         yield f"f1 is the score of {positive}, the second label"

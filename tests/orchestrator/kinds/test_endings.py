@@ -78,6 +78,17 @@ def test_trials_of_other_code_are_a_group_of_their_own(recorder: Recorder) -> No
     assert [line.split()[1:] for line in lines[2:4]] == [["0.9000", "–", "1"], ["0.8000", "–", "1"]]
 
 
+def test_a_first_group_without_the_best_trial_is_told_with_the_reason(recorder: Recorder) -> None:
+    steady = {("minilm", 1e-3, seed): 0.8 + seed / 1000 for seed in (0, 1, 2)}
+    lucky = {("minilm", 1e-4, seed): score for seed, score in enumerate((0.7, 0.8, 0.95))}
+    lines = sweep_of(recorder, steady | lucky)
+    assert lines[4:7] == [
+        "best: trial 5 (learning_rate 0.0001, seed 2), f1 0.9500",
+        "first group: learning_rate 0.001, by the lower end of its mean's 95 % interval",
+        "beside the majority baseline (0.2500): +0.5510 ± 0.0025 (95 %), more than seed noise",
+    ]
+
+
 def test_with_one_seed_the_noise_is_not_known(recorder: Recorder) -> None:
     lines = sweep_of(recorder, {("minilm", 1e-3, 0): 0.8, ("random", 1e-3, 0): 0.9})
     assert "random weights did best" in lines
