@@ -113,11 +113,11 @@ class BertConfig(ConfigFields):
             raise CheckpointError(f"{path} has a value of the wrong kind ({error}); fetch or save it anew") from None
 
     def with_dropout(self, probability: float | None, attention: float | None = None) -> Self:
-        """Copy the configuration, with one dropout everywhere.
+        """Copy the configuration with other dropout probabilities.
 
         Args:
-            probability: None keeps the dropout of each part.
-            attention: dropout of attention weights, where it is another one; 0 for variable-length flash attention.
+            probability: dropout everywhere; None keeps that of each part.
+            attention: dropout of attention weights; as `probability` when None. 0 allows variable-length attention.
         """
         if probability is None:
             return self if attention is None else replace(self, attention_probs_dropout_prob=attention)

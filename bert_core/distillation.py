@@ -118,7 +118,7 @@ def student_of(
 
     Args:
         dropout: dropout of the whole student; None keeps the teacher's.
-        attention_dropout: dropout of its attention weights, where it is another one.
+        attention_dropout: dropout of its attention weights; as `dropout` says when None.
 
     Raises: ConfigError unless the student has fewer layers.
     """

@@ -72,9 +72,9 @@ def ask(*command: str) -> str:
 
 def commit() -> str:
     """Name of the commit, marked where a file differs from it; the results, which are being written, do not count."""
-    others = (":(top)", ":(top,exclude)benchmarks/results")
-    is_as_committed = ask("git", "diff", "--name-only", "HEAD", "--", *others) in ("none", "–")
-    return ask("git", "describe", "--always") + ("" if is_as_committed else "-dirty")
+    name = ask("git", "describe", "--always")
+    changed = ask("git", "diff", "--name-only", "HEAD", "--", ":(top)", ":(top,exclude)benchmarks/results")
+    return name if changed == "none" or name == "–" else f"{name}-dirty"
 
 
 def code_digest() -> str:

@@ -6,7 +6,6 @@ told. Nor does it know how many trials a probe will have.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from datetime import datetime
 from statistics import fmean
 
@@ -15,7 +14,7 @@ from orchestrator.distillation.progress_line import StudentStatus
 from orchestrator.execution.waiting import age_s
 from orchestrator.finetuning.running_trials import best_text, fixed_names, varied_texts
 from orchestrator.finetuning.search_space import build_search
-from orchestrator.finetuning.time_left import seconds_left, training_seconds
+from orchestrator.finetuning.time_left import TrainingTime, seconds_left, training_time
 from orchestrator.pretraining.progress_line import TrainingStatus
 from orchestrator.progress.run_views import RunView, SweepView, TrainingView, TrialView
 from orchestrator.registry.records import RunRecord
@@ -146,28 +145,37 @@ class RecordedSweep(RecordedView):
         return SweepView(metric, [*map(self._trial, running)], num_ended, num_trials, best, left_s)
 
     def _left_s(self, standing: SweepStanding, num_waiting: int) -> float | None:
-        """Estimated seconds to the end, by the trials that have ended, before the first by the speed of the others."""
-        typical_s = self._expected_s(standing.running) if standing.typical_s is None else standing.typical_s
+        """Estimated seconds to the end: by the mean time of ended trials, or by the speed of running ones before.
+
+        None before the first evaluation.
+        """
+        trainings = [self._training(trial) for trial in standing.running]
+        known = [training.whole_s for training in trainings if training is not None]
+        typical_s = standing.typical_s
         if typical_s is None:
-            return None
-        running_s = [age_s(trial.started_at) for trial in standing.running]
+            if not known:
+                return None
+            typical_s = fmean(known)
+        running_s = [
+            max(age_s(trial.started_at), 0.0 if training is None else training.done_s)
+            for trial, training in zip(standing.running, trainings, strict=True)
+        ]
         return seconds_left(typical_s, running_s, max(0, num_waiting), self._at_a_time)
 
-    def _expected_s(self, running: Sequence[RunningTrialRecord]) -> float | None:
-        """Mean seconds that the trials which have been evaluated will take; None before the first evaluation."""
-        expected = []
-        for trial in running:
-            measured = self._registry.metrics.newest(trial.id).get("train")
-            if measured is not None:
-                recipe = {**self._recipe.model_dump(), **trial.parameters}
-                expected.append(training_seconds(measured.event, recipe["epochs"], recipe["batch_size"]))
-        known = [seconds for seconds in expected if seconds is not None]
-        return fmean(known) if known else None
+    def _training(self, trial: RunningTrialRecord) -> TrainingTime | None:
+        """Time of a trial's training, by its speed; None before its first evaluation."""
+        if trial.speed is None:
+            return None
+        batch_size = int(trial.parameters.get("batch_size", self._recipe.batch_size))
+        return training_time(trial.speed, self._num_epochs(trial), batch_size)
+
+    def _num_epochs(self, trial: RunningTrialRecord) -> float:
+        return float(trial.parameters.get("epochs", self._recipe.epochs))
 
     def _trial(self, trial: RunningTrialRecord) -> TrialView:
         values = {name: value for name, value in trial.parameters.items() if name in self._axes}
         varied = varied_texts(values, trial.seed, self._fixed)
-        num_epochs = float(trial.parameters.get("epochs", self._recipe.epochs))
+        num_epochs = self._num_epochs(trial)
         if not trial.evaluations:
             return TrialView(trial.number, varied, num_epochs=num_epochs)
         last, best = trial.evaluations[-1], max(each.score for each in trial.evaluations)

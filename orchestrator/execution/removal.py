@@ -79,7 +79,8 @@ def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: boo
                 if registry.trash.put(run.id, removal.num_bytes):
                     yield removal
                 continue
-            registry.models.remove_of([run.id, *trials])  # before its files: who asks for a model finds whole ones
+            # Before its files, so that whoever asks for a model finds a whole one.
+            registry.models.remove_of([run.id, *trials], run.model_folder)
             if run.storage_path is not None and exists(run.storage_path):
                 delete_atomically(run.storage_path)
             registry.lifecycle.remove(run.id)
@@ -135,10 +136,15 @@ def _trials_of(registry: Registry, run: RunRecord) -> set[str]:
     return {trial.id for trial in registry.selected(f"parent = '{run.id}'")}
 
 
+def _labels_of(registry: Registry, run: RunRecord, trials: set[str]) -> list[str]:
+    """Models whose files a run and its trials hold."""
+    return [model.label for model in (*registry.models.left_by(run), *registry.models.of_runs(trials))]
+
+
 def _need(registry: Registry, run: RunRecord, trials: set[str], *, going: Set[str] = frozenset()) -> str:
     """Reason why other runs need this one, but for those that go with it; empty where none does."""
     own = {run.id, *trials}
-    models = [model.label for model in registry.models.of_runs(own)]
+    models = _labels_of(registry, run, trials)
     named = registry.named_in_specs(NAME_FIELDS, except_of=own | going)
     if {*own, *models, *_alias_labels(registry, models)} & named or (
         run.storage_path is not None and absolute(run.storage_path) in places_of(named)
@@ -170,7 +176,7 @@ def _refusal(
         bearers = registry.annotations.flag_bearers(which, "pinned") or [which]
         by = "" if which in bearers else f" with pipeline {', '.join(bearers)}"
         return f"{what} is pinned{by}; orchestrator runs unpin {' '.join(bearers)}"
-    models = [model.label for model in registry.models.of_runs([run.id, *trials])]
+    models = _labels_of(registry, run, trials)
     for pipeline in _pipelines_of(registry, run):
         if pipeline.state != RunState.COMPLETED and pipeline.id not in going:
             return f"it is a stage of {pipeline.id}, which is {pipeline.state} and may go on; remove that first"

@@ -9,7 +9,7 @@ from orchestrator.finetuning.leader import rank
 from orchestrator.finetuning.running_trials import RunningTrials, best_text
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_listener import SweepListener
-from orchestrator.finetuning.time_left import seconds_left, training_seconds
+from orchestrator.finetuning.time_left import TrainingTime, seconds_left, training_time
 from orchestrator.finetuning.trial import baseline_metrics
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.progress import duration
@@ -45,8 +45,8 @@ class SweepProgress:
     _started_at: dict[str, float] = field(default_factory=dict)
     _seconds_before: dict[str, float] = field(default_factory=dict)
     """Seconds that a trial has taken until it waited for others."""
-    _expected_s: dict[str, float] = field(default_factory=dict)
-    """Seconds that trials which have been evaluated will take, by their speed."""
+    _training: dict[str, TrainingTime] = field(default_factory=dict)
+    """Times of the trainings of trials that have been evaluated, by their speed."""
     _diverged: dict[str, TrialResult] = field(default_factory=dict)
     """Results of trials that diverged and wait for others, should none of these be better."""
     _running: RunningTrials = field(init=False)
@@ -95,9 +95,9 @@ class SweepProgress:
                 self.listener.on_warning(f"trial {plan.number}: {message.text}")
         events = [event for event in told if isinstance(event, MetricEvent)]
         for event in events:
-            expected_s = training_seconds(event, plan.recipe.epochs, plan.recipe.batch_size)
-            if expected_s is not None:
-                self._expected_s[plan.key] = expected_s
+            training = training_time(event, plan.recipe.epochs, plan.recipe.batch_size)
+            if training is not None:
+                self._training[plan.key] = training
             score, known = event.values.get(self.metric), self._best_event.get(plan.key)
             if score is None:
                 continue
@@ -183,6 +183,11 @@ class SweepProgress:
         """Seconds since a trial last began to run."""
         return time.monotonic() - self._started_at.get(key, self._begun_at)
 
+    def _seconds_of(self, key: str) -> float:
+        """Seconds that a trial has taken; at least those of the steps that an earlier attempt has done of it."""
+        taken_s = self._seconds_before.get(key, 0.0) + self._seconds_now(key)
+        return max(taken_s, self._training[key].done_s) if key in self._training else taken_s
+
     def _keep_best(self, result: TrialResult) -> None:
         """Take a completed trial in: a better one leads before the weights of the one before may go."""
         loser = self._compare(result)
@@ -233,13 +238,15 @@ class SweepProgress:
     def _left_s(self) -> float | None:
         """Estimated seconds until the last trial has ended, by the time of those that this attempt has ended.
 
-        Before the first one it is by the speed of those that run; None before the first evaluation.
+        Before the first one it is by the speed of those that run; None before the first evaluation, and where trials
+        wait for one another.
         """
         took = [result.seconds for key, result in self.results.items() if key not in self._earlier]
-        took = took or [*self._expected_s.values()]
+        if not took and not self._seconds_before:
+            took = [training.whole_s for training in self._training.values()]
         if not took:
             return None
-        running_s = [self._seconds_before.get(key, 0.0) + self._seconds_now(key) for key in self._running.keys]
+        running_s = [self._seconds_of(key) for key in self._running.keys]
         num_waiting = max(0, self.queue.num_trials - len(self.results) - len(running_s))
         return seconds_left(fmean(took), running_s, num_waiting, max(1, self._at_a_time))
 

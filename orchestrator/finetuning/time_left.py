@@ -2,23 +2,30 @@
 
 import heapq
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from orchestrator.results import MetricEvent
 
 
-def training_seconds(measured: MetricEvent, num_epochs: float, batch_size: int) -> float | None:
-    """Seconds that a trial trains in all, by its speed at a measurement; None where that has no speed.
+class TrainingTime(NamedTuple):
+    """Seconds that a trial trains, by its speed. Evaluations are not counted."""
 
-    Evaluations come on top. A trial that goes on from a checkpoint takes as long by this as one that began anew.
+    done_s: float
+    """Seconds of the steps that are done, also those before a checkpoint that the trial goes on from."""
+    whole_s: float
 
-    >>> training_seconds(MetricEvent(50, "train", {"examples_per_s": 16.0}, epoch=0.5), 3.0, 32)
-    600.0
+
+def training_time(measured: MetricEvent, num_epochs: float, batch_size: int) -> TrainingTime | None:
+    """Time of a trial's training by its speed at a measurement; None where that has no speed.
+
+    >>> training_time(MetricEvent(50, "train", {"examples_per_s": 16.0}, epoch=0.5), 3.0, 32)
+    TrainingTime(done_s=100.0, whole_s=600.0)
     """
     examples_per_s = measured.values.get("examples_per_s", 0.0)
     if not measured.epoch or not examples_per_s > 0:
         return None
-    steps_per_epoch = measured.step / measured.epoch
-    return num_epochs * steps_per_epoch * batch_size / examples_per_s
+    done_s = measured.step * batch_size / examples_per_s
+    return TrainingTime(done_s, done_s * num_epochs / measured.epoch)
 
 
 def seconds_left(typical_s: float, running_s: Sequence[float], num_waiting: int, at_a_time: int) -> float:

@@ -30,7 +30,7 @@ class Difference:
         """Text of the difference, and of what it says.
 
         Args:
-            several_seeds: override that has each recipe trained with several seeds, for who has one alone.
+            several_seeds: override that has each recipe trained with several seeds, for a person who has one seed only.
         """
         if self.half_width is None:
             remedy = f"; several show it: {several_seeds}" if self.why_unknown == ONE_SEED else ""

@@ -41,6 +41,8 @@ class TrialGroup:
     """Values that set the group apart from others, as text, by field."""
     scores: Sequence[float]
     starts_at_random: bool
+    holds_best: bool
+    """Whether the trial with the best score of all is in it."""
 
     @property
     def mean(self) -> float:
@@ -65,9 +67,8 @@ def sweep_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
     yield from _table(groups, list(groups[0].varied), str(run.metric))
     values = {name: short_value(best.get(_PARAMETER + name)) for name in varied} | {"seed": str(best["seed"])}
     yield f"best: trial {best['number']} ({values_text(values)}), {run.metric} {best[score]:.4f}"
-    first = groups[0].varied
-    if any(values[name] != first[name] for name in varied):
-        yield f"first group: {values_text(first)}, by the lower end of its mean's 95 % interval"
+    if not groups[0].holds_best:
+        yield f"first group: {values_text(groups[0].varied)}; groups stand by the lower end of their mean's interval"
     positive = _positive_label(run)
     if positive is not None:
         yield f"f1 is the score of {positive}, the second label"
@@ -76,9 +77,13 @@ def sweep_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
 
 def _several_seeds(run: RunRecord, registry: Registry) -> str:
     """Override that has each recipe trained with several seeds, as it is typed for the spec that was run."""
-    is_stage = any(tag.startswith(PIPELINE) for tag in registry.tags(run.id))
-    stage = run.name.rpartition("/")[2].partition(".")[0]  # `stage.variant` is set in its stage
-    return f"stages.{stage}.{_SEVERAL_SEEDS}" if is_stage else _SEVERAL_SEEDS
+    for tag in registry.tags(run.id):
+        if tag.startswith(PIPELINE):
+            pipeline = registry.run(tag.removeprefix(PIPELINE))
+            for key, stage in pipeline.spec["stages"].items():
+                if run.name == (stage.get("name") or f"{pipeline.name}/{key}"):
+                    return f"stages.{key.partition('.')[0]}.{_SEVERAL_SEEDS}"  # a variant's is set in its stage
+    return _SEVERAL_SEEDS
 
 
 def _positive_label(run: RunRecord) -> str | None:
@@ -92,7 +97,11 @@ def _positive_label(run: RunRecord) -> str | None:
 
 
 def _groups(rows: Sequence[Mapping[str, Any]], varied: Sequence[str], metric: str) -> list[TrialGroup]:
-    """The groups in the order of the leaderboard; where code was changed meanwhile, each tells its own."""
+    """The groups in the order of the leaderboard; where code was changed meanwhile, each tells its own.
+
+    Args:
+        rows: scored trials, the best first.
+    """
     has_several_codes = len({group_code(row["group"]) for row in rows}) > 1
     return [
         TrialGroup(
@@ -100,6 +109,7 @@ def _groups(rows: Sequence[Mapping[str, Any]], varied: Sequence[str], metric: st
             | ({_CODE: group_code(some[0]["group"])} if has_several_codes else {}),
             [row[f"metrics.{metric}"] for row in some],
             some[0].get(_PARAMETER + _START) == RANDOM,
+            any(row["id"] == rows[0]["id"] for row in some),
         )
         for some in scored_groups(rows, metric)
     ]

@@ -103,7 +103,8 @@ class RegisteredModels:
     def left_by(self, run: RunRecord) -> list[ModelRecord]:
         """Models that a run left, newest first: also one that another run had registered with the same weights.
 
-        Of a trial it is none unless it was registered itself; its sweep registers the best one.
+        That one is known by its folder, so that it is told of the first run and of the newest one that came to it. Of a
+        trial it is none unless it was registered itself; its sweep registers the best one.
         """
         has_own_folder = run.model_folder is not None and run.parent_id is None
         in_folder = [ModelRow.folder == run.model_folder] if has_own_folder else []
@@ -119,10 +120,12 @@ class RegisteredModels:
             ordered = statement.order_by(ModelRow.created_at.desc(), ModelRow.name)
             return load_records(session, ordered, ModelRecord)
 
-    def remove_of(self, run_ids: Collection[str]) -> None:
-        """Take the models that runs registered out of the registry; their files stay."""
+    def remove_of(self, run_ids: Collection[str], folder: str | None = None) -> None:
+        """Take the models that runs registered, and those in a folder, out of the registry; their files stay."""
+        in_folder = [] if folder is None else [ModelRow.folder == folder]
         with self._database.session(writing=True) as session:
-            session.execute(delete(ModelRow).where(ModelRow.run_id.in_(select_items(session, run_ids))))
+            of_runs = ModelRow.run_id.in_(select_items(session, run_ids))
+            session.execute(delete(ModelRow).where(or_(of_runs, *in_folder)))
 
     def frame(self) -> pandas.DataFrame:
         """`table` as a DataFrame."""

@@ -35,10 +35,10 @@ class BestTrial:
         return f"{self.id} (number {self.number}, seed {self.seed})"
 
     def facts(self, text_of: Callable[[Any], Any] = lambda value: value) -> dict[str, Any]:
-        """All of it by name, each setting with a name of its own.
+        """Facts by name, each setting as `best NAME`.
 
         Args:
-            text_of: makes of a setting's value what is shown of it.
+            text_of: turns a setting's value into what is shown.
         """
         return {
             "trials": self.count_text,
@@ -65,5 +65,5 @@ def find_best_trial(registry: "Registry", run: "RunRecord") -> BestTrial | None:
         {name.removeprefix("params."): best.get(name) for name in varied_parameters(rows)},
         len(rows),
         len(scored),
-        choice_words(len(scored)) if len(scored) > 1 else "",
+        choice_words(len(scored)),
     )

@@ -1,7 +1,7 @@
-"""Fields that were added to published recipes and tasks, by dotted path: the value that stands for the time before.
+"""Fields that were added to recipes and tasks after these were published, by dotted path, each with its earlier value.
 
-The registry groups trials by them. They stand apart from the fields themselves, since pydantic takes longer to load
-than most of what a reading command does.
+At that value the registry leaves a field out of what tells groups of trials apart. The table does not stand beside the
+fields themselves, since pydantic takes longer to load than most of what a reading command does.
 """
 
 from collections.abc import Mapping

@@ -117,7 +117,7 @@ def _sentence(problem: Any, path: KeyPath, values: Mapping[str, Any], top: type[
         section = section_at(top, path[:-1], values)
         fields, name = section.model_fields if section else {}, str(path[-1])
         inner = [dotted((*path[:-1], field, name)) for field in fields if _has_inside(fields[field], name)]
-        inner += [dotted((*member, name)) for member in _members_with(name, top, path[:-1], values)]
+        inner += dict.fromkeys(dotted((*member, name)) for member in _members_with(name, top, path[:-1], values))
         hint = f"; did you mean {' or '.join(inner[:MAX_SHOWN])}?" if inner else nearest(name, fields)
         return f"is no field of this spec{hint}"
     if kind == "union_tag_not_found":
@@ -177,14 +177,17 @@ def _has_inside(info: FieldInfo, name: str) -> bool:
 
 
 def _members_with(name: str, top: type[Section], path: KeyPath, values: Any) -> Iterator[KeyPath]:
-    """Paths of the sections that have a field of that name, of those that stand by names below a path: stages."""
+    """Paths of the named sections below a path, such as a pipeline's stages, that have a field of that name.
+
+    A variant's is that of its stage, where it is written.
+    """
     section, here = section_at(top, path, values), problem_value(values, path)
     for field, info in section.model_fields.items() if section else ():
         is_named = get_origin(info.annotation) is dict and isinstance(here.get(field), Mapping)
         for key in here[field] if is_named else ():
             member = section_at(top, (*path, field, key), values)
             if member is not None and name in member.model_fields:
-                yield (*path, field, key)
+                yield (*path, field, str(key).partition(".")[0])
 
 
 def _field(top: type[Section], path: KeyPath, values: Any) -> FieldInfo | None:

@@ -21,6 +21,7 @@ CHANGEABLE_FIELDS = (
     "weight_decay",
     "layer_learning_rate_decay",
     "dropout",
+    "attention_dropout",
     "max_grad_norm",
     "temperature",
 )
@@ -63,7 +64,7 @@ class RecipeSpec(Section):
     dropout: float | None = identity(None, "Dropout everywhere; the model's own when left out.", ge=0.0, lt=1.0)
     attention_dropout: float | None = identity(
         None,
-        "Dropout of attention weights, where it is another one; with 0, bf16 on a GPU takes flash attention.",
+        "Dropout of attention weights; as elsewhere when left out. With 0, bf16 on a GPU takes flash attention.",
         ge=0.0,
         lt=1.0,
         before=ADDED_FIELDS["recipe.attention_dropout"],

@@ -34,12 +34,21 @@ def test_a_card_is_described_with_who_else_is_on_it() -> None:
     assert facts["data sheet"] == "989 TFLOP/s"
 
 
-@pytest.mark.parametrize(("changed", "name"), [("none", "3f2a77c"), ("bert_core/config.py", "3f2a77c-dirty")])
+@pytest.mark.parametrize(
+    ("changed", "name"), [("none", "3f2a77c"), ("bert_core/config.py", "3f2a77c-dirty"), ("–", "3f2a77c-dirty")]
+)
 def test_a_commit_is_marked_where_the_code_differs_from_it(
     changed: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "ask", lambda *command: changed if command[1] == "diff" else "3f2a77c")
+    asked: list[tuple[str, ...]] = []
+
+    def ask(*command: str) -> str:
+        asked.append(command)
+        return changed if command[1] == "diff" else "3f2a77c"
+
+    monkeypatch.setattr(machine, "ask", ask)
     assert machine.commit() == name
+    assert ":(top,exclude)benchmarks/results" in asked[-1], "what the benchmark writes itself"
 
 
 def test_bf16_that_is_emulated_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

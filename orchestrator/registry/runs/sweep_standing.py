@@ -10,10 +10,12 @@ from sqlalchemy import and_, case, func, or_, select, true
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.tables import MetricPointRow, MetricRow, RunRow
+from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 
 _STAY = (RunState.COMPLETED, RunState.PRUNED)
 """States of trials that never run again."""
+_SPEED = "examples_per_s"
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,6 @@ class Evaluation:
 class RunningTrialRecord:
     """A trial that runs."""
 
-    id: str
     number: int
     parameters: Mapping[str, Any]
     """Values that set it apart, without the seed."""
@@ -36,6 +37,8 @@ class RunningTrialRecord:
     started_at: datetime | None
     evaluations: Sequence[Evaluation]
     """Its scores since it last began, by step."""
+    speed: MetricEvent | None = None
+    """Its newest measurement of `examples_per_s` since it last began."""
 
 
 @dataclass(frozen=True)
@@ -95,17 +98,29 @@ def _load_running(session: Session, sweep_id: str, metric: str) -> list[RunningT
     point = MetricPointRow
     evaluations: dict[str, list[Evaluation]] = defaultdict(list)
     rows = session.execute(
-        select(point.run_id, point.epoch, point.value)
+        select(point.run_id, point.split, point.name, point.step, point.epoch, point.value)
         .join(RunRow, RunRow.id == point.run_id)
         .where(RunRow.parent_id == sweep_id, RunRow.state == RunState.RUNNING)
-        .where(point.split == "validation", point.name == metric)
+        .where(
+            or_(
+                and_(point.split == "validation", point.name == metric),
+                and_(point.split == "train", point.name == _SPEED),
+            )
+        )
         .where(point.recorded_at >= RunRow.started_at)  # a trial that begins again has those of its first try
         .order_by(point.step)
     )
-    for run_id, epoch, score in rows:
-        if score is not None:  # a score that is not a number
-            evaluations[run_id].append(Evaluation(epoch, score))
+    speeds: dict[str, MetricEvent] = {}
+    for run_id, split, name, step, epoch, value in rows:
+        if value is None:  # one that is not a number
+            continue
+        if split == "train":
+            speeds[run_id] = MetricEvent(step, "train", {name: value}, epoch)
+        else:
+            evaluations[run_id].append(Evaluation(epoch, value))
     return [
-        RunningTrialRecord(trial.id, trial.number, trial.spec, trial.seed, trial.started_at, evaluations[trial.id])
+        RunningTrialRecord(
+            trial.number, trial.spec, trial.seed, trial.started_at, evaluations[trial.id], speeds.get(trial.id)
+        )
         for trial in trials
     ]

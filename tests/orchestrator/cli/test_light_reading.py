@@ -4,6 +4,7 @@ Alone: .venv/bin/pytest tests/orchestrator/cli/test_light_reading.py
 """
 
 from orchestrator.registry import Registry
+from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import AttemptCostRecord
 from orchestrator.settings import Settings
 from tests.contracts.walls import EVERYTHING_HEAVY
@@ -64,7 +65,10 @@ def test_a_run_is_made_again_on_paper_without_the_libraries_that_make_it(recorde
 
 
 def test_lists_and_boards_need_neither_the_query_parser_nor_specs(recorded_sweep: RecordedSweep) -> None:
-    for command, (status, loaded) in loaded_by_each([["runs", "list"], ["leaderboard"], ["groups", "list"]]).items():
+    with Registry(Settings.from_options().registry) as registry:
+        pipeline = Recorder(registry).start({"kind": "pipeline", "name": "all", "stages": {}}, "f").id
+    commands = [["runs", "list"], ["leaderboard"], ["groups", "list"], ["runs", "show", pipeline]]
+    for command, (status, loaded) in loaded_by_each(commands).items():
         assert status == 0, command
         assert not loaded & {"lark", "pydantic"}, command
 

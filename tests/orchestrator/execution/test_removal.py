@@ -84,6 +84,16 @@ def test_a_run_whose_model_is_registered_stays(settings: Settings, recorder: Rec
     )
 
 
+def test_a_run_that_came_to_weights_of_before_stays_as_it_holds_their_files(
+    settings: Settings, recorder: Recorder
+) -> None:
+    for run_id in ("before", "again"):
+        folder = str(_run(recorder, settings, run_id) / "model")
+        recorder.record_model(run_id, ModelResult(folder, "d" * 64, 1, "classification"))
+        recorder.complete(run_id, RunOutcome(model_folder=folder))
+    assert "its model is registered: " in _refusal(settings, "again")
+
+
 def test_the_best_of_a_group_stays_and_another_goes(settings: Settings, recorder: Recorder) -> None:
     for run_id, score in (("best", 0.9), ("worse", 0.8)):
         _run(recorder, settings, run_id)

@@ -261,7 +261,19 @@ def test_before_a_trial_has_ended_the_time_left_is_by_the_speed_of_those_that_ru
     plan = sweep.start()
     assert (plan.recipe.epochs, plan.recipe.batch_size) == (4, 32)
     sweep.progress.reported(plan, [MetricEvent(10, "train", {"examples_per_s": 16.0}, epoch=1.0)])
-    assert views[-1].left_s == 240.0
+    assert views[-1].left_s == 220.0, "20 s of the first one are done, in whatever attempt"
+
+
+def test_where_trials_wait_for_one_another_no_time_is_told_before_one_has_ended() -> None:
+    views: list[SweepView] = []
+    sweep = Sweep(scheduler="pbt")
+    sweep.progress.listener = replace(sweep.progress.listener, on_view=views.append)
+    waiting = sweep.start()
+    speed = MetricEvent(10, "train", {"examples_per_s": 16.0}, epoch=1.0)
+    sweep.progress.reported(waiting, [speed, MetricEvent(10, "validation", {"f1": 0.5}, epoch=1.0)])
+    sweep.progress.left(waiting)
+    sweep.progress.reported(sweep.start(), [speed])
+    assert views[-1].left_s is None
 
 
 def test_the_time_of_an_earlier_attempt_is_not_this_ones() -> None:

@@ -84,7 +84,7 @@ def test_a_first_group_without_the_best_trial_is_told_with_the_reason(recorder: 
     lines = sweep_of(recorder, steady | lucky)
     assert lines[4:7] == [
         "best: trial 5 (learning_rate 0.0001, seed 2), f1 0.9500",
-        "first group: learning_rate 0.001, by the lower end of its mean's 95 % interval",
+        "first group: learning_rate 0.001; groups stand by the lower end of their mean's interval",
         "beside the majority baseline (0.2500): +0.5510 ± 0.0025 (95 %), more than seed noise",
     ]
 
@@ -96,10 +96,12 @@ def test_with_one_seed_the_noise_is_not_known(recorder: Recorder) -> None:
 
 
 def test_a_stage_has_several_seeds_by_an_override_of_its_pipeline(recorder: Recorder) -> None:
-    pipeline = recorder.start({"kind": "pipeline", "name": "all", "stages": {"tune": {}}}, "f")
-    stage = {"name": "all/tune.words", "tags": [f"pipeline:{pipeline.id}"]}
-    lines = sweep_of(recorder, {("minilm", 1e-3, 0): 0.8}, **stage)
-    assert lines[-1].endswith("several show it: stages.tune.seeds=[0,1,2]")
+    stages = {"tune.words": {}, "again": {"name": "my sweep"}}
+    pipeline = recorder.start({"kind": "pipeline", "name": "all", "stages": stages}, "f")
+    for name, stage in (("all/tune.words", "tune"), ("my sweep", "again")):
+        tags = [f"pipeline:{pipeline.id}"]
+        lines = sweep_of(recorder, {("minilm", 1e-3, 0): 0.8}, name=name, tags=tags)
+        assert lines[-1].endswith(f"several show it: stages.{stage}.seeds=[0,1,2]")
 
 
 def test_equal_groups_stand_as_on_the_leaderboard_that_of_the_best_trial_first(recorder: Recorder) -> None:

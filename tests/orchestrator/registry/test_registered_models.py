@@ -42,6 +42,8 @@ def test_a_run_that_came_to_weights_of_before_has_left_the_model_of_before(regis
         registry.lifecycle.finish(run_id, RunState.COMPLETED, model_folder=folder)
     for run_id, labels in ((first, ["bert@1"]), (second, ["bert@1"]), (other, [])):
         assert [model.label for model in registry.models.left_by(registry.run(run_id))] == labels
+    registry.models.remove_of([other], "runs/second/model")
+    assert registry.models.left_by(registry.run(first)) == []
 
 
 def test_the_number_of_a_removed_model_is_given_to_no_other(registry: Registry) -> None:

@@ -159,6 +159,11 @@ def test_the_one_task_of_a_pipelines_stages_is_the_pipelines(tmp_path: Path) -> 
             "kind: pipeline\nstages:\n  words:\n    kind: tokenizer\n    files: [a.txt]\nvocab_size: 99\n",
             "spec.yaml:6: vocab_size is no field of this spec; did you mean stages.words.vocab_size?",
         ),
+        (
+            "kind: pipeline\nstages:\n  words:\n    kind: tokenizer\n    corpus: {files: [a.txt]}\n"
+            "    variants: {small: {vocab_size: 99}, large: {vocab_size: 999}}\nmin_frequency: 3\n",
+            "spec.yaml:7: min_frequency is no field of this spec; did you mean stages.words.min_frequency?",
+        ),
         (PRETRAIN + "model:\n  size: bse\n", "spec.yaml:7: model.size 'bse' is not known; did you mean base?"),
         (PRETRAIN + "model: [1]\n", "model is [1]; it must be a mapping of fields"),
         (
