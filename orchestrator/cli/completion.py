@@ -109,13 +109,14 @@ def _results(context: click.Context, incomplete: str) -> Items:
 
 
 def _tasks(context: click.Context, incomplete: str) -> Items:
-    """The tasks of the command's kind: those with trials for ranked groups, else the known ones, and spec files."""
+    """The tasks with trials; beside them, where groups are not meant, the known ones, or else spec files."""
+    own = [*_names(context).tasks()]
     if context.info_name in ("leaderboard", "list"):
-        return _offered(_names(context).tasks(), incomplete)
+        return _offered(own, incomplete)
     from orchestrator.tasks.catalogue import KNOWN_TASKS
 
-    known = [(name, task.head) for name, task in KNOWN_TASKS.items()]
-    return list(_offered(known, incomplete)) or _files(context, incomplete)
+    tasks = {name: task.head for name, task in KNOWN_TASKS.items()} | dict(own)
+    return list(_offered(tasks.items(), incomplete)) or _files(context, incomplete)
 
 
 def _metrics(context: click.Context, incomplete: str) -> Items:

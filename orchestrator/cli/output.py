@@ -14,7 +14,16 @@ import click
 
 from orchestrator.cells import field_cell, heading, plain_value, printable
 from orchestrator.cli.reading import current_reading, find_columns
-from orchestrator.progress import UNDER_WAY, clear_screen, is_terminal, reader_may_leave, show_progress, terminal_width
+from orchestrator.progress import (
+    UNDER_WAY,
+    clear_screen,
+    is_pipe,
+    is_terminal,
+    reader_may_leave,
+    show_progress,
+    stop_redrawing,
+    terminal_width,
+)
 from orchestrator.settings import ASKED_AT_VARIABLE
 
 if TYPE_CHECKING:
@@ -241,9 +250,14 @@ def write_file(output: str, data: bytes) -> None:
 
 
 def make_room(stream: TextIO | None) -> None:
-    """Remove the status line where something else is about to be written to the terminal."""
+    """Remove the status line where something else is about to be written to the terminal.
+
+    What is written to a pipe may come to the terminal at any time (`| head`): from then on nothing is redrawn there.
+    """
     if is_terminal(stream):
         clear_screen()
+    elif is_pipe(stream):
+        stop_redrawing()
 
 
 def say_now(what: str) -> None:

@@ -47,9 +47,11 @@ def data_findings(
     assert choice.kind != "pretraining", "labeled files are fine-tuned on"
     positive = _positive_label(choice.kind, tuple(sorted(train.labels)))
     if positive is not None:
+        both = " and ".join(map(shown_label, sorted(train.labels)))
         yield Finding(
             "",
-            f"f1 is the score of {shown_label(positive)}, the second label; task.labels in the spec says their order",
+            f"f1 is the score of {shown_label(positive)}: of {both} it is the second; task.labels in the spec can say "
+            "another order",
         )
     yield Finding("length", _length_text(train))
     for facts in splits.values():

@@ -17,6 +17,8 @@ class ErrorAnalysis:
     """Rows by what they are about: `classes`, `confusions`; which there are depends on the task's type."""
     mistakes: Sequence[Mapping[str, Any]]
     """The worst mistakes, worst first: what the example says, `prediction`, `gold` and `wrongness`."""
+    num_mistakes: int
+    """Number of all mistakes."""
 
 
 def analyze_errors(
@@ -36,4 +38,4 @@ def analyze_errors(
         for number in worst[:num_mistakes]
         for row in [task.type.row(task, examples[number], predictions[number])]
     ]
-    return ErrorAnalysis(result, task.type.breakdown(task, examples, predictions), mistakes)
+    return ErrorAnalysis(result, task.type.breakdown(task, examples, predictions), mistakes, len(worst))

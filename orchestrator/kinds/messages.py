@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 
-from orchestrator.progress import Progress
+from orchestrator.progress import Progress, size_text
 from orchestrator.results import DatasetResult, MessageEvent
 
 logger = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ def log_message(event: MessageEvent) -> None:
 def report_tokenizing(progress: Progress) -> Callable[[int, int], None]:
     """A callback that shows how much of a corpus has been read, in bytes."""
     return lambda done_bytes, total_bytes: progress.status(
-        f"tokenizing: {done_bytes / 1e6:,.0f} of {total_bytes / 1e6:,.0f} MB read"
+        f"tokenizing: {size_text(done_bytes)} of {size_text(total_bytes)} read"
     )
 
 

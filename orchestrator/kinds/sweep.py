@@ -22,6 +22,7 @@ from orchestrator.kinds.task_checks import check_examples, short_training_advice
 from orchestrator.kinds.trial_recording import trial_recording
 from orchestrator.kinds.trial_time import first_recipe, first_tokenizer, measure_trials
 from orchestrator.models.parameter_counts import count_encoder_parameters, count_lstm_parameters
+from orchestrator.progress import counted
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -56,8 +57,8 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         task = inputs.task(spec.task)
         yield from task_facts(task)
         points = build_search(spec).num_points
-        counted = "" if spec.trials is None else "; `trials` in the spec counts points"
-        yield "trials", f"{points * len(spec.seeds):,} ({times_text(points, 'point', spec.seeds)}{counted})"
+        meaning = "" if spec.trials is None else "; `trials` in the spec counts points"
+        yield "trials", f"{points * len(spec.seeds):,} ({times_text(points, 'point', spec.seeds)}{meaning})"
         yield from trial_facts(spec, inputs)
 
     def disk(self, spec: SweepSpec, inputs: Resolved) -> Iterator[DiskUse]:
@@ -94,7 +95,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         digests: dict[str, str] = {split: task.fingerprint(split)[:16] for split in task.splits}
         context.recorder.record_trial_data(context.run_id, digests)
         if journal.trials:
-            logger.info(f"{len(journal.trials)} finished trials of an earlier attempt stand as they are")
+            logger.info(f"{counted(len(journal.trials), 'trial')} of an earlier attempt will not run again")
         if advice := short_training_advice(_trial_schedules(spec, task)[0]):
             logger.warning(f"trials of this sweep may have {advice}")
 

@@ -1,6 +1,7 @@
 """Streams of this process that a person may read, or leave (`2>&1 | head`, a closed terminal)."""
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
@@ -12,6 +13,15 @@ if TYPE_CHECKING:
 def is_terminal(stream: TextIO | None) -> "TypeGuard[TextIO]":
     """Whether a stream of this process is a terminal; the shell may have closed it, which leaves None."""
     return stream is not None and stream.isatty()
+
+
+def is_pipe(stream: TextIO | None) -> bool:
+    """Whether a stream of this process is a pipe, whose reader may write to the same terminal."""
+    if stream is None:
+        return False
+    with suppress(OSError):  # a stream that is no file has no descriptor
+        return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
+    return False
 
 
 def terminal_width(stream: TextIO | None) -> int | None:

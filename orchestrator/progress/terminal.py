@@ -165,6 +165,11 @@ class Progress(logging.Handler):
                 self._live = None
             self._shown = None
 
+    def stop_redrawing(self) -> None:
+        """Remove all that is redrawn, and write plain lines from now on."""
+        self.clear()
+        self._can_overwrite = False
+
     def close(self) -> None:
         """Remove all that is redrawn for good."""
         self.clear()
@@ -210,6 +215,13 @@ def clear_screen() -> None:
     progress = _present()
     if progress is not None:
         progress.clear()
+
+
+def stop_redrawing() -> None:
+    """Redraw nothing from now on: what is under way is a plain line from time to time."""
+    progress = _present()
+    if progress is not None:
+        progress.stop_redrawing()
 
 
 def say_interrupted(line: str) -> None:

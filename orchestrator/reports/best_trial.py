@@ -27,7 +27,7 @@ class BestTrial:
     @property
     def count_text(self) -> str:
         """Number of trials, and of those with a score, in words."""
-        return f"{self.num_trials}, of which {self.num_scored} have a score"
+        return f"{self.num_trials}, {self.num_scored} with a score"
 
     @property
     def name_text(self) -> str:

@@ -78,11 +78,8 @@ def _own_task(spec: TaskSpec) -> Task:
     files = {} if task_type is None else task_type.find_files(spec)
     if task_type is None or not files:
         near = difflib.get_close_matches(spec.id, KNOWN_TASKS, n=1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise SpecError(
-            f"task.id {spec.id!r} is no known task ({', '.join(KNOWN_TASKS)}); {hint}"
-            "A task of one's own needs task.head and task.files"
-        )
+        hint = f"did you mean {near[0]}?" if near else "a task of one's own needs task.head and task.files"
+        raise SpecError(f"task.id {spec.id!r} is no known task ({', '.join(KNOWN_TASKS)}); {hint}")
     _check_files(spec, task_type, files, ())
     _check_fields(spec, task_type)
     task_type.check_spec(spec)

@@ -140,7 +140,8 @@ def _show_analysis(found: "ErrorAnalysis", num_errors: int) -> None:
             show_text(f"\n{name}")
             show_table(rows, list(rows[0]))
     if found.mistakes:
-        show_text(f"\n{counted(len(found.mistakes), 'mistake')}, the worst first")
+        shown = "" if len(found.mistakes) == found.num_mistakes else f"{len(found.mistakes)} of "
+        show_text(f"\n{shown}{counted(found.num_mistakes, 'mistake')}, the worst first")
         show_table(found.mistakes, list(found.mistakes[0]))
     elif num_errors:
         show_text("\nno mistakes")

@@ -23,13 +23,19 @@ def own_task_values(
         task: a file, which is scored as the model's own task; or the id of that task.
     """
     from orchestrator.models.recorded_task import read_recorded_task
+    from orchestrator.tasks.catalogue import KNOWN_TASKS
 
     recorded = read_recorded_task(model, settings)
     if _is_file(task):
         return _on_file(folder, task, split, recorded)
+    if recorded is None or recorded["id"] != task:
+        return None
     overridden = {text.removeprefix("task.").partition("=")[0].partition(".")[0] for text in overrides}
-    is_own = recorded is not None and recorded["id"] == task and not overridden & _DATA_FIELDS
-    return recorded if is_own else None
+    if not overridden & _DATA_FIELDS:
+        return recorded
+    if task in KNOWN_TASKS:
+        return None
+    return {name: value for name, value in recorded.items() if name not in _OF_OTHER_FILES}
 
 
 def _is_file(task: str) -> bool:

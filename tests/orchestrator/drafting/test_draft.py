@@ -266,7 +266,7 @@ def test_registered_models_are_offered(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_the_class_that_f1_is_of_is_told(tmp_path: Path) -> None:
     made = draft_spec(request_for(tmp_path, write_reviews(tmp_path / "reviews.csv")))
-    assert "f1 is the score of pos, the second label; task.labels in the spec says their order" in [
+    assert "f1 is the score of pos: of neg and pos it is the second; task.labels in the spec can say another order" in [
         finding.text for finding in made.findings
     ]
 

@@ -36,7 +36,8 @@ def test_the_surest_mistakes_come_first_with_their_text(task: Task) -> None:
     assert [row["id"] for row in found.mistakes] == [examples[3].id, examples[1].id]
     assert found.mistakes[0]["text"] == examples[3].text
     assert found.mistakes[0]["gold"] == examples[3].label
-    assert len(analyze_errors(found.result, task, "validation", predictions, 1).mistakes) == 1
+    few = analyze_errors(found.result, task, "validation", predictions, 1)
+    assert (len(few.mistakes), few.num_mistakes, found.num_mistakes) == (1, 2, 2)
 
 
 def test_classes_have_scores_and_confusions() -> None:

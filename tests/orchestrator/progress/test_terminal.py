@@ -16,6 +16,7 @@ from contextlib import closing
 
 import pytest
 
+from orchestrator.cli.output import make_room
 from orchestrator.progress import OWN_LOGGERS, UNDER_WAY, Progress, attached, duration, show_progress, times
 from orchestrator.progress.run_views import StageView, TrainingView
 from tests.waiting import PATIENCE_S
@@ -37,6 +38,18 @@ def test_lines_are_plain_and_more_than_information_has_its_level(capsys: pytest.
         logger.debug("details")
         logging.getLogger("ray").warning("not ours")
     assert capsys.readouterr().err == "100 % [bold] :smile:\nwarning: no document of corpus\n"
+
+
+def test_where_a_pipe_leads_to_the_same_terminal_nothing_is_redrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with open(reading), open(writing, "w") as pipe, show_progress() as progress:
+        progress.status("loading the model")
+        make_room(pipe)
+        written = len(sys.stderr.getvalue())
+        progress.status("10 lines")
+        logger.info("done")
+        assert sys.stderr.getvalue()[written:] in ("10 lines\ndone\n", "done\n")
 
 
 @pytest.mark.parametrize("package", ["orchestrator", "bert_core"])
