@@ -156,11 +156,11 @@ class RecordedSweep(RecordedView):
             if not known:
                 return None
             typical_s = fmean(known)
-        running_s = [
-            max(age_s(trial.started_at), 0.0 if training is None else training.done_s)
+        left_s = [
+            max(0.0, typical_s - age_s(trial.started_at)) if training is None else training.left_s
             for trial, training in zip(standing.running, trainings, strict=True)
         ]
-        return seconds_left(typical_s, running_s, max(0, num_waiting), self._at_a_time)
+        return seconds_left(typical_s, left_s, max(0, num_waiting), self._at_a_time)
 
     def _training(self, trial: RunningTrialRecord) -> TrainingTime | None:
         """Time of a trial's training, by its speed; None before its first evaluation."""

@@ -79,6 +79,7 @@ class SweepProgress:
         self._started_at[plan.key] = time.monotonic()
         self._best_event.pop(plan.key, None)
         self._scores.pop(plan.key, None)
+        self._training.pop(plan.key, None)
         self.listener.on_trial_started(TrialStart(plan.key, plan.number, plan.parameters, plan.seed))
         self._running.started(plan)
         self._at_a_time = max(self._at_a_time, len(self._running.keys))
@@ -183,10 +184,11 @@ class SweepProgress:
         """Seconds since a trial last began to run."""
         return time.monotonic() - self._started_at.get(key, self._begun_at)
 
-    def _seconds_of(self, key: str) -> float:
-        """Seconds that a trial has taken; at least those of the steps that an earlier attempt has done of it."""
-        taken_s = self._seconds_before.get(key, 0.0) + self._seconds_now(key)
-        return max(taken_s, self._training[key].done_s) if key in self._training else taken_s
+    def _left_of(self, key: str, typical_s: float) -> float:
+        """Seconds that are left of a trial that runs: by its own speed, or before its first evaluation as of others."""
+        if key in self._training:
+            return self._training[key].left_s
+        return max(0.0, typical_s - self._seconds_before.get(key, 0.0) - self._seconds_now(key))
 
     def _keep_best(self, result: TrialResult) -> None:
         """Take a completed trial in: a better one leads before the weights of the one before may go."""
@@ -246,9 +248,10 @@ class SweepProgress:
             took = [training.whole_s for training in self._training.values()]
         if not took:
             return None
-        running_s = [self._seconds_of(key) for key in self._running.keys]
-        num_waiting = max(0, self.queue.num_trials - len(self.results) - len(running_s))
-        return seconds_left(fmean(took), running_s, num_waiting, max(1, self._at_a_time))
+        typical_s = fmean(took)
+        left_s = [self._left_of(key, typical_s) for key in self._running.keys]
+        num_waiting = max(0, self.queue.num_trials - len(self.results) - len(left_s))
+        return seconds_left(typical_s, left_s, num_waiting, max(1, self._at_a_time))
 
 
 def _describe(result: TrialResult, metric: str) -> str:

@@ -10,8 +10,8 @@ from orchestrator.results import MetricEvent
 class TrainingTime(NamedTuple):
     """Seconds that a trial trains, by its speed. Evaluations are not counted."""
 
-    done_s: float
-    """Seconds of the steps that are done, also those before a checkpoint that the trial goes on from."""
+    left_s: float
+    """Seconds of the steps that are to come."""
     whole_s: float
 
 
@@ -19,31 +19,31 @@ def training_time(measured: MetricEvent, num_epochs: float, batch_size: int) -> 
     """Time of a trial's training by its speed at a measurement; None where that has no speed.
 
     >>> training_time(MetricEvent(50, "train", {"examples_per_s": 16.0}, epoch=0.5), 3.0, 32)
-    TrainingTime(done_s=100.0, whole_s=600.0)
+    TrainingTime(left_s=500.0, whole_s=600.0)
     """
     examples_per_s = measured.values.get("examples_per_s", 0.0)
     if not measured.epoch or not examples_per_s > 0:
         return None
     done_s = measured.step * batch_size / examples_per_s
-    return TrainingTime(done_s, done_s * num_epochs / measured.epoch)
+    whole_s = done_s * num_epochs / measured.epoch
+    return TrainingTime(max(0.0, whole_s - done_s), whole_s)
 
 
-def seconds_left(typical_s: float, running_s: Sequence[float], num_waiting: int, at_a_time: int) -> float:
-    """Seconds until the last trial ends, if each takes as long as a typical one and a waiting one begins at once.
+def seconds_left(typical_s: float, running_left_s: Sequence[float], num_waiting: int, at_a_time: int) -> float:
+    """Seconds until the last trial ends, if a waiting one begins at once and takes as long as a typical one.
 
     Args:
         typical_s: seconds of a trial.
-        running_s: seconds that each trial that runs has taken so far.
+        running_left_s: seconds that are left of each trial that runs.
         num_waiting: trials that have not begun, or wait for others.
         at_a_time: trials that run at a time where enough are left.
 
-    >>> seconds_left(60.0, [0.0], 3, at_a_time=1), seconds_left(60.0, [30.0, 0.0], 2, at_a_time=2)
+    >>> seconds_left(60.0, [60.0], 3, at_a_time=1), seconds_left(60.0, [30.0, 60.0], 2, at_a_time=2)
     (240.0, 120.0)
-    >>> seconds_left(60.0, [90.0], 0, at_a_time=4)
+    >>> seconds_left(60.0, [0.0], 0, at_a_time=4)
     0.0
     """
-    ends = [max(0.0, typical_s - seconds) for seconds in running_s]
-    ends += [0.0] * (min(at_a_time, len(ends) + num_waiting) - len(ends))
+    ends = [*running_left_s, *[0.0] * (min(at_a_time, len(running_left_s) + num_waiting) - len(running_left_s))]
     heapq.heapify(ends)
     for _ in range(num_waiting):
         heapq.heapreplace(ends, ends[0] + typical_s)
