@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from orchestrator.kinds.base import MeasuredTime
-from orchestrator.kinds.trial_time import first_recipe
+from orchestrator.kinds.trial_time import first_recipe, trials_at_a_time
 from orchestrator.progress import counted
 from orchestrator.registry.parameter_values import flatten
 from orchestrator.registry.queries.query_tree import quoted
@@ -47,10 +47,7 @@ def similar_pretraining(spec: PretrainSpec, registry: Registry) -> MeasuredTime 
 
 
 def similar_trials(spec: SweepSpec, registry: Registry, num_trials: int) -> MeasuredTime | None:
-    """Return the time of a sweep by recorded trials of its task whose first recipe was like its own; None without.
-
-    As many trials are taken to run at a time as the spec says, or else one.
-    """
+    """Return the time of a sweep by recorded trials of its task whose first recipe was like its own; None without."""
     recipe = first_recipe(spec)
     own = {name: getattr(recipe, name) for name in _TRIAL_FIELDS if hasattr(recipe, name)}
     task = quoted(spec.task.id)
@@ -58,7 +55,7 @@ def similar_trials(spec: SweepSpec, registry: Registry, num_trials: int) -> Meas
     alike = [row for row in rows if row["seconds"] and all(_value(row, name) == own[name] for name in own)]
     if not alike:
         return None
-    at_a_time = min(num_trials, spec.execution.max_concurrent_trials or 1)
+    at_a_time = trials_at_a_time(spec, num_trials)
     each_s = fmean(row["seconds"] for row in alike)
     by = f"{each_s:.2g} s a trial, the mean of {counted(len(alike), 'recorded trial')}"
     of_what = f"{counted(num_trials, 'trial')}, {at_a_time:,} at a time"

@@ -34,12 +34,20 @@ def measure_trials(spec: SweepSpec, inputs: Resolved, num_trials: int) -> Measur
     found = measure_examples(task, train, recipe, config, tokenizer, spec.threads_per_trial)
     if found is None:
         return None
-    at_a_time = max(1, int((os.cpu_count() or 1) / max(spec.execution.cpus_per_trial, spec.threads_per_trial)))
-    at_a_time = min(at_a_time, num_trials, spec.execution.max_concurrent_trials or num_trials)
+    at_a_time = trials_at_a_time(spec, num_trials)
     of_what = f"{counted(num_trials, 'trial')}, {at_a_time:,} at a time"
     frozen_s = found.frozen_s * (len(train) + num_validation)
     each_s = found.training_s(recipe, len(train), num_validation)
     return MeasuredTime(frozen_s + each_s * math.ceil(num_trials / at_a_time), of_what)
+
+
+def trials_at_a_time(spec: SweepSpec, num_trials: int) -> int:
+    """Number of trials that run at a time on this machine's CPUs; as the spec says, or one, where they take GPUs."""
+    most = spec.execution.max_concurrent_trials
+    if trains_on_gpu(spec.execution.gpus_per_trial):
+        return min(num_trials, most or 1)
+    fit = int((os.cpu_count() or 1) / max(spec.execution.cpus_per_trial, spec.threads_per_trial))
+    return min(max(1, fit), num_trials, most or num_trials)
 
 
 def start_of(recipe: RecipeSpec, inputs: Resolved) -> tuple[BertConfig, Tokenizer] | None:
