@@ -14,7 +14,7 @@ from orchestrator.cli.commands.run_exporting import export
 from orchestrator.cli.commands.run_listing import list_runs
 from orchestrator.cli.commands.run_removing import restore, rm, trash
 from orchestrator.cli.commands.run_showing import show
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsGroup, WritingCommand, current_settings
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsGroup, WritingCommand, current_settings, given_options
 from orchestrator.cli.output import (
     make_room,
     notify,
@@ -146,15 +146,25 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
     with open_registry() as registry:
         run = find_run(registry, run_id)
         folder = log_folder(run, registry, current_settings())
+        stages = registry.stages(run.id)[::-1] if run.kind == "pipeline" else []
     if rank is not None:
         _show_worker_logs(run.id, folder, None if rank == "all" else int(rank))
         return 0
     path = join(folder, "log.txt")
     try:
-        show_text(read_bytes(path).decode("utf-8", "replace"))
+        show_text(_log_text(read_bytes(path)))
     except FileNotFoundError:
         raise NotFoundError(f"run {run.id} has no log at {path}; was it made with another --storage?") from None
+    for stage in stages:
+        notify(f"the log of {stage.name}: orchestrator{given_options()} runs logs {stage.id}")
     return 0
+
+
+def _log_text(data: bytes) -> str:
+    """Text of a log; for a terminal its lines are broken between words."""
+    from orchestrator.progress.line_folding import folded
+
+    return folded(data.decode("utf-8", "replace"), terminal_width(sys.stdout))
 
 
 def _follow(run_id: str) -> int:
@@ -162,13 +172,11 @@ def _follow(run_id: str) -> int:
     from orchestrator.execution.log_following import follow_log
     from orchestrator.execution.run_watch import RunWatch
     from orchestrator.execution.waiting import outcome_line
-    from orchestrator.progress.line_folding import folded
     from orchestrator.run_states import RunState
 
     def write(data: bytes) -> None:
         make_room(sys.stdout)
-        width = terminal_width(sys.stdout)
-        click.echo(data if width is None else folded(data.decode("utf-8", "replace"), width), nl=False)
+        click.echo(_log_text(data), nl=False)
 
     settings = current_settings()
     if is_terminal(sys.stderr):

@@ -163,6 +163,19 @@ def test_logs_are_the_runs_own(command: Command, recorded_sweep: RecordedSweep, 
     assert "--storage" in outcome.err
 
 
+def test_a_pipelines_log_names_those_of_its_stages(command: Command, home: Path, tmp_path: Path) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        recorder = Recorder(registry)
+        spec = {"kind": "pipeline", "name": "all", "stages": {"words": {}}}
+        pipeline = recorder.start(spec, "f", storage_path=str(tmp_path / "all")).id
+        stage = recorder.start({"kind": "tokenizer", "name": "all/words", "tags": [f"pipeline:{pipeline}"]}, "f").id
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "log.txt").write_text("stage 1 of 1: words\n")
+    outcome = command("runs", "logs", pipeline)
+    assert outcome.out == "stage 1 of 1: words\n"
+    assert f"the log of all/words: orchestrator runs logs {stage}" in outcome.err
+
+
 def test_logs_of_workers_are_shown_by_rank(command: Command, recorded_sweep: RecordedSweep, home: Path) -> None:
     folder = home / "storage" / "runs" / "r" / "workers"
     outcome = command("runs", "logs", recorded_sweep.run_id, "--worker")
