@@ -19,6 +19,8 @@ SAMPLE_ROWS = 10_000
 """First rows of a table by which its columns are told apart."""
 MAX_CLASS_NUMBERS = 20
 """Whole numbers of at most so many values are classes; others are values to estimate."""
+_MAX_BAD_SHARE = 0.1
+"""Share of broken records above which a file is not what it is taken for."""
 _HEADER_WORDS = 8
 """More words than this are no column's name."""
 _DELIMITER_NAMES = {";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -103,9 +105,11 @@ def inspect_table(path: str) -> TableFacts:
     names = column_names(path, bad)
     if not names:
         raise InputError(f"{path} has no column that every row has; {bad.first_problem or 'its rows share no key'}")
-    rows = [values for _, values in islice(read_rows(path, names, bad), SAMPLE_ROWS + 1)]
+    of_rows = BadRecords(path, "skip")
+    rows = [values for _, values in islice(read_rows(path, names, of_rows), SAMPLE_ROWS + 1)]
     if not rows:
-        raise InputError(f"{path} has no row that can be read{_why(bad)}")
+        raise InputError(f"{path} has no row that can be read{_why(of_rows)}")
+    refuse_broken(of_rows, len(rows))
     looked_at = rows[:SAMPLE_ROWS]
     columns = tuple(
         ColumnFacts(name, [row[place] for row in looked_at if row[place] not in (None, "")])
@@ -115,6 +119,14 @@ def inspect_table(path: str) -> TableFacts:
     if plain_name(path).endswith((".csv", ".tsv")):
         _check_header(facts)
     return facts
+
+
+def refuse_broken(bad: BadRecords, num_read: int) -> None:
+    """Refuse a file of which many records cannot be used. Raises: InputError, with the first one's problem."""
+    num_records = bad.count + num_read
+    if bad.count > _MAX_BAD_SHARE * num_records:
+        first = problem_and_remedy(bad.first_problem, "mend the file, or name other columns")
+        raise InputError(f"{bad.path}: {bad.count:,} of {num_records:,} records cannot be used, the first at {first}")
 
 
 def problem_and_remedy(first_problem: str, remedy: str = "mend the file") -> str:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from orchestrator.drafting.columns import problem_and_remedy
+from orchestrator.drafting.columns import refuse_broken
 from orchestrator.drafting.example_views import ExampleView, view_of
 from orchestrator.errors import InputError
 from orchestrator.results import Split
@@ -14,8 +14,6 @@ from orchestrator.tasks.table_files import column_names
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types import TASK_TYPES
 
-_MAX_BAD_SHARE = 0.1
-"""Share of broken records above which a file is not what it is taken for."""
 MIN_EXAMPLES = 10
 _SAMPLE_EXAMPLES = 1000
 
@@ -112,11 +110,7 @@ def read_split(task: TaskSpec, path: str) -> SplitFacts:
             facts.sample.append(view.texts)
         facts.note(view)
     facts.num_bad_records, facts.first_problem = bad.count, bad.first_problem
-    if bad.count > _MAX_BAD_SHARE * (bad.count + facts.num_examples):
-        raise InputError(
-            f"{path}: {bad.count:,} of {bad.count + facts.num_examples:,} records cannot be used, the first at "
-            f"{problem_and_remedy(bad.first_problem, 'mend the file, or name other columns')}"
-        )
+    refuse_broken(bad, facts.num_examples)
     return facts
 
 

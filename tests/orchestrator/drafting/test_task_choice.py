@@ -25,6 +25,12 @@ def table(folder: Path, header: str, row: Callable[[int], str]) -> Path:
     return write(folder / "a.tsv", "\n".join([header, *map(row, range(40))]) + "\n")
 
 
+def test_broken_rows_are_told_before_what_the_others_lack(tmp_path: Path) -> None:
+    (tmp_path / "few.csv").write_bytes("text;label\ngut;a\nschön;b\nschlecht;a\nna ja;b\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"few\.csv: 1 of 4 records cannot be used, the first at line 3: .*not UTF-8"):
+        inspect_table(str(tmp_path / "few.csv"))
+
+
 @pytest.mark.parametrize(
     ("header", "row", "kind", "texts", "label"),
     [
