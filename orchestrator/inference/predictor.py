@@ -122,7 +122,7 @@ def beside(said: Mapping[str, Any], answer: Mapping[str, Any], number: int) -> d
 def _delimited(names: Sequence[str], rows: Iterable[Sequence[Any]], delimiter: str) -> bytes:
     """Rows of a table as bytes, lists in them as JSON. Raises: InputError for a field that TSV cannot hold."""
     rows = [[_json_text(field) if isinstance(field, list | dict) else field for field in row] for row in rows]
-    return "".join(tsv_lines(names, rows) if delimiter == "\t" else csv_lines(rows)).encode()
+    return "".join(tsv_lines(names, rows) if delimiter == "\t" else csv_lines(rows, delimiter)).encode()
 
 
 def _json_text(value: list[Any] | dict[str, Any]) -> str:

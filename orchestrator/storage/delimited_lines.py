@@ -9,7 +9,7 @@ from orchestrator.errors import InputError
 _SHOWN_CHARACTERS = 60
 
 
-def csv_lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
+def csv_lines(rows: Iterable[Sequence[object]], delimiter: str = ",") -> Iterator[str]:
     r"""Yield each row as a line that ends in a line feed, fields quoted as RFC 4180 says; None is an empty field.
 
     Python's writer quotes a carriage return only where its line end has one, and its reader refuses one that is not
@@ -19,7 +19,7 @@ def csv_lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
     ['text,label\n', '"a\rb",\n']
     """
     buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\r\n")
+    writer = csv.writer(buffer, delimiter=delimiter, lineterminator="\r\n")
     for row in rows:
         writer.writerow(row)
         yield buffer.getvalue().removesuffix("\r\n") + "\n"

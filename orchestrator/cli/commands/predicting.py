@@ -159,13 +159,21 @@ def _text_of(file: str) -> str | None:
 
 
 def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
-    """Sign between the fields of the answers to a table; None for JSON lines."""
+    """Sign between the fields of the answers to a table, that of the table where both are CSV; None for JSON lines."""
+    from orchestrator.storage.text_lines import stream_lines
+    from orchestrator.tasks.csv_tables import csv_header
     from orchestrator.tasks.text_files import plain_name
 
     ending = Path(plain_name(output if output not in (None, _STDIN) else file)).suffix
     if form == "jsonl" or (form is None and ending in (".json", ".jsonl", ".ndjson")):
         return None
-    return "\t" if form is None and ending == ".tsv" else ","
+    if form is not None:
+        return ","
+    if ending == ".tsv":
+        return "\t"
+    are_csv = ending == Path(plain_name(file)).suffix == ".csv"
+    delimiter = csv_header(stream_lines(file), None).delimiter if are_csv else ","
+    return "," if delimiter == "\t" else delimiter  # which a name in .csv does not promise
 
 
 @click.command(

@@ -61,6 +61,15 @@ def test_a_table_from_a_pipe_is_refused_before_its_header_is_answered(
     assert "the first line of stdin names the columns 'text', 'label', 'id'; a table is read from a file" in outcome.err
 
 
+def test_what_stands_between_columns_stays(command: Command, classifier: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text('text;note\n"cats; rest";a,b\n')
+    command("predict", classifier, "rows.csv", "-o", "answers.csv")
+    lines = (tmp_path / "answers.csv").read_text().splitlines()
+    assert lines[0] == "text;note;prediction;score"
+    assert lines[1].startswith('"cats; rest";a,b;')
+    assert command("predict", classifier, "rows.csv", "-f", "csv").out.startswith("text,note,prediction,score\n")
+
+
 def test_a_text_that_tsv_cannot_hold_is_named_and_nothing_is_written(
     command: Command, classifier: str, home: Path
 ) -> None:
@@ -90,7 +99,7 @@ def test_a_text_column_is_named_where_it_has_another_name(command: Command, clas
 
 def test_a_file_with_semicolons_is_read_as_training_reads_it(command: Command, classifier: str, home: Path) -> None:
     Path("rows.csv").write_text("text;label\ncats, rest;no\n")
-    (row,) = csv.DictReader(command("predict", classifier, "rows.csv").out.splitlines())
+    (row,) = csv.DictReader(command("predict", classifier, "rows.csv").out.splitlines(), delimiter=";")
     assert (row["text"], row["label"]) == ("cats, rest", "no")
     assert row["prediction"] == _prediction(command, classifier, "cats, rest")["label"]
 
