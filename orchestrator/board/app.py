@@ -134,7 +134,7 @@ class _Board:
         task = request.path_params["task"]
 
         def read() -> tuple[Page, bool]:
-            if not self._registry.leaderboard_table(task, archived=True).records:
+            if task not in self._registry.ranked_tasks():
                 raise NotFoundError(f"No run of task {task} has ended with a score.")
             return task_page(self._registry, task), False
 

@@ -142,8 +142,7 @@ def _baseline(name: str) -> str:
 def _seeds(run: RunRecord, registry: Registry) -> str:
     """Paragraph on how much the score that ranks the run depends on the seed, by the run's group on the leaderboard."""
     metric = str(run.metric)
-    groups = registry.groups(run.task, archived=True) if run.task is not None else []
-    group = next((group for group in groups if any(one.id == run.id for one in group.runs)), None)
+    group = next((group for group in registry.groups_of([run.id]) if any(one.id == run.id for one in group.runs)), None)
     summary = None if group is None else group.summary
     if group is None or summary is None or summary.interval is None:
         why = why_noise_is_unknown(group.scores) if group is not None and group.seeds else "one seed"

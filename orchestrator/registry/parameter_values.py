@@ -173,11 +173,8 @@ def without_as_before(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
     Such a field is left out of fingerprints at that value, too: trials of before have no parameter of its name.
     """
-    return {path: value for path, value in parameters.items() if not _is_as_before(path, value)}
-
-
-def _is_as_before(path: str, value: Any) -> bool:
-    return path in ADDED_FIELDS and ADDED_FIELDS[path] == value
+    as_before = {path for path, value in ADDED_FIELDS.items() if path in parameters and parameters[path] == value}
+    return {path: value for path, value in parameters.items() if path not in as_before}
 
 
 def digest(value: Any) -> str:

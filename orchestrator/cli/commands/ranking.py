@@ -46,11 +46,11 @@ def leaderboard(task: str | None, limit: int, by: Any, archived: bool, form: str
 
     with open_registry() as registry:
         table = registry.leaderboard_table(task, by=by, limit=limit, archived=archived)
-        known = set() if table.records or task is None else set(registry.leaderboard_table().values("task"))
+        known = [] if table.records or task is None else registry.ranked_tasks()
         num_archived = 0 if archived else registry.num_ranked_archived(task)
         empty = no_groups(registry, num_archived)
     if task is not None and not table.records and not num_archived:
-        raise NotFoundError(f"no finished trial of task {task}; there are: {', '.join(sorted(known)) or 'none yet'}")
+        raise NotFoundError(f"no finished trial of task {task}; there are: {', '.join(known) or 'none yet'}")
     rows = list(table.records)
     if not shows_briefly(form, output):
         show_rows(rows, list(table.columns), form, output, empty=empty)

@@ -42,7 +42,7 @@ def _page(registry: "Registry", subject: str) -> "Page":
     from orchestrator.reports.run_page import run_page
     from orchestrator.reports.task_page import task_page
 
-    if registry.leaderboard_table(subject, archived=True).records:
+    if subject in registry.ranked_tasks():
         return task_page(registry, subject)
     run = find_run(registry, subject)
     cost = recorded_cost(registry, run, current_settings().home)

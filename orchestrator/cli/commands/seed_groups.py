@@ -41,8 +41,9 @@ def list_groups(task: str | None, archived: bool, form: str | None, output: str 
         num_archived = 0 if archived else registry.num_ranked_archived(task)
         empty = no_groups(registry, num_archived)
         if task is not None and not table.records and not num_archived:
-            known = sorted(set(registry.leaderboard_table().values("task")))
-            raise NotFoundError(f"no group of task {task}; there are: {', '.join(known) or 'none yet'}")
+            raise NotFoundError(
+                f"no group of task {task}; there are: {', '.join(registry.ranked_tasks()) or 'none yet'}"
+            )
     columns = list(table.columns)
     if shows_briefly(form, output):
         from orchestrator.registry.groups.group_records import group_label

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import (
     ARRAY,
+    JSON,
     URL,
     ColumnElement,
     Connection,
@@ -14,6 +15,7 @@ from sqlalchemy import (
     FromClause,
     Insert,
     Select,
+    SQLColumnExpression,
     Table,
     Text,
     bindparam,
@@ -77,6 +79,16 @@ def select_items(session: Session, items: Iterable[str]) -> Select[Any]:
     """Select texts that are given, as one parameter: `IN (…)` has one for each, and SQLite takes 32,766 at most."""
     dialect = session.get_bind().dialect.name
     return select_list(dialect, "items").params(items=list_value(dialect, items))
+
+
+def json_object(session: Session, key: SQLColumnExpression[str], value: SQLColumnExpression[str]) -> ColumnElement[Any]:
+    """Aggregate of a statement's rows into one dictionary for each group of them.
+
+    It comes as one text: of many rows with few columns, making a tuple of each costs more than all else.
+    """
+    is_sqlite = session.get_bind().dialect.name == "sqlite"
+    aggregate = func.json_group_object if is_sqlite else func.json_object_agg
+    return aggregate(key, value, type_=JSON)
 
 
 @lru_cache

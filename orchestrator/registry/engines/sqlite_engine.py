@@ -90,6 +90,9 @@ def _prepare(connection: sqlite3.Connection, record: Any, path: Path) -> None:
     # Pages of the log between two copies into the file, 16 MB: four times SQLite's own, so that the pages which every
     # trial changes are copied less often.
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    # 32 MB of pages: those of a big registry lie apart, and with SQLite's 2 MB a board reads most of them again and
+    # again.
+    connection.execute("PRAGMA cache_size = -32768")
     if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
         _refuse_foreign_file(connection, path)  # before the switch, which is written into the file
         _switch_to_wal(connection)

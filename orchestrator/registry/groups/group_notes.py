@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from orchestrator.cells import setting_cell
@@ -107,4 +108,8 @@ def recipe_text(values: Mapping[str, Any]) -> str:
 
 
 def _setting(value: Any) -> str:
-    return setting_cell(value) if isinstance(value, float) else str(value)
+    return _float_text(value) if isinstance(value, float) else str(value)
+
+
+_float_text = lru_cache(maxsize=10_000)(setting_cell)
+"""A few numbers stand in the texts of all groups of a board."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from orchestrator.registry.groups.model_origins import Origin
@@ -110,12 +109,10 @@ class GroupRecord:
     @cached_property
     def seeds(self) -> Sequence[SeedScore]:
         """Score of each seed that has one, by seed."""
-        scored = sorted(self._scored_runs, key=_seed_order)
-        found = []
-        for _, of_seed in groupby(scored, key=_seed_order):
-            runs = tuple(of_seed)
-            found.append(SeedScore(runs[0].seed, sum(run.score or 0.0 for run in runs) / len(runs), runs))
-        return found
+        by_seed: dict[int | None, list[GroupRun]] = defaultdict(list)
+        for run in self._scored_runs:
+            by_seed[run.seed].append(run)
+        return [_seed_score(seed, by_seed[seed]) for seed in sorted(by_seed, key=_seed_order)]
 
     @cached_property
     def summary(self) -> Summary | None:
@@ -225,5 +222,11 @@ def group_label(key: str) -> str:
     return f"{recipe[:_SHOWN_DIGITS]}{dot}{code}"
 
 
-def _seed_order(run: GroupRun) -> tuple[bool, int]:
-    return run.seed is None, run.seed or 0
+def _seed_order(seed: int | None) -> tuple[bool, int]:
+    return seed is None, seed or 0
+
+
+def _seed_score(seed: int | None, runs: Sequence[GroupRun]) -> SeedScore:
+    if len(runs) == 1:
+        return SeedScore(seed, runs[0].score or 0.0, runs)
+    return SeedScore(seed, sum(run.score or 0.0 for run in runs) / len(runs), runs)

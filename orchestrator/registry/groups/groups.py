@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, Select, and_, func, literal, not_, or_, select, true
+from sqlalchemy import BigInteger, ColumnElement, Row, Select, and_, cast, func, literal, not_, or_, select, true
 from sqlalchemy.orm import Session, aliased
 
+from orchestrator.registry.engines.dialects import json_object, select_items
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, group_key
 from orchestrator.registry.groups.model_origins import ModelOrigin, load_origins
 from orchestrator.registry.groups.refused_scores import TEST_DIGEST, load_test_refusals, refusal_of
@@ -17,9 +17,13 @@ from orchestrator.registry.parameter_values import decode_parameter, without_as_
 from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
 
-RANKED_KINDS = ("distill", "evaluate")
+_EVALUATION = "evaluate"
+RANKED_KINDS = ("distill", _EVALUATION)
 """Kinds of runs without trials whose own scores are ranked."""
 SEED_PATH = "recipe.seed"
+_NUM_GROUP_COLUMNS = 6
+"""Number of the columns that tell groups apart, the first ones of a run's row."""
+_KIND_END = ":"
 _IDS_PER_STATEMENT = 5_000
 
 
@@ -40,6 +44,11 @@ def count_archived(session: Session, task: str | None) -> int:
     return session.scalar(counted) or 0
 
 
+def load_tasks(session: Session) -> list[str]:
+    """Names of the tasks that have groups, of archived runs too, in their order."""
+    return sorted(filter(None, session.scalars(select(RunRow.task).where(_is_ranked()).distinct())))
+
+
 def load_groups_of(session: Session, run_ids: Collection[str]) -> list[GroupRecord]:
     """Load the groups that some runs belong to, each with all of its runs."""
     own = sorted(set(run_ids))
@@ -57,41 +66,29 @@ def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupR
     A group's runs come from any number of sweeps. Runs of a task without a score that ranks are in no group. Scores on
     other test data are other groups, also those of registries that recorded one key for all of them.
     """
-    found: dict[tuple[str, str, str, str | None, str, str | None], list[Row[Any]]] = defaultdict(list)
-    for row in session.connection().execute(_ranked_runs(condition)).all():  # a session's rows cost twice as much
-        found[row.task, row.metric, row.group_key, row.code_version, row.split, row.tested_on].append(row)
-    parameters = _load_parameters(session, [rows[-1].id for rows in found.values()])
-    origins = load_origins(session, [rows[-1].id for rows in found.values() if rows[-1].kind == "evaluate"])
+    found: dict[tuple[Any, ...], list[Row[Any]]] = defaultdict(list)
+    for row in session.connection().execute(_ranked_runs(condition)):  # a session's rows cost twice as much
+        found[row[:_NUM_GROUP_COLUMNS]].append(row)
+    newest = [rows[-1] for rows in found.values()]
+    parameters = _load_parameters(session, [row.id for row in newest])
+    origins = load_origins(session, [row.id for row in newest if row.kind == _EVALUATION])
     tested = [row.id for rows in found.values() for row in rows if row.test is not None]
     refusals = load_test_refusals(session, tested) if tested else {}
     groups = []
     for (task, metric, digest, code, split, _), rows in found.items():
-        newest = rows[-1]
-        shared = parameters[newest.id]
-        group = GroupRecord(
-            key=group_key(digest, code),
-            kind=newest.kind if newest.parent_id is None else newest.parent_kind,
-            task=task,
-            metric=metric,
-            split=split,
-            runs=[_run(row, refusals.get(row.id)) for row in rows],
-            code_version=code,
-            data=shared.get(f"data.{split}_digest"),
-            parameters={path: value for path, value in shared.items() if path != SEED_PATH},
-        )
-        is_evaluation = group.kind == "evaluate"
+        of_kind, shared = rows[-1].of_kind, parameters[rows[-1].id]
+        data = shared.get(f"data.{split}_digest")
+        if of_kind == _EVALUATION:
+            origin = origins.get(rows[-1].id, ModelOrigin())
+            use, refusal = origin.use_of(data), refusal_of(data, origin) if split == "test" else None
+        else:
+            use, refusal = ModelOrigin.of(shared).use_of(data) or "chosen", None
+        shared.pop(SEED_PATH, None)
+        runs = [GroupRun._make((*row[_NUM_GROUP_COLUMNS + 2 :], refusals.get(row.id))) for row in rows]
         groups.append(
-            _with_origin(group, origins.get(newest.id, ModelOrigin()) if is_evaluation else ModelOrigin.of(shared))
+            GroupRecord(group_key(digest, code), of_kind, task, metric, split, runs, data, shared, code, use, refusal)
         )
     return groups
-
-
-def _with_origin(group: GroupRecord, origin: ModelOrigin) -> GroupRecord:
-    """The group with what is known of the data that its model was trained and chosen on."""
-    if group.kind == "evaluate":
-        refused = refusal_of(group.data, origin) if group.split == "test" else None
-        return replace(group, origin=origin.use_of(group.data), refusal=refused)
-    return replace(group, origin=origin.use_of(group.data) or "chosen")
 
 
 def _is_ranked() -> ColumnElement[bool]:
@@ -114,72 +111,60 @@ def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
     def is_parameter(parameter: Any, path: str) -> ColumnElement[bool]:
         return and_(is_alone, parameter.run_id == RunRow.id, parameter.path == path)
 
-    columns: list[Any] = [
+    of_group: Sequence[Any] = (
         RunRow.task,
         RunRow.metric,
         RunRow.group_key,
         RunRow.code_version,
-        scored_split.label("split"),
-        RunRow.kind,
-        parent.kind.label("parent_kind"),
+        scored_split,
+        tested_on.text,
+    )
+    of_run: Sequence[Any] = (  # in the order of `GroupRun`
         RunRow.id,
-        func.coalesce(RunRow.seed, seed.number).label("seed"),
+        func.coalesce(RunRow.seed, cast(seed.number, BigInteger)),
         RunRow.state,
-        score.value.label("score"),
-        baseline.value.label("baseline"),
+        score.value,
+        baseline.value,
         test.value.label("test"),
-        collapsed.value.label("collapsed"),
+        func.coalesce(collapsed.value, 0.0) != 0.0,
         RunRow.model_folder,
         RunRow.finished_at,
         RunRow.parent_id,
-        tested_on.text.label("tested_on"),
-    ]
+    )
     return (
-        select(*columns)
+        select(*of_group, RunRow.kind, func.coalesce(parent.kind, RunRow.kind).label("of_kind"), *of_run)
         .outerjoin(parent, parent.id == RunRow.parent_id)
-        .outerjoin(split, and_(is_parameter(split, "split"), RunRow.kind == "evaluate"))
+        .outerjoin(split, and_(is_parameter(split, "split"), RunRow.kind == _EVALUATION))
         .outerjoin(seed, is_parameter(seed, SEED_PATH))
-        .outerjoin(tested_on, and_(is_parameter(tested_on, TEST_DIGEST), RunRow.kind == "evaluate"))
+        .outerjoin(tested_on, and_(is_parameter(tested_on, TEST_DIGEST), RunRow.kind == _EVALUATION))
         .outerjoin(score, is_of(score, scored_split, RunRow.metric))
         .outerjoin(baseline, is_of(baseline, "validation", literal("baseline.") + RunRow.metric))
-        .outerjoin(test, and_(is_of(test, "test", RunRow.metric), RunRow.kind != "evaluate"))
+        .outerjoin(test, and_(is_of(test, "test", RunRow.metric), RunRow.kind != _EVALUATION))
         .outerjoin(collapsed, is_of(collapsed, "validation", "collapsed"))
         .where(_is_ranked(), condition)
         .order_by(RunRow.finished_at.is_not(None), RunRow.finished_at, RunRow.id)
     )
 
 
-def _run(row: Row[Any], test_refusal: str | None) -> GroupRun:
-    seed = None if row.seed is None else int(row.seed)
-    return GroupRun(
-        row.id,
-        seed,
-        row.state,
-        row.score,
-        row.baseline,
-        row.test,
-        bool(row.collapsed),
-        row.model_folder,
-        row.finished_at,
-        row.parent_id,
-        test_refusal,
-    )
-
-
-def _load_parameters(session: Session, run_ids: Sequence[str]) -> Mapping[str, dict[str, Any]]:
+def _load_parameters(session: Session, run_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Parameters of each run, without fields that a later version added, at the value of before."""
-    parameters: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
-    columns = select(ParameterRow.run_id, ParameterRow.path, ParameterRow.kind, ParameterRow.text)
-    decoded: dict[tuple[str, str, str], dict[str, Any]] = {}  # a few values stand in most of the recipes
-    for some in _parts(run_ids):
-        for run_id, path, kind, text in (
-            session.connection().execute(columns.where(ParameterRow.run_id.in_(some))).all()
-        ):
-            value = decoded.get((path, kind, text))
-            if value is None:
-                value = decoded[path, kind, text] = without_as_before({path: decode_parameter(kind, text)})
-            parameters[run_id].update(value)
-    return parameters
+    encoded = json_object(session, ParameterRow.path, ParameterRow.kind + _KIND_END + ParameterRow.text)
+    of_run = select(ParameterRow.run_id, encoded).group_by(ParameterRow.run_id)
+    is_asked = ParameterRow.run_id.in_(select_items(session, run_ids))
+    values = _Values()
+    found: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
+    for run_id, texts in session.connection().execute(of_run.where(is_asked)):
+        found[run_id] = without_as_before({path: values[text] for path, text in texts.items()})
+    return found
+
+
+class _Values(dict[str, Any]):
+    """Values by kind and text: a few stand in most of the recipes, and each is decoded once."""
+
+    def __missing__(self, encoded: str) -> Any:
+        kind, _, text = encoded.partition(_KIND_END)
+        self[encoded] = decode_parameter(kind, text)
+        return self[encoded]
 
 
 def _parts(run_ids: Sequence[str]) -> Iterable[Sequence[str]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
-from orchestrator.registry.groups.leaderboard import place
+from orchestrator.registry.groups.ranking import place
 from orchestrator.results import best_first
 from orchestrator.run_states import RunState
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from orchestrator.registry.groups.finding_groups import find_group
 from orchestrator.registry.groups.group_records import GroupRecord
-from orchestrator.registry.groups.groups import count_archived, load_groups_of, load_task_groups
-from orchestrator.registry.groups.leaderboard import Order, rank_groups, ranked_groups
+from orchestrator.registry.groups.groups import count_archived, load_groups_of, load_task_groups, load_tasks
+from orchestrator.registry.groups.leaderboard import rank_groups
+from orchestrator.registry.groups.ranking import Order, ranked_groups
 from orchestrator.registry.groups.refused_scores import load_test_refusals
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.run_reader import RunReader
@@ -59,6 +60,11 @@ class SeedGroups(RunReader):
         """
         with self._database.session(writing=False) as session:
             return rank_groups(session, task, by, archived=archived, limit=limit)
+
+    def ranked_tasks(self) -> list[str]:
+        """Names of the tasks that have groups, of archived runs too, in their order."""
+        with self._database.session(writing=False) as session:
+            return load_tasks(session)
 
     def num_ranked_archived(self, task: str | None = None) -> int:
         """Number of the runs that the leaderboard leaves out since they, or their sweeps, are archived."""

@@ -1,7 +1,8 @@
 """Paths in which recipes differ, and settings in which trials do: what tells them apart."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 
@@ -11,16 +12,16 @@ def varying_paths(recipes: Sequence[Mapping[str, Any]]) -> set[str]:
     >>> sorted(varying_paths([{"size": "tiny", "epochs": 3}, {"size": "mini", "epochs": 3.0}, {"epochs": 3}]))
     ['size']
     """
-    values: dict[str, set[Hashable]] = defaultdict(set)
-    num_having: Counter[str] = Counter()
+    num_having = Counter(chain.from_iterable(recipes))
+    values: set[tuple[str, Hashable]] = set()
     for recipe in recipes:
-        num_having.update(recipe.keys())
-        for path, value in recipe.items():
-            values[path].add(_hashable(value))
-    for path, number in num_having.items():
-        if number < len(recipes):
-            values[path].add(None)
-    return {path for path, found in values.items() if len(found) > 1}
+        try:
+            values.update(recipe.items())
+        except TypeError:  # a list among them
+            values.update((path, _hashable(value)) for path, value in recipe.items())
+    values |= {(path, None) for path, number in num_having.items() if number < len(recipes)}
+    num_values = Counter(path for path, _ in values)
+    return {path for path, number in num_values.items() if number > 1}
 
 
 def varied_parameters(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -19,8 +19,8 @@ from orchestrator.errors import InputError
 from orchestrator.registry import Registry, parameter_values
 from orchestrator.registry.groups import groups
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
-from orchestrator.registry.groups.leaderboard import ORDERS, Order, ranked_groups
 from orchestrator.registry.groups.model_origins import ModelOrigin, load_origins
+from orchestrator.registry.groups.ranking import ORDERS, Order, ranked_groups
 from orchestrator.registry.groups.scored_trials import scored_groups
 from orchestrator.registry.groups.varying_paths import varying_paths
 from orchestrator.registry.runs.trials import trial_id
