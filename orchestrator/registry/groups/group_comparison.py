@@ -1,9 +1,10 @@
 """Comparison of groups: whether their difference is more than luck, over seeds and over the examples they answered.
 
-Over seeds, which test speaks follows from the numbers of seeds and from whether they show noise, never from what the
-tests say:
+Over seeds, which test speaks follows from the numbers of seeds and of comparisons and from whether seeds show noise,
+never from what the tests say:
 
-    six or more seeds in common     paired permutation: it needs six pairs to be able to find anything at 95 %
+    six or more seeds in common     paired permutation: it needs six pairs to be able to find anything at 95 %, and
+                                    seven to eleven where two to fifty comparisons are corrected for
     fewer, two or more on each side Welch's test over all seeds of both
     one seed on a side              none: the noise of seeds is not known, and only examples can speak
     a side's scores all equal       no Welch's test, which would take any difference for certain
@@ -30,8 +31,6 @@ from orchestrator.significance.paired_permutation import PairedResult, compare_p
 from orchestrator.significance.sample_size import POWER, pairs_of_seeds, seeds_of_each_group
 from orchestrator.significance.summary import LEVEL, Interval, has_spread, why_noise_is_unknown
 from orchestrator.significance.welch import WelchResult, compare_means
-
-_SEEDS_OF_A_PAIRED_TEST = next(number for number in range(1, 20) if least_p_value(number) < 1 - LEVEL)
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def compare_groups(
     Raises: InputError where groups cannot be compared.
     """
     pairs = list(combinations(range(len(groups)), 2))
-    found = [_compare(groups[one], groups[other], examples.get((one, other))) for one, other in pairs]
+    found = [_compare(groups[one], groups[other], examples.get((one, other)), len(pairs)) for one, other in pairs]
     known = [comparison.p_value for comparison in found if comparison.p_value is not None]
     corrected = iter(holm(known))
     return [
@@ -134,15 +133,22 @@ def check_comparable(groups: Sequence[GroupRecord]) -> None:
             raise InputError(f"group {group.label} cannot be compared: {why}")
 
 
-def _compare(first: GroupRecord, second: GroupRecord, examples: ExampleComparison | None) -> Comparison:
+def _compare(
+    first: GroupRecord, second: GroupRecord, examples: ExampleComparison | None, num_comparisons: int
+) -> Comparison:
     check_comparable([first, second])
     told = [{**group.parameters, "code": group.code_version} for group in (first, second)]
     differs_in = {path: (told[0].get(path), told[1].get(path)) for path in sorted(varying_paths(told))}
-    return Comparison(first, second, compare_seeds(first, second), examples, differs_in, None)
+    return Comparison(first, second, compare_seeds(first, second, num_comparisons), examples, differs_in, None)
 
 
-def compare_seeds(first: GroupRecord, second: GroupRecord) -> SeedComparison:
-    """Compare two groups over their seeds, as the head of this file says."""
+def compare_seeds(first: GroupRecord, second: GroupRecord, num_comparisons: int = 1) -> SeedComparison:
+    """Compare two groups over their seeds, as the head of this file says.
+
+    Args:
+        num_comparisons: number of comparisons that are made at once and corrected for.
+    """
+    level = 1 - (1 - LEVEL) / num_comparisons  # of the first of Holm's steps
     one, other = ({seed.seed: seed.score for seed in group.seeds} for group in (first, second))
     common = sorted(seed for seed in one.keys() & other.keys() if seed is not None)
     differences = [one[seed] - other[seed] for seed in common]
@@ -150,7 +156,7 @@ def compare_seeds(first: GroupRecord, second: GroupRecord) -> SeedComparison:
     paired = compare_pairs(differences) if len(common) > 1 else None
     counted = {"num_first": len(one), "num_second": len(other), "num_common": len(common)}
     shows_noise = any(has_spread([scores[seed] for seed in common]) for scores in (one, other) if common)
-    if paired is not None and len(common) >= _SEEDS_OF_A_PAIRED_TEST and shows_noise:
+    if paired is not None and least_p_value(len(common)) < 1 - level and shows_noise:
         return SeedComparison(
             f"paired permutation over {len(common)} common seeds",
             paired.difference,
@@ -160,7 +166,7 @@ def compare_seeds(first: GroupRecord, second: GroupRecord) -> SeedComparison:
             paired=paired,
             welch=welch,
             bootstrap=paired_bootstrap_interval(differences),
-            num_seeds_needed=pairs_of_seeds(paired.difference, stdev(differences)),
+            num_seeds_needed=pairs_of_seeds(paired.difference, stdev(differences), level),
         )
     is_testable = welch.p_value is not None
     return SeedComparison(
@@ -172,13 +178,13 @@ def compare_seeds(first: GroupRecord, second: GroupRecord) -> SeedComparison:
         paired=paired,
         welch=welch,
         bootstrap=bootstrap_interval(first.scores, second.scores) if is_testable else None,
-        num_seeds_needed=_seeds_needed(first, second, welch.difference) if is_testable else None,
+        num_seeds_needed=_seeds_needed(first, second, welch.difference, level) if is_testable else None,
     )
 
 
-def _seeds_needed(first: GroupRecord, second: GroupRecord, difference: float) -> int | None:
+def _seeds_needed(first: GroupRecord, second: GroupRecord, difference: float, level: float) -> int | None:
     spreads = [group.summary.sd or 0.0 for group in (first, second) if group.summary]
-    return seeds_of_each_group(difference, *spreads)
+    return seeds_of_each_group(difference, *spreads, level)
 
 
 def _in_words(comparison: Comparison) -> str:
@@ -204,7 +210,9 @@ def _in_words(comparison: Comparison) -> str:
         models = "these two models are" if comparison.is_distinguishable else "not even these two models are"
         return f"{models} distinguishable: {facts}; {why}: whether further seeds would say so is not known"
     if not comparison.is_distinguishable:
-        return f"not distinguishable: {facts}{_further(comparison)}"
+        alone = comparison.p_value < 1 - LEVEL
+        among = f" among {comparison.num_comparisons} comparisons, though alone they would be" if alone else ""
+        return f"not distinguishable{among}: {facts}{_further(comparison)}"
     is_first = (speaks.difference > 0) != comparison.first.is_better_lower
     return f"distinguishable: {'the first' if is_first else 'the second'} is better, {facts}"
 

@@ -268,6 +268,31 @@ def test_several_comparisons_are_corrected(registry: Registry) -> None:
     assert all("; corrected for 3 comparisons (Holm): p = " in one.words for one in found)
 
 
+def test_six_common_seeds_can_tell_three_groups_apart(registry: Registry) -> None:
+    """The least p-value of six pairs is 0.031, which no correction for three comparisons would leave below 0.05."""
+    easy = [0.50, 0.51, 0.49, 0.50, 0.51, 0.49]
+    sweeps = [group_of(registry, number * 1e-5, [score + number / 10 for score in easy]) for number in range(3)]
+    found = registry.compare(*sweeps)
+    assert [one.seeds.test for one in found] == ["Welch's test over 6 and 6 seeds"] * 3
+    assert all(one.is_distinguishable for one in found)
+    (alone,) = registry.compare(*sweeps[:2])
+    assert alone.seeds.test == "paired permutation over 6 common seeds"
+
+
+def test_what_a_correction_hides_is_told(registry: Registry) -> None:
+    """Seven pairs can be told apart among three comparisons, and as many seeds are said to do."""
+    noise = [0.001, 0.022, 0.013, 0.004, 0.025, 0.016, 0.007]
+    ups = [0.011, 0.012, 0.010, 0.013, 0.011, 0.012, -0.0001]
+    groups = (noise, [score + up for score, up in zip(noise, ups, strict=True)], [score + 0.0002 for score in noise])
+    found = registry.compare(*(group_of(registry, 1e-5 * number, list(own)) for number, own in enumerate(groups)))
+    assert found[0].seeds.test == "paired permutation over 7 common seeds"
+    assert found[0].p_value is not None
+    assert found[0].p_value < 0.05 < (found[0].corrected_p_value or 0)
+    assert found[0].words.startswith(
+        "not distinguishable among 3 comparisons, though alone they would be: difference -1.0 points"
+    )
+
+
 def test_what_was_not_scored_alike_is_not_compared(registry: Registry) -> None:
     one = group_of(registry, 1e-5, [0.8, 0.9])
     with pytest.raises(InputError, match="cannot be compared: the data of one is v, of the other w"):
