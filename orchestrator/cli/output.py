@@ -35,6 +35,11 @@ _LONGEST_CELL, _LONGEST_FIELD = 500, 5_000
 logger = logging.getLogger(__name__)
 
 
+def _metric(row: Row) -> str | None:
+    """Score that ranks what a row is about."""
+    return row.get("metric")
+
+
 def show_rows(
     rows: Iterable[Row],
     columns: Sequence[str],
@@ -44,7 +49,7 @@ def show_rows(
     empty: str = "",
     spare: Sequence[str] = (),
     page: int | None = None,
-    measurement: Callable[[Row], str] | None = None,
+    measurement: Callable[[Row], str | None] = _metric,
 ) -> None:
     """Show rows as a table, JSON or CSV, as `--columns`, `--wide` and `--limit` of the command ask for.
 
@@ -55,7 +60,7 @@ def show_rows(
         empty: message on stderr in place of a table without rows.
         spare: columns that are left out, from the first one on, while the terminal is too narrow for the table.
         page: number of rows on a terminal unless `--limit` gives another; a pipe or a file gets all.
-        measurement: name of what the `value` of a row measures; the values of each have their own number of decimals.
+        measurement: name of what a row measures; its scores and values have their own number of decimals.
 
     Raises: InputError for a column that there is not.
     """
@@ -72,8 +77,7 @@ def show_rows(
     elif form == "csv":
         _write_csv(listed, columns, output)
     elif listed:
-        names = None if measurement is None else [measurement(row) for row in rows[reading.offset : end]]
-        _write_table(listed, columns, output, spare, names)
+        _write_table(listed, columns, output, spare, [measurement(row) for row in rows[reading.offset : end]])
         if is_paged and reading.limit is None:
             tell_more(len(listed), len(rows), reading.offset)
     elif empty:
@@ -82,7 +86,8 @@ def show_rows(
 
 def show_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
     """Show rows on stdout as a table, one of several of a command, whose options of reading are for another one."""
-    _write_table([{column: row.get(column) for column in columns} for row in rows], columns, None, ())
+    listed = [{column: row.get(column) for column in columns} for row in rows]
+    _write_table(listed, columns, None, (), [_metric(row) for row in rows])
 
 
 def show_record(record: Row, form: str | None, output: str | None) -> None:
@@ -194,7 +199,7 @@ def _write_table(
     columns: Sequence[str],
     output: str | None,
     spare: Sequence[str],
-    measurements: Sequence[str] | None = None,
+    measurements: Sequence[str | None],
 ) -> None:
     """Write a table: fitted to a terminal's width; in files and pipes one whole line per row."""
     from orchestrator.cli.row_texts import table_columns

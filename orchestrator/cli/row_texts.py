@@ -8,6 +8,9 @@ from orchestrator.cells import column_cells, heading, plain_value
 from orchestrator.progress.table_layout import Column, shorten
 
 Row = Mapping[str, Any]
+_MEASURED = frozenset({"value", "score", "mean", "sd", "low", "high", "median", "worst", "best", "best of n"})
+_MEASURED |= {"baseline", "test"}
+"""Columns with values of what a row measures."""
 
 
 def csv_text(rows: Sequence[Row], columns: Sequence[str], *, raw: bool = False) -> str:
@@ -28,12 +31,12 @@ def csv_text(rows: Sequence[Row], columns: Sequence[str], *, raw: bool = False) 
 
 
 def table_columns(
-    rows: Sequence[Row], columns: Sequence[str], measurements: Sequence[str] | None = None, longest: int | None = None
+    rows: Sequence[Row], columns: Sequence[str], measurements: Sequence[str | None], longest: int | None = None
 ) -> list[Column]:
     """Columns of a table, each with its heading and a text for each row.
 
     Args:
-        measurements: name of what the `value` of each row measures, where rows are of several measurements.
+        measurements: name of what the scores and values of each row measure; None of a row without any.
         longest: characters that a text may have; None for any number.
     """
     return [
@@ -51,14 +54,14 @@ def shortened(text: str, longest: int | None) -> str:
     return text if longest is None or len(text) <= longest else shorten(text, longest)
 
 
-def _texts(rows: Sequence[Row], column: str, measurements: Sequence[str] | None) -> list[str]:
-    """Texts of a column, those of each measurement by themselves where rows are of several."""
-    if measurements is None or column != "value":
+def _texts(rows: Sequence[Row], column: str, measurements: Sequence[str | None]) -> list[str]:
+    """Texts of a column; of scores those of each measurement by themselves, for a perplexity of 50 has few decimals."""
+    if column not in _MEASURED:
         return column_cells([row[column] for row in rows], column)
     texts = [""] * len(rows)
     for name in dict.fromkeys(measurements):
         places = [place for place, other in enumerate(measurements) if other == name]
-        found = column_cells([rows[place][column] for place in places], name)
+        found = column_cells([rows[place][column] for place in places], name or column)
         for place, text in zip(places, found, strict=True):
             texts[place] = text
     return texts

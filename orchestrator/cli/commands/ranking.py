@@ -81,7 +81,7 @@ def _show_briefly(rows: list[dict[str, Any]], empty: str, by: str, *, several_ta
     for row in rows:
         row["#"] = f"{row['rank']}{f' {_TIE}' if row['tie'] else ''}"
         row["95 % of mean"] = None if row["low"] is None else f"{row['low']:.3f}–{row['high']:.3f}"
-        row["seeds"] = _seeds_text(row)
+        row["seeds"] = seeds_text(row)
         row["group"] = group_label(row["group"])
         row["best of n"] = row["best"]
     interval = ["95 % of mean"] if any(row["low"] is not None for row in rows) else []
@@ -105,7 +105,7 @@ def _differs_within_tasks(rows: list[dict[str, Any]], name: str) -> bool:
     return len({(row["task"], row[name]) for row in rows}) > len({row["task"] for row in rows})
 
 
-def _seeds_text(row: dict[str, Any]) -> str:
+def seeds_text(row: dict[str, Any]) -> str:
     """Number of seeds that have a score, and of runs there were, where these are more."""
     num_runs = sum(row[name] for name in ("completed", "failed", "pruned", "unfinished"))
     return str(row["n"]) if num_runs == row["n"] else f"{row['n']} of {num_runs}"

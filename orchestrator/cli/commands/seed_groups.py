@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cells import setting_cell
-from orchestrator.cli.commands.ranking import no_groups
+from orchestrator.cli.commands.ranking import no_groups, seeds_text
 from orchestrator.cli.commands.registry_reading import group_name, open_registry, tell_archived
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsGroup
 from orchestrator.cli.output import notify, show_paragraph, show_record, show_rows, show_table, show_text, shows_briefly
@@ -48,10 +48,12 @@ def list_groups(task: str | None, archived: bool, form: str | None, output: str 
     if shows_briefly(form, output):
         from orchestrator.registry.groups.group_records import group_label
 
-        columns = ["group", "task", "kind", "metric", "n", "mean", "sd", "recipe", "notes"]
+        differing = [name for name in ("init_from", "size") if len({row[name] for row in table.records}) > 1]
+        columns = ["group", "task", "kind", "metric", "seeds", "mean", "sd", *differing, "recipe", "notes"]
         for row in table.records:
-            row["group"] = group_label(row["group"])
-    show_rows(table.records, columns, form, output, empty=empty, spare=["kind", "metric", "sd"], page=_PAGE)
+            row["group"], row["seeds"] = group_label(row["group"]), seeds_text(row)
+    spare = ["kind", "metric", "sd", "size", "notes"]
+    show_rows(table.records, columns, form, output, empty=empty, spare=spare, page=_PAGE)
     tell_archived(num_archived)
 
 

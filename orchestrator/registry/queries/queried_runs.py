@@ -103,8 +103,9 @@ class QueriedRuns(RunReader):
     ) -> pandas.DataFrame:
         """Groups of the runs that a query selects, a row each: `grouped("params.learning_rate", "task = 'mrpc'")`.
 
-        Columns: the fields of `by`, then the aggregates. Scores of different measurements are never taken together:
-        where runs have several, `metric` becomes a field of `by`. A run with several tags is in the group of each.
+        Columns: the fields of `by`, then the aggregates. Scores of different measurements or tasks are never taken
+        together: where runs have several, `metric` and `task` become fields of `by`. A run with several tags
+        is in the group of each.
 
         Aggregates of the score take completed runs alone, and leave out runs whose trials are selected as well: the
         score of a sweep is that of its best trial. `grouped_table(…).notes` tells how many. With `count` alone, and of

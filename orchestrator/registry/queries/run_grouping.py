@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, median, stdev
 from typing import Any, Self
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, exists, select
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError
@@ -20,6 +20,7 @@ from orchestrator.registry.queries.field_reader import FieldReader
 from orchestrator.registry.queries.run_listing import selecting
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
+from orchestrator.registry.tables import ParameterRow
 from orchestrator.results import is_better_lower
 from orchestrator.run_states import RunState
 
@@ -29,6 +30,9 @@ DEFAULT_AGGREGATES = ("count", "n", "mean", "sd", "min", "max")
 MAX_PIVOT_COLUMNS = 50
 _SCORE = "score"
 _METRIC = "metric"
+_TASK = "task"
+_DATA_PATH = "data.validation_digest"
+_DATA = f"params.{_DATA_PATH}"
 _OF_RUN = ("id", "parent", "state")
 _OF_NUMBERS = ("mean", "sd", "median", "sum")
 Key = tuple[Hashable, ...]
@@ -114,15 +118,20 @@ def _group(
         raise InputError("Runs are grouped by one field at least, such as params.learning_rate.")
     aggregates = [_aggregate(text) for text in grouping.aggregates]
     by, pivots = list(grouping.by), [grouping.pivot] if grouping.pivot else []
-    names = list(dict.fromkeys([*by, *pivots, _METRIC, *_OF_RUN, *(aggregate.field for aggregate in aggregates)]))
+    takes_scores = any(one.field == _SCORE and one.function != "count" for one in aggregates)
+    own = [_DATA] if takes_scores and session.scalar(select(exists().where(ParameterRow.path == _DATA_PATH))) else []
+    names = list(dict.fromkeys([*by, *pivots, *own, _METRIC, _TASK, *_OF_RUN, *(one.field for one in aggregates)]))
     conditions = selecting(session, state, filter, trials=trials, archived=archived, whole=True)
     rows = list(FieldReader(session, Selection(session, state)).rows(names, conditions))
     notes: list[str] = []
-    if any(one.field == _SCORE and one.function != "count" for one in aggregates):
+    if takes_scores:
         rows, notes = _with_own_scores(rows)
-    metrics = {row[_METRIC] for row in rows if row.get(_SCORE) is not None}
-    if len(metrics) > 1 and _METRIC not in (*by, *pivots) and any(one.field == _SCORE for one in aggregates):
-        by.append(_METRIC)  # scores of different measurements have no mean
+        of_scores = [row for row in rows if row[_SCORE] is not None]
+        if len({row[_METRIC] for row in of_scores}) > 1 and _METRIC not in (*by, *pivots):
+            by.append(_METRIC)  # scores of different measurements have no mean
+        if any(len({row[_TASK] for row in rows}) > 1 for rows in _grouped(of_scores, [*by, *pivots])):
+            by.append(_TASK)  # nor have those of different tasks
+        notes += _notes_on_data(_grouped(of_scores, [*by, *pivots])) if own else []
     groups = _grouped(rows, by)
     if not pivots:
         records = [_record(rows, by) | {one.label: _aggregated(one, rows) for one in aggregates} for rows in groups]
@@ -157,6 +166,15 @@ def _with_own_scores(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
     if unfinished:
         notes.append(f"left out: the score of {counted(len(unfinished), 'run')} not completed")
     return scored, notes
+
+
+def _notes_on_data(groups: Sequence[Sequence[Row]]) -> list[str]:
+    """Note on groups whose scores are of different validation data, which are taken together all the same."""
+    num_mixed = sum(len({row[_DATA] for row in rows}) > 1 for rows in groups)
+    if not num_mixed:
+        return []
+    mixed = counted(num_mixed, "group")
+    return [f"scores on different validation data are taken together in {mixed}; to part them, group by {_DATA}, too"]
 
 
 def _grouped(rows: Sequence[Row], by: Sequence[str]) -> list[list[Row]]:

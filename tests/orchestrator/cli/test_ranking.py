@@ -219,3 +219,37 @@ def test_groups_of_an_empty_registry_say_how_to_begin(command: Command) -> None:
     outcome = command("groups", "list")
     assert (outcome.status, outcome.out) == (0, "")
     assert "no runs yet" in outcome.err
+
+
+def test_a_board_of_several_tasks_keeps_the_digits_of_each_score(command: Command, three_groups: list[str]) -> None:
+    """A perplexity of 50 has two decimals; a fraction beside it is told from others by its fourth."""
+    with Registry(Settings.from_options().registry) as registry:
+        spec = {"kind": "sweep", "task": {"id": "lm"}, "recipe": {"seed": 0}}
+        sweep = registry.lifecycle.create(
+            kind="sweep", name="lm", fingerprint="e" * 64, spec=spec, task="lm", metric="perplexity"
+        )
+        registry.trials.record(
+            sweep, [TrialResult("k", 0, {}, RunState.COMPLETED, 0, metrics={"perplexity": 50.5, "accuracy": 0.1234})]
+        )
+    for words in (("leaderboard",), ("groups", "list")):
+        out = command(*words).out
+        assert "0.8820" in out
+        assert "50.50" in out
+
+
+def test_the_list_of_groups_has_what_tells_them_apart_and_how_many_seeds_have_a_score(
+    command: Command, three_groups: list[str]
+) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        spec = {"kind": "sweep", "task": {"id": "mrpc"}, "recipe": {"size": "mini", "learning_rate": 3e-5, "seed": 0}}
+        sweep = registry.lifecycle.create(
+            kind="sweep", name="s", fingerprint="e" * 64, spec=spec, task="mrpc", metric="f1"
+        )
+        registry.trials.record(sweep, [TrialResult("k", 0, {}, RunState.COMPLETED, 0, metrics={"f1": 0.75})])
+    lines = command("groups", "list", "mrpc").out.splitlines()
+    assert re.split(r"\s{2,}", lines[0].strip()) == [
+        "group", "task", "kind", "metric", "seeds", "mean", "sd", "size", "recipe", "notes"
+    ]  # fmt: skip
+    (failed,) = [line for line in lines if "0.7100" in line]
+    assert "2 of 3" in failed
+    assert [line.split()[-1] for line in lines if " mini " in line] == ["known"]

@@ -198,6 +198,23 @@ def test_every_aggregate_has_an_answer(scored: Registry) -> None:
     assert None not in row.values()
 
 
+def test_scores_of_different_tasks_are_never_taken_together_and_of_different_data_not_silently(
+    registry: Registry,
+) -> None:
+    for task, data, score in (("mrpc", "v1", 0.8), ("mrpc", "v2", 0.6), ("names", "v3", 0.2)):
+        sweep = new_run(registry, kind="sweep", task=task, metric="f1", spec={"kind": "sweep", "recipe": {}})
+        registry.trials.set_data(sweep, {"validation": data})
+        registry.trials.record(sweep, [trial_result("k", seed=0, metrics={"f1": score})])
+    table = registry.grouped_table("seed", "kind = 'trial'", aggregates="mean")
+    assert [(row["task"], row["mean"]) for row in table.records] == [("mrpc", pytest.approx(0.7)), ("names", 0.2)]
+    assert table.notes == [
+        "scores on different validation data are taken together in 1 group; to part them, group by "
+        "params.data.validation_digest, too"
+    ]
+    apart = registry.grouped_table("seed,params.data.validation_digest", "kind = 'trial'", aggregates="mean")
+    assert (len(apart.records), apart.notes) == (3, [])
+
+
 def test_a_trial_counts_once_under_the_data_of_its_sweep(tmp_path: Path) -> None:
     with Registry(str(tmp_path / "registry.sqlite")) as registry:
         sweep = new_run(registry, kind="sweep", task="own", metric="f1")
