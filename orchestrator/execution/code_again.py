@@ -1,4 +1,4 @@
-"""Code and versions of a recorded run, to be put back: the commands for it, and what stands in their way."""
+"""Code and versions of a recorded run, to be had again: the commands for it, and what stands in their way."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -10,22 +10,36 @@ from orchestrator.provenance.source_code import has_commit, read_source_code
 from orchestrator.registry.records import AttemptRecord
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
+_GIT = f"git -C {shlex.quote(str(_CHECKOUT))}"
 _NO_PACKAGES = ("python", "cuda", "bert-orchestrator")
 """Versions that pip does not install: the interpreter, what torch was built for, and this package."""
 
 
-def code_commands(make: AttemptRecord | None, diff_place: str) -> list[str]:
-    """Commands that put the code of an attempt back; none where it is the code of now, or is not known.
+def has_code_of_now(make: AttemptRecord | None) -> bool:
+    """Whether an attempt ran the code that runs now."""
+    code = _code(make)
+    return bool(code) and _is_code_of_now(code)
+
+
+def code_commands(make: AttemptRecord | None, folder: str, diff_place: str) -> list[str]:
+    """Commands that put the code of an attempt into a folder of its own; none where it is that of now, or not known.
+
+    The checkout that this program runs from stays as it is, with what is changed in it.
 
     Args:
+        folder: folder for the code, a git worktree, as a word of a shell.
         diff_place: file that holds its uncommitted changes by then, as a word of a shell.
     """
     code = _code(make)
     if make is None or not code.get("commit") or _is_code_of_now(code):
         return []
-    git = f"git -C {shlex.quote(str(_CHECKOUT))}"
-    commands = [f"{git} checkout {code['commit']}"]
-    return [*commands, f"{git} apply {diff_place}"] if make.diff_digest else commands
+    commands = [f"{_GIT} worktree add --detach {folder} {code['commit']}"]
+    return [*commands, f"git -C {folder} apply {diff_place}"] if make.diff_digest else commands
+
+
+def removal_command(folder: str) -> str:
+    """Command that removes the folder which `code_commands` make."""
+    return f"{_GIT} worktree remove --force {folder}"
 
 
 def code_obstacles(make: AttemptRecord | None) -> list[str]:
@@ -48,8 +62,6 @@ def _code_obstacles(make: AttemptRecord | None) -> Iterator[str]:
         yield f"this program runs from no checkout ({here.reason}); clone the project, then use its commands there"
     elif not has_commit(str(code["commit"])):
         yield f"commit {code['commit'][:12]} is not in the checkout at {_CHECKOUT}; fetch it first"
-    if here.diff_digest:
-        yield f"the checkout at {_CHECKOUT} has uncommitted changes of its own; put them aside first"
     if code.get("diff_digest") and make.diff_digest is None:
         files = ", ".join(code.get("changed_files") or ())
         yield f"its uncommitted changes were not kept: {code['diff_bytes']:,} bytes are too many, or no text ({files})"

@@ -16,7 +16,13 @@ from typing import Any
 import yaml
 
 from orchestrator.errors import InputError, NotFoundError
-from orchestrator.execution.code_again import code_commands, code_obstacles, version_commands
+from orchestrator.execution.code_again import (
+    code_commands,
+    code_obstacles,
+    has_code_of_now,
+    removal_command,
+    version_commands,
+)
 from orchestrator.execution.inputs_now import changed_inputs
 from orchestrator.execution.origin import origin_folder
 from orchestrator.provenance.machine import read_machine
@@ -30,6 +36,10 @@ from orchestrator.specs import Spec, SweepSpec
 from orchestrator.specs.loading import parse_spec, spec_values
 
 _RECIPE = "recipe."
+_OLDER_TABLES = (
+    "its code may refuse a registry that newer code has changed; then add --registry FILE to its run, and bring the "
+    "run here with: orchestrator db merge FILE"
+)
 _MACHINE = {"processor": "processor", "gpus": "GPUs", "platform": "platform"}
 """Facts of a machine on which the last bits of a result may depend, by what a person calls them."""
 
@@ -59,8 +69,7 @@ def plan_reproduction(run_id: str, settings: Settings, program: str = "orchestra
     with Registry(settings.registry, read_only=True) as registry:
         run = registry.run(run_id)
         if run.kind == "pipeline":
-            stages = list(reversed(registry.stages(run.id)))
-            return Reproduction(run, None, [f"{program} runs reproduce {stage.id}  # {stage.name}" for stage in stages])
+            return Reproduction(run, None, list(_stage_commands(registry, run, program)))
         spec, make = reproduction_spec(registry, run), make_of(registry, run)
         maker = run if run.parent_id is None else registry.run(run.parent_id)
         folder = origin_folder(maker.storage_path)
@@ -71,16 +80,28 @@ def plan_reproduction(run_id: str, settings: Settings, program: str = "orchestra
             obstacles += changed_inputs(registry, maker, spec, settings)
         notes = [*_attempt_notes(registry.attempts(maker.id), make), *_machine_notes(make)]
     place = shlex.quote(str(Path.cwd() / f"{run.id}.yaml"))
-    diff_place = shlex.quote(str(Path.cwd() / f"{run.id}.diff"))
+    diff_place, code_place = (shlex.quote(str(Path.cwd() / f"{run.id}{end}")) for end in (".diff", "-code"))
     commands = [f"{program} runs reproduce {run.id} --show spec > {place}"]
-    code = code_commands(make, diff_place)
+    code = code_commands(make, code_place, diff_place)
     if any(diff_place in command for command in code):
         commands.append(f"{program} runs reproduce {run.id} --show diff > {diff_place}")
     commands += [*code, *version_commands(make)]
     if folder != Path.cwd() and folder.is_dir():
         commands.append(f"cd {shlex.quote(str(folder))}")
-    commands += [f"new=$({program} run {place})", f'{program} runs diff {run.id} "$new"']
+    # -P: else the folder that the run was started in, often a checkout, would come before the code of then.
+    runs_code = f"PYTHONPATH={code_place} python -P -m {program}" if code else program
+    commands += [f"new=$({runs_code} run {place})", f'{program} runs diff {run.id} "$new"']
+    if code:
+        commands.append(removal_command(code_place))
+        notes.append(_OLDER_TABLES)
     return Reproduction(run, spec, commands, obstacles, notes)
+
+
+def _stage_commands(registry: Registry, run: RunRecord, program: str) -> Iterator[str]:
+    """Yield a command for each stage of a pipeline: it makes the stage again, or tells how where other code ran."""
+    for stage in reversed(registry.stages(run.id)):
+        runs_now = " --run" if has_code_of_now(make_of(registry, stage)) else ""
+        yield f"{program} runs reproduce {stage.id}{runs_now}  # {stage.name}"
 
 
 def reproduction_spec(registry: Registry, run: RunRecord) -> Spec:

@@ -109,7 +109,11 @@ def test_other_code_is_checked_out_with_its_changes_and_versions(settings: Setti
     diff = Path.cwd() / f"{run_id}.diff"
     root = Path(__file__).resolve().parents[3]
     assert f"orchestrator runs reproduce {run_id} --show diff > {diff}\n" in script
-    assert f"git -C {root} checkout {'a' * 40}\ngit -C {root} apply {diff}\n" in script
+    code = Path.cwd() / f"{run_id}-code"
+    assert f"git -C {root} worktree add --detach {code} {'a' * 40}\ngit -C {code} apply {diff}\n" in script
+    assert f"new=$(PYTHONPATH={code} python -P -m orchestrator run {Path.cwd()}/{run_id}.yaml)\n" in script
+    assert plan.commands[-1] == f"git -C {root} worktree remove --force {code}"
+    assert any("may refuse a registry" in each for each in plan.notes)
     assert "python -m pip install torch==1.0.0  # under Python 3.10.1\n" in script
     assert any("commit aaaaaaaaaaaa is not in the checkout" in each for each in plan.obstacles) or any(
         "no checkout" in each for each in plan.obstacles
