@@ -183,8 +183,8 @@ def compare_seeds(first: GroupRecord, second: GroupRecord, num_comparisons: int 
 
 
 def _seeds_needed(first: GroupRecord, second: GroupRecord, difference: float, level: float) -> int | None:
-    spreads = [group.summary.sd or 0.0 for group in (first, second) if group.summary]
-    return seeds_of_each_group(difference, *spreads, level)
+    spreads = [group.summary.sd or 0.0 if group.summary else 0.0 for group in (first, second)]
+    return seeds_of_each_group(difference, spreads[0], spreads[1], level)
 
 
 def _in_words(comparison: Comparison) -> str:

@@ -18,6 +18,8 @@ from orchestrator.registry.tables import ExperimentRow, ModelRow, ParameterRow, 
 
 _INDEXED = {"task": RunRow.task, "tag": TagRow.tag, "model": ModelRow.name}
 """Columns of text whose values can be listed without reading every row."""
+_SAMPLED = {"name": RunRow.name, "host": RunRow.host, "experiment": ExperimentRow.name}
+"""Columns of text whose values are those that the newest runs have."""
 _IDS = ("id", "parent", "fingerprint")
 """Fields whose values are long, so that a person gives the beginning of one."""
 _SAMPLE = 500
@@ -70,8 +72,7 @@ def wrong_patterns(comparison: Comparison) -> list[str]:
 
 def _near_words(session: Session, operand: str, value: str) -> str:
     """The end of a message about a text that no run has: the nearest ones, else what there is; empty where unknown."""
-    column = _INDEXED.get(operand)
-    known = [] if column is None else [word for word in distinct(session, column) if not is_internal(word)]
+    known = [word for word in _known_words(session, operand) if not is_internal(word)]
     name, at, _ = value.rpartition("@")
     if operand == "model" and at and name in known:
         versions = session.scalars(select(ModelRow.version).where(ModelRow.name == name).order_by(ModelRow.version))
@@ -80,6 +81,17 @@ def _near_words(session: Session, operand: str, value: str) -> str:
     if near and len(near) < len(known):
         return f"; nearest: {listed(near)}"
     return f"; there are: {listed(known)}" if known else ""
+
+
+def _known_words(session: Session, operand: str) -> list[str]:
+    """Texts that runs have in a field, sorted; none of a field whose texts nobody would choose from."""
+    if operand in _INDEXED:
+        return distinct(session, _INDEXED[operand])
+    if operand not in _SAMPLED:
+        return []
+    newest = select(_SAMPLED[operand].label("word")).select_from(RunRow).join(ExperimentRow)
+    some = newest.order_by(RunRow.created_at.desc()).limit(_WORDS_SAMPLE).subquery()
+    return sorted(session.scalars(select(some.c.word).where(some.c.word.is_not(None)).distinct()))
 
 
 def _beginning(session: Session, field: Field, comparison: Comparison, value: str) -> str:

@@ -270,7 +270,10 @@ def test_words_that_no_run_has_are_told(filled: Registry) -> None:
         "no run has task = 'SST2'; nearest: 'sst2'",
     ]
     assert filled.unmatched("model = 'worst'")[0].startswith("no run has model = 'worst'; there are: 'best', 'other'")
-    assert filled.unmatched("name = 'nobody' and id = '77'") == ["no run has name = 'nobody'", "no run has id = '77'"]
+    nobody, unknown = filled.unmatched("name = 'nobody' and id = '77'")
+    assert nobody.startswith("no run has name = 'nobody'; there are: '', '100%'")
+    assert unknown == "no run has id = '77'"
+    assert filled.unmatched("name = 'colla'") == ["no run has name = 'colla'; nearest: 'cola'"]
     assert filled.unmatched(" ") == []
 
 
