@@ -206,7 +206,8 @@ def _write_table(
     from orchestrator.progress.table_layout import lay_out
 
     longest = None if current_reading().wide else _LONGEST_CELL
-    laid = lay_out(table_columns(rows, columns, measurements, longest), _terminal_width(output), spare)
+    width = _terminal_width(output)
+    laid = lay_out(table_columns(rows, columns, measurements, longest, is_fitted=width is not None), width, spare)
     bold = output is None and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
     header = [click.style(laid.header, bold=True) if bold else laid.header] if laid.header else []
     _write("".join(f"{line}\n" for line in (*header, *laid.lines)), output)

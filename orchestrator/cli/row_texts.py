@@ -8,6 +8,8 @@ from orchestrator.cells import column_cells, heading, plain_value
 from orchestrator.progress.table_layout import Column, shorten
 
 Row = Mapping[str, Any]
+_LONGEST_NAME = 40
+"""Characters of a name in a terminal's table: for one that is longer each row would become a record of many lines."""
 _MEASURED = frozenset({"value", "score", "mean", "sd", "low", "high", "median", "worst", "best", "best of n"})
 _MEASURED |= {"baseline", "test"}
 """Columns with values of what a row measures."""
@@ -31,18 +33,28 @@ def csv_text(rows: Sequence[Row], columns: Sequence[str], *, raw: bool = False) 
 
 
 def table_columns(
-    rows: Sequence[Row], columns: Sequence[str], measurements: Sequence[str | None], longest: int | None = None
+    rows: Sequence[Row],
+    columns: Sequence[str],
+    measurements: Sequence[str | None],
+    longest: int | None = None,
+    *,
+    is_fitted: bool = False,
 ) -> list[Column]:
     """Columns of a table, each with its heading and a text for each row.
 
     Args:
         measurements: name of what the scores and values of each row measure; None of a row without any.
         longest: characters that a text may have; None for any number.
+        is_fitted: whether the table has to fit a terminal.
     """
+    most = {"name": _LONGEST_NAME} if is_fitted else {}
     return [
         Column(
             name=column,
-            texts=(heading(column), *(shortened(text, longest) for text in _texts(rows, column, measurements))),
+            texts=(
+                heading(column),
+                *(shortened(text, most.get(column, longest)) for text in _texts(rows, column, measurements)),
+            ),
             is_number=all(isinstance(row[column], int | float | None) for row in rows),
         )
         for column in columns

@@ -166,9 +166,16 @@ def list_published(
     columns = list(_number_row(load_numbers()[0]))
     if shows_briefly(form, output):
         columns = ["task", "split", "metric", "value", "model", "runs", "chosen", "source", "note"]
+    sources = list(dict.fromkeys(row["source"] for row in rows))
+    is_brief = shows_briefly(form, output)
+    if is_brief:
+        rows = [row | {"source": f"[{sources.index(row['source']) + 1}]"} for row in rows]
     empty = f"no published number of a model named {model}"
     spare = ["split", "runs", "note", "chosen"]
     show_rows(rows, columns, form, output, empty=empty, spare=spare, page=_PAGE)
+    if is_brief:
+        for number, source in enumerate(sources, start=1):
+            notify(f"[{number}] {source}")
 
 
 def _number_row(number: "PublishedNumber") -> dict[str, Any]:

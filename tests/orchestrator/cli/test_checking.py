@@ -116,7 +116,10 @@ def test_numbers_are_listed_with_their_sources(command: Command) -> None:
     rows = json.loads(command("published", "list", "--task", "squad", "--model", "distilb", "-f", "json").out)
     assert [(row["metric"], row["value"], row["model"]) for row in rows] == [("f1", 0.869, "distilbert-base-uncased")]
     assert rows[0]["url"].startswith("https://github.com/huggingface/")
-    assert "bert-tiny" in command("published", "list", "--task", "sst2").out
+    brief = command("published", "list", "--task", "sst2")
+    assert "bert-tiny" in brief.out
+    assert "[1]" in brief.out
+    assert "[1] Turc et al. 2019" in brief.err, "each source once, below the table"
     assert command("published", "list", "sst2").out == command("published", "list", "--task", "sst2").out
     assert command("published", "list", "sst2", "--task", "mrpc").status == 2
     assert command("published", "list", "--task", "SST2").out == command("published", "list", "--task", "sst2").out

@@ -19,6 +19,7 @@ from rich.text import Text
 
 from orchestrator.cells import cell, printable
 from orchestrator.cli.output import show_lines, show_record, show_rows, write_output
+from orchestrator.cli.row_texts import table_columns
 from orchestrator.errors import InputError
 from orchestrator.progress import is_terminal
 from tests.waiting import PATIENCE_S
@@ -100,6 +101,19 @@ def test_each_measurement_has_its_own_number_of_decimals(capsys: pytest.CaptureF
 def test_a_columns_numbers_have_equally_many_decimals(capsys: pytest.CaptureFixture[str]) -> None:
     show_rows([{"f1": 0.9}, {"f1": 0.91234}, {"f1": 1.0}], ["f1"], None, None)
     assert capsys.readouterr().out.split() == ["f1", "0.9000", "0.9123", "1.0000"]
+
+
+def test_scores_of_each_metric_have_their_own_number_of_decimals(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"metric": "f1", "mean": 0.8820}, {"metric": "f1", "mean": 0.8816}, {"metric": "perplexity", "mean": 50.5}]
+    show_rows(rows, ["mean"], None, None)
+    assert capsys.readouterr().out.split() == ["mean", "0.8820", "0.8816", "50.50"]
+
+
+def test_a_very_long_name_is_cut_in_its_middle_on_a_terminal_alone() -> None:
+    rows = [{"name": "a" * 300 + "z", "state": "FAILED"}]
+    (name, state) = table_columns(rows, ["name", "state"], [None], is_fitted=True)
+    assert (len(name.texts[1]), name.texts[1][-1], state.texts[1]) == (40, "z", "FAILED")
+    assert len(table_columns(rows, ["name"], [None])[0].texts[1]) == 301
 
 
 def test_wide_characters_keep_the_columns_aligned(capsys: pytest.CaptureFixture[str]) -> None:
