@@ -171,7 +171,7 @@ def list_published(
     if is_brief:
         rows = [row | {"source": f"[{sources.index(row['source']) + 1}]"} for row in rows]
     empty = f"no published number of a model named {model}"
-    spare = ["split", "runs", "note", "chosen"]
+    spare = ["note", "chosen", "runs", "split"]
     show_rows(rows, columns, form, output, empty=empty, spare=spare, page=_PAGE)
     if is_brief:
         for number, source in enumerate(sources, start=1):
