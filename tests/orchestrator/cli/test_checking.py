@@ -130,5 +130,5 @@ def test_a_narrow_list_of_published_numbers_says_what_it_leaves_out(
 ) -> None:
     monkeypatch.setattr("orchestrator.cli.output._terminal_width", lambda output: 80)
     outcome = command("published", "list", "cola")
-    assert outcome.out.split("\n")[0].split() == ["task", "split", "metric", "value", "model", "runs", "source"]
-    assert "left out: chosen, note; --columns chosen,note shows these, --wide all\n" in outcome.err
+    assert outcome.out.split("\n")[0].split() == ["task", "split", "metric", "value", "model", "source"]
+    assert "left out: runs, chosen, note; --columns runs,chosen,note shows these, --wide all\n" in outcome.err
