@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import and_, case, func, or_, select, true
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from orchestrator.registry.tables import MetricPointRow, MetricRow, RunRow
-from orchestrator.results import MetricEvent
+from orchestrator.results import MetricEvent, is_better_lower
 from orchestrator.run_states import RunState
 
 _STAY = (RunState.COMPLETED, RunState.PRUNED)
@@ -77,7 +77,7 @@ def load_standing(session: Session, sweep_id: str, metric: str, since: datetime 
         .join(MetricRow, MetricRow.run_id == RunRow.id)
         .where(RunRow.parent_id == sweep_id, RunRow.state == RunState.COMPLETED)
         .where(MetricRow.split == "validation", MetricRow.name == metric, MetricRow.value.is_not(None))
-        .order_by(MetricRow.value.desc(), RunRow.number)
+        .order_by(MetricRow.value if is_better_lower(metric) else MetricRow.value.desc(), RunRow.number)
         .limit(1)
     ).first()
     return SweepStanding(
@@ -95,7 +95,14 @@ def _load_running(session: Session, sweep_id: str, metric: str) -> list[RunningT
         .where(RunRow.parent_id == sweep_id, RunRow.state == RunState.RUNNING)
         .order_by(RunRow.number)
     ).all()
-    point = MetricPointRow
+    point, any_point = MetricPointRow, aliased(MetricPointRow)
+    is_newest = point.step == (  # else all that a trial has measured would be read, again and again
+        select(func.max(any_point.step))
+        .where(any_point.run_id == point.run_id, any_point.split == "train", any_point.name == _SPEED)
+        .where(any_point.recorded_at >= RunRow.started_at)
+        .correlate(point, RunRow)
+        .scalar_subquery()
+    )
     evaluations: dict[str, list[Evaluation]] = defaultdict(list)
     rows = session.execute(
         select(point.run_id, point.split, point.name, point.step, point.epoch, point.value)
@@ -104,7 +111,7 @@ def _load_running(session: Session, sweep_id: str, metric: str) -> list[RunningT
         .where(
             or_(
                 and_(point.split == "validation", point.name == metric),
-                and_(point.split == "train", point.name == _SPEED),
+                and_(point.split == "train", point.name == _SPEED, is_newest),
             )
         )
         .where(point.recorded_at >= RunRow.started_at)  # a trial that begins again has those of its first try
