@@ -6,7 +6,7 @@ pytest tests/orchestrator/registry/groups/test_leaderboard.py
 import dataclasses
 import math
 import random
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import pytest
@@ -29,6 +29,8 @@ from orchestrator.reports.blocks import Chart
 from orchestrator.reports.task_page import task_page
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.run_states import RunState
+from orchestrator.significance.many_comparisons import holm
+from orchestrator.significance.welch import means_p_value
 from tests.orchestrator.registry.samples import model_result, new_run, trial_result
 
 RECIPE = {"learning_rate": 1e-4, "size": "tiny", "seed": 0, "init_from": "random", "epochs": 3.0}
@@ -667,3 +669,24 @@ def test_the_first_places_are_those_of_the_whole_board(registry: Registry) -> No
     places = registry.leaderboard_table(limit=2)
     assert places.records == registry.leaderboard_table().records[:2]
     assert {row["num_ranked"] for row in places.records} == {3}
+
+
+def test_tasks_that_have_groups_are_listed(registry: Registry) -> None:
+    assert registry.ranked_tasks() == []
+    away = seeds(registry, [0.8])
+    registry.annotations.set_flag(away, "archived")
+    new_run(registry, kind="pretrain", task=None)
+    assert registry.ranked_tasks() == ["sst2"]
+    registry.trials.set_metric(new_sweep(registry), "mrpc", "f1")
+    assert registry.ranked_tasks() == ["sst2"], "a sweep without trials has no group"
+
+
+def test_a_long_ranking_has_the_ties_that_exact_tests_of_all_neighbors_give() -> None:
+    """Neighbors that are close are not tested; whatever their p-value, a correction leaves them ties."""
+    rng = random.Random(3)
+    drawn = [[rng.gauss(mean, 0.002) for _ in range(rng.choice((1, 3, 8)))] for mean in (0.5, 0.6, 0.8) * 20]
+    ranked = ranked_groups([group_of(f"{number:016}", scores) for number, scores in enumerate(drawn)])
+    p_values = [means_p_value(above.group.scores, one.group.scores) for above, one in pairwise(ranked)]
+    corrected = iter(holm([p_value for p_value in p_values if p_value is not None]))
+    assert [one.tie for one in ranked[1:]] == [None if p is None else next(corrected) >= 0.05 for p in p_values]
+    assert {one.tie for one in ranked[1:]} == {None, True, False}
