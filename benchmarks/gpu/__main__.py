@@ -20,12 +20,11 @@ from pathlib import Path
 import torch
 
 from benchmarks.gpu import checks
-from benchmarks.gpu.machine import card_name, code_digest, installed_version
-from benchmarks.gpu.results import Report
+from benchmarks.gpu.machine import card_name, code_digest, facts, installed_version, tell
+from benchmarks.gpu.results import RESULTS, Report
 from benchmarks.gpu.setting import Budget, Setting
 from benchmarks.gpu.stages import STAGES, run_stages
 
-RESULTS = Path(__file__).parents[1] / "results"
 _SHARED_TEXT = Path(__file__).parents[3] / "shared" / "data" / "pretrain"
 """Folder with real text that may lie beside a checkout."""
 _SMALL_FORM = "the small form runs the same code on the CPU: python -m benchmarks.gpu --small"
@@ -66,12 +65,13 @@ def main(arguments: list[str] | None = None) -> int:
     if not has_card and not wanted.small:
         print(f"no CUDA device here: {why_no_card()}; {_SMALL_FORM}", file=sys.stderr)
         return 1
+    text = wanted.text or (_SHARED_TEXT if _SHARED_TEXT.is_dir() and not wanted.small else None)
+    setting = Setting(torch.device("cuda" if has_card else "cpu"), wanted.small, text)
+    tell(facts(setting))
     has_passed = not wanted.check or checks.run_tests()
     budget, started = Budget(60 * wanted.minutes), time.monotonic()
     if not has_card:
         torch.set_num_threads(1)  # more of them wait for each other at these sizes
-    text = wanted.text or (_SHARED_TEXT if _SHARED_TEXT.is_dir() and not wanted.small else None)
-    setting = Setting(torch.device("cuda" if has_card else "cpu"), wanted.small, text)
     name = f"gpu_{card_name(setting)}_{datetime.now(UTC):%Y-%m-%d}"
     command = " ".join(["python -m benchmarks.gpu", *(arguments or sys.argv[1:])])
     packages = f"torch {torch.__version__}, transformers {installed_version('transformers')}"

@@ -5,17 +5,28 @@ from dataclasses import dataclass
 
 from benchmarks.gpu.results import Value
 from benchmarks.gpu.setting import SMALL_SIZE, Setting
-from benchmarks.gpu.sides import HERE, HERE_COMPILED, HERE_DROPOUT, HERE_GRAPHS, PEER, PEER_COMPILED
+from benchmarks.gpu.sides import (
+    COMPILED_HERE,
+    HERE,
+    HERE_COMPILED,
+    HERE_COMPILED_GRAPHS,
+    HERE_DROPOUT,
+    HERE_GRAPHS,
+    PEER,
+    PEER_COMPILED,
+)
 
 EAGER, COMPILED, GRAPHED = "eager", "compiled", "graphs"
 _SIDES = {
     EAGER: (HERE, HERE_COMPILED, HERE_DROPOUT, PEER),
     COMPILED: (HERE, HERE_COMPILED, PEER_COMPILED),
-    GRAPHED: (HERE, HERE_GRAPHS),
+    GRAPHED: (HERE, HERE_GRAPHS, HERE_COMPILED, HERE_COMPILED_GRAPHS),
 }
+GRAPHED_SIZES = ("mini", "tiny", "small")
+"""Sizes whose step the host may hold up, which a graph's one call relieves."""
 _COMPILE_S = {"base": 60, "large": 120}
 """Seconds that compiling transformers' model may take, which must be left in the budget; 40 for smaller models."""
-_COMPILE_LAYERS_S = 20
+COMPILE_LAYERS_S = 20
 """Seconds that compiling the layers here may take."""
 
 
@@ -42,15 +53,17 @@ def cases(setting: Setting) -> Iterator[Case]:
     def case(size: str, width: int, kind: str) -> Case:
         return Case(size, width, slots // width, _SIDES[kind], kind)
 
-    first, *others = setting.choose(("base", "large", "small", "mini"), (SMALL_SIZE,))
+    first, *others = setting.choose(("base", "large", "small", "mini", "tiny"), (SMALL_SIZE,))
     yield from (case(first, widths[0], kind) for kind in (EAGER, COMPILED))
     rest = [(size, width) for size in (first, *others) for width in widths][1:]
     yield from (case(size, width, EAGER) for size, width in rest)
-    held_up = setting.choose(("mini", "tiny"), (SMALL_SIZE,))  # by the host, which a graph's one call relieves
-    yield from (case(size, width, GRAPHED) for size in held_up for width in widths)
+    graphed = setting.choose(GRAPHED_SIZES, (SMALL_SIZE,))
+    yield from (case(size, width, GRAPHED) for size in graphed for width in widths)
     yield from (case(size, width, COMPILED) for size, width in rest)
 
 
 def compile_s(size: str, name: str) -> int:
     """Seconds that compiling a side may take, which must be left in the budget."""
-    return {PEER_COMPILED: _COMPILE_S.get(size, 40), HERE_COMPILED: _COMPILE_LAYERS_S}.get(name, 0)
+    if name in COMPILED_HERE:
+        return COMPILE_LAYERS_S
+    return _COMPILE_S.get(size, 40) if name == PEER_COMPILED else 0

@@ -4,7 +4,7 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,15 +13,32 @@ import torch
 
 from benchmarks.gpu.results import Report, Row
 from benchmarks.gpu.setting import Budget, Setting
+from bert_core.attention import BACKENDS, choose_backend
+from bert_core.attention.backend import AttentionCall
 
 DATA_SHEET_FLOPS_PER_S = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "V100": 125e12, "T4": 65e12}
 """Dense 16-bit matrix rate of a card by its data sheet; SXM forms where there are several."""
+
+_MEASURED_CODE = (
+    "bert_core/**/*.py",
+    "benchmarks/**/*.py",
+    "orchestrator/pretraining/clocks.py",
+    "orchestrator/pretraining/device_*.py",
+)
+"""Files of the code that the benchmark runs."""
 
 
 def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
     """Tell what the machine is: one row for each fact."""
     for what, found in facts(setting).items():
         yield {"what": what, "found": found}
+
+
+def tell(found: Mapping[str, str]) -> None:
+    """Say on the terminal what the machine is, before anything is run on it."""
+    for what, value in found.items():
+        print(f"{what}: {value}")
+    print(flush=True)
 
 
 def facts(setting: Setting) -> dict[str, str]:
@@ -34,7 +51,8 @@ def facts(setting: Setting) -> dict[str, str]:
         "transformers": installed_version("transformers"),
         "triton": installed_version("triton"),
     }
-    return found | (card_facts(setting.device) if setting.is_cuda else {"card": "none: the small form on the CPU"})
+    found |= card_facts(setting.device) if setting.is_cuda else {"card": "none: the small form on the CPU"}
+    return found | attention_facts(setting.device)
 
 
 def card_facts(device: torch.device) -> dict[str, str]:
@@ -52,6 +70,22 @@ def card_facts(device: torch.device) -> dict[str, str]:
         "bf16": "yes" if torch.cuda.is_bf16_supported(including_emulation=False) else "no",
         "data sheet": f"{(data_sheet_flops_per_s(properties.name) or 0) / 1e12:.0f} TFLOP/s",
     }
+
+
+def attention_facts(device: torch.device) -> dict[str, str]:
+    """Find the attention backends that a training takes on a device, and why the first one is passed over."""
+    capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
+    found = {}
+    for name, dtype, dropout in (
+        ("bf16", torch.bfloat16, 0.0),
+        ("bf16 with attention dropout", torch.bfloat16, 0.1),
+        ("fp32", torch.float32, 0.0),
+    ):
+        call = AttentionCall(device.type, dtype, dropout, compute_capability=capability)
+        refusal = BACKENDS[0].refusal(call)
+        passed_over = f"; {BACKENDS[0].name}: {refusal}" if refusal else ""
+        found[f"attention, {name}"] = choose_backend(call).name + passed_over
+    return found
 
 
 def ask_card(question: str) -> str:
@@ -78,9 +112,9 @@ def commit() -> str:
 
 
 def code_digest() -> str:
-    """Digest of all Python code of `bert_core` and `benchmarks`: a commit's name says nothing of changes since."""
+    """Digest of all Python code that is measured or measures: a commit's name says nothing of changes since."""
     root, found = Path(__file__).parents[2], sha256()
-    for path in sorted(path for folder in ("bert_core", "benchmarks") for path in (root / folder).rglob("*.py")):
+    for path in sorted({path for pattern in _MEASURED_CODE for path in root.glob(pattern)}):
         found.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
     return found.hexdigest()[:12]
 

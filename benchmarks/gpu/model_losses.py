@@ -1,4 +1,4 @@
-"""Small models of each family with each head, random inputs for them, and their losses.
+"""Small models of each family with each head, random inputs for them, and their losses with gradients.
 
 Shapes: B sequences, S width of a row, C choices.
 """
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from benchmarks._pretraining_batches import pack_batch
+from benchmarks.gpu.setting import in_precision, product_precision
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.constants import IGNORE_INDEX
@@ -27,6 +28,9 @@ from bert_core.heads import (
 from bert_core.heads.sentence_selection import BertForSentenceSelection
 from bert_core.objectives import SENTENCE_OBJECTIVES
 
+CPU = torch.device("cpu")
+ROUNDINGS_OF_MODEL = (48, 96)
+"""Two layers with some twelve roundings each, in values; the same again in gradients; and the head's."""
 _NUM_TABULAR_FEATURES = 3
 
 
@@ -130,3 +134,25 @@ def head_loss(model: PretrainedModel, head: str, inputs: dict[str, Tensor]) -> T
         return (embeddings - target).square().sum()
     loss: Tensor = model(**inputs).loss
     return loss
+
+
+def loss_and_gradient(
+    model: PretrainedModel,
+    head: str,
+    inputs: dict[str, Tensor],
+    device: torch.device = CPU,
+    precision: str = "fp32",
+) -> tuple[Tensor, Tensor]:
+    """Loss of a model, and the gradients of all its parameters as one vector."""
+    model.to(device)
+    with product_precision(precision):
+        with in_precision(precision, device):
+            loss = head_loss(model, head, {name: tensor.to(device) for name, tensor in inputs.items()})
+        loss.backward()  # type: ignore[no-untyped-call]  # outside of autocast, as in a training run
+    return loss.detach(), gradient_vector(model)
+
+
+def gradient_vector(model: PretrainedModel) -> Tensor:
+    """Gradients of all parameters of a model as one vector."""
+    gradients = [p.grad.flatten() if p.grad is not None else p.new_zeros(p.numel()) for p in model.parameters()]
+    return torch.cat(gradients)

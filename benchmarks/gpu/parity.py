@@ -1,7 +1,8 @@
 """Parity in values and gradients: each attention backend, and each head of each family, with a reference in float64.
 
 The reference of attention is its definition, on the same numbers. That of a model is the same model on the CPU, with
-attention by its definition. Errors are those of `relative_errors`.
+attention by its definition. Errors are those of `relative_errors`. Compiled layers and CUDA graphs are compared with
+the same model without them: `execution_parity`.
 
 Shapes: B sequences, S width of a row, C choices, T tokens, N heads, D head size.
 """
@@ -15,9 +16,15 @@ import torch
 from torch import Tensor
 
 from benchmarks._attention_choice import forced_attention
-from benchmarks.gpu.graphed_step import NOT_AVAILABLE, FilledInputs, GraphedLearner, filled_loss
-from benchmarks.gpu.model_losses import HEADS, build_model, float64_everywhere, head_loss, random_inputs
-from benchmarks.gpu.own_step import Learner, compile_model
+from benchmarks.gpu.execution_parity import EXECUTED_HEAD, EXECUTIONS
+from benchmarks.gpu.model_losses import (
+    HEADS,
+    ROUNDINGS_OF_MODEL,
+    build_model,
+    float64_everywhere,
+    loss_and_gradient,
+    random_inputs,
+)
 from benchmarks.gpu.relative_errors import FAILED, errors, with_verdict
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value
 from benchmarks.gpu.setting import (
@@ -29,25 +36,17 @@ from benchmarks.gpu.setting import (
 )
 from bert_core.attention import BACKENDS, attention
 from bert_core.attention.backend import AttentionBackend, AttentionCall
-from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.constants import IGNORE_INDEX
-from bert_core.cuda_graphs import graph_maker
 from bert_core.families import FAMILY_NAMES
-from bert_core.heads.pretraining import BertForPreTraining
 from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums
-from bert_core.layers.layer_norm import set_residual_dtype
 from bert_core.packed_sequences import PackedSequences
 
-CPU = torch.device("cpu")
 LINEAR_BIASES = "linear biases"
 CAUSAL = "causal"
 KINDS = ("plain", CAUSAL, LINEAR_BIASES)
 """Kinds of attention."""
-COMPILED_HEAD = "BertForPreTraining"
 _ROUNDINGS_OF_ATTENTION = (4, 12)
 """Values: scores, weights, their sum, contexts. Gradients: these, and four products with what stands between them."""
-_ROUNDINGS_OF_MODEL = (48, 96)
-"""Two layers with some twelve roundings each, in values; the same again in gradients; and the head's."""
 _ROUNDINGS_OF_VOCABULARY_LOSS = (4, 8)
 """Values: two factors, logits, their sum. Gradients: these, softmax, and a product with its two factors."""
 
@@ -65,12 +64,8 @@ def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
     yield {"what": "cross entropy of a vocabulary", "of": "linear_cross_entropy_sums"} | (
         {"outcome": NOT_REACHED} if budget.is_spent else compare_vocabulary_loss(setting)
     )
-    yield {"what": "compiled layers against eager ones", "of": COMPILED_HEAD} | (
-        {"outcome": NOT_REACHED} if budget.is_spent else compare_compiled(setting)
-    )
-    yield {"what": "a CUDA graph against its kernels", "of": COMPILED_HEAD} | (
-        {"outcome": NOT_REACHED} if budget.is_spent else compare_graphed(setting)
-    )
+    for what, compare in EXECUTIONS.items():
+        yield {"what": what, "of": EXECUTED_HEAD} | ({"outcome": NOT_REACHED} if budget.is_spent else compare(setting))
 
 
 def compare_backend(setting: Setting, backend: AttentionBackend, kind: str) -> dict[str, Value]:
@@ -116,7 +111,7 @@ def compare_model(setting: Setting, family: str, head: str) -> dict[str, Value]:
     row: dict[str, Value] = {}
     for precision in precisions_on(setting.device):
         own = partial(loss_and_gradient, copy.deepcopy(model), head, inputs, setting.device, precision)
-        row |= errors(precision, lambda: expected, own, _ROUNDINGS_OF_MODEL)
+        row |= errors(precision, lambda: expected, own, ROUNDINGS_OF_MODEL)
     return with_verdict(row)
 
 
@@ -151,74 +146,6 @@ def compare_vocabulary_loss(setting: Setting) -> dict[str, Value]:
 def with_gradients(loss: Tensor, leaves: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Loss, and its gradients of some tensors as one vector."""
     return loss.detach(), torch.cat([gradient.flatten() for gradient in torch.autograd.grad(loss, leaves)])
-
-
-def compare_compiled(setting: Setting) -> dict[str, Value]:
-    """Compare a model with compiled layers with itself without, both in bf16, the residual stream too.
-
-    Both round, so that their difference has the roundings of two.
-    """
-    model = build_model("bert", COMPILED_HEAD)
-    set_residual_dtype(model, torch.bfloat16)
-    inputs = random_inputs(model, COMPILED_HEAD)
-
-    def compiled() -> tuple[Tensor, Tensor]:
-        own = copy.deepcopy(model).to(setting.device)
-        compile_model(setting, own)
-        return loss_and_gradient(own, COMPILED_HEAD, inputs, setting.device, "bf16")
-
-    eager = partial(loss_and_gradient, copy.deepcopy(model), COMPILED_HEAD, inputs, setting.device, "bf16")
-    values, gradients = _ROUNDINGS_OF_MODEL
-    return with_verdict(errors("bf16", eager, compiled, (2 * values, 2 * gradients)))
-
-
-def compare_graphed(setting: Setting) -> dict[str, Value]:
-    """Compare a replayed step with the same kernels one by one, on the same filled batch, after a replay of another."""
-    if graph_maker(setting.device) is None:
-        return {"outcome": NOT_AVAILABLE}
-    model = build_model("bert", COMPILED_HEAD).to(setting.device)
-    assert isinstance(model, BertForPreTraining)
-    inputs = FilledInputs.of(random_inputs(model, COMPILED_HEAD), model.config.max_seq_length, setting.device)
-    other = FilledInputs(inputs.bucket, [inputs.tensors[0].flip(0), *inputs.tensors[1:]])
-    row: dict[str, Value] = {}
-    for precision in precisions_on(setting.device):
-
-        def replayed(precision: str = precision) -> tuple[Tensor, Tensor]:
-            graphed = GraphedLearner(Learner(model, torch.optim.SGD(model.parameters()), setting.device))
-            graphed.replay(other, precision)
-            return graphed.replay(inputs, precision), gradient_vector(model)
-
-        def eager(precision: str = precision) -> tuple[Tensor, Tensor]:
-            model.zero_grad(set_to_none=True)
-            loss, value = filled_loss(model, inputs.bucket, precision, inputs.tensors)
-            loss.backward()  # type: ignore[no-untyped-call]
-            return value, gradient_vector(model)
-
-        with product_precision(precision):
-            row |= errors(precision, eager, replayed, _ROUNDINGS_OF_MODEL)
-    return with_verdict(row)
-
-
-def loss_and_gradient(
-    model: PretrainedModel,
-    head: str,
-    inputs: dict[str, Tensor],
-    device: torch.device = CPU,
-    precision: str = "fp32",
-) -> tuple[Tensor, Tensor]:
-    """Loss of a model, and the gradients of all its parameters as one vector."""
-    model.to(device)
-    with product_precision(precision):
-        with in_precision(precision, device):
-            loss = head_loss(model, head, {name: tensor.to(device) for name, tensor in inputs.items()})
-        loss.backward()  # type: ignore[no-untyped-call]  # outside of autocast, as in a training run
-    return loss.detach(), gradient_vector(model)
-
-
-def gradient_vector(model: PretrainedModel) -> Tensor:
-    """Gradients of all parameters of a model as one vector."""
-    gradients = [p.grad.flatten() if p.grad is not None else p.new_zeros(p.numel()) for p in model.parameters()]
-    return torch.cat(gradients)
 
 
 def describe_call(qkv: Tensor, seqs: PackedSequences, slopes: Tensor | None, is_causal: bool) -> AttentionCall:

@@ -10,6 +10,8 @@ from bert_core.checkpoints.atomic_files import atomic_write_text
 Value = str | int | float | bool | None
 Row = Mapping[str, Value]
 
+RESULTS = Path(__file__).parents[1] / "results"
+"""Folder of the results that are kept."""
 NOT_REACHED = "not reached: the time was up"
 """Outcome of a case that the time did not reach."""
 DONE = "done"

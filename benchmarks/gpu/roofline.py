@@ -21,7 +21,7 @@ _SHORT = 2
 """Bytes of a bf16 number."""
 _FULL = 4
 """Bytes of an fp32 number."""
-_CROSS_ENTROPY_ROWS = 512
+CROSS_ENTROPY_ROWS = 512
 """Rows of a block of logits in the cross entropy that is not fused, as it was for every device."""
 
 
@@ -105,6 +105,7 @@ class Levers:
 
 AS_IT_WAS = Levers(fused_adamw=True)
 """The step before any work for GPUs."""
+ALL_LEVERS = Levers(*[True] * len(fields(Levers)))
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,7 @@ def cross_entropy_operations(config: BertConfig, shape: BatchShape, levers: Leve
         return
     # To fp32, maximum, softmax, its maximum, its sum for the bias, back to bf16.
     passes = (_SHORT + _FULL) + _FULL + 2 * _FULL + _FULL + _FULL + (_FULL + _SHORT)
-    added_blocks = max(0, -(-predictions // _CROSS_ENTROPY_ROWS) - 1) * (_SHORT + 2 * _FULL)
+    added_blocks = max(0, -(-predictions // CROSS_ENTROPY_ROWS) - 1) * (_SHORT + 2 * _FULL)
     scaled = 2 * _FULL  # the weight's gradient times that of the loss
     yield Operation("cross entropy", passes * predictions * vocabulary + (added_blocks + scaled) * vocabulary * hidden)
 

@@ -1,4 +1,4 @@
-"""Sides that the GPU benchmark compares: a training step here, in four forms, and in transformers, in two."""
+"""Sides that the GPU benchmark compares: a training step here, in five forms, and in transformers, in two."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from bert_core.heads.pretraining import BertForPreTraining
 from bert_core.layers.layer_norm import set_residual_dtype
 
 HERE, HERE_COMPILED, HERE_DROPOUT = "here", "here, layers compiled", "here, attention dropout 0.1"
-HERE_GRAPHS = "here, CUDA graphs"
+HERE_GRAPHS, HERE_COMPILED_GRAPHS = "here, CUDA graphs", "here, layers compiled, CUDA graphs"
 PEER, PEER_COMPILED = "transformers", "transformers compiled"
 _MAX_GRAPHS = 64
 """Graphs that the compiler may make of one function: those of all sizes and widths."""
@@ -31,9 +31,12 @@ LEVERS = {
     HERE: replace(_ALWAYS, varlen=True, bf16_residual=True),
     HERE_COMPILED: replace(_ALWAYS, varlen=True, bf16_residual=True, compiled_layers=True),
     HERE_GRAPHS: replace(_ALWAYS, varlen=True, bf16_residual=True),
+    HERE_COMPILED_GRAPHS: replace(_ALWAYS, varlen=True, bf16_residual=True, compiled_layers=True),
     HERE_DROPOUT: _ALWAYS,
 }
 """Levers of `roofline` that each side here has."""
+COMPILED_HERE = tuple(name for name, levers in LEVERS.items() if levers.compiled_layers)
+GRAPHED_HERE = (HERE_GRAPHS, HERE_COMPILED_GRAPHS)
 
 Batch = dict[str, Tensor]
 
@@ -66,7 +69,7 @@ def build_side_model(setting: Setting, name: str, config: BertConfig) -> Learner
     if name in LEVERS and LEVERS[name].bf16_residual:
         set_residual_dtype(own.model, torch.bfloat16)
     refuse_more_graphs()
-    if name == HERE_COMPILED:
+    if name in COMPILED_HERE:
         compile_model(setting, own.model)
     if name in (PEER, PEER_COMPILED):
         assert isinstance(own.model, BertForPreTraining)
@@ -86,7 +89,7 @@ def build_side(setting: Setting, name: str, learner: Learner, batches: Sequence[
     if name in (PEER, PEER_COMPILED):
         moved = [{key: value.to(setting.device) for key, value in batch.items()} for batch in batches]
         return Side(name, learner, [partial(learner.step, peers.peer_loss(learner, batch)) for batch in moved])
-    if name == HERE_GRAPHS:
+    if name in GRAPHED_HERE:
         graphed = GraphedLearner(learner)
         filled = [FilledInputs.of(batch, graphed.model.config.max_seq_length, setting.device) for batch in batches]
         return Side(name, learner, [partial(graphed.step, inputs) for inputs in filled])
@@ -96,7 +99,7 @@ def build_side(setting: Setting, name: str, learner: Learner, batches: Sequence[
 
 def refusal(setting: Setting, name: str) -> str | None:
     """Reason why a side cannot be built on this machine; None where it can."""
-    if name == HERE_GRAPHS and graph_maker(setting.device) is None:
+    if name in GRAPHED_HERE and graph_maker(setting.device) is None:
         return NOT_AVAILABLE
     is_missing = name in (PEER, PEER_COMPILED) and not peers.IS_INSTALLED
     return "transformers is not installed" if is_missing else None
@@ -111,7 +114,7 @@ def shape_of(batch: Batch) -> BatchShape:
 def predicted_ms(name: str, config: BertConfig, shapes: Sequence[BatchShape], ceilings: Ceilings) -> float:
     """Milliseconds that are predicted for a step of a side, in the mean over batches."""
     return statistics.mean(
-        predict_ms(config, shape, LEVERS[name], ceilings, is_graphed=name == HERE_GRAPHS)
+        predict_ms(config, shape, LEVERS[name], ceilings, is_graphed=name in GRAPHED_HERE)
         if name in LEVERS
         else predict_peer_ms(config, shape, name == PEER_COMPILED, ceilings)
         for shape in shapes

@@ -71,7 +71,9 @@ def test_tests_that_take_too_long_count_as_failed(capsys: pytest.CaptureFixture[
     assert "not done after 0 s, which counts as failed" in capsys.readouterr().out
 
 
-def test_time_of_the_tests_is_not_taken_from_the_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_terminal_is_told_first_what_was_found_and_time_of_the_tests_is_not_taken_from_the_stages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     order: list[str] = []
 
     def budget(seconds: float) -> Budget:
@@ -80,6 +82,7 @@ def test_time_of_the_tests_is_not_taken_from_the_stages(tmp_path: Path, monkeypa
 
     def failing_tests() -> bool:
         order.append("tests")
+        assert f"torch: {torch.__version__}\n" in capsys.readouterr().out
         return False
 
     monkeypatch.setattr("benchmarks.gpu.checks.run_tests", failing_tests)
@@ -93,7 +96,7 @@ def test_again_measures_anew_what_a_run_of_today_has(tmp_path: Path, capsys: pyt
     told = []
     for arguments in ([], [], ["--again"]):
         assert main([*command, *arguments]) == 0
-        told.append(capsys.readouterr().out.splitlines()[0])
+        told.append(next(line for line in capsys.readouterr().out.splitlines() if line.startswith("ceilings:")))
     assert told[0].startswith("ceilings: begins")
     assert told[1] == "ceilings: kept, as the same code measured it on this card today; --again measures it anew"
     assert told[2].startswith("ceilings: begins")
@@ -108,7 +111,7 @@ def test_the_small_form_goes_through_every_stage(tmp_path: Path) -> None:
     assert list(stages) == [stage.name for stage in STAGES]
     assert all(stage["ended"] == "done" and stage["rows"] for stage in stages.values())
     sides = {row["side"] for row in stages["step time"]["rows"] if "ms" in row}
-    assert len(sides) == 5 + torch.cuda.is_available()  # graphs
+    assert len(sides) == 5 + 2 * torch.cuda.is_available()  # graphs, with and without compiled layers
     kinds = {row["kind"] for row in stages["time shares"]["rows"]}
     assert {"products", "attention", "optimizer", "cross entropy"} <= kinds
     report = path.with_suffix(".md").read_text(encoding="utf-8")

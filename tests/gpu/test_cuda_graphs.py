@@ -3,28 +3,37 @@
 The same rules on the CPU, with a stand-in: tests/orchestrator/pretraining/test_step_graphs.py.
 """
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from benchmarks._attention_choice import forced_attention
 from benchmarks._pretraining_batches import make_batch
-from benchmarks.gpu import graphed_step, parity, sides
+from benchmarks.gpu import execution_parity, graphed_step, sides
 from benchmarks.gpu.graphed_step import FilledInputs, GraphedLearner, filled_loss
 from benchmarks.gpu.own_step import build_learner
+from benchmarks.gpu.roofline import ALL_LEVERS
+from bert_core.cuda_graphs import Function
 from bert_core.heads.pretraining import BertForPreTraining
 from tests.gpu.devices import small_setting
-from tests.replayed_function import no_device_needed
+from tests.replayed_function import ReplayedFunction
 
 needs_a_card = pytest.mark.skipif(
     not torch.cuda.is_available(), reason="needs an NVIDIA GPU: this torch sees no CUDA device"
 )
 
 
+AS_WRITTEN_AND_COMPILED = pytest.mark.parametrize("compiles", [False, True], ids=["as written", "compiled"])
+
+
 @needs_a_card
-def test_a_replay_agrees_with_its_kernels() -> None:
-    row = parity.compare_graphed(small_setting("cuda"))
+@AS_WRITTEN_AND_COMPILED
+@pytest.mark.filterwarnings("default")  # the compiler's own
+def test_a_replay_agrees_with_its_kernels(compiles: bool) -> None:
+    row = execution_parity.compare_graphed(small_setting("cuda"), compiles)
     assert row["ok"], row
 
 
@@ -67,32 +76,84 @@ def test_a_run_with_graphs_learns_what_one_without_them_does(tmp_path: Path) -> 
     assert losses[True] == pytest.approx(losses[False], rel=1e-2)
 
 
-def test_the_comparison_itself_goes_through_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the stand-in in place of a graph, and the attention of a card."""
-    monkeypatch.setattr(parity, "graph_maker", no_device_needed)
-    monkeypatch.setattr(graphed_step, "graph_maker", no_device_needed)
+class RepeatedFunction:
+    """Stand-in for a graph where layers are compiled: it runs the function again, and records no operations.
+
+    The compiler leaves out what runs while operations are recorded, as `ReplayedFunction` does.
+    """
+
+    def capture(self, function: Function) -> Sequence[Tensor | None]:
+        """Run the function; results hold no numbers yet."""
+        self._function, self._results = function, function()
+        for result in self._results:
+            if result is not None:
+                result.detach().fill_(float("nan"))
+        return self._results
+
+    def replay(self) -> None:
+        """Run the function again, and copy its results to where the capture left them."""
+        for kept, result in zip(self._results, self._function(), strict=True):
+            if kept is not None and result is not None:
+                kept.detach().copy_(result.detach())
+
+
+@pytest.fixture
+def is_compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
+    """Whether layers are compiled, with a stand-in in place of a graph, and the attention of a card."""
+    new_graph = RepeatedFunction if request.param else ReplayedFunction
+    for module in (execution_parity, graphed_step, sides):
+        monkeypatch.setattr(module, "graph_maker", lambda device: new_graph)
     with forced_attention("fused"):
-        row = parity.compare_graphed(small_setting("cpu"))
+        yield request.param
+
+
+ON_THE_CPU = pytest.mark.parametrize("is_compiled", [False, True], ids=["as written", "compiled"], indirect=True)
+
+
+@ON_THE_CPU
+@pytest.mark.filterwarnings("default")  # the compiler's own
+def test_the_comparison_itself_goes_through_on_the_cpu(is_compiled: bool) -> None:
+    row = execution_parity.compare_graphed(small_setting("cpu"), is_compiled)
     assert row["ok"], row
-    assert row["fp32 value"] == row["fp32 gradient"] == 0.0
+    assert row["bf16 value"] == row["bf16 gradient"] == 0.0
+    assert ("fp32 value" in row) is not is_compiled
 
 
-def test_a_side_of_graphs_makes_the_steps_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sides, "graph_maker", no_device_needed)
-    monkeypatch.setattr(graphed_step, "graph_maker", no_device_needed)
+@ON_THE_CPU
+@pytest.mark.filterwarnings("default")  # the compiler's own
+def test_a_replay_of_a_batch_that_was_not_copied_is_found(monkeypatch: pytest.MonkeyPatch, is_compiled: bool) -> None:
+    replay = graphed_step.GraphedLearner.replay
+
+    def replay_the_last_one(graphed: GraphedLearner, inputs: FilledInputs, precision: str) -> torch.Tensor:
+        kept = getattr(graphed, "kept", inputs)
+        graphed.kept = kept
+        return replay(graphed, kept, precision)
+
+    monkeypatch.setattr(GraphedLearner, "replay", replay_the_last_one)
+    assert execution_parity.compare_graphed(small_setting("cpu"), is_compiled)["ok"] is False
+
+
+@ON_THE_CPU
+@pytest.mark.filterwarnings("default")  # the compiler's own
+def test_a_side_of_graphs_makes_the_steps_of_the_others(is_compiled: bool) -> None:
+    name = sides.HERE_COMPILED_GRAPHS if is_compiled else sides.HERE_GRAPHS
     setting = small_setting("cpu")
     config = setting.build_config("2x64")
     batches = [make_batch(config, 4, 16, 0.56, seed) for seed in range(2)]
     losses = {}
-    for name in (sides.HERE, sides.HERE_GRAPHS):
-        assert sides.refusal(setting, name) is None
-        with forced_attention("fused"):
-            side = sides.build_side(setting, name, sides.build_side_model(setting, name, config), batches)
-            losses[name] = [float(loss) for loss in side.make_steps()]
-    assert losses[sides.HERE_GRAPHS] == pytest.approx(losses[sides.HERE], rel=0.02)
+    for each in (sides.HERE, name):
+        assert sides.refusal(setting, each) is None
+        side = sides.build_side(setting, each, sides.build_side_model(setting, each, config), batches)
+        losses[each] = [float(loss) for loss in side.make_steps()]
+    assert losses[name] == pytest.approx(losses[sides.HERE], rel=0.02)
 
 
-def test_without_a_card_the_row_says_so() -> None:
-    assert parity.compare_graphed(small_setting("cpu")) == {
+@AS_WRITTEN_AND_COMPILED
+def test_without_a_card_the_row_says_so(compiles: bool) -> None:
+    assert execution_parity.compare_graphed(small_setting("cpu"), compiles) == {
         "outcome": "not available here: CUDA graphs need an NVIDIA GPU"
     }
+
+
+def test_the_side_with_compiled_layers_is_predicted_to_have_all_levers() -> None:
+    assert sides.LEVERS[sides.HERE_COMPILED_GRAPHS] == ALL_LEVERS

@@ -1,6 +1,7 @@
 """Facts of a machine with a card, which a stand-in has here. Run alone: pytest tests/gpu/test_machine.py"""
 
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -18,6 +19,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> None:
     """An H200 that answers without being there."""
     answers = {"--query-compute-apps=pid,used_memory": ("4242, 512 MiB",)}
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: PROPERTIES)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (PROPERTIES.major, PROPERTIES.minor))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: PROPERTIES.name)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (100 << 30, 139 << 30))
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
@@ -32,6 +34,48 @@ def test_a_card_is_described_with_who_else_is_on_it() -> None:
     assert facts["driver"] == "580.1"
     assert facts["other processes on the card"] == "4242, 512 MiB"
     assert facts["data sheet"] == "989 TFLOP/s"
+
+
+@pytest.mark.parametrize(
+    ("capability", "in_bf16"),
+    [((9, 0), "varlen"), ((7, 5), "fused; varlen: needs compute capability 8.0 or newer; this card has 7.5")],
+)
+def test_the_attention_backends_are_those_of_the_card(
+    capability: tuple[int, int], in_bf16: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    facts = machine.facts(CARD)
+    assert facts["attention, bf16"] == in_bf16
+    if capability == (9, 0):
+        assert facts["attention, bf16 with attention dropout"] == "fused; varlen: has no attention dropout"
+        assert facts["attention, fp32"] == "fused; varlen: computes in 16 bits only"
+
+
+def test_the_terminal_is_told_what_was_found(capsys: pytest.CaptureFixture[str]) -> None:
+    machine.tell(machine.facts(CARD))
+    told = capsys.readouterr().out.splitlines()
+    for line in ("card: NVIDIA H200", "driver: 580.1", f"torch: {torch.__version__}", "bf16: yes"):
+        assert line in told
+    assert "capability: 9.0, 132 multiprocessors" in told
+    assert "attention, bf16: varlen" in told
+
+
+def test_a_machine_without_a_card_has_its_attention_too() -> None:
+    facts = machine.facts(Setting(torch.device("cpu"), is_small=True))
+    assert facts["card"] == "none: the small form on the CPU"
+    assert facts["attention, bf16"] == "grouped; varlen: runs on CUDA only"
+
+
+def test_a_digest_changes_with_the_code_that_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(machine, "__file__", str(tmp_path / "benchmarks" / "gpu" / "machine.py"))
+    digests = [machine.code_digest()]
+    for name in ("bert_core/a/b.py", "benchmarks/c.py", "orchestrator/pretraining/device_feed.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("pass")
+        digests.append(machine.code_digest())
+    (tmp_path / "orchestrator/pretraining/loop.py").write_text("pass")
+    assert len(set(digests)) == 4
+    assert machine.code_digest() == digests[-1]
 
 
 @pytest.mark.parametrize(

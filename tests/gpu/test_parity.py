@@ -8,7 +8,7 @@ import itertools
 import pytest
 import torch
 
-from benchmarks.gpu import parity, relative_errors
+from benchmarks.gpu import execution_parity, parity, relative_errors
 from benchmarks.gpu.model_losses import HEADS
 from bert_core.attention import BACKENDS
 from bert_core.attention.backend import AttentionCall
@@ -105,7 +105,7 @@ def test_tolerance_grows_with_roundoff_and_chains_of_roundings() -> None:
 @ON_EACH_DEVICE
 @pytest.mark.filterwarnings("default")  # the compiler's own
 def test_compiled_layers_agree_with_eager_ones(device: str) -> None:
-    row = parity.compare_compiled(small_setting(device))
+    row = execution_parity.compare_compiled(small_setting(device))
     assert row["ok"], row
 
 

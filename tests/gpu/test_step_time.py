@@ -54,9 +54,10 @@ def test_the_full_form_has_every_size_and_width_and_those_of_the_goals_first() -
     assert (full[1].size, full[1].width, full[1].sides) == ("base", 128, (HERE, HERE_COMPILED, PEER_COMPILED))
     assert PEER in full[0].sides
     assert PEER_COMPILED not in full[0].sides
-    wanted = {(size, width) for size in ("mini", "small", "base", "large") for width in (128, 512)}
-    graphed = {(size, width) for size in ("mini", "tiny") for width in (128, 512)}
-    expected = {HERE: wanted | graphed, PEER: wanted, PEER_COMPILED: wanted, sides.HERE_GRAPHS: graphed}
+    wanted = {(size, width) for size in ("tiny", "mini", "small", "base", "large") for width in (128, 512)}
+    graphed = {(size, width) for size in ("tiny", "mini", "small") for width in (128, 512)}
+    expected = dict.fromkeys((HERE, HERE_COMPILED, PEER, PEER_COMPILED), wanted)
+    expected |= dict.fromkeys(sides.GRAPHED_HERE, graphed)
     for side, found in expected.items():
         assert {(case.size, case.width) for case in full if side in case.sides} == found
     assert all(case.batch_size * case.width == 32_768 for case in full)
@@ -217,7 +218,7 @@ def test_rows_are_there_although_every_turn_and_figure_fails(monkeypatch: pytest
     rows = list(step_time.measure(small_setting("cpu"), Budget(PLENTY_S), Report(tmp_path / "r", "")))
     assert {row["side"] for row in rows if row.get("ok") is False} == set(sides.LEVERS)
     assert {row["side"] for row in rows} == {*sides.LEVERS, PEER, PEER_COMPILED}
-    assert set(sides.LEVERS) == {HERE, HERE_COMPILED, sides.HERE_GRAPHS, sides.HERE_DROPOUT}
+    assert set(sides.LEVERS) == {HERE, HERE_COMPILED, *sides.GRAPHED_HERE, sides.HERE_DROPOUT}
 
 
 def test_losses_of_sides_may_differ_by_a_hundredth() -> None:
@@ -231,8 +232,9 @@ def test_a_side_is_not_begun_without_time_or_without_its_library(monkeypatch: py
     late = step_time.ready_side(small_setting("cpu"), Budget(0), CASE, HERE, {}, BATCHES)
     assert late == step_time.Unmeasured(HERE, NOT_REACHED)
     full = Setting(torch.device("cpu"))
-    late = step_time.ready_side(full, Budget(30), CASE, PEER_COMPILED, {}, BATCHES)
-    assert late == step_time.Unmeasured(PEER_COMPILED, NOT_REACHED)
+    for name, left_s in ((PEER_COMPILED, 30), (HERE_COMPILED, 15), (sides.HERE_COMPILED_GRAPHS, 15)):
+        late = step_time.ready_side(full, Budget(left_s), CASE, name, {}, BATCHES)
+        assert late == step_time.Unmeasured(name, NOT_REACHED)
     monkeypatch.setattr(sides.peers, "IS_INSTALLED", False)
     found = step_time.ready_side(small_setting("cpu"), Budget(PLENTY_S), CASE, PEER, {}, BATCHES)
     assert found == step_time.Unmeasured(PEER, "transformers is not installed")
@@ -245,9 +247,10 @@ def test_attention_dropout_is_that_of_the_sides_name() -> None:
 
 
 @pytest.mark.filterwarnings("default")  # the compiler's own
-def test_layers_are_compiled_as_a_training_run_does_and_too_many_graphs_are_an_error() -> None:
+@pytest.mark.parametrize("name", sides.COMPILED_HERE)
+def test_layers_are_compiled_as_a_training_run_does_and_too_many_graphs_are_an_error(name: str) -> None:
     with torch._dynamo.config.patch(recompile_limit=8, fail_on_recompile_limit_hit=False):
-        learner = sides.build_side_model(small_setting("cpu"), HERE_COMPILED, CONFIG)
+        learner = sides.build_side_model(small_setting("cpu"), name, CONFIG)
         assert torch._dynamo.config.recompile_limit == 64
         assert torch._dynamo.config.fail_on_recompile_limit_hit
     compiled = [name for name, module in learner.model.named_modules() if "before_attention" in vars(module)]
@@ -285,8 +288,9 @@ def test_memory_counts_from_before_the_first_steps_in_which_graphs_take_theirs(m
     assert found.peak_bytes == 70 + 500
 
 
-def test_graphs_are_not_available_without_a_card() -> None:
-    found = step_time.ready_side(small_setting("cpu"), Budget(PLENTY_S), CASE, sides.HERE_GRAPHS, {}, BATCHES)
+@pytest.mark.parametrize("name", sides.GRAPHED_HERE)
+def test_graphs_are_not_available_without_a_card(name: str) -> None:
+    found = step_time.ready_side(small_setting("cpu"), Budget(PLENTY_S), CASE, name, {}, BATCHES)
     reason = "not available here: CUDA graphs need an NVIDIA GPU"
-    assert found == step_time.Unmeasured(sides.HERE_GRAPHS, reason)
-    assert found.row == {"side": sides.HERE_GRAPHS, "outcome": reason}, "no failed check"
+    assert found == step_time.Unmeasured(name, reason)
+    assert found.row == {"side": name, "outcome": reason}, "no failed check"
