@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # What needs the cores to itself, or takes long.
 HEAVY := ray or training or runs or postgres or hosts or published
 
-.PHONY: demo test-fast test-heavy test test-all chaos check coverage docs bench clean
+.PHONY: demo test-fast test-heavy test-kernel test test-all chaos check coverage docs bench clean
 
 demo: $(INSTALLED)  ## the whole life cycle on generated text, minutes on two CPU cores
 	$(BIN)/orchestrator demo
@@ -22,6 +22,13 @@ test: test-fast test-heavy  ## all tests but the slow ones; a failure in the fir
 
 test-all: $(INSTALLED)  ## the long checks too
 	$(BIN)/pytest
+
+# Triton has a folder of its own: where it is installed, PyTorch's compiler finds it, and the other tests run without it.
+test-kernel: $(INSTALLED) build/triton  ## the Triton kernel by Triton's interpreter, on any Linux machine; takes 1 GB of disk
+	PYTHONPATH=$(CURDIR)/build/triton $(BIN)/pytest -q tests/bert_core/kernels/test_fused_cross_entropy.py
+
+build/triton: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ triton==3.9.0
 
 # MINUTES=30 SEED=1, and ONLY="worker killed" for one fault; a seed that is left out is drawn and told.
 chaos: $(INSTALLED)  ## faults inflicted on real runs on several Ray nodes, with exact accounts afterwards

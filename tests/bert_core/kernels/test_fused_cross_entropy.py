@@ -1,7 +1,7 @@
 """The kernel of the cross entropy against the formula, on a GPU or else by Triton's interpreter.
 
-Run alone: pytest tests/bert_core/kernels/test_fused_cross_entropy.py. PyTorch for CPUs comes without Triton; with
-`pip install --no-deps triton` these tests run on any Linux machine.
+Run alone: `make test-kernel`, on any Linux machine. PyTorch for CPUs comes without Triton, which this puts into a
+folder beside it.
 """
 
 import os
@@ -20,7 +20,7 @@ from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 if DEVICE == "cpu":
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
-pytest.importorskip("triton", reason="PyTorch's builds without CUDA come without Triton")
+pytest.importorskip("triton", reason="PyTorch's builds without CUDA come without Triton: make test-kernel")
 
 from bert_core.kernels.fused_cross_entropy import cross_entropy_in_place  # noqa: E402
 
