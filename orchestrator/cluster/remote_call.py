@@ -1,7 +1,6 @@
 """A function called where its GPUs are: in the driver's own process, or in one Ray task on a node that has them."""
 
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -9,15 +8,18 @@ import ray
 
 from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.silence import telling_silence
+from orchestrator.cluster.worker_warnings import CollectedWarnings, WarningRelay
 from orchestrator.errors import OWN_ERRORS, OwnError, RunFailedError, last_line
+from orchestrator.progress import attached
 from orchestrator.training.cards import new_card_notes
 
 T = TypeVar("T")
-logger = logging.getLogger(__name__)
 
 
 def call_on_device(function: Callable[[str], T], num_cpus: float, num_gpus: float, problem: str, remedy: str = "") -> T:
     """Call `function("cpu")` in this process, or with GPUs `function("cuda")` in one task of the connected Ray.
+
+    What is to be told of the card is logged here once the task has its place, what the task warns of when it ends.
 
     Args:
         function: takes the name of its device. It may travel to another machine: its paths are absolute.
@@ -35,12 +37,12 @@ def call_on_device(function: Callable[[str], T], num_cpus: float, num_gpus: floa
         .options(num_cpus=num_cpus, num_gpus=num_gpus, num_returns="streaming")
         .remote(function)
     )
-    needed = Processes(1, {"CPU": num_cpus, "GPU": num_gpus})
+    needed, relay = Processes(1, {"CPU": num_cpus, "GPU": num_gpus}), WarningRelay()
     with waiting_for(task, problem, remedy):
         with telling_silence("work with a GPU has not begun", needed):
-            notes = ray.get(next(task))
-        for note in notes:
-            logger.warning(note)
+            card_notes = ray.get(next(task))
+        relay.tell(card_notes)
+        relay.tell(ray.get(next(task)))
         outcome: T | OwnError = ray.get(next(task))
     if isinstance(outcome, OWN_ERRORS):
         raise outcome
@@ -60,14 +62,18 @@ def waiting_for(task: Any, problem: str, remedy: str = "") -> Iterator[None]:
         raise
 
 
-def _begin_and_call(function: Callable[[str], T]) -> Iterator[T | OwnError | list[str]]:
-    """Yield what is to be told of the card once there is a place, then the function's result.
+def _begin_and_call(function: Callable[[str], T]) -> Iterator[T | OwnError | Sequence[str]]:
+    """Yield what is to be told of the card once there is a place, then the function's warnings, then its result.
 
     In place of a result may be an error that a retry would repeat.
     """
     yield new_card_notes("cuda")
+    warnings = CollectedWarnings()
     try:
-        outcome: T | OwnError = function("cuda")
+        with attached(warnings):
+            outcome: T | OwnError = function("cuda")
     except OWN_ERRORS as error:
         outcome = error
+    finally:
+        yield warnings.take()  # also before an error that ends this task
     yield outcome

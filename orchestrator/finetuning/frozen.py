@@ -6,8 +6,10 @@ storage, where all trials of the same encoder find them; of a split's tokens onl
 
 import hashlib
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 
 import numpy as np
 import torch
@@ -21,6 +23,7 @@ from orchestrator.specs.network import Precision
 from orchestrator.tasks import Features, keep_features
 from orchestrator.tasks.features import A
 
+logger = logging.getLogger(__name__)
 _STATES_VERSION = 1
 """Raised when the same layers would give other outputs."""
 _ABOVE = ("id2label", "problem_type", "token_decoder", "num_lstm_layers", "lstm_hidden_size", "num_tabular_features")
@@ -29,8 +32,18 @@ _MAX_TOKENS = 8_192
 """Slots of a batch through the encoder, were it padded: bounds the memory that all layers' outputs take."""
 
 
-def freeze(splits: Sequence[Features[A]], model: HeadModel, precision: Precision, cache: str) -> list[Features[A]]:
-    """Splits with the outputs that the model's head reads, from the cache or computed and kept there."""
+def freeze(
+    splits: Sequence[Features[A]],
+    model: HeadModel,
+    precision: Precision,
+    cache: str,
+    warn: Callable[[str], None] = logger.warning,
+) -> list[Features[A]]:
+    """Splits with the outputs that the model's head reads, from the cache or computed and kept there.
+
+    Args:
+        warn: told, in one line, that memory ran out and what is done about it.
+    """
     config = asdict(model.config.with_dropout(0.0))
     arithmetic = {name: value for name, value in config.items() if name not in _ABOVE}
     device = next(model.parameters()).device.type
@@ -44,16 +57,22 @@ def freeze(splits: Sequence[Features[A]], model: HeadModel, precision: Precision
         parts = [features.fingerprint, *encoder, reads_all]
         key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
         arrays_type = type(features.head_arrays)
-        return keep_features(
-            cache, key, arrays_type, features.head, features.split, lambda: compute_states(features, model, precision)
-        )
+        compute = partial(compute_states, features, model, precision, room)
+        return keep_features(cache, key, arrays_type, features.head, features.split, compute)
 
+    room = ScoringRoom(_MAX_TOKENS, warn)
     return [freeze_one(features) for features in splits]
 
 
 @torch.inference_mode()
-def compute_states(features: Features[A], model: HeadModel, precision: Precision = "fp32") -> Features[A]:
-    """The features of the tokens that the head reads, with what the encoder gives for them."""
+def compute_states(
+    features: Features[A], model: HeadModel, precision: Precision = "fp32", room: ScoringRoom | None = None
+) -> Features[A]:
+    """The features of the tokens that the head reads, with what the encoder gives for them.
+
+    Args:
+        room: of the device; one of this call alone when left out.
+    """
     model.eval()
     device = next(model.parameters()).device
     rows = HEADS[features.head].tokens_read(model.config, features)
@@ -75,7 +94,7 @@ def compute_states(features: Features[A], model: HeadModel, precision: Precision
             states = np.empty((len(rows), *values.shape[1:]), np.float32)
         states[places[is_read]] = values[is_read]
 
-    ScoringRoom(_MAX_TOKENS).compute(features.lengths, len(rows), compute)
+    (room or ScoringRoom(_MAX_TOKENS)).compute(features.lengths, len(rows), compute)
     assert states is not None, "a split has at least one example"
     return features.at_tokens(rows, states)
 

@@ -1,11 +1,13 @@
 """Blocks of lines answered by Ray Data: one task reads the file, workers that hold the model answer, in order.
 
 Errors that a person can mend travel as values among the answers: so the first one of the file is raised, after all
-answers before it, whichever worker was faster. Any other error ends the work where it happens.
+answers before it, whichever worker was faster. Any other error ends the work where it happens. What a worker warns of
+travels with its answers.
 """
 
+import logging
 import socket
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 import ray.data
@@ -16,16 +18,20 @@ from ray.exceptions import RayError
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
 from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.silence import telling_silence
+from orchestrator.cluster.worker_warnings import CollectedWarnings, WarningRelay, WithWarnings
 from orchestrator.errors import OWN_ERRORS, ClusterError, InputError, OwnError, last_line
-from orchestrator.inference.blocks import LinePredictor, PredictedBlock, line_blocks, predict_blocks
+from orchestrator.inference.blocks import LineBlock, LinePredictor, PredictedBlock, line_blocks, predict_blocks
+from orchestrator.progress import attached
 from orchestrator.storage import exists
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.storage.uris import absolute
+from orchestrator.training.cards import new_card_notes
 
 BYTES_PER_WORKER = 64 << 20
 """Bytes of blocks and answers on their way, about; the reader waits where it is ahead of its workers by more."""
 
 RayBatch = dict[str, NDArray[np.object_]]
+logger = logging.getLogger(__name__)
 
 
 def predict_on_ray(
@@ -36,7 +42,7 @@ def predict_on_ray(
     num_gpus: float = 0.0,
     read: Callable[[str], Iterable[str]] = stream_lines,
 ) -> Iterator[PredictedBlock]:
-    """The answers to a file's blocks, in order, by the connected Ray.
+    """The answers to a file's blocks, in order, by the connected Ray; workers' warnings are logged here, each once.
 
     Args:
         load: makes the model of `folder`, once in each worker.
@@ -61,6 +67,10 @@ def predict_on_ray(
             .map_batches(
                 _Worker,
                 fn_constructor_args=(load, absolute(folder), file),
+                fn_constructor_kwargs={
+                    "device": "cuda" if num_gpus else "cpu",
+                    "shares_card": num_workers > 1 and num_gpus % 1 > 0,
+                },
                 batch_size=None,
                 num_cpus=1,
                 num_gpus=num_gpus,
@@ -74,13 +84,21 @@ def predict_on_ray(
     worker = {"CPU": 1.0} | ({"GPU": num_gpus} if num_gpus else {})
     try:
         with telling_silence("no line has been answered", Processes(1, worker)) as silence:
-            for row in predicted.iter_rows():
+            for answer in _answers(predicted.iter_rows()):
                 silence.note()
-                if isinstance(row["item"], Exception):
-                    raise row["item"]
-                yield row["item"]
+                yield answer
     except RayError as error:
         raise ClusterError(f"a worker failed: {last_line(error)}; where memory ran out, use fewer --workers") from error
+
+
+def _answers(rows: Iterable[Mapping[str, WithWarnings[PredictedBlock | OwnError]]]) -> Iterator[PredictedBlock]:
+    """The answers of workers, whose warnings are logged. Raises: the first error among the answers."""
+    relay = WarningRelay()
+    for row in rows:
+        answer = relay.receive(row["item"])
+        if isinstance(answer, Exception):
+            raise answer
+        yield answer
 
 
 def _read(batch: RayBatch, read: Callable[[str], Iterable[str]]) -> Iterator[RayBatch]:
@@ -95,28 +113,45 @@ def _read(batch: RayBatch, read: Callable[[str], Iterable[str]]) -> Iterator[Ray
 
 
 class _Worker:
-    """Holds the model, or what was wrong with it."""
+    """Holds the model, or what was wrong with it; what it warns of goes with its next answer."""
 
-    def __init__(self, load: Callable[[str], LinePredictor], folder: str, file: str) -> None:
+    def __init__(
+        self,
+        load: Callable[[str], LinePredictor],
+        folder: str,
+        file: str,
+        device: str = "cpu",
+        shares_card: bool = False,
+    ) -> None:
         self._file = file
+        self._warnings = CollectedWarnings()
         self._predictor: LinePredictor | OwnError
-        try:
-            _check_reachable(folder)
-            self._predictor = load(folder)
-        except OWN_ERRORS as error:
-            self._predictor = error
+        with attached(self._warnings):
+            # Before the model is loaded, which would tell of the other workers on the card as well.
+            for note in new_card_notes(device, is_shared=shares_card):
+                logger.warning(note)
+            try:
+                _check_reachable(folder)
+                self._predictor = load(folder)
+            except OWN_ERRORS as error:
+                self._predictor = error
 
     def __call__(self, batch: RayBatch) -> RayBatch:
-        predictor, (item,) = self._predictor, batch["item"]
-        if isinstance(predictor, Exception):
-            return _batch(predictor)
+        (item,) = batch["item"]
+        with attached(self._warnings):
+            answer = self._answer(item)
+        return _batch(WithWarnings(answer, self._warnings.take()))
+
+    def _answer(self, item: LineBlock | OwnError) -> PredictedBlock | OwnError:
+        if isinstance(self._predictor, Exception):
+            return self._predictor
         if isinstance(item, Exception):
-            return _batch(item)
+            return item
         try:
-            (predicted,) = predict_blocks(predictor, [item], self._file)
+            (predicted,) = predict_blocks(self._predictor, [item], self._file)
         except OWN_ERRORS as error:
-            return _batch(error)
-        return _batch(predicted)
+            return error
+        return predicted
 
 
 def _check_reachable(path: str) -> None:

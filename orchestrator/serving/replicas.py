@@ -1,6 +1,7 @@
 """Replicas of a model on Ray Serve. What several people ask at the same time is computed together.
 
-Errors that a person can mend travel as values, so that one bad request does not fail those beside it.
+Errors that a person can mend travel as values, so that one bad request does not fail those beside it. What a replica
+warns of travels with its next answer, and is logged by the server.
 """
 
 import logging
@@ -16,8 +17,10 @@ from ray.serve.handle import DeploymentHandle
 
 from orchestrator.cluster.capacity import cluster_room
 from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.worker_warnings import CollectedWarnings, WarningRelay, WithWarnings
 from orchestrator.errors import OWN_ERRORS, ClusterError, InputError, OwnError, last_line
 from orchestrator.inference.answering import Abilities, Answering, Read, load_answering
+from orchestrator.progress import attached
 from orchestrator.serving.app import Ask
 from orchestrator.serving.refusals import RefusedError
 from orchestrator.specs.network import Precision
@@ -36,23 +39,33 @@ class Replica:
 
     def __init__(self, folder: str, device: str, precision: Precision = "fp32") -> None:
         """Load the model of a folder, or keep what is wrong with it."""
+        self._warnings = CollectedWarnings()
         self._answering: Answering | OwnError
         try:
-            self._answering = load_answering(folder, device, precision)
+            with attached(self._warnings):
+                self._answering = load_answering(folder, device, precision)
         except OWN_ERRORS as error:
             self._answering = error
 
-    async def abilities(self) -> Abilities | OwnError:
+    async def abilities(self) -> WithWarnings[Abilities | OwnError]:
         """Tell what the model can do, or why it cannot be loaded."""
-        return self._answering if isinstance(self._answering, Exception) else self._answering.abilities
+        found = self._answering if isinstance(self._answering, Exception) else self._answering.abilities
+        return WithWarnings(found, self._warnings.take())
 
     @serve.batch(  # type: ignore[untyped-decorator]
         max_batch_size=MAX_REQUESTS, batch_wait_timeout_s=WAIT_S
     )
-    async def ask(self, requests: list[list[Read]]) -> list[Answered]:
-        """The answers to several requests."""
+    async def ask(self, requests: list[list[Read]]) -> list[WithWarnings[Answered]]:
+        """The answers to several requests, computed together."""
+        return self.answer(requests)
+
+    def answer(self, requests: Sequence[Sequence[Read]]) -> list[WithWarnings[Answered]]:
+        """The answers to several requests, all with the same warnings: whoever asked one may have gone."""
         assert not isinstance(self._answering, Exception), "a model that was not loaded is not asked"
-        return answer_together(self._answering, requests)
+        with attached(self._warnings):
+            answered = answer_together(self._answering, requests)
+        warnings = self._warnings.take()
+        return [WithWarnings(each, warnings) for each in answered]
 
 
 def answer_together(answering: Answering, requests: Sequence[Sequence[Read]]) -> list[Answered]:
@@ -81,11 +94,13 @@ def running_replicas(
 ) -> Iterator[tuple[Abilities, Ask]]:
     """Replicas of a model's folder on the connected Ray, until the block ends: what they can do, how they are asked.
 
+    What they warn of is logged here, each text once.
+
     Raises: CheckpointError, TokenizerError; ClusterError when the replicas do not start.
     """
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     application, quiet = f"orchestrator-{secrets.token_hex(4)}", {"log_level": "ERROR", "enable_access_log": False}
-    num_gpus = 1 if device == "cuda" else 0
+    num_gpus, relay = 1 if device == "cuda" else 0, WarningRelay()
     _check_room(num_replicas, num_gpus)
     actor = {"num_cpus": 1, "num_gpus": num_gpus}
     deployment = serve.deployment(Replica, num_replicas=num_replicas, ray_actor_options=actor, logging_config=quiet)
@@ -94,12 +109,12 @@ def running_replicas(
             serve.start(proxy_location="Disabled", logging_config=quiet)
             bound = deployment.bind(absolute(folder), device, precision)
             handle = serve.run(bound, name=application, route_prefix=None)
-            found = handle.abilities.remote().result()
+            found = relay.receive(handle.abilities.remote().result())
         except (RayError, RayServeException, RuntimeError) as error:
             raise ClusterError(f"the replicas did not start: {last_line(error)}; see `orchestrator doctor`") from error
         if isinstance(found, OWN_ERRORS):
             raise found
-        yield found, _asking(handle)
+        yield found, _asking(handle, relay)
     finally:  # also where they did not start, or Ctrl-C came while they loaded the model
         with suppress(Exception):  # Ray may have gone before
             serve.delete(application)
@@ -116,12 +131,12 @@ def _check_room(num_replicas: int, num_gpus: int) -> None:
         )
 
 
-def _asking(handle: DeploymentHandle) -> Ask:
+def _asking(handle: DeploymentHandle, relay: WarningRelay) -> Ask:
     """The function by which the application has inputs answered by a replica."""
 
     async def ask(inputs: Sequence[Read]) -> list[dict[str, Any]]:
         try:
-            answered = await handle.ask.remote(list(inputs))
+            answered = relay.receive(await handle.ask.remote(list(inputs)))
         except (RayError, RayServeException) as error:
             raise RefusedError(503, "inputs", f"no replica could answer ({last_line(error)}); ask again") from None
         if isinstance(answered, InputError):

@@ -4,10 +4,13 @@ Alone: .venv/bin/pytest tests/orchestrator/cluster/test_remote_call.py
 """
 
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,14 +21,19 @@ from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.remote_call import call_on_device
 from orchestrator.errors import RunFailedError, SpecError
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
+from orchestrator.inference.task_scores import Scoring, evaluate
 from orchestrator.reminders import Shortage
+from orchestrator.retrieval.reranking import Reranking
+from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task
 from tests.orchestrator.cluster.scores_on_cluster import save_model
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.training.cards_in_place import GIB, put_in_place
+from tests.orchestrator.training.small_memory import let_memory_run_out
 from tests.waiting import PATIENCE_S
 
 PROBLEM = "the model was not scored"
+logger = logging.getLogger("orchestrator.some")
 
 
 @pytest.fixture
@@ -69,9 +77,58 @@ def test_a_model_is_scored_on_the_node_that_has_a_gpu_and_not_on_the_drivers(tmp
 
 def test_a_task_tells_of_its_card_before_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
     put_in_place(monkeypatch, free_bytes=100 * GIB)
-    ((note,), outcome) = remote_call._begin_and_call(lambda device: f"on {device}")
+    ((note,), warnings, outcome) = remote_call._begin_and_call(lambda device: f"on {device}")
     assert str(note).startswith("others hold 39.0 GiB of the 139.0 GiB of NVIDIA H200")
-    assert outcome == "on cuda"
+    assert (warnings, outcome) == ((), "on cuda")
+
+
+def test_a_task_tells_of_memory_that_ran_out_while_it_scored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    task = load_task(tiny_tasks.classification(tmp_path))
+    folder = save_model(tmp_path, task)
+    let_memory_run_out(monkeypatch, max_windows=4, max_tokens=20)
+    _, warnings, found = remote_call._begin_and_call(
+        lambda device: evaluate_model(folder, task, "validation", 6, str(tmp_path / "cache"))
+    )
+    assert isinstance(warnings, tuple)
+    assert warnings[0].startswith("memory ran out while texts were answered, 6 at a time")
+    assert len(set(warnings)) == len(warnings)
+    assert isinstance(found, EvaluatedSplit)
+
+
+def test_a_task_tells_of_the_memory_of_an_encoder_and_of_its_reranker(
+    monkeypatch: pytest.MonkeyPatch, encoder: str, scorer: str, collection: TaskSpec, tmp_path: Path
+) -> None:
+    asked = partial(Scoring, encoder, load_task(collection), "validation", reranking=Reranking(scorer))
+    expected = evaluate(asked(str(tmp_path / "whole")))
+    let_memory_run_out(monkeypatch, max_windows=2, max_tokens=12)
+    _, warnings, found = remote_call._begin_and_call(lambda device: evaluate(asked(str(tmp_path / "parts"))))
+    assert isinstance(warnings, tuple)
+    ran_out = ("memory ran out with texts of ", "memory ran out while texts were answered, ")
+    assert [any(warning.startswith(words) for warning in warnings) for words in ran_out] == [True, True]
+    assert found == expected
+
+
+@pytest.mark.parametrize("error", [SpecError("no such label"), RuntimeError("no room")])
+def test_a_task_that_fails_tells_first_what_it_has_warned_of(error: Exception) -> None:
+    def fail(device: str) -> None:
+        logger.warning("fewer at a time")
+        raise error
+
+    told = remote_call._begin_and_call(fail)
+    assert [next(told), next(told)] == [[], ("fewer at a time",)]
+    with nullcontext() if isinstance(error, SpecError) else pytest.raises(RuntimeError, match=r"^no room$"):
+        assert next(told) is error
+
+
+@pytest.mark.ray
+def test_what_a_task_warns_of_is_logged_here_once(pretended_gpu: None, caplog: pytest.LogCaptureFixture) -> None:
+    def work(device: str) -> str:
+        for text in ("fewer at a time", "fewer still", "fewer at a time"):
+            logging.getLogger("bert_core.text_embedding").warning(text)
+        return device
+
+    assert call_on_device(work, 1.0, 1.0, PROBLEM) == "cuda"
+    assert caplog.messages == ["fewer at a time", "fewer still"]
 
 
 @pytest.mark.ray

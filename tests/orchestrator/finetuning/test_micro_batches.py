@@ -13,6 +13,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from bert_core.model import BertModel
+from bert_core.packed_sequences import PackedSequences
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.building import build_model
@@ -233,6 +235,25 @@ def test_memory_that_runs_out_in_an_evaluation_changes_no_score(tmp_path: Path) 
     assert len(whole.validation("spearman")) == 2
     for name in ("spearman", "pearson"):
         assert bench.validation(name) == pytest.approx(whole.validation(name), rel=1e-4)
+
+
+@training
+def test_memory_that_runs_out_in_a_frozen_encoder_is_told_once_for_both_splits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer_outputs = BertModel.layer_outputs
+
+    def on_small_device(model: BertModel, seqs: PackedSequences) -> Any:
+        if seqs.num_tokens > 200:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.\nGPU 0 has 79 GiB.")
+        return layer_outputs(model, seqs)
+
+    monkeypatch.setattr(BertModel, "layer_outputs", on_small_device)
+    bench = new_bench(tmp_path / "frozen", tiny_tasks.regression)
+    assert bench.run(epochs=2.0, freeze_encoder=True).state == "COMPLETED"
+    assert [text.partition(" at a time")[0] for text in warnings(bench)] == [
+        f"memory ran out while texts were answered, {number}" for number in (320, 160, 80, 40, 20)
+    ]
 
 
 @training

@@ -3,6 +3,7 @@
 Alone: .venv/bin/pytest tests/orchestrator/inference/test_line_files.py
 """
 
+import logging
 import os
 import shutil
 import signal
@@ -83,6 +84,27 @@ def test_the_lines_of_a_worker_that_dies_are_answered_once(
     found = b"".join(answers.data for answers in predict_file(Killed, str(tmp_path), str(file), settings, 2))
     assert (tmp_path / "died").exists()
     assert found == file.read_bytes()
+
+
+class WarningPredictor:
+    """Predictor that warns when it is loaded and of each block, in the words of every other process."""
+
+    def __init__(self, folder: str) -> None:
+        logging.getLogger("orchestrator.models.device").warning("others hold the card")
+
+    def __call__(self, block: LineBlock) -> PredictedBlock:
+        logging.getLogger("bert_core.text_embedding").warning("fewer at a time")
+        return PredictedBlock(b"", len(block.lines))
+
+
+@pytest.mark.ray
+def test_what_workers_warn_of_is_logged_here_once(
+    ray_cluster: None, settings: Settings, file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = predict_file(WarningPredictor, str(tmp_path), str(file), settings, 2)
+    assert sum(answers.num_lines for answers in found) == 4 * BLOCK_LINES + 7
+    # A worker may begin with a later block than the first.
+    assert sorted(caplog.messages) == ["fewer at a time", "others hold the card"]
 
 
 @pytest.mark.ray

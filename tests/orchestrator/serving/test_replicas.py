@@ -1,18 +1,25 @@
-"""Requests that are answered together, below Ray.
+"""Requests that are answered together, and what replicas warn of, below Ray.
 
 Alone: .venv/bin/pytest tests/orchestrator/serving/test_replicas.py
 """
 
+import asyncio
+import logging
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from orchestrator.cluster.capacity import ClusterRoom
+from orchestrator.cluster.worker_warnings import WithWarnings
 from orchestrator.errors import ClusterError, InputError
 from orchestrator.inference.answering import Abilities, Read
+from orchestrator.models.device import choose_device
 from orchestrator.serving import replicas
-from orchestrator.serving.replicas import answer_together, running_replicas
+from orchestrator.serving.replicas import Replica, answer_together, running_replicas
+from tests.orchestrator.training.cards_in_place import GIB, put_in_place
 
 
 class Echo:
@@ -70,3 +77,50 @@ def test_an_interrupt_while_the_model_loads_takes_the_application_away(monkeypat
         pass
     assert deleted == names
     assert deleted
+
+
+class Halving(Echo):
+    """An `Echo` whose memory is too small for the first inputs."""
+
+    def answer(self, inputs: Sequence[Read]) -> list[dict[str, Any]]:
+        if not self.calls:
+            logging.getLogger("bert_core.text_embedding").warning("fewer at a time")
+        return super().answer(inputs)
+
+
+def test_a_replica_tells_of_its_card_at_the_start_and_of_memory_with_the_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def load(folder: str, device: str, precision: str) -> Halving:
+        choose_device(device)
+        return Halving()
+
+    put_in_place(monkeypatch, free_bytes=100 * GIB)
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)  # of the whole process
+    monkeypatch.setattr(replicas, "load_answering", load)
+    replica = Replica("folder", "cuda")
+    greeting = asyncio.run(replica.abilities())
+    (note,) = greeting.warnings
+    assert (greeting.value, note[:52]) == (Echo.abilities, "others hold 39.0 GiB of the 139.0 GiB of NVIDIA H200")
+    first, beside = replica.answer([["a"], ["bb"]])
+    assert first == WithWarnings([{"length": 1}], ("fewer at a time",))
+    assert beside.warnings == first.warnings, "whoever asked may have gone"
+    assert replica.answer([["a"]]) == [WithWarnings([{"length": 1}])]
+
+
+def test_the_server_logs_what_replicas_warn_of_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def answer(inputs: list[Read]) -> WithWarnings[list[dict[str, Any]]]:
+        return WithWarnings([{"length": 1}], ("old card", "fewer at a time"))
+
+    greeting = SimpleNamespace(result=lambda: WithWarnings(Echo.abilities, ("old card",)))
+    handle = SimpleNamespace(abilities=SimpleNamespace(remote=lambda: greeting), ask=SimpleNamespace(remote=answer))
+    monkeypatch.setattr(replicas, "cluster_room", lambda processes: ClusterRoom(1, 1))
+    for name, stand_in in {"start": None, "run": handle, "delete": None}.items():
+        monkeypatch.setattr(replicas.serve, name, lambda *args, value=stand_in, **options: value)
+    with running_replicas("folder", "cuda", 1) as (abilities, ask):
+        assert (abilities, caplog.messages) == (Echo.abilities, ["old card"])
+        for _ in range(2):
+            assert asyncio.run(ask(["a"])) == [{"length": 1}]
+    assert caplog.messages == ["old card", "fewer at a time"]
