@@ -1,8 +1,11 @@
-"""Line that says, when work begins, on which devices it runs, and why not on others."""
+"""Devices that work takes where its spec leaves them to the cluster, and the line that says which and why."""
 
 import logging
 from collections.abc import Sequence
+from typing import Literal
 
+from orchestrator.cluster.capacity import decide_gpus
+from orchestrator.cluster.card_look import find_refusal
 from orchestrator.cluster.node_types import cluster_resources, gpu_types
 
 logger = logging.getLogger(__name__)
@@ -35,3 +38,23 @@ def tell_device(work: str, num_gpus: float, asked: object) -> None:
     if asked == "auto":
         types = gpu_types() if num_gpus else ()
         logger.info(device_line(work, num_gpus, cluster_resources().get("GPU", 0.0), types))
+
+
+def take_gpus(work: str, asked: float | Literal["auto"]) -> float:
+    """Decide how many GPUs a process takes of the connected Ray, and log what `auto` took.
+
+    `auto` takes the CPU where torch can use none of the GPUs, and says why; a number of GPUs stays as it is asked.
+    """
+    gpus = decide_gpus(asked)
+    if asked == "auto" and gpus and not can_use_gpus(work):
+        return 0.0
+    tell_device(work, gpus, asked)
+    return gpus
+
+
+def can_use_gpus(work: str) -> bool:
+    """Whether torch can use GPUs of the connected Ray; where not, logs that work goes on on the CPU, and why."""
+    refusal = find_refusal()
+    if refusal is not None:
+        logger.warning(f"{work} on the CPU: {refusal}")
+    return refusal is None

@@ -19,6 +19,7 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.distillation.comparison import compare_sizes, compare_speeds, vector_agreement
 from orchestrator.distillation.student import build_student
 from orchestrator.distillation.task_loss import DistillationLoss
+from orchestrator.finetuning.attention_note import new_attention_note
 from orchestrator.finetuning.checkpointed_training import CheckpointedTraining
 from orchestrator.finetuning.evaluation import ScoredSplit, evaluate_model, score_model, with_labels_of
 from orchestrator.finetuning.heads import HEADS, HeadModel
@@ -63,6 +64,8 @@ class DistillJob:
     attempt: int = 1
     allow_drift: bool = False
     """Whether to go on from a checkpoint although what the run reads has changed since"""
+    use_gpu: bool = False
+    """Whether the student's process has a GPU, whole or a share."""
 
 
 def distill(
@@ -140,12 +143,15 @@ def _prepare(job: DistillJob, warn: Callable[[str], None]) -> _Pair:
     Raises: SpecError, CheckpointError, TokenizerError, TaskDataError where these do not go together.
     """
     spec, recipe = job.spec, job.spec.recipe
-    device = choose_device("cuda" if spec.execution.gpus else "cpu", recipe.allow_tf32, recipe.precision, warn)
+    name = "cuda" if job.use_gpu else "cpu"
+    device = choose_device(name, recipe.allow_tf32, recipe.precision, warn, or_else="set execution.gpus 0")
     teacher_folder = local_copy(job.teacher_folder)
     teacher = load_fine_tuned(teacher_folder)
     task = with_labels_of(teacher, job.task, spec.teacher)
     HEADS[task.head].set_objective(teacher.model, task.objective)
     student = build_student(spec, teacher, task, job.init_folder).to(device)
+    if device.type == "cuda" and (note := new_attention_note(student.config, recipe)):
+        warn(note)
     teacher.model.to(device)
     train, validation = (
         prepare_trial_features(task, split, recipe, teacher.tokenizer, job.cache) for split in ("train", "validation")

@@ -7,13 +7,16 @@ from typing import Any
 
 import ray
 
+from orchestrator.cluster.device_line import take_gpus
 from orchestrator.cluster.head_watch import watch_head
 from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.remote_call import waiting_for
 from orchestrator.cluster.shortage import find_shortage
+from orchestrator.cluster.worker_warnings import CollectedWarnings
 from orchestrator.distillation.job import DistillJob, distill
 from orchestrator.errors import OWN_ERRORS, OwnError, RunStoppedError
-from orchestrator.results import DistillResult, Event
+from orchestrator.progress import attached
+from orchestrator.results import DistillResult, Event, MessageEvent
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join
@@ -52,6 +55,7 @@ def run_distillation(
     Raises: what `distill` raises; RunFailedError when the process keeps dying; what `on_event` raises.
     """
     task.file("train")  # a task without one teaches nothing
+    gpus = take_gpus("the student trains", spec.execution.gpus)
     init_from = spec.recipe.init_from
     job = DistillJob(
         spec=spec,
@@ -64,20 +68,22 @@ def run_distillation(
         unlabeled=tuple(map(absolute, spec.unlabeled)),
         attempt=attempt,
         allow_drift=allow_drift,
+        use_gpu=gpus > 0,
     )
     run_id = job.run_folder.rstrip("/").rpartition("/")[2]
     event_queue = launch_event_queue()
     execution = spec.execution
+    needed = Processes(1, {"CPU": execution.cpus} | ({"GPU": gpus} if gpus else {}))
     with marked_storage(job.run_folder, attempt) as mark:
         work = (
             ray.remote(_work)
-            .options(num_cpus=execution.cpus, num_gpus=execution.gpus, max_retries=execution.max_failures)
+            .options(num_cpus=execution.cpus, num_gpus=gpus, max_retries=execution.max_failures)
             .remote(job, event_queue, mark)
         )
         follower = Follower(
             event_queue,
             EventReader(event_queue, on_event),
-            _build_watch(job, run_id),
+            _build_watch(job, needed, run_id),
             [watch_head(how_to_go_on(run_id)).look, on_wait],
             has_ended=lambda: bool(ray.wait([work], timeout=0)[0]),
             run_folder=job.run_folder,
@@ -92,12 +98,11 @@ def run_distillation(
     return outcome
 
 
-def _build_watch(job: DistillJob, run_id: str) -> WorkerWatch:
-    execution = job.spec.execution
-    needed = {"CPU": execution.cpus} | ({"GPU": execution.gpus} if execution.gpus else {})
+def _build_watch(job: DistillJob, needed: Processes, run_id: str) -> WorkerWatch:
+    """A watch over the student's process, which needs so much of the cluster."""
     return WorkerWatch(
-        Expectation(1, 60 * execution.max_wait_minutes, reports_steps=False),
-        lambda: find_shortage(Processes(1, needed)),
+        Expectation(1, 60 * job.spec.execution.max_wait_minutes, reports_steps=False),
+        lambda: find_shortage(needed),
         how_to_go_on(run_id),
         newest_step=Checkpoints(job.run_folder).newest_step,
     )
@@ -105,9 +110,11 @@ def _build_watch(job: DistillJob, run_id: str) -> WorkerWatch:
 
 def _work(job: DistillJob, event_queue: Any, mark: str) -> DistillResult | OwnError:
     """Run the distillation; return errors that a retry would repeat, and the one of a stop that was asked for."""
+    warnings = CollectedWarnings()
 
     def report(events: Sequence[Event]) -> None:
-        ray.get([event_queue.put.remote(event) for event in events])
+        warned = [MessageEvent(text, "warning") for text in warnings.take()]
+        ray.get([event_queue.put.remote(event) for event in (*warned, *events)])
 
     def stop_if_asked(step: int) -> None:
         if ray.get(event_queue.is_stopping.remote()):
@@ -117,7 +124,9 @@ def _work(job: DistillJob, event_queue: Any, mark: str) -> DistillResult | OwnEr
         if not ray.get(event_queue.begin.remote(WorkerPlace(0, socket.gethostname(), os.getpid()))):
             raise RunStoppedError("the run was stopped before it began")
         refuse_without_mark(mark)
-        with kept_output(job.run_folder, job.attempt, rank=0):
+        with kept_output(job.run_folder, job.attempt, rank=0), attached(warnings):
             return distill(job, report, stop_if_asked)
     except OWN_ERRORS as error:
         return error
+    finally:
+        report([])  # what was warned of since the last evaluation

@@ -16,7 +16,7 @@ from orchestrator.finetuning.logits import compute_logits
 from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.finetuning.search_space import listed_values, value_bounds
 from orchestrator.finetuning.training import DivergedError, fine_tune
-from orchestrator.finetuning.trial_job import TrialJob, prepare_trial_features
+from orchestrator.finetuning.trial_job import WITHOUT_CARD, TrialJob, prepare_trial_features
 from orchestrator.models.device import choose_device
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
@@ -87,7 +87,7 @@ def measure_trial_memory(job: TrialJob, recipes: Sequence[RecipeSpec], device: s
     Raises: ClusterError, SpecError where the card cannot be used, or not in a recipe's precision.
     """
     for recipe in recipes:  # what a card cannot do is refused before anything is measured
-        choose_device(device, recipe.allow_tf32, recipe.precision)
+        choose_device(device, recipe.allow_tf32, recipe.precision, or_else=WITHOUT_CARD)
     available, total = find_memory()
     try:
         peak = max(measure_peak(partial(_train_a_little, job, recipe, device)) for recipe in recipes)
@@ -100,7 +100,7 @@ def measure_trial_memory(job: TrialJob, recipes: Sequence[RecipeSpec], device: s
 
 def _train_a_little(job: TrialJob, recipe: RecipeSpec, device: str) -> None:
     """Train and score on the training split's examples with the longest windows."""
-    chosen = choose_device(device, recipe.allow_tf32, recipe.precision)
+    chosen = choose_device(device, recipe.allow_tf32, recipe.precision, or_else=WITHOUT_CARD)
     task, tokenizer = job.task, Tokenizer.load(local_copy(job.tokenizer_folder(recipe)))
     train = prepare_trial_features(task, "train", recipe, tokenizer, job.cache)
     by_length = train.example_index[np.argsort(-train.lengths, kind="stable")]

@@ -20,8 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 
-from orchestrator.cluster.capacity import decide_gpus
-from orchestrator.cluster.device_line import tell_device
+from orchestrator.cluster.device_line import take_gpus
 from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.cluster.remote_call import call_on_device
 from orchestrator.errors import RunFailedError
@@ -42,7 +41,7 @@ from orchestrator.finetuning.sweep_data import prepare_job
 from orchestrator.finetuning.sweep_listener import SweepListener
 from orchestrator.finetuning.sweep_progress import SweepProgress, first_reason
 from orchestrator.finetuning.trial import baseline_metrics, run_trial
-from orchestrator.finetuning.trial_job import TrialJob, trial_folder
+from orchestrator.finetuning.trial_job import WITHOUT_CARD, TrialJob, trial_folder
 from orchestrator.finetuning.trial_journal import POINTS
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.trial_watch import watch_trials
@@ -98,8 +97,7 @@ def run_sweep(
     """
     begun_at = time.monotonic()
     asked = spec.execution.gpus_per_trial
-    gpus = decide_gpus(asked)
-    tell_device("each trial trains", gpus, asked)
+    gpus = take_gpus("each trial trains", asked)
     if not gpus and "bf16" in listed_values(spec, "precision") and not has_bf16_cpu():
         logger.warning(f"precision {SLOW_BF16}")
     spec = _with_gpus(spec, gpus)
@@ -226,5 +224,5 @@ def _score_best(
 
 def _score_on_test(folder: str, task: Task, cache: str, recipe: RecipeSpec, device: str) -> EvaluatedSplit:
     """Score a trial's model on the test split, on the device of this name."""
-    chosen = choose_device(device, recipe.allow_tf32, recipe.precision)
+    chosen = choose_device(device, recipe.allow_tf32, recipe.precision, or_else=WITHOUT_CARD)
     return evaluate_model(folder, task, "test", 64, cache, chosen, recipe.precision)

@@ -13,6 +13,7 @@ from bert_core.layerwise import unfreeze_top_layers
 from bert_core.micro_batches import is_out_of_memory
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import OWN_ERRORS
+from orchestrator.finetuning.attention_note import new_attention_note
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.checkpointed_training import CheckpointedTraining
 from orchestrator.finetuning.evaluation import ScoredSplit, score_model
@@ -27,7 +28,7 @@ from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.step_loss import Loss
 from orchestrator.finetuning.training import BestEvaluation, DivergedError, Evaluation, fine_tune
 from orchestrator.finetuning.trial_checkpoint import PausedError, Report, TrialCheckpoint
-from orchestrator.finetuning.trial_job import TrialJob, trial_folder
+from orchestrator.finetuning.trial_job import WITHOUT_CARD, TrialJob, trial_folder
 from orchestrator.models.device import choose_device
 from orchestrator.results import COLLAPSED, MetricEvent, TrialResult
 from orchestrator.run_states import RunState
@@ -106,6 +107,7 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
         recipe.precision,
         notes.append,
         is_shared=job.card_share is not None,
+        or_else=WITHOUT_CARD,
     )
     if job.use_gpu and job.card_share is not None:
         torch.cuda.set_per_process_memory_fraction(job.card_share)
@@ -113,8 +115,10 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
     train, validation = (job.shared_features(split, recipe, tokenizer) for split in ("train", "validation"))
     init_folder = None if recipe.init_from == RANDOM else str(job.local_folder(recipe.init_from))
     model = build_model(task, recipe, init_folder, tokenizer).to(device)
+    if device.type == "cuda" and (note := new_attention_note(model.config, recipe)):
+        notes.append(note)
     if recipe.freeze_encoder:
-        train, validation = freeze((train, validation), model, recipe.precision, job.cache)
+        train, validation = freeze((train, validation), model, recipe.precision, job.cache, notes.append)
         unfreeze_top_layers(model, 0)
     folder = trial_folder(job.run_folder, plan.key)
     identity = {"the device": device.type, "the data": [train.fingerprint, validation.fingerprint]}

@@ -16,6 +16,8 @@ from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join, local_copy
 from orchestrator.tasks import Features, Task, prepare_features
 
+WITHOUT_CARD = "set execution.gpus_per_trial 0"
+"""Remedy for a sweep whose card cannot be used, beside mending the card."""
 Cached = TypeVar("Cached")
 _CACHE: dict[str, dict[tuple[object, ...], Any]] = {}
 """Cache of what the trials of a process share, by job and key."""

@@ -4,8 +4,7 @@ import logging
 from functools import partial
 
 from bert_core.checkpoints.pretrained import WEIGHTS_FILE
-from orchestrator.cluster.capacity import decide_gpus
-from orchestrator.cluster.device_line import tell_device
+from orchestrator.cluster.device_line import take_gpus
 from orchestrator.finetuning.measured_steps import measure_examples
 from orchestrator.finetuning.model_folder import read_record
 from orchestrator.inference.task_scores import Scoring, check_reranks, evaluate
@@ -56,8 +55,7 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
         """Score the model and write its prediction for each example."""
         from orchestrator.cluster.remote_call import call_on_device  # Ray is loaded when a run starts
 
-        gpus, reranking = decide_gpus(spec.gpus), None
-        tell_device("scoring", gpus, spec.gpus)
+        gpus, reranking = take_gpus("scoring", spec.gpus), None
         if spec.rerank is not None:
             folder = absolute(inputs.folder("rerank", spec.rerank))
             reranking = Reranking(folder, spec.relevant_label, spec.num_candidates)

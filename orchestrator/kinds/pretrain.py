@@ -7,7 +7,7 @@ from dataclasses import replace
 from bert_core.config import BertConfig
 from bert_core.objectives import TOKEN_OBJECTIVES
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.cluster.device_line import tell_device
+from orchestrator.cluster.device_line import can_use_gpus, tell_device
 from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.corpus.input_files import find_files
 from orchestrator.kinds.base import Fact, Kind, MeasuredTime, Resources, RunContext
@@ -180,9 +180,7 @@ def pretraining_config(spec: PretrainSpec, inputs: Resolved) -> BertConfig | Non
 
 def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> PretrainRequest:
     """Build the request for one attempt on the connected Ray, and record the device that it trains on."""
-    use_gpu = takes_gpus(spec, have := cluster_resources())
-    if use_gpu or not have.get("GPU"):  # GPUs that are too few have been told of
-        tell_device("training", float(spec.execution.min_workers if use_gpu else 0), spec.execution.device)
+    use_gpu = decide_device(spec)
     context.recorder.record_device(context.run_id, "gpu" if use_gpu else "cpu")
     return PretrainRequest(
         spec=spec,
@@ -194,6 +192,20 @@ def build_request(spec: PretrainSpec, inputs: Resolved, context: RunContext) -> 
         use_gpu=use_gpu,
         allow_drift=context.allow_drift,
     )
+
+
+def decide_device(spec: PretrainSpec) -> bool:
+    """Decide, for all workers alike, whether each gets a GPU of the connected Ray, and log what `auto` took.
+
+    `auto` takes the CPU where torch can use none of the GPUs; with `gpu` the workers end with torch's reason.
+    """
+    asked, have = spec.execution.device, cluster_resources()
+    use_gpu = takes_gpus(spec, have)
+    if use_gpu and asked == "auto" and not can_use_gpus("training"):
+        return False
+    if use_gpu or not have.get("GPU"):  # GPUs that are too few have been told of
+        tell_device("training", float(spec.execution.min_workers if use_gpu else 0), asked)
+    return use_gpu
 
 
 def takes_gpus(spec: PretrainSpec, have: Mapping[str, float]) -> bool:

@@ -10,6 +10,10 @@ from orchestrator.specs.network import Precision
 from orchestrator.training.cards import check_card, find_card, new_card_notes
 
 logger = logging.getLogger(__name__)
+COMMANDS_WITHOUT_CARD = (
+    "do without it: --device cpu (serve, search), --gpus-per-worker 0 (predict, embed), gpus=0 (evaluate)"
+)
+"""Options of commands, by which they compute on the CPU."""
 
 
 def choose_device(
@@ -19,6 +23,7 @@ def choose_device(
     warn: Callable[[str], None] = logger.warning,
     *,
     is_shared: bool = False,
+    or_else: str = COMMANDS_WITHOUT_CARD,
 ) -> torch.device:
     """Return the device of a name, after a look at its card and saying how this process multiplies fp32 matrices there.
 
@@ -29,11 +34,12 @@ def choose_device(
     Args:
         warn: told, once in a process, what limits work on its card: others on it, or its age.
         is_shared: whether others on the card are of the same work, so that nobody need be told of them.
+        or_else: what whoever asked can set to do without a card that cannot be used: a field of a spec with its value.
 
     Raises: ClusterError where there is no card that torch can use; SpecError where it has no units for the precision.
     """
     if name != "cpu":
-        check_card(find_card(), precision)
+        check_card(find_card(or_else), precision)
         for note in new_card_notes(name, is_shared=is_shared):
             warn(note)
         torch.set_float32_matmul_precision("high" if allow_tf32 else "highest")

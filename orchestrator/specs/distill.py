@@ -1,8 +1,8 @@
 """Distillation: a small student learns to answer as a teacher that is there already."""
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from bert_core.objectives.masked_lm import MaskedLM
 from orchestrator.specs.fields import Section, Spec, execution, identity
@@ -40,11 +40,19 @@ class DistillExecutionSpec(Section):
     """Resources of the student's process; pretraining has an execution of its own."""
 
     cpus: float = execution(1.0, "Ray CPUs.", unit="CPUs", gt=0.0)
-    gpus: float = execution(0.0, "Ray GPUs; a fraction shares one.", unit="GPUs", ge=0.0)
+    gpus: Annotated[float, Field(ge=0.0)] | Literal["auto"] = execution(
+        "auto",
+        "Ray GPUs; a fraction shares one. `auto` is 1 on a cluster that has GPUs, and 0 elsewhere.",
+        unit="GPUs",
+    )
     max_failures: int = execution(1, "Times it goes on after its process died.", ge=0)
     max_wait_minutes: float = execution(
         30.0, "Time that its process may wait for a place before the run fails.", unit="minutes", gt=0.0
     )
+
+
+_WITHOUT_GPU = DistillExecutionSpec(gpus=0.0)
+"""Execution by default before `gpus: auto`, which the specs of recorded runs carry."""
 
 
 class DistillSpec(Spec):
@@ -83,7 +91,7 @@ class DistillSpec(Spec):
             both = "neither" if self.task is None else "both"
             raise ValueError(f"task and pretraining: {both} given; give task for a fine-tuned teacher, or pretraining")
         for name in ("unlabeled", "recipe", "threads", "execution") if self.pretraining is not None else ():
-            if getattr(self, name) != type(self).model_fields[name].default:
+            if getattr(self, name) not in (type(self).model_fields[name].default, _WITHOUT_GPU):
                 raise ValueError(
                     f"{name} is for a task; with pretraining its own fields say the same: leave {name} out"
                 )

@@ -41,25 +41,33 @@ class Card:
         return self.total_bytes - self.free_bytes
 
 
-def find_card() -> Card:
-    """Find this process's first card, and let it compute once. Raises: ClusterError, with the reason why it cannot."""
+def find_card(or_else: str = "") -> Card:
+    """Find this process's first card, and let it compute once.
+
+    Args:
+        or_else: what whoever asked for the card can set to do without it: `set execution.device cpu`.
+
+    Raises: ClusterError, with the reason why it cannot compute, and what to do.
+    """
+    remedy = f", or {or_else}" if or_else else ""
     if not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
         raise ClusterError(
             f"a GPU is asked for, and this torch ({torch.__version__}) is built without CUDA; install the torch of "
-            "constraints.txt for CUDA on the machines with GPUs, or take execution.device cpu"
+            f"constraints.txt for CUDA on the machines with GPUs{remedy}"
         )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         is_available = torch.cuda.is_available()
     if not is_available:
-        raise ClusterError(_no_card_text([str(warning.message) for warning in caught]))
+        raise ClusterError(_no_card_text([str(warning.message) for warning in caught]) + remedy)
     try:
         free, total = torch.cuda.mem_get_info()
         card = Card(torch.cuda.get_device_name(), torch.cuda.get_device_capability(), free, total)
-        _check_kernels(card)
+        _check_kernels(card, remedy)
         return card
     except RuntimeError as error:  # the driver is there, and the card does not answer
-        raise ClusterError(f"the GPU cannot be used ({_first_sentence(str(error))}); look at `nvidia-smi`") from None
+        reason = _first_sentence(str(error))
+        raise ClusterError(f"the GPU cannot be used ({reason}); look at `nvidia-smi`{remedy}") from None
 
 
 def launch_kernel() -> None:
@@ -67,7 +75,7 @@ def launch_kernel() -> None:
     torch.ones(1, device="cuda").add_(1).item()
 
 
-def _check_kernels(card: Card) -> None:
+def _check_kernels(card: Card, remedy: str) -> None:
     """Check that this torch was built with kernels for a card. Raises: ClusterError; RuntimeError for other errors."""
     try:
         launch_kernel()
@@ -77,7 +85,7 @@ def _check_kernels(card: Card) -> None:
         raise ClusterError(
             f"the GPU cannot be used: {card.name} has compute capability {_capability_text(card)}, and this torch "
             f"({torch.__version__}) is built for {', '.join(torch.cuda.get_arch_list())}; install a torch that is "
-            f"built for sm_{''.join(map(str, card.capability))} there, or take execution.device cpu"
+            f"built for sm_{''.join(map(str, card.capability))} there{remedy}"
         ) from None
 
 
@@ -88,7 +96,7 @@ def _no_card_text(warned: list[str]) -> str:
         reason = f" ({_first_sentence(warned[0])})" if warned else ""
         return (
             f"a GPU is asked for, and torch finds none{reason}; see `nvidia-smi` and CUDA_VISIBLE_DEVICES on that "
-            "machine, or take execution.device cpu"
+            "machine"
         )
     return (
         f"the GPU cannot be used: {_first_sentence(told)}; torch {torch.__version__} is built for CUDA "

@@ -15,7 +15,7 @@ from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, TokenizerError
 from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.errors import SpecError
+from orchestrator.errors import ClusterError, SpecError
 from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.heads import Batch
@@ -63,6 +63,15 @@ def test_texts_without_labels_teach_what_few_labels_do_not(classifier: Bench, tm
     assert [dataset.counts["num_train_examples"] for dataset in taught.datasets] == [8, 320]
     begun = [few.run(unlabeled=[str(tmp_path / name)], recipe={"epochs": 1.0}) for name in ("texts.txt", "texts.jsonl")]
     assert begun[0].metrics["agreement"] == begun[1].metrics["agreement"]
+
+
+def test_a_student_without_a_card_is_told_the_field_of_its_spec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
+    bench = Bench(tiny_tasks.classification(tmp_path), "teacher", tmp_path)
+    with pytest.raises(ClusterError, match=r", or set execution.gpus 0$"):
+        bench.run(execution={"gpus": 1})
 
 
 def test_memory_that_runs_out_is_told_with_the_size_that_fits(

@@ -4,9 +4,11 @@ Run alone: pytest tests/orchestrator/distillation/test_launch.py
 """
 
 import fcntl
+import logging
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +22,7 @@ from orchestrator.execution.runner import run_spec
 from orchestrator.inference import predict
 from orchestrator.models.resolve import resolve_model
 from orchestrator.registry import Registry
-from orchestrator.results import Event, MetricEvent
+from orchestrator.results import Event, MessageEvent, MetricEvent
 from orchestrator.settings import Settings
 from orchestrator.specs import DistillSpec
 from orchestrator.specs.loading import parse_spec
@@ -132,6 +134,28 @@ def test_work_that_is_asked_to_stop_ends_after_its_next_checkpoint(
         outcome = launch._work(job, LocalActor(queue), mark)
     assert isinstance(outcome, RunStoppedError)
     assert str(outcome) == f"the run was stopped {message}"
+
+
+@pytest.mark.parametrize("error", [None, SpecError("no such label"), RuntimeError("no room")])
+def test_what_is_warned_of_goes_with_the_events_and_is_not_lost_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    queue, step = EventQueue(), MetricEvent(1, "train", {"loss": 1.0})
+
+    def distill(job: object, report: Callable[[list[Event]], None], on_saved: object) -> None:
+        logging.getLogger("orchestrator.finetuning.scoring_room").warning("fewer at a time")
+        report([step])
+        logging.getLogger("bert_core.some").warning("fewer still")
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(ray, "get", lambda value: value)
+    monkeypatch.setattr(launch, "distill", distill)
+    job: Any = SimpleNamespace(run_folder=str(tmp_path), attempt=1)
+    with marked_storage(str(tmp_path), 1) as mark, suppress(RuntimeError):
+        assert launch._work(job, LocalActor(queue), mark) is error
+    expected = [MessageEvent("fewer at a time", "warning"), step, MessageEvent("fewer still", "warning")]
+    assert queue.take(0) == expected
 
 
 @pytest.mark.ray

@@ -54,6 +54,7 @@ class Bench:
             cache=str(self.folder / "cache"),
             unlabeled=spec.unlabeled,
             attempt=attempt,
+            use_gpu=bool(spec.execution.gpus) and spec.execution.gpus != "auto",
         )
         return distill(job, self.report, self.on_saved)
 

@@ -195,7 +195,7 @@ def test_a_share_that_a_person_asked_for_bounds_each_trials_memory_too(
     def begin(spec: SweepSpec, job: TrialJob, *others: object) -> None:
         raise BegunError(job.card_share)
 
-    monkeypatch.setattr(sweep_module, "decide_gpus", lambda asked: asked)
+    monkeypatch.setattr(sweep_module, "take_gpus", lambda work, asked: asked)
     monkeypatch.setattr(sweep_module, "prepare_job", lambda *arguments: (bench.job, None))
     monkeypatch.setattr(sweep_module, "_run_trials", begin)
     values = {"task": tiny_tasks.classification(tmp_path), "recipe": {"tokenizer": "own"}}
@@ -244,7 +244,7 @@ def test_a_trial_tells_of_its_card_unless_it_shares_it_with_others_of_the_sweep(
     share: float | None, told: list[str], bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def choose(
-        name: str, allow_tf32: bool, precision: str, warn: Callable[[str], None], *, is_shared: bool
+        name: str, allow_tf32: bool, precision: str, warn: Callable[[str], None], *, is_shared: bool, or_else: str
     ) -> torch.device:
         if not is_shared:
             warn("the card is old")

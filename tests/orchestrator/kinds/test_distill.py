@@ -186,6 +186,11 @@ def test_a_plan_of_a_distillation(settings: Settings) -> None:
     assert rows["resources"] == "2 CPU, 0.5 GPU"
 
 
+def test_a_student_takes_a_gpu_where_there_is_one(settings: Settings) -> None:
+    rows = plan(settings, {**DISTILL, "num_hidden_layers": 1})
+    assert rows["resources"] == "1 CPU, and 1 GPU if available"
+
+
 def test_a_distillation_leaves_a_student_and_both_scores(recorder: Recorder) -> None:
     run = recorder.start({"kind": "distill", "name": "small", "task": {"id": "x"}}, "f", metric="f1")
     complete(recorder, run.id, "distill")

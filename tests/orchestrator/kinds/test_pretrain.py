@@ -11,11 +11,13 @@ import torch
 
 from bert_core.errors import CheckpointError, ConfigError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
+from orchestrator.cluster import device_line
 from orchestrator.cluster.capacity import check_processes
 from orchestrator.cluster.nodes import Node
 from orchestrator.cluster.processes import Processes
 from orchestrator.errors import ClusterError, RunStoppedError
-from orchestrator.kinds.pretrain import PretrainKind, build_listener, takes_gpus
+from orchestrator.kinds import pretrain as module
+from orchestrator.kinds.pretrain import PretrainKind, build_listener, decide_device, takes_gpus
 from orchestrator.planning.plan import needed_resources, unused_gpu_notes
 from orchestrator.progress.run_views import TrainingView
 from orchestrator.registry.recorder import Recorder
@@ -144,6 +146,33 @@ def test_a_check_of_room_and_a_run_decide_alike_on_gpus(
     needed = needed_resources(spec, have)
     assert needed.total.get("GPU", 0.0) == 2.0 * takes
     assert needed.processes == [Processes(2, {"CPU": 1.0, "GPU": 1.0} if takes else {"CPU": 1.0})]
+
+
+@pytest.mark.parametrize(
+    ("device", "refusal", "takes", "said"),
+    [
+        ("auto", None, True, ["training on 2 GPUs (H200)"]),
+        ("auto", "the driver is too old", False, ["training on the CPU: the driver is too old"]),
+        ("gpu", "the driver is too old", True, []),
+        ("cpu", "the driver is too old", False, []),
+    ],
+)
+def test_all_workers_are_on_cpus_where_auto_finds_no_gpu_that_torch_can_use(
+    device: str,
+    refusal: str | None,
+    takes: bool,
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    spec = PretrainSpec.model_validate({**PRETRAIN, "execution": {"num_workers": 2, "device": device}})
+    for place in (module, device_line):
+        monkeypatch.setattr(place, "cluster_resources", lambda: {"CPU": 8.0, "GPU": 2.0})
+    monkeypatch.setattr(device_line, "gpu_types", lambda: ["H200"])
+    monkeypatch.setattr(device_line, "find_refusal", lambda: refusal)
+    with caplog.at_level(logging.INFO):
+        assert decide_device(spec) is takes
+    assert caplog.messages == said
 
 
 def test_gpus_that_auto_takes_must_lie_beside_cpus() -> None:

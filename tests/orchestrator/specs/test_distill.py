@@ -91,3 +91,20 @@ def test_a_student_with_a_teacher_has_no_cuda_graphs() -> None:
     pretraining = {**PRETRAINING, "execution": {"cuda_graphs": True}}
     with pytest.raises(SpecError, match=r"pretraining.execution.cuda_graphs.*leave it out"):
         parse_spec({"kind": "distill", "teacher": "large", "pretraining": pretraining})
+
+
+def test_gpus_are_left_to_the_cluster_and_are_in_no_fingerprint() -> None:
+    spec = parse_spec(DISTILL)
+    assert isinstance(spec, DistillSpec)
+    assert spec.execution.gpus == "auto"
+    assert parse_spec({**DISTILL, "execution": {"gpus": 0.0}}).fingerprint() == spec.fingerprint()
+    with pytest.raises(SpecError, match=r"execution.gpus is -1"):
+        parse_spec({**DISTILL, "execution": {"gpus": -1}})
+
+
+def test_a_recorded_pretraining_of_a_student_still_reads_whose_execution_had_no_gpu_by_default() -> None:
+    pretraining = {"kind": "distill", "teacher": "large", "pretraining": PRETRAINING}
+    recorded = {**pretraining, "execution": {"cpus": 1.0, "gpus": 0.0, "max_failures": 1}}
+    assert parse_spec(recorded).fingerprint() == parse_spec(pretraining).fingerprint()
+    with pytest.raises(SpecError, match="execution is for a task"):
+        parse_spec({**pretraining, "execution": {"gpus": 1.0}})

@@ -32,6 +32,33 @@ def test_a_torch_without_cuda_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         choose_device("cuda")
 
 
+def test_every_refusal_of_a_card_ends_with_what_whoever_asked_can_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("CUDA error: no kernel image is available for execution on the device")
+
+    def refusal(*or_else: str) -> str:
+        with pytest.raises(ClusterError) as caught:
+            find_card(*or_else)
+        return str(caught.value)
+
+    put_in_place(monkeypatch)
+    for place, name, value in (
+        (cards, "launch_kernel", fail),
+        (torch.cuda, "get_device_name", lambda: fail()),
+        (torch.cuda, "is_available", lambda: False),
+        (torch.backends.cuda, "is_built", lambda: False),
+    ):
+        monkeypatch.setattr(place, name, value)
+        assert refusal("set execution.gpus 0") == f"{refusal()}, or set execution.gpus 0"
+        assert "set execution" not in refusal()
+
+
+def test_commands_are_told_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
+    with pytest.raises(ClusterError, match=r", or do without it: --device cpu .*--gpus-per-worker 0 .*gpus=0"):
+        choose_device("cuda")
+
+
 @pytest.mark.parametrize(
     ("warned", "told"),
     [
@@ -74,11 +101,11 @@ def test_a_card_that_torch_has_no_kernels_for_is_told_with_those_that_it_has(mon
     monkeypatch.setattr(cards, "launch_kernel", fail)
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_80", "sm_90"])
     with pytest.raises(ClusterError) as caught:
-        choose_device("cuda")
+        choose_device("cuda", or_else="set execution.device cpu")
     assert str(caught.value) == (
         "the GPU cannot be used: Tesla V100-SXM2-16GB has compute capability 7.0, and this torch "
         f"({torch.__version__}) is built for sm_75, sm_80, sm_90; install a torch that is built for sm_70 there, "
-        "or take execution.device cpu"
+        "or set execution.device cpu"
     )
     assert card_notes("cuda") == []
 

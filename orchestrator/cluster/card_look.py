@@ -1,0 +1,85 @@
+"""Look at the cluster's GPUs before `auto` takes them: Ray counts GPUs by their driver, and torch may find none usable.
+
+It is the driver that looks, once for all processes of a run, so that all of them are on GPUs or none is.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from functools import cache
+
+from orchestrator.cluster.nodes import NODE_ID, connected_nodes
+from orchestrator.errors import ClusterError
+from orchestrator.progress import UNDER_WAY
+
+logger = logging.getLogger(__name__)
+_SHARE = 0.001
+"""GPUs of the task that looks at a node's: Ray gives it one, and leaves room for the work itself."""
+_ANSWER_TIMEOUT_S = 60.0
+
+
+def find_refusal() -> str | None:
+    """Return why torch can use no GPU of the connected Ray, with what to do; None where one can be used.
+
+    One GPU of each node is looked at, once in this process. A node that does not answer in time, or fails, counts as
+    usable: work on it has its own watch, which says what is wrong there. So do GPUs that are all taken: others compute
+    on them.
+    """
+    import ray
+
+    node_ids = frozenset(node.labels[NODE_ID] for node in connected_nodes() if node.resources.get("GPU"))
+    if not node_ids or ray.available_resources().get("GPU", 0.0) < _SHARE * len(node_ids):
+        return None
+    return _refusal_of(node_ids)
+
+
+@cache
+def _refusal_of(node_ids: frozenset[str]) -> str | None:
+    """Look at a GPU of each node until one is usable; returns why all are not."""
+    import ray
+
+    logger.info("looking at the GPUs", extra=UNDER_WAY)
+    pending, refusals = [_begin_look(node_id) for node_id in sorted(node_ids)], list[str | None]()
+    end_at = time.monotonic() + _ANSWER_TIMEOUT_S
+    while pending and None not in refusals:
+        done, pending = ray.wait(pending, timeout=max(0.0, end_at - time.monotonic()))
+        try:
+            refusals.append(ray.get(done[0]) if done else None)
+        except ray.exceptions.RayError as error:
+            logger.debug(f"a look at a GPU has failed: {error}")
+            refusals.append(None)
+    for look in pending:
+        ray.cancel(look, force=True)
+    return common_refusal(refusals)
+
+
+def common_refusal(refusals: Sequence[str | None]) -> str | None:
+    """Return the first of the nodes' refusals where all nodes refuse, with their number where that is several.
+
+    >>> common_refusal(["the driver is too old", None])
+    >>> common_refusal(["the driver is too old", "the driver is too old"])
+    'the driver is too old (and so on all 2 nodes with GPUs)'
+    """
+    if not refusals or None in refusals:
+        return None
+    everywhere = f" (and so on all {len(refusals)} nodes with GPUs)" if len(refusals) > 1 else ""
+    return f"{refusals[0]}{everywhere}"
+
+
+def look_at_card() -> str | None:
+    """Return why torch cannot use this process's card, or None."""
+    from orchestrator.training.cards import find_card
+
+    try:
+        find_card()
+    except ClusterError as error:
+        return str(error)
+    return None
+
+
+def _begin_look(node_id: str) -> "ray.ObjectRef[str | None]":  # type: ignore[name-defined]  # noqa: F821
+    """Begin the task that looks at a node's card; its process ends with it, and gives the card's memory back."""
+    import ray
+
+    selector = {NODE_ID: node_id}
+    return ray.remote(num_cpus=0, num_gpus=_SHARE, max_calls=1, label_selector=selector)(look_at_card).remote()
