@@ -21,10 +21,11 @@ def has_code_of_now(make: AttemptRecord | None) -> bool:
     return bool(code) and _is_code_of_now(code)
 
 
-def code_commands(make: AttemptRecord | None, folder: str, diff_place: str) -> list[str]:
-    """Commands that put the code of an attempt into a folder of its own; none where it is that of now, or not known.
+def code_command(make: AttemptRecord | None, folder: str, diff_place: str) -> str | None:
+    """Command that puts the code of an attempt into a folder of its own; None where it is that of now, or not known.
 
-    The checkout that this program runs from stays as it is, with what is changed in it.
+    The checkout that this program runs from stays as it is, with what is changed in it. A folder that is there already
+    is left as it is.
 
     Args:
         folder: folder for the code, a git worktree, as a word of a shell.
@@ -32,13 +33,14 @@ def code_commands(make: AttemptRecord | None, folder: str, diff_place: str) -> l
     """
     code = _code(make)
     if make is None or not code.get("commit") or _is_code_of_now(code):
-        return []
-    commands = [f"{_GIT} worktree add --detach {folder} {code['commit']}"]
-    return [*commands, f"git -C {folder} apply {diff_place}"] if make.diff_digest else commands
+        return None
+    command = f"{_GIT} worktree add --detach {folder} {code['commit']}"
+    changes = f" && git -C {folder} apply {diff_place}" if make.diff_digest else ""
+    return f"[ -d {folder} ] || {{ {command}{changes}; }}"
 
 
 def removal_command(folder: str) -> str:
-    """Command that removes the folder which `code_commands` make."""
+    """Command that removes the folder which `code_command` makes."""
     return f"{_GIT} worktree remove --force {folder}"
 
 

@@ -7,6 +7,7 @@ A trial is made again as a sweep of one trial. A pipeline has no result of its o
 """
 
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass, field
@@ -17,14 +18,14 @@ import yaml
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.execution.code_again import (
-    code_commands,
+    code_command,
     code_obstacles,
     has_code_of_now,
     removal_command,
     version_commands,
 )
 from orchestrator.execution.inputs_now import changed_inputs
-from orchestrator.execution.origin import origin_folder
+from orchestrator.execution.origin import origin_folder, with_absolute_paths
 from orchestrator.provenance.machine import read_machine
 from orchestrator.registry import Registry
 from orchestrator.registry.place_tags import is_of_one_run
@@ -36,9 +37,10 @@ from orchestrator.specs import Spec, SweepSpec
 from orchestrator.specs.loading import parse_spec, spec_values
 
 _RECIPE = "recipe."
-_OLDER_TABLES = (
+_OF_OTHER_CODE = (
     "its code may refuse a registry that newer code has changed; then add --registry FILE to its run, and bring the "
-    "run here with: orchestrator db merge FILE"
+    "run here with: orchestrator db merge FILE",
+    "on a cluster (--address) workers run the code that is installed there",
 )
 _MACHINE = {"processor": "processor", "gpus": "GPUs", "platform": "platform"}
 """Facts of a machine on which the last bits of a result may depend, by what a person calls them."""
@@ -56,6 +58,8 @@ class Reproduction:
     """Reasons why something will not be the same."""
     notes: list[str] = field(default_factory=list)
     """Reasons why the last bits may not be the same."""
+    paths_begin_at: Path | None = None
+    """Folder that relative paths of the spec are meant from, where it is to be run in another one; else None."""
 
 
 def plan_reproduction(run_id: str, settings: Settings, program: str = "orchestrator") -> Reproduction:
@@ -82,19 +86,20 @@ def plan_reproduction(run_id: str, settings: Settings, program: str = "orchestra
     place = shlex.quote(str(Path.cwd() / f"{run.id}.yaml"))
     diff_place, code_place = (shlex.quote(str(Path.cwd() / f"{run.id}{end}")) for end in (".diff", "-code"))
     commands = [f"{program} runs reproduce {run.id} --show spec > {place}"]
-    code = code_commands(make, code_place, diff_place)
-    if any(diff_place in command for command in code):
+    code = code_command(make, code_place, diff_place)
+    if code is None:
+        commands += version_commands(make)
+        if folder != Path.cwd() and folder.is_dir():
+            commands.append(f"cd {shlex.quote(str(folder))}")
+        commands += [f"new=$({program} run {place})", f'{program} runs diff {run.id} "$new"']
+        return Reproduction(run, spec, commands, obstacles, notes)
+    if diff_place in code:
         commands.append(f"{program} runs reproduce {run.id} --show diff > {diff_place}")
-    commands += [*code, *version_commands(make)]
-    if folder != Path.cwd() and folder.is_dir():
-        commands.append(f"cd {shlex.quote(str(folder))}")
-    # -P: else the folder that the run was started in, often a checkout, would come before the code of then.
-    runs_code = f"PYTHONPATH={code_place} python -P -m {program}" if code else program
-    commands += [f"new=$({runs_code} run {place})", f'{program} runs diff {run.id} "$new"']
-    if code:
-        commands.append(removal_command(code_place))
-        notes.append(_OLDER_TABLES)
-    return Reproduction(run, spec, commands, obstacles, notes)
+    # In the folder of the code: Ray's processes take the code of the folder that their driver works in.
+    then = f"cd {code_place} && {shlex.quote(sys.executable)} -m {program} run {place}"
+    commands += [code, *version_commands(make), f"new=$({then})", f'{program} runs diff {run.id} "$new"']
+    commands.append(removal_command(code_place))
+    return Reproduction(run, spec, commands, obstacles, [*notes, *_OF_OTHER_CODE], paths_begin_at=folder)
 
 
 def _stage_commands(registry: Registry, run: RunRecord, program: str) -> Iterator[str]:
@@ -137,7 +142,12 @@ def spec_text(reproduction: Reproduction) -> str:
     """Return the spec of a reproduction as YAML. Raises: InputError for a pipeline."""
     if reproduction.spec is None:
         raise InputError(f"run {reproduction.run.id} is a pipeline; its stages are made again, one by one")
-    text: str = yaml.safe_dump(spec_values(reproduction.spec), sort_keys=False, allow_unicode=True)
+    values = spec_values(reproduction.spec)
+    folder = reproduction.paths_begin_at
+    if folder is not None and folder.is_dir():
+        with chdir(folder):
+            values = with_absolute_paths(values)
+    text: str = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
     return f"# {reproduction.run.kind} {reproduction.run.name}, as run {reproduction.run.id} recorded it\n{text}"
 
 

@@ -4,6 +4,7 @@ Alone: .venv/bin/pytest tests/orchestrator/execution/test_reproduction.py
 """
 
 import os
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -110,8 +111,9 @@ def test_other_code_is_checked_out_with_its_changes_and_versions(settings: Setti
     root = Path(__file__).resolve().parents[3]
     assert f"orchestrator runs reproduce {run_id} --show diff > {diff}\n" in script
     code = Path.cwd() / f"{run_id}-code"
-    assert f"git -C {root} worktree add --detach {code} {'a' * 40}\ngit -C {code} apply {diff}\n" in script
-    assert f"new=$(PYTHONPATH={code} python -P -m orchestrator run {Path.cwd()}/{run_id}.yaml)\n" in script
+    added = f"git -C {root} worktree add --detach {code} {'a' * 40} && git -C {code} apply {diff}"
+    assert f"[ -d {code} ] || {{ {added}; }}\n" in script
+    assert f"new=$(cd {code} && {sys.executable} -m orchestrator run {Path.cwd()}/{run_id}.yaml)\n" in script
     assert plan.commands[-1] == f"git -C {root} worktree remove --force {code}"
     assert any("may refuse a registry" in each for each in plan.notes)
     assert "python -m pip install torch==1.0.0  # under Python 3.10.1\n" in script
@@ -119,6 +121,14 @@ def test_other_code_is_checked_out_with_its_changes_and_versions(settings: Setti
         "no checkout" in each for each in plan.obstacles
     )
     assert kept_diff(run_id, settings) == "+x = 1"
+
+
+def test_a_spec_that_is_run_in_the_folder_of_its_code_has_absolute_paths(settings: Settings, text: Path) -> None:
+    spec = corpus(text, corpus={"files": [text.name]})
+    run_id = record(settings, spec, made_with("a" * 40, None))
+    assert yaml.safe_load(spec_text(plan_reproduction(run_id, settings)))["corpus"]["files"] == [str(text)]
+    run_id = record(settings, spec, now())
+    assert yaml.safe_load(spec_text(plan_reproduction(run_id, settings)))["corpus"]["files"] == [text.name]
 
 
 @pytest.mark.parametrize(
