@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from orchestrator.significance.distributions import normal_quantile, t_quantile
-from orchestrator.significance.paired_permutation import least_p_value
+from orchestrator.significance.paired_permutation import MOST_EXACT_PAIRS, least_p_value
 from orchestrator.significance.summary import LEVEL
 
 POWER = 0.8
@@ -28,14 +28,15 @@ def seeds_of_each_group(
 def pairs_of_seeds(difference: float, sd: float, level: float = LEVEL, power: float = POWER) -> int | None:
     """Pairs of equal seeds that two groups need; `sd` is that of the pairs' differences.
 
-    At least as many as let the permutation test find anything. None as in `seeds_of_each_group`.
+    At least as many as let the permutation test find anything, where any number does: more than `MOST_EXACT_PAIRS` give
+    no smaller p-values. None as in `seeds_of_each_group`.
 
     Source: Snedecor and Cochran (1989), Statistical Methods, 6.14.
     """
     number = _least_number(difference, sd**2, lambda n: n - 1, level, power)
     if number is None:
         return None
-    while least_p_value(number) > 1.0 - level:
+    while number < MOST_EXACT_PAIRS and least_p_value(number) > 1.0 - level:
         number += 1
     return number
 

@@ -129,7 +129,8 @@ def compare(names: tuple[str, ...], form: str | None, output: str | None) -> Non
 
     Each is the beginning of a group's digest, a trial, or a run, by id or name. Six seeds in common are compared in
     pairs, by a permutation test; fewer, of two groups whose seeds show noise, by Welch's test; predictions of the same
-    examples by McNemar's test and a bootstrap. Several comparisons are corrected by Holm's method.
+    examples by McNemar's test and a bootstrap. Several comparisons are corrected by Holm's method, which seven pairs
+    and more can pass.
     """
     with open_registry() as registry:
         found = registry.compare(*[group_name(registry, name) for name in names])

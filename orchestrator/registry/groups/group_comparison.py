@@ -70,6 +70,8 @@ class Comparison:
     corrected_p_value: float | None
     """p-value, corrected by Holm's method for all the comparisons that were asked for at once."""
     num_comparisons: int = 1
+    is_distinguishable_alone: bool = False
+    """Whether the groups differ by more than luck where nothing else is asked."""
 
     @property
     def p_value(self) -> float | None:
@@ -99,8 +101,12 @@ def compare_groups(
 
     Raises: InputError where groups cannot be compared.
     """
-    pairs = list(combinations(range(len(groups)), 2))
-    found = [_compare(groups[one], groups[other], examples.get((one, other)), len(pairs)) for one, other in pairs]
+    pairs = [
+        (groups[one], groups[other], examples.get((one, other))) for one, other in combinations(range(len(groups)), 2)
+    ]
+    alone = [_compare(*pair) for pair in pairs]
+    num_telling = sum(comparison.p_value is not None for comparison in alone)
+    found = alone if num_telling < 2 else [_compare(*pair, num_telling) for pair in pairs]
     known = [comparison.p_value for comparison in found if comparison.p_value is not None]
     corrected = iter(holm(known))
     return [
@@ -108,8 +114,9 @@ def compare_groups(
             comparison,
             corrected_p_value=None if comparison.p_value is None else next(corrected),
             num_comparisons=len(known) or 1,
+            is_distinguishable_alone=by_itself.p_value is not None and by_itself.p_value < 1 - LEVEL,
         )
-        for comparison in found
+        for comparison, by_itself in zip(found, alone, strict=True)
     ]
 
 
@@ -134,7 +141,7 @@ def check_comparable(groups: Sequence[GroupRecord]) -> None:
 
 
 def _compare(
-    first: GroupRecord, second: GroupRecord, examples: ExampleComparison | None, num_comparisons: int
+    first: GroupRecord, second: GroupRecord, examples: ExampleComparison | None, num_comparisons: int = 1
 ) -> Comparison:
     check_comparable([first, second])
     told = [{**group.parameters, "code": group.code_version} for group in (first, second)]
@@ -210,8 +217,8 @@ def _in_words(comparison: Comparison) -> str:
         models = "these two models are" if comparison.is_distinguishable else "not even these two models are"
         return f"{models} distinguishable: {facts}; {why}: whether further seeds would say so is not known"
     if not comparison.is_distinguishable:
-        alone = comparison.p_value < 1 - LEVEL
-        among = f" among {comparison.num_comparisons} comparisons, though alone they would be" if alone else ""
+        alone = ", though alone they would be" if comparison.is_distinguishable_alone else ""
+        among = f" among {comparison.num_comparisons} comparisons{alone}" if comparison.num_comparisons > 1 else ""
         return f"not distinguishable{among}: {facts}{_further(comparison)}"
     is_first = (speaks.difference > 0) != comparison.first.is_better_lower
     return f"distinguishable: {'the first' if is_first else 'the second'} is better, {facts}"

@@ -13,6 +13,7 @@ from scipy import stats
 
 from orchestrator.significance.many_comparisons import holm
 from orchestrator.significance.mcnemar import compare_answers, sign_test
+from orchestrator.significance.paired_permutation import MOST_EXACT_PAIRS
 from orchestrator.significance.sample_size import pairs_of_seeds, seeds_of_each_group
 
 
@@ -103,4 +104,9 @@ def test_no_number_of_seeds_settles_what_is_equal() -> None:
 
 def test_the_permutation_test_needs_six_pairs_however_large_the_difference() -> None:
     assert pairs_of_seeds(1.0, 0.01) == 6
+    assert pairs_of_seeds(1.0, 0.01, 1 - 0.05 / 3) == 7
+    assert pairs_of_seeds(1.0, 0.01, 1 - 0.05 / 528) == 15
+    many = pairs_of_seeds(0.01, 0.01, 1 - 0.05 / 528)
+    assert many is not None
+    assert many > MOST_EXACT_PAIRS, "of which no number has so small a p-value"
     assert seeds_of_each_group(1.0, 0.0, 0.0) == 2

@@ -279,6 +279,28 @@ def test_six_common_seeds_can_tell_three_groups_apart(registry: Registry) -> Non
     assert alone.seeds.test == "paired permutation over 6 common seeds"
 
 
+def test_what_cannot_be_told_apart_alone_is_not_said_to_be(registry: Registry) -> None:
+    """Alone six pairs would be permuted, which tell nothing here; Welch's test, of several comparisons, nearly does."""
+    drawn = random.Random(4)
+    first = [0.5 + drawn.gauss(0, 0.01) for _ in range(6)]
+    second = [0.515 + drawn.gauss(0, 0.01) for _ in range(6)]
+    sweeps = [group_of(registry, 1e-5 * number, scores) for number, scores in enumerate((first, second, first[::-1]))]
+    (alone,) = registry.compare(*sweeps[:2])
+    among = registry.compare(*sweeps)[0]
+    assert (alone.is_distinguishable, among.is_distinguishable) == (False, False)
+    assert among.p_value is not None
+    assert among.p_value < 0.05, "the example is of no use otherwise"
+    assert among.words.startswith("not distinguishable among 3 comparisons: difference")
+
+
+def test_a_group_that_nothing_tells_of_does_not_change_the_test_of_others(registry: Registry) -> None:
+    easy = [0.70, 0.75, 0.80, 0.72, 0.78, 0.74]
+    one, other = group_of(registry, 1e-5, [score + 0.02 for score in easy]), group_of(registry, 2e-5, easy)
+    found = registry.compare(one, other, group_of(registry, 3e-5, [0.5]))
+    assert [comparison.p_value for comparison in found] == [2 / 64, None, None]
+    assert found[0].words == registry.compare(one, other)[0].words
+
+
 def test_what_a_correction_hides_is_told(registry: Registry) -> None:
     """Seven pairs can be told apart among three comparisons, and as many seeds are said to do."""
     noise = [0.001, 0.022, 0.013, 0.004, 0.025, 0.016, 0.007]
