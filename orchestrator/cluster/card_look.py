@@ -5,10 +5,11 @@ It is the driver that looks, once for all processes of a run, so that all of the
 
 import logging
 import time
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from orchestrator.cluster.nodes import NODE_ID, connected_nodes
+from orchestrator.cluster.free_room import find_free_room
+from orchestrator.cluster.nodes import NODE_ID, nodes_with
 from orchestrator.errors import ClusterError
 from orchestrator.progress import UNDER_WAY
 
@@ -16,31 +17,31 @@ logger = logging.getLogger(__name__)
 _SHARE = 0.001
 """GPUs of the task that looks at a node's: Ray gives it one, and leaves room for the work itself."""
 _ANSWER_TIMEOUT_S = 60.0
+_USABLE: set[str] = set()
+"""Nodes with a GPU that has computed. A refusal is not kept: what was in the way, as another's memory, may be gone."""
 
 
-def find_refusal() -> str | None:
-    """Return why torch can use no GPU of the connected Ray, with what to do; None where one can be used.
+def find_refusal(labels: Mapping[str, str] = MappingProxyType({})) -> str | None:
+    """Return why torch can use no free GPU of the connected Ray, with what to do; None where one can be used.
 
-    One GPU of each node is looked at, once in this process. A node that does not answer in time, or fails, counts as
+    One GPU of each node is looked at, until one is usable. A node that does not answer in time, or fails, counts as
     usable: work on it has its own watch, which says what is wrong there. So do GPUs that are all taken: others compute
     on them.
+
+    Args:
+        labels: selector of the nodes that the work may be on.
     """
     import ray
 
-    node_ids = frozenset(node.labels[NODE_ID] for node in connected_nodes() if node.resources.get("GPU"))
-    if not node_ids or ray.available_resources().get("GPU", 0.0) < _SHARE * len(node_ids):
+    if not ray.cluster_resources().get("GPU"):
         return None
-    return _refusal_of(node_ids)
-
-
-@cache
-def _refusal_of(node_ids: frozenset[str]) -> str | None:
-    """Look at a GPU of each node until one is usable; returns why all are not."""
-    import ray
-
+    nodes = [node for node in nodes_with(labels, find_free_room().nodes) if node.resources.get("GPU", 0.0) >= _SHARE]
+    node_ids = {node.labels[NODE_ID] for node in nodes}
+    if not node_ids or node_ids & _USABLE:
+        return None
     logger.info("looking at the GPUs", extra=UNDER_WAY)
-    pending, refusals = [_begin_look(node_id) for node_id in sorted(node_ids)], list[str | None]()
-    end_at = time.monotonic() + _ANSWER_TIMEOUT_S
+    looks, refusals = {_begin_look(node_id): node_id for node_id in sorted(node_ids)}, list[str | None]()
+    pending, end_at = list(looks), time.monotonic() + _ANSWER_TIMEOUT_S
     while pending and None not in refusals:
         done, pending = ray.wait(pending, timeout=max(0.0, end_at - time.monotonic()))
         try:
@@ -48,6 +49,8 @@ def _refusal_of(node_ids: frozenset[str]) -> str | None:
         except ray.exceptions.RayError as error:
             logger.debug(f"a look at a GPU has failed: {error}")
             refusals.append(None)
+        else:
+            _USABLE.update(looks[look] for look in done if refusals[-1] is None)
     for look in pending:
         ray.cancel(look, force=True)
     return common_refusal(refusals)

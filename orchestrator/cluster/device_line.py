@@ -1,7 +1,8 @@
 """Devices that work takes where its spec leaves them to the cluster, and the line that says which and why."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal
 
 from orchestrator.cluster.capacity import decide_gpus
@@ -46,15 +47,19 @@ def take_gpus(work: str, asked: float | Literal["auto"]) -> float:
     `auto` takes the CPU where torch can use none of the GPUs, and says why; a number of GPUs stays as it is asked.
     """
     gpus = decide_gpus(asked)
-    if asked == "auto" and gpus and not can_use_gpus(work):
+    if asked == "auto" and gpus and refuses_gpus(work):
         return 0.0
     tell_device(work, gpus, asked)
     return gpus
 
 
-def can_use_gpus(work: str) -> bool:
-    """Whether torch can use GPUs of the connected Ray; where not, logs that work goes on on the CPU, and why."""
-    refusal = find_refusal()
+def refuses_gpus(work: str, labels: Mapping[str, str] = MappingProxyType({})) -> bool:
+    """Look at the GPUs of the connected Ray; where torch can use none, log that work is done on the CPU, and why.
+
+    Args:
+        labels: selector of the nodes that the work may be on.
+    """
+    refusal = find_refusal(labels)
     if refusal is not None:
         logger.warning(f"{work} on the CPU: {refusal}")
-    return refusal is None
+    return refusal is not None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from bert_core.config import BertConfig
 from bert_core.objectives import TOKEN_OBJECTIVES
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.cluster.device_line import can_use_gpus, tell_device
+from orchestrator.cluster.device_line import refuses_gpus, tell_device
 from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.corpus.input_files import find_files
 from orchestrator.kinds.base import Fact, Kind, MeasuredTime, Resources, RunContext
@@ -201,7 +201,7 @@ def decide_device(spec: PretrainSpec) -> bool:
     """
     asked, have = spec.execution.device, cluster_resources()
     use_gpu = takes_gpus(spec, have)
-    if use_gpu and asked == "auto" and not can_use_gpus("training"):
+    if use_gpu and asked == "auto" and refuses_gpus("training", spec.execution.node_labels):
         return False
     if use_gpu or not have.get("GPU"):  # GPUs that are too few have been told of
         tell_device("training", float(spec.execution.min_workers if use_gpu else 0), asked)

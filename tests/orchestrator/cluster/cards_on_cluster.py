@@ -17,7 +17,12 @@ if __name__ == "__main__":
         ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
         found: dict[str, object] = {"without": find_refusal()}
         cluster.add_node(num_cpus=1, num_gpus=1)
-        found |= {"refusal": find_refusal(), "auto": take_gpus("scoring", "auto"), "asked": take_gpus("scoring", 1.0)}
+        found |= {
+            "refusal": find_refusal(),
+            "elsewhere": find_refusal({"zone": "another"}),
+            "auto": take_gpus("scoring", "auto"),
+            "asked": take_gpus("scoring", 1.0),
+        }
 
         @ray.remote(num_cpus=0, num_gpus=1)
         class Holder:

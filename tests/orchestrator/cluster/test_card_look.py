@@ -56,5 +56,6 @@ def test_auto_takes_the_cpu_of_a_cluster_whose_gpu_torch_cannot_use() -> None:
     found = json.loads(next(line for line in ended.stdout.splitlines() if line.startswith("{")))
     assert found["without"] is None
     assert "a GPU is asked for, and" in found["refusal"]
+    assert found["elsewhere"] is None, "a node that the work may not be on is not looked at"
     assert (found["auto"], found["asked"]) == (0.0, 1.0)
     assert found["taken"] is None, "what others compute on is not waited for"

@@ -64,7 +64,7 @@ def test_auto_takes_a_gpu_that_torch_can_use_and_a_person_is_told_why_not(
     for place in (module, capacity):
         monkeypatch.setattr(place, "cluster_resources", lambda: {"CPU": 8.0, "GPU": num_there})
     monkeypatch.setattr(module, "gpu_types", lambda: ["H200"])
-    monkeypatch.setattr(module, "find_refusal", lambda: refusal)
+    monkeypatch.setattr(module, "find_refusal", lambda labels: refusal)
     caplog.set_level(logging.INFO)
     assert take_gpus("scoring", asked) == taken
     assert [(record.levelname, record.message) for record in caplog.records] == told
