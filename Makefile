@@ -27,8 +27,10 @@ test-all: $(INSTALLED)  ## the long checks too
 test-kernel: $(INSTALLED) build/triton  ## the Triton kernel by Triton's interpreter, on any Linux machine; takes 1 GB of disk
 	PYTHONPATH=$(CURDIR)/build/triton $(BIN)/pytest -q tests/bert_core/kernels/test_fused_cross_entropy.py
 
-build/triton: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@ triton==3.9.0
+build/triton: | $(INSTALLED)
+	rm -rf $@.part
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@.part triton==3.9.0
+	mv $@.part $@
 
 # MINUTES=30 SEED=1, and ONLY="worker killed" for one fault; a seed that is left out is drawn and told.
 chaos: $(INSTALLED)  ## faults inflicted on real runs on several Ray nodes, with exact accounts afterwards

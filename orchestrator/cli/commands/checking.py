@@ -1,5 +1,6 @@
 """Commands `check` and `published list`: how far results are from published ones, and what was published."""
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,8 @@ import click
 from orchestrator.cli.commands.registry_reading import find_anything, open_registry
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, GlobalOptionsGroup
 from orchestrator.cli.output import notify, show_rows, shows_briefly
-from orchestrator.cli.reading import reading_options
+from orchestrator.cli.reading import current_reading, reading_options
+from orchestrator.progress import is_terminal
 
 if TYPE_CHECKING:
     from orchestrator.published.comparison import Comparison, RunScore
@@ -166,16 +168,17 @@ def list_published(
     columns = list(_number_row(load_numbers()[0]))
     if shows_briefly(form, output):
         columns = ["task", "split", "metric", "value", "model", "runs", "chosen", "source", "note"]
-    sources = list(dict.fromkeys(row["source"] for row in rows))
-    is_brief = shows_briefly(form, output)
-    if is_brief:
-        rows = [row | {"source": f"[{sources.index(row['source']) + 1}]"} for row in rows]
+    reading = current_reading()
+    numbers_sources = shows_briefly(form, output) and not reading.columns and is_terminal(sys.stdout)
+    shown = rows[reading.offset : reading.offset + (reading.limit or _PAGE)] if numbers_sources else []
+    sources = list(dict.fromkeys(row["source"] for row in shown))
+    for row in shown:
+        row["source"] = f"[{sources.index(row['source']) + 1}]"
     empty = f"no published number of a model named {model}"
     spare = ["note", "chosen", "runs", "split"]
     show_rows(rows, columns, form, output, empty=empty, spare=spare, page=_PAGE)
-    if is_brief:
-        for number, source in enumerate(sources, start=1):
-            notify(f"[{number}] {source}")
+    for number, source in enumerate(sources, start=1):
+        notify(f"[{number}] {source}")
 
 
 def _number_row(number: "PublishedNumber") -> dict[str, Any]:

@@ -169,8 +169,8 @@ def _with_own_scores(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
 
 
 def _notes_on_data(groups: Sequence[Sequence[Row]]) -> list[str]:
-    """Note on groups whose scores are of different validation data, which are taken together all the same."""
-    num_mixed = sum(len({row[_DATA] for row in rows}) > 1 for rows in groups)
+    """Note on groups whose scores are known to be of different validation data, and are taken together all the same."""
+    num_mixed = sum(len({row[_DATA] for row in rows} - {None}) > 1 for rows in groups)
     if not num_mixed:
         return []
     mixed = counted(num_mixed, "group")

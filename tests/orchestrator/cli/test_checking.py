@@ -112,14 +112,18 @@ def test_what_is_not_there_is_told(command: Command, arguments: list[str], probl
     assert problem in outcome.err
 
 
-def test_numbers_are_listed_with_their_sources(command: Command) -> None:
+def test_numbers_are_listed_with_their_sources(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = json.loads(command("published", "list", "--task", "squad", "--model", "distilb", "-f", "json").out)
     assert [(row["metric"], row["value"], row["model"]) for row in rows] == [("f1", 0.869, "distilbert-base-uncased")]
     assert rows[0]["url"].startswith("https://github.com/huggingface/")
-    brief = command("published", "list", "--task", "sst2")
-    assert "bert-tiny" in brief.out
-    assert "[1]" in brief.out
-    assert "[1] Turc et al. 2019" in brief.err, "each source once, below the table"
+    piped = command("published", "list", "--task", "sst2")
+    assert "bert-tiny" in piped.out
+    assert "Turc et al. 2019" in piped.out
+    monkeypatch.setattr("orchestrator.cli.commands.checking.is_terminal", lambda stream: True)
+    brief = command("published", "list", "--task", "sst2", "--limit", "2")
+    assert "Turc" not in brief.out
+    assert brief.err.count("] ") == 1, "each source of a row that is shown, once, below the table"
+    assert "Turc" in command("published", "list", "--task", "sst2", "--columns", "model,source").out
     assert command("published", "list", "sst2").out == command("published", "list", "--task", "sst2").out
     assert command("published", "list", "sst2", "--task", "mrpc").status == 2
     assert command("published", "list", "--task", "SST2").out == command("published", "list", "--task", "sst2").out
@@ -129,6 +133,7 @@ def test_a_narrow_list_of_published_numbers_says_what_it_leaves_out(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("orchestrator.cli.output._terminal_width", lambda output: 80)
+    monkeypatch.setattr("orchestrator.cli.commands.checking.is_terminal", lambda stream: True)
     outcome = command("published", "list", "cola")
     assert outcome.out.split("\n")[0].split() == ["task", "split", "metric", "value", "model", "source"]
     assert "left out: runs, chosen, note; --columns runs,chosen,note shows these, --wide all\n" in outcome.err
