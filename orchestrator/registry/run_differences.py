@@ -15,6 +15,7 @@ from orchestrator.results import is_of_the_machine
 
 SECTIONS = ("run", "spec", "data", "code", "environment", "scores", "speed", "stages")
 _DATA_PARAMETERS = "data."
+_DIGEST = ".digest"
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
     """Compare two runs, given by the beginnings of their ids. Raises: NotFoundError."""
     runs = registry.run(first), registry.run(second)
     one, other = (_sections(registry, run) for run in runs)
+    _leave_counts_of_shared_data(one["data"] or {}, other["data"] or {})
     differences: list[Difference] = []
     same, unknown = [], {}
     for section in SECTIONS:
@@ -118,11 +120,20 @@ def _data(registry: Registry, run: RunRecord, parameters: Mapping[str, Any]) -> 
     found: dict[str, Any] = {}
     for row in registry.datasets.table(run.id).records:
         name = f"{row['kind']} {row['name']}"
-        found[f"{name}.digest"] = row["fingerprint"]
+        found[f"{name}{_DIGEST}"] = row["fingerprint"]
         found |= {f"{name}.{count}": number for count, number in row["counts"].items()}
         found |= {f"{name}.{file['path']}.num_bytes": file["num_bytes"] for file in row["files"]}
     found |= {path: value for path, value in parameters.items() if path.startswith(_DATA_PARAMETERS)}
     return found
+
+
+def _leave_counts_of_shared_data(*both: dict[str, Any]) -> None:
+    """Remove the counts of data that one run alone has: its digest says that these are others."""
+    known = [{name.removesuffix(_DIGEST) for name in data if name.endswith(_DIGEST)} for data in both]
+    alone = tuple(f"{name}." for name in known[0] ^ known[1])
+    for data in both:
+        for name in [name for name in data if name.startswith(alone) and not name.endswith(_DIGEST)]:
+            del data[name]
 
 
 def _code(attempt: AttemptRecord | None) -> dict[str, Any] | None:

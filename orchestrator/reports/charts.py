@@ -17,6 +17,8 @@ _LONGEST_NAME = 24
 _LABEL_WIDTH = 46
 """Characters in a line of a row's label, which a telephone has room for."""
 _LABEL_SHIFT_PX, _LINE_PX = 9, 16
+_CURVES_PX, _AXIS_PX, _LEGEND_LINE_PX = 360, 70, 20
+"""Heights of curves without their legend, of what stands below an axis, and of a line of a legend."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,14 @@ def learning_curves(name: str, lines: Mapping[str, Sequence[tuple[int, float | N
         for label, points in ((label, thinned(points)) for label, points in lines.items())
     ]
     axis = {"title": {"text": name}, **({"type": "log"} if log else {})}
-    layout = {"xaxis": {"title": {"text": "step"}}, "yaxis": axis, "showlegend": len(traces) > 1}
+    layout: dict[str, Any] = {"xaxis": {"title": {"text": "step"}}, "yaxis": axis, "showlegend": len(traces) > 1}
+    below_px = _LEGEND_LINE_PX * len(traces) if len(traces) > 1 else 0
+    if below_px:  # beside the lines it would take most of a phone's width
+        layout["legend"] = {"yref": "container", "y": 0, "yanchor": "bottom", "x": 0}
+        layout["margin"] = {"l": 60, "r": 20, "t": 36, "b": _AXIS_PX + below_px}
     last = [{"line": label, "last step": points[-1][0], "last value": points[-1][1]} for label, points in lines.items()]
-    return Chart(name, traces, layout, table=Table(("line", "last step", "last value"), last))
+    table = Table(("line", "last step", "last value"), last)
+    return Chart(name, traces, layout, table=table, height_px=_CURVES_PX + below_px)
 
 
 def thinned(points: Sequence[tuple[int, float | None]]) -> Sequence[tuple[int, float | None]]:

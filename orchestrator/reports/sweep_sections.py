@@ -43,7 +43,7 @@ def sweep_sections(registry: "Registry", run: "RunRecord", records: Sequence[Row
 def _row(record: Row, settings: Sequence[str], metric: str) -> dict[str, Any]:
     values = {name: record.get(_PARAMETER + name) for name in settings}
     return {
-        "trial": f"trial {record['number']}, seed {record['seed']}",
+        "trial": ", ".join([*_told(record, settings), f"seed {record['seed']} (trial {record['number']})"]),
         "run": record["id"],
         "number": record["number"],
         "state": str(record["state"]),
@@ -54,6 +54,11 @@ def _row(record: Row, settings: Sequence[str], metric: str) -> dict[str, Any]:
     }
 
 
+def _told(record: Row, settings: Sequence[str]) -> list[str]:
+    """What sets a trial apart from others, each setting by its name."""
+    return [f"{name} {short_value(record.get(_PARAMETER + name))}" for name in settings]
+
+
 def _spreads(records: Sequence[Mapping[str, Any]], settings: Sequence[str], metric: str) -> list[Block]:
     """The groups of trials that differ only in the seed, in the order of the leaderboard."""
     groups = scored_groups(records, metric)
@@ -61,7 +66,7 @@ def _spreads(records: Sequence[Mapping[str, Any]], settings: Sequence[str], metr
     bounds = score_bounds(metric)
     shown = []
     for group in groups[:_MOST_GROUPS]:
-        label = ", ".join(f"{name} {short_value(group[0].get(_PARAMETER + name))}" for name in settings) or "all trials"
+        label = ", ".join(_told(group[0], settings)) or "all trials"
         code = f", code {group_code(group[0]['group'])}" if has_several_codes else ""
         shown.append(_spread([row[f"metrics.{metric}"] for row in group], label + code, bounds))
     blocks: list[Block] = [seed_spread(shown, metric)] if shown else []

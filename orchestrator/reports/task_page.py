@@ -52,7 +52,7 @@ def _blocks(ranking: list[dict[str, Any]], groups: "dict[_Identity, GroupRecord]
     chart: list[Block] = [seed_spread(spreads, metric)] if spreads else []
     words: list[Block] = [Words(_ORDER)]
     if sentence := choice_sentence(ranking):
-        words.append(Words(f"{sentence[0].upper()}{sentence[1:]}."))
+        words.append(Words(f"{sentence[0].upper()}{sentence[1:]}.".replace("`", "")))  # a terminal's marks
     rows = [row | {"group": group_label(row["group"])} for row in ranking]
     return [*chart, *words, Table(shown_columns(rows), rows)]
 

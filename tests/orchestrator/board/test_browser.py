@@ -330,3 +330,23 @@ def test_a_list_of_thousands_is_scrolled_through_with_few_requests(tmp_path: Pat
             asked = "performance.getEntriesByType('resource').filter((one) => one.name.includes('/rows'))"
             assert browser.value(f"{asked}.length") <= 32
             assert browser.value(f"{asked}.filter((one) => one.name.includes('count=yes')).length") <= 3
+
+
+def test_a_phone_shows_the_score_and_the_state_beside_the_name(tmp_path: Path, browser: Browser) -> None:
+    browser.look_as(width=390, height=800, scheme="light")
+    with Registry(str(tmp_path / "registry.sqlite")) as registry:
+        run_id = new_run(registry, kind="sweep", task="sst2", metric="accuracy")
+        registry.lifecycle.start_attempt(run_id)
+        registry.metrics.record(run_id, [MetricEvent(1, "validation", {"accuracy": 0.91})], final=True)
+        with answering(build_app(registry)) as url:
+            browser.leave()
+            browser.open(url)
+            browser.wait_for("document.querySelectorAll('#whole .row a').length > 0")
+            for row in ("#head", "#whole .row"):
+                cells = f"[...document.querySelectorAll('{row} > *')].filter((cell) => cell.offsetWidth)"
+                places = f"{cells}.sort((a, b) => a.offsetLeft - b.offsetLeft)"
+                shown = browser.value(f"{places}.slice(1, 4).map((cell) => cell.textContent)")
+                headings, values = ["name", "score", "state"], ["sample", "0.9100 accuracy", "RUNNING"]
+                assert shown == (headings if row == "#head" else values)
+                assert browser.value(f"{places}[3].getBoundingClientRect().left") < 300
+            assert browser.console == []

@@ -82,6 +82,16 @@ def test_what_differs_is_found(registry: Registry, changes: dict[str, Any], diff
     assert found(compare_runs(registry, recorded(registry), recorded(registry, **changes))) == differing
 
 
+def test_of_data_that_one_run_alone_has_the_digest_is_told_and_no_counts(registry: Registry) -> None:
+    files = (FileCount("names.conll", 9, 2),)
+    other = {"name": "names", "fingerprint": "2" * 64, "counts": {"num_tokens": 7, "num_words": 3}, "files": files}
+    comparison = compare_runs(registry, recorded(registry), recorded(registry, data=other))
+    assert found(comparison) == {
+        "data: corpus text.digest": ("1" * 64, None),
+        "data: corpus names.digest": (None, "2" * 64),
+    }
+
+
 def test_a_number_is_the_same_with_and_without_a_fraction(registry: Registry) -> None:
     comparison = compare_runs(registry, recorded(registry), recorded(registry, spec={"steps": 10.0}))
     assert found(comparison) == {}

@@ -38,6 +38,14 @@ def test_a_curve_tells_its_last_value_in_figures() -> None:
     assert chart.table.rows[0] == {"line": "train", "last step": 10, "last value": 1.5}
 
 
+def test_a_legend_of_curves_stands_below_them_and_a_chart_grows_by_it() -> None:
+    """Beside them the names of trials, which say how these differ, would leave a phone no room for lines."""
+    one, many = (learning_curves("f1", {f"line {n}": [(0, 0.1), (1, 0.2)] for n in range(number)}) for number in (1, 9))
+    assert "legend" not in one.layout
+    assert many.layout["legend"]["yanchor"] == "bottom"
+    assert many.height_px - one.height_px == many.layout["margin"]["b"] - 70 == 9 * 20
+
+
 def test_few_values_stand_in_order_at_even_distances() -> None:
     chart = score_by_setting(ROWS, "learning_rate", "f1")
     assert chart.traces[0]["x"] == [0.0, 1.0, 2.0]

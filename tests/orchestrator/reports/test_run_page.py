@@ -3,6 +3,7 @@
 Alone: pytest tests/orchestrator/reports/test_run_page.py
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,12 @@ def test_the_way_to_a_model_is_drawn_once_for_each_part() -> None:
         (2, 1, "text"),
         (2, 0, "text"),
     ]
+
+
+def test_the_curves_of_trials_are_named_by_what_sets_these_apart(registry: Registry, tmp_path: Path) -> None:
+    page = run_page(registry, registry.run(add_sweep(registry, tmp_path)))
+    (chart,) = charts(page, "Learning curves of the trials")
+    names = [trace["name"] for trace in chart.traces]
+    assert len(set(names)) == len(names) > 1
+    named = re.compile(r"batch_size \d+, learning_rate [\de.-]+, seed \d \(trial \d+\)")
+    assert [name for name in names if not named.fullmatch(name)] == []
