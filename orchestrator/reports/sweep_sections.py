@@ -55,7 +55,7 @@ def _row(record: Row, settings: Sequence[str], metric: str) -> dict[str, Any]:
 
 
 def _told(record: Row, settings: Sequence[str]) -> list[str]:
-    """What sets a trial apart from others, each setting by its name."""
+    """Settings that set a trial apart from others, each by its name."""
     return [f"{name} {short_value(record.get(_PARAMETER + name))}" for name in settings]
 
 
