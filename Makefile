@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # What needs the cores to itself, or takes long.
 HEAVY := ray or training or runs or postgres or hosts or published
 
-.PHONY: demo test-fast test-heavy test-kernel test test-all chaos check coverage docs bench clean
+.PHONY: demo test-fast test-heavy test-kernel test-trackers test test-all chaos check coverage docs bench clean
 
 demo: $(INSTALLED)  ## the whole life cycle on generated text, minutes on two CPU cores
 	$(BIN)/orchestrator demo
@@ -27,9 +27,15 @@ test-all: $(INSTALLED)  ## the long checks too
 test-kernel: $(INSTALLED) build/triton  ## the Triton kernel by Triton's interpreter, on any Linux machine; takes 1 GB of disk
 	PYTHONPATH=$(CURDIR)/build/triton $(BIN)/pytest -q tests/bert_core/kernels/test_fused_cross_entropy.py
 
-build/triton: | $(INSTALLED)
+# So have the libraries of other trackers, which nobody else needs.
+test-trackers: $(INSTALLED) build/trackers  ## exports to MLflow and Weights & Biases, by their own libraries
+	PYTHONPATH=$(CURDIR)/build/trackers $(BIN)/pytest -q tests/orchestrator/registry/tracker_exports
+
+build/triton: PACKAGES := --no-deps triton==3.9.0
+build/trackers: PACKAGES := -c constraints.txt mlflow-skinny==3.17.2 wandb==0.31.0
+build/triton build/trackers: | $(INSTALLED)
 	rm -rf $@.part
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $@.part triton==3.9.0
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $@.part $(PACKAGES)
 	mv $@.part $@
 
 # MINUTES=30 SEED=1, and ONLY="worker killed" for one fault; a seed that is left out is drawn and told.

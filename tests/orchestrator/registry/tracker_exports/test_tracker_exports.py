@@ -82,7 +82,7 @@ def test_tensorboard_gets_scalars_with_steps_and_times(exported: list[ExportedRu
 
 
 def test_mlflow_gets_parameters_histories_tags_and_nested_trials(exported: list[ExportedRun], tmp_path: Path) -> None:
-    mlflow = pytest.importorskip("mlflow", reason="mlflow-skinny is not installed")
+    mlflow = pytest.importorskip("mlflow", reason="mlflow-skinny is not installed: make test-trackers")
     for _ in range(2):
         write_runs("mlflow", exported, tmp_path / "mlflow")
     client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/mlflow/mlflow.db")
@@ -99,7 +99,7 @@ def test_mlflow_gets_parameters_histories_tags_and_nested_trials(exported: list[
 
 
 def test_wandb_gets_an_offline_run_with_steps(exported: list[ExportedRun], tmp_path: Path) -> None:
-    pytest.importorskip("wandb", reason="wandb is not installed")
+    pytest.importorskip("wandb", reason="wandb is not installed: make test-trackers")
     from wandb.proto import wandb_internal_pb2
 
     write_runs("wandb", exported[:1], tmp_path / "lab")
