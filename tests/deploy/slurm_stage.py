@@ -38,17 +38,19 @@ env > "$STAGE/environment of ray"
 sleep infinity &
 wait $!
 """,
-    # Behaves as FAKE_RUN says: `ends STATUS`, or `waits STATUS` for SIGTERM and leaves with that status.
+    # Behaves as FAKE_RUN says: `ends STATUS`, or `waits STATUS` for SIGTERM and leaves with that status, `saves STATUS`
+    # a second later.
     "orchestrator": """
 env > "$STAGE/environment of orchestrator"
 [ "$1" != run ] || echo 7f3a5c
 read -r manner status <<< "$FAKE_RUN"
-if [ "$manner" = waits ]; then
+if [ "$manner" != ends ]; then
     sleep infinity &
     trap 'echo "orchestrator asked to end" >> "$STAGE/calls"; kill $!' TERM
     echo > "$STAGE/waiting"
     wait $!
     wait $!
+    [ "$manner" != saves ] || sleep 1
 fi
 exit "$status"
 """,

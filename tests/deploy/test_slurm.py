@@ -183,10 +183,11 @@ def test_who_ends_a_job_for_good_gets_it_saved_and_not_queued_again(stage: Stage
 
 
 def test_who_ends_a_job_that_is_being_saved_does_not_disturb_it(stage: Stage) -> None:
-    stage.environment["FAKE_RUN"] = "waits 143"
+    stage.environment["FAKE_RUN"] = "saves 143"
     job = stage.begin("run", "spec.yaml")
     stage.wait_for_run()
     os.kill(job.pid, signal.SIGUSR1)
+    wait_until(lambda: "orchestrator asked to end" in stage.calls(), "the run was not asked to end")
     os.kill(job.pid, signal.SIGTERM)
     stage.finish(job)
     assert stage.calls().count("orchestrator asked to end") == 1
