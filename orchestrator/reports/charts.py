@@ -19,6 +19,8 @@ _LABEL_WIDTH = 46
 _LABEL_SHIFT_PX, _LINE_PX = 9, 16
 _CURVES_PX, _AXIS_PX, _LEGEND_LINE_PX = 360, 70, 20
 """Heights of curves without their legend, of what stands below an axis, and of a line of a legend."""
+_MOST_LEGEND_LINES = 10
+"""Lines of a legend that are seen at once; a longer one scrolls."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +51,9 @@ def learning_curves(name: str, lines: Mapping[str, Sequence[tuple[int, float | N
     ]
     axis = {"title": {"text": name}, **({"type": "log"} if log else {})}
     layout: dict[str, Any] = {"xaxis": {"title": {"text": "step"}}, "yaxis": axis, "showlegend": len(traces) > 1}
-    below_px = _LEGEND_LINE_PX * len(traces) if len(traces) > 1 else 0
+    below_px = _LEGEND_LINE_PX * min(len(traces), _MOST_LEGEND_LINES) if len(traces) > 1 else 0
     if below_px:  # beside the lines it would take most of a phone's width
-        layout["legend"] = {"yref": "container", "y": 0, "yanchor": "bottom", "x": 0}
+        layout["legend"] = {"yref": "container", "y": 0, "yanchor": "bottom", "x": 0, "maxheight": below_px}
         layout["margin"] = {"l": 60, "r": 20, "t": 36, "b": _AXIS_PX + below_px}
     last = [{"line": label, "last step": points[-1][0], "last value": points[-1][1]} for label, points in lines.items()]
     table = Table(("line", "last step", "last value"), last)

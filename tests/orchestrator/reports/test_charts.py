@@ -44,6 +44,8 @@ def test_a_legend_of_curves_stands_below_them_and_a_chart_grows_by_it() -> None:
     assert "legend" not in one.layout
     assert many.layout["legend"]["yanchor"] == "bottom"
     assert many.height_px - one.height_px == many.layout["margin"]["b"] - 70 == 9 * 20
+    most = learning_curves("f1", {f"line {n}": [(0, 0.1)] for n in range(30)})
+    assert most.layout["legend"]["maxheight"] == most.height_px - one.height_px == 10 * 20, "a longer legend scrolls"
 
 
 def test_few_values_stand_in_order_at_even_distances() -> None:
