@@ -70,8 +70,8 @@ class Comparison:
     corrected_p_value: float | None
     """p-value, corrected by Holm's method for all the comparisons that were asked for at once."""
     num_comparisons: int = 1
-    is_distinguishable_alone: bool = False
-    """Whether the groups differ by more than luck where nothing else is asked."""
+    test_alone: str = ""
+    """Test that finds the difference to be more than luck where nothing else is asked, with its p-value; else empty."""
 
     @property
     def p_value(self) -> float | None:
@@ -114,10 +114,17 @@ def compare_groups(
             comparison,
             corrected_p_value=None if comparison.p_value is None else next(corrected),
             num_comparisons=len(known) or 1,
-            is_distinguishable_alone=by_itself.p_value is not None and by_itself.p_value < 1 - LEVEL,
+            test_alone=_telling_test(by_itself),
         )
         for comparison, by_itself in zip(found, alone, strict=True)
     ]
+
+
+def _telling_test(comparison: Comparison) -> str:
+    if comparison.p_value is None or comparison.p_value >= 1 - LEVEL:
+        return ""
+    speaks = comparison.seeds if comparison.seeds.p_value is not None else comparison.examples
+    return f"{speaks.test} (p = {_p_text(comparison.p_value)})" if speaks else ""
 
 
 def check_comparable(groups: Sequence[GroupRecord]) -> None:
@@ -217,7 +224,7 @@ def _in_words(comparison: Comparison) -> str:
         models = "these two models are" if comparison.is_distinguishable else "not even these two models are"
         return f"{models} distinguishable: {facts}; {why}: whether further seeds would say so is not known"
     if not comparison.is_distinguishable:
-        alone = ", though alone they would be" if comparison.is_distinguishable_alone else ""
+        alone = f", though alone they would be by {comparison.test_alone}" if comparison.test_alone else ""
         among = f" among {comparison.num_comparisons} comparisons{alone}" if comparison.num_comparisons > 1 else ""
         return f"not distinguishable{among}: {facts}{_further(comparison)}"
     is_first = (speaks.difference > 0) != comparison.first.is_better_lower
