@@ -13,7 +13,6 @@ never from what the tests say:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -21,15 +20,15 @@ from statistics import stdev
 from typing import Any
 
 from orchestrator.errors import InputError
+from orchestrator.registry.groups.comparison_words import in_words, p_text
 from orchestrator.registry.groups.example_comparison import ExampleComparison
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.varying_paths import varying_paths
-from orchestrator.results import is_better_lower
 from orchestrator.significance.bootstrap import bootstrap_interval, paired_bootstrap_interval
 from orchestrator.significance.many_comparisons import holm
 from orchestrator.significance.paired_permutation import PairedResult, compare_pairs, least_p_value
-from orchestrator.significance.sample_size import POWER, pairs_of_seeds, seeds_of_each_group
-from orchestrator.significance.summary import LEVEL, Interval, has_spread, why_noise_is_unknown
+from orchestrator.significance.sample_size import pairs_of_seeds, seeds_of_each_group
+from orchestrator.significance.summary import LEVEL, Interval, has_spread
 from orchestrator.significance.welch import WelchResult, compare_means
 
 
@@ -88,7 +87,7 @@ class Comparison:
     @property
     def words(self) -> str:
         """The answer in one sentence."""
-        return _in_words(self)
+        return in_words(self)
 
 
 def compare_groups(
@@ -124,7 +123,7 @@ def _telling_test(comparison: Comparison) -> str:
     if comparison.p_value is None or comparison.p_value >= 1 - LEVEL:
         return ""
     speaks = comparison.seeds if comparison.seeds.p_value is not None else comparison.examples
-    return f"{speaks.test} (p = {_p_text(comparison.p_value)})" if speaks else ""
+    return f"{speaks.test} (p = {p_text(comparison.p_value)})" if speaks else ""
 
 
 def check_comparable(groups: Sequence[GroupRecord]) -> None:
@@ -199,59 +198,3 @@ def compare_seeds(first: GroupRecord, second: GroupRecord, num_comparisons: int 
 def _seeds_needed(first: GroupRecord, second: GroupRecord, difference: float, level: float) -> int | None:
     spreads = [group.summary.sd or 0.0 if group.summary else 0.0 for group in (first, second)]
     return seeds_of_each_group(difference, spreads[0], spreads[1], level)
-
-
-def _in_words(comparison: Comparison) -> str:
-    seeds, examples = comparison.seeds, comparison.examples
-    amount = _amounts(comparison.first.metric)
-    if comparison.p_value is None:
-        why = why_noise_is_unknown(comparison.first.scores, comparison.second.scores)
-        return (
-            f"nothing can tell: difference {amount(seeds.difference)} cannot be held against the noise of seeds "
-            f"({why}), and no predictions of the same examples are kept that tell of {comparison.first.metric}; "
-            "run further seeds"
-        )
-    speaks = seeds if seeds.p_value is not None or examples is None else examples
-    interval = speaks.interval
-    within = "" if interval is None else f", 95 % interval {amount(interval.low, False)} to {amount(interval.high)}"
-    p_value = f"p = {_p_text(comparison.p_value)} ({speaks.test})"
-    if comparison.num_comparisons > 1 and comparison.corrected_p_value is not None:
-        corrected = _p_text(comparison.corrected_p_value)
-        p_value += f"; corrected for {comparison.num_comparisons} comparisons (Holm): p = {corrected}"
-    facts = f"difference {amount(speaks.difference)}{within}, {p_value}"
-    if speaks is examples:
-        why = why_noise_is_unknown(comparison.first.scores, comparison.second.scores)
-        models = "these two models are" if comparison.is_distinguishable else "not even these two models are"
-        return f"{models} distinguishable: {facts}; {why}: whether further seeds would say so is not known"
-    if not comparison.is_distinguishable:
-        alone = f", though alone they would be by {comparison.test_alone}" if comparison.test_alone else ""
-        among = f" among {comparison.num_comparisons} comparisons{alone}" if comparison.num_comparisons > 1 else ""
-        return f"not distinguishable{among}: {facts}{_further(comparison)}"
-    is_first = (speaks.difference > 0) != comparison.first.is_better_lower
-    return f"distinguishable: {'the first' if is_first else 'the second'} is better, {facts}"
-
-
-def _further(comparison: Comparison) -> str:
-    """Words on the number of seeds that would settle a difference that is not settled."""
-    needed = comparison.seeds.num_seeds_needed
-    if needed is None:
-        return "; no number of seeds settles so small a difference"
-    if needed <= min(comparison.seeds.num_first, comparison.seeds.num_second):
-        return f"; {needed} seeds each find a difference of this size {POWER:.0%} of the time"
-    return f"; about {needed} seeds each would settle a difference of this size"
-
-
-def _amounts(metric: str) -> Any:
-    """Function that tells a difference: scores, which are fractions, in points of a hundred."""
-
-    def amount(value: float, with_unit: bool = True) -> str:
-        if is_better_lower(metric):
-            return f"{value:.4g}"
-        decimals = 1 if abs(value) >= 0.001 or not value else 1 - math.floor(math.log10(100 * abs(value)))
-        return f"{100 * value:.{min(decimals, 4)}f}" + (" points" if with_unit else "")
-
-    return amount
-
-
-def _p_text(p_value: float) -> str:
-    return f"{p_value:.2g}" if p_value >= 0.001 else "under 0.001"
