@@ -1,0 +1,148 @@
+"""Scores on data that a model was trained or chosen on: told, and as test scores refused.
+
+pytest tests/orchestrator/registry/groups/test_model_origins.py
+"""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from orchestrator.errors import InputError
+from orchestrator.registry import Registry
+from orchestrator.registry.groups.model_origins import ModelOrigin, load_origins
+from orchestrator.registry.tables import RunRow
+from orchestrator.reports.blocks import Chart
+from orchestrator.reports.task_page import task_page
+from orchestrator.results import MetricEvent
+from tests.orchestrator.registry.groups.samples import evaluated, new_sweep, seeds
+from tests.orchestrator.registry.samples import model_result
+
+
+def test_a_test_score_of_models_that_were_chosen_on_the_test_data_is_refused(registry: Registry) -> None:
+    for test, rate in (("v", 1e-5), ("t", 2e-5)):
+        sweep = new_sweep(registry)
+        registry.trials.set_data(sweep, {"train": "x", "validation": "v", "test": test})
+        seeds(registry, [0.8, 0.7], sweep=sweep, learning_rate=rate)
+        best = registry.leaderboard_table().records[0]["run"]
+        registry.metrics.record(best, [MetricEvent(7, "test", {"accuracy": 0.77})], final=True)
+    by_recipe = {row["recipe"]: row for row in registry.leaderboard_table().records}
+    refused, clean = by_recipe["learning_rate=1e-05"], by_recipe["learning_rate=2e-05"]
+    assert refused["test"] is None
+    assert "test score refused: the test data are those that the model was chosen on" in refused["notes"]
+    assert clean["origin"] == "chosen", "its validation score was chosen on, its test score was not"
+
+
+def test_an_honest_test_score_is_shown_beside_a_refused_one_whichever_is_newer(registry: Registry) -> None:
+    """Test data are no part of a group: each run's test score is judged by the data of its own sweep."""
+    for number, (rate, tests) in enumerate(((1e-5, ("v", "t")), (2e-5, ("t", "v")))):
+        for test in tests:
+            sweep = new_sweep(registry)
+            registry.trials.set_data(sweep, {"train": "x", "validation": "v", "test": test})
+            seeds(registry, [0.9 if test == "v" else 0.8], first=number, sweep=sweep, learning_rate=rate)
+            (trial,) = registry.trials.table(sweep).values("id")
+            score = {"accuracy": 0.99 if test == "v" else 0.65}
+            registry.metrics.record(str(trial), [MetricEvent(7, "test", score)], final=True)
+    rows = registry.leaderboard_table().records
+    assert [row["test"] for row in rows] == [0.65, 0.65]
+    note = "1 of 2 test scores refused: the test data are those that the model was chosen on"
+    assert all(note in row["notes"] for row in rows)
+
+
+def test_an_evaluated_model_is_ranked_and_told_whether_it_was_chosen_on_the_data(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    registry.trials.set_data(sweep, {"train": "x", "validation": "v"})
+    seeds(registry, [0.8, 0.7], sweep=sweep)
+    registry.models.register("m", model_result("d" * 64), sweep)
+    evaluated(registry, "validation", "v", 0.8)
+    evaluated(registry, "validation", "other", 0.6)
+    evaluated(registry, "test", "t", 0.75)
+    rows = {(row["kind"], row["split"], row["data"]): row for row in registry.leaderboard_table().records}
+    assert rows["evaluate", "validation", "v"]["origin"] == "chosen"
+    assert "its model was chosen on these data" in rows["evaluate", "validation", "v"]["notes"]
+    assert rows["evaluate", "validation", "v"]["rank"] == 2
+    assert rows["evaluate", "validation", "other"]["origin"] == "apart"
+    assert (rows["evaluate", "test", "t"]["mean"], rows["evaluate", "test", "t"]["rank"]) == (0.75, 1)
+
+
+def test_a_test_score_of_an_evaluated_model_that_was_chosen_on_it_is_refused(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    registry.trials.set_data(sweep, {"train": "x", "validation": "the test file"})
+    registry.models.register("m", model_result("d" * 64), sweep)
+    evaluated(registry, "test", "the test file", 0.99)
+    (row,) = registry.leaderboard_table().records
+    assert (row["mean"], row["best"], row["n"]) == (None, None, 0)
+    assert row["notes"].startswith("score refused: the test data are those that the model was chosen on")
+
+
+def test_an_evaluation_on_the_data_that_its_model_was_trained_on_is_told_and_as_a_test_refused(
+    registry: Registry,
+) -> None:
+    sweep = new_sweep(registry)
+    registry.trials.set_data(sweep, {"train": "x", "validation": "v"})
+    registry.models.register("m", model_result("d" * 64), sweep)
+    for split in ("train", "validation", "test"):
+        run = evaluated(registry, split, "x", 0.99)
+    rows = {row["split"]: row for row in registry.leaderboard_table().records}
+    assert {row["origin"] for row in rows.values()} == {"trained"}
+    for split in ("train", "validation"):
+        assert (rows[split]["mean"], rows[split]["notes"].split("; ")[-1]) == (
+            0.99, "its model was trained on these data"
+        )  # fmt: skip
+    reason = "the test data are those that the model was trained on"
+    assert (rows["test"]["mean"], rows["test"]["notes"]) == (None, f"score refused: {reason}")
+    assert registry.test_refusals([run]) == {run: reason}
+
+
+def test_trials_that_were_trained_on_their_validation_data_are_told(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    registry.trials.set_data(sweep, {"train": "x", "validation": "x", "test": "x"})
+    seeds(registry, [0.8, 0.7], sweep=sweep)
+    (row,) = registry.leaderboard_table().records
+    assert (row["origin"], row["notes"]) == ("trained", "its model was trained on these data")
+
+
+def test_evaluations_on_other_test_data_are_ranked_apart(registry: Registry) -> None:
+    """Also those of a registry that recorded one key for all of them."""
+    of_before = [evaluated(registry, "test", data, score) for data, score in (("t1", 0.9), ("t2", 0.5))]
+    with registry._database.session(writing=True) as session:
+        session.execute(update(RunRow).where(RunRow.id.in_(of_before)).values(group_key="3f2a77c0b1d2e3f4"))
+    for data, score in (("t3", 0.8), ("t4", 0.6)):
+        evaluated(registry, "test", data, score)
+    evaluated(registry, "test", "t4", 0.6)
+    rows = registry.leaderboard_table().records
+    found = {row["data"]: (row["rank"], row["n"], row["completed"], row["mean"]) for row in rows}
+    assert found == {"t1": (1, 1, 1, 0.9), "t2": (1, 1, 1, 0.5), "t3": (1, 1, 1, 0.8), "t4": (1, 1, 2, 0.6)}
+    assert not [row for row in rows if "although nothing else does" in row["notes"]]
+    assert len({row["group"] for row in rows}) == 3, "new ones have keys of their own"
+    with pytest.raises(InputError, match=f"3f2a77c0 stands for 2 groups.*{of_before[0]} .accuracy, data t1"):
+        registry.group("3f2a77c0")
+    assert registry.group(of_before[1]).data == "t2"
+    charts = [block for section in task_page(registry, "sst2").sections for block in section.blocks]
+    scores = [trace["x"] for chart in charts if isinstance(chart, Chart) for trace in chart.traces]
+    assert sorted(x[0] for x in scores if len(x) == 1)[::2] == [0.5, 0.6, 0.8, 0.9]
+
+
+def test_where_models_were_chosen_is_asked_of_those_that_evaluations_name_alone(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maker = new_sweep(registry)
+    for number in range(20):
+        other = maker if number == 7 else new_sweep(registry)
+        registry.trials.set_data(other, {"train": "x", "validation": f"v{number}"})
+        registry.models.register(f"m{number}", model_result(f"{number:064d}"), other)
+    run = evaluated(registry, "validation", "v7", 0.8, "m7@1")
+    registry.trials.set_data(run, {"validation": "v7", "model": "0" * 14 + "no"})
+    num_rows = 0
+    with registry._database.session(writing=False) as session:
+        execute = session.execute
+
+        def counted(statement: Any) -> list[Any]:
+            nonlocal num_rows
+            rows = list(execute(statement))
+            num_rows += len(rows)
+            return rows
+
+        monkeypatch.setattr(session, "execute", counted)
+        assert load_origins(session, [run]) == {run: ModelOrigin("x", "v7")}
+    assert num_rows == 5, "two names, one model, two digests"

@@ -1,0 +1,224 @@
+"""Order of groups by what their seeds show: intervals, ties, scores that fall, and what is no score.
+
+pytest tests/orchestrator/registry/groups/test_ranking.py
+"""
+
+import dataclasses
+import math
+import random
+from itertools import pairwise, product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.registry import Registry
+from orchestrator.registry.groups.ranking import ORDERS, Order, ranked_groups
+from orchestrator.registry.groups.varying_paths import varying_paths
+from orchestrator.significance.many_comparisons import holm
+from orchestrator.significance.welch import means_p_value
+from tests.orchestrator.registry.groups.samples import (
+    group_of,
+    new_sweep,
+    scored,
+    seeds,
+)
+from tests.orchestrator.registry.samples import model_result, trial_result
+
+
+@pytest.mark.parametrize("winner", ["a", "b"])
+def test_of_equal_groups_one_with_a_model_is_first(registry: Registry, winner: str) -> None:
+    sweep = new_sweep(registry)
+    models = {winner: model_result(winner)}
+    trials = [scored(key, 0.9, parameters={"size": key}, model=models.get(key)) for key in ("a", "b")]
+    registry.trials.record(sweep, trials)
+    registry.models.register("best", model_result(winner), sweep)
+    assert list(registry.leaderboard()["model"].isna()) == [False, True]
+
+
+def test_the_newest_of_equal_runs_stands_for_the_group(registry: Registry) -> None:
+    for number in range(3):
+        seeds(registry, [0.9 if number else 0.8], first=number)
+    (group,) = registry.groups()
+    assert group.best is not None
+    assert group.best.seed == 2
+    tested = dataclasses.replace(group, runs=[run._replace(test=0.7) for run in group.runs])
+    assert tested.tested is not None
+    assert tested.tested.seed == 2
+
+
+def test_a_group_is_ranked_by_the_worse_end_of_its_interval(registry: Registry) -> None:
+    seeds(registry, [0.88, 0.885, 0.882, 0.879, 0.884], learning_rate=1e-5)
+    seeds(registry, [0.99, 0.80], learning_rate=2e-5)
+    seeds(registry, [0.92], learning_rate=3e-5)
+    board = registry.leaderboard("sst2")
+    assert list(board["n"]) == [5, 2, 1]
+    assert list(board["low"])[:2] == sorted(board["low"][:2], reverse=True)
+    assert board["low"].isna()[2]
+    assert "one seed: noise not known" in board["notes"][2]
+    assert list(registry.leaderboard("sst2", by="mean")["n"]) == [1, 2, 5]
+    assert list(registry.leaderboard("sst2", by="best")["n"]) == [2, 1, 5]
+    assert list(registry.leaderboard("sst2", by="median")["n"]) == [1, 2, 5]
+
+
+def test_seeds_that_all_score_the_same_are_ranked_as_one_seed_is(registry: Registry) -> None:
+    seeds(registry, [0.684, 0.684, 0.684], learning_rate=1e-5)
+    seeds(registry, [0.80, 0.86, 0.74], learning_rate=2e-5)
+    seeds(registry, [0.92, 0.92], learning_rate=3e-5)
+    rows = registry.leaderboard_table().records
+    assert [row["n"] for row in rows] == [3, 2, 3]
+    assert rows[0]["low"] < 0.684 == rows[2]["mean"], "collapsed models would lead by an interval without width"
+    assert [row["low"] for row in rows[1:]] == [None, None]
+    assert [row["tie"] for row in rows] == [None, None, None]
+    assert [row["notes"] for row in rows[1:]] == [
+        "all 2 seeds score the same: noise not known", "all 3 seeds score the same: noise not known"
+    ]  # fmt: skip
+
+
+def test_what_completed_without_a_score_is_last_and_told(registry: Registry) -> None:
+    seeds(registry, [float("inf"), float("inf")], learning_rate=1e-5)
+    seeds(registry, [0.3, 0.2], learning_rate=2e-5)
+    rows = registry.leaderboard_table().records
+    assert [(row["n"], row["mean"]) for row in rows] == [(2, pytest.approx(0.25)), (0, None)]
+    assert rows[1]["notes"] == "no run completed with a score; of 2 runs 2 NaN"
+
+
+@pytest.mark.parametrize("metric", ["perplexity", "mlm_loss", "error_rate", "wer", "brier", "bits_per_character"])
+def test_a_score_that_falls_ranks_the_smallest_first(registry: Registry, metric: str) -> None:
+    for rate, values in ((1e-5, (50.0, 51.0, 49.0)), (2e-5, (5.0, 5.1, 5.2)), (3e-5, (math.inf, 5.0, 4.9))):
+        sweep = new_sweep(registry)
+        registry.trials.set_metric(sweep, "sst2", metric)
+        registry.trials.record(
+            sweep,
+            [
+                trial_result(f"{seed}", seed=seed, parameters={"learning_rate": rate}, metrics={metric: value})
+                for seed, value in enumerate(values)
+            ],
+        )
+    rows = registry.leaderboard_table(by="mean").records
+    assert [row["mean"] for row in rows] == pytest.approx([4.95, 5.1, 50.0])
+    assert (rows[2]["best"], rows[2]["worst"]) == (49.0, 51.0)
+    assert [row["mean"] for row in registry.leaderboard_table().records] == pytest.approx([5.1, 4.95, 50.0])
+
+
+@pytest.mark.parametrize(("metric", "is_known"), [("surprise", False), ("macro_f1", True), ("wer", True)])
+def test_a_score_of_which_it_is_not_known_whether_more_is_better_is_told(
+    registry: Registry, metric: str, is_known: bool
+) -> None:
+    sweep = new_sweep(registry)
+    registry.trials.set_metric(sweep, "sst2", metric)
+    registry.trials.record(sweep, [trial_result(f"{seed}", seed=seed, metrics={metric: seed / 9}) for seed in (1, 2)])
+    (row,) = registry.leaderboard_table().records
+    note = f"whether a larger {metric} is better is not known: it is ranked so"
+    assert row["notes"] == ("" if is_known else note)
+
+
+def test_places_that_cannot_be_told_apart_are_ties(registry: Registry) -> None:
+    seeds(registry, [0.90, 0.91, 0.92], learning_rate=1e-5)
+    seeds(registry, [0.89, 0.91, 0.93], learning_rate=2e-5)
+    seeds(registry, [0.50, 0.51, 0.52], learning_rate=3e-5)
+    seeds(registry, [0.60], learning_rate=4e-5)
+    assert [row["tie"] for row in registry.leaderboard_table().records] == [None, True, False, None]
+
+
+def test_ties_are_corrected_for_the_number_of_neighbors(registry: Registry) -> None:
+    seeds(registry, [0.90, 0.91, 0.92], learning_rate=1e-5)
+    seeds(registry, [0.865, 0.88, 0.89], learning_rate=2e-5)
+    assert [row["tie"] for row in registry.leaderboard_table().records] == [None, False]
+    for number in range(1, 6):
+        seeds(registry, [0.8 - number / 100, 0.81 - number / 100, 0.79 - number / 100], learning_rate=number)
+    assert [row["tie"] for row in registry.leaderboard_table().records][:2] == [None, True]
+
+
+@pytest.mark.parametrize("num_groups", [2, 10, 30])
+def test_groups_of_one_mean_are_seldom_told_apart(num_groups: int) -> None:
+    """One ranking of twenty at most may tell any two neighbors apart; uncorrected, of 30 groups it is one of three."""
+    rng, num_told_apart = random.Random(7), 0
+    for _ in range(200):
+        drawn = [[rng.gauss(0.8, 0.01) for _ in range(3)] for _ in range(num_groups)]
+        made = [group_of(f"{number:016}", scores) for number, scores in enumerate(drawn)]
+        num_told_apart += any(one.tie is False for one in ranked_groups(made))
+    assert num_told_apart / 200 <= 0.05
+
+
+@given(
+    st.lists(
+        st.lists(st.one_of(st.floats(0, 1), st.just(math.nan), st.just(math.inf)), min_size=1, max_size=6),
+        min_size=1,
+        max_size=6,
+    ),
+    st.sampled_from(ORDERS),
+    st.sampled_from(["accuracy", "perplexity"]),
+)
+def test_no_score_that_is_no_number_and_no_single_seed_leads(scores: list[list[float]], by: Order, metric: str) -> None:
+    made = [group_of(f"{number:016}", values, metric) for number, values in enumerate(scores)]
+    ranked = [one.group for one in ranked_groups(made, by)]
+    assert sorted(group.key for group in ranked) == [group.key for group in made]
+    assert [one.rank for one in ranked_groups(made, by)] == list(range(1, len(made) + 1))
+    has_score = [bool(group.seeds) for group in ranked]
+    assert has_score == sorted(has_score, reverse=True)
+    if by == "lower":
+        has_interval = [group.shows_noise for group in ranked if group.seeds]
+        assert has_interval == sorted(has_interval, reverse=True)
+
+
+VALUES = st.one_of(st.none(), st.booleans(), st.sampled_from([0, 1, 1.0, 16, 16.0, "a", "", "1"]), st.just([1, 2.0]))
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abc"), VALUES), max_size=6))
+def test_varying_paths_are_those_in_which_any_two_recipes_differ(recipes: list[dict[str, Any]]) -> None:
+    paths = {path for recipe in recipes for path in recipe}
+    by_pairs = {path for path in paths if any(a.get(path) != b.get(path) for a, b in product(recipes, recipes))}
+    assert varying_paths(recipes) == by_pairs
+
+
+class Counted(str):
+    """Text that counts how often any was compared with another."""
+
+    num_comparisons = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.num_comparisons += 1
+        return str.__eq__(self, str(other))
+
+
+def test_the_work_of_a_leaderboard_grows_with_its_groups_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = []
+    for num_groups in (500, 1000):
+        monkeypatch.setattr(Counted, "num_comparisons", 0)
+        recipes = [
+            {f"recipe.p{axis}": Counted(f"{group % (axis + 2)}") for axis in range(20)} for group in range(num_groups)
+        ]
+        varying_paths(recipes)
+        counts.append(Counted.num_comparisons)
+    assert counts[1] <= 2.5 * counts[0]
+
+
+def test_intervals_of_scores_between_0_and_1_end_there(registry: Registry) -> None:
+    seeds(registry, [0.999, 1.0, 0.96])
+    seeds(registry, [0.001, 0.0, 0.04], learning_rate=3e-5)
+    good, poor = registry.leaderboard_table("sst2").records
+    assert good["high"] == 1.0
+    assert good["low"] == pytest.approx(0.986333 - 0.0567, abs=1e-3)
+    assert poor["low"] == 0.0
+
+
+def test_the_first_places_are_those_of_the_whole_board(registry: Registry) -> None:
+    for number in range(3):
+        seeds(registry, [0.7 + 0.1 * number, 0.71 + 0.1 * number], learning_rate=1e-5 * (number + 1))
+    places = registry.leaderboard_table(limit=2)
+    assert places.records == registry.leaderboard_table().records[:2]
+    assert {row["num_ranked"] for row in places.records} == {3}
+
+
+def test_a_long_ranking_has_the_ties_that_exact_tests_of_all_neighbors_give() -> None:
+    """Neighbors that are close are not tested; whatever their p-value, a correction leaves them ties."""
+    rng = random.Random(3)
+    drawn = [[rng.gauss(mean, 0.002) for _ in range(rng.choice((1, 3, 8)))] for mean in (0.5, 0.6, 0.8) * 20]
+    ranked = ranked_groups([group_of(f"{number:016}", scores) for number, scores in enumerate(drawn)])
+    p_values = [means_p_value(above.group.scores, one.group.scores) for above, one in pairwise(ranked)]
+    corrected = iter(holm([p_value for p_value in p_values if p_value is not None]))
+    assert [one.tie for one in ranked[1:]] == [None if p is None else next(corrected) >= 0.05 for p in p_values]
+    assert {one.tie for one in ranked[1:]} == {None, True, False}
