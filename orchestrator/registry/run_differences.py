@@ -41,6 +41,8 @@ class RunComparison:
     """Sections that were not recorded of a run, with the ids of the runs."""
     refusals: dict[str, str] = field(default_factory=dict)
     """Reasons why the score on the test split is refused, by the id of the run."""
+    has_left_out_counts: bool = False
+    """Whether counts of data that one run alone has are left out."""
 
     def of(self, section: str) -> list[Difference]:
         """Return the differences of a section."""
@@ -51,7 +53,7 @@ def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
     """Compare two runs, given by the beginnings of their ids. Raises: NotFoundError."""
     runs = registry.run(first), registry.run(second)
     one, other = (_sections(registry, run) for run in runs)
-    _leave_counts_of_shared_data(one["data"] or {}, other["data"] or {})
+    has_left_out = _leave_out_counts(one["data"] or {}, other["data"] or {})
     differences: list[Difference] = []
     same, unknown = [], {}
     for section in SECTIONS:
@@ -62,7 +64,8 @@ def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
         differences += found
         if not found and not missing and one[section]:
             same.append(section)
-    return RunComparison(*runs, differences, same, unknown, registry.test_refusals([run.id for run in runs]))
+    refusals = registry.test_refusals([run.id for run in runs])
+    return RunComparison(*runs, differences, same, unknown, refusals, has_left_out)
 
 
 def make_of(registry: Registry, run: RunRecord) -> AttemptRecord | None:
@@ -127,13 +130,15 @@ def _data(registry: Registry, run: RunRecord, parameters: Mapping[str, Any]) -> 
     return found
 
 
-def _leave_counts_of_shared_data(*both: dict[str, Any]) -> None:
-    """Remove the counts of data that one run alone has: its digest says that these are others."""
+def _leave_out_counts(*both: dict[str, Any]) -> bool:
+    """Remove the counts of data that one run alone has, whose digests say enough; return whether there were any."""
     known = [{name.removesuffix(_DIGEST) for name in data if name.endswith(_DIGEST)} for data in both]
     alone = tuple(f"{name}." for name in known[0] ^ known[1])
-    for data in both:
-        for name in [name for name in data if name.startswith(alone) and not name.endswith(_DIGEST)]:
+    left_out = [[name for name in data if name.startswith(alone) and not name.endswith(_DIGEST)] for data in both]
+    for data, names in zip(both, left_out, strict=True):
+        for name in names:
             del data[name]
+    return any(left_out)
 
 
 def _code(attempt: AttemptRecord | None) -> dict[str, Any] | None:

@@ -59,8 +59,10 @@ def refusal_sentences(refusals: Mapping[str, str]) -> list[str]:
 
 
 def same_sentences(comparison: "RunComparison") -> list[str]:
-    """Sentences on what is the same in both runs, and on what was not recorded of one."""
+    """Sentences on what is left out, on what is the same in both runs, and on what was not recorded of one."""
     sentences = []
+    if comparison.has_left_out_counts:
+        sentences.append("The data differ; counts of data that one run alone has are left out.")
     if comparison.same:
         sentences.append(f"The same in both: {', '.join(_section_words(one, comparison) for one in comparison.same)}.")
     for run_id in dict.fromkeys(run for runs in comparison.unknown.values() for run in runs):

@@ -4,6 +4,7 @@ Every text is escaped; what a script reads is JSON, in which `<`, `>`, `&` and q
 Content-Security-Policy forbids it to load anything from anywhere, but from its server where it has one.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -18,6 +19,7 @@ from orchestrator.cells import column_cells, heading, plain_value
 from orchestrator.reports.blocks import RUN_COLUMN, Chart, Facts, Page, Section, Table, figures_of, is_numeric
 
 _HERE = "orchestrator.reports"
+_BETWEEN_BACKTICKS = re.compile(r"`([^`\n]+)`")
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,16 @@ def chart_values(chart: Chart) -> Any:
     return plain_value({"traces": chart.traces, "layout": chart.layout, "height": chart.height_px})
 
 
+def with_code(text: str) -> Markup:
+    """Escape a paragraph; what stands between backticks, as terminals show commands and names, becomes code.
+
+    >>> with_code("run `a < b`")
+    Markup('run <code>a &lt; b</code>')
+    """
+    parts = _BETWEEN_BACKTICKS.split(text)
+    return Markup("").join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
+
+
 def _without_empty(section: Section) -> Section:
     def is_full(block: Any) -> bool:
         content = {Facts: "values", Table: "rows", Chart: "traces"}.get(type(block), "text")
@@ -120,6 +132,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals |= {"columns_of": columns_of, "chart_values": chart_values, "figures_of": figures_of}
+    environment.filters["with_code"] = with_code
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "allow_nan": False}
     return environment
 

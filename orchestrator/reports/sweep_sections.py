@@ -1,5 +1,6 @@
 """Sections of a page on a sweep's trials: which settings did best, which matter, and how much of it is luck."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,9 @@ def sweep_sections(registry: "Registry", run: "RunRecord", records: Sequence[Row
         return []
     metric = str(run.metric)
     settings = [name.removeprefix(_PARAMETER) for name in varied_parameters(records)]
-    rows = [_row(record, settings, metric) for record in records]
-    scored = [_row(record, settings, metric) for record in scored_trials(records, metric)]
+    names = _trial_names(records, settings)
+    rows = [_row(record, settings, metric, names) for record in records]
+    scored = [_row(record, settings, metric, names) for record in scored_trials(records, metric)]
     columns = ("number", "state", "score", *settings, "seed", "seconds", "run")
     return [
         Section("Luck of the seeds", _spreads(records, settings, metric)),
@@ -40,10 +42,10 @@ def sweep_sections(registry: "Registry", run: "RunRecord", records: Sequence[Row
     ]
 
 
-def _row(record: Row, settings: Sequence[str], metric: str) -> dict[str, Any]:
+def _row(record: Row, settings: Sequence[str], metric: str, names: Mapping[str, str]) -> dict[str, Any]:
     values = {name: record.get(_PARAMETER + name) for name in settings}
     return {
-        "trial": ", ".join([*_told(record, settings), f"seed {record['seed']} (trial {record['number']})"]),
+        "trial": names[record["id"]],
         "run": record["id"],
         "number": record["number"],
         "state": str(record["state"]),
@@ -51,6 +53,19 @@ def _row(record: Row, settings: Sequence[str], metric: str) -> dict[str, Any]:
         "seed": record["seed"],
         "seconds": record["seconds"],
         **{name: short_value(value) if isinstance(value, str | list) else value for name, value in values.items()},
+    }
+
+
+def _trial_names(records: Sequence[Row], settings: Sequence[str]) -> dict[str, str]:
+    """Names of trials by their ids: settings and seed where these vary, the number where nothing else differs."""
+    has_seeds = len({record["seed"] for record in records}) > 1
+    texts = [
+        ", ".join([*_told(record, settings), *([f"seed {record['seed']}"] if has_seeds else [])]) for record in records
+    ]
+    num_named = Counter(texts)
+    return {
+        record["id"]: text if text and num_named[text] == 1 else f"{text} (trial {record['number']})".removeprefix(" ")
+        for record, text in zip(records, texts, strict=True)
     }
 
 

@@ -3,6 +3,7 @@
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.cells import cell
 from orchestrator.progress import counted
 from orchestrator.registry.groups.group_notes import choice_sentence, recipe_text
 from orchestrator.registry.groups.group_records import group_label
@@ -20,6 +21,7 @@ _COLUMNS = (
     *("rank", "tie", "mean", "low", "high", "sd", "n", "best", "baseline", "test", "init_from", "size", "recipe"),
     *("notes", "model", "run", "group"),
 )
+_TOLD_ONCE = ("n", "baseline", "init_from", "size", "notes")
 _ORDER = (
     "Ranked by the worse end of the mean's 95 % interval; groups whose seeds show no noise come after all others. A "
     "tie cannot be told from the group above it (Welch's test, corrected for the number of places by Holm's method)."
@@ -52,16 +54,28 @@ def _blocks(ranking: list[dict[str, Any]], groups: "dict[_Identity, GroupRecord]
     chart: list[Block] = [seed_spread(spreads, metric)] if spreads else []
     words: list[Block] = [Words(_ORDER)]
     if sentence := choice_sentence(ranking):
-        words.append(Words(f"{sentence[0].upper()}{sentence[1:]}.".replace("`", "")))  # a terminal's marks
+        words.append(Words(f"{sentence[0].upper()}{sentence[1:]}."))
     rows = [row | {"group": group_label(row["group"])} for row in ranking]
+    if same := same_in_all(rows):
+        told = ", ".join(f"{name} {cell(rows[0][name])}" for name in same)
+        words.append(Words(f"The same in all groups: {told}."))
     return [*chart, *words, Table(shown_columns(rows), rows)]
 
 
 def shown_columns(ranking: list[dict[str, Any]]) -> list[str]:
     """Columns that tell something of some group: the others would push the last ones out of the page."""
     one_seed_each = all(row["best"] == row["mean"] for row in ranking)
-    silent = {"best"} if one_seed_each else set()
+    silent = {*same_in_all(ranking), *(["best"] if one_seed_each else [])}
     return [name for name in _COLUMNS if name not in silent and any(row[name] not in (None, "") for row in ranking)]
+
+
+def same_in_all(ranking: list[dict[str, Any]]) -> list[str]:
+    """Columns with one value in all of several groups, which a sentence tells in less room than a column."""
+    return [name for name in _TOLD_ONCE if len(ranking) > 1 and _has_one_value([row[name] for row in ranking])]
+
+
+def _has_one_value(values: list[Any]) -> bool:
+    return values[0] not in (None, "") and all(value == values[0] for value in values)
 
 
 def _spread(group: "GroupRecord", row: dict[str, Any]) -> Spread:

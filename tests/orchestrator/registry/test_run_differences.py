@@ -12,6 +12,7 @@ from orchestrator.errors import NotFoundError
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.run_differences import RunComparison, compare_runs, make_of
+from orchestrator.reports.difference_texts import same_sentences
 from orchestrator.results import DatasetResult, FileCount, MetricEvent, TrialStart
 from tests.orchestrator.registry.samples import made_with, trial_result
 
@@ -90,6 +91,9 @@ def test_of_data_that_one_run_alone_has_the_digest_is_told_and_no_counts(registr
         "data: corpus text.digest": ("1" * 64, None),
         "data: corpus names.digest": (None, "2" * 64),
     }
+    assert same_sentences(comparison)[0] == ("The data differ; counts of data that one run alone has are left out.")
+    same = compare_runs(registry, recorded(registry), recorded(registry))
+    assert not any("left out" in sentence for sentence in same_sentences(same))
 
 
 def test_a_number_is_the_same_with_and_without_a_fraction(registry: Registry) -> None:

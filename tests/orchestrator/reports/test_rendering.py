@@ -171,6 +171,29 @@ def test_the_table_of_a_task_fits_a_desktop(tmp_path: Path, browser: Browser) ->
     assert browser.value("document.querySelector('tbody tr').getBoundingClientRect().height") < 80
 
 
+def test_the_table_of_several_groups_of_a_task_fits_a_small_window(tmp_path: Path, browser: Browser) -> None:
+    common = {"n": 1, "baseline": 0.0133, "size": "tiny", "notes": "one seed: noise not known", "tie": ""}
+    common |= dict.fromkeys(("low", "high", "sd", "recipe"), None)
+    rows = [
+        {**common, "rank": rank, "mean": mean, "best": mean, "test": mean, "init_from": start, "model": "demo/kinds@1"}
+        | {"run": f"16b3368dc2a{rank}", "group": f"856d0128.38b2445{rank}"}
+        for rank, mean, start in ((1, 0.84, "demo/pretraining@1"), (2, 0.4, "random"))
+    ]
+    path = tmp_path / "page.html"
+    path.write_text(render(Page("page", "", [Section("all", [Table(shown_columns(rows), rows)])])))
+    browser.look_as(width=900, height=800, scheme="light")
+    browser.open(path.as_uri())
+    wide = "document.querySelector('.wide')"
+    assert browser.value(f"{wide}.scrollWidth - {wide}.clientWidth") <= 0
+
+
+def test_backticks_of_a_terminal_become_code_on_a_page() -> None:
+    """A single one, as in a text that somebody wrote, stays."""
+    html = render(Page("a", "b", [Section("c", [Words(f"no step on `test`, `{HOSTILE}`; it's 5` long")])]))
+    assert "no step on <code>test</code>, <code>&lt;/script&gt;" in html
+    assert "5` long</p>" in html
+
+
 def test_a_heading_sorts_its_table_and_keeps_empty_cells_last(tmp_path: Path, browser: Browser) -> None:
     rows = [{"score": score} for score in (0.5, None, 0.9, 0.1)]
     path = tmp_path / "table.html"

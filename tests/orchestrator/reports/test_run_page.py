@@ -18,7 +18,8 @@ from orchestrator.reports.lineage_chart import lineage_chart
 from orchestrator.reports.prediction_charts import prediction_blocks
 from orchestrator.reports.run_page import run_page
 from orchestrator.reports.setting_importance import setting_importances
-from orchestrator.results import MetricEvent
+from orchestrator.results import MetricEvent, TrialResult
+from orchestrator.run_states import RunState
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.kinds.samples import SAMPLES
 from tests.orchestrator.reports.samples import add_pretraining, add_sweep
@@ -186,5 +187,37 @@ def test_the_curves_of_trials_are_named_by_what_sets_these_apart(registry: Regis
     (chart,) = charts(page, "Learning curves of the trials")
     names = [trace["name"] for trace in chart.traces]
     assert len(set(names)) == len(names) > 1
-    named = re.compile(r"batch_size \d+, learning_rate [\de.-]+, seed \d \(trial \d+\)")
+    named = re.compile(r"batch_size \d+, learning_rate [\de.-]+, seed \d")
     assert [name for name in names if not named.fullmatch(name)] == []
+
+
+@pytest.mark.parametrize(
+    ("varied", "names"),
+    [
+        ([("a", 0), ("b", 0)], ["start a", "start b"]),
+        ([("a", 0), ("a", 1)], ["seed 0", "seed 1"]),
+        ([("a", 0), ("a", 0)], ["(trial 0)", "(trial 1)"]),
+        ([("a", 0), ("a", 0), ("b", 0)], ["start a (trial 0)", "start a (trial 1)", "start b"]),
+    ],
+)
+def test_a_trial_is_named_by_its_number_where_nothing_else_tells_it_apart(
+    registry: Registry, varied: list[tuple[str, int]], names: list[str]
+) -> None:
+    sweep = registry.lifecycle.create(
+        kind="sweep", name="s", fingerprint="f" * 64, spec={"kind": "sweep"}, task="own", metric="f1"
+    )
+    trials = [
+        TrialResult(
+            key=f"k{number}",
+            number=number,
+            parameters={"start": start},
+            seed=seed,
+            metrics={"f1": 0.5},
+            state=RunState.COMPLETED,
+        )
+        for number, (start, seed) in enumerate(varied)
+    ]
+    for trial_id in registry.trials.record(sweep, trials):
+        registry.metrics.record(trial_id, [MetricEvent(step, "validation", {"f1": 0.5}) for step in (1, 2)])
+    (chart,) = charts(run_page(registry, registry.run(sweep)), "Learning curves of the trials")
+    assert sorted(trace["name"] for trace in chart.traces) == names
