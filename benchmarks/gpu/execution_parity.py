@@ -95,4 +95,4 @@ EXECUTIONS: Mapping[str, Callable[[Setting], dict[str, Value]]] = {
     "a CUDA graph against its kernels": compare_graphed,
     "compiled layers in a CUDA graph against compiled layers": partial(compare_graphed, is_compiled=True),
 }
-"""What is compared, by the name of its row."""
+"""Comparisons, by the names of their rows."""

@@ -1,4 +1,4 @@
-"""What a person is told of a trial on a card whose attention computes padding too, and what would change that.
+"""Note for a person on a trial whose attention, on its card, computes padding too, and on what would change that.
 
 Alone: .venv/bin/pytest tests/orchestrator/finetuning/test_attention_note.py
 """
