@@ -173,8 +173,12 @@ def without_as_before(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
     Such a field is left out of fingerprints at that value, too: trials of before have no parameter of its name.
     """
-    as_before = {path for path, value in ADDED_FIELDS.items() if path in parameters and parameters[path] == value}
-    return {path: value for path, value in parameters.items() if path not in as_before}
+    return {path: value for path, value in parameters.items() if not is_as_before(path, value)}
+
+
+def is_as_before(path: str, value: Any) -> bool:
+    """Whether a parameter is of a field that a later version added, at the value that it had before."""
+    return path in ADDED_FIELDS and bool(value == ADDED_FIELDS[path])
 
 
 def digest(value: Any) -> str:

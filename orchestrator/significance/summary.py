@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import median
+from typing import NamedTuple
 
 from orchestrator.significance.distributions import t_quantile
 
@@ -17,8 +17,7 @@ _LEAST_SPREAD = 1e-150
 """Difference up to which scores are equal: the square of a smaller one is no normal float."""
 
 
-@dataclass(frozen=True)
-class Interval:
+class Interval(NamedTuple):
     """An interval from `low` to `high`."""
 
     low: float
@@ -30,8 +29,7 @@ class Interval:
         return (self.high - self.low) / 2
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """Scores of a group, one for each seed, in a few numbers."""
 
     n: int
@@ -51,16 +49,17 @@ def summarize(scores: Sequence[float], level: float = LEVEL, bounds: tuple[float
     >>> summarize([0.8, 0.9]).sd is None, summarize([0.8]).sd is None
     (False, True)
     """
-    variance = sample_variance(scores) if len(scores) > 1 else None
-    return Summary(
-        len(scores),
-        fmean(scores),
-        None if variance is None else math.sqrt(variance),
-        None if variance is None else _interval(scores, variance, level, bounds),
-        median(scores),
-        min(scores),
-        max(scores),
-    )
+    n, mean, low, high = len(scores), math.fsum(scores) / len(scores), min(scores), max(scores)
+    if n == 1:
+        return Summary(n, mean, None, None, mean, low, high)
+    variance = _variance(scores, mean)
+    interval = None
+    if _is_spread(low, high):
+        half = math.sqrt(variance / n) * t_quantile(level, n - 1)
+        interval = Interval(mean - half, mean + half)
+        if bounds and bounds[0] <= low <= high <= bounds[1]:
+            interval = Interval(max(bounds[0], interval.low), min(bounds[1], interval.high))
+    return Summary(n, mean, math.sqrt(variance), interval, median(scores), low, high)
 
 
 def mean_interval(
@@ -78,19 +77,7 @@ def mean_interval(
         bounds: smallest and largest value that a score can have; None for a score without bounds. They are none where
             a score lies beyond them, as one in percent.
     """
-    return None if len(scores) == 1 else _interval(scores, sample_variance(scores), level, bounds)
-
-
-def _interval(
-    scores: Sequence[float], variance: float, level: float, bounds: tuple[float, float] | None
-) -> Interval | None:
-    if not has_spread(scores):
-        return None
-    mean, half = fmean(scores), math.sqrt(variance / len(scores)) * t_quantile(level, len(scores) - 1)
-    low, high = (-math.inf, math.inf) if bounds is None else bounds
-    if not low <= min(scores) <= max(scores) <= high:
-        low, high = -math.inf, math.inf
-    return Interval(max(low, mean - half), min(high, mean + half))
+    return summarize(scores, level, bounds).interval
 
 
 def has_spread(scores: Sequence[float]) -> bool:
@@ -99,7 +86,11 @@ def has_spread(scores: Sequence[float]) -> bool:
     >>> has_spread([0.3, 0.300001]), has_spread([0.3, 0.1 + 0.2, 0.3])
     (True, False)
     """
-    return not math.isclose(min(scores), max(scores), rel_tol=ROUNDING, abs_tol=_LEAST_SPREAD)
+    return _is_spread(min(scores), max(scores))
+
+
+def _is_spread(low: float, high: float) -> bool:
+    return not math.isclose(low, high, rel_tol=ROUNDING, abs_tol=_LEAST_SPREAD)
 
 
 def why_noise_is_unknown(*groups: Sequence[float]) -> str:
@@ -120,5 +111,8 @@ def sample_variance(scores: Sequence[float]) -> float:
     Source: Chan, Golub and LeVeque (1983), Algorithms for computing the sample variance, section 1: the two-pass form,
     here with exact sums.
     """
-    mean = fmean(scores)
-    return math.fsum((score - mean) ** 2 for score in scores) / (len(scores) - 1)
+    return _variance(scores, math.fsum(scores) / len(scores))
+
+
+def _variance(scores: Sequence[float], mean: float) -> float:
+    return math.fsum([(score - mean) ** 2 for score in scores]) / (len(scores) - 1)

@@ -8,9 +8,10 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
+from orchestrator.registry.groups.group_settings import Settings, setting_values
 from orchestrator.registry.groups.model_origins import Origin
 from orchestrator.results import is_better_lower, score_bounds
 from orchestrator.run_states import RunState
@@ -86,8 +87,8 @@ class GroupRecord:
     """Every run of the group that was asked for, those that have not ended first, then the oldest."""
     data: str | None = None
     """Digest of the data that were scored; None where it was not recorded."""
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    """Parameters that its runs have in common, by dotted path."""
+    settings: Settings = field(default_factory=dict)
+    """Parameters that its runs have in common, as they are stored; `parameters` are their values."""
     code_version: str | None = None
     """Version of the code that ran; None where it was not recorded."""
     origin: Origin | None = None
@@ -95,6 +96,11 @@ class GroupRecord:
     them, `apart` where neither is so, None where that is not known."""
     refusal: str | None = None
     """Reason why its score is not shown, nor ranked; None where it may be."""
+
+    @cached_property
+    def parameters(self) -> Mapping[str, Any]:
+        """Parameters that its runs have in common, by dotted path."""
+        return setting_values(self.settings)
 
     @property
     def label(self) -> str:
@@ -157,6 +163,11 @@ class GroupRecord:
         return [] if self.refusal else [run for run in self.runs if run.is_scored]
 
     @property
+    def newest_at(self) -> datetime | None:
+        """Time at which the newest of its runs ended; None where none has."""
+        return self.runs[-1].finished_at
+
+    @property
     def repeats(self) -> Sequence[SeedScore]:
         """Seeds that ran more than once."""
         return [seed for seed in self.seeds if len(seed.runs) > 1]
@@ -200,7 +211,12 @@ def group_key(recipe_digest: str, code_version: str | None) -> str:
     """Key of the group of runs with this digest of all but the code, and of this code."""
     if code_version is None:
         return recipe_digest
-    return f"{recipe_digest}.{hashlib.sha256(code_version.encode()).hexdigest()[:_CODE_DIGITS]}"
+    return f"{recipe_digest}.{_code_digest(code_version)}"
+
+
+@lru_cache
+def _code_digest(code_version: str) -> str:
+    return hashlib.sha256(code_version.encode()).hexdigest()[:_CODE_DIGITS]
 
 
 def group_code(key: str) -> str:

@@ -9,38 +9,35 @@ from typing import Any
 from sqlalchemy import BigInteger, ColumnElement, Row, Select, and_, cast, func, literal, not_, or_, select, true
 from sqlalchemy.orm import Session, aliased
 
-from orchestrator.registry.engines.dialects import json_object, select_items
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, group_key
+from orchestrator.registry.groups.group_settings import DATA, SEED_PATH, load_settings, setting_values
 from orchestrator.registry.groups.model_origins import ModelOrigin, load_origins
 from orchestrator.registry.groups.refused_scores import TEST_DIGEST, load_test_refusals, refusal_of
-from orchestrator.registry.parameter_values import decode_parameter, without_as_before
 from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
 
 _EVALUATION = "evaluate"
 RANKED_KINDS = ("distill", _EVALUATION)
 """Kinds of runs without trials whose own scores are ranked."""
-SEED_PATH = "recipe.seed"
 _NUM_GROUP_COLUMNS = 6
 """Number of the columns that tell groups apart, the first ones of a run's row."""
-_KIND_END = ":"
 _IDS_PER_STATEMENT = 5_000
 
 
-def load_task_groups(session: Session, task: str | None, *, archived: bool) -> list[GroupRecord]:
-    """Load the groups of a task, of all tasks where it is None.
+def of_task(task: str | None, *, archived: bool) -> ColumnElement[bool]:
+    """Condition for the runs of a task, of all tasks where it is None.
 
     Args:
-        archived: whether archived runs and their trials belong to their groups.
+        archived: whether archived runs and their trials are among them.
     """
-    of_task = true() if task is None else RunRow.task == task
-    return load_groups(session, of_task if archived else and_(of_task, not_(is_flagged("archived"))))
+    asked = true() if task is None else RunRow.task == task
+    return asked if archived else and_(asked, not_(is_flagged("archived")))
 
 
 def count_archived(session: Session, task: str | None) -> int:
     """Number of the archived runs that would belong to the groups of a task, of all tasks where it is None."""
-    of_task = true() if task is None else RunRow.task == task
-    counted = select(func.count()).select_from(RunRow).where(_is_ranked(), of_task, is_flagged("archived"))
+    asked = of_task(task, archived=True)
+    counted = select(func.count()).select_from(RunRow).where(_is_ranked(), asked, is_flagged("archived"))
     return session.scalar(counted) or 0
 
 
@@ -70,20 +67,20 @@ def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupR
     for row in session.connection().execute(_ranked_runs(condition)):  # a session's rows cost twice as much
         found[row[:_NUM_GROUP_COLUMNS]].append(row)
     newest = [rows[-1] for rows in found.values()]
-    parameters = _load_parameters(session, [row.id for row in newest])
+    settings = load_settings(session, [row.id for row in newest])
     origins = load_origins(session, [row.id for row in newest if row.kind == _EVALUATION])
     tested = [row.id for rows in found.values() for row in rows if row.test is not None]
     refusals = load_test_refusals(session, tested) if tested else {}
     groups = []
     for (task, metric, digest, code, split, _), rows in found.items():
-        of_kind, shared = rows[-1].of_kind, parameters[rows[-1].id]
-        data = shared.get(f"data.{split}_digest")
+        of_kind, shared = rows[-1].of_kind, settings[rows[-1].id]
+        digests = setting_values(shared, DATA)
+        data = digests.get(f"{DATA}{split}_digest")
         if of_kind == _EVALUATION:
             origin = origins.get(rows[-1].id, ModelOrigin())
             use, refusal = origin.use_of(data), refusal_of(data, origin) if split == "test" else None
         else:
-            use, refusal = ModelOrigin.of(shared).use_of(data) or "chosen", None
-        shared.pop(SEED_PATH, None)
+            use, refusal = ModelOrigin.of(digests).use_of(data) or "chosen", None
         runs = [GroupRun._make((*row[_NUM_GROUP_COLUMNS + 2 :], refusals.get(row.id))) for row in rows]
         groups.append(
             GroupRecord(group_key(digest, code), of_kind, task, metric, split, runs, data, shared, code, use, refusal)
@@ -144,27 +141,6 @@ def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
         .where(_is_ranked(), condition)
         .order_by(RunRow.finished_at.is_not(None), RunRow.finished_at, RunRow.id)
     )
-
-
-def _load_parameters(session: Session, run_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Parameters of each run, without fields that a later version added, at the value of before."""
-    encoded = json_object(session, ParameterRow.path, ParameterRow.kind + _KIND_END + ParameterRow.text)
-    of_run = select(ParameterRow.run_id, encoded).group_by(ParameterRow.run_id)
-    is_asked = ParameterRow.run_id.in_(select_items(session, run_ids))
-    values = _Values()
-    found: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
-    for run_id, texts in session.connection().execute(of_run.where(is_asked)):
-        found[run_id] = without_as_before({path: values[text] for path, text in texts.items()})
-    return found
-
-
-class _Values(dict[str, Any]):
-    """Values by kind and text: a few stand in most of the recipes, and each is decoded once."""
-
-    def __missing__(self, encoded: str) -> Any:
-        kind, _, text = encoded.partition(_KIND_END)
-        self[encoded] = decode_parameter(kind, text)
-        return self[encoded]
 
 
 def _parts(run_ids: Sequence[str]) -> Iterable[Sequence[str]]:

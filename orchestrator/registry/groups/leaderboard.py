@@ -6,17 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.groups.group_notes import group_notes
 from orchestrator.registry.groups.group_records import GroupRecord
-from orchestrator.registry.groups.groups import load_task_groups
+from orchestrator.registry.groups.groups import load_groups, of_task
 from orchestrator.registry.groups.ranking import Order, RankedGroup, ranked_groups
 from orchestrator.registry.groups.recipe_texts import recipe_texts
+from orchestrator.registry.groups.standings import Standing, load_standings, standing_of
 from orchestrator.registry.record_table import RecordTable
-from orchestrator.registry.tables import ModelRow
+from orchestrator.registry.tables import ModelRow, RunRow
 
 LEADERBOARD_COLUMNS = (
     "task",
@@ -50,12 +51,34 @@ def rank_groups(
     session: Session, task: str | None, by: Order, *, archived: bool, limit: int | None = None
 ) -> RecordTable:
     """Rank the groups, as `Registry.leaderboard_table` describes it."""
-    groups = load_task_groups(session, task, archived=archived)
-    shown = [one for one in ranked_groups(groups, by) if limit is None or one.rank <= limit]
-    recipes, alike = recipe_texts(groups), _alike(groups)
-    models = _load_labels(session, [one.group.best.model_folder for one in shown if one.group.best])
-    records = [_record(one, recipes[id(one.group)], alike[_without_code(one.group)], models) for one in shown]
+    asked = of_task(task, archived=archived)
+    whole = load_groups(session, asked) if limit is None else None
+    standings = load_standings(session, asked) if whole is None else [standing_of(group) for group in whole]
+    ranked = [one for one in ranked_groups(standings, by) if limit is None or one.rank <= limit]
+    shown = _load_shown(session, asked, [one.group for one in ranked]) if whole is None else whole
+    groups = {_identity(group): group for group in shown}
+    texts, alike = recipe_texts(standings), _alike(standings)
+    models = _load_labels(session, [group.best.model_folder for group in shown if group.best])
+    records = [
+        _record(one, groups[identity], texts[id(one.group)], alike[_without_code(one.group)], models)
+        for one in ranked
+        if (identity := _identity(one.group)) in groups  # its runs may have been removed meanwhile
+    ]
     return RecordTable(LEADERBOARD_COLUMNS, records, dict.fromkeys(_NUMBERS, "float64"))
+
+
+def _load_shown(session: Session, asked: ColumnElement[bool], shown: Iterable[Standing]) -> list[GroupRecord]:
+    """Load the groups whose standings are shown whole, with the runs that are asked for."""
+    digests = {standing.digest for standing in shown}
+    return load_groups(session, and_(asked, RunRow.group_key.in_(select_items(session, digests))))
+
+
+def _identity(group: GroupRecord | Standing) -> tuple[str | None, ...]:
+    return group.task, group.metric, group.split, group.data, group.key
+
+
+def _without_code(group: Standing) -> tuple[str | None, ...]:
+    return group.task, group.metric, group.split, group.data, group.digest
 
 
 def _load_labels(session: Session, folders: Iterable[str | None]) -> dict[str, str]:
@@ -65,7 +88,7 @@ def _load_labels(session: Session, folders: Iterable[str | None]) -> dict[str, s
     return {folder: f"{name}@{version}" for folder, name, version in session.connection().execute(labels)}
 
 
-def _alike(groups: Iterable[GroupRecord]) -> dict[tuple[str | None, ...], list[str]]:
+def _alike(groups: Iterable[Standing]) -> dict[tuple[str | None, ...], list[str]]:
     """Keys of the groups that differ in the version of the code alone, by all that they share."""
     found: dict[tuple[str | None, ...], list[str]] = defaultdict(list)
     for group in groups:
@@ -73,19 +96,18 @@ def _alike(groups: Iterable[GroupRecord]) -> dict[tuple[str | None, ...], list[s
     return found
 
 
-def _without_code(group: GroupRecord) -> tuple[str | None, ...]:
-    return group.task, group.metric, group.split, group.data, group.key.partition(".")[0]
-
-
-def _record(one: RankedGroup, recipe: str, alike: Sequence[str], models: Mapping[str, str]) -> dict[str, Any]:
+def _record(
+    one: RankedGroup[Standing], group: GroupRecord, recipe: str, alike: Sequence[str], models: Mapping[str, str]
+) -> dict[str, Any]:
     """Values of the leaderboard's columns.
 
     Args:
+        one: place of the group's standing.
         recipe: the values in which the group differs from others.
         alike: keys of the groups that differ from it in the version of the code alone, its own among them.
         models: labels of registered models by folder.
     """
-    group, summary, best = one.group, one.group.summary, one.group.best
+    summary, best = group.summary, group.best
     interval = summary.interval if summary else None
     tested = group.tested
     folder = best.model_folder if best else None

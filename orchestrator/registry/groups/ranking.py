@@ -8,9 +8,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from orchestrator.registry.groups.group_records import GroupRecord
+from orchestrator.registry.groups.standings import Standing
 from orchestrator.significance.many_comparisons import holm
 from orchestrator.significance.summary import LEVEL
 from orchestrator.significance.welch import means_p_value
@@ -24,10 +25,13 @@ _CLOSE = 1.9
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-class RankedGroup(NamedTuple):
+Group = TypeVar("Group", bound=GroupRecord | Standing)
+
+
+class RankedGroup(NamedTuple, Generic[Group]):
     """A group in its place."""
 
-    group: GroupRecord
+    group: Group
     rank: int
     num_ranked: int
     """Number of groups that it is ranked among, itself included."""
@@ -36,9 +40,9 @@ class RankedGroup(NamedTuple):
     or where noise is not known."""
 
 
-def ranked_groups(groups: Sequence[GroupRecord], by: Order = "lower") -> list[RankedGroup]:
+def ranked_groups(groups: Sequence[Group], by: Order = "lower") -> list[RankedGroup[Group]]:
     """Rank groups within each task, score, split and data; of several data the newest come first."""
-    rankings: dict[tuple[str, str, str, str], list[GroupRecord]] = defaultdict(list)
+    rankings: dict[tuple[str, str, str, str], list[Group]] = defaultdict(list)
     for group in groups:
         rankings[group.task, group.metric, group.split, group.data or ""].append(group)
     newest_first = sorted(rankings.items(), key=lambda item: _finished_at(item[1]), reverse=True)
@@ -50,12 +54,12 @@ def ranked_groups(groups: Sequence[GroupRecord], by: Order = "lower") -> list[Ra
     return ranked
 
 
-def _finished_at(groups: Sequence[GroupRecord]) -> datetime:
+def _finished_at(groups: Sequence[Group]) -> datetime:
     """Time at which the newest run of some groups ended."""
-    return max((run.finished_at for group in groups for run in group.runs if run.finished_at), default=_LONG_AGO)
+    return max(group.newest_at or _LONG_AGO for group in groups)
 
 
-def place(group: GroupRecord, by: Order = "lower") -> tuple[Any, ...]:
+def place(group: GroupRecord | Standing, by: Order = "lower") -> tuple[Any, ...]:
     """Sort key: groups with a score, with what ranks them, by that; of equals one with a model that can be used."""
     if group.summary is None or group.best is None:
         return (2, 0.0, 0.0, True, group.key)
@@ -64,7 +68,7 @@ def place(group: GroupRecord, by: Order = "lower") -> tuple[Any, ...]:
     return (int(not is_known), sign * value, sign * group.summary.mean, group.best.model_folder is None, group.best.id)
 
 
-def _lower(group: GroupRecord) -> tuple[bool, float]:
+def _lower(group: GroupRecord | Standing) -> tuple[bool, float]:
     """The worse end of the interval; the mean of a group whose seeds show no noise."""
     assert group.summary is not None
     interval = group.summary.interval
@@ -73,12 +77,12 @@ def _lower(group: GroupRecord) -> tuple[bool, float]:
     return True, interval.high if group.is_better_lower else interval.low
 
 
-def _best(group: GroupRecord) -> tuple[bool, float]:
+def _best(group: GroupRecord | Standing) -> tuple[bool, float]:
     assert group.best is not None
     return True, group.best.score or 0.0
 
 
-_PLACES: Mapping[Order, Callable[[GroupRecord], tuple[bool, float]]] = {
+_PLACES: Mapping[Order, Callable[[GroupRecord | Standing], tuple[bool, float]]] = {
     "lower": _lower,
     "mean": lambda group: (True, group.summary.mean if group.summary else 0.0),
     "median": lambda group: (True, group.summary.median if group.summary else 0.0),
@@ -86,7 +90,7 @@ _PLACES: Mapping[Order, Callable[[GroupRecord], tuple[bool, float]]] = {
 }
 
 
-def _ties(ranking: Sequence[GroupRecord]) -> list[bool | None]:
+def _ties(ranking: Sequence[Group]) -> list[bool | None]:
     """Whether each group cannot be told from the one above it: Welch's tests, corrected by Holm's method.
 
     Groups that share one true mean are to be called different in one ranking of twenty at most, however long it is.
@@ -100,7 +104,7 @@ def _ties(ranking: Sequence[GroupRecord]) -> list[bool | None]:
     return [None, *(None if p_value is None else next(corrected) >= 1 - LEVEL for p_value in p_values)]
 
 
-def _p_value(above: GroupRecord, group: GroupRecord) -> float | None:
+def _p_value(above: GroupRecord | Standing, group: GroupRecord | Standing) -> float | None:
     """p-value of the difference of two groups' means; None where noise is not known.
 
     It is 1 where the difference is far from telling: there Student's t has more outside than the normal distribution,

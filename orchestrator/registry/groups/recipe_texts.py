@@ -2,44 +2,57 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import chain
 
 from orchestrator.registry.groups.group_notes import recipe_text
-from orchestrator.registry.groups.group_records import GroupRecord
+from orchestrator.registry.groups.group_settings import setting_value
 from orchestrator.registry.groups.groups import RANKED_KINDS
-from orchestrator.registry.groups.varying_paths import varying_paths
+from orchestrator.registry.groups.standings import Standing
+from orchestrator.registry.groups.varying_paths import hashable, paths_with_several_values
+from orchestrator.registry.parameter_values import is_as_before
 
 _OWN_COLUMNS = ("recipe.init_from", "recipe.size", "data.validation_digest", "data.test_digest", "split")
 """Parameters that the leaderboard has columns of their own for."""
 _NAMING = ("model", "teacher", "num_hidden_layers")
 """Parameters by which students and evaluated models are always known."""
 _EXECUTION = "execution."
+_CODE = "code"
 
 
-def recipe_texts(groups: Sequence[GroupRecord]) -> dict[int, str]:
-    """Values in which each group differs from others of its task and kind, by the `id` of its record.
+def recipe_texts(groups: Sequence[Standing]) -> dict[int, str]:
+    """Values in which each group differs from others of its task and kind, by the `id` of its standing.
 
     Groups of before all that tells groups apart was recorded have the beginnings of their digests, too.
     """
-    by_kind: dict[tuple[str, str], list[GroupRecord]] = defaultdict(list)
+    by_kind: dict[tuple[str, str], list[Standing]] = defaultdict(list)
     for group in groups:
         by_kind[group.task, group.kind if group.kind in RANKED_KINDS else ""].append(group)
     return {one: text for (_, kind), of_kind in by_kind.items() for one, text in _texts(kind, of_kind).items()}
 
 
-def _texts(kind: str, groups: Sequence[GroupRecord]) -> dict[int, str]:
+def _texts(kind: str, groups: Sequence[Standing]) -> dict[int, str]:
     """Texts of all groups of one kind; "" are trials, whatever their sweep was."""
-    varying = varying_paths([group.parameters for group in groups])
+    num_having = Counter(chain.from_iterable(group.settings.items() for group in groups))
+    values = {
+        (path, stored): value for path, stored in num_having if not is_as_before(path, value := setting_value(stored))
+    }
+    same = Counter[tuple[str, object]]()
+    for (path, stored), value in values.items():
+        same[path, hashable(value)] += num_having[path, stored]
+    varying = paths_with_several_values(same, len(groups))
     naming = _NAMING if kind else ()
     paths = sorted(path for path in {*varying, *naming} - {*_OWN_COLUMNS} if not path.startswith(_EXECUTION))
     own = [path for path in _OWN_COLUMNS if path in varying]
+    told = {setting: recipe_text({setting[0]: value}) for setting, value in values.items() if setting[0] in paths}
     shows_code = len({group.code_version for group in groups}) > 1
     texts, rows = {}, {}
     for group in groups:
-        told = {path: group.parameters[path] for path in paths if path in group.parameters}
+        settings = [(path, group.settings[path]) for path in paths if path in group.settings]
+        words = [told[setting] for setting in settings if setting in told]
         if shows_code and group.code_version is not None:
-            told["code"] = group.code_version
-        texts[id(group)] = text = recipe_text(told)
-        columns = tuple([repr(group.parameters.get(path)) for path in own])
+            words.append(recipe_text({_CODE: group.code_version}))
+        texts[id(group)] = text = " ".join(words)
+        columns = tuple([values.get((path, group.settings.get(path, ""))) for path in own])
         rows[id(group)] = (group.metric, group.split, group.data, text, columns)
     num_alike = Counter(rows.values())
     for group in groups:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.registry.groups.finding_groups import find_group
 from orchestrator.registry.groups.group_records import GroupRecord
-from orchestrator.registry.groups.groups import count_archived, load_groups_of, load_task_groups, load_tasks
+from orchestrator.registry.groups.groups import count_archived, load_groups, load_groups_of, load_tasks, of_task
 from orchestrator.registry.groups.leaderboard import rank_groups
 from orchestrator.registry.groups.ranking import Order, ranked_groups
 from orchestrator.registry.groups.refused_scores import load_test_refusals
@@ -78,7 +78,7 @@ class SeedGroups(RunReader):
             archived: whether archived runs and their trials belong to them.
         """
         with self._database.session(writing=False) as session:
-            found = load_task_groups(session, task, archived=archived)
+            found = load_groups(session, of_task(task, archived=archived))
         return [ranked.group for ranked in ranked_groups(found)]
 
     def groups_of(self, run_ids: Collection[str]) -> list[GroupRecord]:

@@ -1,6 +1,6 @@
 """Paths in which recipes differ, and settings in which trials do: what tells them apart."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -12,16 +12,18 @@ def varying_paths(recipes: Sequence[Mapping[str, Any]]) -> set[str]:
     >>> sorted(varying_paths([{"size": "tiny", "epochs": 3}, {"size": "mini", "epochs": 3.0}, {"epochs": 3}]))
     ['size']
     """
-    num_having = Counter(chain.from_iterable(recipes))
-    values: set[tuple[str, Hashable]] = set()
-    for recipe in recipes:
-        try:
-            values.update(recipe.items())
-        except TypeError:  # a list among them
-            values.update((path, _hashable(value)) for path, value in recipe.items())
-    values |= {(path, None) for path, number in num_having.items() if number < len(recipes)}
-    num_values = Counter(path for path, _ in values)
-    return {path for path, number in num_values.items() if number > 1}
+    pairs = chain.from_iterable(recipe.items() for recipe in recipes)
+    return paths_with_several_values(Counter((path, hashable(value)) for path, value in pairs), len(recipes))
+
+
+def paths_with_several_values(num_having: Mapping[tuple[str, Hashable], int], num_recipes: int) -> set[str]:
+    """Paths whose values differ between recipes, by the number of recipes that have each path and value."""
+    values: dict[str, set[Hashable]] = defaultdict(set)
+    num_lacking = dict.fromkeys((path for path, _ in num_having), num_recipes)
+    for (path, value), number in num_having.items():
+        values[path].add(value)
+        num_lacking[path] -= number
+    return {path for path, own in values.items() if len(own | {None} if num_lacking[path] else own) > 1}
 
 
 def varied_parameters(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -30,6 +32,6 @@ def varied_parameters(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return sorted(name for name in varying_paths(recipes) if name != "params.seed")
 
 
-def _hashable(value: Any) -> Hashable:
+def hashable(value: Any) -> Hashable:
     """Value, or a list's values as a tuple; equal where the values are."""
-    return tuple(map(_hashable, value)) if isinstance(value, list) else str(value) if isinstance(value, dict) else value
+    return tuple(map(hashable, value)) if isinstance(value, list) else str(value) if isinstance(value, dict) else value

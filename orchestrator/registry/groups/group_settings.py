@@ -1,0 +1,42 @@
+"""Settings of groups: the parameters that a group's runs have in common, as they are stored, and their values."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from orchestrator.registry.engines.dialects import json_object, select_items
+from orchestrator.registry.parameter_values import decode_parameter, without_as_before
+from orchestrator.registry.tables import ParameterRow
+
+SEED_PATH = "recipe.seed"
+DATA = "data."
+"""Beginning of the paths of the digests of data that a group's runs read."""
+_KIND_END = ":"
+
+Settings = Mapping[str, str]
+"""Kind and text of each parameter, by its dotted path, as one text that `setting_value` decodes."""
+
+
+def load_settings(session: Session, run_ids: Sequence[str]) -> dict[str, Settings]:
+    """Load the settings of runs, by run, without their seeds; a run without parameters has none."""
+    stored = json_object(session, ParameterRow.path, ParameterRow.kind + _KIND_END + ParameterRow.text)
+    of_run = select(ParameterRow.run_id, stored).group_by(ParameterRow.run_id)
+    is_asked = ParameterRow.run_id.in_(select_items(session, run_ids)), ParameterRow.path != SEED_PATH
+    found = session.connection().execute(of_run.where(*is_asked)).all()
+    return {run_id: {} for run_id in run_ids} | {run_id: own for run_id, own in found}  # noqa: C416  (rows, typed)
+
+
+@lru_cache(maxsize=10_000)
+def setting_value(stored: str) -> Any:
+    """Value of a setting; a few stand in most of the recipes, and each is decoded once."""
+    kind, _, text = stored.partition(_KIND_END)
+    return decode_parameter(kind, text)
+
+
+def setting_values(settings: Settings, beginning: str = "") -> dict[str, Any]:
+    """Values of settings whose paths begin so, without fields that a later version added, at the value of before."""
+    paths = [path for path in settings if path.startswith(beginning)]
+    return without_as_before({path: setting_value(settings[path]) for path in paths})

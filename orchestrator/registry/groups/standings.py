@@ -1,0 +1,162 @@
+"""Standings of groups: of each group what ranks it and what tells it from the others, and no more.
+
+A leaderboard of thousands of groups ranks all of them by these, and loads whole the few that it shows.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from math import isfinite
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, DateTime, Select, and_, case, select, type_coerce
+from sqlalchemy.orm import Session
+
+from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, group_key, group_label
+from orchestrator.registry.groups.group_settings import DATA, Settings, load_settings, setting_value
+from orchestrator.registry.groups.groups import load_groups
+from orchestrator.registry.tables import MetricRow, RunRow
+from orchestrator.results import is_better_lower, score_bounds
+from orchestrator.run_states import RunState
+from orchestrator.significance.summary import Summary, summarize
+
+_TRIALS_SPLIT = "validation"
+"""Split that the scores of trials are of."""
+_TRIALS_DATA = f"{DATA}{_TRIALS_SPLIT}_digest"
+_NUM_GROUP_COLUMNS = 4
+"""Number of the columns that tell groups of trials apart, the first ones of a trial's row."""
+
+
+class TrialScore(NamedTuple):
+    """A trial by what ranks its group; its fields are those of the same names of `GroupRun`."""
+
+    id: str
+    seed: int | None
+    score: float | None
+    """Score that ranks; None of a trial that did not complete, too."""
+    model_folder: str | None
+    finished_at: datetime | None
+    """Time at which it ended, in UTC without saying so."""
+
+
+class Standing(NamedTuple):
+    """A group by what ranks it and tells it from others: its fields are those of the same names of `GroupRecord`."""
+
+    kind: str
+    """`trial`, or the kind of its runs."""
+    task: str
+    metric: str
+    split: str
+    key: str
+    code_version: str | None
+    data: str | None
+    settings: Settings
+    scores: Sequence[float]
+    summary: Summary | None
+    best: TrialScore | GroupRun | None
+    newest_at: datetime | None
+    is_better_lower: bool
+
+    @property
+    def label(self) -> str:
+        """Short form of the key."""
+        return group_label(self.key)
+
+    @property
+    def digest(self) -> str:
+        """The key without that of the code: digest of all that its runs have in common but the code."""
+        return self.key.partition(".")[0]
+
+    @property
+    def shows_noise(self) -> bool:
+        """Whether its seeds show how much seeds matter."""
+        return self.summary is not None and self.summary.interval is not None
+
+
+def load_standings(session: Session, asked: ColumnElement[bool]) -> list[Standing]:
+    """Load the standings of the groups of the runs that a condition selects, with these runs alone."""
+    others = load_groups(session, and_(asked, RunRow.parent_id.is_(None)))
+    return [*_load_of_trials(session, asked), *map(standing_of, others)]
+
+
+def standing_of(group: GroupRecord) -> Standing:
+    """Standing of a group that was loaded whole."""
+    return Standing(
+        group.kind,
+        group.task,
+        group.metric,
+        group.split,
+        group.key,
+        group.code_version,
+        group.data,
+        group.settings,
+        group.scores,
+        group.summary,
+        group.best,
+        group.newest_at,
+        group.is_better_lower,
+    )
+
+
+def _load_of_trials(session: Session, condition: ColumnElement[bool]) -> list[Standing]:
+    found: dict[tuple[Any, ...], list[TrialScore]] = defaultdict(list)
+    for row in session.connection().execute(_trials(condition)).all():
+        found[row[:_NUM_GROUP_COLUMNS]].append(TrialScore._make(row[_NUM_GROUP_COLUMNS:]))
+    settings = load_settings(session, [trials[-1].id for trials in found.values()])
+    return [_standing(group, trials, settings[trials[-1].id]) for group, trials in found.items()]
+
+
+def _trials(condition: ColumnElement[bool]) -> Select[Any]:
+    """Statement that selects trials with their scores, those that have not ended first, then the oldest.
+
+    It joins and decodes as little as it can: of a board's time it takes a third.
+    """
+    is_score = and_(MetricRow.run_id == RunRow.id, MetricRow.split == _TRIALS_SPLIT, MetricRow.name == RunRow.metric)
+    of_group = RunRow.task, RunRow.metric, RunRow.group_key, RunRow.code_version
+    score = case((RunRow.state == RunState.COMPLETED, MetricRow.value))
+    finished_at = type_coerce(RunRow.finished_at, DateTime)
+    return (
+        select(*of_group, RunRow.id, RunRow.seed, score, RunRow.model_folder, finished_at)
+        .outerjoin(MetricRow, is_score)
+        .where(RunRow.task.is_not(None), RunRow.metric.is_not(None), RunRow.parent_id.is_not(None), condition)
+        .order_by(RunRow.finished_at.is_not(None), RunRow.finished_at, RunRow.id)
+    )
+
+
+def _standing(group: tuple[Any, ...], trials: Sequence[TrialScore], settings: Settings) -> Standing:
+    """Standing of a group of trials, by the columns that tell it apart."""
+    task, metric, digest, code = group
+    falls, data, newest_at = is_better_lower(metric), settings.get(_TRIALS_DATA), trials[-1].finished_at
+    scored = [trial for trial in trials if trial.score is not None and isfinite(trial.score)]
+    scores = _scores_of_seeds(scored)
+    return Standing(
+        "trial",
+        task,
+        metric,
+        _TRIALS_SPLIT,
+        group_key(digest, code),
+        code,
+        data and setting_value(data),
+        settings,
+        scores,
+        summarize(scores, bounds=score_bounds(metric)) if scores else None,
+        _best(scored, falls) if scored else None,
+        newest_at and newest_at.replace(tzinfo=UTC),
+        falls,
+    )
+
+
+def _scores_of_seeds(scored: Sequence[TrialScore]) -> list[float]:
+    """Score of each seed: the mean of its trials, where it ran more than once."""
+    by_seed: dict[int | None, list[float]] = defaultdict(list)
+    for trial in scored:
+        by_seed[trial.seed].append(trial.score or 0.0)
+    return [scores[0] if len(scores) == 1 else sum(scores) / len(scores) for scores in by_seed.values()]
+
+
+def _best(scored: Sequence[TrialScore], falls: bool) -> TrialScore:
+    """The newest trial with the best score, one with a model before others."""
+    scores = [trial.score or 0.0 for trial in scored]
+    best = min(scores) if falls else max(scores)
+    equal = [trial for trial in reversed(scored) if trial.score == best]
+    return next((trial for trial in equal if trial.model_folder is not None), equal[0])
