@@ -9,6 +9,7 @@ from orchestrator.finetuning.measured_steps import measure_examples
 from orchestrator.finetuning.model_folder import read_record
 from orchestrator.inference.task_scores import Scoring, check_reranks, evaluate
 from orchestrator.kinds.base import Kind, MeasuredTime, Resources, RunContext
+from orchestrator.kinds.data_digests import data_digests
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import trains_on_gpu
 from orchestrator.progress import counted
@@ -60,9 +61,9 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
             folder = absolute(inputs.folder("rerank", spec.rerank))
             reranking = Reranking(folder, spec.relevant_label, spec.num_candidates)
         # The leaderboard ranks scores on the same data together, and says which models were chosen on them.
-        data = str(inputs.task(spec.task).fingerprint(spec.split))[:16]
+        data = data_digests(inputs.task(spec.task), [spec.split])
         model = inputs.content_digest("model", spec.model)[:16]
-        context.recorder.record_trial_data(context.run_id, {spec.split: data, "model": model})
+        context.recorder.record_trial_data(context.run_id, data | {"model": model})
         # Absolute paths, since Ray's processes have another working folder.
         scoring = Scoring(
             folder=absolute(inputs.folder("model", spec.model)),

@@ -15,6 +15,7 @@ from orchestrator.errors import SpecError
 from orchestrator.finetuning.measured_steps import measure_examples
 from orchestrator.finetuning.recipe_checks import check_recipe
 from orchestrator.kinds.base import Fact, MeasuredTime, Resources, RunContext
+from orchestrator.kinds.data_digests import data_digests
 from orchestrator.kinds.disk import DiskUse, fine_tuning_disk, pretraining_disk
 from orchestrator.kinds.facts import estimate_prefix, step_facts, task_facts
 from orchestrator.kinds.messages import comparison_line, log_message
@@ -165,8 +166,7 @@ class OnTask(StudentTraining):
 
         recipe = self.spec.recipe
         status = StudentStatus(self._schedule(task).num_steps, recipe.epochs, recipe.batch_size)
-        data = {str(split): task.fingerprint(split)[:16] for split in task.splits}
-        context.recorder.record_trial_data(context.run_id, data)
+        context.recorder.record_trial_data(context.run_id, data_digests(task, task.splits))
         logger.info("the teacher answers the training split")
         result = run_distillation(
             self.spec,

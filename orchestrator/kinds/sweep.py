@@ -11,6 +11,7 @@ from orchestrator.errors import InputError
 from orchestrator.finetuning.search_space import build_brackets, build_search, check_space, listed_values, value_bounds
 from orchestrator.finetuning.trial_journal import TrialJournal, drop_trials
 from orchestrator.kinds.base import Fact, Kind, MeasuredTime, Resources, RunContext
+from orchestrator.kinds.data_digests import data_digests
 from orchestrator.kinds.disk import DiskUse, fine_tuning_disk
 from orchestrator.kinds.facts import estimate_prefix, memory_text, task_facts, times_text
 from orchestrator.kinds.resolved import Resolved
@@ -92,8 +93,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
         task = inputs.task(spec.task)
         journal = begin_journal(spec, inputs, context)
-        digests: dict[str, str] = {split: task.fingerprint(split)[:16] for split in task.splits}
-        context.recorder.record_trial_data(context.run_id, digests)
+        context.recorder.record_trial_data(context.run_id, data_digests(task, task.splits))
         if journal.trials:
             logger.info(f"{counted(len(journal.trials), 'trial')} of an earlier attempt will not run again")
         if advice := short_training_advice(_trial_schedules(spec, task)[0]):

@@ -18,6 +18,8 @@ _TEST_DATA = "data.test_digest"
 _EVALUATION = "evaluate"
 _DATA_PLACES = ("task.files", "task.folder")
 """Parameters that say where data lie, not what they are."""
+TAKEN_DIGEST, WHOLE_DIGEST, FILE_DIGEST = "_digest", "_whole_digest", "_file_digest"
+"""Ends of the paths of a split's digests: of the examples that a run took, of all without its limit, of the file."""
 
 PARAMETER_COLUMNS = ("run_id", "path", "leaf", "kind", "text", "number")
 """Columns of the parameters table."""
@@ -118,6 +120,14 @@ _decode_number = lru_cache(maxsize=10_000)(json.loads)
 """The same few numbers are read again and again: the recipe of a sweep for each of its trials."""
 
 
+def is_source_digest(path: str) -> bool:
+    """Whether a parameter tells what a split's examples were taken from, which makes runs no different.
+
+    The examples have a digest of their own, and runs of before have no other.
+    """
+    return path.endswith((WHOLE_DIGEST, FILE_DIGEST))
+
+
 def group_digest(parameters: Mapping[str, Any]) -> str:
     """Digest of parameters without their seed: 16 hexadecimal digits, equal for trials that differ only in the seed.
 
@@ -134,6 +144,7 @@ def group_digest(parameters: Mapping[str, Any]) -> str:
             if path.rpartition(".")[2] not in ("seed", "seeds")
             and (path != _TEST_DATA or is_evaluated)
             and not (has_digests and path.startswith(_DATA_PLACES))
+            and not is_source_digest(path)
         }
     )
 

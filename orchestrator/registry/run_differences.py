@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.provenance.source_code import SourceCode
+from orchestrator.registry.groups.split_data import SplitData
+from orchestrator.registry.parameter_values import is_source_digest
 from orchestrator.registry.records import AttemptRecord, RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.results import is_of_the_machine
+from orchestrator.results import Split, is_of_the_machine
 
 SECTIONS = ("run", "spec", "data", "code", "environment", "scores", "speed", "stages")
 _DATA_PARAMETERS = "data."
 _DIGEST = ".digest"
+_SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class RunComparison:
     """Reasons why the score on the test split is refused, by the id of the run."""
     has_left_out_counts: bool = False
     """Whether counts of data that one run alone has are left out."""
+    same_files: list[str] = field(default_factory=list)
+    """Splits for which both read the same file, into different examples."""
 
     def of(self, section: str) -> list[Difference]:
         """Return the differences of a section."""
@@ -54,6 +59,7 @@ def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
     runs = registry.run(first), registry.run(second)
     one, other = (_sections(registry, run) for run in runs)
     has_left_out = _leave_out_counts(one["data"] or {}, other["data"] or {})
+    same_files = _take_same_files(one["data"] or {}, other["data"] or {})
     differences: list[Difference] = []
     same, unknown = [], {}
     for section in SECTIONS:
@@ -65,7 +71,7 @@ def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
         if not found and not missing and one[section]:
             same.append(section)
     refusals = registry.test_refusals([run.id for run in runs])
-    return RunComparison(*runs, differences, same, unknown, refusals, has_left_out)
+    return RunComparison(*runs, differences, same, unknown, refusals, has_left_out, same_files)
 
 
 def make_of(registry: Registry, run: RunRecord) -> AttemptRecord | None:
@@ -139,6 +145,22 @@ def _leave_out_counts(*both: dict[str, Any]) -> bool:
         for name in names:
             del data[name]
     return any(left_out)
+
+
+def _take_same_files(*both: dict[str, Any]) -> list[str]:
+    """Remove the digests of what data were taken from, since a run of before, which has none, would look different.
+
+    Returns: splits whose file is the same in both runs while the examples are not, by a limit or by how it was read.
+    """
+    splits = {split: [SplitData.of(data, split) for data in both] for split in _SPLITS}
+    for data in both:
+        for name in filter(is_source_digest, [*data]):
+            del data[name]
+    return [
+        split
+        for split, (one, other) in splits.items()
+        if one.file is not None and one.file == other.file and one.taken != other.taken
+    ]
 
 
 def _code(attempt: AttemptRecord | None) -> dict[str, Any] | None:

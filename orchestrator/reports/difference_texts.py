@@ -63,6 +63,9 @@ def same_sentences(comparison: "RunComparison") -> list[str]:
     sentences = []
     if comparison.has_left_out_counts:
         sentences.append("The data differ; counts of data that one run alone has are left out.")
+    if comparison.same_files:
+        named = " and ".join(comparison.same_files)
+        sentences.append(f"Other examples of the same file, or the same file read another way: the {named} data.")
     if comparison.same:
         sentences.append(f"The same in both: {', '.join(_section_words(one, comparison) for one in comparison.same)}.")
     for run_id in dict.fromkeys(run for runs in comparison.unknown.values() for run in runs):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from orchestrator.errors import TaskDataError
 from orchestrator.results import Split
@@ -29,6 +29,17 @@ class ReadSplit:
     """Objects of the task type's own class."""
     num_bad_records: int
     num_repaired: int
+
+
+class SplitDigests(NamedTuple):
+    """Digests (SHA-256) of a split: of the examples that count, and of what they are taken from."""
+
+    taken: str
+    """The split's fingerprint."""
+    whole: str
+    """Fingerprint of the split without its limit: of splits that share it, each has the first examples of the same."""
+    file: str
+    """Digest of the file's content, however it is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,10 +130,26 @@ class Task(TaskDefinition):
 
     def fingerprint(self, split: Split) -> str:
         """SHA-256 over the files of a split and everything that decides how it is read; reads no example."""
+        return self.digests(split).taken
+
+    def digests(self, split: Split) -> SplitDigests:
+        """The split's fingerprint, and the digests by which other examples of the same file are known.
+
+        Reads each file once, and no example.
+        """
+        reading = self._reading(split)
+        taken, whole = (
+            hashlib.sha256(json.dumps(reading | {"max_examples": limit}, sort_keys=True).encode()).hexdigest()
+            for limit in (self.max_examples.get(split), None)
+        )
+        return SplitDigests(taken, whole, reading["file"])
+
+    def _reading(self, split: Split) -> dict[str, Any]:
+        """Everything but the limit that decides which examples a split has."""
         shared_files = self.reader.shared_files
         # The files that a reader is told of count by their contents, not by where they lie.
         reading = {name: value for name, value in asdict(self.reader).items() if value not in shared_files}
-        values = {
+        return {
             "version": _READING_VERSION,
             "file": digest_file(self.file(split)),
             "shared_files": [digest_file(path) for path in shared_files],
@@ -130,10 +157,8 @@ class Task(TaskDefinition):
             "head": self.head,
             "labels": self.labels,
             "columns": asdict(self.columns),
-            "max_examples": self.max_examples.get(split),
             "on_bad_record": self.on_bad_record,
         }
-        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_read": {}}

@@ -68,6 +68,7 @@ def _as_record(comparison: "RunComparison") -> dict[str, Any]:
             if comparison.of(section)
         },
         "same": comparison.same,
+        "same_files": comparison.same_files,
         "not_recorded": comparison.unknown,
         "refused": comparison.refusals,
     }

@@ -13,6 +13,7 @@ from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, gr
 from orchestrator.registry.groups.group_settings import DATA, SEED_PATH, load_settings, setting_values
 from orchestrator.registry.groups.model_origins import ModelOrigin, load_origins
 from orchestrator.registry.groups.refused_scores import TEST_DIGEST, load_test_refusals, refusal_of
+from orchestrator.registry.groups.split_data import SplitData
 from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
 
@@ -75,7 +76,7 @@ def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupR
     for (task, metric, digest, code, split, _), rows in found.items():
         of_kind, shared = rows[-1].of_kind, settings[rows[-1].id]
         digests = setting_values(shared, DATA)
-        data = digests.get(f"{DATA}{split}_digest")
+        data = SplitData.of(digests, split)
         if of_kind == _EVALUATION:
             origin = origins.get(rows[-1].id, ModelOrigin())
             use, refusal = origin.use_of(data), refusal_of(data, origin) if split == "test" else None
@@ -83,7 +84,9 @@ def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupR
             use, refusal = ModelOrigin.of(digests).use_of(data) or "chosen", None
         runs = [GroupRun._make((*row[_NUM_GROUP_COLUMNS + 2 :], refusals.get(row.id))) for row in rows]
         groups.append(
-            GroupRecord(group_key(digest, code), of_kind, task, metric, split, runs, data, shared, code, use, refusal)
+            GroupRecord(
+                group_key(digest, code), of_kind, task, metric, split, runs, data.taken, shared, code, use, refusal
+            )
         )
     return groups
 

@@ -2,45 +2,52 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
+from orchestrator.registry.groups.split_data import SplitData, digest_paths
 from orchestrator.registry.tables import ModelRow, ParameterRow, RunRow
 
 _MODEL = "model"
 MODEL_DIGEST = "data.model_digest"
-TRAIN_DIGEST = "data.train_digest"
-VALIDATION_DIGEST = "data.validation_digest"
 _DIGITS = 16
 """Digits of a model's digest that an evaluation records."""
 _VALUES_PER_STATEMENT = 1_000
 
-Origin = Literal["trained", "chosen", "apart"]
-"""Earlier use of the data of a score: the model was trained on them, was chosen on them, or neither."""
+Origin = Literal["trained", "partly trained", "chosen", "partly chosen", "same file", "apart"]
+"""Earlier use of the data of a score: the model was trained on them, on some of them at least, or was chosen so;
+it was trained or chosen on the same file, of which it is not known whether it was read into the same examples; or
+nothing of this is known, and the model was chosen on other data."""
 
 
 class ModelOrigin(NamedTuple):
-    """Digests of the data that a model was made with; None where they were not recorded."""
+    """Data that a model was made with."""
 
-    trained_on: str | None = None
-    chosen_on: str | None = None
+    trained_on: SplitData = SplitData()
+    chosen_on: SplitData = SplitData()
 
     @classmethod
-    def of(cls, digests: Mapping[str, str]) -> Self:
+    def of(cls, parameters: Mapping[str, Any]) -> Self:
         """Origin of a model by the parameters of the run that made it."""
-        return cls(digests.get(TRAIN_DIGEST), digests.get(VALIDATION_DIGEST))
+        return cls(SplitData.of(parameters, "train"), SplitData.of(parameters, "validation"))
 
-    def use_of(self, data: str | None) -> Origin | None:
-        """Earlier use of data with this digest; None where it is not known.
+    def use_of(self, data: SplitData) -> Origin | None:
+        """Earlier use of data, the gravest that is certain; None where it is not known.
 
-        >>> ModelOrigin("t", "v").use_of("t"), ModelOrigin("t", "v").use_of("v"), ModelOrigin("t", "v").use_of("w")
-        ('trained', 'chosen', 'apart')
+        >>> origin = ModelOrigin(trained_on=SplitData("first 100", "t"), chosen_on=SplitData("v", "v"))
+        >>> [origin.use_of(SplitData(taken, whole)) for taken, whole in (("first 100", "t"), ("t", "t"), ("w", "w"))]
+        ['trained', 'partly trained', 'apart']
         """
-        if data is not None and data in self:
-            return "trained" if data == self.trained_on else "chosen"
-        return None if data is None or self.chosen_on is None else "apart"
+        trained, chosen = data.overlap(self.trained_on), data.overlap(self.chosen_on)
+        if trained in ("all", "some"):
+            return "trained" if trained == "all" else "partly trained"
+        if chosen in ("all", "some"):
+            return "chosen" if chosen == "all" else "partly chosen"
+        if "file" in (trained, chosen):
+            return "same file"
+        return None if data.taken is None or self.chosen_on.taken is None else "apart"
 
 
 def load_origins(session: Session, evaluations: Sequence[str]) -> Mapping[str, ModelOrigin]:
@@ -57,7 +64,7 @@ def load_origins(session: Session, evaluations: Sequence[str]) -> Mapping[str, M
     makers = _makers(session, {text for names in named.values() for text in names.values()})
     digests: dict[str, dict[str, str]] = defaultdict(dict)
     for some in _parts({*makers.values()}):
-        of_makers = ParameterRow.run_id.in_(some), ParameterRow.path.in_((TRAIN_DIGEST, VALIDATION_DIGEST))
+        of_makers = ParameterRow.run_id.in_(some), ParameterRow.path.in_(digest_paths(["train", "validation"]))
         for run_id, path, text in session.execute(asked.where(*of_makers)):
             digests[run_id][path] = text
     found = {}

@@ -1,28 +1,35 @@
-"""Refused test scores: those of a model that was trained or chosen on the very test data, which they flatter."""
+"""Refused test scores: those of a model that was trained or chosen on the test data or some of them: they flatter."""
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from sqlalchemy import exists, select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import select_items
-from orchestrator.registry.groups.model_origins import TRAIN_DIGEST, VALIDATION_DIGEST, ModelOrigin, load_origins
+from orchestrator.registry.groups.model_origins import ModelOrigin, Origin, load_origins
+from orchestrator.registry.groups.split_data import SplitData, digest_paths
 from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
 
 TEST_DIGEST = "data.test_digest"
 """Parameter with the digest of a run's test data."""
 
+_REASONS: Mapping[Origin | None, str] = {
+    "trained": "the test data are those that the model was trained on",
+    "partly trained": "the model was trained on at least some of the test data",
+    "chosen": "the test data are those that the model was chosen on",
+    "partly chosen": "the model was chosen on at least some of the test data",
+}
+"""Reasons by what is certain: a file that was read another way may have given other examples, and refuses nothing."""
 
-def refusal_of(test_data: str | None, origin: ModelOrigin) -> str | None:
+
+def refusal_of(test_data: SplitData, origin: ModelOrigin) -> str | None:
     """Reason why a score on test data is refused; None where it is not.
 
     Args:
-        test_data: digest of the data; None where it was not recorded.
         origin: data that the model was made with.
     """
-    use = origin.use_of(test_data)
-    return f"the test data are those that the model was {use} on" if use in ("trained", "chosen") else None
+    return _REASONS.get(origin.use_of(test_data))
 
 
 def load_test_refusals(session: Session, run_ids: Collection[str]) -> dict[str, str]:
@@ -31,7 +38,7 @@ def load_test_refusals(session: Session, run_ids: Collection[str]) -> dict[str, 
     columns = select(ParameterRow.run_id, ParameterRow.path, ParameterRow.text)
     is_asked = ParameterRow.run_id.in_(select_items(session, run_ids))
     is_scored = exists().where(MetricRow.run_id == ParameterRow.run_id, MetricRow.split == "test")
-    is_digest = ParameterRow.path.in_((TEST_DIGEST, TRAIN_DIGEST, VALIDATION_DIGEST))
+    is_digest = ParameterRow.path.in_(digest_paths(["train", "validation", "test"]))
     for run_id, path, text in session.execute(columns.where(is_asked, is_digest, is_scored)):
         digests[run_id][path] = text
     tested = [run_id for run_id, own in digests.items() if TEST_DIGEST in own]
@@ -39,5 +46,6 @@ def load_test_refusals(session: Session, run_ids: Collection[str]) -> dict[str, 
     evaluations = list(session.scalars(select(RunRow.id).where(is_evaluation)))
     origins = {run_id: ModelOrigin.of(digests[run_id]) for run_id in tested}
     origins |= dict.fromkeys(evaluations, ModelOrigin()) | dict(load_origins(session, evaluations))
-    refusals = {run_id: refusal_of(digests[run_id][TEST_DIGEST], origins[run_id]) for run_id in tested}
+    test_data = {run_id: SplitData.of(digests[run_id], "test") for run_id in tested}
+    refusals = {run_id: refusal_of(test_data[run_id], origins[run_id]) for run_id in tested}
     return {run_id: reason for run_id, reason in refusals.items() if reason is not None}

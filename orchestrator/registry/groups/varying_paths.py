@@ -5,6 +5,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from orchestrator.registry.parameter_values import is_source_digest
+
 
 def varying_paths(recipes: Sequence[Mapping[str, Any]]) -> set[str]:
     """Paths whose values differ between recipes; a path that a recipe lacks counts as None.
@@ -17,13 +19,17 @@ def varying_paths(recipes: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def paths_with_several_values(num_having: Mapping[tuple[str, Hashable], int], num_recipes: int) -> set[str]:
-    """Paths whose values differ between recipes, by the number of recipes that have each path and value."""
+    """Paths whose values differ between recipes, by the number of recipes that have each path and value.
+
+    Digests of what data were taken from are left out: recipes of before lack them, and the data have their own.
+    """
     values: dict[str, set[Hashable]] = defaultdict(set)
     num_lacking = dict.fromkeys((path for path, _ in num_having), num_recipes)
     for (path, value), number in num_having.items():
         values[path].add(value)
         num_lacking[path] -= number
-    return {path for path, own in values.items() if len(own | {None} if num_lacking[path] else own) > 1}
+    varying = {path for path, own in values.items() if len(own | {None} if num_lacking[path] else own) > 1}
+    return {path for path in varying if not is_source_digest(path)}
 
 
 def varied_parameters(rows: Sequence[Mapping[str, Any]]) -> list[str]:

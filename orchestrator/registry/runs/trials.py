@@ -14,7 +14,13 @@ from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import list_value
 from orchestrator.registry.engines.driver_statements import DriverStatement
 from orchestrator.registry.engines.write_transactions import WriteTransaction
-from orchestrator.registry.parameter_values import digest, group_digest, run_group_digest, told_task_fields
+from orchestrator.registry.parameter_values import (
+    TAKEN_DIGEST,
+    digest,
+    group_digest,
+    run_group_digest,
+    told_task_fields,
+)
 from orchestrator.registry.queries.run_listing import list_trials
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.run_records import state_as_read
@@ -98,12 +104,14 @@ class SweepTrials:
             session.execute(delete(RunRow).where(RunRow.parent_id == sweep_id))
 
     def set_data(self, sweep_id: str, digests: Mapping[str, str]) -> None:
-        """Set which data the trials of a sweep, or a run itself, learn from and are scored on: a digest by split.
+        """Set which data the trials of a sweep, or a run itself, learn from and are scored on: digests by name.
 
-        Trials that are recorded from then on have these as parameters, as the sweep does: `data.train_digest`. Trials
-        with different ones are no group, whatever the paths in the spec say.
+        A split's name stands for the examples that are used; `train_file` for its file and `train_whole` for all of its
+        examples without a limit, which make no groups. Trials that are recorded from then on have these as parameters,
+        as the sweep does: `data.train_digest`. Trials with different examples are no group, whatever the paths in the
+        spec say.
         """
-        data = {f"{_DATA}{split}_digest": value for split, value in digests.items()}
+        data = {f"{_DATA}{name}{TAKEN_DIGEST}": value for name, value in digests.items()}
         with self._database.transaction() as transaction:
             run = _read_run(transaction, sweep_id)
             parameters = read_parameters(transaction, sweep_id) | data

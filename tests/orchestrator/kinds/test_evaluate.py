@@ -3,6 +3,7 @@
 pytest tests/orchestrator/kinds/test_evaluate.py
 """
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -15,6 +16,7 @@ import pytest
 from orchestrator.cluster import remote_call
 from orchestrator.errors import InputError
 from orchestrator.kinds import resolved_inputs
+from orchestrator.kinds.data_digests import data_digests
 from orchestrator.kinds.evaluate import EvaluateKind
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import EvaluationResult
@@ -22,9 +24,11 @@ from orchestrator.retrieval.reranking import Reranking
 from orchestrator.retrieval.searching import rank_queries
 from orchestrator.settings import Settings
 from orchestrator.specs import EvaluateSpec, TaskSpec
+from orchestrator.specs.loading import spec_values
 from orchestrator.tasks import load_task
 from tests.orchestrator.kinds.contexts import Notebook, context_of
 from tests.orchestrator.kinds.samples import complete
+from tests.orchestrator.registry.samples import model_result
 from tests.orchestrator.small_specs import (
     EVALUATE,
     SWEEP,
@@ -84,7 +88,49 @@ def test_an_evaluation_records_which_data_and_weights_its_score_is_of(
     evaluate(EvaluateSpec(model=encoder, task=collection, gpus=0), tmp_path, book)
     ((_, digests),) = [arguments for method, arguments in book.recorded if method == "record_trial_data"]
     weights = hashlib.sha256((Path(encoder) / "model.safetensors").read_bytes()).hexdigest()
-    assert digests == {"validation": load_task(collection).fingerprint("validation")[:16], "model": weights[:16]}
+    taken, _, file = load_task(collection).digests("validation")
+    assert digests == {"validation": taken[:16], "validation_file": file[:16], "model": weights[:16]}
+
+
+PAIRS = {"head": "classification", "text_columns": ("one", "other"), "labels": ("no", "yes")}
+HEADER, *ROWS = ["one,other,label\n", "cats,mat,yes\n", "cats,river,no\n", "wings,planes,yes\n"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "origin"),
+    [
+        (ROWS, {}, "partly trained"),
+        (ROWS, {"on_bad_record": "skip"}, "same file"),
+        (ROWS[2:], {}, "apart"),
+    ],
+    ids=["the whole file", "the file read another way", "the rest of it in a file of its own"],
+)
+def test_an_evaluation_on_a_file_of_whose_first_rows_its_model_learned(
+    recorder: Recorder, classifier: str, tmp_path: Path, rows: list[str], changes: dict[str, Any], origin: str
+) -> None:
+    files = {"train": ROWS, "validation": ["rain,river,yes\n"], "test": rows}
+    for split, own in files.items():
+        (tmp_path / f"{split}.csv").write_text("".join([HEADER, *own]))
+    paths = {split: str(tmp_path / f"{split}.csv") for split in files}
+    learned = {**PAIRS, "id": "pairs", "files": {split: paths[split] for split in ("train", "validation")}}
+    sweep = recorder.start({"kind": "sweep", "task": {**learned, "max_train_examples": 2}}, "f", metric="accuracy")
+    task = load_task(TaskSpec(**learned, max_train_examples=2))
+    recorder.record_trial_data(sweep.id, data_digests(task, task.splits))
+    weights = hashlib.sha256((Path(classifier) / "model.safetensors").read_bytes()).hexdigest()
+    recorder.record_model(sweep.id, model_result(weights, folder=classifier))
+
+    scored = TaskSpec(**PAIRS, id="pairs", files={"test": paths["test"]}, **changes)
+    spec = EvaluateSpec(model=classifier, task=scored, split="test", gpus=0)
+    run = recorder.start(spec_values(spec), "g", metric="accuracy")
+    settings = Settings.from_options(str(tmp_path / "home"), None, None, None)
+    context = dataclasses.replace(
+        context_of(settings, Notebook()), run_id=run.id, run_folder=str(tmp_path / "run"), recorder=recorder
+    )
+    result = EvaluateKind().run(spec, resolved_inputs(spec, settings), context)
+    recorder.complete(run.id, EvaluateKind().record(result, run.id, recorder))
+    (row,) = recorder.registry.leaderboard_table().records
+    assert row["origin"] == origin
+    assert (row["mean"] is None) == (run.id in recorder.registry.test_refusals([run.id])) == (origin[:6] == "partly")
 
 
 def test_an_evaluation_on_a_gpu_travels_and_scores_as_here(

@@ -25,9 +25,10 @@ from tests.orchestrator.registry.samples import model_result
 from tests.orchestrator.small_specs import DISTILL, SWEEP
 
 
-def carry_out(settings: Settings, recorder: Recorder, **files: str) -> str:
+def carry_out(settings: Settings, recorder: Recorder, max_validation_examples: int | None = None, **files: str) -> str:
     """Record a sweep of two trials on the files as they are now; returns its id."""
     task = {**SWEEP["task"], "files": {**SWEEP["task"]["files"], **files}}
+    task["max_validation_examples"] = max_validation_examples
     spec = SweepSpec.model_validate({**SWEEP, "task": task})
     run = recorder.start(spec_values(spec), "f", metric="accuracy")
     context = dataclasses.replace(
@@ -77,6 +78,25 @@ def test_the_test_data_of_a_sweep_are_no_part_of_a_group_and_tell_whether_their_
     assert (first["n"], first["completed"]) == (1, 2), "one seed, in both sweeps"
 
 
+def test_a_test_score_on_a_file_whose_first_examples_trials_were_chosen_on_is_refused(
+    settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_sweep(spec: SweepSpec, **arguments: Any) -> SweepResult:
+        return SweepResult("own", "accuracy", TRIALS, TRIALS[1], {"accuracy": 0.7})
+
+    monkeypatch.setattr(sweep_module, "run_sweep", run_sweep)
+    Path("unseen.csv").write_text("text,label\na cow,b\na hen,a\n")
+    refused = carry_out(settings, recorder, 1, validation="unseen.csv", test="unseen.csv")
+    learned = carry_out(settings, recorder, 1, train="unseen.csv", test="unseen.csv", validation="task.csv")
+    honest = carry_out(settings, recorder, 1, test="unseen.csv")
+    assert recorder.registry.test_refusals([refused, learned, honest]) == {
+        refused: "the model was chosen on at least some of the test data",
+        learned: "the test data are those that the model was trained on",
+    }
+    assert "data.validation_whole_digest" in recorder.registry.parameters(refused)
+    assert "data.train_whole_digest" not in recorder.registry.parameters(refused), "it had no limit"
+
+
 def test_a_student_is_ranked_with_the_trials_on_the_same_data(
     settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +117,8 @@ def test_a_student_is_ranked_with_the_trials_on_the_same_data(
     context = dataclasses.replace(context_of(settings, Notebook()), run_id=run.id, recorder=recorder)
     result = DistillKind().run(spec, resolved_inputs(spec, settings), context)
     recorder.complete(run.id, DistillKind().record(result, run.id, recorder))
+    digests = {path for path in recorder.registry.parameters(run.id) if path.startswith("data.")}
+    assert {"data.train_digest", "data.train_file_digest", "data.validation_file_digest"} <= digests
     board = recorder.registry.leaderboard_table().records
     assert [(row["rank"], row["kind"], row["mean"]) for row in board] == [
         (1, "sweep", 0.9), (2, "distill", 0.85), (3, "sweep", 0.8)

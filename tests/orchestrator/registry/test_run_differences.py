@@ -96,6 +96,42 @@ def test_of_data_that_one_run_alone_has_the_digest_is_told_and_no_counts(registr
     assert not any("left out" in sentence for sentence in same_sentences(same))
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "differing", "sentence"),
+    [
+        (
+            {"train": "first 100", "train_whole": "w", "train_file": "f"},
+            {"train": "w", "train_file": "f"},
+            {"data: data.train_digest": ("first 100", "w")},
+            "Other examples of the same file, or the same file read another way: the train data.",
+        ),
+        (
+            {"train": "w", "train_file": "f"},
+            {"train": "x", "train_file": "g"},
+            {"data: data.train_digest": ("w", "x")},
+            None,
+        ),
+        ({"train": "w"}, {"train": "w", "train_file": "f"}, {}, None),
+        ({"train": "w"}, {"train": "x"}, {"data: data.train_digest": ("w", "x")}, None),
+    ],
+    ids=["a part of the file", "another file", "of before", "both of before"],
+)
+def test_other_examples_of_the_same_file_are_told(
+    registry: Registry,
+    first: dict[str, str],
+    second: dict[str, str],
+    differing: dict[str, Any],
+    sentence: str | None,
+) -> None:
+    runs = [recorded(registry) for _ in range(2)]
+    for run, digests in zip(runs, (first, second), strict=True):
+        registry.trials.set_data(run, digests)
+    comparison = compare_runs(registry, *runs)
+    assert found(comparison) == differing
+    assert comparison.same_files == (["train"] if sentence else [])
+    assert [told for told in same_sentences(comparison) if "same file" in told] == ([sentence] if sentence else [])
+
+
 def test_a_number_is_the_same_with_and_without_a_fraction(registry: Registry) -> None:
     comparison = compare_runs(registry, recorded(registry), recorded(registry, spec={"steps": 10.0}))
     assert found(comparison) == {}

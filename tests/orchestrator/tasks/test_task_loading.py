@@ -4,6 +4,7 @@ Alone: pytest tests/orchestrator/tasks/test_task_loading.py
 """
 
 import gzip
+import hashlib
 import json
 import pickle
 from pathlib import Path
@@ -211,6 +212,21 @@ def test_a_fingerprint_follows_the_file_and_how_it_is_read(tmp_path: Path) -> No
     assert load(**spec, max_train_examples=2).fingerprint("validation") == first
     write(tmp_path, dev__tsv=SST2 + "more\t1\n")
     assert load(**spec).fingerprint("validation") != first
+
+
+def test_the_digests_of_a_part_lead_to_the_whole_and_to_the_file(tmp_path: Path) -> None:
+    write(tmp_path, dev__tsv=SST2)
+    spec: dict[str, Any] = {"id": "sst2", "folder": str(tmp_path)}
+    whole, part, other_part, tolerant = (
+        load(**spec, **limits).digests("validation")
+        for limits in ({}, {"max_validation_examples": 2}, {"max_validation_examples": 1}, {"on_bad_record": "skip"})
+    )
+    assert whole.taken == whole.whole == load(**spec).fingerprint("validation")
+    assert part.taken == load(**spec, max_validation_examples=2).fingerprint("validation")
+    assert part.whole == other_part.whole == whole.taken
+    assert len({whole.taken, part.taken, other_part.taken, tolerant.taken}) == 4
+    assert tolerant.whole == tolerant.taken, "another reading may leave other examples out"
+    assert whole.file == part.file == tolerant.file == hashlib.sha256((tmp_path / "dev.tsv").read_bytes()).hexdigest()
 
 
 AMISS: dict[str, tuple[dict[str, Any], type[OrchestratorError], str]] = {

@@ -50,12 +50,27 @@ def set_code(registry: Registry, sweep: str, code: str) -> None:
         session.execute(update(RunRow).where(RunRow.id == sweep).values(code_version=code))
 
 
-def evaluated(registry: Registry, split: str, data: str, score: float, model: str = "m@1") -> str:
-    """Record an evaluation of a model on data, and return its id."""
+def evaluated(
+    registry: Registry,
+    split: str,
+    data: str,
+    score: float,
+    model: str = "m@1",
+    *,
+    file: str | None = None,
+    digest: str = "d" * 16,
+) -> str:
+    """Record an evaluation of a model on data, and return its id.
+
+    Args:
+        file: digest of the data's file; None as of an evaluation of before it was recorded.
+        digest: the beginning of the model's own.
+    """
     spec = {"kind": "evaluate", "model": model, "task": {"id": "sst2"}, "split": split}
     run = new_run(registry, kind="evaluate", spec=spec, task="sst2", metric="accuracy")
     registry.lifecycle.start_attempt(run)
-    registry.trials.set_data(run, {split: data, "model": "d" * 16})
+    of_file = {} if file is None else {f"{split}_file": file}
+    registry.trials.set_data(run, {split: data, "model": digest} | of_file)
     registry.metrics.record(run, [MetricEvent(0, split, {"accuracy": score})], final=True)
     registry.lifecycle.finish(run, RunState.COMPLETED)
     return run

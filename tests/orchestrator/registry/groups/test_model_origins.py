@@ -11,6 +11,7 @@ from sqlalchemy import update
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
 from orchestrator.registry.groups.model_origins import ModelOrigin, load_origins
+from orchestrator.registry.groups.split_data import SplitData
 from orchestrator.registry.tables import RunRow
 from orchestrator.reports.blocks import Chart
 from orchestrator.reports.task_page import task_page
@@ -102,6 +103,75 @@ def test_trials_that_were_trained_on_their_validation_data_are_told(registry: Re
     assert (row["origin"], row["notes"]) == ("trained", "its model was trained on these data")
 
 
+def test_an_evaluation_on_the_whole_file_of_whose_beginning_its_model_learned_is_told_and_as_a_test_refused(
+    registry: Registry,
+) -> None:
+    sweep = new_sweep(registry, max_train_examples=100)
+    data = {"train": "first 100", "train_whole": "w", "train_file": "f", "validation": "v", "validation_file": "g"}
+    registry.trials.set_data(sweep, data)
+    registry.models.register("m", model_result("d" * 64), sweep)
+    for split in ("train", "validation", "test"):
+        run = evaluated(registry, split, "w", 0.99, file="f")
+    rows = {row["split"]: row for row in registry.leaderboard_table().records}
+    assert {row["origin"] for row in rows.values()} == {"partly trained"}
+    for split in ("train", "validation"):
+        assert rows[split]["mean"] == 0.99
+        assert rows[split]["notes"].endswith("its model was trained on at least some of these examples")
+    reason = "the model was trained on at least some of the test data"
+    assert (rows["test"]["mean"], rows["test"]["notes"]) == (None, f"score refused: {reason}")
+    assert registry.test_refusals([run]) == {run: reason}
+
+
+def test_an_evaluation_on_the_same_file_read_otherwise_is_told_and_not_refused(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    registry.trials.set_data(sweep, {"train": "x", "train_file": "f", "validation": "v", "validation_file": "g"})
+    registry.models.register("m", model_result("d" * 64), sweep)
+    run = evaluated(registry, "test", "x without broken records", 0.8, file="f")
+    (row,) = registry.leaderboard_table().records
+    assert (row["mean"], row["origin"]) == (0.8, "same file")
+    note = "its model was trained or chosen on the same file, read another way: whether on these examples is not known"
+    assert note in row["notes"]
+    assert registry.test_refusals([run]) == {}
+
+
+@pytest.mark.parametrize(("model", "origin"), [("m@1", "apart"), ("elsewhere@1", None)])
+def test_files_that_were_not_recorded_of_a_model_say_nothing(
+    registry: Registry, model: str, origin: str | None
+) -> None:
+    """A run of before has digests of its examples alone, a model from elsewhere has no run."""
+    sweep = new_sweep(registry, max_train_examples=100)
+    registry.trials.set_data(sweep, {"train": "first 100", "validation": "v"})
+    registry.models.register("m", model_result("d" * 64), sweep)
+    run = evaluated(registry, "test", "w", 0.8, model, file="f", digest=("d" if origin else "e") * 16)
+    (row,) = registry.leaderboard_table().records
+    assert (row["mean"], row["origin"]) == (0.8, origin)
+    assert registry.test_refusals([run]) == {}
+
+
+def test_trials_that_were_trained_on_some_of_their_validation_data_are_told(registry: Registry) -> None:
+    sweep = new_sweep(registry, max_train_examples=100)
+    data = {"train": "first 100", "train_whole": "w", "train_file": "f", "validation": "w", "validation_file": "f"}
+    registry.trials.set_data(sweep, data)
+    seeds(registry, [0.8, 0.7], sweep=sweep)
+    (row,) = registry.leaderboard_table().records
+    told = "its model was trained on at least some of these examples"
+    assert (row["origin"], row["notes"]) == ("partly trained", told)
+
+
+def test_trials_of_before_files_were_recorded_are_in_the_groups_of_those_after(registry: Registry) -> None:
+    """And no digest of a file tells groups apart in words."""
+    files = {"train_file": "f", "validation_file": "g", "validation_whole": "w"}
+    for first, more in enumerate(({}, files)):
+        sweep = new_sweep(registry)
+        registry.trials.set_data(sweep, {"train": "x", "validation": "v"} | more)
+        seeds(registry, [0.8], first=first, sweep=sweep)
+        seeds(registry, [0.6 - first / 10], sweep=sweep, learning_rate=first + 1.0)
+    rows = registry.leaderboard_table().records
+    assert [(row["n"], row["recipe"]) for row in rows] == [
+        (2, "learning_rate=0.0001"), (1, "learning_rate=1"), (1, "learning_rate=2")
+    ]  # fmt: skip
+
+
 def test_evaluations_on_other_test_data_are_ranked_apart(registry: Registry) -> None:
     """Also those of a registry that recorded one key for all of them."""
     of_before = [evaluated(registry, "test", data, score) for data, score in (("t1", 0.9), ("t2", 0.5))]
@@ -144,5 +214,5 @@ def test_where_models_were_chosen_is_asked_of_those_that_evaluations_name_alone(
             return rows
 
         monkeypatch.setattr(session, "execute", counted)
-        assert load_origins(session, [run]) == {run: ModelOrigin("x", "v7")}
+        assert load_origins(session, [run]) == {run: ModelOrigin(SplitData("x", "x"), SplitData("v7", "v7"))}
     assert num_rows == 5, "two names, one model, two digests"

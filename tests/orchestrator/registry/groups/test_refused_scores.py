@@ -57,6 +57,17 @@ def test_an_evaluation_is_refused_by_what_its_model_was_chosen_on(registry: Regi
     assert registry.test_refusals([refused, apart]) == {refused: REASON}
 
 
+def test_a_sweep_that_chose_on_the_beginning_of_its_test_file_is_refused(registry: Registry) -> None:
+    """And so is its trial; one of before the whole was recorded is not known to be."""
+    whole = {"validation": "first 50", "validation_whole": "t", "validation_file": "f", "test": "t", "test_file": "f"}
+    known, of_before = sweep_on(registry, **whole), sweep_on(registry, validation="first 50", test="t")
+    (trial,) = registry.trials.record(known, [trial_result("k", metrics={"accuracy": 0.8})])
+    for run_id in (known, trial, of_before):
+        registry.metrics.record(run_id, [MetricEvent(7, "test", {"accuracy": 0.77})], final=True)
+    reason = "the model was chosen on at least some of the test data"
+    assert registry.test_refusals([known, trial, of_before]) == dict.fromkeys((known, trial), reason)
+
+
 def test_it_is_told_beside_published_numbers_and_between_two_runs(
     registry: Registry, chosen_on_test: list[str]
 ) -> None:

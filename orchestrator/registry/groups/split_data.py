@@ -1,0 +1,59 @@
+"""Data of a run's splits as the registry knows them: by digests that tell which runs used the same examples."""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, Literal, NamedTuple, Self
+
+from orchestrator.registry.parameter_values import FILE_DIGEST, TAKEN_DIGEST, WHOLE_DIGEST
+from orchestrator.results import Split
+
+Overlap = Literal["all", "some", "file"]
+"""Examples of a score that other data are known to hold: all of them, at least some, or only: both are of one file."""
+
+
+class SplitData(NamedTuple):
+    """Digests of the data of one split; None where they were not recorded."""
+
+    taken: str | None = None
+    """Digest of the examples that were used: of the file, of how it was read, and of the limit."""
+    whole: str | None = None
+    """The same digest without the limit; that of the examples themselves where there was none."""
+    file: str | None = None
+    """Digest of the file's content, however it was read."""
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any], split: Split) -> Self:
+        """Data of a split by the parameters of a run. Where no whole was recorded, the examples are taken for it."""
+        taken_path, whole_path, file_path = _paths(split)
+        taken = parameters.get(taken_path)
+        return cls(taken, parameters.get(whole_path, taken), parameters.get(file_path))
+
+    def overlap(self, used: "SplitData") -> Overlap | None:
+        """Examples of these data that a model is known to have used; None where nothing says that it used any.
+
+        A limit takes the first examples (`max_train_examples`), and no split is without examples: two parts of one
+        whole share the first example at least. Of a file that was read another way, as with other labels or without its
+        broken records, nothing is certain: the examples that both took may be different ones.
+
+        >>> part, whole = SplitData("first 100", "whole", "file"), SplitData("whole", "whole", "file")
+        >>> whole.overlap(part), part.overlap(whole), SplitData("otherwise", "otherwise", "file").overlap(part)
+        ('some', 'all', 'file')
+        """
+        if self.taken is None or used.taken is None:
+            return None
+        if used.taken in (self.taken, self.whole):
+            return "all"
+        if used.whole == self.whole:
+            return "some"
+        return "file" if self.file is not None and self.file == used.file else None
+
+
+def digest_paths(splits: Iterable[Split]) -> list[str]:
+    """Paths of the parameters with the digests of splits: of each those of `taken`, `whole` and `file`."""
+    return [path for split in splits for path in _paths(split)]
+
+
+@cache
+def _paths(split: Split) -> tuple[str, str, str]:
+    """Paths of a split's digests; a board of many groups asks for the same few again and again."""
+    return f"data.{split}{TAKEN_DIGEST}", f"data.{split}{WHOLE_DIGEST}", f"data.{split}{FILE_DIGEST}"
