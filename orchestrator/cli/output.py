@@ -48,6 +48,7 @@ def show_rows(
     *,
     empty: str = "",
     spare: Sequence[str] = (),
+    below: Sequence[str] = (),
     page: int | None = None,
     measurement: Callable[[Row], str | None] = _metric,
 ) -> None:
@@ -59,6 +60,7 @@ def show_rows(
         output: file to write to; None: stdout.
         empty: message on stderr in place of a table without rows.
         spare: columns that are left out, from the first one on, while the terminal is too narrow for the table.
+        below: columns that stand below each row, from the first one on, while it is too narrow even so.
         page: number of rows on a terminal unless `--limit` gives another; a pipe or a file gets all.
         measurement: name of what a row measures; its scores and values have their own number of decimals.
 
@@ -77,7 +79,7 @@ def show_rows(
     elif form == "csv":
         _write_csv(listed, columns, output)
     elif listed:
-        _write_table(listed, columns, output, spare, [measurement(row) for row in rows[reading.offset : end]])
+        _write_table(listed, columns, output, spare, below, [measurement(row) for row in rows[reading.offset : end]])
         if is_paged and reading.limit is None:
             tell_more(len(listed), len(rows), reading.offset)
     elif empty:
@@ -87,7 +89,7 @@ def show_rows(
 def show_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
     """Show rows on stdout as a table, one of several of a command, whose options of reading are for another one."""
     listed = [{column: row.get(column) for column in columns} for row in rows]
-    _write_table(listed, columns, None, (), [_metric(row) for row in rows])
+    _write_table(listed, columns, None, (), (), [_metric(row) for row in rows])
 
 
 def show_record(record: Row, form: str | None, output: str | None) -> None:
@@ -199,6 +201,7 @@ def _write_table(
     columns: Sequence[str],
     output: str | None,
     spare: Sequence[str],
+    below: Sequence[str],
     measurements: Sequence[str | None],
 ) -> None:
     """Write a table: fitted to a terminal's width; in files and pipes one whole line per row."""
@@ -207,7 +210,8 @@ def _write_table(
 
     longest = None if current_reading().wide else _LONGEST_CELL
     width = _terminal_width(output)
-    laid = lay_out(table_columns(rows, columns, measurements, longest, is_fitted=width is not None), width, spare)
+    texts = table_columns(rows, columns, measurements, longest, is_fitted=width is not None)
+    laid = lay_out(texts, width, spare, below)
     bold = output is None and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
     header = [click.style(laid.header, bold=True) if bold else laid.header] if laid.header else []
     _write("".join(f"{line}\n" for line in (*header, *laid.lines)), output)

@@ -66,7 +66,7 @@ def plan_reproduction(run_id: str, settings: Settings, program: str = "orchestra
     """Tell how a run is made again. Nothing is started, and nothing written.
 
     Args:
-        program: how the person calls this program, with its global options.
+        program: how this program is called, with its global options; they mean the same in every folder.
 
     Raises: NotFoundError; InputError for a trial that cannot be made again alone.
     """
@@ -146,7 +146,7 @@ def spec_text(reproduction: Reproduction) -> str:
     folder = reproduction.paths_begin_at
     if folder is not None and folder.is_dir():
         with chdir(folder):
-            values = with_absolute_paths(values)
+            values = with_absolute_paths(values, even_missing=True)
     text: str = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
     return f"# {reproduction.run.kind} {reproduction.run.name}, as run {reproduction.run.id} recorded it\n{text}"
 

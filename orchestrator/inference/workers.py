@@ -120,8 +120,9 @@ class _Worker:
         load: Callable[[str], LinePredictor],
         folder: str,
         file: str,
-        device: str = "cpu",
-        shares_card: bool = False,
+        *,
+        device: str,
+        shares_card: bool,
     ) -> None:
         self._file = file
         self._warnings = CollectedWarnings()

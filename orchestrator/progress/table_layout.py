@@ -2,7 +2,8 @@
 
 fits                   every column at its full width
 too wide               columns are left out by rank, prose is wrapped between words, names are shortened in the middle
-too wide even so       stacked: a block of `heading  text` lines for each row, with nothing left out
+too wide even so       columns that are meant for it stand below each row, on lines of their own
+too wide for that      stacked: a block of `heading  text` lines for each row, with nothing left out
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ _SHORTEST_NAME = 16
 """Characters that a name keeps at least when it is shortened; names up to this length stay whole."""
 _COMFORTABLE_NAME, _COMFORTABLE_PROSE = 24, 28
 """Widths below which columns of names and of prose are made only when no other column can be left out."""
+_INDENT = "  "
+"""Space before the lines that stand below a row."""
 
 
 @dataclass(frozen=True)
@@ -73,24 +76,40 @@ class Layout:
     """Names of the columns that are not shown."""
 
 
-def lay_out(columns: Sequence[Column], width: int | None, spare: Sequence[str] = ()) -> Layout:
+def lay_out(
+    columns: Sequence[Column], width: int | None, spare: Sequence[str] = (), below: Sequence[str] = ()
+) -> Layout:
     """Lay a table out.
 
     Args:
         width: characters of a line; None: as many as there are.
         spare: columns that are left out, from the first one on, while the others would become too narrow.
+        below: columns that stand below each row, from the first one on, while the others would still be too narrow.
     """
-    kept = list(columns)
     if width is None:
-        return _side_by_side(kept, [column.width for column in kept], ())
-    if _total([column.width for column in kept]) > width:
-        for name in spare:
-            if len(kept) > 1 and _total([column.comfortable_width for column in kept]) > width:
-                kept = [column for column in kept if column.name != name]
-    if _total([column.least_width for column in kept]) > width:
-        return _stacked(columns, width)
-    left_out = tuple(column.name for column in columns if column not in kept)
-    return _side_by_side(kept, _fitted_widths(kept, width), left_out)
+        return Layout(*_side_by_side(columns, [column.width for column in columns]))
+    ways = [_beside_and_below(columns, width, spare, below[:number]) for number in range(len(below) + 1)]
+    for reads_well in (True, False):
+        for beside, under in ways:
+            widths = [column.comfortable_width if reads_well else column.least_width for column in beside]
+            if beside and _total(widths) <= width:
+                left_out = tuple(column.name for column in columns if column not in (*beside, *under))
+                return Layout(
+                    *_side_by_side(beside, _fitted_widths(beside, width), _blocks(under, width - len(_INDENT))),
+                    left_out,
+                )
+    return _stacked(columns, width)
+
+
+def _beside_and_below(
+    columns: Sequence[Column], width: int, spare: Sequence[str], below: Sequence[str]
+) -> tuple[list[Column], list[Column]]:
+    """Columns that stand side by side, without the spare ones that find no room, and those below the rows."""
+    beside = [column for column in columns if column.name not in below]
+    for name in spare:
+        if len(beside) > 1 and _total([column.comfortable_width for column in beside]) > width:
+            beside = [column for column in beside if column.name != name]
+    return beside, [column for column in columns if column.name in below]
 
 
 def shorten(text: str, width: int) -> str:
@@ -128,7 +147,14 @@ def _fitted_widths(columns: Sequence[Column], width: int) -> list[int]:
     return widths
 
 
-def _side_by_side(columns: Sequence[Column], widths: Sequence[int], left_out: tuple[str, ...]) -> Layout:
+def _side_by_side(
+    columns: Sequence[Column], widths: Sequence[int], below: Sequence[Sequence[str]] = ()
+) -> tuple[str, tuple[str, ...]]:
+    """The line of the headings, and those of the rows.
+
+    Args:
+        below: lines to stand below each row.
+    """
     lines: list[str] = []
     for number in range(len(columns[0].texts)):
         cells = [
@@ -141,7 +167,9 @@ def _side_by_side(columns: Sequence[Column], widths: Sequence[int], left_out: tu
                 for cell, width, column in zip(cells, widths, columns, strict=True)
             ]
             lines.append(GAP.join(padded).rstrip())
-    return Layout(lines[0], tuple(lines[1:]), left_out)
+        if number and below:
+            lines += [f"{_INDENT}{line}" for line in below[number - 1]]
+    return lines[0], tuple(lines[1:])
 
 
 def _padded(text: str, width: int, *, to_the_right: bool) -> str:
@@ -151,10 +179,17 @@ def _padded(text: str, width: int, *, to_the_right: bool) -> str:
 
 def _stacked(columns: Sequence[Column], width: int) -> Layout:
     lines: list[str] = []
-    for number in range(1, len(columns[0].texts)):
-        lines += [""] if lines else []
-        lines += block([(column.texts[0], column.texts[number]) for column in columns], width)
+    for lines_of_row in _blocks(columns, width):
+        lines += ["", *lines_of_row] if lines else lines_of_row
     return Layout("", tuple(lines))
+
+
+def _blocks(columns: Sequence[Column], width: int) -> list[list[str]]:
+    """Lines of some columns for each row, without the headings' row."""
+    num_rows = len(columns[0].texts) if columns else 1
+    return [
+        block([(column.texts[0], column.texts[number]) for column in columns], width) for number in range(1, num_rows)
+    ]
 
 
 def block(fields: Sequence[tuple[str, str]], width: int | None) -> list[str]:

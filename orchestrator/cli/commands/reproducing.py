@@ -1,14 +1,16 @@
 """`runs reproduce`: the commands that make a run again, or the run itself, made again and compared."""
 
+import shlex
 from typing import TYPE_CHECKING
 
 import click
 
 from orchestrator.cells import printable
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, given_options
+from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
 from orchestrator.cli.output import chosen_form, notify, say_now, show_record, show_rows, show_text
 from orchestrator.cli.reading import output_options
+from orchestrator.settings import Settings, lies_here, without_password
 
 if TYPE_CHECKING:
     from orchestrator.execution.reproduction import Reproduction
@@ -44,9 +46,7 @@ def reproduce(run_id: str, is_run: bool, part: str | None, form: str | None, out
     if part == "diff":
         show_text(kept_diff(run_id, settings), output)
         return 0
-    options = given_options()
-    program = f"orchestrator{'' if '--home' in options else f' --home {settings.home}'}{options}"
-    reproduction = plan_reproduction(run_id, settings, program)
+    reproduction = plan_reproduction(run_id, settings, program_for_any_folder(settings))
     if part == "spec":
         show_text(spec_text(reproduction), output)
     elif is_run:
@@ -57,6 +57,25 @@ def reproduce(run_id: str, is_run: bool, part: str | None, form: str | None, out
     else:
         show_text("".join(f"{line}\n" for line in script_lines(reproduction)), output)
     return 0
+
+
+def program_for_any_folder(settings: Settings) -> str:
+    """Call of this program that means the same in every folder: the commands change into those of the run and its code.
+
+    What the environment says of no folder of this machine is left to it, as a URL that may hold a password.
+    """
+    from orchestrator.execution.origin import means_the_same_anywhere
+
+    registry = means_the_same_anywhere(settings).registry
+    goes_along = "registry" in settings.typed or ("registry" in settings.given and lies_here(registry))
+    options = {
+        "home": str(settings.home),
+        "storage": settings.storage if "storage" in settings.given else None,
+        "registry": without_password(registry) if goes_along else None,
+        "address": settings.address if "address" in settings.typed else None,
+    }
+    given = [f"--{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]
+    return " ".join(["orchestrator", *given])
 
 
 def script_lines(reproduction: "Reproduction") -> list[str]:

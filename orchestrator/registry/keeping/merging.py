@@ -22,11 +22,11 @@ from sqlalchemy.orm import Session
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import lock_until_commit, upsert_rows
 from orchestrator.registry.keeping.annotations import add_annotations, annotations_of, missing_annotations
+from orchestrator.registry.keeping.run_conflicts import run_conflict
 from orchestrator.registry.keeping.run_families import (
     bring_models,
     bring_row,
     copy_family,
-    family_digests,
     family_of,
     models_of,
     shared_keys,
@@ -118,9 +118,8 @@ def _merge_run(
     if known is None and in_trash and not from_trash:
         remark = f"it is in the trash here; to bring it back: orchestrator runs restore {run_id}"
         return Merged(*merged, "removed", remark)
-    if known is not None and (differing := _differing(there, here, run_id)):
-        remark = f"here it is {_told(known)}, there {_told(other)}; they differ in {', '.join(differing)}"
-        return Merged(*merged, "conflict", remark)
+    if known is not None and (conflict := run_conflict(there, here, run_id)):
+        return Merged(*merged, "conflict", conflict)
     if known is None and not other.state.is_final and not unfinished:
         return Merged(*merged, "unfinished", f"it is {other.state} there; merge again when it has ended")
     family = family_of(there, run_id)
@@ -134,15 +133,6 @@ def _merge_run(
     joined = "joined" if any(missing.values()) else "unchanged"
     remark = "; ".join(f"model {theirs} is {ours} here" for theirs, ours in renamed.items())
     return Merged(*merged, "new" if known is None else joined, remark)
-
-
-def _differing(there: Session, here: Session, run_id: str) -> list[str]:
-    ours, theirs = family_digests(here, run_id), family_digests(there, run_id)
-    return sorted(name.replace("_", " ") for name in ours if ours[name] != theirs.get(name))
-
-
-def _told(run: RunRow) -> str:
-    return f"{run.kind} {run.name} of {run.created_at:%Y-%m-%d %H:%M} ({run.state}, attempt {run.attempt})"
 
 
 def _renamed(there: Session, here: Session, run_ids: Collection[str]) -> dict[str, str]:

@@ -39,10 +39,10 @@ def family_digests(session: Session, run_id: str) -> dict[str, str]:
     family = family_of(session, run_id)
     digests = {"runs": hashlib.sha256(), **{table.name: hashlib.sha256() for table in tables_of_runs()}}
     for member in family:
-        run = {**_run_values(session, member), "experiment_id": None}
+        run = {**run_values(session, member), "experiment_id": None}
         digests["runs"].update(repr(sorted(run.items())).encode())
         for table in tables_of_runs():
-            for part in session.execute(_rows(session, table, member)).partitions(ROWS_AT_ONCE):
+            for part in session.execute(rows_of_run(session, table, member)).partitions(ROWS_AT_ONCE):
                 digests[table.name].update(repr([tuple(row) for row in part]).encode())
     return {name: digest.hexdigest() for name, digest in digests.items()}
 
@@ -60,11 +60,11 @@ def copy_family(there: Session, here: Session, run_id: str) -> list[str]:
     """Insert a run, its trials and their rows, and what these rest on; returns their ids, the run first."""
     family = family_of(there, run_id)
     for member in family:
-        run = _run_values(there, member)
+        run = run_values(there, member)
         experiment = _experiment_here(there, here, run["experiment_id"])
         here.execute(insert(RunRow.__table__), [{**run, "experiment_id": experiment}])  # type: ignore[arg-type]
         for table in tables_of_runs():
-            for part in there.execute(_rows(there, table, member)).mappings().partitions(ROWS_AT_ONCE):
+            for part in there.execute(rows_of_run(there, table, member)).mappings().partitions(ROWS_AT_ONCE):
                 rows = [dict(row) for row in part]
                 _bring_shared(there, here, table, rows)
                 here.execute(insert(table), rows)
@@ -99,11 +99,12 @@ def models_of(session: Session, run_ids: Iterable[str]) -> list[ModelRow]:
     return list(session.scalars(statement.order_by(ModelRow.name, ModelRow.version)))
 
 
-def _run_values(session: Session, run_id: str) -> dict[str, Any]:
+def run_values(session: Session, run_id: str) -> dict[str, Any]:
+    """All columns of a run's own row, by name."""
     return dict(session.execute(select(RunRow.__table__).where(RunRow.id == run_id)).mappings().one())
 
 
-def _rows(session: Session, table: Table, run_id: str) -> Select[Any]:
+def rows_of_run(session: Session, table: Table, run_id: str) -> Select[Any]:
     """Statement that selects the rows of a table that belong to a run, by their key."""
     order = [in_byte_order(column, session.get_bind().dialect.name) for column in table.primary_key]
     ordered = select(table).where(table.c.run_id == run_id).order_by(*order)

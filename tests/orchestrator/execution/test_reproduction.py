@@ -131,6 +131,12 @@ def test_a_spec_that_is_run_in_the_folder_of_its_code_has_absolute_paths(setting
     assert yaml.safe_load(spec_text(plan_reproduction(run_id, settings)))["corpus"]["files"] == [text.name]
 
 
+def test_a_path_of_a_spec_is_absolute_also_while_nothing_is_there(settings: Settings, text: Path) -> None:
+    run_id = record(settings, corpus(text, corpus={"files": ["gone.txt"]}), made_with("a" * 40, None))
+    printed = yaml.safe_load(spec_text(plan_reproduction(run_id, settings)))
+    assert printed["corpus"]["files"] == [str(text.parent / "gone.txt")]
+
+
 @pytest.mark.parametrize(
     ("changes", "told"),
     [

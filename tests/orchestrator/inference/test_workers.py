@@ -26,6 +26,10 @@ TAKEN = "others hold 39.0 GiB of the 139.0 GiB of NVIDIA H200"
 OLD = "NVIDIA H200 (compute capability 7.5) is too old for flash attention"
 
 
+def on_cpu(load: Callable[[str], LinePredictor], folder: str) -> _Worker:
+    return _Worker(load, folder, "file.txt", device="cpu", shares_card=False)
+
+
 def ask(worker: _Worker, item: object) -> WithWarnings[object]:
     """Answer of a worker to one block, as it travels."""
     items = np.empty(1, dtype=object)
@@ -53,7 +57,7 @@ def test_the_first_answer_of_a_worker_tells_of_its_card(
     old_card: None, encoder: str, shares_card: bool, expected: list[str]
 ) -> None:
     """Others that share the card are workers of the same command."""
-    worker = _Worker(load_on_card, encoder, "file.txt", "cuda", shares_card)
+    worker = _Worker(load_on_card, encoder, "file.txt", device="cuda", shares_card=shares_card)
     warnings = ask(worker, BLOCK).warnings
     assert [warning[: len(text)] for warning, text in zip(warnings, expected, strict=True)] == expected
     assert ask(worker, BLOCK).warnings == ()
@@ -61,7 +65,7 @@ def test_the_first_answer_of_a_worker_tells_of_its_card(
 
 def test_a_worker_without_a_gpu_does_not_ask_for_a_card(monkeypatch: pytest.MonkeyPatch, encoder: str) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: pytest.fail("asked"))
-    assert ask(_Worker(LineEmbedder.load, encoder, "file.txt"), BLOCK).warnings == ()
+    assert ask(on_cpu(LineEmbedder.load, encoder), BLOCK).warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -79,7 +83,7 @@ def test_memory_that_ran_out_is_told_with_the_block_it_happened_to(
     request: pytest.FixtureRequest,
 ) -> None:
     let_memory_run_out(monkeypatch, max_windows=4, max_tokens=20)
-    worker = _Worker(load, request.getfixturevalue(model), "file.txt")
+    worker = on_cpu(load, request.getfixturevalue(model))
     first, second = ask(worker, BLOCK), ask(worker, BLOCK)
     assert first.value == second.value
     assert [warning[: len(expected)] for warning in first.warnings] == [expected]
@@ -92,9 +96,9 @@ def test_what_is_wrong_with_a_model_or_a_file_travels_as_a_value(encoder: str) -
         raise SpecError("no model")
 
     unread = InputError("line 3 is not UTF-8")
-    found = ask(_Worker(refuse, encoder, "file.txt"), BLOCK)
+    found = ask(on_cpu(refuse, encoder), BLOCK)
     assert (repr(found.value), found.warnings) == ("SpecError('no model')", ("an odd folder",))
-    assert ask(_Worker(LineEmbedder.load, encoder, "file.txt"), unread).value is unread
+    assert ask(on_cpu(LineEmbedder.load, encoder), unread).value is unread
 
 
 def test_a_text_of_several_workers_is_logged_once_and_before_the_error_it_led_to(

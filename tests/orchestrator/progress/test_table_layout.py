@@ -61,8 +61,41 @@ def test_a_table_that_is_much_too_wide_is_stacked_with_nothing_left_out() -> Non
     )
 
 
-def test_without_a_width_nothing_is_left_out() -> None:
-    laid = lay_out([RUNS, NAMES, SCORES, REASONS], None, spare=["name"])
+def test_what_may_stand_below_its_row_does_so_before_the_table_is_stacked() -> None:
+    laid = lay_out([RUNS, SCORES, REASONS], 30, below=["why"])
+    assert laid.header == "run            score"
+    assert laid.lines == (
+        "7f3a90b1c2d4  0.9123",
+        "  why  the loss is not finite",
+        "       from step 70 on",
+        "8f3a90b1c2d4  0.5000",
+        "  why  stopped",
+    )
+
+
+@pytest.mark.parametrize(("width", "beside"), [(70, "run name why"), (50, "run name"), (30, "run")])
+def test_no_more_columns_stand_below_than_must(width: int, beside: str) -> None:
+    laid = lay_out([RUNS, NAMES, REASONS], width, below=["why", "name"])
+    assert laid.header.split() == beside.split()
+
+
+def test_a_spare_column_has_room_where_another_stands_below() -> None:
+    columns = [RUNS, NAMES, SCORES, REASONS]
+    assert lay_out(columns, 48, spare=["name"]).left_out == ("name",)
+    assert lay_out(columns, 48, spare=["name"], below=["why"]).left_out == ()
+
+
+def test_what_is_missing_has_no_line_below_its_row() -> None:
+    reasons = Column("why", (*REASONS.texts[:2], "–"))
+    assert lay_out([RUNS, SCORES, reasons], 30, below=["why"]).lines[-1] == "8f3a90b1c2d4  0.5000"
+
+
+def test_the_only_column_never_stands_below() -> None:
+    assert lay_out([REASONS], 6, below=["why"]).header == ""
+
+
+def test_without_a_width_nothing_is_left_out_nor_stands_below() -> None:
+    laid = lay_out([RUNS, NAMES, SCORES, REASONS], None, spare=["name"], below=["why"])
     assert laid.lines[0] == (
         "7f3a90b1c2d4  sweep-of-the-complaints-of-march  0.9123  the loss is not finite from step 70 on"
     )
@@ -89,3 +122,10 @@ def test_a_record_leaves_out_what_is_missing_and_wraps_what_is_long() -> None:
 def test_no_line_of_a_table_side_by_side_is_wider_than_the_terminal(width: int) -> None:
     laid = lay_out([RUNS, NAMES, SCORES, REASONS], width, spare=["name"])
     assert not laid.header or all(cell_len(line) <= width for line in (laid.header, *laid.lines))
+
+
+@pytest.mark.parametrize("width", range(40, 100, 7))
+def test_no_line_below_a_row_is_wider_than_the_terminal(width: int) -> None:
+    laid = lay_out([RUNS, NAMES, SCORES, REASONS], width, below=["why", "name"])
+    assert laid.header
+    assert all(cell_len(line) <= width for line in laid.lines)

@@ -85,8 +85,8 @@ def test_two_runs_of_one_id_are_a_conflict_and_both_stay(make: Callable[[str], R
     before = content(here)
     (conflict,) = merge(here, there)
     assert (conflict.id, conflict.change) == (A_RUN, "conflict")
-    assert "here it is sweep" in conflict.remark
-    assert "they differ in attempts" in conflict.remark
+    assert "they differ in runs: " in conflict.remark
+    assert "; attempts: started_at" in conflict.remark
     assert content(here) == before
 
 
@@ -95,13 +95,13 @@ def copied(here: Registry, there: Registry) -> None:
     merge(here, there, unfinished=True)
 
 
-def test_what_went_on_there_is_a_conflict_that_says_how_far_each_is(make: Callable[[str], Registry]) -> None:
+def test_what_went_on_there_is_a_conflict_that_says_in_what(make: Callable[[str], Registry]) -> None:
     here, there = make("here"), make("there")
     fill(there, A_RUN, ends=False)
     copied(here, there)
     Recorder(there).record_events(A_RUN, [MetricEvent(2**41, "train", {"loss": 1.0})])
     (conflict,) = merge(here, there)
-    assert conflict.remark.endswith("they differ in metric points, metrics")
+    assert conflict.remark.endswith("they differ in metrics: train loss (2.5 here, 1 there); metric points: train loss")
 
 
 def test_a_run_that_has_not_ended_stays_away_until_it_has(make: Callable[[str], Registry]) -> None:
