@@ -50,6 +50,7 @@ def show_rows(
     spare: Sequence[str] = (),
     below: Sequence[str] = (),
     page: int | None = None,
+    num_rows: int | None = None,
     measurement: Callable[[Row], str | None] = _metric,
 ) -> None:
     """Show rows as a table, JSON or CSV, as `--columns`, `--wide` and `--limit` of the command ask for.
@@ -62,6 +63,7 @@ def show_rows(
         spare: columns that are left out, from the first one on, while the terminal is too narrow for the table.
         below: columns that stand below each row, from the first one on, while it is too narrow even so.
         page: number of rows on a terminal unless `--limit` gives another; a pipe or a file gets all.
+        num_rows: number of rows that there are, where `rows` are the first `num_rows_shown` alone.
         measurement: name of what a row measures; its scores and values have their own number of decimals.
 
     Raises: InputError for a column that there is not.
@@ -70,9 +72,7 @@ def show_rows(
     form = chosen_form(form, output)
     if reading.columns:
         columns, spare = find_columns(reading.columns, rows, columns), ()
-    is_paged = page is not None and form == "table" and output is None and is_terminal(sys.stdout)
-    limit = reading.limit or (page if is_paged else None)
-    end = None if limit is None else reading.offset + limit
+    end = num_rows_shown(page, form, output)
     listed = [{column: row.get(column) for column in columns} for row in rows[reading.offset : end]]
     if form == "json":
         _write(json.dumps([plain_value(row) for row in listed], indent=2, ensure_ascii=False) + "\n", output)
@@ -80,10 +80,18 @@ def show_rows(
         _write_csv(listed, columns, output)
     elif listed:
         _write_table(listed, columns, output, spare, below, [measurement(row) for row in rows[reading.offset : end]])
-        if is_paged and reading.limit is None:
-            tell_more(len(listed), len(rows), reading.offset)
+        if end is not None and reading.limit is None:
+            tell_more(len(listed), num_rows or len(rows), reading.offset)
     elif empty:
         notify(empty)
+
+
+def num_rows_shown(page: int | None, form: str | None, output: str | None) -> int | None:
+    """Number of rows, from the first one on, of which `show_rows` shows any; None for all."""
+    reading = current_reading()
+    is_paged = chosen_form(form, output) == "table" and output is None and is_terminal(sys.stdout)
+    limit = reading.limit or (page if is_paged else None)
+    return None if limit is None else reading.offset + limit
 
 
 def show_table(rows: Sequence[Row], columns: Sequence[str]) -> None:

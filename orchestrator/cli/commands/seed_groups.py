@@ -9,7 +9,16 @@ from orchestrator.cells import setting_cell
 from orchestrator.cli.commands.ranking import no_groups, seeds_text
 from orchestrator.cli.commands.registry_reading import group_name, open_registry, tell_archived
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsGroup
-from orchestrator.cli.output import notify, show_paragraph, show_record, show_rows, show_table, show_text, shows_briefly
+from orchestrator.cli.output import (
+    notify,
+    num_rows_shown,
+    show_paragraph,
+    show_record,
+    show_rows,
+    show_table,
+    show_text,
+    shows_briefly,
+)
 from orchestrator.cli.reading import output_options, reading_options
 from orchestrator.progress import counted
 
@@ -37,14 +46,14 @@ def list_groups(task: str | None, archived: bool, form: str | None, output: str 
     from orchestrator.errors import NotFoundError
 
     with open_registry() as registry:
-        table = registry.leaderboard_table(task, archived=archived)
+        table = registry.leaderboard_table(task, limit=num_rows_shown(_PAGE, form, output), archived=archived)
         num_archived = 0 if archived else registry.num_ranked_archived(task)
         empty = no_groups(registry, num_archived)
         if task is not None and not table.records and not num_archived:
             raise NotFoundError(
                 f"no group of task {task}; there are: {', '.join(registry.ranked_tasks()) or 'none yet'}"
             )
-    columns = list(table.columns)
+    columns, num_groups = list(table.columns), sum(row["num_ranked"] for row in table.records if row["rank"] == 1)
     if shows_briefly(form, output):
         from orchestrator.registry.groups.group_records import group_label
 
@@ -53,7 +62,9 @@ def list_groups(task: str | None, archived: bool, form: str | None, output: str 
         for row in table.records:
             row["group"], row["seeds"] = group_label(row["group"]), seeds_text(row)
     spare, below = ["kind", "metric", "sd", "size", "notes"], ["recipe", "notes", "init_from"]
-    show_rows(table.records, columns, form, output, empty=empty, spare=spare, below=below, page=_PAGE)
+    show_rows(
+        table.records, columns, form, output, empty=empty, spare=spare, below=below, page=_PAGE, num_rows=num_groups
+    )
     tell_archived(num_archived)
 
 
