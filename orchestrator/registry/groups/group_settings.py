@@ -1,6 +1,6 @@
 """Settings of groups: the parameters that a group's runs have in common, as they are stored, and their values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,8 +12,6 @@ from orchestrator.registry.parameter_values import decode_parameter, without_as_
 from orchestrator.registry.tables import ParameterRow
 
 SEED_PATH = "recipe.seed"
-DATA = "data."
-"""Beginning of the paths of the digests of data that a group's runs read."""
 _KIND_END = ":"
 
 Settings = Mapping[str, str]
@@ -36,7 +34,11 @@ def setting_value(stored: str) -> Any:
     return decode_parameter(kind, text)
 
 
-def setting_values(settings: Settings, beginning: str = "") -> dict[str, Any]:
-    """Values of settings whose paths begin so, without fields that a later version added, at the value of before."""
-    paths = [path for path in settings if path.startswith(beginning)]
-    return without_as_before({path: setting_value(settings[path]) for path in paths})
+def setting_values(settings: Settings, paths: Iterable[str] | None = None) -> dict[str, Any]:
+    """Values of settings by path, without fields that a later version added, at the value of before.
+
+    Args:
+        paths: settings that are asked for; all where it is None.
+    """
+    asked = settings if paths is None else [path for path in paths if path in settings]
+    return without_as_before({path: setting_value(settings[path]) for path in asked})

@@ -10,10 +10,10 @@ from sqlalchemy import BigInteger, ColumnElement, Row, Select, and_, cast, func,
 from sqlalchemy.orm import Session, aliased
 
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, group_key
-from orchestrator.registry.groups.group_settings import DATA, SEED_PATH, load_settings, setting_values
+from orchestrator.registry.groups.group_settings import SEED_PATH, load_settings, setting_values
 from orchestrator.registry.groups.model_origins import ModelOrigin, load_origins
 from orchestrator.registry.groups.refused_scores import TEST_DIGEST, load_test_refusals, refusal_of
-from orchestrator.registry.groups.split_data import SplitData
+from orchestrator.registry.groups.split_data import SplitData, digest_paths
 from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
 
@@ -75,7 +75,7 @@ def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupR
     groups = []
     for (task, metric, digest, code, split, _), rows in found.items():
         of_kind, shared = rows[-1].of_kind, settings[rows[-1].id]
-        digests = setting_values(shared, DATA)
+        digests = setting_values(shared, digest_paths({"train", "validation", split}))
         data = SplitData.of(digests, split)
         if of_kind == _EVALUATION:
             origin = origins.get(rows[-1].id, ModelOrigin())

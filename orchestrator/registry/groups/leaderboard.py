@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.groups.group_notes import group_notes
 from orchestrator.registry.groups.group_records import GroupRecord
+from orchestrator.registry.groups.group_settings import setting_values
 from orchestrator.registry.groups.groups import load_groups, of_task
 from orchestrator.registry.groups.ranking import Order, RankedGroup, ranked_groups
 from orchestrator.registry.groups.recipe_texts import recipe_texts
@@ -43,6 +44,7 @@ LEADERBOARD_COLUMNS = (
     "group",
 )
 _NUMBERS = ("mean", "sd", "low", "high", "median", "worst", "best", "baseline", "test")
+_INIT_FROM, _SIZE = "recipe.init_from", "recipe.size"
 SHOWN_DIGITS = 8
 """Digits of a digest of data that the leaderboard has."""
 
@@ -112,6 +114,7 @@ def _record(
     tested = group.tested
     folder = best.model_folder if best else None
     falls = group.is_better_lower
+    settings = setting_values(group.settings, (_INIT_FROM, _SIZE))
     return {
         "task": group.task,
         "rank": one.rank,
@@ -138,8 +141,8 @@ def _record(
         "test": tested.test if tested else None,
         "test_run": tested.id if tested else None,
         "kind": group.kind,
-        "init_from": group.parameters.get("recipe.init_from"),
-        "size": group.parameters.get("recipe.size"),
+        "init_from": settings.get(_INIT_FROM),
+        "size": settings.get(_SIZE),
         "recipe": recipe,
         "notes": "; ".join(group_notes(group, [key for key in alike if key != group.key])),
         "origin": group.origin,

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, DateTime, Select, and_, case, select, type
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, group_key, group_label
-from orchestrator.registry.groups.group_settings import DATA, Settings, load_settings, setting_value
+from orchestrator.registry.groups.group_settings import Settings, load_settings, setting_value
 from orchestrator.registry.groups.groups import load_groups
 from orchestrator.registry.tables import MetricRow, RunRow
 from orchestrator.results import is_better_lower, score_bounds
@@ -22,7 +22,7 @@ from orchestrator.significance.summary import Summary, summarize
 
 _TRIALS_SPLIT = "validation"
 """Split that the scores of trials are of."""
-_TRIALS_DATA = f"{DATA}{_TRIALS_SPLIT}_digest"
+_TRIALS_DATA = f"data.{_TRIALS_SPLIT}_digest"
 _NUM_GROUP_COLUMNS = 4
 """Number of the columns that tell groups of trials apart, the first ones of a trial's row."""
 
