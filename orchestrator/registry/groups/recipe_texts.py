@@ -52,7 +52,7 @@ def _texts(kind: str, groups: Sequence[Standing]) -> dict[int, str]:
         if shows_code and group.code_version is not None:
             words.append(recipe_text({_CODE: group.code_version}))
         texts[id(group)] = text = " ".join(words)
-        columns = tuple([values.get((path, group.settings.get(path, ""))) for path in own])
+        columns = tuple([repr(values.get((path, group.settings.get(path, "")))) for path in own])
         rows[id(group)] = (group.metric, group.split, group.data, text, columns)
     num_alike = Counter(rows.values())
     for group in groups:
