@@ -32,22 +32,27 @@ def _parsed(spec: str) -> Spec | None:
         return None
 
 
-def held_by(run: RunRecord, registry: Registry) -> "Resources | None":
-    """Return what a run held of its cluster, a trial or a sweep what one trial holds; None where the spec is not read.
+def held_by_each(runs: Sequence[RunRecord], registry: Registry) -> "dict[str, Resources]":
+    """Return what each run held of its cluster, a trial or a sweep what one trial holds, by the run's id.
 
-    Of a spec that took GPUs where there were some, the tag `device:gpu` says whether it did; without it, CPUs count.
+    Runs whose spec cannot be read are left out. Of a spec that took GPUs where there were some, the tag `device:gpu`
+    says whether it did; without it, CPUs count.
     """
-    owner = run if run.parent_id is None else registry.run(run.parent_id)
-    spec = spec_of(owner)
-    if spec is None or isinstance(spec, PipelineSpec):
-        return None
+    sweeps = registry.run_records({run.parent_id for run in runs if run.parent_id is not None})
+    owners = [*sweeps, *(run for run in runs if run.parent_id is None)]
+    read = {owner.id: spec_of(owner) for owner in owners}
+    specs = {owner_id: spec for owner_id, spec in read.items() if spec and not isinstance(spec, PipelineSpec)}
+    if not specs:
+        return {}
     from orchestrator.kinds import kind_of  # torch among it, which who reads what was recorded can spare
 
-    resources = kind_of(spec).resources(spec)
-    with_gpus = resources.with_gpus
-    if with_gpus is not None and _ON_GPUS in registry.tags(owner.id):
-        return replace(with_gpus, up_to=resources.up_to)
-    return resources
+    held = {owner_id: kind_of(spec).resources(spec) for owner_id, spec in specs.items()}
+    undecided = [owner_id for owner_id, resources in held.items() if resources.with_gpus is not None]
+    for owner_id in registry.annotations.tagged(undecided, _ON_GPUS):
+        with_gpus = held[owner_id].with_gpus
+        assert with_gpus is not None
+        held[owner_id] = replace(with_gpus, up_to=held[owner_id].up_to)
+    return {run.id: held[owner] for run in runs if (owner := run.parent_id or run.id) in held}
 
 
 def times_held(held: "Resources", groups: Sequence[Mapping[str, Any]], last_step: int | None = None) -> float:

@@ -9,6 +9,7 @@ from orchestrator.registry.records import AttemptCostRecord, RunRecord
 from orchestrator.registry.registry import Registry
 
 PIPELINE = "pipeline"
+_UNKNOWN = Usage(num_unknown=1)
 
 
 def usage_of(run: RunRecord, registry: Registry, *, derive: bool = True) -> Usage:
@@ -36,36 +37,43 @@ def usages_of(runs: Sequence[RunRecord], registry: Registry, *, derive: bool = T
     recorded: dict[str, list[AttemptCostRecord]] = defaultdict(list)
     for cost in registry.costs.of_runs([run.id for run in runs]):
         recorded[cost.run_id].append(cost)
-    return {run.id: _usage(run, recorded[run.id], registry, derive=derive) for run in runs}
+    known = {run.id: total_usage(map(Usage.of_attempt, recorded[run.id])) for run in runs}
+    incomplete = [run for run in runs if _lacks_attempts(run, recorded[run.id])]
+    missing = _derived(incomplete, known, registry) if derive else {run.id: _UNKNOWN for run in incomplete}
+    return known | {run_id: known[run_id] + usage for run_id, usage in missing.items()}
 
 
-def _usage(run: RunRecord, recorded: Sequence[AttemptCostRecord], registry: Registry, *, derive: bool) -> Usage:
-    """Sum of what is recorded, and of what can be derived for attempts of which nothing is."""
-    known = total_usage(map(Usage.of_attempt, recorded))
+def _lacks_attempts(run: RunRecord, recorded: Sequence[AttemptCostRecord]) -> bool:
+    """Whether nothing is recorded of an attempt that has ended; nothing is of the attempts of trials."""
+    if run.parent_id is not None:
+        return True
     at_work = run.state.has_driver and all(cost.number != run.attempt for cost in recorded)
-    missing = run.attempt - at_work - len(recorded) if run.parent_id is None else 1
-    if missing <= 0:
-        return known
-    return known + (_derived(run, known.seconds, registry) if derive else Usage(num_unknown=1))
+    return run.attempt - at_work - len(recorded) > 0
 
 
-def _derived(run: RunRecord, known_seconds: float, registry: Registry) -> Usage:
-    """Derive what attempts took of which nothing is recorded: what they held, times the rest of the run's seconds."""
-    from orchestrator.costs.held import held_by, times_held  # specs and what they need, which records can spare
+def _derived(runs: Sequence[RunRecord], known: Mapping[str, Usage], registry: Registry) -> dict[str, Usage]:
+    """Derive what attempts took of which nothing is recorded: what they held, times the rest of their runs' seconds.
 
-    if run.seconds is None:
-        return Usage(num_unknown=1)
-    seconds = max(0.0, run.seconds - known_seconds)
-    held = held_by(run, registry)
-    if held is None:
-        return Usage(seconds, num_unknown=1)
-    trial_seconds = registry.costs.trial_seconds(run.id) if not known_seconds else None
-    groups = [group for attempt in registry.attempts(run.id) for group in attempt.workers or ()]
-    times = times_held(held, groups, registry.metrics.last_step(run.id))
-    held_seconds = seconds * times if trial_seconds is None else trial_seconds
-    gpu_seconds = held_seconds * held.total.get("GPU", 0.0)
-    return Usage(
-        seconds,
-        derived_cpu_seconds=held_seconds * held.total.get("CPU", 0.0),
-        gpu_seconds={UNKNOWN_GPU: gpu_seconds} if gpu_seconds else {},
-    )
+    Args:
+        known: what is recorded of each run.
+    """
+    seconds = {run.id: max(0.0, run.seconds - known[run.id].seconds) for run in runs if run.seconds is not None}
+    derived = {run.id: Usage(seconds.get(run.id, 0.0), num_unknown=1) for run in runs}
+    if not seconds:
+        return derived
+    from orchestrator.costs.held import held_by_each, times_held  # specs and what they need, which records can spare
+
+    held = held_by_each([run for run in runs if run.id in seconds], registry)
+    of_trials = registry.costs.trial_seconds_of([run_id for run_id in held if not known[run_id].seconds])
+    groups = registry.costs.worker_groups(held)
+    last_steps = registry.metrics.last_steps(groups)
+    for run_id, resources in held.items():
+        times = times_held(resources, groups.get(run_id, ()), last_steps.get(run_id))
+        held_seconds = of_trials.get(run_id, seconds[run_id] * times)
+        gpu_seconds = held_seconds * resources.total.get("GPU", 0.0)
+        derived[run_id] = Usage(
+            seconds[run_id],
+            derived_cpu_seconds=held_seconds * resources.total.get("CPU", 0.0),
+            gpu_seconds={UNKNOWN_GPU: gpu_seconds} if gpu_seconds else {},
+        )
+    return derived

@@ -1,6 +1,6 @@
 """Records of runs, read in a session: runs by a prefix of their id, and any row as its frozen record."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -85,28 +85,32 @@ def load_runs(session: Session, state: ColumnElement[RunState], run_ids: Collect
 def _load_runs(
     session: Session, state: ColumnElement[RunState], condition: ColumnElement[bool], limit: int | None
 ) -> list[RunRecord]:
-    statement = select(RunRow, state.label("state"), ExperimentRow.name, ExperimentRow.fingerprint)
+    read = {"state": state, "experiment": ExperimentRow.name, "fingerprint": ExperimentRow.fingerprint}
+    statement = select(*record_columns(RunRecord, RunRow, read))
     statement = statement.join(ExperimentRow, ExperimentRow.id == RunRow.experiment_id).where(condition)
     rows = session.execute(statement.order_by(RunRow.created_at.desc(), RunRow.id.desc()).limit(limit))
-    return [
-        _record(RunRecord, row, state=state_read, experiment=name, fingerprint=fingerprint)
-        for row, state_read, name, fingerprint in rows
-    ]
+    return [RunRecord(*row) for row in rows]
 
 
 def load_records(session: Session, statement: Select[Any], kind: type[R]) -> list[R]:
     """Run a statement that selects whole rows, and return each as its record."""
-    return [_record(kind, row) for row in session.scalars(statement)]
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    return [kind(*(getattr(row, name) for name in names)) for row in session.scalars(statement)]
+
+
+def record_columns(kind: type[Any], table: type[BaseRow], read: Mapping[str, Any] | None = None) -> list[Any]:
+    """Columns in the order of a record's fields: of many records each is made of them in half the time of whole rows.
+
+    Args:
+        read: columns of fields that are no columns of the table, or that are read in another way.
+    """
+    given = read or {}
+    return [given[field.name] if field.name in given else getattr(table, field.name) for field in fields(kind)]
 
 
 def metric_name(split: str, name: str) -> str:
     """Name of a measurement in queries and columns; the validation split is left out of it."""
     return name if split == "validation" else f"{split}.{name}"
-
-
-def _record(kind: type[R], row: BaseRow, **given: Any) -> R:
-    values = {field.name: getattr(row, field.name) for field in fields(kind) if field.name not in given}  # type: ignore[arg-type]
-    return kind(**values, **given)
 
 
 def _listed(runs: Sequence[RunRecord]) -> str:

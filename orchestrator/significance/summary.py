@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from operator import mul
 from statistics import median
 from typing import NamedTuple
 
@@ -115,4 +116,5 @@ def sample_variance(scores: Sequence[float]) -> float:
 
 
 def _variance(scores: Sequence[float], mean: float) -> float:
-    return math.fsum([(score - mean) ** 2 for score in scores]) / (len(scores) - 1)
+    deviations = [score - mean for score in scores]
+    return math.fsum(map(mul, deviations, deviations)) / (len(scores) - 1)  # ** 2 raises where the square overflows

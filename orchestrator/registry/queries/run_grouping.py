@@ -1,42 +1,44 @@
 """Groups of the runs that a query selects, by the values of fields, with aggregates of their scores or of other fields.
 
-Values are read by one statement and aggregated here: so both databases give the same numbers, and a median.
+Values are read by one statement and aggregated here: so both databases give the same numbers, and a median. They are
+kept as columns, and a group is the numbers of its rows: of 100,000 runs, a mapping for each takes longer than SQL.
 """
 
-import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, median, stdev
 from typing import Any, Self
 
-from sqlalchemy import ColumnElement, exists, select
+from sqlalchemy import ColumnElement, case, exists, select
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError
 from orchestrator.progress import counted
-from orchestrator.registry.queries.field_reader import FieldReader
+from orchestrator.registry.queries.field_reader import FieldColumns, read_fields
+from orchestrator.registry.queries.group_aggregates import DEFAULT_AGGREGATES, SCORE, Aggregate
+from orchestrator.registry.queries.query_fields import ColumnField, Field
 from orchestrator.registry.queries.run_listing import selecting
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
-from orchestrator.registry.tables import ParameterRow
-from orchestrator.results import is_better_lower
+from orchestrator.registry.tables import ParameterRow, RunRow
 from orchestrator.run_states import RunState
 
-AGGREGATES = ("count", "n", "mean", "sd", "min", "max", "median", "sum", "best", "worst")
-"""`count` is the number of runs, `n` of those whose value counts, `best` the highest one, of a loss the lowest."""
-DEFAULT_AGGREGATES = ("count", "n", "mean", "sd", "min", "max")
 MAX_PIVOT_COLUMNS = 50
-_SCORE = "score"
 _METRIC = "metric"
 _TASK = "task"
 _DATA_PATH = "data.validation_digest"
 _DATA = f"params.{_DATA_PATH}"
-_OF_RUN = ("id", "parent", "state")
-_OF_NUMBERS = ("mean", "sd", "median", "sum")
+_PARENT, _PARENTLESS, _UNFINISHED = "parent of", "id without a parent", "not completed"
+_STANDING: Mapping[str, Field] = {
+    _PARENT: ColumnField(RunRow.parent_id, "text"),
+    _PARENTLESS: ColumnField(case((RunRow.parent_id.is_(None), RunRow.id)), "text"),
+    _UNFINISHED: ColumnField(case((RunRow.state != RunState.COMPLETED, 1)), "whole number"),
+}
+"""Columns that say which scores count. No trial is the parent of another run, so that trials need no id here."""
+_UNHASHABLE = {bool, list, dict}
+"""Types of values that are no parts of keys as they are."""
 Key = tuple[Hashable, ...]
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -61,41 +63,6 @@ class Grouping:
         return cls(tuple(dict.fromkeys(_parts(by))), tuple(_parts(aggregates)) or usual, pivot, sort)
 
 
-@dataclass(frozen=True)
-class _Aggregate:
-    label: str
-    function: str
-    field: str
-
-    def of(self, values: Sequence[Any], num_runs: int, metric: str) -> Any:
-        """Aggregate of a group's values; None where there are too few. Raises: InputError for text.
-
-        Args:
-            metric: measurement that the values are of, which tells the better ones.
-        """
-        if self.function in ("count", "n"):
-            return num_runs if self.function == "count" else len(values)
-        if not values:
-            return None
-        if self.function in _OF_NUMBERS and not all(isinstance(value, int | float) for value in values):
-            raise InputError(f"{self.function} takes numbers, and {self.field} has other values; count, min and max do")
-        takes_lowest = is_better_lower(metric) == (self.function == "best")
-        functions: dict[str, Callable[[Sequence[Any]], Any]] = {
-            "mean": fmean,
-            "sd": _deviation,
-            "median": lambda numbers: float(median(numbers)),
-            "sum": math.fsum,
-            "min": min,
-            "max": max,
-            "best": min if takes_lowest else max,
-            "worst": min if takes_lowest else max,
-        }
-        try:
-            return functions[self.function](values)
-        except TypeError:  # numbers beside text have no order
-            raise InputError(f"{self.function} takes values of one type, and {self.field} has several") from None
-
-
 def group_runs(
     session: Session, state: ColumnElement[RunState], filter: str, grouping: Grouping, *, trials: bool, archived: bool
 ) -> RecordTable:
@@ -116,111 +83,134 @@ def _group(
 ) -> RecordTable:
     if not grouping.by:
         raise InputError("Runs are grouped by one field at least, such as params.learning_rate.")
-    aggregates = [_aggregate(text) for text in grouping.aggregates]
+    aggregates = [Aggregate.parse(text) for text in grouping.aggregates]
     by, pivots = list(grouping.by), [grouping.pivot] if grouping.pivot else []
-    takes_scores = any(one.field == _SCORE and one.function != "count" for one in aggregates)
+    takes_scores = any(one.is_of_scores for one in aggregates)
     own = [_DATA] if takes_scores and session.scalar(select(exists().where(ParameterRow.path == _DATA_PATH))) else []
-    names = list(dict.fromkeys([*by, *pivots, *own, _METRIC, _TASK, *_OF_RUN, *(one.field for one in aggregates)]))
+    names = [*by, *pivots, *own, *([_METRIC, _TASK] if takes_scores else [])]
+    names += [one.field for one in aggregates if one.function != "count"]
     conditions = selecting(session, state, filter, trials=trials, archived=archived, whole=True)
-    rows = list(FieldReader(session, Selection(session, state)).rows(names, conditions))
+    selection = Selection(session, state)
+    fields = {name: selection.field(name) for name in names}
+    if takes_scores:
+        fields |= _STANDING
+    read = read_fields(session, fields, conditions)
+    rows: Sequence[int] = range(len(read.runs))
     notes: list[str] = []
     if takes_scores:
-        rows, notes = _with_own_scores(rows)
-        of_scores = [row for row in rows if row[_SCORE] is not None]
-        if len({row[_METRIC] for row in of_scores}) > 1 and _METRIC not in (*by, *pivots):
-            by.append(_METRIC)  # scores of different measurements have no mean
-        if any(len({row[_TASK] for row in rows}) > 1 for rows in _grouped(of_scores, [*by, *pivots])):
-            by.append(_TASK)  # nor have those of different tasks
-        notes += _notes_on_data(_grouped(of_scores, [*by, *pivots])) if own else []
-    groups = _grouped(rows, by)
+        read, rows, notes = _with_own_scores(read, rows)
+        scored = _scored(read, rows, [*by, *pivots, _METRIC, _TASK, *own])
+        by += _parting(scored, by, pivots)
+        notes += _notes_on_data(scored, [*by, *pivots]) if own else []
+    groups = _grouped(read, rows, by)
     if not pivots:
-        records = [_record(rows, by) | {one.label: _aggregated(one, rows) for one in aggregates} for rows in groups]
+        records = [_record(read, rows, by) | _aggregated(aggregates, read, rows) for rows in groups]
         return RecordTable([*by, *dict.fromkeys(one.label for one in aggregates)], records, notes=notes)
-    headings = _grouped(rows, pivots)
+    headings = _grouped(read, rows, pivots)
     if len(headings) > MAX_PIVOT_COLUMNS:
         raise InputError(f"{grouping.pivot} has {len(headings)} values; at most {MAX_PIVOT_COLUMNS} become columns.")
-    columns = [_label(one, of_value[0], pivots[0], len(aggregates)) for of_value in headings for one in aggregates]
+    columns = [label for of_value in headings for label in _labels(aggregates, read, of_value, pivots[0]).values()]
     records = []
     for rows in groups:
-        record = _record(rows, by)
-        for of_value in _grouped(rows, pivots):
-            for one in aggregates:
-                record[_label(one, of_value[0], pivots[0], len(aggregates))] = _aggregated(one, of_value)
+        record = _record(read, rows, by)
+        for of_value in _grouped(read, rows, pivots):
+            labels = _labels(aggregates, read, of_value, pivots[0])
+            record |= {labels[label]: value for label, value in _aggregated(aggregates, read, of_value).items()}
         records.append(record)
     return RecordTable([*by, *dict.fromkeys(columns)], records, notes=notes)
 
 
-def _with_own_scores(rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
-    """Rows without runs whose trials are among them, with the scores of completed ones alone; and notes on the others.
+def _with_own_scores(read: FieldColumns, rows: Sequence[int]) -> tuple[FieldColumns, Sequence[int], list[str]]:
+    """Scores of completed runs alone; rows without runs whose trials are among them; and notes on the others.
 
     The score of such a run is that of its best trial, which would count twice.
     """
-    parents = {row["parent"] for row in rows}
-    own = [row for row in rows if row["id"] not in parents]
-    unfinished = {row["id"] for row in own if row["state"] != RunState.COMPLETED and row[_SCORE] is not None}
-    scored = [{**row, _SCORE: None} if row["id"] in unfinished else row for row in own]
-    num_parents = len({row["id"] for row in rows} & parents)
-    notes = []
-    if num_parents:
-        notes.append(f"left out: {counted(num_parents, 'run')} whose trials are here, with the score of the best one")
+    values, notes = dict(read.values), []
+    parents = (set(values[_PARENT]) & set(values[_PARENTLESS])) - {None}
+    if parents:
+        notes.append(f"left out: {counted(len(parents), 'run')} whose trials are here, with the score of the best one")
+        rows = [row for row, run_id in enumerate(values[_PARENTLESS]) if run_id not in parents]
+    scores = values[SCORE] = list(values[SCORE])
+    unfinished = [row for row in rows if values[_UNFINISHED][row] and scores[row] is not None]
     if unfinished:
-        notes.append(f"left out: the score of {counted(len(unfinished), 'run')} not completed")
-    return scored, notes
+        num_unfinished = len({read.runs[row] for row in unfinished})
+        notes.append(f"left out: the score of {counted(num_unfinished, 'run')} not completed")
+    for row in unfinished:
+        scores[row] = None
+    return replace(read, values=values), rows, notes
 
 
-def _notes_on_data(groups: Sequence[Sequence[Row]]) -> list[str]:
+def _scored(read: FieldColumns, rows: Sequence[int], names: Sequence[str]) -> FieldColumns:
+    """Values that runs with a score have in some fields, each combination once."""
+    names, scores = list(dict.fromkeys(names)), read.values[SCORE]
+    keys = list(set(_keys(read, [row for row in rows if scores[row] is not None], names)))
+    return FieldColumns({name: [key[place] for key in keys] for place, name in enumerate(names)}, range(len(keys)))
+
+
+def _parting(scored: FieldColumns, by: Sequence[str], pivots: Sequence[str]) -> list[str]:
+    """Fields that groups are made by as well, so that no scores of different measurements or tasks are in one."""
+    parting = []
+    if len(set(scored.values[_METRIC])) > 1 and _METRIC not in (*by, *pivots):
+        parting.append(_METRIC)
+    if _num_mixed(scored, scored.runs, [*by, *parting, *pivots], _TASK):
+        parting.append(_TASK)
+    return parting
+
+
+def _notes_on_data(scored: FieldColumns, by: Sequence[str]) -> list[str]:
     """Note on groups whose scores are known to be of different validation data, and are taken together all the same."""
-    num_mixed = sum(len({row[_DATA] for row in rows} - {None}) > 1 for rows in groups)
+    known = [row for row, data in enumerate(scored.values[_DATA]) if data is not None]
+    num_mixed = _num_mixed(scored, known, by, _DATA)
     if not num_mixed:
         return []
     mixed = counted(num_mixed, "group")
     return [f"scores on different validation data are taken together in {mixed}; to part them, group by {_DATA}, too"]
 
 
-def _grouped(rows: Sequence[Row], by: Sequence[str]) -> list[list[Row]]:
+def _grouped(read: FieldColumns, rows: Sequence[int], by: Sequence[str]) -> list[list[int]]:
     """Rows that agree in some fields, group by group, in the order of these fields."""
-    groups: dict[Key, list[Row]] = defaultdict(list)
-    keys = zip(*([_hashable(row[name]) for row in rows] for name in by), strict=True)
-    for key, row in zip(keys, rows, strict=True):
-        groups[key].append(row)
+    groups = _groups(read, rows, by)
     return [groups[key] for key in sorted(groups, key=_order)]
 
 
-def _record(rows: Sequence[Row], by: Sequence[str]) -> Row:
-    return {name: rows[0][name] for name in by}
+def _groups(read: FieldColumns, rows: Sequence[int], by: Sequence[str]) -> dict[Key, list[int]]:
+    groups: dict[Key, list[int]] = defaultdict(list)
+    for key, row in zip(_keys(read, rows, by), rows, strict=True):
+        groups[key].append(row)
+    return groups
 
 
-def _aggregate(text: str) -> _Aggregate:
-    found = re.fullmatch(r"\s*(\w+)\s*(?:\(\s*(.+?)\s*\))?\s*", text)
-    function = found[1].lower() if found else text
-    if found is None or function not in AGGREGATES:
-        raise InputError(f"{text.strip()!r} is no aggregate; there are {', '.join(AGGREGATES)}, such as max(seconds).")
-    if function == "count" and found[2]:
-        function = "n"
-    label = text.strip() if found[2] is None else f"{found[1]}({found[2]})"
-    return _Aggregate(label, function, found[2] or _SCORE)
+def _num_mixed(scored: FieldColumns, rows: Sequence[int], by: Sequence[str], name: str) -> int:
+    """Number of groups of some rows that have several values of a field."""
+    column = scored.values[name]
+    return sum(len({column[row] for row in of_group}) > 1 for of_group in _groups(scored, rows, by).values())
 
 
-def _aggregated(aggregate: _Aggregate, rows: Sequence[Row]) -> Any:
-    values = [row[aggregate.field] for row in rows if row[aggregate.field] is not None]
-    measured = re.search(r"metrics\.([\w./-]+)", aggregate.field)
-    metric = rows[0][_METRIC] or "" if aggregate.field == _SCORE else measured[1] if measured else aggregate.field
-    return aggregate.of(values, len(rows), metric)
+def _keys(read: FieldColumns, rows: Sequence[int], names: Sequence[str]) -> Iterable[Key]:
+    """Values of some fields in each row, as parts of a key."""
+    return zip(*(_hashables([*map(read.values[name].__getitem__, rows)]) for name in names), strict=True)
 
 
-def _deviation(values: Sequence[float]) -> float | None:
-    """Standard deviation of a sample; None of a single value, and where a value is infinite."""
-    if len(values) < 2 or not all(map(math.isfinite, values)):
-        return None
-    return stdev(values)
+def _record(read: FieldColumns, rows: Sequence[int], by: Sequence[str]) -> dict[str, Any]:
+    return {name: read.values[name][rows[0]] for name in by}
 
 
-def _label(aggregate: _Aggregate, row: Row, pivot: str, num_aggregates: int) -> str:
-    """Column of an aggregate of one of the pivot's values: `seed=0`; `mean seed=0` where there are several."""
-    value = row[pivot]
+def _aggregated(aggregates: Sequence[Aggregate], read: FieldColumns, rows: Sequence[int]) -> dict[str, Any]:
+    """Aggregates of a group by their labels."""
+    values: dict[str, list[Any]] = {}
+    for name in dict.fromkeys(one.field for one in aggregates if one.function != "count"):
+        column = read.values[name]
+        values[name] = [column[row] for row in rows if column[row] is not None]
+    metric = read.values[_METRIC][rows[0]] if SCORE in values else None
+    return {one.label: one.of(values.get(one.field, ()), len(rows), metric) for one in aggregates}
+
+
+def _labels(aggregates: Sequence[Aggregate], read: FieldColumns, rows: Sequence[int], pivot: str) -> dict[str, str]:
+    """Columns of the aggregates of one of the pivot's values: `seed=0`; `mean seed=0` where there are several."""
+    value = read.values[pivot][rows[0]]
     shown = "none" if value is None else str(value).lower() if isinstance(value, bool) else value
     place = f"{pivot.rpartition('.')[2]}={shown}"
-    return place if num_aggregates == 1 else f"{aggregate.label} {place}"
+    return {one.label: place if len(aggregates) == 1 else f"{one.label} {place}" for one in aggregates}
 
 
 def _parts(text: str | Sequence[str]) -> list[str]:
@@ -228,6 +218,11 @@ def _parts(text: str | Sequence[str]) -> list[str]:
     if not isinstance(text, str):
         return [part.strip() for part in text]
     return [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]
+
+
+def _hashables(values: list[Any]) -> list[Hashable]:
+    """Values as parts of keys, most of which are that already."""
+    return [*map(_hashable, values)] if not _UNHASHABLE.isdisjoint(map(type, values)) else values
 
 
 def _hashable(value: Any) -> Hashable:

@@ -1,7 +1,7 @@
 """Annotations of runs: notes, tags, pins, and the mark of those that are put away."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from sqlalchemy import Select, delete, select
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import upsert_rows
+from orchestrator.registry.engines.dialects import select_items, upsert_rows
 from orchestrator.registry.keeping_tables import FlagRow, NoteRow
 from orchestrator.registry.place_tags import is_of_one_run
 from orchestrator.registry.run_flags import Flag, flag_bearers, flagged_ids
@@ -105,6 +105,12 @@ class RunAnnotations:
         """Ids of the runs that a flag reaches: those that have it, and what belongs to them (`run_flags`)."""
         with self._database.session(writing=False) as session:
             return flagged_ids(session, flag)
+
+    def tagged(self, run_ids: Collection[str], tag: str) -> set[str]:
+        """Those of some runs that have a tag themselves."""
+        with self._database.session(writing=False) as session:
+            of_runs = TagRow.run_id.in_(select_items(session, run_ids))
+            return set(session.scalars(select(TagRow.run_id).where(TagRow.tag == tag, of_runs)))
 
     def flag_bearers(self, run_id: str, flag: Flag) -> list[str]:
         """Ids of the runs whose flag reaches a run: itself first, then its sweep, then pipelines."""

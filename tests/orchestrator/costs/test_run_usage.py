@@ -103,6 +103,31 @@ def test_many_runs_are_asked_for_at_once(registry: Registry) -> None:
     assert [usages_of(runs, registry)[run.id].seconds for run in runs] == [1.0, 2.0]
 
 
+def test_runs_of_every_sort_are_derived_together_as_each_by_itself(registry: Registry) -> None:
+    """With trials, with GPUs or without, with groups of workers, recorded in part, not readable, and never ended."""
+    sweep = ended(registry, {**SWEEP, "execution": {"cpus_per_trial": 3, "gpus_per_trial": 0.5}}, 10.0)
+    trials = registry.trials.record(sweep, [trial_result(f"k{n}", number=n, seconds=8.0 + n) for n in range(3)])
+    wide = ended(registry, {**PRETRAIN, "execution": {"num_workers": {"min": 1, "max": 4}}}, 50.0, 100.0)
+    for attempt in (1, 2):
+        registry.lifecycle.record_workers(wide, attempt, [WorkersEvent(20 * attempt, ("a", "b"))])
+    registry.metrics.record(wide, [MetricEvent(100, "train", {"loss": 1.0})])
+    on_gpus, in_part, unreadable = (
+        ended(registry, PRETRAIN, 5.0),
+        ended(registry, TOKENIZER, 10.0, 20.0),
+        new_run(registry, spec={"kind": "juggle"}),
+    )
+    registry.tag(on_gpus, "device:gpu")
+    registry.costs.record(AttemptCostRecord(in_part, 2, 20.0, 15.0, True, 0.0))
+    registry.lifecycle.start_attempt(unreadable)
+    registry.lifecycle.finish(unreadable, RunState.FAILED, seconds=5.0)
+    ids = [sweep, *trials, wide, on_gpus, in_part, unreadable, new_run(registry)]
+    runs = [registry.run(run_id) for run_id in ids]
+    together = usages_of(runs, registry)
+    assert list(together) == ids
+    assert together == {run.id: usage_of(run, registry) for run in runs}
+    assert len(set(map(str, together.values()))) > 5
+
+
 def test_a_spec_that_many_runs_have_is_read_once(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [registry.run(ended(registry, TOKENIZER, 10.0)) for _ in range(3)]
     read = []

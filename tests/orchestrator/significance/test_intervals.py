@@ -112,3 +112,8 @@ def test_an_interval_ends_at_the_bounds_of_its_score() -> None:
 def test_a_p_value_alone_is_that_of_the_whole_comparison() -> None:
     for first, second in (([0.8, 0.9, 0.7], [0.6, 0.65]), ([0.8, 0.8], [0.6, 0.7]), ([0.1, 0.4], [0.4, 0.1])):
         assert means_p_value(first, second) == compare_means(first, second).p_value
+
+
+def test_scores_whose_squares_are_no_floats_are_of_unknown_spread() -> None:
+    summary = summarize([1e200, 1.0, 3.0])
+    assert (summary.sd, summary.median, summary.highest) == (math.inf, 3.0, 1e200)

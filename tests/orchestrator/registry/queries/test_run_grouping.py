@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
-from orchestrator.registry.queries.run_grouping import AGGREGATES
+from orchestrator.registry.queries.group_aggregates import AGGREGATES
 from orchestrator.results import DatasetResult, MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.queries.query_samples import SAMPLES
