@@ -86,7 +86,6 @@ def _words(measurement: str) -> list[str]:
 
 
 @lru_cache
-@lru_cache
 def score_bounds(measurement: str) -> tuple[float, float] | None:
     """Smallest and largest value that a score can have; None where it has no bounds, as a loss, or none are known.
 

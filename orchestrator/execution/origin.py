@@ -74,7 +74,7 @@ def origin_folder(run_folder: str | None) -> Path:
 
 def _absolute_location(registry: str) -> str:
     """A registry's location that means the same in every folder."""
-    for prefix in ("file:", _SQLITE):
+    for prefix in ("file:", _SQLITE, _SQLITE.replace(":", "+pysqlite:", 1)):
         if registry.startswith(prefix):
             return prefix + absolute(registry.removeprefix(prefix))
     return registry if "://" in registry else absolute(registry)

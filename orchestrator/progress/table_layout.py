@@ -90,15 +90,18 @@ def lay_out(
         return Layout(*_side_by_side(columns, [column.width for column in columns]))
     ways = [_beside_and_below(columns, width, spare, below[:number]) for number in range(len(below) + 1)]
     for reads_well in (True, False):
-        for beside, under in ways:
-            widths = [column.comfortable_width if reads_well else column.least_width for column in beside]
-            if beside and _total(widths) <= width:
-                left_out = tuple(column.name for column in columns if column not in (*beside, *under))
-                return Layout(
-                    *_side_by_side(beside, _fitted_widths(beside, width), _blocks(under, width - len(_INDENT))),
-                    left_out,
-                )
+        fitting = [way for way in ways if _fits(way[0], width, reads_well=reads_well)]
+        if fitting:
+            beside, under = max(fitting, key=lambda way: len(way[0]) + len(way[1]))  # the first that leaves out least
+            left_out = tuple(column.name for column in columns if column not in (*beside, *under))
+            lines = _side_by_side(beside, _fitted_widths(beside, width), _blocks(under, width - len(_INDENT)))
+            return Layout(*lines, left_out)
     return _stacked(columns, width)
+
+
+def _fits(beside: Sequence[Column], width: int, *, reads_well: bool) -> bool:
+    widths = [column.comfortable_width if reads_well else column.least_width for column in beside]
+    return bool(beside) and _total(widths) <= width
 
 
 def _beside_and_below(

@@ -123,9 +123,9 @@ _decode_number = lru_cache(maxsize=10_000)(json.loads)
 def is_source_digest(path: str) -> bool:
     """Whether a parameter tells what a split's examples were taken from, which makes runs no different.
 
-    The examples have a digest of their own, and runs of before have no other.
+    The examples have a digest of their own, and runs that earlier versions recorded have no other.
     """
-    return path.endswith((WHOLE_DIGEST, FILE_DIGEST))
+    return path.startswith(_DATA) and path.endswith((WHOLE_DIGEST, FILE_DIGEST))
 
 
 def group_digest(parameters: Mapping[str, Any]) -> str:

@@ -179,7 +179,7 @@ class Recorder:
         )
 
     def record_trial_data(self, run_id: str, digests: Mapping[str, str]) -> None:
-        """Record digests of each split that a sweep's trials use, before its first trial, by the names of `set_data`.
+        """Record digests of each split that a sweep's trials use, before its first trial, as `set_data` takes them.
 
         The leaderboard takes trials on the same data together, and no others.
         """

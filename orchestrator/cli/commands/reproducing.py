@@ -62,7 +62,7 @@ def reproduce(run_id: str, is_run: bool, part: str | None, form: str | None, out
 def program_for_any_folder(settings: Settings) -> str:
     """Call of this program that means the same in every folder: the commands change into those of the run and its code.
 
-    What the environment says of no folder of this machine is left to it, as a URL that may hold a password.
+    A registry's URL that only the environment gives is not printed: it may hold a password.
     """
     from orchestrator.execution.origin import means_the_same_anywhere
 
@@ -71,10 +71,10 @@ def program_for_any_folder(settings: Settings) -> str:
     options = {
         "home": str(settings.home),
         "storage": settings.storage if "storage" in settings.given else None,
-        "registry": without_password(registry) if goes_along else None,
+        "registry": registry if goes_along else None,
         "address": settings.address if "address" in settings.typed else None,
     }
-    given = [f"--{name} {shlex.quote(value)}" for name, value in options.items() if value is not None]
+    given = [f"--{name} {shlex.quote(without_password(value))}" for name, value in options.items() if value is not None]
     return " ".join(["orchestrator", *given])
 
 

@@ -19,7 +19,7 @@ from orchestrator.cli.output import (
     show_text,
     shows_briefly,
 )
-from orchestrator.cli.reading import output_options, reading_options
+from orchestrator.cli.reading import current_reading, output_options, reading_options
 from orchestrator.progress import counted
 
 if TYPE_CHECKING:
@@ -54,14 +54,17 @@ def list_groups(task: str | None, archived: bool, form: str | None, output: str 
                 f"no group of task {task}; there are: {', '.join(registry.ranked_tasks()) or 'none yet'}"
             )
     columns, num_groups = list(table.columns), sum(row["num_ranked"] for row in table.records if row["rank"] == 1)
+    if num_groups:
+        empty = f"there are {counted(num_groups, 'group')}; --offset is beyond the last one"
     if shows_briefly(form, output):
         from orchestrator.registry.groups.group_records import group_label
 
-        differing = [name for name in ("init_from", "size") if len({row[name] for row in table.records}) > 1]
+        page = table.records[current_reading().offset :]
+        differing = [name for name in ("init_from", "size") if len({row[name] for row in page}) > 1]
         columns = ["group", "task", "kind", "metric", "seeds", "mean", "sd", *differing, "recipe", "notes"]
         for row in table.records:
             row["group"], row["seeds"] = group_label(row["group"]), seeds_text(row)
-    spare, below = ["kind", "metric", "sd", "size", "notes"], ["recipe", "notes", "init_from"]
+    spare, below = ["kind", "metric", "sd", "size"], ["recipe", "notes", "init_from"]
     show_rows(
         table.records, columns, form, output, empty=empty, spare=spare, below=below, page=_PAGE, num_rows=num_groups
     )

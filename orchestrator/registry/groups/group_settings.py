@@ -27,11 +27,18 @@ def load_settings(session: Session, run_ids: Sequence[str]) -> dict[str, Setting
     return {run_id: {} for run_id in run_ids} | {run_id: own for run_id, own in found}  # noqa: C416  (rows, typed)
 
 
-@lru_cache(maxsize=10_000)
 def setting_value(stored: str) -> Any:
-    """Value of a setting; a few stand in most of the recipes, and each is decoded once."""
+    """Value of a setting; a list is made anew each time, since whoever gets it may change it."""
+    return _decode(stored) if stored.startswith("json") else _decode_plain(stored)
+
+
+def _decode(stored: str) -> Any:
     kind, _, text = stored.partition(_KIND_END)
     return decode_parameter(kind, text)
+
+
+_decode_plain = lru_cache(maxsize=10_000)(_decode)
+"""A few values stand in most of the recipes, and each is decoded once."""
 
 
 def setting_values(settings: Settings, paths: Iterable[str] | None = None) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def rank_groups(
 
 
 def _load_shown(session: Session, asked: ColumnElement[bool], shown: Iterable[Standing]) -> list[GroupRecord]:
-    """Load the groups whose standings are shown whole, with the runs that are asked for."""
+    """Load in full the groups whose standings are shown, with the runs that are asked for."""
     digests = {standing.digest for standing in shown}
     return load_groups(session, and_(asked, RunRow.group_key.in_(select_items(session, digests))))
 

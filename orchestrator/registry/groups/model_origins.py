@@ -17,7 +17,7 @@ _DIGITS = 16
 _VALUES_PER_STATEMENT = 1_000
 
 Origin = Literal["trained", "partly trained", "chosen", "partly chosen", "same file", "apart"]
-"""Earlier use of the data of a score: the model was trained on them, on some of them at least, or was chosen so;
+"""Earlier use of the data of a score: the model was trained on all or some of them, or chosen on all or some;
 it was trained or chosen on the same file, of which it is not known whether it was read into the same examples; or
 nothing of this is known, and the model was chosen on other data."""
 

@@ -6,8 +6,7 @@ from itertools import chain
 
 from orchestrator.registry.groups.group_notes import recipe_text
 from orchestrator.registry.groups.group_settings import setting_value
-from orchestrator.registry.groups.groups import RANKED_KINDS
-from orchestrator.registry.groups.standings import Standing
+from orchestrator.registry.groups.standings import TRIAL, Standing
 from orchestrator.registry.groups.varying_paths import hashable, paths_with_several_values
 from orchestrator.registry.parameter_values import is_as_before
 
@@ -26,12 +25,12 @@ def recipe_texts(groups: Sequence[Standing]) -> dict[int, str]:
     """
     by_kind: dict[tuple[str, str], list[Standing]] = defaultdict(list)
     for group in groups:
-        by_kind[group.task, group.kind if group.kind in RANKED_KINDS else ""].append(group)
+        by_kind[group.task, group.kind].append(group)
     return {one: text for (_, kind), of_kind in by_kind.items() for one, text in _texts(kind, of_kind).items()}
 
 
 def _texts(kind: str, groups: Sequence[Standing]) -> dict[int, str]:
-    """Texts of all groups of one kind; "" are trials, whatever their sweep was."""
+    """Texts of all groups of one kind."""
     num_having = Counter(chain.from_iterable(group.settings.items() for group in groups))
     values = {
         (path, stored): value for path, stored in num_having if not is_as_before(path, value := setting_value(stored))
@@ -40,10 +39,10 @@ def _texts(kind: str, groups: Sequence[Standing]) -> dict[int, str]:
     for (path, stored), value in values.items():
         same[path, hashable(value)] += num_having[path, stored]
     varying = paths_with_several_values(same, len(groups))
-    naming = _NAMING if kind else ()
+    naming = () if kind == TRIAL else _NAMING
     paths = sorted(path for path in {*varying, *naming} - {*_OWN_COLUMNS} if not path.startswith(_EXECUTION))
-    own = [path for path in _OWN_COLUMNS if path in varying]
-    told = {setting: recipe_text({setting[0]: value}) for setting, value in values.items() if setting[0] in paths}
+    own, shown = [path for path in _OWN_COLUMNS if path in varying], set(paths)
+    told = {(path, stored): recipe_text({path: value}) for (path, stored), value in values.items() if path in shown}
     shows_code = len({group.code_version for group in groups}) > 1
     texts, rows = {}, {}
     for group in groups:

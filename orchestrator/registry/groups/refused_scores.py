@@ -1,4 +1,4 @@
-"""Refused test scores: those of a model that was trained or chosen on the test data or some of them: they flatter."""
+"""Refused test scores: the model was trained or chosen on some of the test data, so that the score is too good."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping

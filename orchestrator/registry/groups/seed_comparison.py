@@ -66,8 +66,8 @@ class SeedTests:
             num_comparisons: number of comparisons that are made at once and corrected for.
         """
         num_common = len(self.differences)
-        finds_something = self.paired is not None and least_p_value(num_common) < 1 - _level(num_comparisons)
-        if self.paired is not None and finds_something and self.shows_noise:
+        finds_something = least_p_value(num_common) < 1 - _level(num_comparisons)
+        if self.paired is not None and self.shows_noise and finds_something:
             return f"paired permutation over {num_common} common seeds", self.paired
         sizes = f"{len(self.first.seeds)} and {len(self.second.seeds)} seeds"
         return "" if self.welch.p_value is None else f"Welch's test over {sizes}", self.welch

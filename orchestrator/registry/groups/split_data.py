@@ -8,7 +8,8 @@ from orchestrator.registry.parameter_values import FILE_DIGEST, TAKEN_DIGEST, WH
 from orchestrator.results import Split
 
 Overlap = Literal["all", "some", "file"]
-"""Examples of a score that other data are known to hold: all of them, at least some, or only: both are of one file."""
+"""Examples of a score that other data are known to hold: all of them, or at least some; `file` where both come from the
+same file and nothing more is known."""
 
 
 class SplitData(NamedTuple):

@@ -14,12 +14,14 @@ from sqlalchemy.orm import Session
 
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, group_key, group_label
 from orchestrator.registry.groups.group_settings import Settings, load_settings, setting_value
-from orchestrator.registry.groups.groups import load_groups
+from orchestrator.registry.groups.groups import RANKED_KINDS, load_groups
 from orchestrator.registry.tables import MetricRow, RunRow
 from orchestrator.results import is_better_lower, score_bounds
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import Summary, summarize
 
+TRIAL = "trial"
+"""Kind of a standing of trials, whatever the run is that they belong to."""
 _TRIALS_SPLIT = "validation"
 """Split that the scores of trials are of."""
 _TRIALS_DATA = f"data.{_TRIALS_SPLIT}_digest"
@@ -40,10 +42,10 @@ class TrialScore(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """A group by what ranks it and tells it from others: its fields are those of the same names of `GroupRecord`."""
+    """A group by what ranks it and tells it from others: but for `kind`, its fields are those of `GroupRecord`."""
 
     kind: str
-    """`trial`, or the kind of its runs."""
+    """`trial`, or the kind of runs that have no trials and are ranked themselves."""
     task: str
     metric: str
     split: str
@@ -82,19 +84,19 @@ def load_standings(session: Session, asked: ColumnElement[bool]) -> list[Standin
 def standing_of(group: GroupRecord) -> Standing:
     """Standing of a group that was loaded whole."""
     return Standing(
-        group.kind,
-        group.task,
-        group.metric,
-        group.split,
-        group.key,
-        group.code_version,
-        group.data,
-        group.settings,
-        group.scores,
-        group.summary,
-        group.best,
-        group.newest_at,
-        group.is_better_lower,
+        kind=group.kind if group.kind in RANKED_KINDS else TRIAL,
+        task=group.task,
+        metric=group.metric,
+        split=group.split,
+        key=group.key,
+        code_version=group.code_version,
+        data=group.data,
+        settings=group.settings,
+        scores=group.scores,
+        summary=group.summary,
+        best=group.best,
+        newest_at=group.newest_at,
+        is_better_lower=group.is_better_lower,
     )
 
 
@@ -109,7 +111,7 @@ def _load_of_trials(session: Session, condition: ColumnElement[bool]) -> list[St
 def _trials(condition: ColumnElement[bool]) -> Select[Any]:
     """Statement that selects trials with their scores, those that have not ended first, then the oldest.
 
-    It joins and decodes as little as it can: of a board's time it takes a third.
+    It joins and decodes as little as it can: a board reads thousands of them.
     """
     is_score = and_(MetricRow.run_id == RunRow.id, MetricRow.split == _TRIALS_SPLIT, MetricRow.name == RunRow.metric)
     of_group = RunRow.task, RunRow.metric, RunRow.group_key, RunRow.code_version
@@ -130,7 +132,7 @@ def _standing(group: tuple[Any, ...], trials: Sequence[TrialScore], settings: Se
     scored = [trial for trial in trials if trial.score is not None and isfinite(trial.score)]
     scores = _scores_of_seeds(scored)
     return Standing(
-        "trial",
+        TRIAL,
         task,
         metric,
         _TRIALS_SPLIT,

@@ -7,7 +7,7 @@ Digests find the tables that differ, and only these are read row by row: a merge
 held in memory: a pretraining may have millions of points.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
@@ -41,10 +41,9 @@ def run_conflict(there: Session, here: Session, run_id: str) -> str:
         return ""
     one, other = (_identity(run_values(session, run_id)) for session in (here, there))
     identity = f"both are {one}" if one == other else f"here it is {one}, there {other}"
-    told = () if one == other else ("kind", "name", "created_at")
     parts = []
     for name in sorted(differing, key=lambda name: (*(name != first for first in _TOLD_FIRST), name)):
-        found = _of_runs(there, here, run_id, told) if name == "runs" else _of_table(there, here, name, run_id)
+        found = _of_runs(there, here, run_id) if name == "runs" else _of_table(there, here, name, run_id)
         if names := _listed(found):
             parts.append(f"{name.replace('_', ' ')}: {names}")
     return f"{identity}; they differ in {'; '.join(parts)}" if parts else identity
@@ -64,14 +63,11 @@ def _listed(differences: Iterable[Difference]) -> str:
     return ", ".join(shown[:_NUM_NAMES]) + (f" and {num_more} more" if num_more > 0 else "")
 
 
-def _of_runs(there: Session, here: Session, run_id: str, told: Sequence[str]) -> Iterator[Difference]:
-    """Differences of a run itself, then of its trials, then the trials that one side alone has.
-
-    Args:
-        told: columns of the run that are told already.
-    """
-    known = ("experiment_id", *told)  # the number of an experiment is of one database alone
+def _of_runs(there: Session, here: Session, run_id: str) -> Iterator[Difference]:
+    """Differences of a run itself, then of its trials, then the trials that one side alone has."""
     for member in _members(there, here, run_id):
+        # The number of an experiment is of one database alone; what differs in `_identity` is told before.
+        known = ("experiment_id", "kind", "name") if member == run_id else ("experiment_id",)
         differences = _of_columns(run_values(here, member), run_values(there, member))
         yield from _of_member(member == run_id, (each for each in differences if each[0] not in known))
     ours, theirs = set(family_of(here, run_id)), set(family_of(there, run_id))
@@ -95,8 +91,8 @@ def _of_table(there: Session, here: Session, name: str, run_id: str) -> Iterator
 
 
 def _of_member(is_run: bool, differences: Iterable[Difference]) -> Iterator[Difference]:
-    """Differences of the run itself, or names alone of those of a trial: the words would not say of which trial."""
-    return ((name, both if is_run else "") for name, both in differences)
+    """Differences of the run itself; of a trial their names alone: the words would not say of which trial."""
+    return ((name, both) if is_run else (f"trials' {name}", "") for name, both in differences)
 
 
 def _members(there: Session, here: Session, run_id: str) -> list[str]:
@@ -123,9 +119,13 @@ def _of_columns(ours: Row, theirs: Row) -> Iterator[Difference]:
     """Columns in which two rows differ as their digests do: NaN is NaN, and 1 is not 1.0."""
     for column in ours:
         if repr(ours[column]) != repr(theirs[column]):
-            one, other = setting_cell(ours[column]), setting_cell(theirs[column])
+            one, other = _cell(ours[column]), _cell(theirs[column])
             is_telling = one != other and max(len(one), len(other)) <= _LONGEST_VALUE
             yield column, f"{one} here, {other} there" if is_telling else ""
+
+
+def _cell(value: Any) -> str:
+    return "none" if value is None else setting_cell(value)
 
 
 def _of_one_side(table: Table, ours: Row | None, theirs: Row | None) -> Difference:

@@ -137,7 +137,7 @@ def test_a_board_with_long_recipes_stays_a_table_with_all_of_them(
 ) -> None:
     monkeypatch.setattr("orchestrator.cli.output._terminal_width", lambda output: width)
     heading, *lines = command(*words).out.splitlines()
-    assert {"mean", "seeds"} <= set(heading.split())
+    assert {"mean", "seeds", "group"} <= set(heading.split())
     assert max(map(len, lines)) <= width
     recipes = [word for line in lines for word in line.split() if word.startswith("a_setting_")]
     assert len(recipes) == 6 * (2 if "sst2" in words else 4)

@@ -55,10 +55,10 @@ def test_a_url_that_the_environment_names_is_left_to_it(tmp_path: Path) -> None:
 
 def test_of_a_url_that_was_typed_the_password_is_left_out(tmp_path: Path) -> None:
     settings = Settings.from_options(
-        home=str(tmp_path), registry="postgresql://lab:s3cret@db/lab", address="auto", environ={}
+        home=str(tmp_path), registry="postgresql://lab:s3cret@db/lab", address="ray://u:s3cret@h:1", environ={}
     )
     assert program_for_any_folder(settings) == (
-        f"orchestrator --home {tmp_path} --registry 'postgresql://lab:***@db/lab' --address auto"
+        f"orchestrator --home {tmp_path} --registry 'postgresql://lab:***@db/lab' --address 'ray://u:***@h:1'"
     )
 
 

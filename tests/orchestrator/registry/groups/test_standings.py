@@ -14,7 +14,7 @@ from orchestrator.registry.groups.ranking import ORDERS, Order
 from orchestrator.registry.groups.standings import Standing, load_standings, standing_of
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.run_states import RunState
-from tests.orchestrator.registry.groups.samples import RECIPE, evaluated, set_code
+from tests.orchestrator.registry.groups.samples import RECIPE, evaluated, seeds, set_code
 from tests.orchestrator.registry.samples import model_result, new_run, trial_result
 
 _STATES = (*[RunState.COMPLETED] * 4, RunState.FAILED, RunState.PRUNED)
@@ -68,10 +68,9 @@ def test_standings_are_those_of_the_whole_groups(mixed: Registry, archived: bool
 
 
 def _comparable(standing: Standing) -> str:
-    """All of a standing but the kind of its sweep, the order of its seeds and what its best run has besides."""
+    """All of a standing but the order of its seeds and what its best run has besides."""
     best = standing.best and (standing.best.id, standing.best.score, standing.best.model_folder)
-    is_trial = standing.kind in ("trial", "sweep", "probe")
-    rest = standing._replace(kind="trial" if is_trial else standing.kind, scores=sorted(standing.scores), best=None)
+    rest = standing._replace(scores=sorted(standing.scores), best=None)
     return repr((rest._replace(settings=dict(sorted(standing.settings.items()))), best))
 
 
@@ -88,3 +87,9 @@ def test_a_group_that_is_removed_while_a_board_is_made_is_left_out(
     evaluated(registry, "validation", "v", 0.5)
     monkeypatch.setattr("orchestrator.registry.groups.leaderboard.load_groups", lambda session, asked: [])
     assert registry.leaderboard_table(limit=1).records == []
+
+
+def test_a_list_among_the_settings_belongs_to_whoever_asked(registry: Registry) -> None:
+    seeds(registry, [0.8], layers=[1, 2])
+    registry.groups()[0].parameters["recipe.layers"].append(3)
+    assert registry.groups()[0].parameters["recipe.layers"] == [1, 2]

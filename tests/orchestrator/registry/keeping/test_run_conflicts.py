@@ -80,7 +80,7 @@ def test_many_points_of_a_measurement_are_named_once(both: tuple[Registry, Regis
 
 def test_a_difference_of_a_trial_is_named_without_values(both: tuple[Registry, Registry]) -> None:
     change(both, of_run(MetricRow, trial_id(RUN, "k0")).values(value=0.75))
-    assert conflict(both) == "metrics: validation f1"
+    assert conflict(both) == "metrics: trials' validation f1"
 
 
 def test_a_trial_of_one_side_is_named_and_its_rows_are_not(both: tuple[Registry, Registry]) -> None:
@@ -91,6 +91,13 @@ def test_a_trial_of_one_side_is_named_and_its_rows_are_not(both: tuple[Registry,
 def test_a_difference_too_small_to_be_seen_is_told_without_values(both: tuple[Registry, Registry]) -> None:
     change(both, of_run(MetricRow).where(MetricRow.name == "loss").values(value=2.5 + 1e-12))
     assert conflict(both) == "metrics: train loss"
+
+
+def test_what_differs_in_a_trial_is_named_where_the_run_has_another_name(both: tuple[Registry, Registry]) -> None:
+    change(both, of_run(RunRow).values(name="another"), of_run(RunRow, trial_id(RUN, "k0")).values(name="other"))
+    here, there = (registry._database for registry in both)
+    with here.session(writing=False) as ours, there.session(writing=False) as theirs:
+        assert "they differ in runs: trials' name" in run_conflict(theirs, ours, RUN)
 
 
 def test_a_name_that_differs_is_told_once(both: tuple[Registry, Registry]) -> None:
