@@ -12,7 +12,7 @@ from orchestrator.finetuning.model_record import read_saved_definition
 from orchestrator.finetuning.running_trials import values_text
 from orchestrator.kinds.seed_noise import compute_difference, compute_gain
 from orchestrator.progress import duration
-from orchestrator.registry.groups.group_records import group_code
+from orchestrator.registry.groups.group_keys import group_code
 from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials
 from orchestrator.registry.groups.varying_paths import varied_parameters
 from orchestrator.registry.place_tags import PIPELINE

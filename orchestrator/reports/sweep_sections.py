@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.registry.groups.group_records import group_code
+from orchestrator.registry.groups.group_keys import group_code
 from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials
 from orchestrator.registry.groups.varying_paths import varied_parameters
 from orchestrator.reports.blocks import Block, Row, Section, Table, Words

@@ -76,7 +76,7 @@ def no_groups(registry: "Registry", num_archived: int) -> str:
 
 def _show_briefly(rows: list[dict[str, Any]], empty: str, by: str, *, several_tasks: bool) -> None:
     """Show the places with the columns that tell them apart, in 80 characters where that is possible."""
-    from orchestrator.registry.groups.group_records import group_label
+    from orchestrator.registry.groups.group_keys import group_label
 
     for row in rows:
         row["#"] = f"{row['rank']}{f' {_TIE}' if row['tie'] else ''}"

@@ -57,7 +57,7 @@ def list_groups(task: str | None, archived: bool, form: str | None, output: str 
     if num_groups:
         empty = f"there are {counted(num_groups, 'group')}; --offset is beyond the last one"
     if shows_briefly(form, output):
-        from orchestrator.registry.groups.group_records import group_label
+        from orchestrator.registry.groups.group_keys import group_label
 
         page = table.records[current_reading().offset :]
         differing = [name for name in ("init_from", "size") if len({row[name] for row in page}) > 1]
@@ -158,7 +158,7 @@ def compare(names: tuple[str, ...], form: str | None, output: str | None) -> Non
 
 
 def _show_comparison(comparison: "Comparison") -> None:
-    from orchestrator.registry.groups.group_records import group_label
+    from orchestrator.registry.groups.group_keys import group_label
 
     first, second = comparison.first, comparison.second
     show_paragraph(f"{first.label} beside {second.label}: {comparison.words}")

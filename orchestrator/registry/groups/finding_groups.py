@@ -7,7 +7,8 @@ from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError
-from orchestrator.registry.groups.group_records import GroupRecord, group_key, group_label
+from orchestrator.registry.groups.group_keys import group_key, group_label
+from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.groups import RANKED_KINDS, load_groups
 from orchestrator.registry.run_records import MAX_CANDIDATES, find_run
 from orchestrator.registry.tables import RunRow

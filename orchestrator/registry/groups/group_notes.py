@@ -6,7 +6,8 @@ from functools import lru_cache
 from typing import Any
 
 from orchestrator.cells import setting_cell
-from orchestrator.registry.groups.group_records import GroupRecord, SeedScore, group_label
+from orchestrator.registry.groups.group_keys import group_label
+from orchestrator.registry.groups.group_records import GroupRecord, SeedScore
 from orchestrator.registry.groups.model_origins import Origin
 from orchestrator.results import is_direction_known
 

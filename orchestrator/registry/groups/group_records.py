@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+from orchestrator.registry.groups.group_keys import group_label
 from orchestrator.registry.groups.group_settings import Settings, setting_values
 from orchestrator.registry.groups.model_origins import Origin
 from orchestrator.results import is_better_lower, score_bounds
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import Summary, summarize
-
-_CODE_DIGITS = 8
-_SHOWN_DIGITS = 8
 
 
 class GroupRun(NamedTuple):
@@ -50,6 +47,17 @@ class GroupRun(NamedTuple):
     def is_scored(self) -> bool:
         """Whether it completed with a score that is a finite number."""
         return self.state == RunState.COMPLETED and self.score is not None and math.isfinite(self.score)
+
+
+class _HasScore(Protocol):
+    @property
+    def score(self) -> float | None: ...
+
+    @property
+    def model_folder(self) -> str | None: ...
+
+
+Scored = TypeVar("Scored", bound=_HasScore)
 
 
 class SeedScore(NamedTuple):
@@ -144,11 +152,7 @@ class GroupRecord:
     @cached_property
     def best(self) -> GroupRun | None:
         """Run with the best score, the newest of equal ones, one with a model before others."""
-        sign = -1.0 if self.is_better_lower else 1.0
-        newest_first = reversed(self._scored_runs)
-        return max(
-            newest_first, key=lambda run: (sign * (run.score or 0.0), run.model_folder is not None), default=None
-        )
+        return best_run(self._scored_runs, is_better_lower=self.is_better_lower) if self._scored_runs else None
 
     @property
     def tested(self) -> GroupRun | None:
@@ -209,35 +213,16 @@ class GroupRecord:
         return sum(run.state == RunState.COMPLETED and not run.is_scored for run in self.runs)
 
 
-def group_key(recipe_digest: str, code_version: str | None) -> str:
-    """Key of the group of runs with this digest of all but the code, and of this code."""
-    if code_version is None:
-        return recipe_digest
-    return f"{recipe_digest}.{_code_digest(code_version)}"
+def best_run(scored: Sequence[Scored], *, is_better_lower: bool) -> Scored:
+    """Run with the best score, the newest of equal ones, one with a model before others.
 
-
-@lru_cache
-def _code_digest(code_version: str) -> str:
-    return hashlib.sha256(code_version.encode()).hexdigest()[:_CODE_DIGITS]
-
-
-def group_code(key: str) -> str:
-    """Digest of the code in a group's key; empty where it is not known.
-
-    >>> group_code("3f2a77c0b1d2e3f4.1a2b3c4d"), group_code("3f2a77c0b1d2e3f4")
-    ('1a2b3c4d', '')
+    Args:
+        scored: runs with a finite score, the oldest first; one at least.
     """
-    return key.partition(".")[2]
-
-
-def group_label(key: str) -> str:
-    """Short form of a group's key.
-
-    >>> group_label("3f2a77c0b1d2e3f4.1a2b3c4d"), group_label("3f2a77c0b1d2e3f4")
-    ('3f2a77c0.1a2b3c4d', '3f2a77c0')
-    """
-    recipe, dot, code = key.partition(".")
-    return f"{recipe[:_SHOWN_DIGITS]}{dot}{code}"
+    scores = [run.score or 0.0 for run in scored]
+    best = min(scores) if is_better_lower else max(scores)
+    equal = [run for run in reversed(scored) if run.score == best]
+    return next((run for run in equal if run.model_folder is not None), equal[0])
 
 
 def _seed_order(seed: int | None) -> tuple[bool, int]:

@@ -9,7 +9,8 @@ from typing import Any
 from sqlalchemy import BigInteger, ColumnElement, Row, Select, and_, cast, func, literal, not_, or_, select, true
 from sqlalchemy.orm import Session, aliased
 
-from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, group_key
+from orchestrator.registry.groups.group_keys import group_key
+from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
 from orchestrator.registry.groups.group_settings import SEED_PATH, load_settings, setting_values
 from orchestrator.registry.groups.model_origins import ModelOrigin, load_origins
 from orchestrator.registry.groups.refused_scores import TEST_DIGEST, load_test_refusals, refusal_of

@@ -6,11 +6,12 @@ from itertools import chain
 
 from orchestrator.registry.groups.group_notes import recipe_text
 from orchestrator.registry.groups.group_settings import setting_value
+from orchestrator.registry.groups.split_data import taken_path
 from orchestrator.registry.groups.standings import TRIAL, Standing
 from orchestrator.registry.groups.varying_paths import hashable, paths_with_several_values
 from orchestrator.registry.parameter_values import is_as_before
 
-_OWN_COLUMNS = ("recipe.init_from", "recipe.size", "data.validation_digest", "data.test_digest", "split")
+_OWN_COLUMNS = ("recipe.init_from", "recipe.size", taken_path("validation"), taken_path("test"), "split")
 """Parameters that the leaderboard has columns of their own for."""
 _NAMING = ("model", "teacher", "num_hidden_layers")
 """Parameters by which students and evaluated models are always known."""

@@ -8,10 +8,10 @@ from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.groups.model_origins import ModelOrigin, Origin, load_origins
-from orchestrator.registry.groups.split_data import SplitData, digest_paths
+from orchestrator.registry.groups.split_data import SplitData, digest_paths, taken_path
 from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
 
-TEST_DIGEST = "data.test_digest"
+TEST_DIGEST = taken_path("test")
 """Parameter with the digest of a run's test data."""
 
 _REASONS: Mapping[Origin | None, str] = {

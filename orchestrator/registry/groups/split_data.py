@@ -49,6 +49,11 @@ class SplitData(NamedTuple):
         return "file" if self.file is not None and self.file == used.file else None
 
 
+def taken_path(split: Split) -> str:
+    """Path of the parameter with the digest of the examples of a split that a run took."""
+    return _paths(split)[0]
+
+
 def digest_paths(splits: Iterable[Split]) -> list[str]:
     """Paths of the parameters with the digests of splits: of each those of `taken`, `whole` and `file`."""
     return [path for split in splits for path in _paths(split)]

@@ -12,19 +12,21 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, DateTime, Select, and_, case, select, type_coerce
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, group_key, group_label
+from orchestrator.registry.groups.group_keys import group_digest_of, group_key, group_label
+from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, best_run
 from orchestrator.registry.groups.group_settings import Settings, load_settings, setting_value
 from orchestrator.registry.groups.groups import RANKED_KINDS, load_groups
+from orchestrator.registry.groups.split_data import taken_path
 from orchestrator.registry.tables import MetricRow, RunRow
-from orchestrator.results import is_better_lower, score_bounds
+from orchestrator.results import Split, is_better_lower, score_bounds
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import Summary, summarize
 
 TRIAL = "trial"
 """Kind of a standing of trials, whatever the run is that they belong to."""
-_TRIALS_SPLIT = "validation"
+_TRIALS_SPLIT: Split = "validation"
 """Split that the scores of trials are of."""
-_TRIALS_DATA = f"data.{_TRIALS_SPLIT}_digest"
+_TRIALS_DATA = taken_path(_TRIALS_SPLIT)
 _NUM_GROUP_COLUMNS = 4
 """Number of the columns that tell groups of trials apart, the first ones of a trial's row."""
 
@@ -67,7 +69,7 @@ class Standing(NamedTuple):
     @property
     def digest(self) -> str:
         """The key without that of the code: digest of all that its runs have in common but the code."""
-        return self.key.partition(".")[0]
+        return group_digest_of(self.key)
 
     @property
     def shows_noise(self) -> bool:
@@ -142,7 +144,7 @@ def _standing(group: tuple[Any, ...], trials: Sequence[TrialScore], settings: Se
         settings,
         scores,
         summarize(scores, bounds=score_bounds(metric)) if scores else None,
-        _best(scored, falls) if scored else None,
+        best_run(scored, is_better_lower=falls) if scored else None,
         newest_at and newest_at.replace(tzinfo=UTC),
         falls,
     )
@@ -154,11 +156,3 @@ def _scores_of_seeds(scored: Sequence[TrialScore]) -> list[float]:
     for trial in scored:
         by_seed[trial.seed].append(trial.score or 0.0)
     return [scores[0] if len(scores) == 1 else sum(scores) / len(scores) for scores in by_seed.values()]
-
-
-def _best(scored: Sequence[TrialScore], falls: bool) -> TrialScore:
-    """The newest trial with the best score, one with a model before others."""
-    scores = [trial.score or 0.0 for trial in scored]
-    best = min(scores) if falls else max(scores)
-    equal = [trial for trial in reversed(scored) if trial.score == best]
-    return next((trial for trial in equal if trial.model_folder is not None), equal[0])

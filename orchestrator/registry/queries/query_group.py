@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, and_, false, func, literal, or_, select
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.groups.group_records import group_key
+from orchestrator.registry.groups.group_keys import group_key
 from orchestrator.registry.queries.query_fields import ColumnField, Field
 from orchestrator.registry.queries.query_tree import Value
 from orchestrator.registry.queries.query_values import WrongValueError, as_text

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.visitors import iterate
 
 from orchestrator.registry.attempt_tables import AttemptRow
-from orchestrator.registry.groups.group_records import group_key
+from orchestrator.registry.groups.group_keys import group_key
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.queries.query_fields import (
     METRIC_SPLITS,

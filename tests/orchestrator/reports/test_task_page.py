@@ -6,7 +6,7 @@ Alone: pytest tests/orchestrator/reports/test_task_page.py
 from pathlib import Path
 
 from orchestrator.registry import Registry
-from orchestrator.registry.groups.group_records import group_label
+from orchestrator.registry.groups.group_keys import group_label
 from orchestrator.reports.blocks import Chart, Table, Words
 from orchestrator.reports.task_page import same_in_all, shown_columns, task_page
 from tests.orchestrator.reports.samples import add_sweep

@@ -1,0 +1,47 @@
+"""Keys of groups: a digest of all that a group's runs have in common but the code, and after a dot that of the code."""
+
+import hashlib
+from functools import lru_cache
+
+_CODE_DIGITS = 8
+_SHOWN_DIGITS = 8
+
+
+def group_key(recipe_digest: str, code_version: str | None) -> str:
+    """Key of the group of runs with this digest of all but the code, and of this code."""
+    if code_version is None:
+        return recipe_digest
+    return f"{recipe_digest}.{_code_digest(code_version)}"
+
+
+@lru_cache
+def _code_digest(code_version: str) -> str:
+    return hashlib.sha256(code_version.encode()).hexdigest()[:_CODE_DIGITS]
+
+
+def group_digest_of(key: str) -> str:
+    """Digest of all that a group's runs have in common but the code, in the group's key.
+
+    >>> group_digest_of("3f2a77c0b1d2e3f4.1a2b3c4d")
+    '3f2a77c0b1d2e3f4'
+    """
+    return key.partition(".")[0]
+
+
+def group_code(key: str) -> str:
+    """Digest of the code in a group's key; empty where it is not known.
+
+    >>> group_code("3f2a77c0b1d2e3f4.1a2b3c4d"), group_code("3f2a77c0b1d2e3f4")
+    ('1a2b3c4d', '')
+    """
+    return key.partition(".")[2]
+
+
+def group_label(key: str) -> str:
+    """Short form of a group's key.
+
+    >>> group_label("3f2a77c0b1d2e3f4.1a2b3c4d"), group_label("3f2a77c0b1d2e3f4")
+    ('3f2a77c0.1a2b3c4d', '3f2a77c0')
+    """
+    recipe, dot, code = key.partition(".")
+    return f"{recipe[:_SHOWN_DIGITS]}{dot}{code}"
