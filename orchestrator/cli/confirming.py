@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from orchestrator.cli.output import notify
+from orchestrator.cli.messages import notify
 from orchestrator.errors import InputError
 from orchestrator.progress import is_terminal
 

@@ -27,7 +27,7 @@ from orchestrator.cli.commands import PLACES
 from orchestrator.cli.completion import COMPLETION_VARIABLE, complete_parameters, complete_words
 from orchestrator.cli.frame import GlobalOptionsGroup
 from orchestrator.cli.last_words import has_last_words, say_last_words
-from orchestrator.cli.output import notify, write_error, write_message
+from orchestrator.cli.messages import notify, write_error, write_message
 from orchestrator.cli.zsh_completion import add_zsh
 from orchestrator.errors import InputError, OrchestratorError, interruption_under_way
 from orchestrator.progress import say_interrupted, send_nowhere, show_progress

@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from orchestrator.cli.output import notify
+from orchestrator.cli.messages import notify
 from orchestrator.cli.output_option import check_output
 from orchestrator.settings import ASKED_AT_VARIABLE, Settings, has_password, without_password
 

@@ -1,30 +1,19 @@
-"""Output of commands: data goes to stdout or a file, as a table, JSON or CSV; messages for a person go to stderr."""
+"""Output of commands: data goes to stdout or a file, as a table, JSON or CSV; messages are in `messages`."""
 
 import json
-import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cells import field_cell, heading, plain_value, printable
+from orchestrator.cells import field_cell, heading, plain_value
+from orchestrator.cli.messages import make_room, notify, tell_more
 from orchestrator.cli.reading import current_reading, find_columns
-from orchestrator.progress import (
-    UNDER_WAY,
-    clear_screen,
-    is_pipe,
-    is_terminal,
-    reader_may_leave,
-    show_progress,
-    stop_redrawing,
-    terminal_width,
-)
-from orchestrator.settings import ASKED_AT_VARIABLE
+from orchestrator.progress import is_terminal
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -32,7 +21,6 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 _LONGEST_CELL, _LONGEST_FIELD = 500, 5_000
 """Characters of a text in a row of a table, and in the record of one thing."""
-logger = logging.getLogger(__name__)
 
 
 def _metric(row: Row) -> str | None:
@@ -122,20 +110,6 @@ def show_record(record: Row, form: str | None, output: str | None) -> None:
         _write("".join(f"{line}\n" for line in lines), output)
 
 
-def tell_more(num_shown: int, num_rows: int, offset: int = 0) -> None:
-    """Say how many rows are not shown, if any come after these, and how to see them.
-
-    Args:
-        offset: number of rows that were left out before these.
-    """
-    if offset + num_shown >= num_rows:
-        return
-    if offset:
-        notify(f"{num_shown:,} of {num_rows:,} are shown; the next ones: --offset {offset + num_shown}")
-    else:
-        notify(f"{num_shown:,} of {num_rows:,} are shown; all of them: --limit {num_rows}")
-
-
 def shows_briefly(form: str | None, output: str | None) -> bool:
     """Whether rows become a table for a person, with the columns that matter most, rather than all there is."""
     return chosen_form(form, output) == "table" and output is None and not current_reading().wide
@@ -171,31 +145,6 @@ def chosen_form(form: str | None, output: str | None) -> str:
     """The form of what is shown: as given, or what the ending of `output` says, else `table`."""
     ending = Path(output).suffix.lstrip(".") if output else ""
     return form or (ending if ending in ("json", "csv") else "table")
-
-
-def notify(message: str) -> None:
-    """Write a message for a person to stderr, folded between words on a terminal, if somebody still reads it."""
-    write_message(_folded(message) + "\n")
-
-
-def write_error(message: str) -> None:
-    """Write an error for a person to stderr, as `notify` does."""
-    heading = "Error: "
-    text = _folded(heading + message)
-    write_message(click.style(heading, fg="red", bold=True) + text.removeprefix(heading) + "\n")
-
-
-def _folded(message: str) -> str:
-    from orchestrator.progress.line_folding import folded
-
-    return folded(printable(message), terminal_width(sys.stderr))
-
-
-def write_message(text: str) -> None:
-    """Write text to stderr as it is, if somebody still reads it."""
-    make_room(sys.stderr)
-    with reader_may_leave(sys.stderr):
-        click.echo(text, nl=False, err=True)
 
 
 def _write_csv(rows: Sequence[Row], columns: Sequence[str], output: str | None) -> None:
@@ -265,30 +214,3 @@ def write_file(output: str, data: bytes) -> None:
             write_bytes(str(path or output), data)
         except PermissionError as error:  # it names the temporary file beside the one that was asked for
             raise InputError(f"{output} cannot be written: permission denied; name another file") from error
-
-
-def make_room(stream: TextIO | None) -> None:
-    """Remove the status line where something else is about to be written to the terminal.
-
-    What is written to a pipe may come to the terminal at any time (`| head`): from then on nothing is redrawn there.
-    """
-    if is_terminal(stream):
-        clear_screen()
-    elif is_pipe(stream):
-        stop_redrawing()
-
-
-def say_now(what: str) -> None:
-    """Say what is being done now, before the imports that it needs: a terminal's status line, a line elsewhere.
-
-    A command that came here from another machine says nothing of it: it was said there.
-    """
-    if ASKED_AT_VARIABLE not in os.environ:
-        logger.info(printable(what), extra=UNDER_WAY)
-
-
-@contextmanager
-def status_line() -> Iterator[Callable[[str], None]]:
-    """Function that replaces the status line of long work, on stderr."""
-    with show_progress() as progress:
-        yield progress.status

@@ -7,7 +7,8 @@ import click
 from orchestrator.cli.commands.costing import recorded_cost
 from orchestrator.cli.commands.registry_reading import open_registry
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
-from orchestrator.cli.output import notify, say_now, show_text
+from orchestrator.cli.messages import notify, say_now
+from orchestrator.cli.output import show_text
 from orchestrator.progress import clear_screen
 
 

@@ -8,7 +8,8 @@ import click
 
 from orchestrator.cli.commands.registry_reading import find_anything, open_registry
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, GlobalOptionsGroup
-from orchestrator.cli.output import notify, show_rows, shows_briefly
+from orchestrator.cli.messages import notify
+from orchestrator.cli.output import show_rows, shows_briefly
 from orchestrator.cli.reading import current_reading, reading_options
 from orchestrator.progress import is_terminal
 

@@ -7,7 +7,8 @@ import click
 
 from orchestrator.cli.commands.pulling import bundle, pull
 from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup, current_settings
-from orchestrator.cli.output import notify, show_rows
+from orchestrator.cli.messages import notify
+from orchestrator.cli.output import show_rows
 from orchestrator.cli.reading import reading_options
 from orchestrator.errors import ClusterError
 

@@ -8,7 +8,8 @@ import click
 from orchestrator.cli.ages import time_of
 from orchestrator.cli.commands.registry_reading import find_anything, no_runs, open_registry
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
-from orchestrator.cli.output import notify, show_rows, shows_briefly
+from orchestrator.cli.messages import notify
+from orchestrator.cli.output import show_rows, shows_briefly
 from orchestrator.cli.reading import reading_options
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
-from orchestrator.cli.output import chosen_form, say_now, show_rows, show_text, status_line
+from orchestrator.cli.messages import say_now, status_line
+from orchestrator.cli.output import chosen_form, show_rows, show_text
 from orchestrator.cli.reading import reading_options
 
 if TYPE_CHECKING:

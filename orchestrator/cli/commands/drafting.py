@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, given_options
-from orchestrator.cli.output import notify, show_text
+from orchestrator.cli.messages import notify
+from orchestrator.cli.output import show_text
 from orchestrator.cli.output_option import output_option
 from orchestrator.drafting.request import DRAFT_KINDS, DraftRequest
 from orchestrator.progress import is_terminal

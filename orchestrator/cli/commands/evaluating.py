@@ -6,14 +6,8 @@ import click
 
 from orchestrator.cli.commands.searching import RerankingOptions, reranking_options
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, overrides_argument
-from orchestrator.cli.output import (
-    chosen_form,
-    say_now,
-    show_record,
-    show_table,
-    show_text,
-    status_line,
-)
+from orchestrator.cli.messages import say_now, status_line
+from orchestrator.cli.output import chosen_form, show_record, show_table, show_text
 from orchestrator.cli.output_option import output_option
 from orchestrator.cli.precision_option import precision_option
 from orchestrator.cli.reading import form_options

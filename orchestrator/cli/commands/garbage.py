@@ -7,7 +7,8 @@ import click
 from orchestrator.cli.ages import age_s
 from orchestrator.cli.confirming import is_confirmed
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
-from orchestrator.cli.output import notify, say_now, show_rows
+from orchestrator.cli.messages import notify, say_now
+from orchestrator.cli.output import show_rows
 from orchestrator.cli.reading import output_options
 from orchestrator.progress import counted
 

@@ -8,7 +8,8 @@ import click
 
 from orchestrator.cli.commands.registry_reading import count_archived, open_registry, tell_archived
 from orchestrator.cli.commands.run_conditions import no_such_run
-from orchestrator.cli.output import notify, show_rows, tell_more
+from orchestrator.cli.messages import notify, tell_more
+from orchestrator.cli.output import show_rows
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -5,7 +5,8 @@ import sys
 import click
 
 from orchestrator.cli.frame import GlobalOptionsCommand
-from orchestrator.cli.output import notify, show_rows, show_text
+from orchestrator.cli.messages import notify
+from orchestrator.cli.output import show_rows, show_text
 from orchestrator.cli.topics import Topic, load_topics
 from orchestrator.progress import is_terminal
 

@@ -6,7 +6,7 @@ import click
 
 from orchestrator.cli.commands.registry_reading import run_id_of
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, resume_command
-from orchestrator.cli.output import notify, status_line
+from orchestrator.cli.messages import notify, status_line
 from orchestrator.progress import is_terminal
 
 _STOP_TIMEOUT_S = 600.0

@@ -7,7 +7,8 @@ import click
 
 from orchestrator.cells import printable
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
-from orchestrator.cli.output import chosen_form, notify, show_record, show_rows, show_text
+from orchestrator.cli.messages import notify
+from orchestrator.cli.output import chosen_form, show_record, show_rows, show_text
 from orchestrator.cli.reading import output_options
 
 if TYPE_CHECKING:

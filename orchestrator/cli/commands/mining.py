@@ -5,7 +5,7 @@ import click
 from orchestrator.cli.commands.evaluating import check_known
 from orchestrator.cli.commands.output_files import write_pieces
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, overrides_argument
-from orchestrator.cli.output import say_now, status_line
+from orchestrator.cli.messages import say_now, status_line
 from orchestrator.cli.output_option import output_option
 
 

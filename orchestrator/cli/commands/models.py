@@ -6,7 +6,8 @@ import click
 
 from orchestrator.cli.commands.lineage_drawing import descendants, lineage
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsGroup, WritingCommand, current_settings
-from orchestrator.cli.output import notify, show_record, show_rows, show_text, shows_briefly, tell_more
+from orchestrator.cli.messages import notify, tell_more
+from orchestrator.cli.output import show_record, show_rows, show_text, shows_briefly
 from orchestrator.cli.output_option import output_option
 from orchestrator.cli.reading import output_options, page_options
 

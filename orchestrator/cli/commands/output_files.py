@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.output import make_room
+from orchestrator.cli.messages import make_room
 from orchestrator.cli.output_option import is_stream, output_path
 
 

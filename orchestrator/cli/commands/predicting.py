@@ -12,7 +12,7 @@ import click
 
 from orchestrator.cli.commands.output_files import write_pieces
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
-from orchestrator.cli.output import notify, say_now, status_line
+from orchestrator.cli.messages import notify, say_now, status_line
 from orchestrator.cli.output_option import output_option, output_path
 from orchestrator.cli.precision_option import precision_option
 from orchestrator.errors import InputError

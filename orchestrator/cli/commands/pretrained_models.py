@@ -5,7 +5,8 @@ from dataclasses import asdict
 import click
 
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
-from orchestrator.cli.output import say_now, show_record, show_rows
+from orchestrator.cli.messages import say_now
+from orchestrator.cli.output import show_record, show_rows
 from orchestrator.cli.reading import output_options, reading_options
 
 

@@ -11,7 +11,8 @@ import click
 
 from orchestrator.cli.ages import time_of
 from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
-from orchestrator.cli.output import notify, show_rows, status_line
+from orchestrator.cli.messages import notify, status_line
+from orchestrator.cli.output import show_rows
 from orchestrator.cli.reading import reading_options
 from orchestrator.errors import ClusterError, InputError, RegistryError
 from orchestrator.progress import counted

@@ -7,7 +7,8 @@ import click
 
 from orchestrator.cli.commands.registry_reading import no_runs, open_registry, tell_archived
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
-from orchestrator.cli.output import notify, show_rows, shows_briefly
+from orchestrator.cli.messages import notify
+from orchestrator.cli.output import show_rows, shows_briefly
 from orchestrator.cli.reading import output_options
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
-from orchestrator.cli.output import notify, say_now, show_rows, status_line
+from orchestrator.cli.messages import notify, say_now, status_line
+from orchestrator.cli.output import show_rows
 from orchestrator.cli.reading import reading_options
 from orchestrator.progress import counted
 

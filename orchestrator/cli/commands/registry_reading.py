@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from orchestrator.cli.frame import current_settings
-from orchestrator.cli.output import notify
+from orchestrator.cli.messages import notify
 from orchestrator.progress import counted
 from orchestrator.run_ids import is_run_id
 

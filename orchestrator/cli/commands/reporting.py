@@ -7,7 +7,7 @@ import click
 from orchestrator.cli.commands.costing import recorded_cost
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
 from orchestrator.cli.frame import AtDashboard, WritingCommand, current_settings
-from orchestrator.cli.output import notify, say_now
+from orchestrator.cli.messages import notify, say_now
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry

@@ -8,7 +8,8 @@ import click
 from orchestrator.cells import printable
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
-from orchestrator.cli.output import chosen_form, notify, say_now, show_record, show_rows, show_text
+from orchestrator.cli.messages import notify, say_now
+from orchestrator.cli.output import chosen_form, show_record, show_rows, show_text
 from orchestrator.cli.reading import output_options
 from orchestrator.settings import Settings, lies_here, without_password
 

@@ -7,7 +7,8 @@ import click
 
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, given_options
-from orchestrator.cli.output import notify, show_rows
+from orchestrator.cli.messages import notify
+from orchestrator.cli.output import show_rows
 from orchestrator.cli.reading import reading_options
 from orchestrator.progress import counted
 from orchestrator.registry.place_tags import PIPELINE

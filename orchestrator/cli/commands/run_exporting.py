@@ -8,7 +8,8 @@ import click
 
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
-from orchestrator.cli.output import notify, say_now, show_rows, status_line, write_output
+from orchestrator.cli.messages import notify, say_now, status_line
+from orchestrator.cli.output import show_rows, write_output
 from orchestrator.cli.output_option import check_output
 from orchestrator.cli.reading import raw_option
 from orchestrator.errors import InputError

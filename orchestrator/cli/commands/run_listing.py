@@ -8,7 +8,8 @@ from orchestrator.cli.commands.grouping import GroupingOptions, grouping_options
 from orchestrator.cli.commands.registry_reading import count_archived, no_runs, open_registry, tell_archived
 from orchestrator.cli.commands.run_conditions import check_kind, given_conditions, no_such_run, since_too
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
-from orchestrator.cli.output import show_rows, shows_briefly, tell_more
+from orchestrator.cli.messages import tell_more
+from orchestrator.cli.output import show_rows, shows_briefly
 from orchestrator.cli.reading import page_options
 from orchestrator.run_states import RunState
 

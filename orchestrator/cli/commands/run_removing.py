@@ -4,7 +4,8 @@ import click
 
 from orchestrator.cli.confirming import is_confirmed
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, given_options
-from orchestrator.cli.output import notify, say_now, show_rows
+from orchestrator.cli.messages import notify, say_now
+from orchestrator.cli.output import show_rows
 from orchestrator.cli.reading import output_options, reading_options
 from orchestrator.errors import InputError
 from orchestrator.progress import counted

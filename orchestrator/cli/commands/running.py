@@ -23,7 +23,8 @@ from orchestrator.cli.frame import (
     spec_argument,
 )
 from orchestrator.cli.last_words import last_words
-from orchestrator.cli.output import notify, say_now, show_record, show_rows, show_text
+from orchestrator.cli.messages import notify, say_now
+from orchestrator.cli.output import show_record, show_rows, show_text
 from orchestrator.cli.reading import reading_options
 from orchestrator.cluster.environment import give_way
 from orchestrator.errors import BudgetReached

@@ -15,14 +15,8 @@ from orchestrator.cli.commands.run_listing import list_runs
 from orchestrator.cli.commands.run_removing import restore, rm, trash
 from orchestrator.cli.commands.run_showing import show
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsGroup, WritingCommand, current_settings, given_options
-from orchestrator.cli.output import (
-    make_room,
-    notify,
-    say_now,
-    show_rows,
-    show_text,
-    shows_briefly,
-)
+from orchestrator.cli.messages import make_room, notify, say_now
+from orchestrator.cli.output import show_rows, show_text, shows_briefly
 from orchestrator.cli.reading import reading_options
 from orchestrator.progress import is_terminal, show_progress, terminal_width
 

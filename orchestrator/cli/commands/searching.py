@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
-from orchestrator.cli.output import notify, say_now, show_rows, shows_briefly, status_line
+from orchestrator.cli.messages import notify, say_now, status_line
+from orchestrator.cli.output import show_rows, shows_briefly
 from orchestrator.cli.precision_option import precision_option
 from orchestrator.cli.reading import reading_options
 from orchestrator.errors import InputError

@@ -9,8 +9,8 @@ from orchestrator.cells import setting_cell
 from orchestrator.cli.commands.ranking import no_groups, seeds_text
 from orchestrator.cli.commands.registry_reading import group_name, open_registry, tell_archived
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsGroup
+from orchestrator.cli.messages import notify
 from orchestrator.cli.output import (
-    notify,
     num_rows_shown,
     show_paragraph,
     show_record,

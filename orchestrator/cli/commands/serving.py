@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
-from orchestrator.cli.output import notify, say_now, show_text
+from orchestrator.cli.messages import notify, say_now
+from orchestrator.cli.output import show_text
 from orchestrator.cli.precision_option import precision_option
 from orchestrator.progress import clear_screen
 

@@ -13,7 +13,8 @@ from click.core import ParameterSource
 from orchestrator.cells import printable
 from orchestrator.cli.commands.text_files import reading_text_options, text_source
 from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
-from orchestrator.cli.output import chosen_form, notify, show_lines, show_rows, status_line
+from orchestrator.cli.messages import notify, status_line
+from orchestrator.cli.output import chosen_form, show_lines, show_rows
 from orchestrator.cli.reading import reading_options
 from orchestrator.progress import counted, is_terminal
 

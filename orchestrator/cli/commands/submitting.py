@@ -15,7 +15,8 @@ from orchestrator.cli.frame import (
     overrides_argument,
     priority_option,
 )
-from orchestrator.cli.output import notify, say_now, show_text, write_message
+from orchestrator.cli.messages import notify, say_now, write_message
+from orchestrator.cli.output import show_text
 from orchestrator.cluster.addresses import dashboard_address
 from orchestrator.errors import ClusterError
 from orchestrator.progress import reader_may_leave

@@ -9,7 +9,8 @@ import click
 from orchestrator.cli.commands.showing import show
 from orchestrator.cli.commands.text_files import source_options, text_source
 from orchestrator.cli.frame import GlobalOptionsGroup, current_settings
-from orchestrator.cli.output import notify, say_now, show_record, show_rows
+from orchestrator.cli.messages import notify, say_now
+from orchestrator.cli.output import show_record, show_rows
 from orchestrator.cli.reading import form_options, output_options, reading_options
 from orchestrator.progress import counted
 

@@ -3,7 +3,8 @@
 import click
 
 from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, overrides_argument, spec_argument
-from orchestrator.cli.output import notify, say_now, show_rows
+from orchestrator.cli.messages import notify, say_now
+from orchestrator.cli.output import show_rows
 from orchestrator.cli.reading import reading_options
 
 _DIGITS = 12

@@ -16,7 +16,7 @@ from contextlib import closing
 
 import pytest
 
-from orchestrator.cli.output import make_room
+from orchestrator.cli.messages import make_room
 from orchestrator.progress import OWN_LOGGERS, UNDER_WAY, Progress, attached, duration, show_progress, times
 from orchestrator.progress.run_views import StageView, TrainingView
 from tests.waiting import PATIENCE_S

@@ -1,0 +1,91 @@
+"""Messages of commands for a person, on stderr: folded to the terminal's width, and above its status line."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+import click
+
+from orchestrator.cells import printable
+from orchestrator.progress import (
+    UNDER_WAY,
+    clear_screen,
+    is_pipe,
+    is_terminal,
+    reader_may_leave,
+    show_progress,
+    stop_redrawing,
+    terminal_width,
+)
+from orchestrator.settings import ASKED_AT_VARIABLE
+
+logger = logging.getLogger(__name__)
+
+
+def notify(message: str) -> None:
+    """Write a message for a person to stderr, folded between words on a terminal, if somebody still reads it."""
+    write_message(_folded(message) + "\n")
+
+
+def write_error(message: str) -> None:
+    """Write an error for a person to stderr, as `notify` does."""
+    heading = "Error: "
+    text = _folded(heading + message)
+    write_message(click.style(heading, fg="red", bold=True) + text.removeprefix(heading) + "\n")
+
+
+def _folded(message: str) -> str:
+    from orchestrator.progress.line_folding import folded
+
+    return folded(printable(message), terminal_width(sys.stderr))
+
+
+def tell_more(num_shown: int, num_rows: int, offset: int = 0) -> None:
+    """Say how many rows are not shown, if any come after these, and how to see them.
+
+    Args:
+        offset: number of rows that were left out before these.
+    """
+    if offset + num_shown >= num_rows:
+        return
+    if offset:
+        notify(f"{num_shown:,} of {num_rows:,} are shown; the next ones: --offset {offset + num_shown}")
+    else:
+        notify(f"{num_shown:,} of {num_rows:,} are shown; all of them: --limit {num_rows}")
+
+
+def write_message(text: str) -> None:
+    """Write text to stderr as it is, if somebody still reads it."""
+    make_room(sys.stderr)
+    with reader_may_leave(sys.stderr):
+        click.echo(text, nl=False, err=True)
+
+
+def make_room(stream: TextIO | None) -> None:
+    """Remove the status line where something else is about to be written to the terminal.
+
+    What is written to a pipe may come to the terminal at any time (`| head`): from then on nothing is redrawn there.
+    """
+    if is_terminal(stream):
+        clear_screen()
+    elif is_pipe(stream):
+        stop_redrawing()
+
+
+def say_now(what: str) -> None:
+    """Say what is being done now, before the imports that it needs: a terminal's status line, a line elsewhere.
+
+    A command that came here from another machine says nothing of it: it was said there.
+    """
+    if ASKED_AT_VARIABLE not in os.environ:
+        logger.info(printable(what), extra=UNDER_WAY)
+
+
+@contextmanager
+def status_line() -> Iterator[Callable[[str], None]]:
+    """Function that replaces the status line of long work, on stderr."""
+    with show_progress() as progress:
+        yield progress.status
