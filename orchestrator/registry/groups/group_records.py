@@ -225,11 +225,14 @@ def best_run(scored: Sequence[Scored], *, is_better_lower: bool) -> Scored:
     return next((run for run in equal if run.model_folder is not None), equal[0])
 
 
+def mean_of_repeats(scores: Sequence[float]) -> float:
+    """Score of a seed: the mean of its runs' scores, that of a single run as it is."""
+    return scores[0] if len(scores) == 1 else sum(scores) / len(scores)
+
+
 def _seed_order(seed: int | None) -> tuple[bool, int]:
     return seed is None, seed or 0
 
 
 def _seed_score(seed: int | None, runs: Sequence[GroupRun]) -> SeedScore:
-    if len(runs) == 1:
-        return SeedScore(seed, runs[0].score or 0.0, runs)
-    return SeedScore(seed, sum(run.score or 0.0 for run in runs) / len(runs), runs)
+    return SeedScore(seed, mean_of_repeats([run.score or 0.0 for run in runs]), runs)

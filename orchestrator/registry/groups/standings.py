@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, DateTime, Select, and_, case, select, type
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.groups.group_keys import group_digest_of, group_key, group_label
-from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, best_run
+from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, best_run, mean_of_repeats
 from orchestrator.registry.groups.group_settings import Settings, load_settings, setting_value
 from orchestrator.registry.groups.groups import RANKED_KINDS, load_groups
 from orchestrator.registry.groups.split_data import taken_path
@@ -155,4 +155,4 @@ def _scores_of_seeds(scored: Sequence[TrialScore]) -> list[float]:
     by_seed: dict[int | None, list[float]] = defaultdict(list)
     for trial in scored:
         by_seed[trial.seed].append(trial.score or 0.0)
-    return [scores[0] if len(scores) == 1 else sum(scores) / len(scores) for scores in by_seed.values()]
+    return [mean_of_repeats(scores) for scores in by_seed.values()]

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError
 from orchestrator.progress import counted
+from orchestrator.registry.groups.split_data import taken_path
 from orchestrator.registry.queries.field_reader import FieldColumns, read_fields
 from orchestrator.registry.queries.group_aggregates import DEFAULT_AGGREGATES, SCORE, Aggregate
 from orchestrator.registry.queries.query_fields import ColumnField, Field
@@ -27,7 +28,7 @@ from orchestrator.run_states import RunState
 MAX_PIVOT_COLUMNS = 50
 _METRIC = "metric"
 _TASK = "task"
-_DATA_PATH = "data.validation_digest"
+_DATA_PATH = taken_path("validation")
 _DATA = f"params.{_DATA_PATH}"
 _PARENT, _PARENTLESS, _UNFINISHED = "parent of", "id without a parent", "not completed"
 _STANDING: Mapping[str, Field] = {

@@ -53,7 +53,7 @@ class RunCosts:
         return sum(_spent_s(*trial, since, now) for trial in trials) if trials and now is not None else None
 
     def trial_seconds_of(self, sweep_ids: Collection[str]) -> dict[str, float]:
-        """Seconds that the trials of each of some sweeps have taken in all, by the sweep; without runs without trials.
+        """Seconds that the trials of each of some sweeps have taken in all, by sweep; a run without trials has none.
 
         They are those of `trial_seconds`, read at once.
         """
@@ -71,7 +71,7 @@ class RunCosts:
         return spent
 
     def worker_groups(self, run_ids: Collection[str]) -> dict[str, list[Mapping[str, Any]]]:
-        """Groups of training workers that runs had, in order over all their attempts; without runs without any."""
+        """Groups of training workers that runs had, in order over all attempts; a run without any has no entry."""
         found: dict[str, list[Mapping[str, Any]]] = {}
         with self._database.session(writing=False) as session:
             columns = select(AttemptRow.run_id, AttemptRow.workers)

@@ -84,7 +84,7 @@ class RunMetrics:
             return session.scalar(select(func.max(MetricRow.step)).where(MetricRow.run_id == run_id))
 
     def last_steps(self, run_ids: Collection[str]) -> dict[str, int]:
-        """Highest step of each of some runs at which something was measured; without runs where nothing was."""
+        """Highest step of each of some runs at which something was measured; a run where nothing was has no entry."""
         with self._database.session(writing=False) as session:
             highest = select(MetricRow.run_id, func.max(MetricRow.step)).group_by(MetricRow.run_id)
             of_runs = highest.where(MetricRow.run_id.in_(select_items(session, run_ids)))

@@ -104,7 +104,7 @@ def test_many_runs_are_asked_for_at_once(registry: Registry) -> None:
 
 
 def test_runs_of_every_sort_are_derived_together_as_each_by_itself(registry: Registry) -> None:
-    """With trials, with GPUs or without, with groups of workers, recorded in part, not readable, and never ended."""
+    """Runs of all sorts: trials, on GPUs, with groups of workers, recorded in part, with unreadable specs."""
     sweep = ended(registry, {**SWEEP, "execution": {"cpus_per_trial": 3, "gpus_per_trial": 0.5}}, 10.0)
     trials = registry.trials.record(sweep, [trial_result(f"k{n}", number=n, seconds=8.0 + n) for n in range(3)])
     wide = ended(registry, {**PRETRAIN, "execution": {"num_workers": {"min": 1, "max": 4}}}, 50.0, 100.0)
