@@ -16,8 +16,12 @@ _ORIGINS: Mapping[Origin | None, str] = {
     "partly trained": "its model was trained on at least some of these examples",
     "chosen": "its model was chosen on these data",
     "partly chosen": "its model was chosen on at least some of these examples",
-    "same file": "its model was trained or chosen on the same file, read another way: whether on these examples is "
-    "not known",
+    "trained earlier": "its model was made of one that was trained on these data",
+    "partly trained earlier": "its model was made of one that was trained on at least some of these examples",
+    "chosen earlier": "its model was made of one that was chosen on these data",
+    "partly chosen earlier": "its model was made of one that was chosen on at least some of these examples",
+    "same file": "its model, or one that it was made of, was trained or chosen on the same file, read another way: "
+    "whether on these examples is not known",
     "apart": "its model was chosen on other data",
     None: "it is not known on which data its model was chosen",
 }
@@ -57,7 +61,7 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
         yield f"the same was run with other code, too: {named}"
     if not is_direction_known(group.metric):
         yield f"whether a larger {group.metric} is better is not known: it is ranked so"
-    if not group.refusal and (group.kind == "evaluate" or group.origin in ("trained", "partly trained")):
+    if not group.refusal and (group.kind == "evaluate" or "trained" in (group.origin or "")):
         yield _ORIGINS[group.origin]
 
 

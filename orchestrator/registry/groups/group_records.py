@@ -101,8 +101,9 @@ class GroupRecord:
     """Version of the code that ran; None where it was not recorded."""
     origin: Origin | None = None
     """Earlier use of the score's data: `trained` where the model was trained on them, `chosen` where it was chosen on
-    them, with `partly` where it was so on some of them at least; `same file` where it was trained or chosen on the file
-    read another way; `apart` where nothing of this is known, None where it is not known what the model was chosen on.
+    them, with `partly` where it was so on some of them at least, with `earlier` where one that it was made of was;
+    `same file` where any of these was trained or chosen on the file read another way; `apart` where nothing of this is
+    known, None where it is not known what the model was chosen on.
     """
     refusal: str | None = None
     """Reason why its score is not shown, nor ranked; None where it may be."""

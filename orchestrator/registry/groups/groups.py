@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, aliased
 from orchestrator.registry.groups.group_keys import group_key
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
 from orchestrator.registry.groups.group_settings import SEED_PATH, load_settings, setting_values
-from orchestrator.registry.groups.model_origins import ModelOrigin, load_origins
+from orchestrator.registry.groups.model_origins import ORIGIN_PATHS, load_origins
 from orchestrator.registry.groups.refused_scores import TEST_DIGEST, load_test_refusals, refusal_of
 from orchestrator.registry.groups.split_data import SplitData, digest_paths
 from orchestrator.registry.run_flags import is_flagged
@@ -21,6 +21,7 @@ from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
 _EVALUATION = "evaluate"
 RANKED_KINDS = ("distill", _EVALUATION)
 """Kinds of runs without trials whose own scores are ranked."""
+_DATA_PATHS = sorted({*ORIGIN_PATHS, *digest_paths(["test"])})
 _NUM_GROUP_COLUMNS = 6
 """Number of the columns that tell groups apart, the first ones of a run's row."""
 _IDS_PER_STATEMENT = 5_000
@@ -70,19 +71,18 @@ def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupR
         found[row[:_NUM_GROUP_COLUMNS]].append(row)
     newest = [rows[-1] for rows in found.values()]
     settings = load_settings(session, [row.id for row in newest])
-    origins = load_origins(session, [row.id for row in newest if row.kind == _EVALUATION])
+    makings = {run_id: setting_values(shared, _DATA_PATHS) for run_id, shared in settings.items()}
+    origins = load_origins(session, makings, [row.id for row in newest if row.kind == _EVALUATION])
     tested = [row.id for rows in found.values() for row in rows if row.test is not None]
     refusals = load_test_refusals(session, tested) if tested else {}
     groups = []
     for (task, metric, digest, code, split, _), rows in found.items():
-        of_kind, shared = rows[-1].of_kind, settings[rows[-1].id]
-        digests = setting_values(shared, digest_paths({"train", "validation", split}))
-        data = SplitData.of(digests, split)
+        of_kind, shared, origin = rows[-1].of_kind, settings[rows[-1].id], origins[rows[-1].id]
+        data = SplitData.of(makings[rows[-1].id], split)
         if of_kind == _EVALUATION:
-            origin = origins.get(rows[-1].id, ModelOrigin())
             use, refusal = origin.use_of(data), refusal_of(data, origin) if split == "test" else None
         else:
-            use, refusal = ModelOrigin.of(digests).use_of(data) or "chosen", None
+            use, refusal = origin.use_of(data) or "chosen", None
         runs = [GroupRun._make((*row[_NUM_GROUP_COLUMNS + 2 :], refusals.get(row.id))) for row in rows]
         groups.append(
             GroupRecord(

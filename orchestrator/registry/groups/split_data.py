@@ -29,24 +29,44 @@ class SplitData(NamedTuple):
         taken = parameters.get(taken_path)
         return cls(taken, parameters.get(whole_path, taken), parameters.get(file_path))
 
-    def overlap(self, used: "SplitData") -> Overlap | None:
-        """Examples of these data that a model is known to have used; None where nothing says that it used any.
+
+class UsedData(NamedTuple):
+    """Digests of the data of any number of splits that a model used, those of each kind together."""
+
+    taken: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
+    file: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, splits: Iterable[SplitData]) -> Self:
+        """Digests of splits; one of which it is not known what was taken says nothing."""
+        known = [split for split in splits if split.taken is not None]
+        return cls(*(frozenset(filter(None, digests)) for digests in zip(*known, strict=True)))
+
+    def merged(self, other: Self) -> Self:
+        """These data and others."""
+        return type(self)(*(own | others for own, others in zip(self, other, strict=True)))
+
+    def overlap(self, data: SplitData) -> Overlap | None:
+        """Examples of a score's data that are known to be among these; None where nothing says that any is.
 
         A limit takes the first examples (`max_train_examples`), and no split is without examples: two parts of one
         whole share the first example at least. Of a file that was read another way, as with other labels or without its
         broken records, nothing is certain: the examples that both took may be different ones.
 
         >>> part, whole = SplitData("first 100", "whole", "file"), SplitData("whole", "whole", "file")
-        >>> whole.overlap(part), part.overlap(whole), SplitData("otherwise", "otherwise", "file").overlap(part)
-        ('some', 'all', 'file')
+        >>> UsedData.of([part]).overlap(whole), UsedData.of([whole]).overlap(part)
+        ('some', 'all')
+        >>> UsedData.of([part]).overlap(SplitData("otherwise", "otherwise", "file"))
+        'file'
         """
-        if self.taken is None or used.taken is None:
+        if data.taken is None:
             return None
-        if used.taken in (self.taken, self.whole):
+        if data.taken in self.taken or data.whole in self.taken:
             return "all"
-        if used.whole == self.whole:
+        if data.whole in self.whole:
             return "some"
-        return "file" if self.file is not None and self.file == used.file else None
+        return "file" if data.file in self.file else None
 
 
 def taken_path(split: Split) -> str:

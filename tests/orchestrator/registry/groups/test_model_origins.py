@@ -10,14 +10,19 @@ from sqlalchemy import update
 
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
-from orchestrator.registry.groups.model_origins import ModelOrigin, load_origins
-from orchestrator.registry.groups.split_data import SplitData
+from orchestrator.registry.groups.model_origins import DataUse, ModelOrigin, load_origins
+from orchestrator.registry.groups.split_data import SplitData, UsedData
 from orchestrator.registry.tables import RunRow
 from orchestrator.reports.blocks import Chart
 from orchestrator.reports.task_page import task_page
 from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.groups.samples import evaluated, new_sweep, seeds
 from tests.orchestrator.registry.samples import model_result
+
+SAME_FILE = (
+    "its model, or one that it was made of, was trained or chosen on the same file, read another way: "
+    "whether on these examples is not known"
+)
 
 
 def test_a_test_score_of_models_that_were_chosen_on_the_test_data_is_refused(registry: Registry) -> None:
@@ -129,8 +134,7 @@ def test_an_evaluation_on_the_same_file_read_otherwise_is_told_and_not_refused(r
     run = evaluated(registry, "test", "x without broken records", 0.8, file="f")
     (row,) = registry.leaderboard_table().records
     assert (row["mean"], row["origin"]) == (0.8, "same file")
-    note = "its model was trained or chosen on the same file, read another way: whether on these examples is not known"
-    assert note in row["notes"]
+    assert SAME_FILE in row["notes"]
     assert registry.test_refusals([run]) == {}
 
 
@@ -201,8 +205,6 @@ def test_where_models_were_chosen_is_asked_of_those_that_evaluations_name_alone(
         other = maker if number == 7 else new_sweep(registry)
         registry.trials.set_data(other, {"train": "x", "validation": f"v{number}"})
         registry.models.register(f"m{number}", model_result(f"{number:064d}"), other)
-    run = evaluated(registry, "validation", "v7", 0.8, "m7@1")
-    registry.trials.set_data(run, {"validation": "v7", "model": "0" * 14 + "no"})
     num_rows = 0
     with registry._database.session(writing=False) as session:
         execute = session.execute
@@ -214,5 +216,7 @@ def test_where_models_were_chosen_is_asked_of_those_that_evaluations_name_alone(
             return rows
 
         monkeypatch.setattr(session, "execute", counted)
-        assert load_origins(session, [run]) == {run: ModelOrigin(SplitData("x", "x"), SplitData("v7", "v7"))}
-    assert num_rows == 5, "two names, one model, two digests"
+        made_with = load_origins(session, {"e": {"model": "m7@1", "data.model_digest": "0" * 14 + "no"}}, ["e"])
+    use = DataUse(UsedData.of([SplitData("x", "x")]), UsedData.of([SplitData("v7", "v7")]))
+    assert made_with == {"e": ModelOrigin(use)}
+    assert num_rows == 4, "one model, two digests and its start model, which is random"
