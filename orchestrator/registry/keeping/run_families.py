@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Select, Table, insert, select, update
+from sqlalchemy import ColumnElement, Select, Table, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.attempt_tables import AttemptRow
@@ -36,14 +36,15 @@ def family_of(session: Session, run_id: str) -> list[str]:
 
 def family_digests(session: Session, run_id: str) -> dict[str, str]:
     """Digest of what each table has of a run and its trials: equal in two registries that have the same of it."""
-    family = family_of(session, run_id)
-    digests = {"runs": hashlib.sha256(), **{table.name: hashlib.sha256() for table in tables_of_runs()}}
-    for member in family:
-        run = {**run_values(session, member), "experiment_id": None}
-        digests["runs"].update(repr(sorted(run.items())).encode())
-        for table in tables_of_runs():
-            for part in session.execute(rows_of_run(session, table, member)).partitions(ROWS_AT_ONCE):
-                digests[table.name].update(repr([tuple(row) for row in part]).encode())
+    members = select(RunRow.id).where(or_(RunRow.id == run_id, RunRow.parent_id == run_id))
+    runs_table = BaseRow.metadata.tables["runs"]
+    runs = session.execute(_rows_in_order(session, runs_table, RunRow.id.in_(members))).mappings()
+    own = [sorted({**run, "experiment_id": None}.items()) for run in runs]
+    digests = {"runs": hashlib.sha256(repr(own).encode())}
+    for table in tables_of_runs():
+        digests[table.name] = hashlib.sha256()
+        for part in session.execute(_rows_in_order(session, table, table.c.run_id.in_(members))).partitions():
+            digests[table.name].update(repr([*map(tuple, part)]).encode())
     return {name: digest.hexdigest() for name, digest in digests.items()}
 
 
@@ -106,9 +107,12 @@ def run_values(session: Session, run_id: str) -> dict[str, Any]:
 
 def rows_of_run(session: Session, table: Table, run_id: str) -> Select[Any]:
     """Statement that selects the rows of a table that belong to a run, by their key."""
+    return _rows_in_order(session, table, table.c.run_id == run_id)
+
+
+def _rows_in_order(session: Session, table: Table, condition: ColumnElement[bool]) -> Select[Any]:
     order = [in_byte_order(column, session.get_bind().dialect.name) for column in table.primary_key]
-    ordered = select(table).where(table.c.run_id == run_id).order_by(*order)
-    return ordered.execution_options(yield_per=ROWS_AT_ONCE)
+    return select(table).where(condition).order_by(*order).execution_options(yield_per=ROWS_AT_ONCE)
 
 
 def _experiment_here(there: Session, here: Session, experiment_id: int) -> int:
