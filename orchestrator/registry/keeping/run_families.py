@@ -5,11 +5,11 @@ have added to a run later (tags, notes, flags) is no part of what the run is: `k
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, insert, or_, select, update
+from sqlalchemy import ColumnElement, RowMapping, Select, Table, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.attempt_tables import AttemptRow
@@ -18,6 +18,8 @@ from orchestrator.registry.keeping.table_copy import ROWS_AT_ONCE, in_byte_order
 from orchestrator.registry.keeping_tables import ANNOTATIONS, TrashRow
 from orchestrator.registry.model_versions import give_version
 from orchestrator.registry.tables import BaseRow, ExperimentRow, ModelRow, RunRow
+
+_RUNS = RunRow.__tablename__
 
 
 def tables_of_runs() -> list[Table]:
@@ -36,14 +38,11 @@ def family_of(session: Session, run_id: str) -> list[str]:
 
 def family_digests(session: Session, run_id: str) -> dict[str, str]:
     """Digest of what each table has of a run and its trials: equal in two registries that have the same of it."""
-    members = select(RunRow.id).where(or_(RunRow.id == run_id, RunRow.parent_id == run_id))
-    runs_table = BaseRow.metadata.tables["runs"]
-    runs = session.execute(_rows_in_order(session, runs_table, RunRow.id.in_(members))).mappings()
-    own = [sorted({**run, "experiment_id": None}.items()) for run in runs]
-    digests = {"runs": hashlib.sha256(repr(own).encode())}
+    own = [sorted({**run, "experiment_id": None}.items()) for run in _runs_of_family(session, run_id)]
+    digests = {_RUNS: hashlib.sha256(repr(own).encode())}
     for table in tables_of_runs():
         digests[table.name] = hashlib.sha256()
-        for part in session.execute(_rows_in_order(session, table, table.c.run_id.in_(members))).partitions():
+        for part in session.execute(_rows_of_family(session, table, run_id)).partitions():
             digests[table.name].update(repr([*map(tuple, part)]).encode())
     return {name: digest.hexdigest() for name, digest in digests.items()}
 
@@ -59,18 +58,19 @@ def family_digest(session: Session, run_id: str) -> str:
 
 def copy_family(there: Session, here: Session, run_id: str) -> list[str]:
     """Insert a run, its trials and their rows, and what these rest on; returns their ids, the run first."""
-    family = family_of(there, run_id)
-    for member in family:
-        run = run_values(there, member)
-        experiment = _experiment_here(there, here, run["experiment_id"])
-        here.execute(insert(RunRow.__table__), [{**run, "experiment_id": experiment}])  # type: ignore[arg-type]
-        for table in tables_of_runs():
-            for part in there.execute(rows_of_run(there, table, member)).mappings().partitions(ROWS_AT_ONCE):
-                rows = [dict(row) for row in part]
-                _bring_shared(there, here, table, rows)
-                here.execute(insert(table), rows)
+    runs = [dict(run) for run in _runs_of_family(there, run_id)]
+    ids = dict.fromkeys(run["experiment_id"] for run in runs)
+    experiments = {each: _experiment_here(there, here, each) for each in ids}
+    for run in runs:
+        run["experiment_id"] = experiments[run["experiment_id"]]
+    here.execute(insert(BaseRow.metadata.tables[_RUNS]), runs)
+    for table in tables_of_runs():
+        for part in there.execute(_rows_of_family(there, table, run_id)).mappings().partitions():
+            rows = [dict(row) for row in part]
+            _bring_shared(there, here, table, rows)
+            here.execute(insert(table), rows)
     there.expunge_all()
-    return family
+    return [run["id"] for run in runs]
 
 
 def bring_models(there: Session, here: Session, models: Iterable[ModelRow]) -> dict[str, str]:
@@ -108,6 +108,21 @@ def run_values(session: Session, run_id: str) -> dict[str, Any]:
 def rows_of_run(session: Session, table: Table, run_id: str) -> Select[Any]:
     """Statement that selects the rows of a table that belong to a run, by their key."""
     return _rows_in_order(session, table, table.c.run_id == run_id)
+
+
+def _runs_of_family(session: Session, run_id: str) -> Sequence[RowMapping]:
+    """All columns of a run and of its trials, the run first."""
+    in_order = _rows_in_order(session, BaseRow.metadata.tables[_RUNS], RunRow.id.in_(_members(run_id)))
+    return sorted(session.execute(in_order).mappings(), key=lambda run: run["id"] != run_id)
+
+
+def _rows_of_family(session: Session, table: Table, run_id: str) -> Select[Any]:
+    """Statement that selects the rows of a table that belong to a run or its trials, by their key."""
+    return _rows_in_order(session, table, table.c.run_id.in_(_members(run_id)))
+
+
+def _members(run_id: str) -> Select[Any]:
+    return select(RunRow.id).where(or_(RunRow.id == run_id, RunRow.parent_id == run_id))
 
 
 def _rows_in_order(session: Session, table: Table, condition: ColumnElement[bool]) -> Select[Any]:
