@@ -9,15 +9,13 @@ from orchestrator.errors import OWN_ERRORS, NotFoundError
 from orchestrator.models.resolve import WEIGHTS_FILE, content_digest, resolve_name
 from orchestrator.registry import Registry
 from orchestrator.registry.lineage.lineage_staleness import written_again
+from orchestrator.registry.parameter_values import RECORDED_DIGITS
 from orchestrator.registry.records import RunRecord
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.parts import task_of
 from orchestrator.specs.references import TOKENIZER_FIELDS, names_of
 from orchestrator.storage import digest_file, join
-
-_DIGITS = 16
-"""Digits of a split's digest that are recorded."""
 
 
 def changed_inputs(registry: Registry, run: RunRecord, spec: Spec, settings: Settings) -> list[str]:
@@ -47,7 +45,7 @@ def _changed_splits(registry: Registry, run: RunRecord, spec: Spec) -> Iterator[
     try:
         task = load_task(asked)
         for split in task.splits:
-            now = task.fingerprint(split)[:_DIGITS]
+            now = task.fingerprint(split)[:RECORDED_DIGITS]
             if split in recorded and recorded[split] != now:
                 yield f"data: the {split} split of {task.id} has changed: digest {recorded[split]} then, {now} now"
     except OWN_ERRORS as error:

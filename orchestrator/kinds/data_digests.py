@@ -2,11 +2,9 @@
 
 from collections.abc import Iterable
 
+from orchestrator.registry.parameter_values import RECORDED_DIGITS
 from orchestrator.results import Split
 from orchestrator.tasks import Task
-
-_DIGITS = 16
-"""Digits of a digest that are recorded."""
 
 
 def data_digests(task: Task, splits: Iterable[Split]) -> dict[str, str]:
@@ -21,4 +19,4 @@ def data_digests(task: Task, splits: Iterable[Split]) -> dict[str, str]:
         digests |= {split: taken, f"{split}_file": file}
         if whole != taken:
             digests[f"{split}_whole"] = whole
-    return {name: digest[:_DIGITS] for name, digest in digests.items()}
+    return {name: digest[:RECORDED_DIGITS] for name, digest in digests.items()}

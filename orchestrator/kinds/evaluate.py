@@ -13,6 +13,7 @@ from orchestrator.kinds.data_digests import data_digests
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import trains_on_gpu
 from orchestrator.progress import counted
+from orchestrator.registry.parameter_values import RECORDED_DIGITS
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import EvaluationResult
 from orchestrator.retrieval.reranking import Reranking
@@ -62,7 +63,7 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
             reranking = Reranking(folder, spec.relevant_label, spec.num_candidates)
         # The leaderboard ranks scores on the same data together, and says which models were chosen on them.
         data = data_digests(inputs.task(spec.task), [spec.split])
-        model = inputs.content_digest("model", spec.model)[:16]
+        model = inputs.content_digest("model", spec.model)[:RECORDED_DIGITS]
         context.recorder.record_trial_data(context.run_id, data | {"model": model})
         # Absolute paths, since Ray's processes have another working folder.
         scoring = Scoring(

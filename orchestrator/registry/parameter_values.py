@@ -20,6 +20,8 @@ _DATA_PLACES = ("task.files", "task.folder")
 """Parameters that say where data lie, not what they are."""
 TAKEN_DIGEST, WHOLE_DIGEST, FILE_DIGEST = "_digest", "_whole_digest", "_file_digest"
 """Ends of the paths of a split's digests: of the examples that a run took, of all without its limit, of the file."""
+RECORDED_DIGITS = 16
+"""Digits of a digest of data, or of a model's weights, that the parameters of runs have."""
 
 PARAMETER_COLUMNS = ("run_id", "path", "leaf", "kind", "text", "number")
 """Columns of the parameters table."""

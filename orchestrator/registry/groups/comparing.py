@@ -7,6 +7,7 @@ from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError
+from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.groups.example_comparison import compare_examples
 from orchestrator.registry.groups.finding_groups import find_group
 from orchestrator.registry.groups.group_comparison import Comparison, check_comparable, compare_groups
@@ -24,10 +25,8 @@ def compare_named(session: Session, names: Sequence[str], state: ColumnElement[R
             raise InputError(f"{one} and {other} are the same runs; name different ones")
     check_comparable(groups)
     ids = [run.id for group in groups for run in group.runs if run.is_scored]
-    predictions: dict[str, str] = {}
-    for begin in range(0, len(ids), 5_000):
-        kept = select(RunRow.id, RunRow.predictions_path).where(RunRow.id.in_(ids[begin : begin + 5_000]))
-        predictions |= {run_id: path for run_id, path in session.execute(kept) if path}
+    kept = select(RunRow.id, RunRow.predictions_path).where(RunRow.id.in_(select_items(session, ids)))
+    predictions = {run_id: path for run_id, path in session.execute(kept) if path}
     places = combinations(range(len(groups)), 2)
     return compare_groups(
         groups, {(one, other): compare_examples(groups[one], groups[other], predictions) for one, other in places}

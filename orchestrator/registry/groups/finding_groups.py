@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import ColumnElement, and_, or_, select
+from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.groups.group_keys import group_key, group_label
 from orchestrator.registry.groups.group_records import GroupRecord
-from orchestrator.registry.groups.groups import RANKED_KINDS, load_groups
+from orchestrator.registry.groups.groups import is_ranked, load_groups
 from orchestrator.registry.run_records import MAX_CANDIDATES, find_run
 from orchestrator.registry.tables import RunRow
 from orchestrator.run_states import RunState
@@ -26,12 +26,8 @@ def find_group(session: Session, name: str, state: ColumnElement[RunState]) -> G
         or with several groups.
     """
     digest, _, code = name.lower().partition(".")
-    ranked = select(RunRow.group_key, RunRow.code_version).where(
-        RunRow.group_key.startswith(digest, autoescape=True),
-        RunRow.task.is_not(None),
-        RunRow.metric.is_not(None),
-        or_(RunRow.parent_id.is_not(None), RunRow.kind.in_(RANKED_KINDS)),
-    )
+    is_called = RunRow.group_key.startswith(digest, autoescape=True)
+    ranked = select(RunRow.group_key, RunRow.code_version).where(is_called, is_ranked())
     pairs = session.execute(ranked.distinct().order_by(RunRow.group_key, RunRow.code_version)).all() if name else []
     keys = {group_key(*pair): pair for pair in pairs if group_key(*pair).partition(".")[2].startswith(code)}
     exact = {key: pair for key, pair in keys.items() if name.lower() in (key, group_label(key))}

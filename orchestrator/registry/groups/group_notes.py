@@ -8,23 +8,9 @@ from typing import Any
 from orchestrator.cells import setting_cell
 from orchestrator.registry.groups.group_keys import group_label
 from orchestrator.registry.groups.group_records import GroupRecord, SeedScore
-from orchestrator.registry.groups.model_origins import Origin
+from orchestrator.registry.groups.model_origins import origin_sentence
 from orchestrator.results import is_direction_known
 
-_ORIGINS: Mapping[Origin | None, str] = {
-    "trained": "its model was trained on these data",
-    "partly trained": "its model was trained on at least some of these examples",
-    "chosen": "its model was chosen on these data",
-    "partly chosen": "its model was chosen on at least some of these examples",
-    "trained earlier": "its model was made of one that was trained on these data",
-    "partly trained earlier": "its model was made of one that was trained on at least some of these examples",
-    "chosen earlier": "its model was made of one that was chosen on these data",
-    "partly chosen earlier": "its model was made of one that was chosen on at least some of these examples",
-    "same file": "its model, or one that it was made of, was trained or chosen on the same file, read another way: "
-    "whether on these examples is not known",
-    "apart": "its model was chosen on other data",
-    None: "it is not known on which data its model was chosen",
-}
 _LONGEST_LIST = 3
 
 
@@ -62,7 +48,7 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
     if not is_direction_known(group.metric):
         yield f"whether a larger {group.metric} is better is not known: it is ranked so"
     if not group.refusal and (group.kind == "evaluate" or "trained" in (group.origin or "")):
-        yield _ORIGINS[group.origin]
+        yield origin_sentence(group.origin, "its model", "these data")
 
 
 def _refused_tests(group: GroupRecord) -> Iterator[str]:

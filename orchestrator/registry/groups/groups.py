@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Row, Select, and_, cast, func, literal, not_, or_, select, true
 from sqlalchemy.orm import Session, aliased
 
+from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.groups.group_keys import group_key
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
 from orchestrator.registry.groups.group_settings import SEED_PATH, load_settings, setting_values
 from orchestrator.registry.groups.model_origins import ORIGIN_PATHS, load_origins
 from orchestrator.registry.groups.refused_scores import TEST_DIGEST, load_test_refusals, refusal_of
-from orchestrator.registry.groups.split_data import SplitData, digest_paths
+from orchestrator.registry.groups.split_data import SplitData
 from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
 
 _EVALUATION = "evaluate"
 RANKED_KINDS = ("distill", _EVALUATION)
 """Kinds of runs without trials whose own scores are ranked."""
-_DATA_PATHS = sorted({*ORIGIN_PATHS, *digest_paths(["test"])})
 _NUM_GROUP_COLUMNS = 6
 """Number of the columns that tell groups apart, the first ones of a run's row."""
-_IDS_PER_STATEMENT = 5_000
 
 
 def of_task(task: str | None, *, archived: bool) -> ColumnElement[bool]:
@@ -40,24 +39,20 @@ def of_task(task: str | None, *, archived: bool) -> ColumnElement[bool]:
 def count_archived(session: Session, task: str | None) -> int:
     """Number of the archived runs that would belong to the groups of a task, of all tasks where it is None."""
     asked = of_task(task, archived=True)
-    counted = select(func.count()).select_from(RunRow).where(_is_ranked(), asked, is_flagged("archived"))
+    counted = select(func.count()).select_from(RunRow).where(is_ranked(), asked, is_flagged("archived"))
     return session.scalar(counted) or 0
 
 
 def load_tasks(session: Session) -> list[str]:
     """Names of the tasks that have groups, of archived runs too, in their order."""
-    return sorted(filter(None, session.scalars(select(RunRow.task).where(_is_ranked()).distinct())))
+    return sorted(filter(None, session.scalars(select(RunRow.task).where(is_ranked()).distinct())))
 
 
 def load_groups_of(session: Session, run_ids: Collection[str]) -> list[GroupRecord]:
     """Load the groups that some runs belong to, each with all of its runs."""
-    own = sorted(set(run_ids))
-    keys = {
-        key
-        for some in _parts(own)
-        for key in session.scalars(select(RunRow.group_key).where(RunRow.id.in_(some), _is_ranked()).distinct())
-    }
-    return [group for some in _parts(sorted(keys)) for group in load_groups(session, RunRow.group_key.in_(some))]
+    are_own = RunRow.id.in_(select_items(session, run_ids)), is_ranked()
+    keys = session.scalars(select(RunRow.group_key).where(*are_own).distinct()).all()
+    return load_groups(session, RunRow.group_key.in_(select_items(session, keys)))
 
 
 def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupRecord]:
@@ -69,30 +64,35 @@ def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupR
     found: dict[tuple[Any, ...], list[Row[Any]]] = defaultdict(list)
     for row in session.connection().execute(_ranked_runs(condition)):  # a session's rows cost twice as much
         found[row[:_NUM_GROUP_COLUMNS]].append(row)
-    newest = [rows[-1] for rows in found.values()]
-    settings = load_settings(session, [row.id for row in newest])
-    makings = {run_id: setting_values(shared, _DATA_PATHS) for run_id, shared in settings.items()}
-    origins = load_origins(session, makings, [row.id for row in newest if row.kind == _EVALUATION])
+    settings = load_settings(session, [rows[-1].id for rows in found.values()])
+    data_parameters = {run_id: setting_values(shared, ORIGIN_PATHS) for run_id, shared in settings.items()}
+    origins = load_origins(session, data_parameters)
     tested = [row.id for rows in found.values() for row in rows if row.test is not None]
     refusals = load_test_refusals(session, tested) if tested else {}
     groups = []
     for (task, metric, digest, code, split, _), rows in found.items():
-        of_kind, shared, origin = rows[-1].of_kind, settings[rows[-1].id], origins[rows[-1].id]
-        data = SplitData.of(makings[rows[-1].id], split)
-        if of_kind == _EVALUATION:
-            use, refusal = origin.use_of(data), refusal_of(data, origin) if split == "test" else None
-        else:
-            use, refusal = origin.use_of(data) or "chosen", None
-        runs = [GroupRun._make((*row[_NUM_GROUP_COLUMNS + 2 :], refusals.get(row.id))) for row in rows]
+        newest = rows[-1]
+        data = SplitData.of(data_parameters[newest.id], split)
+        origin = origins[newest.id].use_of(data) or (None if newest.of_kind == _EVALUATION else "chosen")
         groups.append(
             GroupRecord(
-                group_key(digest, code), of_kind, task, metric, split, runs, data.taken, shared, code, use, refusal
+                key=group_key(digest, code),
+                kind=newest.of_kind,
+                task=task,
+                metric=metric,
+                split=split,
+                runs=[GroupRun._make((*row[_NUM_GROUP_COLUMNS + 2 :], refusals.get(row.id))) for row in rows],
+                data=data.taken,
+                settings=settings[newest.id],
+                code_version=code,
+                origin=origin,
+                refusal=refusal_of(origin) if split == "test" else None,
             )
         )
     return groups
 
 
-def _is_ranked() -> ColumnElement[bool]:
+def is_ranked() -> ColumnElement[bool]:
     """Condition for runs that belong to a group."""
     has_score = and_(RunRow.task.is_not(None), RunRow.metric.is_not(None))
     return and_(has_score, or_(RunRow.parent_id.is_not(None), RunRow.kind.in_(RANKED_KINDS)))
@@ -142,11 +142,6 @@ def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
         .outerjoin(baseline, is_of(baseline, "validation", literal("baseline.") + RunRow.metric))
         .outerjoin(test, and_(is_of(test, "test", RunRow.metric), RunRow.kind != _EVALUATION))
         .outerjoin(collapsed, is_of(collapsed, "validation", "collapsed"))
-        .where(_is_ranked(), condition)
+        .where(is_ranked(), condition)
         .order_by(RunRow.finished_at.is_not(None), RunRow.finished_at, RunRow.id)
     )
-
-
-def _parts(run_ids: Sequence[str]) -> Iterable[Sequence[str]]:
-    for begin in range(0, len(run_ids), _IDS_PER_STATEMENT):
-        yield run_ids[begin : begin + _IDS_PER_STATEMENT]

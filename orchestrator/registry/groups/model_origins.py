@@ -1,19 +1,18 @@
 """Data that models were trained and chosen on, for runs that score a model: a score on the same data flatters it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import cache, lru_cache, reduce
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.groups.model_makers import NAME_PATHS, load_makers
-from orchestrator.registry.groups.split_data import SplitData, UsedData, digest_paths
+from orchestrator.registry.groups.model_makers import NAME_PATHS, load_corpus_files, load_makers
+from orchestrator.registry.groups.split_data import DigestSets, SplitData, digest_paths
 
-_MAKING_PATHS = digest_paths(["train", "validation"])
-ORIGIN_PATHS = (*NAME_PATHS, *_MAKING_PATHS)
-"""Paths of the parameters by which the origin of a run's model is known."""
+ORIGIN_PATHS = (*NAME_PATHS, *digest_paths(["train", "validation", "test"]))
+"""Paths of the parameters by which a run's data are known, and those that its model was made with."""
 
-_CertainOrigin = Literal[
+_Use = Literal[
     "trained",
     "trained earlier",
     "partly trained",
@@ -24,31 +23,55 @@ _CertainOrigin = Literal[
     "partly chosen earlier",
     "same file",
 ]
-_GRAVEST_FIRST: tuple[_CertainOrigin, ...] = get_args(_CertainOrigin)
+_GRAVEST_FIRST: tuple[_Use, ...] = get_args(_Use)
 
-Origin = _CertainOrigin | Literal["apart"]
+Origin = _Use | Literal["apart"]
 """Earlier use of the data of a score: the model was trained on all or some of them, or chosen on all or some;
-`earlier` where it was so with a model that it was made of, a start model or teacher; it was trained or chosen on the
+`earlier` where a model that it was made of was, a start model or teacher; any of these was trained or chosen on the
 same file, of which it is not known whether it was read into the same examples; or nothing of this is known, and the
 model was chosen on other data."""
 
+_SENTENCES: Mapping[Origin | None, str] = {
+    "trained": "{model} was trained on {data}",
+    "trained earlier": "{model} was made of one that was trained on {data}",
+    "partly trained": "{model} was trained on at least some of {data}",
+    "partly trained earlier": "{model} was made of one that was trained on at least some of {data}",
+    "chosen": "{model} was chosen on {data}",
+    "chosen earlier": "{model} was made of one that was chosen on {data}",
+    "partly chosen": "{model} was chosen on at least some of {data}",
+    "partly chosen earlier": "{model} was made of one that was chosen on at least some of {data}",
+    "same file": "{model}, or one that it was made of, was trained or chosen on the same file, read another way: "
+    "whether on {data} is not known",
+    "apart": "{model} was chosen on other data",
+    None: "it is not known on which data {model} was chosen",
+}
 
-class DataUse(NamedTuple):
+
+def origin_sentence(origin: Origin | None, model: str, data: str) -> str:
+    """Sentence on the earlier use of data.
+
+    >>> origin_sentence("partly chosen earlier", "its model", "these data")
+    'its model was made of one that was chosen on at least some of these data'
+    """
+    return _SENTENCES[origin].format(model=model, data=data)
+
+
+class ModelData(NamedTuple):
     """Data that models were trained on, and those that they were chosen on."""
 
-    trained_on: UsedData = UsedData()
-    chosen_on: UsedData = UsedData()
+    trained_on: DigestSets = DigestSets()
+    chosen_on: DigestSets = DigestSets()
 
-    @classmethod
-    def of(cls, parameters: Mapping[str, Any]) -> Self:
+    @staticmethod
+    def of(parameters: Mapping[str, Any]) -> "ModelData":
         """Data that a run trains and chooses its model on, by its parameters."""
-        return cls(*_used_data(*(SplitData.of(parameters, split) for split in ("train", "validation"))))
+        return _model_data(SplitData.of(parameters, "train"), SplitData.of(parameters, "validation"))
 
     def merged(self, other: Self) -> Self:
-        """These data and those of another use."""
+        """These data and those of other models."""
         return type(self)(self.trained_on.merged(other.trained_on), self.chosen_on.merged(other.chosen_on))
 
-    def of_data(self, data: SplitData) -> _CertainOrigin | None:
+    def use_of(self, data: SplitData) -> _Use | None:
         """Use that was made of data, the gravest that is known; None where nothing says that they were used."""
         trained, chosen = self.trained_on.overlap(data), self.chosen_on.overlap(data)
         if trained in ("all", "some"):
@@ -61,58 +84,57 @@ class DataUse(NamedTuple):
 class ModelOrigin(NamedTuple):
     """Data that a model was made with."""
 
-    own: DataUse = DataUse()
-    """Data of the run that left it."""
-    earlier: DataUse = DataUse()
+    own: ModelData = ModelData()
+    """Data of the run that made it."""
+    earlier: ModelData = ModelData()
     """Data of the models that it was made of, as far back as they are recorded."""
 
     def use_of(self, data: SplitData) -> Origin | None:
         """Earlier use of data, the gravest that is certain; None where it is not known.
 
-        >>> train, validation = (UsedData.of([SplitData(*digests)]) for digests in (("first 100", "t"), ("v", "v")))
-        >>> origin = ModelOrigin(DataUse(train, validation))
+        >>> train, validation = (DigestSets.of(SplitData(*digests)) for digests in (("first 100", "t"), ("v", "v")))
+        >>> origin = ModelOrigin(ModelData(train, validation))
         >>> [origin.use_of(SplitData(taken, whole)) for taken, whole in (("first 100", "t"), ("t", "t"), ("w", "w"))]
         ['trained', 'partly trained', 'apart']
-        >>> ModelOrigin(DataUse(), origin.own).use_of(SplitData("t", "t"))
+        >>> ModelOrigin(ModelData(), origin.own).use_of(SplitData("t", "t"))
         'partly trained earlier'
         """
-        own, earlier = self.own.of_data(data), self.earlier.of_data(data)
+        own, earlier = self.own.use_of(data), self.earlier.use_of(data)
         found = (own, earlier if earlier in (None, "same file") else f"{earlier} earlier")
         gravest = next((origin for origin in _GRAVEST_FIRST if origin in found), None)
         return gravest or ("apart" if data.taken is not None and self.own.chosen_on.taken else None)
 
 
-def load_origins(
-    session: Session, runs: Mapping[str, Mapping[str, Any]], evaluations: Collection[str]
-) -> dict[str, ModelOrigin]:
+def load_origins(session: Session, runs: Mapping[str, Mapping[str, Any]]) -> dict[str, ModelOrigin]:
     """Data that the model of each run was trained and chosen on, and those of all models that it was made of.
 
     Args:
-        runs: parameters of each run, of which those at `ORIGIN_PATHS` count.
-        evaluations: ids of the runs that made no model themselves; theirs is the one that they scored.
+        runs: parameters of each run, of which those at `ORIGIN_PATHS` count. A run that names a `model` is an
+            evaluation: it made none, and its model is that one.
     """
-    makers = load_makers(session, runs.values(), _MAKING_PATHS)
-    texts = makers.load_texts(session)
+    makers = load_makers(session, runs.values())
+    corpora = load_corpus_files(session, makers.parameters)
 
     @cache
-    def merged(of_runs: frozenset[str]) -> DataUse:
-        """Data of several runs, and the text that they read."""
-        uses = [DataUse.of(makers.parameters[run_id]) for run_id in of_runs]
-        read = [texts[run_id] for run_id in of_runs if run_id in texts]
-        return reduce(DataUse.merged, [*uses, *(DataUse(UsedData.of(files)) for files in read)], DataUse())
+    def data_of(run_ids: frozenset[str]) -> ModelData:
+        """Data that several runs used."""
+        texts = [ModelData(DigestSets(file=corpora[run_id])) for run_id in run_ids if run_id in corpora]
+        return reduce(
+            ModelData.merged, [*(ModelData.of(makers.parameters[run_id]) for run_id in run_ids), *texts], ModelData()
+        )
 
-    is_evaluation = frozenset(evaluations).__contains__
     origins = {}
     for run_id, parameters in runs.items():
-        direct = makers.direct(parameters)
-        if is_evaluation(run_id):
-            origins[run_id] = ModelOrigin(merged(direct), merged(makers.all_before(direct)))
+        nearest = makers.makers_of(parameters)
+        ancestors = makers.ancestors_of(nearest)
+        if "model" in parameters:
+            origins[run_id] = ModelOrigin(data_of(nearest), data_of(ancestors))
         else:
-            origins[run_id] = ModelOrigin(DataUse.of(parameters), merged(direct | makers.all_before(direct)))
+            origins[run_id] = ModelOrigin(ModelData.of(parameters), data_of(nearest | ancestors))
     return origins
 
 
 @lru_cache(maxsize=1_000)
-def _used_data(*splits: SplitData) -> tuple[UsedData, ...]:
-    """Each split as the data that were used; the groups of a board share a few."""
-    return tuple(UsedData.of([split]) for split in splits)
+def _model_data(train: SplitData, validation: SplitData) -> ModelData:
+    """Data of one model; the groups of a board share a few."""
+    return ModelData(DigestSets.of(train), DigestSets.of(validation))

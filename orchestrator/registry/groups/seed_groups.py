@@ -41,8 +41,9 @@ class SeedGroups(RunReader):
         `unfinished`; `baseline`, the score of guessing the majority; `test`, the score on the test split of the run
         `test_run`; `recipe`, the values in which the groups of a task differ; `notes`, all that the mean does not say;
         `origin`, `chosen` or `trained` where the model was chosen or even trained on the very data of the score, which
-        flatters it, `partly chosen` or `partly trained` where it was so on some of them at least, `same file` where it
-        was so on their file, read another way; `run`, the best seed's, and `model`, its registered name or its folder.
+        flatters it, `partly chosen` or `partly trained` where it was so on some of them at least, each with `earlier`
+        where a start model or teacher was, `same file` where any was so on their file, read another way; `run`, the
+        best seed's, and `model`, its registered name or its folder.
 
         Args:
             by: number that ranks: the worse end of the interval (`lower`), `mean`, `median`, or the `best` seed, which
@@ -90,8 +91,8 @@ class SeedGroups(RunReader):
     def test_refusals(self, run_ids: Collection[str]) -> dict[str, str]:
         """Reason for each of these runs and trials whose score on the test split is refused, by its id.
 
-        A score on data that a model was trained or chosen on, or on some of them, flatters it: the leaderboard does not
-        show it.
+        A score on data that a model, or one that it was made of, was trained or chosen on, or on some of them, flatters
+        it: the leaderboard does not show it.
         """
         with self._database.session(writing=False) as session:
             return load_test_refusals(session, run_ids)

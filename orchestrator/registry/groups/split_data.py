@@ -30,18 +30,17 @@ class SplitData(NamedTuple):
         return cls(taken, parameters.get(whole_path, taken), parameters.get(file_path))
 
 
-class UsedData(NamedTuple):
-    """Digests of the data of any number of splits that a model used, those of each kind together."""
+class DigestSets(NamedTuple):
+    """Digests of the data of any number of splits, those of each kind together."""
 
     taken: frozenset[str] = frozenset()
     whole: frozenset[str] = frozenset()
     file: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, splits: Iterable[SplitData]) -> Self:
-        """Digests of splits; one of which it is not known what was taken says nothing."""
-        known = [split for split in splits if split.taken is not None]
-        return cls(*(frozenset(filter(None, digests)) for digests in zip(*known, strict=True)))
+    def of(cls, data: SplitData) -> Self:
+        """Digests of one split; of none where it is not known what was taken."""
+        return cls() if data.taken is None else cls(*(frozenset(filter(None, [digest])) for digest in data))
 
     def merged(self, other: Self) -> Self:
         """These data and others."""
@@ -55,9 +54,9 @@ class UsedData(NamedTuple):
         broken records, nothing is certain: the examples that both took may be different ones.
 
         >>> part, whole = SplitData("first 100", "whole", "file"), SplitData("whole", "whole", "file")
-        >>> UsedData.of([part]).overlap(whole), UsedData.of([whole]).overlap(part)
+        >>> DigestSets.of(part).overlap(whole), DigestSets.of(whole).overlap(part)
         ('some', 'all')
-        >>> UsedData.of([part]).overlap(SplitData("otherwise", "otherwise", "file"))
+        >>> DigestSets.of(part).overlap(SplitData("otherwise", "otherwise", "file"))
         'file'
         """
         if data.taken is None:

@@ -18,6 +18,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.model_versions import named_version
+from orchestrator.registry.runs.kept_trials import load_kept_trials
 from orchestrator.registry.runs.run_parameters import load_parameters
 from orchestrator.registry.tables import DatasetRow, ModelRow, RunDatasetRow, RunRow
 
@@ -111,9 +112,7 @@ def _data_node(data: DatasetRow) -> LineageNode:
 
 def _deciding_parameters(session: Session, run: RunRow) -> Mapping[str, Any]:
     """Parameters that say what a run's model began with: of a sweep, those of the trial whose model it kept."""
-    of_best = select(RunRow.id).where(RunRow.parent_id == run.id, RunRow.model_folder == run.model_folder)
-    best = session.scalar(of_best.limit(1)) if run.model_folder else None
-    return load_parameters(session, best or run.id)
+    return load_parameters(session, load_kept_trials(session, [run.id]).get(run.id, run.id))
 
 
 def _named_parents(

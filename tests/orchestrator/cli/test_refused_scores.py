@@ -13,7 +13,7 @@ from orchestrator.reports.blocks import Words
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 
-REASON = "the test data are those that the model was chosen on"
+REASON = "the model was chosen on the test data"
 
 
 @pytest.fixture

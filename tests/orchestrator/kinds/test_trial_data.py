@@ -73,7 +73,7 @@ def test_the_test_data_of_a_sweep_are_no_part_of_a_group_and_tell_whether_their_
         carry_out(settings, recorder, test=test)
         first = recorder.registry.leaderboard_table().records[0]
         assert (first["test"] is None) == (test == "task.csv"), test
-    refused = "1 of 2 test scores refused: the test data are those that the model was trained on"
+    refused = "1 of 2 test scores refused: the model was trained on the test data"
     assert refused in first["notes"], "all three splits of the first sweep are one file"
     assert (first["n"], first["completed"]) == (1, 2), "one seed, in both sweeps"
 
@@ -91,7 +91,7 @@ def test_a_test_score_on_a_file_whose_first_examples_trials_were_chosen_on_is_re
     honest = carry_out(settings, recorder, 1, test="unseen.csv")
     assert recorder.registry.test_refusals([refused, learned, honest]) == {
         refused: "the model was chosen on at least some of the test data",
-        learned: "the test data are those that the model was trained on",
+        learned: "the model was trained on the test data",
     }
     assert "data.validation_whole_digest" in recorder.registry.parameters(refused)
     assert "data.train_whole_digest" not in recorder.registry.parameters(refused), "it had no limit"

@@ -133,15 +133,11 @@ def test_the_data_of_trials_can_be_asked_for(registry: Registry) -> None:
     assert registry.parameters(sweep)["task.id"] == "sst2"
 
 
-def test_more_groups_than_a_statement_has_variables_are_ranked(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(groups, "_IDS_PER_STATEMENT", 2)
-    sweep = new_sweep(registry)
-    rates = [1e-5, 2e-5, 3e-5, 4e-5, 5e-5]
-    registry.trials.record(sweep, [scored(f"{rate}", rate * 1e4, parameters={"learning_rate": rate}) for rate in rates])
-    board = registry.leaderboard("sst2")
-    assert list(board["recipe"]) == [f"learning_rate={rate}" for rate in reversed(rates)]
+def test_groups_of_more_runs_than_a_statement_has_variables(registry: Registry) -> None:
+    sweep = seeds(registry, [0.8, 0.7])
+    trials = [str(trial) for trial in registry.trials.table(sweep).values("id")]
+    (group,) = registry.groups_of([*trials, *(f"unknown{number}" for number in range(40_000))])
+    assert {run.id for run in group.runs} == set(trials)
 
 
 def test_an_empty_leaderboard_has_its_columns(registry: Registry) -> None:

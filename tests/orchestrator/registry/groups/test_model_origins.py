@@ -10,8 +10,8 @@ from sqlalchemy import update
 
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
-from orchestrator.registry.groups.model_origins import DataUse, ModelOrigin, load_origins
-from orchestrator.registry.groups.split_data import SplitData, UsedData
+from orchestrator.registry.groups.model_origins import ModelData, ModelOrigin, load_origins
+from orchestrator.registry.groups.split_data import DigestSets, SplitData
 from orchestrator.registry.tables import RunRow
 from orchestrator.reports.blocks import Chart
 from orchestrator.reports.task_page import task_page
@@ -21,7 +21,7 @@ from tests.orchestrator.registry.samples import model_result
 
 SAME_FILE = (
     "its model, or one that it was made of, was trained or chosen on the same file, read another way: "
-    "whether on these examples is not known"
+    "whether on these data is not known"
 )
 
 
@@ -35,7 +35,7 @@ def test_a_test_score_of_models_that_were_chosen_on_the_test_data_is_refused(reg
     by_recipe = {row["recipe"]: row for row in registry.leaderboard_table().records}
     refused, clean = by_recipe["learning_rate=1e-05"], by_recipe["learning_rate=2e-05"]
     assert refused["test"] is None
-    assert "test score refused: the test data are those that the model was chosen on" in refused["notes"]
+    assert "test score refused: the model was chosen on the test data" in refused["notes"]
     assert clean["origin"] == "chosen", "its validation score was chosen on, its test score was not"
 
 
@@ -51,7 +51,7 @@ def test_an_honest_test_score_is_shown_beside_a_refused_one_whichever_is_newer(r
             registry.metrics.record(str(trial), [MetricEvent(7, "test", score)], final=True)
     rows = registry.leaderboard_table().records
     assert [row["test"] for row in rows] == [0.65, 0.65]
-    note = "1 of 2 test scores refused: the test data are those that the model was chosen on"
+    note = "1 of 2 test scores refused: the model was chosen on the test data"
     assert all(note in row["notes"] for row in rows)
 
 
@@ -78,7 +78,7 @@ def test_a_test_score_of_an_evaluated_model_that_was_chosen_on_it_is_refused(reg
     evaluated(registry, "test", "the test file", 0.99)
     (row,) = registry.leaderboard_table().records
     assert (row["mean"], row["best"], row["n"]) == (None, None, 0)
-    assert row["notes"].startswith("score refused: the test data are those that the model was chosen on")
+    assert row["notes"].startswith("score refused: the model was chosen on the test data")
 
 
 def test_an_evaluation_on_the_data_that_its_model_was_trained_on_is_told_and_as_a_test_refused(
@@ -95,7 +95,7 @@ def test_an_evaluation_on_the_data_that_its_model_was_trained_on_is_told_and_as_
         assert (rows[split]["mean"], rows[split]["notes"].split("; ")[-1]) == (
             0.99, "its model was trained on these data"
         )  # fmt: skip
-    reason = "the test data are those that the model was trained on"
+    reason = "the model was trained on the test data"
     assert (rows["test"]["mean"], rows["test"]["notes"]) == (None, f"score refused: {reason}")
     assert registry.test_refusals([run]) == {run: reason}
 
@@ -121,7 +121,7 @@ def test_an_evaluation_on_the_whole_file_of_whose_beginning_its_model_learned_is
     assert {row["origin"] for row in rows.values()} == {"partly trained"}
     for split in ("train", "validation"):
         assert rows[split]["mean"] == 0.99
-        assert rows[split]["notes"].endswith("its model was trained on at least some of these examples")
+        assert rows[split]["notes"].endswith("its model was trained on at least some of these data")
     reason = "the model was trained on at least some of the test data"
     assert (rows["test"]["mean"], rows["test"]["notes"]) == (None, f"score refused: {reason}")
     assert registry.test_refusals([run]) == {run: reason}
@@ -158,7 +158,7 @@ def test_trials_that_were_trained_on_some_of_their_validation_data_are_told(regi
     registry.trials.set_data(sweep, data)
     seeds(registry, [0.8, 0.7], sweep=sweep)
     (row,) = registry.leaderboard_table().records
-    told = "its model was trained on at least some of these examples"
+    told = "its model was trained on at least some of these data"
     assert (row["origin"], row["notes"]) == ("partly trained", told)
 
 
@@ -216,7 +216,7 @@ def test_where_models_were_chosen_is_asked_of_those_that_evaluations_name_alone(
             return rows
 
         monkeypatch.setattr(session, "execute", counted)
-        made_with = load_origins(session, {"e": {"model": "m7@1", "data.model_digest": "0" * 14 + "no"}}, ["e"])
-    use = DataUse(UsedData.of([SplitData("x", "x")]), UsedData.of([SplitData("v7", "v7")]))
-    assert made_with == {"e": ModelOrigin(use)}
-    assert num_rows == 4, "one model, two digests and its start model, which is random"
+        made_with = load_origins(session, {"e": {"model": "m7@1", "data.model_digest": "0" * 14 + "no"}})
+    data = ModelData(DigestSets.of(SplitData("x", "x")), DigestSets.of(SplitData("v7", "v7")))
+    assert made_with == {"e": ModelOrigin(data)}
+    assert num_rows < 10, "those of one model among 20"

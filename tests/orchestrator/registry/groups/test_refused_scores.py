@@ -13,7 +13,7 @@ from orchestrator.registry.run_differences import compare_runs
 from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import model_result, new_run, trial_result
 
-REASON = "the test data are those that the model was chosen on"
+REASON = "the model was chosen on the test data"
 
 
 def sweep_on(registry: Registry, **data: str) -> str:

@@ -5,8 +5,8 @@ pytest tests/orchestrator/registry/groups/test_split_data.py
 
 import pytest
 
-from orchestrator.registry.groups.model_origins import DataUse, ModelOrigin
-from orchestrator.registry.groups.split_data import SplitData, UsedData
+from orchestrator.registry.groups.model_origins import ModelData, ModelOrigin
+from orchestrator.registry.groups.split_data import DigestSets, SplitData
 from orchestrator.registry.parameter_values import run_group_digest
 
 WHOLE = SplitData("whole", "whole", "file")
@@ -43,7 +43,7 @@ BEFORE = SplitData("whole of before", "whole of before")
 def test_examples_are_known_to_be_the_same_by_their_digests(
     scored: SplitData, used: SplitData, overlap: str | None
 ) -> None:
-    assert UsedData.of([used]).overlap(scored) == overlap
+    assert DigestSets.of(used).overlap(scored) == overlap
 
 
 def test_data_without_a_limit_are_the_whole_of_those_with_one_even_of_a_run_of_before() -> None:
@@ -51,7 +51,7 @@ def test_data_without_a_limit_are_the_whole_of_those_with_one_even_of_a_run_of_b
     now = {"data.train_digest": "first", "data.train_whole_digest": "whole", "data.train_file_digest": "file"}
     assert before == SplitData("whole", "whole", None)
     assert SplitData.of(now, "train") == SplitData("first", "whole", "file")
-    assert UsedData.of([SplitData.of(now, "train")]).overlap(before) == "some"
+    assert DigestSets.of(SplitData.of(now, "train")).overlap(before) == "some"
     assert SplitData.of(now, "validation") == SplitData()
 
 
@@ -78,7 +78,7 @@ def test_data_without_a_limit_are_the_whole_of_those_with_one_even_of_a_run_of_b
 def test_the_origin_of_a_score_is_the_gravest_use_of_its_data_that_is_certain(
     trained_on: SplitData, chosen_on: SplitData, scored: SplitData, origin: str | None
 ) -> None:
-    use = DataUse(UsedData.of([trained_on]), UsedData.of([chosen_on]))
+    use = ModelData(DigestSets.of(trained_on), DigestSets.of(chosen_on))
     assert ModelOrigin(use).use_of(scored) == origin
 
 
