@@ -25,7 +25,7 @@ from uuid import uuid4
 from orchestrator.errors import NotFoundError
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.runs.trials import trial_id
+from orchestrator.registry.trial_rows import trial_id
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings, cache_folder
 from orchestrator.specs.references import NAME_FIELDS

@@ -17,7 +17,7 @@ from orchestrator.registry.own_attempts import HEARTBEAT_INTERVAL_S, OwnAttempts
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.runs.trials import trial_id
+from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import (
     CheckpointEvent,
     DatasetResult,

@@ -1,6 +1,6 @@
 """Settings of groups: the parameters that a group's runs have in common, as they are stored, and their values."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +25,16 @@ def load_settings(session: Session, run_ids: Sequence[str]) -> dict[str, Setting
     is_asked = ParameterRow.run_id.in_(select_items(session, run_ids)), ParameterRow.path != SEED_PATH
     found = session.connection().execute(of_run.where(*is_asked)).all()
     return {run_id: {} for run_id in run_ids} | {run_id: own for run_id, own in found}  # noqa: C416  (rows, typed)
+
+
+def load_texts(session: Session, run_ids: Collection[str], paths: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Load those of the parameters at some paths that are texts, of several runs; a run without any has none."""
+    columns = select(ParameterRow.run_id, ParameterRow.path, ParameterRow.text)
+    is_asked = ParameterRow.run_id.in_(select_items(session, run_ids)), ParameterRow.path.in_(paths)
+    texts: dict[str, dict[str, str]] = {run_id: {} for run_id in run_ids}
+    for run_id, path, text in session.execute(columns.where(*is_asked, ParameterRow.kind == "text")):
+        texts[run_id][path] = text
+    return texts
 
 
 def setting_value(stored: str) -> Any:

@@ -1,68 +1,77 @@
 """Runs that made the models that other runs name, and those that made what these were made of, back to the first."""
 
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import select_items
+from orchestrator.registry.groups.group_settings import load_texts
 from orchestrator.registry.groups.split_data import digest_paths
+from orchestrator.registry.model_versions import split_version
 from orchestrator.registry.parameter_values import RECORDED_DIGITS
-from orchestrator.registry.runs.kept_trials import load_kept_trials
-from orchestrator.registry.runs.run_parameters import load_texts
-from orchestrator.registry.tables import DatasetRow, ModelRow, RunDatasetRow, RunRow
+from orchestrator.registry.tables import DatasetRow, LineageRow, ModelRow, RunDatasetRow, RunRow
+from orchestrator.registry.trial_rows import load_kept_trials, trial_id
 
 _MODEL, _MODEL_DIGEST = "model", "data.model_digest"
-_OTHER_NAMES = ("rerank", "teacher", "init_from", "recipe.init_from", "pretraining.init_from", "run")
-NAME_PATHS = (_MODEL, _MODEL_DIGEST, *_OTHER_NAMES)
+NAME_PATHS = (_MODEL, "rerank", "teacher", "init_from", "recipe.init_from", "pretraining.init_from", "run")
 """Paths of the parameters that name models: those that an evaluation scores, and those that a model is made of."""
-_SNAPSHOTS = "/snapshots/"
-"""Folder of a run in which its snapshots lie; the run's own folder is called by its id."""
+MAKING_PATHS = (*NAME_PATHS, _MODEL_DIGEST, *digest_paths(["train", "validation"]))
+"""Paths of the parameters by which it is known what a run's model was made of, and with which data."""
+_RANDOM = "random"
+_IN_RUN_FOLDER = re.compile(r"(?:^|/)runs/([0-9a-f]{12})(?:/trials/([0-9a-f]{16}))?(?=/|$)")
+"""Path in the folder of a run, which is called by the run's id, or in that of a trial, by its key."""
 
 Parameters = Mapping[str, Any]
 
 
+class _Reference(NamedTuple):
+    """Name of a model in a run."""
+
+    name: str
+    digest: str | None
+    """Digest of the weights that it meant then; None where it was not recorded. It may mean others here."""
+
+
 class Makers(NamedTuple):
-    """Runs that made models, by what other runs call these."""
+    """Runs that made the models that other runs name, as far back as they are recorded."""
 
-    run_ids: Mapping[str, str]
-    """Id of the run that made a model, by the model's digest, label or folder, or the run's own id."""
+    direct: Mapping[str, frozenset[str]]
+    """Ids of the makers of the models that a run names, by its id: of each run that was asked for, and each maker."""
     parameters: Mapping[str, Parameters]
-    """Parameters of each of these runs: names of models, and digests of training and validation data."""
-
-    def makers_of(self, parameters: Parameters) -> frozenset[str]:
-        """Runs that made the models that a run names in its parameters."""
-        digest = parameters.get(_MODEL_DIGEST)
-        model = digest if digest in self.run_ids else parameters.get(_MODEL)
-        names = (model, *(parameters.get(path) for path in _OTHER_NAMES))
-        return frozenset(self.run_ids[name] for name in names if name is not None and name in self.run_ids)
+    """Parameters of each maker at `MAKING_PATHS`, by its id."""
 
     def ancestors_of(self, run_ids: Collection[str]) -> frozenset[str]:
-        """Runs that made what the models of these were made of, as far back as they are recorded."""
+        """Makers of what the models of some makers were made of."""
         found: frozenset[str] = frozenset()
         nearest = frozenset(run_ids)
         while nearest:
-            nearest = frozenset().union(*(self.makers_of(self.parameters[each]) for each in nearest)) - found
+            nearest = frozenset().union(*(self.direct[run_id] for run_id in nearest)) - found
             found |= nearest
         return found
 
 
-def load_makers(session: Session, runs: Iterable[Parameters]) -> Makers:
-    """Load the runs that made the models that runs name in their parameters, and the ancestors of these models."""
-    run_ids: dict[str, str] = {}
+def load_makers(session: Session, runs: Mapping[str, Parameters]) -> Makers:
+    """Load the makers of the models that runs name in their parameters, and of all that these were made of.
+
+    Args:
+        runs: parameters of each run, of which those at `MAKING_PATHS` count.
+    """
+    direct: dict[str, frozenset[str]] = {}
     parameters: dict[str, Parameters] = {}
-    asked = {"random"}  # no model
-    while names := {name for each in runs for path in NAME_PATHS if (name := each.get(path)) is not None} - asked:
-        asked |= names
-        found = _runs_called(session, names)
-        run_ids |= found
-        paths = [*NAME_PATHS, *digest_paths(["train", "validation"])]
-        loaded = load_texts(session, {*found.values()} - parameters.keys(), paths)
-        parameters |= loaded
-        runs = loaded.values()
-    return Makers(run_ids, parameters)
+    unread = runs
+    while unread:
+        references = _load_references(session, unread)
+        makers = _load_referenced(session, frozenset().union(*references.values()))
+        for run_id, named in references.items():
+            direct[run_id] = frozenset(makers[reference] for reference in named if reference in makers)
+        new = {maker for run_id in unread for maker in direct[run_id]} - parameters.keys()
+        unread = load_texts(session, new, MAKING_PATHS)
+        parameters |= unread
+    return Makers(direct, parameters)
 
 
 def load_corpus_files(session: Session, run_ids: Collection[str]) -> Mapping[str, frozenset[str]]:
@@ -77,23 +86,79 @@ def load_corpus_files(session: Session, run_ids: Collection[str]) -> Mapping[str
     return read
 
 
-def _runs_called(session: Session, names: Collection[str]) -> dict[str, str]:
-    """Id of the run that made a model, by those of the model's digest, label, folder and the run's id that are names.
+def _load_references(session: Session, runs: Mapping[str, Parameters]) -> dict[str, frozenset[_Reference]]:
+    """Models that runs name in their parameters, by run."""
+    names = {
+        run_id: {name for path in NAME_PATHS if isinstance(name := own.get(path), str) and name != _RANDOM}
+        for run_id, own in runs.items()
+    }
+    meant = _load_meant(session, [run_id for run_id, some in names.items() if any("@" in name for name in some)])
+    references = {}
+    for run_id, own in runs.items():
+        references[run_id] = frozenset(
+            _Reference(name, own.get(_MODEL_DIGEST) if name == own.get(_MODEL) else meant.get((run_id, name)))
+            for name in names[run_id]
+        )
+    return references
 
-    The model of a sweep is that of the trial whose model it kept.
+
+def _load_meant(session: Session, run_ids: Collection[str]) -> dict[tuple[str, str], str]:
+    """Digest of the weights that a name in a run meant, by the run's id and the name, as its lineage has recorded it.
+
+    A trial's lineage is that of its sweep, which has the start model of the trial whose model it kept.
     """
-    found: dict[str, str] = {}
-    snapshots = {name: name.rpartition(_SNAPSHOTS)[0].rpartition("/")[2] for name in names if _SNAPSHOTS in name}
-    asked = select_items(session, {*names, *snapshots.values(), *(name.rpartition("@")[0] for name in names)})
-    folders = select(RunRow.id, RunRow.model_folder).where(RunRow.model_folder.is_not(None))
-    is_asked = or_(RunRow.id.in_(asked), RunRow.model_folder.in_(asked))
-    for run_id, folder in session.execute(folders.where(is_asked).order_by(RunRow.created_at)):
-        found[str(folder)] = found[run_id] = run_id
-    found |= {name: found[run_id] for name, run_id in snapshots.items() if run_id in found}
+    of_run = LineageRow.run_id == func.coalesce(RunRow.parent_id, RunRow.id)
+    edges = select(RunRow.id, LineageRow.parent_name, LineageRow.parent).join(LineageRow, of_run)
+    is_asked = RunRow.id.in_(select_items(session, run_ids)), LineageRow.role.in_(("weights", "teacher"))
+    return {
+        (run_id, name): digest[:RECORDED_DIGITS] for run_id, name, digest in session.execute(edges.where(*is_asked))
+    }
+
+
+def _load_referenced(session: Session, references: Collection[_Reference]) -> dict[_Reference, str]:
+    """Id of the run that made a model, by how it is named; the maker of a sweep's model is the trial that it kept."""
+    if not references:
+        return {}
+    names = {reference.name for reference in references}
+    in_folders = {name: run_id for name in names if (run_id := _run_of_path(name)) is not None}
+    plain = {split_version(name)[0] for name in names}
+    digests = {reference.digest for reference in references if reference.digest is not None}
+    asked = select_items(session, names | plain | digests | {*in_folders.values()})
+    runs = {run_id: run_id for run_id in session.scalars(select(RunRow.id).where(RunRow.id.in_(asked)))}
+    runs |= {name: run_id for name, run_id in in_folders.items() if run_id in runs}
+    of_name, of_digest = _registered(session, asked)
+    makers: dict[_Reference, str] = {}
+    for reference in references:
+        digest, named = of_name.get(reference.name, (reference.digest, runs.get(reference.name)))
+        is_meant = named is not None and reference.digest in (None, digest)
+        if maker := named if is_meant else of_digest.get(reference.digest):
+            makers[reference] = maker
+    kept = load_kept_trials(session, {*makers.values()})
+    return {reference: kept.get(maker, maker) for reference, maker in makers.items()}
+
+
+def _registered(
+    session: Session, asked: Select[Any]
+) -> tuple[dict[str, tuple[str | None, str | None]], dict[str | None, str]]:
+    """Registered models with a name, folder or digest that is asked for.
+
+    Returns the digest and the maker of each by its label and its folder, and the maker by the digest.
+    """
     models = select(ModelRow.run_id, ModelRow.name, ModelRow.version, ModelRow.folder, ModelRow.digest)
     recorded = func.substr(ModelRow.digest, 1, RECORDED_DIGITS)
-    is_asked = or_(*(each.in_(asked) for each in (ModelRow.name, ModelRow.folder, ModelRow.digest, recorded)))
+    is_asked = or_(ModelRow.name.in_(asked), ModelRow.folder.in_(asked), recorded.in_(asked))
+    of_name: dict[str, tuple[str | None, str | None]] = {}
+    of_digest: dict[str | None, str] = {}
     for maker, name, version, folder, digest in session.execute(models.where(is_asked, ModelRow.run_id.is_not(None))):
-        found |= dict.fromkeys((f"{name}@{version}", folder, digest, digest[:RECORDED_DIGITS]), str(maker))
-    kept = load_kept_trials(session, {*found.values()})
-    return {name: kept.get(run_id, run_id) for name, run_id in found.items() if name in names}
+        of_digest[digest[:RECORDED_DIGITS]] = str(maker)
+        of_name |= dict.fromkeys((f"{name}@{version}", folder), (digest[:RECORDED_DIGITS], maker))
+    return of_name, of_digest
+
+
+def _run_of_path(name: str) -> str | None:
+    """Id of the run or trial in whose folder a path lies; None of a path that lies elsewhere, and of other names."""
+    found = _IN_RUN_FOLDER.search(name)
+    if found is None:
+        return None
+    run_id, key = found.groups()
+    return str(run_id) if key is None else trial_id(run_id, key)

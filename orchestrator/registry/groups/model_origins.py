@@ -6,10 +6,10 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.groups.model_makers import NAME_PATHS, load_corpus_files, load_makers
+from orchestrator.registry.groups.model_makers import MAKING_PATHS, load_corpus_files, load_makers
 from orchestrator.registry.groups.split_data import DigestSets, SplitData, digest_paths
 
-ORIGIN_PATHS = (*NAME_PATHS, *digest_paths(["train", "validation", "test"]))
+ORIGIN_PATHS = (*MAKING_PATHS, *digest_paths(["test"]))
 """Paths of the parameters by which a run's data are known, and those that its model was made with."""
 
 _Use = Literal[
@@ -112,7 +112,7 @@ def load_origins(session: Session, runs: Mapping[str, Mapping[str, Any]]) -> dic
         runs: parameters of each run, of which those at `ORIGIN_PATHS` count. A run that names a `model` is an
             evaluation: it made none, and its model is that one.
     """
-    makers = load_makers(session, runs.values())
+    makers = load_makers(session, runs)
     corpora = load_corpus_files(session, makers.parameters)
 
     @cache
@@ -123,10 +123,11 @@ def load_origins(session: Session, runs: Mapping[str, Mapping[str, Any]]) -> dic
             ModelData.merged, [*(ModelData.of(makers.parameters[run_id]) for run_id in run_ids), *texts], ModelData()
         )
 
+    ancestors_of = cache(makers.ancestors_of)
     origins = {}
     for run_id, parameters in runs.items():
-        nearest = makers.makers_of(parameters)
-        ancestors = makers.ancestors_of(nearest)
+        nearest = makers.direct[run_id]
+        ancestors = ancestors_of(nearest)
         if "model" in parameters:
             origins[run_id] = ModelOrigin(data_of(nearest), data_of(ancestors))
         else:

@@ -6,10 +6,11 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import select_items
+from orchestrator.registry.groups.group_settings import load_texts
 from orchestrator.registry.groups.model_origins import ORIGIN_PATHS, Origin, load_origins, origin_sentence
 from orchestrator.registry.groups.split_data import SplitData, taken_path
-from orchestrator.registry.runs.run_parameters import load_texts
 from orchestrator.registry.tables import MetricRow
+from orchestrator.registry.trial_rows import load_kept_trials
 
 TEST_DIGEST = taken_path("test")
 """Parameter with the digest of a run's test data."""
@@ -28,8 +29,9 @@ def load_test_refusals(session: Session, run_ids: Collection[str]) -> dict[str, 
     """Reason for each of these runs, trials and evaluations whose score on the test split is refused, by its id."""
     is_tested = MetricRow.run_id.in_(select_items(session, run_ids)), MetricRow.split == "test"
     scored = session.scalars(select(MetricRow.run_id).where(*is_tested).distinct()).all()
-    texts = load_texts(session, scored, ORIGIN_PATHS)
-    tested = {run_id: own for run_id, own in texts.items() if TEST_DIGEST in own}
+    kept = load_kept_trials(session, scored)  # the score of a sweep is that of the trial whose model it kept
+    texts = load_texts(session, {*scored, *kept.values()}, ORIGIN_PATHS)
+    tested = {run_id: own for run_id in scored if TEST_DIGEST in (own := texts[kept.get(run_id, run_id)])}
     refusals = {
         run_id: refusal_of(origin.use_of(SplitData.of(tested[run_id], "test")))
         for run_id, origin in load_origins(session, tested).items()

@@ -23,7 +23,7 @@ from orchestrator.registry.keeping.annotations import (
     of_runs,
 )
 from orchestrator.registry.keeping.run_families import bring_models, copy_family, family_digest, family_of, models_of
-from orchestrator.registry.lineage.lineage import derive_edges
+from orchestrator.registry.lineage.lineage import copy_edges
 from orchestrator.registry.place_tags import PULLED
 from orchestrator.registry.runs.inheritance import add_tags
 from orchestrator.registry.tables import MetricPointRow, RunRow, TagRow
@@ -109,7 +109,7 @@ class RunTransfers:
                 add_annotations(here, missing_annotations(_added(here, run_id), of_runs(each, family)))
             add_tags(here, run_id, [f"{PULLED}{place}"])
             renamed = bring_models(there, here, models_of(there, family))
-            derive_edges(here, [run_id])
+            copy_edges(there, here, run_id)
             return Transfer(run_id, "new" if known is None else "updated", renamed)
 
 

@@ -20,7 +20,7 @@ from orchestrator.registry.lineage.lineage_trees import LineageTree, grow
 from orchestrator.registry.tables import LineageRow, ModelRow, RunRow
 from orchestrator.run_states import RunState
 
-_DIGESTS_PER_QUERY = 500
+_VALUES_PER_QUERY = 500
 _FEWEST_DIGITS = 6
 """Digits of a digest by which something is found."""
 
@@ -136,12 +136,23 @@ def derive_edges(session: Session, run_ids: Sequence[str], *, is_here: bool = Fa
             session.expunge(run)
 
 
-def load_edges(session: Session, end: InstrumentedAttribute[str], digests: Collection[str]) -> list[LineageEdge]:
-    """Edges one end of which is among some digests, the oldest first."""
-    wanted = sorted(set(digests))
+def copy_edges(there: Session, here: Session, run_id: str) -> None:
+    """Write the edges of a run of another registry here, as that one has them: a name may mean another model here.
+
+    Of a registry of before lineage was recorded, they are those that follow from the run's record here.
+    """
+    edges = load_edges(there, LineageRow.run_id, [run_id])
+    write_edges(here, edges)
+    if not edges:
+        derive_edges(here, [run_id])
+
+
+def load_edges(session: Session, column: InstrumentedAttribute[Any], values: Collection[str]) -> list[LineageEdge]:
+    """Edges that have one of some values in a column, the oldest first."""
+    wanted = sorted(set(values))
     rows: list[LineageRow] = []
-    for begin in range(0, len(wanted), _DIGESTS_PER_QUERY):
-        statement = select(LineageRow).where(end.in_(wanted[begin : begin + _DIGESTS_PER_QUERY]))
+    for begin in range(0, len(wanted), _VALUES_PER_QUERY):
+        statement = select(LineageRow).where(column.in_(wanted[begin : begin + _VALUES_PER_QUERY]))
         rows += session.scalars(statement.order_by(LineageRow.recorded_at, LineageRow.child, LineageRow.parent))
     return [
         LineageEdge(

@@ -18,9 +18,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.model_versions import named_version
-from orchestrator.registry.runs.kept_trials import load_kept_trials
 from orchestrator.registry.runs.run_parameters import load_parameters
 from orchestrator.registry.tables import DatasetRow, ModelRow, RunDatasetRow, RunRow
+from orchestrator.registry.trial_rows import load_kept_trials
 
 _RANDOM = "random"
 _MAX_FILES = 1000

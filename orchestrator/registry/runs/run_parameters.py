@@ -1,13 +1,13 @@
 """Parameters of a run, written and read in a transaction: the values of its spec by dotted path."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Select, Text, bindparam, select
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.engines.dialects import select_items, upsert
+from orchestrator.registry.engines.dialects import upsert
 from orchestrator.registry.engines.driver_statements import DriverStatement
 from orchestrator.registry.engines.write_transactions import WriteTransaction
 from orchestrator.registry.parameter_values import PARAMETER_COLUMNS, decode_parameter, parameter_rows
@@ -29,16 +29,6 @@ def read_parameters(transaction: WriteTransaction, run_id: str) -> dict[str, Any
 def load_parameters(session: Session, run_id: str) -> dict[str, Any]:
     """Load the parameters of a run by dotted path."""
     return {path: decode_parameter(kind, text) for path, kind, text in session.execute(_of_run(run_id))}
-
-
-def load_texts(session: Session, run_ids: Collection[str], paths: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Load those of the parameters at some paths that are texts, of several runs; a run without any has none."""
-    columns = select(ParameterRow.run_id, ParameterRow.path, ParameterRow.text)
-    is_asked = ParameterRow.run_id.in_(select_items(session, run_ids)), ParameterRow.path.in_(paths)
-    texts: dict[str, dict[str, str]] = {run_id: {} for run_id in run_ids}
-    for run_id, path, text in session.execute(columns.where(*is_asked, ParameterRow.kind == "text")):
-        texts[run_id][path] = text
-    return texts
 
 
 def _of_run(run_id: Any) -> Select[str, str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, or_, select, update
@@ -16,7 +16,6 @@ from orchestrator.registry.engines.driver_statements import DriverStatement
 from orchestrator.registry.engines.write_transactions import WriteTransaction
 from orchestrator.registry.parameter_values import (
     TAKEN_DIGEST,
-    digest,
     group_digest,
     run_group_digest,
     told_task_fields,
@@ -41,6 +40,7 @@ from orchestrator.registry.runs.trial_statements import (
     states_statement,
 )
 from orchestrator.registry.tables import RunRow
+from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 
@@ -54,12 +54,6 @@ _THREADS = "threads_per_trial"
 _TASK = "task."
 _CHANGES_PER_STATEMENT = 500
 """Changes of trials that are written at once: a statement has no room for the ids of any number."""
-
-
-@lru_cache(maxsize=10_000)
-def trial_id(sweep_id: str, key: str) -> str:
-    """Id of a trial: the same whenever it is recorded, and by whichever process."""
-    return digest([sweep_id, key])[:12]
 
 
 class SweepTrials:

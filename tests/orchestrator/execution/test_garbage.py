@@ -16,8 +16,8 @@ from orchestrator.errors import RunFailedError
 from orchestrator.execution import garbage
 from orchestrator.execution.garbage import delete_garbage, find_garbage
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.registry.runs.trials import trial_id
 from orchestrator.registry.tables import RunRow
+from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import DatasetResult, MetricEvent, ModelResult, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings

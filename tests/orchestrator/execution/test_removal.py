@@ -20,8 +20,8 @@ from orchestrator.registry.keeping.annotations import annotations_of
 from orchestrator.registry.keeping.run_families import family_of, models_of
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
-from orchestrator.registry.runs.trials import trial_id
 from orchestrator.registry.tables import RunRow
+from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import ModelResult, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings

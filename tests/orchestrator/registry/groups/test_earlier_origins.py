@@ -4,12 +4,14 @@ pytest tests/orchestrator/registry/groups/test_earlier_origins.py
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from orchestrator.registry import Registry
 from orchestrator.registry.groups.model_makers import NAME_PATHS
+from orchestrator.registry.keeping.merging import merge_registry
 from orchestrator.results import DatasetResult, FileCount, MetricEvent, ModelResult
 from orchestrator.run_states import RunState
 from orchestrator.specs.fields import Section
@@ -21,11 +23,11 @@ from tests.orchestrator.registry.samples import model_result, new_run
 REFUSED = "the model was made of one that was trained on the test data"
 
 
-def model_of(registry: Registry, name: str, *, starts_from: str = "random", **data: str) -> str:
+def model_of(registry: Registry, name: str, *, starts_from: str = "random", weights: str = "", **data: str) -> str:
     """A sweep of one trial on these data whose model is registered; the name of the model."""
     sweep = new_sweep(registry)
     registry.trials.set_data(sweep, data)
-    model = model_result(f"{name:-<64}")
+    model = model_result(f"{weights or name:-<64}")
     registry.trials.record(sweep, [scored("k", 0.8, parameters={"init_from": starts_from}, model=model)])
     finish_with(registry, sweep, model, name)
     return f"{name}@1"
@@ -103,6 +105,63 @@ def test_the_model_of_a_sweep_over_start_models_is_made_of_that_of_the_trial_tha
     assert registry.test_refusals([bad, good]) == {bad: REFUSED}
 
 
+def test_the_test_score_of_a_sweep_is_judged_as_that_of_the_trial_that_it_kept(registry: Registry) -> None:
+    on_test = model_of(registry, "on_test", train="t", validation="v")
+    sweep = new_sweep(registry)
+    registry.trials.set_data(sweep, {"train": "x", "validation": "v", "test": "t"})
+    model = model_result("s" * 64)
+    (trial,) = registry.trials.record(sweep, [scored("k", 0.8, parameters={"init_from": on_test}, model=model)])
+    finish_with(registry, sweep, model, "s")
+    for run in (sweep, trial):
+        registry.metrics.record(run, [MetricEvent(7, "test", {"accuracy": 0.77})], final=True)
+    assert registry.test_refusals([sweep, trial]) == {sweep: REFUSED, trial: REFUSED}
+
+
+@pytest.mark.parametrize("way", ["merged", "pulled"])
+@pytest.mark.parametrize("tainted", ["here", "there"])
+def test_a_name_from_another_registry_means_the_weights_that_it_meant_there(
+    registry: Registry, tmp_path: Path, tainted: str, way: str
+) -> None:
+    """There `start@1` is what is `start@2` here."""
+    with Registry(str(tmp_path / "there.sqlite")) as there:
+        for place, own in (("here", registry), ("there", there)):
+            train = "t" if place == tainted else "x"
+            model_of(own, "start", train=train, validation="v", weights=place)
+        model_of(there, "tuned", starts_from="start@1", train="x", validation="v")
+        runs = list(there.runs("kind = 'sweep'").id)[::-1]  # the oldest first
+        for run in runs:
+            there.lineage.record_run(run)
+        if way == "merged":
+            assert [*merge_registry(registry._database, there._database)]
+        for run in runs if way == "pulled" else []:
+            registry.transfers.bring(run, there.transfers, "there")
+    assert sorted(row.version for row in registry.models.frame().itertuples() if row.name == "start") == [1, 2]
+    run = evaluation_of(registry, "tuned", "t")
+    assert registry.test_refusals([run]) == ({run: REFUSED} if tainted == "there" else {})
+
+
+def test_a_digest_tells_which_of_two_runs_made_the_model_and_whether_it_is_known_here(registry: Registry) -> None:
+    honest, on_test = (
+        model_of(registry, name, train="x", validation=validation, weights="same")
+        for name, validation in (("honest", "v"), ("on_test", "t"))
+    )
+    same = f"{'same':-<16}"
+    first, second = (evaluated(registry, "test", "t", 0.9, model, digest=same) for model in (honest, on_test))
+    other = evaluated(registry, "test", "t", 0.9, on_test, digest="of no model here")
+    reason = "the model was chosen on the test data"
+    assert registry.test_refusals([first, second, other]) == {second: reason}
+
+
+def test_a_model_that_is_no_text_is_none(registry: Registry) -> None:
+    """A spec that was written by hand into a registry must not end every board."""
+    spec = {"kind": "evaluate", "model": ["m@1"], "task": {"id": "sst2"}, "split": "test"}
+    run = new_run(registry, kind="evaluate", spec=spec, task="sst2", metric="accuracy")
+    registry.trials.set_data(run, {"test": "t", "model": "d" * 16})
+    registry.metrics.record(run, [MetricEvent(0, "test", {"accuracy": 0.9})], final=True)
+    registry.lifecycle.finish(run, RunState.COMPLETED)
+    assert only_row(registry)["mean"] == 0.9
+
+
 def test_a_pretraining_on_the_file_of_the_test_data_is_told_and_refuses_nothing(registry: Registry) -> None:
     """Its text was read, its labels were not."""
     pretraining = new_run(registry)
@@ -117,15 +176,28 @@ def test_a_pretraining_on_the_file_of_the_test_data_is_told_and_refuses_nothing(
     assert registry.test_refusals([run]) == {}
 
 
-def test_a_snapshot_leads_to_what_its_run_began_with(registry: Registry) -> None:
+@pytest.mark.parametrize(
+    "path",
+    ["/storage/runs/{}/snapshots/step-10", "/moved/runs/{}/model/", "runs/{}/model", "s3://bucket/runs/{}/model"],
+)
+def test_a_path_in_the_folder_of_a_run_leads_to_what_the_run_began_with(registry: Registry, path: str) -> None:
+    """However it was typed, wherever the storage lies now, and whether or not the run has ended."""
     start = model_of(registry, "first", train="t", validation="v")
     pretraining = new_run(registry, spec={"kind": "pretrain", "init_from": start})
-    registry.lifecycle.start_attempt(pretraining)
-    registry.lifecycle.finish(pretraining, RunState.COMPLETED, model_folder=f"/storage/runs/{pretraining}/model")
-    snapshot = f"/storage/runs/{pretraining}/snapshots/step-10"
-    model_of(registry, "tuned", starts_from=snapshot, train="x", validation="w")
+    model_of(registry, "tuned", starts_from=path.format(pretraining), train="x", validation="w")
     run = evaluation_of(registry, "tuned", "t")
     assert registry.test_refusals([run]) == {run: REFUSED}
+
+
+def test_a_path_in_the_folder_of_a_trial_leads_to_that_trial_whichever_its_sweep_kept(registry: Registry) -> None:
+    on_test = model_of(registry, "on_test", train="t", validation="v")
+    sweep = new_sweep(registry)
+    registry.trials.set_data(sweep, {"train": "x", "validation": "v"})
+    starts = {"a" * 16: on_test, "b" * 16: "random"}
+    registry.trials.record(sweep, [scored(key, 0.8, parameters={"init_from": starts[key]}) for key in starts])
+    bad, good = (f"/storage/runs/{sweep}/trials/{key}/model" for key in starts)
+    first, second = (evaluated(registry, "test", "t", 0.9, folder, digest="not registered!!") for folder in (bad, good))
+    assert registry.test_refusals([first, second]) == {first: REFUSED}
 
 
 def test_a_cycle_of_start_models_ends(registry: Registry) -> None:
@@ -147,4 +219,4 @@ def name_paths(section: type[Section], beginning: str = "") -> Iterator[str]:
 
 def test_every_field_of_a_spec_that_names_a_model_leads_back() -> None:
     found = {path for kind in SPEC_KINDS if kind != "pipeline" for path in name_paths(spec_class(kind))}
-    assert found == set(NAME_PATHS) - {"data.model_digest"}
+    assert found == set(NAME_PATHS)

@@ -14,8 +14,8 @@ from sqlalchemy import update
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry import Registry
-from orchestrator.registry.runs.trials import trial_id
 from orchestrator.registry.tables import RunRow
+from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import new_run, trial_result

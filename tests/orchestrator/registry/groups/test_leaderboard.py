@@ -10,8 +10,8 @@ from sqlalchemy.dialects import postgresql, sqlite
 from orchestrator.registry import Registry, parameter_values
 from orchestrator.registry.groups import groups
 from orchestrator.registry.groups.scored_trials import scored_groups
-from orchestrator.registry.runs.trials import trial_id
 from orchestrator.registry.tables import ParameterRow
+from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.groups.samples import RECIPE, new_sweep, scored, scored_on, seeds, set_code

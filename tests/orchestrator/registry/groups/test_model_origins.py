@@ -204,7 +204,7 @@ def test_where_models_were_chosen_is_asked_of_those_that_evaluations_name_alone(
     for number in range(20):
         other = maker if number == 7 else new_sweep(registry)
         registry.trials.set_data(other, {"train": "x", "validation": f"v{number}"})
-        registry.models.register(f"m{number}", model_result(f"{number:064d}"), other)
+        registry.models.register(f"m{number}", model_result(f"{number:-<64}"), other)
     num_rows = 0
     with registry._database.session(writing=False) as session:
         execute = session.execute
@@ -216,7 +216,7 @@ def test_where_models_were_chosen_is_asked_of_those_that_evaluations_name_alone(
             return rows
 
         monkeypatch.setattr(session, "execute", counted)
-        made_with = load_origins(session, {"e": {"model": "m7@1", "data.model_digest": "0" * 14 + "no"}})
+        made_with = load_origins(session, {"e": {"model": "m7@1", "data.model_digest": f"{7:-<16}"}})
     data = ModelData(DigestSets.of(SplitData("x", "x")), DigestSets.of(SplitData("v7", "v7")))
     assert made_with == {"e": ModelOrigin(data)}
     assert num_rows < 10, "those of one model among 20"

@@ -13,8 +13,8 @@ from sqlalchemy import delete, insert, update
 from orchestrator.registry import Registry
 from orchestrator.registry.keeping.merging import merge_registry
 from orchestrator.registry.keeping.run_conflicts import run_conflict
-from orchestrator.registry.runs.trials import trial_id
 from orchestrator.registry.tables import CheckpointRow, MetricPointRow, MetricRow, ParameterRow, RunRow
+from orchestrator.registry.trial_rows import trial_id
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.full_registries import A_TIME, fill_every_table
 

@@ -14,8 +14,8 @@ from sqlalchemy import update
 from orchestrator.registry import Registry
 from orchestrator.registry.runs import trials
 from orchestrator.registry.runs.sweep_standing import Evaluation, SweepStanding
-from orchestrator.registry.runs.trials import trial_id
 from orchestrator.registry.tables import MetricPointRow, RunRow
+from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import everything, model_result, new_run, trial_result
