@@ -80,6 +80,8 @@ class Usage:
 
     def held_text(self) -> str:
         """Text of what was held, without the time: `5.9 CPU h (measured); 2 H200 h; 0.4 kWh`."""
+        if self.num_unknown and not (self.cpu_source or self.gpu_seconds):
+            return "CPU time not recorded"
         parts = [f"{_time_of(self.cpu_seconds, 'CPU')} ({self.cpu_source or 'none'})"]
         parts += [_time_of(seconds, gpu) for gpu, seconds in sorted(self.gpu_seconds.items())]
         if self.energy_joules is not None:

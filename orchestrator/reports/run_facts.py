@@ -54,9 +54,12 @@ def changed_fields(run: "RunRecord") -> dict[str, Any]:
 
 
 def changed_spec(run: "RunRecord") -> dict[str, Any]:
-    """A run's spec without the fields that have their defaults; the whole of a trial's, or of one not read here."""
+    """A run's spec (of a trial its recipe) without the fields that have their defaults; all of one not read here."""
     if run.parent_id is not None:
-        return dict(run.spec)
+        from orchestrator.specs.recipe import RecipeSpec
+
+        defaults = RecipeSpec().model_dump(mode="json")
+        return {name: value for name, value in run.spec.items() if name not in defaults or value != defaults[name]}
     from orchestrator.errors import SpecError
     from orchestrator.specs.loading import parse_spec
 

@@ -50,7 +50,9 @@ def check(what: str, with_all: bool, form: str | None, output: str | None) -> No
     rows = [_comparison_row(each) for each in nearest]
     empty = "" if rows else _why_nothing(what, scores)
     columns = [*_COLUMNS] if shows_briefly(form, output) else [*_COLUMNS, "task", "half_width", "table", "url", "why"]
-    show_rows(rows, columns, form, output, empty=empty, spare=["source", "n", "run"])
+    has_one = {name: len({row[name] for row in rows}) == 1 for name in ("run", "metric")}
+    spare = ["source", "n", "run" if has_one["run"] else "difference", *(["metric"] if has_one["metric"] else [])]
+    show_rows(rows, columns, form, output, empty=empty, spare=spare)
     if shows_briefly(form, output):
         for line in _reason_lines(nearest):
             notify(line)

@@ -10,6 +10,7 @@ from orchestrator.cli.commands.registry_reading import count_archived, open_regi
 from orchestrator.cli.commands.run_conditions import no_such_run
 from orchestrator.cli.messages import notify, tell_more
 from orchestrator.cli.output import show_rows
+from orchestrator.progress import counted
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,6 +69,7 @@ def show_groups(
     archived: bool,
     sort: str | None,
     limit: int | None,
+    offset: int,
     form: str | None,
     output: str | None,
 ) -> None:
@@ -88,8 +90,11 @@ def show_groups(
             not trials and are_without_value and registry.num_runs(filter) > registry.num_runs(filter, trials=False)
         )
         empty = "" if table.records else no_such_run(registry, filter)
-    show_rows(table.records[:limit], table.columns, form, output, empty=empty)
-    tell_more(min(limit or len(table.records), len(table.records)), len(table.records))
+    rows = table.records[offset:][:limit]
+    if table.records:
+        empty = f"there are {counted(len(table.records), 'group')}"
+    show_rows(rows, table.columns, form, output, empty=empty)
+    tell_more(len(rows), len(table.records), offset)
     for note in table.notes:
         notify(note)
     tell_archived(num_archived)

@@ -9,14 +9,20 @@ from orchestrator.cli.commands.grouping import GroupingOptions, grouping_options
 from orchestrator.cli.commands.registry_reading import (
     NUM_PARAMETERS_SHOWN,
     count_archived,
+    num_in_all,
     open_registry,
     tell_archived,
     tell_refused,
 )
+from orchestrator.cli.commands.run_annotating import add_notes
 from orchestrator.cli.commands.run_conditions import no_such_run, since_too
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
-from orchestrator.cli.output import show_rows, shows_briefly
+from orchestrator.cli.messages import tell_more
+from orchestrator.cli.output import num_rows_shown, show_rows, shows_briefly
 from orchestrator.cli.reading import output_options
+
+_PAGE = 30
+"""Runs on a terminal; `--limit` gives more of them."""
 
 
 @click.command(
@@ -28,6 +34,7 @@ from orchestrator.cli.reading import output_options
 @click.argument("text", metavar="QUERY")
 @click.option("--sort", help="Field to sort by; `-FIELD` for descending order.")
 @click.option("--limit", type=click.IntRange(1), help="Number of rows at most.")
+@click.option("--offset", type=click.IntRange(0), default=0, help="Number of rows to leave out before the first one.")
 @click.option("--since", metavar="AGE|DATE", help="Only those made since: 7d, 12h, or 2026-11-01 (UTC).")
 @click.option("--archived", is_flag=True, help="Include archived runs.")
 @grouping_options
@@ -36,6 +43,7 @@ def query(
     text: str,
     sort: str | None,
     limit: int | None,
+    offset: int,
     since: str | None,
     archived: bool,
     grouping: GroupingOptions | None,
@@ -59,11 +67,24 @@ def query(
             click.get_current_context(),
         )
     text = since_too(text, since)
+    limit = limit or num_rows_shown(_PAGE, form, output)
     if grouping is not None:
-        show_groups(grouping, text, trials=True, archived=archived, sort=sort, limit=limit, form=form, output=output)
+        show_groups(
+            grouping,
+            text,
+            trials=True,
+            archived=archived,
+            sort=sort,
+            limit=limit,
+            offset=offset,
+            form=form,
+            output=output,
+        )
         return
     with open_registry() as registry:
-        table = registry.run_table(text, sort=sort or "-created_at", limit=limit, archived=archived)
+        table = registry.run_table(text, sort=sort or "-created_at", limit=limit, offset=offset, archived=archived)
+        add_notes(registry, table.records)
+        num_runs = num_in_all(registry, text, len(table.records), limit, offset, archived=archived)
         num_archived = 0 if archived else count_archived(registry, text)
         empty = no_such_run(registry, text) if not table.records else ""
         has_tests = any(column.startswith("metrics.test.") for column in table.columns)
@@ -83,7 +104,10 @@ def query(
     spare = ["metric", *_of_one_value(rows), "kind", "state", "task", "name", "seed"]
     sorts_by = (sort or "").lstrip("-")
     spare = [column for column in spare if column != sorts_by]
+    if not rows and num_runs:
+        empty = f"there are {num_runs:,} runs"
     show_rows(rows, columns, form, output, empty=empty, spare=spare)
+    tell_more(len(rows), num_runs, offset)
     tell_archived(num_archived)
     if any(column.startswith("metrics.test.") for column in columns):
         tell_refused(refusals)

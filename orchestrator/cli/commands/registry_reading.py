@@ -145,6 +145,26 @@ def no_runs(registry: "Registry") -> str:
     return f"no runs yet in {registry.place}: `orchestrator demo`, or `orchestrator init FILE` of your own data"
 
 
+def num_in_all(
+    registry: "Registry",
+    filter: str,
+    num_read: int,
+    limit: int | None,
+    offset: int,
+    *,
+    trials: bool = True,
+    archived: bool = True,
+) -> int:
+    """Number of runs that a query selects, which are counted only where those that were read may not be all of them.
+
+    Args:
+        num_read: number of runs that were read, at most `limit` of them from `offset` on.
+    """
+    if not offset and (limit is None or num_read < limit):
+        return num_read
+    return registry.num_runs(filter, trials=trials, archived=archived)
+
+
 def count_archived(registry: "Registry", filter: str, *, trials: bool = True) -> int:
     """Number of archived runs that a query would select beside those that are shown."""
     if not registry.annotations.flagged("archived"):

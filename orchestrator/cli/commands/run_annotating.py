@@ -1,6 +1,7 @@
 """Commands of `runs` by which people add to what is recorded: `note`, `tag`, `pin`, `archive`, and their opposites."""
 
 import getpass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -68,6 +69,13 @@ def _show_notes(run_id: str, form: str | None, output: str | None) -> None:
     rows = [{"note": number, **vars(one)} for number, one in enumerate(notes, 1)]
     empty = f'no notes on run {run.id}; orchestrator runs note {run.id} "TEXT" writes one'
     show_rows(rows, ["note", "written_at", "author", "text"], form, output, empty=empty)
+
+
+def add_notes(registry: "Registry", rows: Sequence[dict[str, Any]]) -> None:
+    """Add to each row of a run, by its id, the texts of its notes, for `--columns note`; None where it has none."""
+    notes = registry.annotations.notes_of([row["id"] for row in rows])
+    for row in rows:
+        row["note"] = "; ".join(notes.get(row["id"], ())) or None
 
 
 def note_lines(registry: "Registry", run_id: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Options of commands that list runs, `--state`, `--kind`, `--since` and others, as one text of the query language."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.cli.ages import time_of
@@ -26,7 +27,7 @@ def no_such_run(registry: "Registry", filter: str) -> str:
     return "; ".join(["no run is like that", *registry.unmatched(filter)])
 
 
-def given_conditions(states: tuple[RunState, ...], task: str | None, kind: str | None, where: str | None) -> str:
+def given_conditions(states: Sequence[RunState], task: str | None, kind: str | None, where: str | None) -> str:
     """The query for the options that were given. Raises: InputError for a `where` that is none."""
     from orchestrator.registry.queries.query_tree import quoted
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.commands.grouping import GroupingOptions, grouping_options, show_groups
-from orchestrator.cli.commands.registry_reading import count_archived, no_runs, open_registry, tell_archived
+from orchestrator.cli.commands.registry_reading import count_archived, no_runs, num_in_all, open_registry, tell_archived
+from orchestrator.cli.commands.run_annotating import add_notes
 from orchestrator.cli.commands.run_conditions import check_kind, given_conditions, no_such_run, since_too
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
 from orchestrator.cli.messages import tell_more
@@ -21,6 +22,13 @@ _SHOWN_REASON = 50
 """Characters of an error in a short table; JSON, CSV and `--wide` have all of it."""
 
 
+class _States(click.Choice[RunState]):
+    """One state of runs, or several with commas between them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return [super(_States, self).convert(word.strip(), param, ctx) for word in str(value).split(",")]
+
+
 @click.command(
     "list",
     cls=GlobalOptionsCommand,
@@ -33,10 +41,10 @@ _SHOWN_REASON = 50
 @click.option(
     "--state",
     "states",
-    type=click.Choice(list(RunState), case_sensitive=False),
+    type=_States(list(RunState), case_sensitive=False),
     multiple=True,
-    metavar="STATE",
-    help=f"Only those in this state, or in one of several: {', '.join(state.lower() for state in RunState)}.",
+    metavar="STATE,…",
+    help=f"Only those in this state, or in one of several (A,B): {', '.join(state.lower() for state in RunState)}.",
 )
 @click.option("--task", metavar="TASK", help="Only those of this task.")
 @click.option("--kind", metavar="KIND", help="Only those of this kind of spec.")
@@ -50,7 +58,7 @@ def list_runs(
     offset: int,
     archived: bool,
     trials: bool,
-    states: tuple[RunState, ...],
+    states: tuple[list[RunState], ...],
     task: str | None,
     kind: str | None,
     since: str | None,
@@ -65,10 +73,18 @@ def list_runs(
     Of a run that did not complete: the last step that was measured, and why it ended.
     """
     check_kind(kind)
-    filter = since_too(given_conditions(states, task, kind, where), since)
+    filter = since_too(given_conditions([state for several in states for state in several], task, kind, where), since)
     if grouping is not None:
         show_groups(
-            grouping, filter, trials=trials, archived=archived, sort=sort, limit=limit, form=form, output=output
+            grouping,
+            filter,
+            trials=trials,
+            archived=archived,
+            sort=sort,
+            limit=limit,
+            offset=offset,
+            form=form,
+            output=output,
         )
         return
     with open_registry() as registry:
@@ -76,11 +92,11 @@ def list_runs(
             filter, sort=sort or "-created_at", limit=limit, offset=offset, trials=trials, archived=archived
         )
         rows = table.records
+        add_notes(registry, rows)
         for row in rows:
             if row["state"] != RunState.COMPLETED:
                 row["step"] = registry.metrics.last_step(row["id"])
-        is_whole = not offset and len(rows) < limit
-        num_runs = len(rows) if is_whole else registry.num_runs(filter, trials=trials, archived=archived)
+        num_runs = num_in_all(registry, filter, len(rows), limit, offset, trials=trials, archived=archived)
         num_archived = count_archived(registry, filter, trials=trials) if not archived else 0
         empty = "" if rows else _empty_text(registry, filter, num_archived)
     for row in rows:
@@ -88,8 +104,8 @@ def list_runs(
     columns = ["id", "name", "kind", "state", "task", "metric", "score", "seconds", "created_at", "step", "error"]
     if shows_briefly(form, output):
         for row in rows:
-            row["note"] = _note(row.get("step"), row["error"])
-        columns = [*columns[:-2], *(["note"] if any(row["note"] for row in rows) else [])]
+            row["progress"] = _progress(row.get("step"), row["error"])
+        columns = [*columns[:-2], *(["progress"] if any(row["progress"] for row in rows) else [])]
     spare = ["seconds", "metric", "kind", "created_at", "task"]
     if offset and not rows and num_runs:
         empty = f"there are {num_runs:,} runs"
@@ -109,7 +125,7 @@ def _empty_text(registry: "Registry", filter: str, num_archived: int) -> str:
     return "every run is archived" if num_archived else no_runs(registry)
 
 
-def _note(step: int | None, error: Any) -> str | None:
+def _progress(step: int | None, error: Any) -> str | None:
     """Text on how far a run came, and the first words of why it ended: `step 1,200: the loss is not finite`."""
     at = None if step is None else f"step {step:,}"
     line = str(error).strip().splitlines()[0] if error else None

@@ -31,7 +31,8 @@ def load_test_refusals(session: Session, run_ids: Collection[str]) -> dict[str, 
     scored = session.scalars(select(MetricRow.run_id).where(*is_tested).distinct()).all()
     kept = load_kept_trials(session, scored)  # the score of a sweep is that of the trial whose model it kept
     texts = load_texts(session, {*scored, *kept.values()}, ORIGIN_PATHS)
-    tested = {run_id: own for run_id in scored if TEST_DIGEST in (own := texts[kept.get(run_id, run_id)])}
+    made_with = {run_id: texts[run_id] | texts.get(kept.get(run_id, ""), {}) for run_id in scored}
+    tested = {run_id: own for run_id, own in made_with.items() if TEST_DIGEST in own}
     refusals = {
         run_id: refusal_of(origin.use_of(SplitData.of(tested[run_id], "test")))
         for run_id, origin in load_origins(session, tested).items()

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.queries.query_fields import ColumnField, Field, ParameterField
+from orchestrator.registry.queries.query_flags import FlagField
 from orchestrator.registry.queries.query_group import GroupField
 from orchestrator.registry.queries.query_links import LinkedField, TagValueField
 from orchestrator.registry.tables import ExperimentRow, RunRow
@@ -75,6 +76,8 @@ def _decoder(field: Field) -> Callable[[Any], Any] | None:
         return field.key_of
     if isinstance(field, TagValueField):
         return _tag_value
+    if isinstance(field, FlagField):
+        return bool
     return None
 
 

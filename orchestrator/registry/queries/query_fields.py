@@ -20,6 +20,7 @@ from orchestrator.registry.queries.query_values import (
     compare,
     compare_time,
 )
+from orchestrator.registry.run_flags import Flag
 from orchestrator.registry.tables import ExperimentRow, MetricRow, ParameterRow, RunRow
 from orchestrator.run_states import RunState
 
@@ -49,9 +50,11 @@ COLUMNS: dict[str, tuple[str, Any]] = {
     "finished_at": ("time", RunRow.finished_at),
 }
 """Kind of each field that is a column of the run, and the column."""
-SEVERAL = ("tag", "model", "dataset")
+SEVERAL = ("tag", "model", "dataset", "note")
 """Fields of which a run may have several (`query_links`)."""
-NAMES = (*COLUMNS, "score", "commit", *SEVERAL)
+FLAGS: tuple[Flag, ...] = ("archived", "pinned")
+"""Fields that are true or false of every run (`query_flags`)."""
+NAMES = (*COLUMNS, "score", "commit", *SEVERAL, *FLAGS)
 _IS_TEXT = ParameterRow.kind.in_(("text", "json"))
 
 
@@ -225,7 +228,7 @@ def compare_fields(left: Field, operator: str, right: Field) -> ColumnElement[bo
     """Condition for runs whose two fields compare so; false in a run that lacks one. Raises: WrongValueError."""
     mine, theirs = left.scalars(), right.scalars()
     if not mine or not theirs:
-        raise WrongValueError("a run may have several tags, models and datasets; compare them with one value")
+        raise WrongValueError("a run may have several tags, models, datasets and notes; compare them with one value")
     common = [kind for kind in mine if kind in theirs and (kind != "boolean" or operator == "=")]
     if not common:
         raise WrongValueError(f"{' or '.join(mine)} cannot be compared with {' or '.join(theirs)}")

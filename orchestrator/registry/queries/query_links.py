@@ -1,4 +1,4 @@
-"""Fields of the query language of which a run may have several: tags, registered models, data that it made or used."""
+"""Fields of the query language of which a run may have several: tags, notes, registered models, its data."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, String, and_, cast, exists, false, func, or_, select, true
 from sqlalchemy.orm import InstrumentedAttribute
 
+from orchestrator.registry.keeping_tables import NoteRow
 from orchestrator.registry.queries.query_fields import Column, Field, compare_fields
 from orchestrator.registry.queries.query_tree import Value
 from orchestrator.registry.queries.query_values import WrongValueError, as_text, compare
@@ -83,6 +84,17 @@ class DatasetField(LinkedField):
 
     def is_linked(self) -> ColumnElement[bool]:
         return (RunDatasetRow.fingerprint == DatasetRow.fingerprint) & (RunDatasetRow.run_id == RunRow.id)
+
+
+@dataclass(frozen=True)
+class NoteField(LinkedField):
+    """Field that is the text of any of the notes on a run."""
+
+    def texts(self) -> Sequence[InstrumentedAttribute[str]]:
+        return (NoteRow.text,)
+
+    def is_linked(self) -> ColumnElement[bool]:
+        return NoteRow.run_id == RunRow.id
 
 
 @dataclass(frozen=True)

@@ -123,13 +123,15 @@ def selecting(
     """Conditions of the runs that a query selects. Raises: InputError.
 
     Args:
+        archived: whether archived runs are included; they are too where the query asks for the field `archived`.
         whole: whether every run is wanted that they select, rather than the first ones.
     """
-    condition = Selection(session, state).where(filter)
+    selection = Selection(session, state)
+    condition = selection.where(filter)
     return [
         *([] if condition is None else [plan(session, condition, whole=whole)]),
         *([] if trials else [RunRow.parent_id.is_(None)]),
-        *([] if archived else [not_(is_flagged("archived"))]),
+        *([] if archived or selection.asks_for("archived", filter) else [not_(is_flagged("archived"))]),
     ]
 
 

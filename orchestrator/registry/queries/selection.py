@@ -9,6 +9,7 @@ from orchestrator.registry.queries.query_commit import CommitField
 from orchestrator.registry.queries.query_conditions import condition
 from orchestrator.registry.queries.query_fields import (
     COLUMNS,
+    FLAGS,
     METRIC_SPLITS,
     ColumnField,
     Field,
@@ -17,9 +18,10 @@ from orchestrator.registry.queries.query_fields import (
     ParameterField,
     ScoreField,
 )
+from orchestrator.registry.queries.query_flags import FlagField
 from orchestrator.registry.queries.query_group import GroupField
 from orchestrator.registry.queries.query_history import FUNCTIONS, HistoryField
-from orchestrator.registry.queries.query_links import DatasetField, ModelField, TagField, TagValueField
+from orchestrator.registry.queries.query_links import DatasetField, ModelField, NoteField, TagField, TagValueField
 from orchestrator.registry.queries.query_names import nearest_fields, parameter_paths
 from orchestrator.registry.queries.query_tree import (
     Combination,
@@ -44,6 +46,8 @@ _FIELDS_BY_NAME: dict[str, Field] = {
     "tag": TagField(),
     "model": ModelField(),
     "dataset": DatasetField(),
+    "note": NoteField(),
+    **{flag: FlagField(flag) for flag in FLAGS},
 }
 _AREAS = ("metrics.", "params.", "tags.")
 
@@ -81,6 +85,14 @@ class Selection:
             elif comparison.operator == "like":
                 unmatched += wrong_patterns(comparison)
         return unmatched
+
+    def asks_for(self, name: str, text: str) -> bool:
+        """Whether a query has a comparison of the field of this name. Raises: InputError with a caret."""
+        if name not in text:
+            return False
+        from orchestrator.registry.queries.filters import parse_filter
+
+        return any(str(comparison.operand) == name for comparison in comparisons(parse_filter(text)))
 
     def order(self, text: str) -> tuple[Field, bool]:
         """Sort key, and whether it descends: `-created_at`, `best(metrics.f1) desc`, `task`. Raises: InputError."""

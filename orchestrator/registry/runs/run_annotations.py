@@ -50,6 +50,15 @@ class RunAnnotations:
         with self._database.session(writing=False) as session:
             return load_records(session, _notes(run_id), NoteRecord)
 
+    def notes_of(self, run_ids: Collection[str]) -> dict[str, list[str]]:
+        """Texts of the notes on some runs, the oldest first, by the ids of the runs that have any."""
+        found: dict[str, list[str]] = {}
+        with self._database.session(writing=False) as session:
+            notes = select(NoteRow.run_id, NoteRow.text).where(NoteRow.run_id.in_(select_items(session, run_ids)))
+            for run_id, text in session.execute(notes.order_by(NoteRow.written_at, NoteRow.digest)):
+                found.setdefault(run_id, []).append(text)
+        return found
+
     def remove_note(self, run_id: str, number: int) -> NoteRecord:
         """Remove a note by its place, from 1 on, and return it. Raises: NotFoundError."""
         with self._database.session(writing=True) as session:

@@ -137,3 +137,18 @@ def test_a_narrow_list_of_published_numbers_says_what_it_leaves_out(
     outcome = command("published", "list", "cola")
     assert outcome.out.split("\n")[0].split() == ["task", "split", "metric", "value", "model", "source"]
     assert "left out: runs, chosen, note; --columns runs,chosen,note shows these, --wide all\n" in outcome.err
+
+
+def test_of_several_runs_a_narrow_table_keeps_which_is_which(
+    command: Command, tuned: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        other = new_run(registry, name="again", task="mrpc", metric="f1", spec=SPEC)
+        registry.lifecycle.start_attempt(other)
+        registry.metrics.record(other, [MetricEvent(1, "validation", {"f1": 0.82})], final=True)
+        registry.lifecycle.finish(other, RunState.COMPLETED)
+    monkeypatch.setattr("orchestrator.cli.output._terminal_width", lambda output: 80)
+    outcome = command("check", "mrpc")
+    assert other in outcome.out
+    assert tuned in outcome.out
+    assert "left out: n, source, difference" in outcome.err

@@ -130,6 +130,10 @@ def test_the_fields_of_queries_are_told() -> None:
     assert all(f"`metrics.{split}.X`" in TOPICS["queries"].text for split in METRIC_SPLITS if split != "validation")
 
 
+def test_the_text_on_queries_fits_80_columns_in_a_pipe(command: Command) -> None:
+    assert max(map(len, command("help", "queries").out.splitlines())) <= 80
+
+
 def test_the_states_of_runs_are_told() -> None:
     assert [row[0] for row in table_rows(TOPICS["registry"].text)] == list(RunState)
 

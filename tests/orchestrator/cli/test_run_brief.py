@@ -7,9 +7,10 @@ import pytest
 
 import orchestrator.cli.output
 from orchestrator.registry import Registry
-from orchestrator.results import WorkersEvent
+from orchestrator.results import TrialStart, WorkersEvent
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
+from orchestrator.specs import RecipeSpec
 from tests.orchestrator.cli.laboratory import Command
 from tests.orchestrator.cli.runs_of_each_kind import add_runs_of_each_kind
 from tests.orchestrator.registry.samples import new_run
@@ -109,3 +110,12 @@ def test_tags_that_serve_the_laboratory_alone_stand_in_the_whole_record_only(
     assert "night" in shown
     assert "inputs:" not in shown
     assert tag in joined(command("runs", "show", runs["sweep"], "-f", "json").out)
+
+
+def test_of_a_trials_recipe_what_differs_from_the_defaults_is_shown(command: Command, runs: dict[str, str]) -> None:
+    recipe = RecipeSpec(learning_rate=3e-4, max_seq_length=64).model_dump(mode="json")
+    with Registry(Settings.from_options().registry) as registry:
+        (trial,) = registry.trials.record(runs["sweep"], [TrialStart("k", 9, recipe, 0)])
+    shown = command("runs", "show", trial).out
+    (line,) = [line for line in shown.splitlines() if line.startswith("spec ")]
+    assert line.split()[1:] == ["learning_rate=0.0003", "max_seq_length=64"]

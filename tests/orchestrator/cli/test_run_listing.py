@@ -98,3 +98,19 @@ def test_a_list_of_archived_runs_alone_does_not_call_the_registry_empty(
     assert "every run is archived" in said
     assert "1 archived run not shown" in said
     assert "no runs yet" not in said
+
+
+def test_several_states_may_stand_in_one_option(
+    command: Command, recorded_sweep: RecordedSweep, failed_run: str
+) -> None:
+    assert _ids(command, "--state", "completed,FAILED") == [failed_run, recorded_sweep.run_id]
+    assert _ids(command, "--state", "failed, lost") == [failed_run]
+    assert "'lots' is not one of" in command("runs", "list", "--state", "failed,lots").err
+
+
+def test_notes_are_a_column_that_can_be_asked_for(
+    command: Command, recorded_sweep: RecordedSweep, failed_run: str
+) -> None:
+    command("runs", "note", failed_run, "too high")
+    for words in (["runs", "list"], ["query", "kind != 'trial'"]):
+        assert f"{failed_run}  too high" in command(*words, "--columns", "id,note").out

@@ -400,3 +400,19 @@ def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(
     outcome = command("runs", "show", "it's")
     assert outcome.status == 3
     assert "none is called so" in outcome.err
+
+
+def test_a_query_shows_a_page_on_a_terminal_and_says_how_many_more_there_are(
+    command: Command, recorded_sweep: RecordedSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    num_trials = len(recorded_sweep.trial_ids)
+    trials = ("query", "kind = 'trial'")
+    assert len(command(*trials, "--limit", "2").out.splitlines()) == 3
+    assert command(*trials, "--limit", "2").err == f"2 of {num_trials} are shown; all of them: --limit {num_trials}\n"
+    ids = [row["id"] for row in json.loads(command(*trials, "-f", "json").out)]
+    assert [row["id"] for row in json.loads(command(*trials, "-f", "json", "--offset", "1").out)] == ids[1:]
+    assert command(*trials, "--offset", "50").err == f"there are {num_trials} runs\n"
+    monkeypatch.setattr("orchestrator.cli.commands.querying._PAGE", 2)
+    assert len(command(*trials).out.splitlines()) == num_trials + 1
+    monkeypatch.setattr("orchestrator.cli.output.is_terminal", lambda stream: True)
+    assert f"2 of {num_trials} are shown; all of them: --limit {num_trials}" in command(*trials).err

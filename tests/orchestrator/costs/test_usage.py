@@ -47,6 +47,7 @@ def test_an_attempts_processor_time_is_measured_or_derived() -> None:
         (Usage(60, 900, 2700, {}, 3.6e6), "1:00 min; 1 CPU h (25% measured); 1 kWh"),
         (Usage(1, 0, 0.0212, {"H200": 3}), "1 s; 0.021 CPU s (derived); 3 H200 s"),
         (Usage(60, 3600, num_unknown=2), "1:00 min; 1 CPU h (measured); beside 2 runs not recorded"),
+        (Usage(60, num_unknown=2), "1:00 min; CPU time not recorded"),
         (Usage(num_unknown=1), "not recorded"),
     ],
 )
