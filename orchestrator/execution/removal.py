@@ -18,6 +18,7 @@ from orchestrator.execution.garbage import best_of_groups, delete_atomically, pl
 from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
+from orchestrator.registry.run_records import MAX_CANDIDATES
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs.references import NAME_FIELDS
@@ -146,11 +147,16 @@ def _need(registry: Registry, run: RunRecord, trials: set[str], *, going: Set[st
     own = {run.id, *trials}
     models = _labels_of(registry, run, trials)
     named = registry.named_in_specs(NAME_FIELDS, except_of=own | going)
-    if {*own, *models, *_alias_labels(registry, models)} & named or (
-        run.storage_path is not None and absolute(run.storage_path) in places_of(named)
-    ):
-        return "another run started from its model, or reads its files"
-    return ""
+    reached = {*own, *models, *_alias_labels(registry, models)} & named
+    if run.storage_path is not None:
+        folder = absolute(run.storage_path)
+        if folder in places_of(named):
+            reached |= {name for name in named if folder in places_of([name])}
+    if not reached:
+        return ""
+    users = registry.runs_naming(NAME_FIELDS, reached, except_of=own | going)
+    listed = ", ".join(f"{user.id} ({user.name})" for user in users[:MAX_CANDIDATES])
+    return f"other runs started from its model, or read its files: {listed}{', …' * (len(users) > MAX_CANDIDATES)}"
 
 
 def _refusal(

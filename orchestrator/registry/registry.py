@@ -20,6 +20,7 @@ from orchestrator.registry.records import AttemptRecord, RunRecord
 from orchestrator.registry.registered_models import RegisteredModels
 from orchestrator.registry.run_records import find_run, load_records, load_runs, newest_called, newest_completed
 from orchestrator.registry.runs.attempt_columns import load_code_diff
+from orchestrator.registry.runs.naming_runs import load_naming_runs
 from orchestrator.registry.runs.run_annotations import RunAnnotations
 from orchestrator.registry.runs.run_checkpoints import RunCheckpoints
 from orchestrator.registry.runs.run_costs import RunCosts
@@ -159,21 +160,37 @@ class Registry(QueriedRuns, SeedGroups):
             return newest_called(session, name, self._state())
 
     def find_run(self, wanted: str) -> RunRecord:
-        """Run or trial whose id begins with `wanted`, else the newest of that name. Raises: NotFoundError, as `run`."""
+        """Run or trial whose id begins with `wanted`, else the newest of that name.
+
+        Raises: NotFoundError, as `run`, with the nearest name.
+        """
+        from orchestrator.registry.missing_runs import missing_run
+
         try:
             return self.run(wanted)
         except SeveralRunsError:
             raise
-        except NotFoundError:
+        except NotFoundError as error:
             called = self.newest_called(wanted)
             if called is None:
-                raise
+                raise missing_run(self, wanted, error) from None
             return called[0]
 
     def run_records(self, run_ids: Collection[str]) -> list[RunRecord]:
         """Records of the runs with these ids, the newest first; without those that are not there."""
         with self._database.session(writing=False) as session:
             return load_runs(session, self._state(), run_ids)
+
+    def runs_naming(
+        self, fields: Collection[str], names: Collection[str], *, except_of: Collection[str] = ()
+    ) -> list[RunRecord]:
+        """Runs that name one of these values in one of these fields of their spec, or of a trial's; the newest first.
+
+        Args:
+            except_of: runs and trials whose own specs are not read.
+        """
+        with self._database.session(writing=False) as session:
+            return load_runs(session, self._state(), load_naming_runs(session, fields, names, except_of))
 
     def newest_completed(self, fingerprint: str) -> RunRecord | None:
         """Newest completed run of a spec, by its fingerprint; None where there is none."""

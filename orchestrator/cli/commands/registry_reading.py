@@ -1,7 +1,6 @@
 """Reading the registry in commands."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from orchestrator.cli.frame import current_settings
@@ -13,8 +12,6 @@ if TYPE_CHECKING:
     from orchestrator.registry import Registry
     from orchestrator.registry.records import RunRecord
 
-_NAMES_LOOKED_AT = 1000
-"""Newest runs whose names are compared with one that is not there."""
 _NUM_LISTED = 5
 """Runs of one name that a message lists."""
 NUM_PARAMETERS_SHOWN = 4
@@ -39,15 +36,17 @@ def open_registry() -> "Registry":
     return registry
 
 
-def find_run(registry: "Registry", wanted: str, *, only: bool = False) -> "RunRecord":
+def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: bool = False) -> "RunRecord":
     """The run or trial that a person means: by the beginning of its id, else by its name.
 
     Of several runs of a name the newest, which is said. Raises: NotFoundError, with the nearest name.
 
     Args:
         only: whether a name that several runs have is an error, for a command that takes something away.
+        or_task: whether the nearest name may be a task's, for a command that takes tasks, too.
     """
     from orchestrator.errors import NotFoundError, SeveralRunsError
+    from orchestrator.registry.missing_runs import missing_run
 
     try:
         return registry.run(wanted)
@@ -56,7 +55,7 @@ def find_run(registry: "Registry", wanted: str, *, only: bool = False) -> "RunRe
     except NotFoundError as error:
         named = _find_named(registry, wanted, only=only)
         if named is None:
-            raise NotFoundError(f"{str(error).rstrip('.')}{_near_name(registry, wanted)}") from None
+            raise missing_run(registry, wanted, error, registry.ranked_tasks() if or_task else ()) from None
         return named
 
 
@@ -65,14 +64,15 @@ def group_name(registry: "Registry", wanted: str) -> str:
 
     Raises: NotFoundError, with the nearest name; InputError for a run without a score or with several groups.
     """
-    from orchestrator.errors import NotFoundError
+    from orchestrator.errors import NotFoundError, SeveralRunsError
+    from orchestrator.registry.missing_runs import missing_run
 
     try:
         registry.group(wanted)
     except NotFoundError as error:
         named = _find_named(registry, wanted)
         if named is None:
-            raise NotFoundError(f"{str(error).rstrip('.')}{_near_name(registry, wanted)}") from None
+            raise (error if isinstance(error, SeveralRunsError) else missing_run(registry, wanted, error)) from None
         return named.id
     return wanted
 
@@ -117,27 +117,9 @@ def find_anything(registry: "Registry", wanted: str) -> "RunRecord":
     from orchestrator.errors import NotFoundError
 
     try:
-        return find_run(registry, wanted)
+        return find_run(registry, wanted, or_task=True)
     except NotFoundError as no_run:
         raise NotFoundError(f"{wanted!r} is no run, model or task here. {no_run}") from None
-
-
-def _near_name(registry: "Registry", wanted: str) -> str:
-    """The end of a message about a run that is not there: a name that is nearly the one that was given, or a model."""
-    from difflib import get_close_matches
-
-    from orchestrator.errors import NotFoundError
-
-    if "@" in wanted:
-        with suppress(NotFoundError):
-            registry.models.get(wanted)
-            return f"; {wanted} is a model: `orchestrator models show {wanted}`"
-    newest = registry.run_table("", limit=_NAMES_LOOKED_AT, trials=False).records
-    names = {str(row["name"]).lower(): str(row["name"]) for row in reversed(newest)}
-    if not names:
-        return "."
-    close = get_close_matches(wanted.lower(), sorted(names), n=1)
-    return f"; did you mean {names[close[0]]}?" if close else ", and none is called so."
 
 
 def no_runs(registry: "Registry") -> str:

@@ -44,6 +44,6 @@ def _page(registry: "Registry", subject: str) -> "Page":
 
     if subject in registry.ranked_tasks():
         return task_page(registry, subject)
-    run = find_run(registry, subject)
+    run = find_run(registry, subject, or_task=True)
     cost = recorded_cost(registry, run, current_settings().home)
     return run_page(registry, run, {"cost": cost} if cost else None)

@@ -6,8 +6,8 @@ from dataclasses import replace
 from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
-from orchestrator.errors import InputError, NotFoundError
-from orchestrator.registry.groups.group_keys import group_key, group_label
+from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
+from orchestrator.registry.groups.group_keys import SHOWN_DIGITS, distinct_labels, group_key, group_label
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.groups import is_ranked, load_groups
 from orchestrator.registry.run_records import MAX_CANDIDATES, find_run
@@ -30,7 +30,8 @@ def find_group(session: Session, name: str, state: ColumnElement[RunState]) -> G
     ranked = select(RunRow.group_key, RunRow.code_version).where(is_called, is_ranked())
     pairs = session.execute(ranked.distinct().order_by(RunRow.group_key, RunRow.code_version)).all() if name else []
     keys = {group_key(*pair): pair for pair in pairs if group_key(*pair).partition(".")[2].startswith(code)}
-    exact = {key: pair for key, pair in keys.items() if name.lower() in (key, group_label(key))}
+    is_shown = len(digest) >= SHOWN_DIGITS
+    exact = {key: pair for key, pair in keys.items() if is_shown and name.lower() == group_label(key, len(digest))}
     if len(exact) == 1:  # a group of before the code was recorded has no more to its name than others begin with
         keys = exact
     if len(keys) == 1:
@@ -38,9 +39,8 @@ def find_group(session: Session, name: str, state: ColumnElement[RunState]) -> G
         of_code = RunRow.code_version.is_(None) if version is None else RunRow.code_version == version
         return _only(load_groups(session, and_(RunRow.group_key == own_digest, of_code)), name)
     if keys:
-        labels = [group_label(key) for key in keys]
-        listed = ", ".join(labels[:MAX_CANDIDATES]) + (", …" if len(labels) > MAX_CANDIDATES else "")
-        raise NotFoundError(f"{name!r} begins the digests of several groups; give more of it: {listed}.")
+        listed = ", ".join(distinct_labels([*keys])[:MAX_CANDIDATES]) + (", …" if len(keys) > MAX_CANDIDATES else "")
+        raise SeveralRunsError(f"{name!r} begins the digests of several groups; give more of it: {listed}.")
     try:
         run = find_run(session, name, state)
     except NotFoundError as error:
@@ -65,7 +65,8 @@ def _only(groups: Sequence[GroupRecord], name: str) -> GroupRecord:
             f"{listed}{', …' if len(groups) > MAX_CANDIDATES else ''}"
         )
     if len(groups) > 1:
-        listed = ", ".join(f"{group.label} ({group.metric})" for group in groups[:MAX_CANDIDATES])
+        labels = distinct_labels([group.key for group in groups])[:MAX_CANDIDATES]
+        listed = ", ".join(f"{label} ({group.metric})" for label, group in zip(labels, groups, strict=False))
         raise InputError(
             f"{name} has {len(groups)} groups of trials; name one of them, as `orchestrator groups list` shows them: "
             f"{listed}{', …' if len(groups) > MAX_CANDIDATES else ''}"

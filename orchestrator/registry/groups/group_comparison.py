@@ -107,7 +107,8 @@ def check_comparable(groups: Sequence[GroupRecord]) -> None:
             if one != other:
                 raise InputError(
                     f"groups {first.label} and {group.label} cannot be compared: the {what} of one is {one}, of "
-                    f"the other {other}; score both models on the same data: orchestrator evaluate MODEL TASK"
+                    f"the other {other}; score both models on the same data, each by "
+                    "a run of a spec with `kind: evaluate`: orchestrator schema evaluate"
                 )
         if not group.seeds:
             why = group.refusal or "no run of it completed with a score"

@@ -95,21 +95,27 @@ class Trash:
         with self._database.session(writing=False) as session:
             return load_records(session, newest_first, TrashRecord)
 
+    def called(self, wanted: str) -> list[TrashRecord]:
+        """Runs in the trash whose id begins so, else those of that name, the newest first."""
+        records = self.records() if wanted else []
+        begun = [one for one in records if one.run_id.startswith(wanted.lower())]
+        return begun or [one for one in records if one.name == wanted]
+
     def find(self, prefix: str) -> TrashRecord:
         """Run in the trash whose id begins so, else the one of that name.
 
         Raises: NotFoundError, which lists those that are there.
         """
-        records = self.records()
-        found = [one for one in records if prefix and one.run_id.startswith(prefix.lower())]
-        beginning = "begins the ids of several runs in the trash"
-        if prefix and not found:
-            found = [one for one in records if one.name == prefix]
-            beginning = "is the name of several runs in the trash; give the id of one"
+        found = self.called(prefix)
         if len(found) == 1:
             return found[0]
-        listed = ", ".join(f"{one.run_id} ({one.name[:40]!r})" for one in (found or records)[:MAX_CANDIDATES])
-        what = beginning if found else "is no run in the trash"
+        known = found or self.records()
+        listed = ", ".join(f"{one.run_id} ({one.name[:40]!r})" for one in known[:MAX_CANDIDATES])
+        what = "is no run in the trash"
+        if found and found[0].run_id.startswith(prefix.lower()):
+            what = "begins the ids of several runs in the trash"
+        elif found:
+            what = "is the name of several runs in the trash; give the id of one"
         raise NotFoundError(f"{prefix!r} {what}; there are: {listed or 'none'}")
 
     def stages_of(self, pipeline_id: str) -> list[TrashRecord]:

@@ -11,13 +11,16 @@ from typing import Any
 from sqlalchemy import ColumnElement, false, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from orchestrator.errors import NotFoundError
+from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import upsert_rows
 from orchestrator.registry.lineage.lineage_edges import LineageEdge, LineageNode, edges_of_run, export_node, model_node
 from orchestrator.registry.lineage.lineage_staleness import stale_nodes
 from orchestrator.registry.lineage.lineage_trees import LineageTree, grow
+from orchestrator.registry.records import RunRecord
+from orchestrator.registry.run_records import find_run, newest_called
 from orchestrator.registry.tables import LineageRow, ModelRow, RunRow
+from orchestrator.registry.trial_rows import load_kept_trials
 from orchestrator.run_states import RunState
 
 _VALUES_PER_QUERY = 500
@@ -167,13 +170,13 @@ def load_edges(session: Session, column: InstrumentedAttribute[Any], values: Col
 
 
 def find_node(session: Session, name: str, *, file_first: bool = False) -> LineageNode:
-    """Find a node: by a model's name, a path, a name of data, the beginning of a digest, or that of a run's id.
+    """Find a node: by a model's name, a path, a name of data, the beginning of a digest, or a run's id or name.
 
     Args:
         file_first: whether a path that is a file's and that of the corpus made of it means the file: all that was made
             of the corpus was made of the file, too, and a tokenizer of the file alone.
 
-    Raises: NotFoundError, also where several runs' ids begin so.
+    Raises: NotFoundError, also where several runs' ids begin so, or the run has made nothing.
     """
     model = model_node(session, name)
     if model is not None:
@@ -221,23 +224,40 @@ def _name_condition(name: str) -> Condition:
     return condition
 
 
-def _made_by(session: Session, beginning: str) -> LineageNode | None:
-    """Find what the run of this id has made, its model first; None where none has. Raises: NotFoundError of several.
+def _made_by(session: Session, name: str) -> LineageNode | None:
+    """Find what the run of this id or name has made, its model first; None where no run is called so.
 
-    Anything short may begin an id, so that names come first.
+    A trial stands for the model of its sweep where the sweep kept that of this trial. Anything short may begin an id,
+    so that other names come first.
+
+    Raises: NotFoundError of a run that made nothing, or where several ids begin so.
     """
-    begins = LineageRow.run_id.startswith(beginning.lower(), autoescape=True)
-    runs = list(
-        session.scalars(select(LineageRow.run_id).where(begins).distinct().order_by(LineageRow.run_id).limit(5))
-    )
-    if not runs:
+    called = _run_called(session, name)
+    if called is None:
         return None
-    if len(runs) > 1 and runs[0] != beginning.lower():  # a whole id wins over longer ones, and comes first
-        known = ", ".join(map(str, runs))
-        raise NotFoundError(f"the ids of several runs begin with {beginning!r}: {known}; give more of one")
-    of_it = select(LineageRow).where(LineageRow.run_id == runs[0])
-    row = session.scalars(of_it.order_by(LineageRow.child_kind != "model", LineageRow.recorded_at)).first()
-    return None if row is None else LineageNode(row.child, row.child_kind, row.child_name)
+    parent = called.parent_id
+    is_kept = parent is not None and load_kept_trials(session, [parent]).get(parent) == called.id
+    maker = select(RunRow).where(RunRow.id == (parent if is_kept else called.id))
+    run = session.scalar(maker.where(RunRow.state == RunState.COMPLETED, RunRow.parent_id.is_(None)))
+    edges = [] if run is None else edges_of_run(session, run)
+    if not edges:
+        raise NotFoundError(
+            f"run {called.id} ({called.name}, {called.kind}) made nothing that stands in the lineage; "
+            f"what it used and recorded: orchestrator runs show {called.id}"
+        )
+    return min((edge.child for edge in edges), key=lambda node: node.kind != "model")
+
+
+def _run_called(session: Session, name: str) -> RunRecord | None:
+    """Find the run or trial whose id begins so, else the newest of that name. Raises: SeveralRunsError."""
+    state = RunRow.state.expression
+    try:
+        return find_run(session, name, state)
+    except SeveralRunsError:
+        raise
+    except NotFoundError:
+        named = newest_called(session, name, state)
+        return None if named is None else named[0]
 
 
 def _newest_models(session: Session) -> Sequence[ModelRow]:

@@ -131,10 +131,11 @@ def test_a_run_has_its_page_by_its_name_the_newest_of_several(registry: Registry
 
 
 def test_an_unknown_run_is_told_on_a_page(client: TestClient, registry: Registry) -> None:
-    new_run(registry)
+    new_run(registry, name="spring/tune")
     answer = client.get("/runs/zzz")
     assert answer.status_code == 404
     assert "zzz" in answer.text
+    assert "did you mean spring/tune?" in client.get("/runs/spring/tun").text
 
 
 def test_runs_stand_side_by_side_with_what_differs(registry: Registry, client: TestClient) -> None:

@@ -149,3 +149,10 @@ def test_the_cost_since_a_day_reads_no_measurements(
     rows = json.loads(command("cost", "--since", "7d", "-f", "json").out)
     assert {row["run"] for row in rows} >= {*lineage}
     assert set(limits) <= {1}
+
+
+@pytest.mark.parametrize("arguments", [["cost", "sst"], ["check", "sst"], ["report", "sst", "-o", "report.html"]])
+def test_a_misspelt_task_is_suggested(command: Command, recorded_sweep: RecordedSweep, arguments: list[str]) -> None:
+    outcome = command(*arguments)
+    assert outcome.status == 3
+    assert "did you mean sst2?" in outcome.err

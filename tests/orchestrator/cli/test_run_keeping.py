@@ -157,6 +157,19 @@ def test_a_removed_run_is_restored_as_it_was(command: Command, recorded_sweep: R
     assert "the trash is empty" in command("runs", "trash").err
 
 
+def test_a_run_in_the_trash_is_said_to_be_there(
+    command: Command, recorded_sweep: RecordedSweep, removable: Path
+) -> None:
+    run_id = recorded_sweep.run_id
+    assert command("runs", "rm", run_id, "--yes", "--force").status == 0
+    for name in ("first", run_id[:6]):
+        outcome = command("runs", "show", name)
+        assert outcome.status == 3
+        assert (
+            f"Run {run_id} (first) is in the trash; to bring it back: orchestrator runs restore {run_id}" in outcome.err
+        )
+
+
 def test_a_run_is_removed_and_restored_by_its_name(
     command: Command, recorded_sweep: RecordedSweep, removable: Path
 ) -> None:

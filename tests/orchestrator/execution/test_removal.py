@@ -120,7 +120,7 @@ def test_the_start_of_another_run_stays(settings: Settings, recorder: Recorder) 
         _trial(recorder, run_id, score)
         recorder.complete(run_id, RunOutcome())
     _run(recorder, settings, "next", {"kind": "pretrain", "name": "n", "init_from": trial_id("start", "a")})
-    assert _refusal(settings, "start") == "another run started from its model, or reads its files"
+    assert _refusal(settings, "start") == "other runs started from its model, or read its files: next (n)"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_run_whose_files_another_one_names_stays(
     assert _refusal(settings, "start") == ""
     spec = json.loads(json.dumps({"kind": "sweep", "name": "n", **named}).replace("FOLDER", str(folder)))
     _run(recorder, settings, "next", spec)
-    assert _refusal(settings, "start") == "another run started from its model, or reads its files"
+    assert _refusal(settings, "start") == "other runs started from its model, or read its files: next (n)"
 
 
 def test_a_stage_of_a_pipeline_that_may_go_on_stays(settings: Settings, recorder: Recorder) -> None:
@@ -198,12 +198,12 @@ def test_a_stage_that_others_need_stays_when_its_pipeline_goes_and_so_does_what_
         recorder.complete(pipeline, RunOutcome())
     _run(recorder, settings, "outside", {"kind": "pretrain", "name": "n", "init_from": f"{start}/model"})
     removals = find_removals(["whole"], settings)
-    named = "another run started from its model, or reads its files"
+    named = "other runs started from its model, or read its files: "
     assert {one.run.id: one.needed for one in removals} == {
         "lonely": "",
         "shared": "pipeline other uses it too",
-        "start": named,
-        "base": named,
+        "start": f"{named}outside (n)",
+        "base": f"{named}start (p/start)",
         "whole": "",
     }
     assert {one.run.id for one in remove_runs(removals, settings)} == {"lonely", "whole"}
@@ -277,7 +277,7 @@ def test_what_is_registered_and_best_goes_by_force_and_what_others_start_from_st
     recorder.complete("best", RunOutcome())
     _run(recorder, settings, "next", {"kind": "pretrain", "name": "n", "init_from": "first@1"})
     (kept,) = find_removals(["best"], settings, force=True)
-    assert kept.refusal == "another run started from its model, or reads its files"
+    assert kept.refusal == "other runs started from its model, or read its files: next (n)"
     recorder.fail("next", RunFailedError("no luck"))
     gone = [removal for run_id in ("next", "best") for removal in _removed(run_id, settings)]
     assert [removal.run.id for removal in gone] == ["next", "best"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from orchestrator.errors import InputError, NotFoundError
+from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.registry import Registry
 from orchestrator.registry.tables import RunRow
 from orchestrator.registry.trial_rows import trial_id
@@ -119,6 +119,25 @@ def test_groups_that_begin_alike_are_listed(registry: Registry) -> None:
     shared = next(key[0] for key in keys if sum(other[0] == key[0] for other in keys) > 1)
     with pytest.raises(NotFoundError, match="begins the digests of several groups; give more of it"):
         registry.group(shared)
+
+
+def test_groups_whose_shown_digits_are_equal_are_listed_with_more_of_them(registry: Registry) -> None:
+    digests = {group_of(registry, 1e-5, [0.8]): digest for digest in ("0f1f0cd06aaaaaaa", "0f1f0cd0abbbbbbb")}
+    with registry._database.session(writing=True) as session:
+        for sweep, digest in digests.items():
+            changed = update(RunRow).where(RunRow.parent_id == sweep)
+            session.execute(changed.values(group_key=digest, code_version=None))
+    with pytest.raises(SeveralRunsError, match="give more of it: 0f1f0cd06, 0f1f0cd0a"):
+        registry.group("0f1f0cd0")
+    assert [registry.group(digest[:9]).key for digest in digests.values()] == [*digests.values()]
+
+
+def test_a_longer_label_without_code_means_the_group_of_before_the_code(registry: Registry) -> None:
+    sweeps = [group_of(registry, 1e-5, [score]) for score in (0.7, 0.9)]
+    with registry._database.session(writing=True) as session:
+        for sweep, code in zip(sweeps, (None, "0.2.0+abc"), strict=True):
+            session.execute(update(RunRow).where(RunRow.parent_id == sweep).values(code_version=code))
+    assert registry.group(registry.group(sweeps[0]).key[:10]).scores == [0.7]
 
 
 def test_six_common_seeds_are_compared_in_pairs(registry: Registry) -> None:
@@ -318,7 +337,7 @@ def test_what_a_correction_hides_is_told(registry: Registry) -> None:
 
 def test_what_was_not_scored_alike_is_not_compared(registry: Registry) -> None:
     one = group_of(registry, 1e-5, [0.8, 0.9])
-    with pytest.raises(InputError, match="cannot be compared: the data of one is v, of the other w"):
+    with pytest.raises(InputError, match=r"the data of one is v, of the other w; .* a spec with `kind: evaluate`"):
         registry.compare(one, group_of(registry, 2e-5, [0.8, 0.9], data="w"))
     with pytest.raises(InputError, match="the score of one is accuracy, of the other f1"):
         registry.compare(one, group_of(registry, 2e-5, [0.8, 0.9], metric="f1"))

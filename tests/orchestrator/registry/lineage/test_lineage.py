@@ -16,6 +16,7 @@ from orchestrator.errors import NotFoundError
 from orchestrator.registry import Registry
 from orchestrator.registry.lineage.lineage_trees import LineageTree
 from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.runs.trials import trial_id
 from orchestrator.results import DatasetResult, FileCount, TokenizerResult
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import everything, model_result, trial_result
@@ -168,6 +169,33 @@ def test_a_run_is_found_by_the_model_that_it_made(registry: Registry, text: Path
     assert registry.lineage.ancestors(run_id[:6]).node.name == "life/encoder@1"
 
 
+def test_a_run_is_found_by_its_name(registry: Registry, text: Path) -> None:
+    train_tokenizer(Recorder(registry), text)
+    assert registry.lineage.ancestors("life/words").node.digest == TOKENIZER
+
+
+def test_a_run_that_made_again_what_another_had_made_is_found_too(registry: Registry, text: Path) -> None:
+    made = {train_tokenizer(Recorder(registry), text) for _ in range(2)}
+    assert {registry.lineage.ancestors(run_id).node.digest for run_id in made} == {TOKENIZER}
+
+
+def test_a_trial_leads_to_the_model_that_its_sweep_kept_of_it(registry: Registry, text: Path) -> None:
+    recorder = Recorder(registry)
+    pretrain(recorder, text)
+    pretrain(recorder, text, "4" * 64)
+    sweep = fine_tune(recorder, ("life/encoder@1", "life/encoder@2"))
+    assert registry.lineage.ancestors(trial_id(sweep, "k1")).node.digest == TUNED
+    with pytest.raises(NotFoundError, match=r"trial.* made nothing that stands in the lineage"):
+        registry.lineage.ancestors(trial_id(sweep, "k0"))
+
+
+def test_a_run_that_made_nothing_says_so(registry: Registry) -> None:
+    recorder = Recorder(registry)
+    run_id = complete(recorder, recorder.start({"kind": "evaluate", "name": "scored"}, "f").id)
+    with pytest.raises(NotFoundError, match=rf"run {run_id} \(scored, evaluate\) made nothing .*runs show {run_id}"):
+        registry.lineage.descendants("scored")
+
+
 def test_a_name_that_begins_a_runs_id_as_well_is_the_name(registry: Registry, text: Path) -> None:
     recorder = Recorder(registry)
     runs = [recorder.start({"kind": "pretrain"}, "f", run_id=f"face{n}0000000") for n in range(2)]
@@ -177,7 +205,7 @@ def test_a_name_that_begins_a_runs_id_as_well_is_the_name(registry: Registry, te
         complete(recorder, run.id)
     assert registry.lineage.ancestors("face").node.kind == "corpus"
     assert registry.lineage.ancestors("face1").node.digest == TUNED
-    with pytest.raises(NotFoundError, match="several runs begin with 'fac': face00000000, face10000000"):
+    with pytest.raises(NotFoundError, match=r"'fac' begins the ids of several runs; give more of it: face1.*, face0"):
         registry.lineage.ancestors("fac")
 
 
