@@ -37,7 +37,8 @@ def _about(run: RunRecord, registry: Registry) -> Mapping[str, Any]:
     """Facts about a run's model and data that decide whether it compares."""
     spec = run.spec if run.parent_id is None else registry.run(run.parent_id).spec
     recipe, task = spec.get("recipe") or {}, spec.get("task") or {}
-    starts = registry.parameters(run.id).get("recipe.init_from", recipe.get("init_from"))
+    deciding = registry.trials.kept(run.id) or run.id
+    starts = registry.parameters(deciding).get("recipe.init_from", recipe.get("init_from"))
     return {
         "num_parameters": _num_parameters(run, registry),
         "own_files": bool(task.get("files")) or not task.get("folder"),

@@ -80,7 +80,7 @@ def _show_briefly(rows: list[dict[str, Any]], empty: str, by: str, *, several_ta
     from orchestrator.registry.groups.group_keys import group_label
 
     for row in rows:
-        row["#"] = f"{row['rank']}{f' {_TIE}' if row['tie'] else ''}"
+        row["#"] = None if row["rank"] is None else f"{row['rank']}{f' {_TIE}' if row['tie'] else ''}"
         row["95 % of mean"] = None if row["low"] is None else f"{row['low']:.3f}–{row['high']:.3f}"
         row["seeds"] = seeds_text(row)
         row["group"] = group_label(row["group"])
@@ -136,7 +136,8 @@ def _note_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
     places: dict[str, list[str]] = {}
     for row in rows:
         for note in filter(None, row["notes"].split("; ")):
-            place = f"{row['task']} {row['rank']}" if several_tasks else str(row["rank"])
+            place = f"group {row['group']}" if row["rank"] is None else str(row["rank"])
+            place = f"{row['task']} {place}" if several_tasks else place
             ranking = " ".join(str(row[name]) for name in telling if row[name] is not None)
             places.setdefault(note, []).append(f"{place} ({ranking})" if ranking else place)
     for note, named in places.items():

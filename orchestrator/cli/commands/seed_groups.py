@@ -53,7 +53,8 @@ def list_groups(task: str | None, archived: bool, form: str | None, output: str 
             raise NotFoundError(
                 f"no group of task {task}; there are: {', '.join(registry.ranked_tasks()) or 'none yet'}"
             )
-    columns, num_groups = list(table.columns), sum(row["num_ranked"] for row in table.records if row["rank"] == 1)
+    rankings = {(row["task"], row["metric"], row["split"], row["data"]): row["num_ranked"] for row in table.records}
+    columns, num_groups = list(table.columns), sum(rankings.values())
     if num_groups:
         empty = f"there are {counted(num_groups, 'group')}; --offset is beyond the last one"
     if shows_briefly(form, output):

@@ -117,7 +117,7 @@ def _record(
     settings = setting_values(group.settings, (_INIT_FROM, _SIZE))
     return {
         "task": group.task,
-        "rank": one.rank,
+        "rank": one.rank if summary else None,
         "num_ranked": one.num_ranked,
         "tie": one.tie,
         "metric": group.metric,

@@ -35,15 +35,15 @@ class SeedGroups(RunReader):
         is not known. What completed without a score comes last. `tie`: whether a group cannot be told from the one
         above it (Welch's test, corrected for the number of neighbors by Holm's method); None where noise is not known.
 
-        Columns: `rank` among `num_ranked` groups; `mean`, `sd`, the 95 % interval of the mean from `low` to `high`,
-        `median`, `worst` and `best` over `n` distinct seeds, of which one that ran again counts once; numbers of runs
-        that `completed`, `failed`, were `pruned`, `collapsed` to the baseline, gave `nan` for a score, or are
-        `unfinished`; `baseline`, the score of guessing the majority; `test`, the score on the test split of the run
-        `test_run`; `recipe`, the values in which the groups of a task differ; `notes`, all that the mean does not say;
-        `origin`, `chosen` or `trained` where the model was chosen or even trained on the very data of the score, which
-        flatters it, `partly chosen` or `partly trained` where it was so on some of them at least, each with `earlier`
-        where a start model or teacher was, `same file` where any was so on their file, read another way; `run`, the
-        best seed's, and `model`, its registered name or its folder.
+        Columns: `rank` among `num_ranked` groups, none without a score; `mean`, `sd`, the 95 % interval of the mean
+        from `low` to `high`, `median`, `worst` and `best` over `n` distinct seeds, of which one that ran again counts
+        once; numbers of runs that `completed`, `failed`, were `pruned`, `collapsed` to the baseline, gave `nan` for a
+        score, or are `unfinished`; `baseline`, the score of guessing the majority; `test`, the score on the test split
+        of the run `test_run`; `recipe`, the values in which the groups of a task differ; `notes`, all that the mean
+        does not say; `origin`, `chosen` or `trained` where the model was chosen or even trained on the very data of the
+        score, which flatters it, `partly chosen` or `partly trained` where it was so on some of them at least, each
+        with `earlier` where a start model or teacher was, `same file` where any was so on their file, read another way;
+        `run`, the best seed's, and `model`, its registered name or its folder.
 
         Args:
             by: number that ranks: the worse end of the interval (`lower`), `mean`, `median`, or the `best` seed, which

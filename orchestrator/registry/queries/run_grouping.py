@@ -19,6 +19,7 @@ from orchestrator.registry.groups.split_data import taken_path
 from orchestrator.registry.queries.field_reader import FieldColumns, read_fields
 from orchestrator.registry.queries.group_aggregates import DEFAULT_AGGREGATES, SCORE, Aggregate
 from orchestrator.registry.queries.query_fields import ColumnField, Field
+from orchestrator.registry.queries.refused_values import are_of_tests, without_refused
 from orchestrator.registry.queries.run_listing import selecting
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
@@ -30,7 +31,7 @@ _METRIC = "metric"
 _TASK = "task"
 _DATA_PATH = taken_path("validation")
 _DATA = f"params.{_DATA_PATH}"
-_PARENT, _PARENTLESS, _UNFINISHED = "parent of", "id without a parent", "not completed"
+_ID, _PARENT, _PARENTLESS, _UNFINISHED = "id of", "parent of", "id without a parent", "not completed"
 _STANDING: Mapping[str, Field] = {
     _PARENT: ColumnField(RunRow.parent_id, "text"),
     _PARENTLESS: ColumnField(case((RunRow.parent_id.is_(None), RunRow.id)), "text"),
@@ -95,11 +96,17 @@ def _group(
     fields = {name: selection.field(name) for name in names}
     if takes_scores:
         fields |= _STANDING
+    tests = are_of_tests([one.field for one in aggregates])
+    if tests:
+        fields[_ID] = ColumnField(RunRow.id, "text")
     read = read_fields(session, fields, conditions)
     rows: Sequence[int] = range(len(read.runs))
     notes: list[str] = []
+    if tests:
+        read, notes = without_refused(session, read, tests, _ID)
     if takes_scores:
-        read, rows, notes = _with_own_scores(read, rows)
+        read, rows, left_out = _with_own_scores(read, rows)
+        notes += left_out
         scored = _scored(read, rows, [*by, *pivots, _METRIC, _TASK, *own])
         by += _parting(scored, by, pivots)
         notes += _notes_on_data(scored, [*by, *pivots]) if own else []

@@ -40,7 +40,7 @@ from orchestrator.registry.runs.trial_statements import (
     states_statement,
 )
 from orchestrator.registry.tables import RunRow
-from orchestrator.registry.trial_rows import trial_id
+from orchestrator.registry.trial_rows import load_kept_trials, trial_id
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 
@@ -91,6 +91,11 @@ class SweepTrials:
         """Standing of a sweep that goes on, by the score that ranks its trials; `since` its present attempt began."""
         with self._database.session(writing=False) as session:
             return load_standing(session, sweep_id, metric, since)
+
+    def kept(self, sweep_id: str) -> str | None:
+        """Id of the trial whose model a sweep kept; None of one that kept none, and of another run."""
+        with self._database.session(writing=False) as session:
+            return load_kept_trials(session, [sweep_id]).get(sweep_id)
 
     def drop(self, sweep_id: str) -> None:
         """Delete the trials of a sweep with all that is recorded of them: what they have read is no longer there."""

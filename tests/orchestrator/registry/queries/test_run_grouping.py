@@ -162,6 +162,16 @@ def test_a_sweeps_own_score_and_those_of_what_has_not_completed_are_in_no_mean(r
     assert registry.grouped_table("task", aggregates="count").values("count") == [4]
 
 
+def test_refused_test_scores_are_in_no_mean(registry: Registry) -> None:
+    for score, test_data in ((0.9, "v"), (0.6, "t"), (0.8, "t")):
+        run = new_run(registry, kind="distill", task="sst2", metric="accuracy")
+        registry.trials.set_data(run, {"train": "x", "validation": "v", "test": test_data})
+        registry.metrics.record(run, [MetricEvent(1, "test", {"accuracy": score})], final=True)
+    table = registry.grouped_table("task", "", aggregates="count,n(metrics.test.accuracy),mean(metrics.test.accuracy)")
+    assert [tuple(record.values()) for record in table.records] == [("sst2", 3, 2, pytest.approx(0.7))]
+    assert table.notes == ["left out: the test score of 1 run, refused; `orchestrator runs show` says why"]
+
+
 def test_groups_become_a_dataframe(scored: Registry) -> None:
     frame = scored.grouped(["task", "seed"], "task = 'mrpc'", aggregates=["count"])
     assert frame.to_dict("list") == {"task": ["mrpc", "mrpc"], "seed": [0, 1], "count": [2, 2]}
