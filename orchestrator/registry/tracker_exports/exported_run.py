@@ -50,10 +50,14 @@ def load_runs(registry: Registry, run_ids: Iterable[str], *, where: str = "") ->
         wanted[run_id] = None
         wanted |= dict.fromkeys(str(row["id"]) for row in registry.trials.table(run_id).records)
     records = [registry.run(run_id) for run_id in wanted]
-    return [_load(registry, record) for record in sorted(records, key=lambda record: record.parent_id is not None)]
+    refusals = registry.test_refusals(wanted)
+    runs_first = sorted(records, key=lambda record: record.parent_id is not None)
+    return [_load(registry, record, refusals.get(record.id)) for record in runs_first]
 
 
-def _load(registry: Registry, record: RunRecord) -> ExportedRun:
+def _load(registry: Registry, record: RunRecord, refusal: str | None) -> ExportedRun:
+    """Load what is exported of a run; that its test score is refused, and why, is a note."""
+    refused = [] if refusal is None else [f"The test score is refused: {refusal}."]
     history = registry.metrics.history_table(record.id).records
     points = [
         Measurement(f"{row['split']}/{row['name']}", row["step"], _value(row["value"]), row["recorded_at"])
@@ -63,7 +67,7 @@ def _load(registry: Registry, record: RunRecord) -> ExportedRun:
         record,
         registry.parameters(record.id),
         registry.tags(record.id),
-        [note.text for note in registry.annotations.notes(record.id)],
+        [*refused, *(note.text for note in registry.annotations.notes(record.id))],
         points,
         registry.metrics.latest(record.id),
     )

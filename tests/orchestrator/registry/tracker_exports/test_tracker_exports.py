@@ -17,7 +17,9 @@ from orchestrator.errors import InputError
 from orchestrator.registry import Registry
 from orchestrator.registry.tracker_exports import TRACKERS, Tracker, write_runs
 from orchestrator.registry.tracker_exports.exported_run import ExportedRun, load_runs
+from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.full_registries import fill
+from tests.orchestrator.registry.samples import new_run
 
 # MLflow and W&B warn of what they will change in themselves.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -62,6 +64,15 @@ def test_a_sweep_comes_before_its_trials_with_all_that_is_measured(exported: lis
     assert [run.record.parent_id for run in trials] == [sweep.record.id] * 2
     assert [point.step for point in sweep.measurements if point.name == "train/loss"] == STEPS
     assert sweep.notes == ["looks 'good'\n👍"]
+
+
+def test_that_a_test_score_is_refused_is_a_note(tmp_path: Path) -> None:
+    with Registry(str(tmp_path / "registry.sqlite")) as registry:
+        student = new_run(registry, kind="distill", task="sst2", metric="accuracy")
+        registry.trials.set_data(student, {"train": "t", "validation": "v", "test": "t"})
+        registry.metrics.record(student, [MetricEvent(1, "test", {"accuracy": 0.9})], final=True)
+        (run,) = load_runs(registry, [student])
+    assert run.notes == ["The test score is refused: the model was trained on the test data."]
 
 
 def test_tensorboard_gets_scalars_with_steps_and_times(exported: list[ExportedRun], tmp_path: Path) -> None:
