@@ -17,9 +17,9 @@ from orchestrator.registry.tables import DatasetRow, LineageRow, ModelRow, RunDa
 from orchestrator.registry.trial_rows import load_kept_trials, trial_id
 
 _MODEL, _MODEL_DIGEST = "model", "data.model_digest"
-NAME_PATHS = (_MODEL, "rerank", "teacher", "init_from", "recipe.init_from", "pretraining.init_from", "run")
+NAME_PATHS = frozenset((_MODEL, "rerank", "teacher", "init_from", "recipe.init_from", "pretraining.init_from", "run"))
 """Paths of the parameters that name models: those that an evaluation scores, and those that a model is made of."""
-MAKING_PATHS = (*NAME_PATHS, _MODEL_DIGEST, *digest_paths(["train", "validation"]))
+MAKING_PATHS = (*sorted(NAME_PATHS), _MODEL_DIGEST, *digest_paths(["train", "validation"]))
 """Paths of the parameters by which it is known what a run's model was made of, and with which data."""
 _RANDOM = "random"
 _IN_RUN_FOLDER = re.compile(r"(?:^|/)runs/([0-9a-f]{12})(?:/trials/([0-9a-f]{16}))?(?=/|$)")
@@ -40,7 +40,8 @@ class Makers(NamedTuple):
     """Runs that made the models that other runs name, as far back as they are recorded."""
 
     direct: Mapping[str, frozenset[str]]
-    """Ids of the makers of the models that a run names, by its id: of each run that was asked for, and each maker."""
+    """Ids of the makers of the models that a run names, by its id: of runs that were asked for, and of makers, as far
+    as they name a model that is known here."""
     parameters: Mapping[str, Parameters]
     """Parameters of each maker at `MAKING_PATHS`, by its id."""
 
@@ -49,7 +50,7 @@ class Makers(NamedTuple):
         found: frozenset[str] = frozenset()
         nearest = frozenset(run_ids)
         while nearest:
-            nearest = frozenset().union(*(self.direct[run_id] for run_id in nearest)) - found
+            nearest = frozenset().union(*(self.direct.get(run_id, ()) for run_id in nearest)) - found
             found |= nearest
         return found
 
@@ -68,7 +69,7 @@ def load_makers(session: Session, runs: Mapping[str, Parameters]) -> Makers:
         makers = _load_referenced(session, frozenset().union(*references.values()))
         for run_id, named in references.items():
             direct[run_id] = frozenset(makers[reference] for reference in named if reference in makers)
-        new = {maker for run_id in unread for maker in direct[run_id]} - parameters.keys()
+        new = {*makers.values()} - parameters.keys()
         unread = load_texts(session, new, MAKING_PATHS)
         parameters |= unread
     return Makers(direct, parameters)
@@ -87,19 +88,23 @@ def load_corpus_files(session: Session, run_ids: Collection[str]) -> Mapping[str
 
 
 def _load_references(session: Session, runs: Mapping[str, Parameters]) -> dict[str, frozenset[_Reference]]:
-    """Models that runs name in their parameters, by run."""
-    names = {
-        run_id: {name for path in NAME_PATHS if isinstance(name := own.get(path), str) and name != _RANDOM}
-        for run_id, own in runs.items()
-    }
+    """Models that runs name in their parameters, by run; runs that name none are left out."""
+    names = {run_id: some for run_id, own in runs.items() if (some := _names_in(own))}
     meant = _load_meant(session, [run_id for run_id, some in names.items() if any("@" in name for name in some)])
     references = {}
-    for run_id, own in runs.items():
+    for run_id, some in names.items():
+        own = runs[run_id]
         references[run_id] = frozenset(
             _Reference(name, own.get(_MODEL_DIGEST) if name == own.get(_MODEL) else meant.get((run_id, name)))
-            for name in names[run_id]
+            for name in some
         )
     return references
+
+
+def _names_in(parameters: Parameters) -> list[str]:
+    return [
+        name for path, name in parameters.items() if path in NAME_PATHS and isinstance(name, str) and name != _RANDOM
+    ]
 
 
 def _load_meant(session: Session, run_ids: Collection[str]) -> dict[tuple[str, str], str]:

@@ -100,9 +100,10 @@ class ModelOrigin(NamedTuple):
         'partly trained earlier'
         """
         own, earlier = self.own.use_of(data), self.earlier.use_of(data)
+        if own is None and earlier is None:
+            return "apart" if data.taken is not None and self.own.chosen_on.taken else None
         found = (own, earlier if earlier in (None, "same file") else f"{earlier} earlier")
-        gravest = next((origin for origin in _GRAVEST_FIRST if origin in found), None)
-        return gravest or ("apart" if data.taken is not None and self.own.chosen_on.taken else None)
+        return next(origin for origin in _GRAVEST_FIRST if origin in found)
 
 
 def load_origins(session: Session, runs: Mapping[str, Mapping[str, Any]]) -> dict[str, ModelOrigin]:
@@ -126,7 +127,7 @@ def load_origins(session: Session, runs: Mapping[str, Mapping[str, Any]]) -> dic
     ancestors_of = cache(makers.ancestors_of)
     origins = {}
     for run_id, parameters in runs.items():
-        nearest = makers.direct[run_id]
+        nearest = makers.direct.get(run_id, frozenset())
         ancestors = ancestors_of(nearest)
         if "model" in parameters:
             origins[run_id] = ModelOrigin(data_of(nearest), data_of(ancestors))
