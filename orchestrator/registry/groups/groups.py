@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import BigInteger, ColumnElement, Row, Select, and_, cast, func, literal, not_, or_, select, true
 from sqlalchemy.orm import Session, aliased
 
+from orchestrator.registry.collection_pause import paused_collection
 from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.groups.group_keys import group_key
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
@@ -55,6 +56,7 @@ def load_groups_of(session: Session, run_ids: Collection[str]) -> list[GroupReco
     return load_groups(session, RunRow.group_key.in_(select_items(session, keys)))
 
 
+@paused_collection()
 def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupRecord]:
     """Load the groups of the runs that a condition selects, with these runs alone.
 

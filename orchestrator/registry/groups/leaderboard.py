@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
+from orchestrator.registry.collection_pause import paused_collection
 from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.groups.group_notes import group_notes
 from orchestrator.registry.groups.group_records import GroupRecord
@@ -49,6 +50,7 @@ SHOWN_DIGITS = 8
 """Digits of a digest of data that the leaderboard has."""
 
 
+@paused_collection()
 def rank_groups(
     session: Session, task: str | None, by: Order, *, archived: bool, limit: int | None = None
 ) -> RecordTable:

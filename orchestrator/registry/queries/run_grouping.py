@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError
 from orchestrator.progress import counted
+from orchestrator.registry.collection_pause import paused_collection
 from orchestrator.registry.groups.split_data import taken_path
 from orchestrator.registry.queries.field_reader import FieldColumns, read_fields
 from orchestrator.registry.queries.group_aggregates import DEFAULT_AGGREGATES, SCORE, Aggregate
@@ -65,6 +66,7 @@ class Grouping:
         return cls(tuple(dict.fromkeys(_parts(by))), tuple(_parts(aggregates)) or usual, pivot, sort)
 
 
+@paused_collection()
 def group_runs(
     session: Session, state: ColumnElement[RunState], filter: str, grouping: Grouping, *, trials: bool, archived: bool
 ) -> RecordTable:

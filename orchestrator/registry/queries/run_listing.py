@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.visitors import iterate
 
 from orchestrator.registry.attempt_tables import AttemptRow
+from orchestrator.registry.collection_pause import paused_collection
 from orchestrator.registry.groups.group_keys import group_key
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.queries.query_fields import (
@@ -56,6 +57,7 @@ _OWN_TABLES = {None, RunRow.__tablename__, ExperimentRow.__tablename__, AttemptR
 """Tables of a run's own columns: the state as it is read depends on the newest attempt."""
 
 
+@paused_collection()
 def list_runs(
     session: Session,
     state: ColumnElement[RunState],
