@@ -23,6 +23,9 @@ TAKEN_DIGEST, WHOLE_DIGEST, FILE_DIGEST = "_digest", "_whole_digest", "_file_dig
 RECORDED_DIGITS = 16
 """Digits of a digest of data, or of a model's weights, that the parameters of runs have."""
 
+KIND_END = ":"
+"""End of the kind, where a statement joins the kind and the text of a parameter: a colon, which no kind has."""
+
 PARAMETER_COLUMNS = ("run_id", "path", "leaf", "kind", "text", "number")
 """Columns of the parameters table."""
 
@@ -109,6 +112,12 @@ def encode_parameter(value: Any) -> tuple[str, str, float | None]:
     if isinstance(value, str):
         return "text", replace_unstorable(value), None
     return "json", json.dumps(value, default=str), None
+
+
+def decode_stored(stored: str) -> Any:
+    """Decode a value from its kind and text as statements join them, with `KIND_END` between."""
+    kind, _, text = stored.partition(KIND_END)
+    return decode_parameter(kind, text)
 
 
 def decode_parameter(kind: str, text: str) -> Any:

@@ -13,11 +13,12 @@ def group_key(recipe_digest: str, code_version: str | None) -> str:
     """Key of the group of runs with this digest of all but the code, and of this code."""
     if code_version is None:
         return recipe_digest
-    return f"{recipe_digest}.{_code_digest(code_version)}"
+    return f"{recipe_digest}.{code_digest(code_version)}"
 
 
 @lru_cache
-def _code_digest(code_version: str) -> str:
+def code_digest(code_version: str) -> str:
+    """Digest of a version of the code, as the keys of groups have it."""
     return hashlib.sha256(code_version.encode()).hexdigest()[:_CODE_DIGITS]
 
 

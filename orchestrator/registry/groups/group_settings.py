@@ -8,11 +8,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import json_object, select_items
-from orchestrator.registry.parameter_values import decode_parameter, without_as_before
+from orchestrator.registry.parameter_values import KIND_END, decode_stored, without_as_before
 from orchestrator.registry.tables import ParameterRow
 
 SEED_PATH = "recipe.seed"
-_KIND_END = ":"
 
 Settings = Mapping[str, str]
 """Kind and text of each parameter, by its dotted path, as one text that `setting_value` decodes."""
@@ -20,7 +19,7 @@ Settings = Mapping[str, str]
 
 def load_settings(session: Session, run_ids: Sequence[str]) -> dict[str, Settings]:
     """Load the settings of runs, by run, without their seeds; a run without parameters has none."""
-    stored = json_object(session, ParameterRow.path, ParameterRow.kind + _KIND_END + ParameterRow.text)
+    stored = json_object(session, ParameterRow.path, ParameterRow.kind + KIND_END + ParameterRow.text)
     of_run = select(ParameterRow.run_id, stored).group_by(ParameterRow.run_id)
     is_asked = ParameterRow.run_id.in_(select_items(session, run_ids)), ParameterRow.path != SEED_PATH
     found = session.connection().execute(of_run.where(*is_asked)).all()
@@ -39,15 +38,10 @@ def load_texts(session: Session, run_ids: Collection[str], paths: Sequence[str])
 
 def setting_value(stored: str) -> Any:
     """Value of a setting; a list is made anew each time, since whoever gets it may change it."""
-    return _decode(stored) if stored.startswith("json") else _decode_plain(stored)
+    return decode_stored(stored) if stored.startswith("json") else _decode_plain(stored)
 
 
-def _decode(stored: str) -> Any:
-    kind, _, text = stored.partition(_KIND_END)
-    return decode_parameter(kind, text)
-
-
-_decode_plain = lru_cache(maxsize=10_000)(_decode)
+_decode_plain = lru_cache(maxsize=10_000)(decode_stored)
 """A few values stand in most of the recipes, and each is decoded once."""
 
 

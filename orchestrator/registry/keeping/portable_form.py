@@ -98,8 +98,8 @@ def write_lines(
             num_rows += 1
             if num_rows % ROWS_AT_ONCE == 0:
                 on_rows(table.name, num_rows)
-    write_end = _json({"rows": num_rows, "sha256": digest.hexdigest()})
-    file.write(write_end + b"\n")
+    last_line = _json({"rows": num_rows, "sha256": digest.hexdigest()})
+    file.write(last_line + b"\n")
     return num_rows
 
 
@@ -111,18 +111,16 @@ def read_portable(path: Path, scratch: Path, on_rows: OnRows = lambda table, row
     try:
         with read_decompressed(path) as file:
             return read_lines(file, scratch, str(path), on_rows)
-    except OSError as error:
-        if isinstance(error, BROKEN):
-            raise InputError(f"{path} is cut short or damaged ({error}); export it again") from None
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
-    except BROKEN as error:
+    except BROKEN as error:  # some of which are kinds of OSError
         raise InputError(f"{path} is cut short or damaged ({error}); export it again") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def read_lines(file: IO[bytes], scratch: Path, place: str, on_rows: OnRows = lambda table, rows: None) -> int:
     """Read lines of the portable form as `read_portable` does. `place` is what messages call their source."""
     lines = _Lines(file, place)
-    revision = _checked_revision(lines.next_object(), place)
+    revision = _checked_revision(lines.next_value(), place)
     engine = open_engine(resolve_url(str(scratch)))
     try:
         upgrade_schema(engine, place, to=revision)
@@ -159,7 +157,11 @@ class _Lines:
         self.digest_before = ""
         self.number = 0
 
-    def next_object(self) -> Any:
+    def error(self, what: str) -> InputError:
+        """Error about the line that was read last."""
+        return InputError(f"{self._place}, line {self.number}: {what}")
+
+    def next_value(self) -> Any:
         """The next line's value. Raises: InputError where there is none, or it is no JSON."""
         line = self._file.readline()
         if not line.endswith(b"\n"):
@@ -170,21 +172,21 @@ class _Lines:
         try:
             return json.loads(line)
         except ValueError:
-            raise InputError(f"{self._place}, line {self.number}: no JSON; is it a registry's export?") from None
+            raise self.error("no JSON; is it a registry's export?") from None
 
 
 def _insert_all(connection: Connection, lines: _Lines, on_rows: OnRows) -> int:
     """Insert the rows of all tables, and compare their number and digest with what the last line says."""
     tables = {table.name: table for table in tables_in(connection)}
-    num_rows, value = 0, lines.next_object()
+    num_rows, value = 0, lines.next_value()
     while isinstance(value, dict) and "table" in value:
         name, names = value["table"], value.get("columns")
         table = tables.get(name)
         if table is None or not isinstance(names, list) or set(names) != set(table.columns.keys()):
-            raise InputError(f"{lines._place}, line {lines.number}: table {name!r} is not as its revision has it")
+            raise lines.error(f"table {name!r} is not as its revision has it")
         decoders = [_decoder(table.c[column]) for column in names]
         rows: list[dict[str, Any]] = []
-        while isinstance(value := lines.next_object(), list):
+        while isinstance(value := lines.next_value(), list):
             rows.append(_decoded(value, names, decoders, lines))
             num_rows += 1
             if len(rows) == ROWS_AT_ONCE:
@@ -194,7 +196,7 @@ def _insert_all(connection: Connection, lines: _Lines, on_rows: OnRows) -> int:
         if rows:
             connection.execute(insert(table), rows)
     if not isinstance(value, dict) or (value.get("rows"), value.get("sha256")) != (num_rows, lines.digest_before):
-        raise InputError(f"{lines._place}, line {lines.number}: it was changed since it was written; export it again")
+        raise lines.error("it was changed since it was written; export it again")
     return num_rows
 
 
@@ -207,7 +209,7 @@ def _decoded(
             for name, decode, value in zip(names, decoders, values, strict=True)
         }
     except (ValueError, TypeError) as error:
-        raise InputError(f"{lines._place}, line {lines.number}: {error}") from None
+        raise lines.error(str(error)) from None
 
 
 def _json(values: Any) -> bytes:

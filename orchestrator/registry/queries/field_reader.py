@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Text, select, type_coerce
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.parameter_values import decode_parameter
+from orchestrator.registry.parameter_values import decode_stored
 from orchestrator.registry.queries.query_fields import ColumnField, Field, ParameterField
 from orchestrator.registry.queries.query_flags import FlagField
 from orchestrator.registry.queries.query_group import GroupField
@@ -71,7 +71,7 @@ def _decoded(field: Field, stored: list[Any]) -> list[Any]:
 def _decoder(field: Field) -> Callable[[Any], Any] | None:
     """Function that makes a stored value, which is not None, the value that is shown; None where both are the same."""
     if isinstance(field, ParameterField):
-        return _decoded_parameter
+        return decode_stored
     if isinstance(field, GroupField):
         return field.key_of
     if isinstance(field, TagValueField):
@@ -79,11 +79,6 @@ def _decoder(field: Field) -> Callable[[Any], Any] | None:
     if isinstance(field, FlagField):
         return bool
     return None
-
-
-def _decoded_parameter(stored: str) -> Any:
-    kind, _, text = stored.partition(":")
-    return decode_parameter(kind, text)
 
 
 def _tag_value(word: str) -> str | bool:

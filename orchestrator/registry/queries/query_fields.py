@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, Double, Text, and_, cast, exists, false, func, or_, select, type_coerce
 
+from orchestrator.registry.parameter_values import KIND_END
 from orchestrator.registry.queries.query_tree import Age, Value
 from orchestrator.registry.queries.query_values import (
     WrongValueError,
@@ -212,8 +213,8 @@ class ParameterField(Field):
         }
 
     def stored(self) -> Column:
-        """The value as it is stored, its kind and its text parted by a colon: `decode_stored` reads it."""
-        return self._scalar(ParameterRow.kind + ":" + ParameterRow.text, ParameterRow.kind != "null")
+        """The value as it is stored, its kind and its text in one, which `decode_stored` reads."""
+        return self._scalar(ParameterRow.kind + KIND_END + ParameterRow.text, ParameterRow.kind != "null")
 
     def sort_keys(self) -> tuple[Column, ...]:
         numbers = select(ParameterRow.number).where(ParameterRow.run_id == RunRow.id, self.rows())

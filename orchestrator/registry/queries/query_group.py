@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, and_, false, func, literal, or_, select
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.groups.group_keys import group_key
+from orchestrator.registry.groups.group_keys import code_digest, group_key
 from orchestrator.registry.queries.query_fields import ColumnField, Field
 from orchestrator.registry.queries.query_tree import Value
 from orchestrator.registry.queries.query_values import WrongValueError, as_text
@@ -49,5 +49,5 @@ class GroupField(ColumnField):
 
     def _is_of_code(self, of_group: ColumnElement[bool], code: str) -> ColumnElement[bool]:
         versions = self.session.scalars(select(RunRow.code_version).where(of_group).distinct())
-        fitting = [one for one in versions if one and group_key("", one).removeprefix(".").startswith(code)]
+        fitting = [one for one in versions if one and code_digest(one).startswith(code)]
         return func.coalesce(or_(false(), RunRow.code_version.in_(fitting)), false())
