@@ -111,3 +111,13 @@ def plain_value(value: Any) -> Any:
 def heading(column: str) -> str:
     """Heading of a column: its name without the prefixes and suffixes that the values make plain."""
     return column.removeprefix("metrics.").removeprefix("params.").removesuffix("_at")
+
+
+def short_value(value: object, longest: int = 20) -> str:
+    """Text of a parameter's value for a table or a legend; of a long one, as a folder's path, the end.
+
+    >>> short_value(0.00003), short_value("/data/models/small/snapshots/step-00000000")
+    ('3e-05', '…shots/step-00000000')
+    """
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= longest else f"…{text[1 - longest :]}"

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.cells import short_value
+from orchestrator.measurements import is_of_the_machine
 from orchestrator.progress import duration
 from orchestrator.registry.groups.varying_paths import varying_paths
 from orchestrator.registry.run_differences import compare_runs
@@ -20,7 +22,6 @@ from orchestrator.reports.difference_texts import (
     same_sentences,
     value_texts,
 )
-from orchestrator.results import is_of_the_machine, short_value
 
 if TYPE_CHECKING:
     from orchestrator.registry.records import RunRecord

@@ -8,11 +8,11 @@ from orchestrator.errors import InputError
 from orchestrator.execution.origin import working_at_origin
 from orchestrator.execution.reproduction import Reproduction
 from orchestrator.execution.runner import run_spec
+from orchestrator.measurements import is_of_the_machine
 from orchestrator.models.resolve import WEIGHTS_FILE
 from orchestrator.registry import Registry
 from orchestrator.registry.place_tags import REPRODUCES
 from orchestrator.registry.records import RunRecord
-from orchestrator.results import is_of_the_machine
 from orchestrator.settings import Settings
 from orchestrator.storage import digest_file, exists, join
 from orchestrator.tasks.row_texts import digest_without_texts

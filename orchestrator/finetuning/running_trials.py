@@ -3,10 +3,11 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from orchestrator.cells import short_value
 from orchestrator.finetuning.search_space import TrialPlan, listed_values
 from orchestrator.progress import Pace
 from orchestrator.progress.run_views import SweepView, TrialView
-from orchestrator.results import MetricEvent, short_value
+from orchestrator.results import MetricEvent
 from orchestrator.specs import SweepSpec
 
 _LOG_INTERVAL_S = 60.0

@@ -29,8 +29,9 @@ from orchestrator.finetuning.step_loss import Loss
 from orchestrator.finetuning.training import BestEvaluation, DivergedError, Evaluation, fine_tune
 from orchestrator.finetuning.trial_checkpoint import PausedError, Report, TrialCheckpoint
 from orchestrator.finetuning.trial_job import WITHOUT_CARD, TrialJob, trial_folder
+from orchestrator.measurements import COLLAPSED
 from orchestrator.models.device import choose_device
-from orchestrator.results import COLLAPSED, MetricEvent, TrialResult
+from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM

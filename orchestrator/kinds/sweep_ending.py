@@ -8,6 +8,7 @@ from typing import Any
 
 from bert_core.checkpoints.pretrained import WEIGHTS_FILE
 from bert_core.errors import BertCoreError
+from orchestrator.cells import short_value
 from orchestrator.finetuning.model_record import read_saved_definition
 from orchestrator.finetuning.running_trials import values_text
 from orchestrator.kinds.seed_noise import compute_difference, compute_gain
@@ -18,7 +19,6 @@ from orchestrator.registry.groups.varying_paths import varied_parameters
 from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.results import short_value
 from orchestrator.significance.summary import summarize
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import local_copy

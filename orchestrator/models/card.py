@@ -10,10 +10,10 @@ from typing import Any
 
 from orchestrator.cells import MISSING, is_setting, setting_cell
 from orchestrator.errors import NotFoundError
+from orchestrator.measurements import COLLAPSED
 from orchestrator.registry import Registry
 from orchestrator.registry.groups.scored_trials import choice_words, scored_trials
 from orchestrator.registry.records import ModelRecord, RunRecord
-from orchestrator.results import COLLAPSED
 from orchestrator.significance.summary import why_noise_is_unknown
 from orchestrator.specs.references import NAME_FIELDS, RANDOM, STAGE_MARK
 from orchestrator.storage import join, read_json

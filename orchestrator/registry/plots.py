@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from bert_core.objectives import OBJECTIVES
 from bert_core.objectives.base import PERPLEXITY
+from orchestrator.cells import short_value
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.groups.varying_paths import varying_paths
 from orchestrator.registry.registry import Registry
-from orchestrator.results import short_value
 from orchestrator.storage import write_bytes
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from orchestrator.measurements import is_of_the_machine
 from orchestrator.provenance.source_code import SourceCode
 from orchestrator.registry.groups.split_data import SplitData
 from orchestrator.registry.parameter_values import is_source_digest
 from orchestrator.registry.records import AttemptRecord, RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.results import Split, is_of_the_machine
+from orchestrator.results import Split
 
 SECTIONS = ("run", "spec", "data", "code", "environment", "scores", "speed", "stages")
 _DATA_PARAMETERS = "data."

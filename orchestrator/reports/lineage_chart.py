@@ -1,9 +1,9 @@
 """Lineage of a model as a drawing: from files of text on the left to the model on the right."""
 
+from orchestrator.cells import short_value
 from orchestrator.registry.lineage.lineage_edges import LineageNode
 from orchestrator.registry.lineage.lineage_trees import LineageTree
 from orchestrator.reports.blocks import Chart, Table
-from orchestrator.results import short_value
 
 _LONGEST_NAME = 40
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.cells import cell, field_cell
-from orchestrator.results import COLLAPSED
+from orchestrator.measurements import COLLAPSED
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry

@@ -8,6 +8,7 @@ import yaml
 
 from bert_core.objectives import OBJECTIVES
 from bert_core.objectives.base import PERPLEXITY
+from orchestrator.measurements import is_of_the_machine
 from orchestrator.progress import duration
 from orchestrator.registry.groups.scored_trials import choice_words, scored_trials
 from orchestrator.registry.place_tags import is_internal
@@ -19,7 +20,6 @@ from orchestrator.reports.make_facts import make_lines
 from orchestrator.reports.prediction_charts import prediction_blocks
 from orchestrator.reports.run_facts import TEST, attempt_line, changed_spec, data_line, score_lines
 from orchestrator.reports.sweep_sections import sweep_sections
-from orchestrator.results import is_of_the_machine
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:

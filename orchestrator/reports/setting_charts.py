@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from orchestrator.cells import short_value
 from orchestrator.reports.blocks import Chart, Row, Table, is_numeric
-from orchestrator.results import short_value
 
 _FEW_VALUES = 8
 """Different values up to which an axis shows each one, at even distances."""

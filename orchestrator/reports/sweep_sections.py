@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.cells import short_value
+from orchestrator.measurements import best_first, is_better_lower, score_bounds
 from orchestrator.registry.groups.group_keys import group_code
 from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials
 from orchestrator.registry.groups.varying_paths import varied_parameters
@@ -11,7 +13,6 @@ from orchestrator.reports.blocks import Block, Row, Section, Table, Words
 from orchestrator.reports.charts import Spread, learning_curves, seed_spread
 from orchestrator.reports.setting_charts import importances, parallel_coordinates, score_by_setting
 from orchestrator.reports.setting_importance import METHOD, MIN_TRIALS, setting_importances
-from orchestrator.results import best_first, is_better_lower, score_bounds, short_value
 from orchestrator.significance.summary import summarize
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orchestrator.results import is_of_the_machine
+from orchestrator.measurements import is_of_the_machine
 from orchestrator.run_states import RunState
 from orchestrator.storage import digest_file
 from tests.chaos.hosts import Hosts

@@ -123,6 +123,7 @@ NEVER_AT_IMPORT: dict[str, frozenset[str]] = {
 
 ONLY_STANDARD_LIBRARY = (
     "orchestrator.cells",
+    "orchestrator.measurements",
     "orchestrator.results",
     "orchestrator.run_states",
     "orchestrator.run_ids",

@@ -13,11 +13,11 @@ from orchestrator.cli.commands.costing import recorded_cost
 from orchestrator.cli.commands.next_steps import model_commands
 from orchestrator.cli.commands.run_annotating import marks_of, note_lines
 from orchestrator.cli.frame import current_settings, given_options, resume_command
+from orchestrator.measurements import is_of_the_machine
 from orchestrator.registry.place_tags import is_internal
 from orchestrator.reports.best_trial import BestTrial, find_best_trial
 from orchestrator.reports.make_facts import code_line
 from orchestrator.reports.run_facts import attempt_line, changed_fields, data_line, score_lines, stage_line
-from orchestrator.results import is_of_the_machine
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:

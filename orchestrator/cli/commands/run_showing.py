@@ -11,10 +11,10 @@ from orchestrator.cli.commands.run_brief import brief_record, next_commands, sta
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
 from orchestrator.cli.output import chosen_form, show_record, show_text, shows_briefly
 from orchestrator.cli.reading import current_reading, output_options
+from orchestrator.measurements import COLLAPSED
 from orchestrator.reports.best_trial import find_best_trial
 from orchestrator.reports.make_facts import make_lines, whole_make
 from orchestrator.reports.run_facts import attempt_line, data_line
-from orchestrator.results import COLLAPSED
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry

@@ -3,7 +3,7 @@
 import math
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.results import is_better_lower
+from orchestrator.measurements import is_better_lower
 from orchestrator.significance.sample_size import POWER
 from orchestrator.significance.summary import why_noise_is_unknown
 

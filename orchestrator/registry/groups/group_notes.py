@@ -6,10 +6,10 @@ from functools import lru_cache
 from typing import Any
 
 from orchestrator.cells import setting_cell
+from orchestrator.measurements import is_direction_known
 from orchestrator.registry.groups.group_keys import group_label
 from orchestrator.registry.groups.group_records import GroupRecord, SeedScore
 from orchestrator.registry.groups.model_origins import origin_sentence
-from orchestrator.results import is_direction_known
 
 _LONGEST_LIST = 3
 

@@ -10,10 +10,10 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from orchestrator.measurements import is_better_lower, score_bounds
 from orchestrator.registry.groups.group_keys import group_label
 from orchestrator.registry.groups.group_settings import Settings, setting_values
 from orchestrator.registry.groups.model_origins import Origin
-from orchestrator.results import is_better_lower, score_bounds
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import Summary, summarize
 

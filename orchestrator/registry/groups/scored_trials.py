@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from orchestrator.measurements import best_first
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
 from orchestrator.registry.groups.ranking import place
-from orchestrator.results import best_first
 from orchestrator.run_states import RunState
 
 Row = Mapping[str, Any]

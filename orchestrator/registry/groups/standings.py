@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, DateTime, Select, and_, case, select, type_coerce
 from sqlalchemy.orm import Session
 
+from orchestrator.measurements import is_better_lower, score_bounds
 from orchestrator.registry.groups.group_keys import group_digest_of, group_key, group_label
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, best_run, mean_of_repeats
 from orchestrator.registry.groups.group_settings import Settings, load_settings, setting_value
 from orchestrator.registry.groups.groups import RANKED_KINDS, load_groups
 from orchestrator.registry.groups.split_data import taken_path
 from orchestrator.registry.tables import MetricRow, RunRow
-from orchestrator.results import Split, is_better_lower, score_bounds
+from orchestrator.results import Split
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import Summary, summarize
 

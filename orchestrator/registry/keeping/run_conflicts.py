@@ -16,10 +16,9 @@ from typing import Any
 from sqlalchemy import Table
 from sqlalchemy.orm import Session
 
-from orchestrator.cells import setting_cell
+from orchestrator.cells import setting_cell, short_value
 from orchestrator.registry.keeping.run_families import family_digests, family_of, rows_of_run, run_values
 from orchestrator.registry.tables import BaseRow
-from orchestrator.results import short_value
 
 _TOLD_FIRST = ("runs", "parameters", "metrics")
 _NAMED_BY = {"parameters": ("path",), "metrics": ("split", "name"), "metric_points": ("split", "name")}

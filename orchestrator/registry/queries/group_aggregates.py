@@ -8,7 +8,7 @@ from statistics import fmean, median
 from typing import Any
 
 from orchestrator.errors import InputError
-from orchestrator.results import is_better_lower
+from orchestrator.measurements import is_better_lower
 from orchestrator.significance.summary import sample_variance
 
 SCORE = "score"

@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, false, func, select
 
+from orchestrator.measurements import is_better_lower
 from orchestrator.registry.queries.query_fields import Column, Field, MetricField, compare_fields
 from orchestrator.registry.queries.query_tree import Value
 from orchestrator.registry.queries.query_values import WrongValueError, as_number, compare
 from orchestrator.registry.tables import MetricPointRow, RunRow
-from orchestrator.results import is_better_lower
 
 FUNCTIONS = ("best", "worst", "min", "max", "first", "last", "at")
 """Functions of a measurement; `at` takes a step as well."""

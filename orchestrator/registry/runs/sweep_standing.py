@@ -9,8 +9,9 @@ from typing import Any
 from sqlalchemy import and_, case, func, or_, select, true
 from sqlalchemy.orm import Session, aliased
 
+from orchestrator.measurements import is_better_lower
 from orchestrator.registry.tables import MetricPointRow, MetricRow, RunRow
-from orchestrator.results import MetricEvent, is_better_lower
+from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 
 _STAY = (RunState.COMPLETED, RunState.PRUNED)

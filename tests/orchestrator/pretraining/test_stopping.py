@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RunFailedError
-from orchestrator.results import Event, MetricEvent, is_of_the_machine
+from orchestrator.measurements import is_of_the_machine
+from orchestrator.results import Event, MetricEvent
 from orchestrator.storage import digest_file, read_json
 from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.pretraining.small_run import make_job, run
