@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Row, Select, and_, cast, func, literal, not_, or_, select, true
@@ -15,7 +16,7 @@ from orchestrator.registry.groups.group_keys import group_key
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
 from orchestrator.registry.groups.group_settings import SEED_PATH, load_settings, setting_values
 from orchestrator.registry.groups.model_origins import ORIGIN_PATHS, load_origins
-from orchestrator.registry.groups.refused_scores import TEST_DIGEST, load_test_refusals, refusal_of
+from orchestrator.registry.groups.refused_scores import TEST_DIGEST, load_test_refusals
 from orchestrator.registry.groups.split_data import SplitData
 from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
@@ -23,6 +24,8 @@ from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
 _EVALUATION = "evaluate"
 RANKED_KINDS = ("distill", _EVALUATION)
 """Kinds of runs without trials whose own scores are ranked."""
+_ON_TEST = (_EVALUATION, "test")
+"""Kind and split of evaluations whose score may be refused."""
 _NUM_GROUP_COLUMNS = 6
 """Number of the columns that tell groups apart, the first ones of a run's row."""
 
@@ -69,13 +72,16 @@ def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupR
     settings = load_settings(session, [rows[-1].id for rows in found.values()])
     data_parameters = {run_id: setting_values(shared, ORIGIN_PATHS) for run_id, shared in settings.items()}
     origins = load_origins(session, data_parameters)
-    tested = [row.id for rows in found.values() for row in rows if row.test is not None]
+    rows_of_all = chain.from_iterable(found.values())
+    tested = [row.id for row in rows_of_all if row.test is not None or (row.kind, row.scored_split) == _ON_TEST]
     refusals = load_test_refusals(session, tested) if tested else {}
     groups = []
     for (task, metric, digest, code, split, _), rows in found.items():
         newest = rows[-1]
         data = SplitData.of(data_parameters[newest.id], split)
-        origin = origins[newest.id].use_of(data) or (None if newest.of_kind == _EVALUATION else "chosen")
+        is_evaluated = newest.of_kind == _EVALUATION
+        reasons = [refusals.get(row.id) for row in rows]
+        origin = origins[newest.id].use_of(data) or (None if is_evaluated else "chosen")
         groups.append(
             GroupRecord(
                 key=group_key(digest, code),
@@ -83,12 +89,15 @@ def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupR
                 task=task,
                 metric=metric,
                 split=split,
-                runs=[GroupRun._make((*row[_NUM_GROUP_COLUMNS + 2 :], refusals.get(row.id))) for row in rows],
+                runs=[
+                    GroupRun._make((*row[_NUM_GROUP_COLUMNS + 2 :], None if is_evaluated else reason))
+                    for row, reason in zip(rows, reasons, strict=True)
+                ],
                 data=data.taken,
                 settings=settings[newest.id],
                 code_version=code,
                 origin=origin,
-                refusal=refusal_of(origin) if split == "test" else None,
+                refusal=next(filter(None, reasons), None) if is_evaluated else None,
             )
         )
     return groups
@@ -119,7 +128,7 @@ def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
         RunRow.metric,
         RunRow.group_key,
         RunRow.code_version,
-        scored_split,
+        scored_split.label("scored_split"),
         tested_on.text,
     )
     of_run: Sequence[Any] = (  # in the order of `GroupRun`

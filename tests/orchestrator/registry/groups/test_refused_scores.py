@@ -11,6 +11,7 @@ from orchestrator.published.run_scores import run_scores
 from orchestrator.registry import Registry
 from orchestrator.registry.run_differences import compare_runs
 from orchestrator.results import MetricEvent
+from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import model_result, new_run, trial_result
 
 REASON = "the model was chosen on the test data"
@@ -23,10 +24,10 @@ def sweep_on(registry: Registry, **data: str) -> str:
     return sweep
 
 
-def evaluation_on(registry: Registry, test: str) -> str:
+def evaluation_on(registry: Registry, test: str, **data: str) -> str:
     """An evaluation of a registered model on test data."""
-    run_id = new_run(registry, kind="evaluate", spec={"model": "m@1"}, task="sst2", metric="accuracy")
-    registry.trials.set_data(run_id, {"test": test, "model": "d" * 16})
+    run_id = new_run(registry, kind="evaluate", spec={"model": "m@1", "split": "test"}, task="sst2", metric="accuracy")
+    registry.trials.set_data(run_id, {"test": test, "model": "d" * 16} | data)
     registry.metrics.record(run_id, [MetricEvent(0, "test", {"accuracy": 0.9})], final=True)
     return run_id
 
@@ -66,6 +67,20 @@ def test_a_sweep_that_chose_on_the_beginning_of_its_test_file_is_refused(registr
         registry.metrics.record(run_id, [MetricEvent(7, "test", {"accuracy": 0.77})], final=True)
     reason = "the model was chosen on at least some of the test data"
     assert registry.test_refusals([known, trial, of_before]) == dict.fromkeys((known, trial), reason)
+
+
+def test_a_group_of_evaluations_is_refused_where_one_of_them_is(registry: Registry) -> None:
+    """An evaluation by an earlier version recorded no digest of the whole: of itself nothing is known."""
+    sweep = sweep_on(registry, train="first 100", train_whole="w", validation="v")
+    registry.models.register("m", model_result("d" * 64), sweep)
+    now, before = (evaluation_on(registry, "first 50", **whole) for whole in ({"test_whole": "w"}, {}))
+    for run in (now, before):
+        registry.lifecycle.finish(run, RunState.COMPLETED)
+    reason = "the model was trained on at least some of the test data"
+    assert registry.test_refusals([now, before]) == {now: reason}
+    (row,) = registry.leaderboard_table().records
+    assert (row["mean"], row["completed"], row["rank"]) == (None, 2, None)
+    assert row["notes"] == f"score refused: {reason}"
 
 
 def test_it_is_told_beside_published_numbers_and_between_two_runs(
