@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from orchestrator.errors import InputError, NotFoundError
+from orchestrator.errors import InputError, NotFoundError, SpecError
 from orchestrator.execution.code_again import (
     code_command,
     code_obstacles,
@@ -52,8 +52,10 @@ class Reproduction:
 
     run: RunRecord
     spec: Spec | None
-    """Spec of the new run; None for a pipeline."""
+    """Spec of the new run; None for a pipeline, and for one that only the run's own code can read."""
     commands: list[str]
+    values: Mapping[str, Any] | None = None
+    """Values of that spec, as a YAML file has them; None for a pipeline."""
     obstacles: list[str] = field(default_factory=list)
     """Reasons why something will not be the same."""
     notes: list[str] = field(default_factory=list)
@@ -68,38 +70,46 @@ def plan_reproduction(run_id: str, settings: Settings, program: str = "orchestra
     Args:
         program: how this program is called, with its global options; they mean the same in every folder.
 
-    Raises: NotFoundError; InputError for a trial that cannot be made again alone.
+    Raises: NotFoundError; InputError for a trial that cannot be made again alone; SpecError for a spec that is not read
+        any more, where the run's own code is not recorded.
     """
     with Registry(settings.registry, read_only=True) as registry:
         run = registry.run(run_id)
         if run.kind == "pipeline":
             return Reproduction(run, None, list(_stage_commands(registry, run, program)))
-        spec, make = reproduction_spec(registry, run), make_of(registry, run)
+        make = make_of(registry, run)
+        spec, values, unread = _spec_and_values(registry, run)
         maker = run if run.parent_id is None else registry.run(run.parent_id)
         folder = origin_folder(maker.storage_path)
         obstacles = code_obstacles(make)
         if not folder.is_dir():
             obstacles.append(f"the folder that it was started in, {folder}, is gone; relative paths begin elsewhere")
-        with chdir(folder if folder.is_dir() else Path.cwd()):
-            obstacles += changed_inputs(registry, maker, spec, settings)
+        if spec is not None:
+            with chdir(folder if folder.is_dir() else Path.cwd()):
+                obstacles += changed_inputs(registry, maker, spec, settings)
         notes = [*_attempt_notes(registry.attempts(maker.id), make), *_machine_notes(make)]
     place = shlex.quote(str(Path.cwd() / f"{run.id}.yaml"))
     diff_place, code_place = (shlex.quote(str(Path.cwd() / f"{run.id}{end}")) for end in (".diff", "-code"))
     commands = [f"{program} runs reproduce {run.id} --show spec > {place}"]
     code = code_command(make, code_place, diff_place)
+    if unread is not None:
+        if code is None:
+            raise unread
+        why = str(unread).partition("; known")[0]  # which names all fields that there are now
+        obstacles.append(f"its data were not looked at: only its own code reads its spec; for that of now, {why}")
     if code is None:
         commands += version_commands(make)
         if folder != Path.cwd() and folder.is_dir():
             commands.append(f"cd {shlex.quote(str(folder))}")
         commands += [f"new=$({program} run {place})", f'{program} runs diff {run.id} "$new"']
-        return Reproduction(run, spec, commands, obstacles, notes)
+        return Reproduction(run, spec, commands, values, obstacles, notes)
     if diff_place in code:
         commands.append(f"{program} runs reproduce {run.id} --show diff > {diff_place}")
     # In the folder of the code: Ray's processes take the code of the folder that their driver works in.
     then = f"cd {code_place} && {shlex.quote(sys.executable)} -m {program} run {place}"
     commands += [code, *version_commands(make), f"new=$({then})", f'{program} runs diff {run.id} "$new"']
     commands.append(removal_command(code_place))
-    return Reproduction(run, spec, commands, obstacles, [*notes, *_OF_OTHER_CODE], paths_begin_at=folder)
+    return Reproduction(run, spec, commands, values, obstacles, [*notes, *_OF_OTHER_CODE], paths_begin_at=folder)
 
 
 def _stage_commands(registry: Registry, run: RunRecord, program: str) -> Iterator[str]:
@@ -109,15 +119,28 @@ def _stage_commands(registry: Registry, run: RunRecord, program: str) -> Iterato
         yield f"{program} runs reproduce {stage.id}{runs_now}  # {stage.name}"
 
 
+def _spec_and_values(registry: Registry, run: RunRecord) -> tuple[Spec | None, Mapping[str, Any], SpecError | None]:
+    """Spec that makes a run again, its values, and the error where the code of now does not read the spec any more."""
+    try:
+        spec = reproduction_spec(registry, run)
+    except SpecError as error:
+        if run.parent_id is not None:  # its sweep's spec has to be read, to leave the search out of it
+            raise
+        return None, dict(run.spec) | {"tags": _lasting_tags(run.spec)}, error
+    return spec, spec_values(spec), None
+
+
+def _lasting_tags(spec: Mapping[str, Any]) -> list[str]:
+    return [tag for tag in spec.get("tags") or () if not is_of_one_run(tag)]
+
+
 def reproduction_spec(registry: Registry, run: RunRecord) -> Spec:
     """Return the spec that makes a run again: the recorded one, of a trial that of a sweep with this trial alone.
 
     Raises: InputError for a trial whose sweep decides its result; SpecError for a spec that is not read any more.
     """
     if run.parent_id is None:
-        values = dict(run.spec)
-        tags = [tag for tag in values.get("tags") or () if not is_of_one_run(tag)]
-        return parse_spec(values | {"tags": tags})
+        return parse_spec(dict(run.spec) | {"tags": _lasting_tags(run.spec)})
     sweep = parse_spec(registry.run(run.parent_id).spec)
     again = f"make all of its sweep again: orchestrator runs reproduce {run.parent_id}"
     if not isinstance(sweep, SweepSpec):
@@ -140,9 +163,9 @@ _OF_A_SEARCH = ("space", "search", "trials", "search_seed", "scheduler", "reduct
 
 def spec_text(reproduction: Reproduction) -> str:
     """Return the spec of a reproduction as YAML. Raises: InputError for a pipeline."""
-    if reproduction.spec is None:
+    values: Any = reproduction.values
+    if values is None:
         raise InputError(f"run {reproduction.run.id} is a pipeline; its stages are made again, one by one")
-    values = spec_values(reproduction.spec)
     folder = reproduction.paths_begin_at
     if folder is not None and folder.is_dir():
         with chdir(folder):

@@ -39,9 +39,15 @@ def run_reproduction(
 ) -> RunRecord:
     """Make a run again with the code, the data and the machine of now, as a new run with a tag that names the old one.
 
-    Raises: InputError for a pipeline, whose finished stages would be taken again; what `run_spec` raises.
+    Raises: InputError for a pipeline, whose finished stages would be taken again, and for a spec that only its own code
+        reads; what `run_spec` raises.
     """
     run, spec = reproduction.run, reproduction.spec
+    if spec is None and reproduction.values is not None:
+        raise InputError(
+            f"run {run.id} cannot be made again by this version, which does not read its spec; the commands that do so "
+            f"with its own code: orchestrator runs reproduce {run.id}"
+        )
     if spec is None:
         commands = "; ".join(command.partition("  #")[0] + " --run" for command in reproduction.commands)
         raise InputError(f"run {run.id} is a pipeline, whose finished stages would be used again; instead: {commands}")

@@ -85,7 +85,7 @@ def script_lines(reproduction: "Reproduction") -> list[str]:
     lines = [f"# makes {run.kind} {run.name} (run {run.id}, {run.state}) again"]
     lines += [f"# not the same: {each}" for each in reproduction.obstacles]
     lines += [f"# maybe not the same: {each}" for each in reproduction.notes]
-    if reproduction.spec is None:
+    if reproduction.values is None:
         lines.append("# a pipeline's finished stages would be used again: each stage has a command of its own")
     return [*(printable(line, keep_lines=False) for line in lines), *reproduction.commands]
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.errors import InputError, NotFoundError
+from orchestrator.errors import InputError, NotFoundError, SpecError
 from orchestrator.execution.origin import save_origin
 from orchestrator.execution.reproduction import kept_diff, plan_reproduction, reproduction_spec, spec_text
 from orchestrator.execution.reproduction_run import Outcome, compare_outcomes, run_reproduction
@@ -22,6 +22,7 @@ from orchestrator.provenance.made_with import MadeWith
 from orchestrator.provenance.source_code import read_source_code
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.tables import RunRow
 from orchestrator.results import DatasetResult, FileCount, MetricEvent
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
@@ -151,6 +152,29 @@ def test_code_that_cannot_be_put_back_is_told(
     make = made_with("a" * 40, "+x = 1")
     run_id = record(settings, corpus(text), replace(make, code=replace(make.code, **changes)))
     assert any(told in each for each in plan_reproduction(run_id, settings).obstacles)
+
+
+def test_a_spec_that_only_its_own_code_reads_is_run_by_that_code(settings: Settings, text: Path) -> None:
+    run_id = record(settings, corpus(text), made_with("a" * 40))
+    with Registry(settings.registry) as registry, registry._database.session(writing=True) as session:
+        run = session.get_one(RunRow, run_id)
+        run.spec = {**run.spec, "old_field": 3, "tags": ["paper", "inputs:y"]}
+    plan = plan_reproduction(run_id, settings)
+    assert "git " in plan.commands[1]
+    assert [each for each in plan.obstacles if each.startswith("its data were not looked at: only its own code")]
+    printed = yaml.safe_load(spec_text(plan))
+    assert (printed["old_field"], printed["vocab_size"], printed["tags"]) == (3, 200, ["paper"])
+    with pytest.raises(InputError, match="does not read its spec; the commands that do so with its own code"):
+        run_reproduction(plan, settings)
+
+
+def test_a_spec_that_no_known_code_reads_is_an_error(settings: Settings, text: Path) -> None:
+    run_id = record(settings, corpus(text), None)
+    with Registry(settings.registry) as registry, registry._database.session(writing=True) as session:
+        run = session.get_one(RunRow, run_id)
+        run.spec = {**run.spec, "old_field": 3}
+    with pytest.raises(SpecError, match="old_field is no field of this spec"):
+        plan_reproduction(run_id, settings)
 
 
 def test_code_that_was_never_recorded_is_told(settings: Settings, text: Path) -> None:
