@@ -14,7 +14,8 @@ def paused_collection() -> Iterator[None]:
     time. What is not part of a cycle is freed at once all the same.
     """
     was_enabled = gc.isenabled()
-    gc.disable()
+    if was_enabled:  # else another pause ends after this one has looked, and nothing would end this one
+        gc.disable()
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ from sqlalchemy import (
     ARRAY,
     JSON,
     URL,
+    BindParameter,
     ColumnElement,
     Connection,
     Engine,
@@ -65,9 +66,17 @@ def lock_until_commit(connection: Connection, name: str) -> None:
 
 def select_list(dialect: str, name: str) -> Select[Any]:
     """Select the items of a list of texts that the statement gets as one parameter, made by `list_value`."""
+    return _select_of(dialect, bindparam(name, type_=_list_type(dialect)))
+
+
+def _list_type(dialect: str) -> Any:
+    return Text if dialect == "sqlite" else ARRAY(Text)
+
+
+def _select_of(dialect: str, given: BindParameter[Any]) -> Select[Any]:
     if dialect == "sqlite":
-        return select(func.json_each(bindparam(name, type_=Text)).table_valued("value").c.value)
-    return select(func.unnest(bindparam(name, type_=ARRAY(Text))))
+        return select(func.json_each(given).table_valued("value").c.value)
+    return select(func.unnest(given))
 
 
 def list_value(dialect: str, items: Iterable[str]) -> str | list[str]:
@@ -76,9 +85,13 @@ def list_value(dialect: str, items: Iterable[str]) -> str | list[str]:
 
 
 def select_items(session: Session, items: Iterable[str]) -> Select[Any]:
-    """Select texts that are given, as one parameter: `IN (…)` has one for each, and SQLite takes 32,766 at most."""
+    """Select texts that are given, as one parameter: `IN (…)` has one for each, and SQLite takes 32,766 at most.
+
+    Several in one statement are parameters of their own.
+    """
     dialect = session.get_bind().dialect.name
-    return select_list(dialect, "items").params(items=list_value(dialect, items))
+    given = bindparam("items", list_value(dialect, items), type_=_list_type(dialect), unique=True)
+    return _select_of(dialect, given)
 
 
 def json_object(session: Session, key: SQLColumnExpression[str], value: SQLColumnExpression[str]) -> ColumnElement[Any]:
@@ -139,7 +152,8 @@ def upsert_rows(
     rows: Sequence[dict[str, Any]],
     *,
     newer: Callable[[Any], ColumnElement[bool]] | None = None,
+    also: Callable[[Any], Mapping[str, Any]] | None = None,
 ) -> None:
     """Insert or update rows, given by column name, as `upsert` describes."""
     if rows:
-        session.execute(upsert(session.get_bind().dialect.name, table.__table__, keys, update, newer), rows)
+        session.execute(upsert(session.get_bind().dialect.name, table.__table__, keys, update, newer, also), rows)

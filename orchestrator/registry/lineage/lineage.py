@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, false, or_, select
+from sqlalchemy import ColumnElement, and_, case, false, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
@@ -122,12 +122,21 @@ def write_edges(session: Session, edges: Sequence[LineageEdge]) -> None:
     ]
     for has_time in (True, False):  # rows of one statement have the same columns
         alike = [row for row in rows if ("recorded_at" in row) is has_time]
-        upsert_rows(session, LineageRow, ("child", "parent", "role"), ("recorded_at",), alike, newer=_is_newer)
+        keys = ("child", "parent", "role")
+        upsert_rows(session, LineageRow, keys, ("recorded_at",), alike, newer=_says_more, also=_newest)
 
 
-def _is_newer(new: Any) -> ColumnElement[bool]:
-    newer: ColumnElement[bool] = new.recorded_at > LineageRow.recorded_at
-    return newer
+def _says_more(new: Any) -> ColumnElement[bool]:
+    """Whether an edge is newer than the one that is there, or names the run where that one does not any more."""
+    return or_(new.recorded_at > LineageRow.recorded_at, and_(LineageRow.run_id.is_(None), new.run_id.is_not(None)))
+
+
+def _newest(new: Any) -> dict[str, Any]:
+    is_newer = new.recorded_at > LineageRow.recorded_at
+    return {
+        "recorded_at": case((is_newer, new.recorded_at), else_=LineageRow.recorded_at),
+        "run_id": func.coalesce(LineageRow.run_id, new.run_id),
+    }
 
 
 def derive_edges(session: Session, run_ids: Sequence[str], *, is_here: bool = False) -> None:
@@ -140,14 +149,10 @@ def derive_edges(session: Session, run_ids: Sequence[str], *, is_here: bool = Fa
 
 
 def copy_edges(there: Session, here: Session, run_id: str) -> None:
-    """Write the edges of a run of another registry here, as that one has them: a name may mean another model here.
-
-    Of a registry of before lineage was recorded, they are those that follow from the run's record here.
-    """
-    edges = load_edges(there, LineageRow.run_id, [run_id])
-    write_edges(here, edges)
-    if not edges:
-        derive_edges(here, [run_id])
+    """Write the edges of a completed run of another registry here, with what its names meant there."""
+    run = there.get_one(RunRow, run_id)
+    if run.state == RunState.COMPLETED and run.parent_id is None:
+        write_edges(here, edges_of_run(there, run))
 
 
 def load_edges(session: Session, column: InstrumentedAttribute[Any], values: Collection[str]) -> list[LineageEdge]:

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 
 from orchestrator.registry.model_versions import named_version
 from orchestrator.registry.runs.run_parameters import load_parameters
-from orchestrator.registry.tables import DatasetRow, ModelRow, RunDatasetRow, RunRow
+from orchestrator.registry.tables import DatasetRow, LineageRow, ModelRow, RunDatasetRow, RunRow
 from orchestrator.registry.trial_rows import load_kept_trials
 
 _RANDOM = "random"
@@ -66,7 +66,7 @@ def edges_of_run(session: Session, run: RunRow, *, is_here: bool = False) -> lis
     models = session.scalars(select(ModelRow).where(ModelRow.run_id == run.id).order_by(ModelRow.name)).all()
     tokenizers = {each.tokenizer_digest for each in data if each.tokenizer_digest is not None}
     digest = tokenizers.pop() if len(tokenizers) == 1 else None
-    named = list(_named_parents(session, _deciding_parameters(session, run), run.created_at, digest))
+    named = list(_named_parents(session, run, digest))
     pairs: list[tuple[LineageNode, LineageNode, str]] = []
     for each in data:
         made = _data_node(each)
@@ -115,25 +115,30 @@ def _deciding_parameters(session: Session, run: RunRow) -> Mapping[str, Any]:
     return load_parameters(session, load_kept_trials(session, [run.id]).get(run.id, run.id))
 
 
-def _named_parents(
-    session: Session, parameters: Mapping[str, Any], before: datetime, tokenizer_digest: str | None
-) -> Iterator[tuple[LineageNode, str]]:
-    """Yield the models and tokenizers that parameters named at a time, each with its role.
+def _named_parents(session: Session, run: RunRow, tokenizer_digest: str | None) -> Iterator[tuple[LineageNode, str]]:
+    """Yield the models and tokenizers that a run named when it was made, each with its role.
+
+    Models are those that were recorded before, where they were: a name may mean another one in another registry.
 
     Args:
         tokenizer_digest: digest of the tokenizer that was used; None where it was not recorded.
     """
     names = {
         (path.rpartition(".")[2], value)
-        for path, value in parameters.items()
+        for path, value in _deciding_parameters(session, run).items()
         if isinstance(value, str) and value != _RANDOM and not path.startswith("space.")
+    }
+    of_models = select(LineageRow).where(LineageRow.run_id == run.id, LineageRow.role.in_(("weights", "teacher")))
+    recorded = {
+        row.parent_name: LineageNode(row.parent, row.parent_kind, row.parent_name) for row in session.scalars(of_models)
     }
     has_weights = any(field in ("init_from", "teacher") for field, _ in names)
     for field, name in sorted(names):
         if field == "tokenizer" and not has_weights:
-            yield _tokenizer_node(session, name, before, tokenizer_digest), "tokenizer"
+            yield _tokenizer_node(session, name, run.created_at, tokenizer_digest), "tokenizer"
         elif field in _ROLES and field != "tokenizer":
-            yield model_node(session, name, before) or place_node("model", name), _ROLES[field]
+            model = recorded.get(name) or model_node(session, name, run.created_at) or place_node("model", name)
+            yield model, _ROLES[field]
 
 
 def _tokenizer_node(session: Session, name: str, before: datetime, digest: str | None) -> LineageNode:

@@ -87,12 +87,14 @@ class Selection:
         return unmatched
 
     def asks_for(self, name: str, text: str) -> bool:
-        """Whether a query has a comparison of the field of this name. Raises: InputError with a caret."""
+        """Whether a query compares the field of this name with something. Raises: InputError with a caret."""
         if name not in text:
             return False
         from orchestrator.registry.queries.filters import parse_filter
 
-        return any(str(comparison.operand) == name for comparison in comparisons(parse_filter(text)))
+        compared = comparisons(parse_filter(text))
+        fields = (each for one in compared for each in (one.operand, *one.values) if not isinstance(each, Value))
+        return name in map(str, fields)
 
     def order(self, text: str) -> tuple[Field, bool]:
         """Sort key, and whether it descends: `-created_at`, `best(metrics.f1) desc`, `task`. Raises: InputError."""

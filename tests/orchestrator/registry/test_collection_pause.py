@@ -29,6 +29,15 @@ def test_the_collector_runs_again_if_it_did(enabled: bool) -> None:
     assert gc.isenabled() is enabled
 
 
+def test_pauses_of_two_threads_end_in_any_order(enabled: bool) -> None:
+    first, second = paused_collection(), paused_collection()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert gc.isenabled() is enabled
+
+
 def test_also_after_an_error_and_at_each_call_of_a_function(enabled: bool) -> None:
     @paused_collection()
     def fail() -> None:

@@ -18,7 +18,7 @@ from orchestrator.registry import Registry
 from orchestrator.registry.keeping.registry_copy import bring_up_to_date, copy_registry, keep_runs
 from orchestrator.registry.keeping.run_transfers import is_same_record
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.results import CheckpointEvent, DatasetResult, MetricEvent
+from orchestrator.results import CheckpointEvent, DatasetResult, FileCount, MetricEvent
 from tests.orchestrator.registry.samples import everything, model_result, new_run, trial_result
 
 OLD_REGISTRY = Path(__file__).parents[3] / "saved_before" / "registry_0001.sqlite"
@@ -90,6 +90,28 @@ def test_a_run_that_went_on_is_brought_up_to_date_and_keeps_its_tags_here(regist
     assert [(one.host, one.job_id) for one in here.attempts(run_id)] == [("a", None), ("b", f"{run_id}-2")]
     assert here.metrics.latest(run_id) == {"train.loss": 1.5}
     assert here.tags(run_id) == ["mine", "pulled:head-1"]
+
+
+def test_lineage_comes_with_the_second_run_of_the_same_data_and_stays_when_it_is_pulled_again(
+    registry: Registry, here: Registry
+) -> None:
+    """An edge that two runs share is kept once, and names the first of them."""
+    for run_id, weights in (("aaaaaaaaaaaa", "a" * 64), ("bbbbbbbbbbbb", "b" * 64)):
+        recorder = Recorder(registry, job_id=run_id)
+        recorder.start({"kind": "pretrain", "name": run_id}, "f" * 64, run_id=run_id)
+        data = DatasetResult("words", "corpus", "e" * 64, "/srv/e", {}, [FileCount("/srv/a.txt", 9, 1)])
+        recorder.record_dataset(run_id, data)
+        recorder.record_model(run_id, model_result(weights))
+        recorder.complete(run_id, RunOutcome(model_folder=f"/srv/{run_id}"))
+        registry.lineage.record_run(run_id)
+    assert here.transfers.bring("bbbbbbbbbbbb", registry.transfers, ORIGIN).change == "new"
+    registry.annotations.note("bbbbbbbbbbbb", "looks good")
+    for change in ("updated", "unchanged"):
+        edges = here.lineage.parents(["b" * 64, "e" * 64])
+        assert {(edge.parent.name, edge.run_id) for edge in edges} == {
+            ("words", "bbbbbbbbbbbb"), ("/srv/a.txt", "bbbbbbbbbbbb")
+        }  # fmt: skip
+        assert here.transfers.bring("bbbbbbbbbbbb", registry.transfers, ORIGIN).change == change
 
 
 def test_tags_that_are_given_there_come_later_and_those_of_trials_stay(registry: Registry, here: Registry) -> None:

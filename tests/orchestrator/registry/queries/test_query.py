@@ -406,6 +406,7 @@ def test_a_query_for_archived_runs_finds_them_where_they_are_left_out_otherwise(
     run_id = new_run(registry)
     registry.annotations.set_flag(run_id, "archived")
     assert registry.run_ids("archived = true", archived=False) == [run_id]
+    assert registry.run_ids("pinned != archived", archived=False) == [run_id]
     assert registry.run_ids("name != 'archived'", archived=False) == []
 
 
