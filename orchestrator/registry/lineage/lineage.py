@@ -4,28 +4,20 @@ The edges of a run follow from what it has recorded anyway (`lineage_edges.py`).
 those of earlier runs when the tables are upgraded, those of runs from elsewhere when they are brought here.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, false, func, or_, select
+from sqlalchemy import ColumnElement, and_, case, func, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import upsert_rows
+from orchestrator.registry.engines.dialects import select_items, upsert_rows
+from orchestrator.registry.lineage.finding_nodes import find_node
 from orchestrator.registry.lineage.lineage_edges import LineageEdge, LineageNode, edges_of_run, export_node, model_node
 from orchestrator.registry.lineage.lineage_staleness import stale_nodes
 from orchestrator.registry.lineage.lineage_trees import LineageTree, grow
-from orchestrator.registry.records import RunRecord
-from orchestrator.registry.run_records import find_run, newest_called
-from orchestrator.registry.tables import LineageRow, ModelRow, RunRow
-from orchestrator.registry.trial_rows import load_kept_trials
+from orchestrator.registry.tables import LineageRow, RunRow
 from orchestrator.run_states import RunState
-
-_VALUES_PER_QUERY = 500
-_FEWEST_DIGITS = 6
-"""Digits of a digest by which something is found."""
 
 
 class Lineage:
@@ -35,7 +27,10 @@ class Lineage:
         self._database = database
 
     def record(self, edges: Sequence[LineageEdge]) -> None:
-        """Record edges; one that is there already keeps its names and takes the newer of both times."""
+        """Record edges.
+
+        One that is there already keeps its names, takes the newer of both times, and a run where it has none any more.
+        """
         with self._database.session(writing=True) as session:
             write_edges(session, edges)
 
@@ -157,11 +152,8 @@ def copy_edges(there: Session, here: Session, run_id: str) -> None:
 
 def load_edges(session: Session, column: InstrumentedAttribute[Any], values: Collection[str]) -> list[LineageEdge]:
     """Edges that have one of some values in a column, the oldest first."""
-    wanted = sorted(set(values))
-    rows: list[LineageRow] = []
-    for begin in range(0, len(wanted), _VALUES_PER_QUERY):
-        statement = select(LineageRow).where(column.in_(wanted[begin : begin + _VALUES_PER_QUERY]))
-        rows += session.scalars(statement.order_by(LineageRow.recorded_at, LineageRow.child, LineageRow.parent))
+    statement = select(LineageRow).where(column.in_(select_items(session, set(values))))
+    rows = session.scalars(statement.order_by(LineageRow.recorded_at, LineageRow.child, LineageRow.parent))
     return [
         LineageEdge(
             LineageNode(row.child, row.child_kind, row.child_name),
@@ -172,98 +164,3 @@ def load_edges(session: Session, column: InstrumentedAttribute[Any], values: Col
         )
         for row in rows
     ]
-
-
-def find_node(session: Session, name: str, *, file_first: bool = False) -> LineageNode:
-    """Find a node: by a model's name, a path, a name of data, the beginning of a digest, or a run's id or name.
-
-    Args:
-        file_first: whether a path that is a file's and that of the corpus made of it means the file: all that was made
-            of the corpus was made of the file, too, and a tokenizer of the file alone.
-
-    Raises: NotFoundError, also where several runs' ids begin so, or the run has made nothing.
-    """
-    model = model_node(session, name)
-    if model is not None:
-        return model
-    for found in (_place_condition(name), _name_condition(name)):
-        for digest, kind, called in _ENDS[::-1] if file_first else _ENDS:
-            named = select(digest, kind, called).where(found(digest, called))
-            order = [kind != "file"] if file_first else []
-            for node in session.execute(named.order_by(*order, LineageRow.recorded_at.desc()).limit(1)):
-                return LineageNode(*node)
-    made = _made_by(session, name) if name else None
-    if made is not None:
-        return made
-    labels = [f"{row.name}@{row.version}" for row in _newest_models(session)]
-    known = f"; models are: {', '.join(labels)}" if labels else ""
-    raise NotFoundError(
-        f"nothing called {name!r} stands in the lineage; give a model, run, file or the beginning of a digest{known}"
-    )
-
-
-_ENDS = (
-    (LineageRow.child, LineageRow.child_kind, LineageRow.child_name),
-    (LineageRow.parent, LineageRow.parent_kind, LineageRow.parent_name),
-)
-Condition = Callable[[InstrumentedAttribute[str], InstrumentedAttribute[str]], ColumnElement[bool]]
-"""Function from the columns of a digest and a name to a condition."""
-
-
-def _place_condition(name: str) -> Condition:
-    """Condition that something lies at a path, as it is meant here."""
-    place = name if "://" in name or "\0" in name else str(Path(name or ".").absolute())
-    return lambda digest, called: called == place
-
-
-def _name_condition(name: str) -> Condition:
-    """Condition that something is called so, lies at a path that ends so, or has a digest that begins so."""
-    ending = "/" + name.removeprefix("./").removeprefix("/")
-
-    def condition(digest: InstrumentedAttribute[str], called: InstrumentedAttribute[str]) -> ColumnElement[bool]:
-        is_called = or_(called == name, called.endswith(ending, autoescape=True) if name.strip("./") else false())
-        if len(name) < _FEWEST_DIGITS:
-            return is_called
-        return or_(is_called, digest.startswith(name.lower(), autoescape=True))
-
-    return condition
-
-
-def _made_by(session: Session, name: str) -> LineageNode | None:
-    """Find what the run of this id or name has made, its model first; None where no run is called so.
-
-    A trial stands for the model of its sweep where the sweep kept that of this trial. Anything short may begin an id,
-    so that other names come first.
-
-    Raises: NotFoundError of a run that made nothing, or where several ids begin so.
-    """
-    called = _run_called(session, name)
-    if called is None:
-        return None
-    parent = called.parent_id
-    is_kept = parent is not None and load_kept_trials(session, [parent]).get(parent) == called.id
-    maker = select(RunRow).where(RunRow.id == (parent if is_kept else called.id))
-    run = session.scalar(maker.where(RunRow.state == RunState.COMPLETED, RunRow.parent_id.is_(None)))
-    edges = [] if run is None else edges_of_run(session, run)
-    if not edges:
-        raise NotFoundError(
-            f"run {called.id} ({called.name}, {called.kind}) made nothing that stands in the lineage; "
-            f"what it used and recorded: orchestrator runs show {called.id}"
-        )
-    return min((edge.child for edge in edges), key=lambda node: node.kind != "model")
-
-
-def _run_called(session: Session, name: str) -> RunRecord | None:
-    """Find the run or trial whose id begins so, else the newest of that name. Raises: SeveralRunsError."""
-    state = RunRow.state.expression
-    try:
-        return find_run(session, name, state)
-    except SeveralRunsError:
-        raise
-    except NotFoundError:
-        named = newest_called(session, name, state)
-        return None if named is None else named[0]
-
-
-def _newest_models(session: Session) -> Sequence[ModelRow]:
-    return session.scalars(select(ModelRow).order_by(ModelRow.created_at.desc()).limit(5)).all()
