@@ -51,11 +51,9 @@ class Reproduction:
     """Way to make a run again."""
 
     run: RunRecord
-    spec: Spec | None
-    """Spec of the new run; None for a pipeline, and for one that only the run's own code can read."""
+    values: Mapping[str, Any] | None
+    """Spec of the new run as a YAML file has it, maybe one that its own code alone reads; None for a pipeline."""
     commands: list[str]
-    values: Mapping[str, Any] | None = None
-    """Values of that spec, as a YAML file has them; None for a pipeline."""
     obstacles: list[str] = field(default_factory=list)
     """Reasons why something will not be the same."""
     notes: list[str] = field(default_factory=list)
@@ -102,14 +100,14 @@ def plan_reproduction(run_id: str, settings: Settings, program: str = "orchestra
         if folder != Path.cwd() and folder.is_dir():
             commands.append(f"cd {shlex.quote(str(folder))}")
         commands += [f"new=$({program} run {place})", f'{program} runs diff {run.id} "$new"']
-        return Reproduction(run, spec, commands, values, obstacles, notes)
+        return Reproduction(run, values, commands, obstacles, notes)
     if diff_place in code:
         commands.append(f"{program} runs reproduce {run.id} --show diff > {diff_place}")
     # In the folder of the code: Ray's processes take the code of the folder that their driver works in.
     then = f"cd {code_place} && {shlex.quote(sys.executable)} -m {program} run {place}"
     commands += [code, *version_commands(make), f"new=$({then})", f'{program} runs diff {run.id} "$new"']
     commands.append(removal_command(code_place))
-    return Reproduction(run, spec, commands, values, obstacles, [*notes, *_OF_OTHER_CODE], paths_begin_at=folder)
+    return Reproduction(run, values, commands, obstacles, [*notes, *_OF_OTHER_CODE], paths_begin_at=folder)
 
 
 def _stage_commands(registry: Registry, run: RunRecord, program: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.errors import InputError
+from orchestrator.errors import InputError, SpecError
 from orchestrator.execution.origin import working_at_origin
 from orchestrator.execution.reproduction import Reproduction
 from orchestrator.execution.runner import run_spec
@@ -14,6 +14,7 @@ from orchestrator.registry import Registry
 from orchestrator.registry.place_tags import REPRODUCES
 from orchestrator.registry.records import RunRecord
 from orchestrator.settings import Settings
+from orchestrator.specs.loading import parse_spec
 from orchestrator.storage import digest_file, exists, join
 from orchestrator.tasks.row_texts import digest_without_texts
 
@@ -42,15 +43,17 @@ def run_reproduction(
     Raises: InputError for a pipeline, whose finished stages would be taken again, and for a spec that only its own code
         reads; what `run_spec` raises.
     """
-    run, spec = reproduction.run, reproduction.spec
-    if spec is None and reproduction.values is not None:
+    run, values = reproduction.run, reproduction.values
+    if values is None:
+        commands = "; ".join(command.partition("  #")[0] + " --run" for command in reproduction.commands)
+        raise InputError(f"run {run.id} is a pipeline, whose finished stages would be used again; instead: {commands}")
+    try:
+        spec = parse_spec(values)
+    except SpecError:
         raise InputError(
             f"run {run.id} cannot be made again by this version, which does not read its spec; the commands that do so "
             f"with its own code: orchestrator runs reproduce {run.id}"
-        )
-    if spec is None:
-        commands = "; ".join(command.partition("  #")[0] + " --run" for command in reproduction.commands)
-        raise InputError(f"run {run.id} is a pipeline, whose finished stages would be used again; instead: {commands}")
+        ) from None
     spec = spec.model_copy(update={"tags": (*spec.tags, f"{REPRODUCES}{run.id}")})
     with Registry(settings.registry, read_only=True) as registry:
         maker = run if run.parent_id is None else registry.run(run.parent_id)
