@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, and_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
-from orchestrator.registry.groups.group_keys import SHOWN_DIGITS, distinct_labels, group_code, group_key, group_label
+from orchestrator.registry.groups.group_keys import LABEL_DIGITS, distinct_labels, group_code, group_key, group_label
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.groups import is_ranked, load_groups
 from orchestrator.registry.run_records import MAX_CANDIDATES, find_run
@@ -30,7 +30,7 @@ def find_group(session: Session, name: str, state: ColumnElement[RunState]) -> G
     ranked = select(RunRow.group_key, RunRow.code_version).where(is_called, is_ranked())
     pairs = session.execute(ranked.distinct().order_by(RunRow.group_key, RunRow.code_version)).all() if name else []
     keys = {group_key(*pair): pair for pair in pairs if group_code(group_key(*pair)).startswith(code)}
-    is_shown = len(digest) >= SHOWN_DIGITS
+    is_shown = len(digest) >= LABEL_DIGITS
     exact = {key: pair for key, pair in keys.items() if is_shown and name.lower() == group_label(key, len(digest))}
     if len(exact) == 1:  # a group of before the code was recorded has no more to its name than others begin with
         keys = exact

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 _CODE_DIGITS = 8
-SHOWN_DIGITS = 8
+LABEL_DIGITS = 8
 """Digits of a group's digest that lists show, without those of the code."""
 
 
@@ -40,7 +40,7 @@ def group_code(key: str) -> str:
     return key.partition(".")[2]
 
 
-def group_label(key: str, num_digits: int = SHOWN_DIGITS) -> str:
+def group_label(key: str, num_digits: int = LABEL_DIGITS) -> str:
     """Short form of a group's key.
 
     >>> group_label("3f2a77c0b1d2e3f4.1a2b3c4d"), group_label("3f2a77c0b1d2e3f4")
@@ -56,6 +56,6 @@ def distinct_labels(keys: Sequence[str]) -> list[str]:
     >>> distinct_labels(["3f2a77c0b1d2e3f4", "3f2a77c0b2d2e3f4"])
     ['3f2a77c0b1', '3f2a77c0b2']
     """
-    lengths = range(SHOWN_DIGITS, max(SHOWN_DIGITS, *map(len, keys)) + 1)
+    lengths = range(LABEL_DIGITS, max(LABEL_DIGITS, *map(len, keys)) + 1)
     forms = ([group_label(key, num_digits) for key in keys] for num_digits in lengths)
     return next((labels for labels in forms if len(set(labels)) == len(keys)), list(keys))

@@ -16,7 +16,7 @@ from orchestrator.errors import NotFoundError
 from orchestrator.registry import Registry
 from orchestrator.registry.lineage.lineage_trees import LineageTree
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.registry.runs.trials import trial_id
+from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import DatasetResult, FileCount, TokenizerResult
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import everything, model_result, trial_result
