@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_text
 from orchestrator.cli.precision_option import precision_option
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=GlobalOptionsCommand,
-    at_dashboard=AtDashboard.REFUSED,
     example="orchestrator serve my-model\norchestrator serve my-model --host 0.0.0.0 --token-file token",
 )
 @click.argument("model", metavar="MODEL")
