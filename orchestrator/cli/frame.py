@@ -66,7 +66,7 @@ def settings_of(context: click.Context) -> Settings:
     return Settings.from_options(**{name: given.get(name) for name in _GLOBAL_OPTIONS})
 
 
-def is_debugging() -> bool:
+def _is_debugging() -> bool:
     """Whether the command that is running was asked for tracebacks."""
     return bool(click.get_current_context().meta.get(_META, {}).get("debug"))
 
@@ -101,7 +101,7 @@ class GlobalOptionsCommand(click.Command):
         """Run the command: here, or on the head of the cluster whose dashboard the settings name."""
         from orchestrator.cli.on_head import status_on_head
 
-        status = status_on_head(ctx)
+        status = status_on_head(ctx, current_settings, debug=_is_debugging())
         return super().invoke(ctx) if status is None else status
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:

@@ -1,12 +1,12 @@
 """Commands by a dashboard's address alone: which run on the cluster's head, and what comes back from there."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from orchestrator.cli.frame import current_settings, is_debugging
 from orchestrator.cli.messages import say_now
 from orchestrator.cli.output import write_file
 from orchestrator.cli.reading import READING
@@ -25,7 +25,7 @@ ON_THIS_MACHINE = {
 """Commands that read a registry and run on this machine alone; each other command needs no registry."""
 
 
-def status_on_head(context: click.Context) -> int | None:
+def status_on_head(context: click.Context, read_settings: Callable[[], Settings], *, debug: bool) -> int | None:
     """Run a command on the head of the cluster whose dashboard the settings name; returns its exit status.
 
     None where it runs here. Raises: UsageError for one that cannot run there; ClusterError.
@@ -36,7 +36,7 @@ def status_on_head(context: click.Context) -> int | None:
         return None
     from orchestrator.cluster.addresses import head_dashboard
 
-    settings = current_settings()
+    settings = read_settings()
     address = head_dashboard(settings)
     if address is None:
         return None
@@ -54,7 +54,7 @@ def status_on_head(context: click.Context) -> int | None:
 
         job = find_job(context.params["run_id"], address)
         return exit_status(follow(job, lambda text: click.echo(text, nl=False)), job.id)
-    return _run_there(context, words, settings, address)
+    return _run_there(context, [*words, *(["--debug"] if debug else [])], settings, address)
 
 
 def _run_there(context: click.Context, words: list[str], settings: Settings, address: str) -> int:
@@ -70,9 +70,8 @@ def _run_there(context: click.Context, words: list[str], settings: Settings, add
         values["spec_path"] = SPEC_FILE
     if values.get("output"):
         values["output"] = returned = Path(values["output"]).name
-    words = [*words, *(["--debug"] if is_debugging() else []), *_typed(context.command, values)]
     say_now(f"asking the head of the cluster at {address}")
-    answer = ask_head(words, settings, address, files=files, returned=returned)
+    answer = ask_head([*words, *_typed(context.command, values)], settings, address, files=files, returned=returned)
     click.echo(answer.out, nl=False)
     sys.stdout.flush()
     with reader_may_leave(sys.stderr):

@@ -1,19 +1,16 @@
 """Commands that run on a cluster's head as Ray jobs, and what they print there.
 
-Ray merges a job's stdout and stderr into one log, and adds lines of its own. So the job writes both into files of a
-folder, and prints that folder as one marked line: a compressed tar archive in base64.
+Ray merges a job's stdout and stderr into one log, and adds lines of its own. So the job writes exit status, stdout and
+stderr into files, and prints each of them, and the file that the command wrote, as a marked line in base64.
 """
 
-import io
 import re
 import secrets
 import shlex
-import tarfile
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from orchestrator.errors import ClusterError
 from orchestrator.execution.job_client import Jobs, open_jobs
@@ -22,7 +19,7 @@ from orchestrator.settings import API_ADDRESS_VARIABLE, Settings
 
 ROLE_OF_COMMANDS = "command"
 """Value of the metadata `role` of a command's job."""
-_MARK = "orchestrator-answer:"
+_MARK = "orchestrator-answer"
 _KEPT_MS = 10_000
 """Time after its end for which a job is kept. Ray's monitor looks once a second, and records a job that was deleted
 before it had seen the end once more, as failed and without metadata."""
@@ -63,7 +60,7 @@ def ask_head(
     command = job_command([*given_words(settings), *words], settings, address)
     try:
         with uploaded(files) as environment:
-            jobs.submit(job_id, _script(command, files), environment, metadata)
+            jobs.submit(job_id, _script(command, files, returned), environment, metadata)
         details = jobs.wait(job_id)
         log = jobs.log(job_id)
     except BaseException:
@@ -71,26 +68,26 @@ def ask_head(
             jobs.stop(job_id)
         raise
     _forget_earlier(jobs, job_id)
-    found = re.search(rf"{_MARK} ([A-Za-z0-9+/=]+)", log)
-    if found is None:
+    found = re.findall(rf"^{_MARK} (\d) ([A-Za-z0-9+/=]*)$", log, re.MULTILINE)
+    parts = {int(number): b64decode(text) for number, text in found}
+    if not {0, 1, 2} <= parts.keys():
         said = " ".join((log[-_LOG_SHOWN:] or details.message or "nothing").split())
         raise ClusterError(f"the command on the cluster's head was cut off ({details.status.value}). It said: {said}")
-    with tarfile.open(fileobj=io.BytesIO(b64decode(found[1]))) as archive:
-        members = {Path(member.name).name: archive.extractfile(member) for member in archive if member.isfile()}
-        read = {name: member.read() for name, member in members.items() if member is not None}
-    answer = HeadAnswer(int(read[".status"]), read[".out"], read[".err"], read.get(returned or ""))
+    answer = HeadAnswer(int(parts[0]), parts[1], parts[2], parts.get(3))
     if answer.status == 127:
         raise ClusterError("the cluster's head has no `orchestrator` command; install the package there")
     return answer
 
 
-def _script(command: str, files: Mapping[str, bytes]) -> str:
+def _script(command: str, files: Mapping[str, bytes], returned: str | None) -> str:
     """The job's commands for the shell."""
     copied = f'cp {shlex.join(files)} "$folder" && ' if files else ""
     return (
         f'unset {API_ADDRESS_VARIABLE}; folder=$(mktemp -d) && {copied}cd "$folder" || exit; '
         f"{command} >.out 2>.err </dev/null; echo $? >.status; "
-        f"echo {_MARK} $(tar -cz . | base64 | tr -d '\\n'); rm -r \"$folder\""
+        f"number=0; for part in .status .out .err {shlex.quote(returned or '.no-file')}; do "
+        f'if [ -f "$part" ]; then echo "{_MARK} $number $(base64 <"$part" | tr -d "\\n")"; fi; '
+        'number=$((number + 1)); done; rm -r "$folder"'
     )
 
 
