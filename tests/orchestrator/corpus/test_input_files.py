@@ -102,12 +102,10 @@ NEWER = datetime(2026, 11, 22, tzinfo=UTC)
     ("before", "after"),
     [
         ({"ETag": '"a"', "LastModified": NEWER}, {"ETag": '"b"', "LastModified": NEWER}),
-        ({"etag": "CAE=", "generation": "1"}, {"etag": "CAI=", "generation": "2"}),
         ({"generation": "1"}, {"generation": "2"}),
-        ({"etag": "0x8D1", "last_modified": NEWER}, {"etag": "0x8D2", "last_modified": NEWER}),
         ({"last_modified": NEWER}, {"last_modified": NEWER + timedelta(seconds=1)}),
     ],
-    ids=["s3", "gcs", "gcs by generation", "azure", "azure by time"],
+    ids=["s3", "gcs", "azure"],
 )
 def test_a_changed_object_of_the_same_size_has_another_version(
     before: dict[str, object], after: dict[str, object], monkeypatch: pytest.MonkeyPatch

@@ -43,26 +43,6 @@ def test_the_spec_chooses_the_algorithm(spec: TokenizerSpec, tmp_path: Path, alg
     assert len(tokenizer.encode_ids([" harbour"])[0]) == 1
 
 
-def test_sampled_languages_shape_the_vocabulary(tmp_path: Path) -> None:
-    (tmp_path / "large.txt").write_text("\n\n".join(f"alpha beta {i}" for i in range(2000)))
-    (tmp_path / "small.txt").write_text("\n\n".join(f"omega sigma {i}" for i in range(20)))
-    files = tuple(str(tmp_path / name) for name in ("large.txt", "small.txt"))
-    learned = {
-        exponent: Tokenizer.load(
-            train_tokenizer(
-                TokenizerSpec(
-                    corpus=TextSource(files=files, sampling_exponent=exponent), vocab_size=100, min_frequency=40
-                ),
-                str(tmp_path),
-            ).folder
-        )
-        for exponent in (1.0, 0.3)
-    }
-    assert learned[1.0].id("omega") == learned[1.0].unk_id
-    assert learned[0.3].id("omega") != learned[0.3].unk_id
-    assert learned[0.3].id("alpha") != learned[0.3].unk_id
-
-
 def test_a_trained_tokenizer_is_reused_until_a_file_changes(
     spec: TokenizerSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,12 +71,9 @@ def test_hidden_states_alone_make_the_students_like_the_teachers(classifier: Ben
 
 
 HEADS: dict[str, tuple[Callable[[Path], TaskSpec], str, dict[str, object]]] = {
-    "columns": (tiny_tasks.columns, "accuracy", {}),
     "regression": (tiny_tasks.regression, "pearson", {}),
-    "ner": (tiny_tasks.ner, "f1", {}),
     "crf": (tiny_tasks.ner, "f1", {"token_decoder": "crf"}),
     "qa": (tiny_tasks.qa, "f1", {"epochs": 8.0}),
-    "sentences": (tiny_tasks.sentence_selection, "f1", {}),
 }
 
 
@@ -85,17 +82,14 @@ def test_a_student_of_each_head_agrees_with_its_teacher(head: str, tmp_path: Pat
     make, metric, recipe = HEADS[head]
     task = make(tmp_path / "task")
     bench = Bench(task, train_teacher(task, tmp_path, **recipe), tmp_path)
-    result = bench.run(recipe={"epochs": 32.0 if head == "sentences" else 8.0})
+    result = bench.run(recipe={"epochs": 8.0})
     assert result.metrics["agreement"] > 0.9
     assert result.metrics[metric] > 0.8 > result.metrics[f"baseline.{metric}"]
     student = load_fine_tuned(Path(result.model.folder))
     assert student.model.config.token_decoder == ("crf" if head == "crf" else "softmax")
 
 
-@pytest.mark.parametrize(
-    ("objective", "metric"),
-    [("cosine", "spearman"), ("classification", "accuracy"), ("in_batch_negatives", "mrr_at_10")],
-)
+@pytest.mark.parametrize(("objective", "metric"), [("cosine", "spearman"), ("in_batch_negatives", "mrr_at_10")])
 def test_a_students_vectors_come_to_be_its_teachers(objective: str, metric: str, tmp_path: Path) -> None:
     task = tiny_tasks.pairs(tmp_path / "task", objective)
     bench = Bench(task, train_teacher(task, tmp_path, pooling="max"), tmp_path)
@@ -171,19 +165,6 @@ def test_another_vocabulary_is_refused(classifier: Bench, tmp_path: Path) -> Non
 def test_hidden_states_of_unequal_width_are_refused(classifier: Bench) -> None:
     with pytest.raises(SpecError, match=r"objective\.hidden_cosine_weight"):
         classifier.run(recipe={"size": "mini"}, objective={"hidden_cosine_weight": 1.0})
-
-
-def test_a_teacher_of_another_head_is_refused(classifier: Bench, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="teacher is a"):
-        Bench(tiny_tasks.ner(tmp_path), classifier.teacher, tmp_path).run()
-
-
-def test_a_teacher_with_other_labels_is_refused(classifier: Bench, tmp_path: Path) -> None:
-    path = tmp_path / "train.jsonl"
-    path.write_text('{"text": "a", "label": "one"}\n{"text": "b", "label": "two"}\n')
-    task = classifier.task.model_copy(update={"files": {"train": str(path), "validation": str(path)}})
-    with pytest.raises(SpecError, match="teacher knows the"):
-        Bench(task, classifier.teacher, tmp_path).run()
 
 
 def test_a_teacher_without_a_head_is_refused(classifier: Bench, tmp_path: Path) -> None:

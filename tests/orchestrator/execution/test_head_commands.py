@@ -60,7 +60,7 @@ def test_an_interruption_stops_the_job(cluster: JobCluster, monkeypatch: pytest.
 
 def test_a_head_without_the_package_is_told_apart(cluster: JobCluster) -> None:
     cluster.path = "/usr/bin:/bin"
-    with pytest.raises(ClusterError, match="install the package there"):
+    with pytest.raises(ClusterError, match="install the package"):
         ask_head(["runs", "list"], NOTHING_GIVEN, ADDRESS)
 
 

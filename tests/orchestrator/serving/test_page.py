@@ -104,26 +104,6 @@ def test_every_text_stands_out_from_what_is_behind_it(page: Browser) -> None:
     assert weak == []
 
 
-def test_the_page_follows_the_colors_that_a_person_has_chosen(browser: Browser, urls: tuple[str, str]) -> None:
-    backs = []
-    for scheme in ("light", "dark"):
-        browser.look_as(width=360, height=800, scheme=scheme)
-        browser.open(urls[0])
-        backs.append(browser.value("getComputedStyle(document.body).backgroundColor"))
-    assert backs[0] == "rgb(255, 255, 255)"
-    assert max(int(part) for part in backs[1].strip("rgb()").split(",")) < 64
-
-
-def test_a_finger_finds_what_is_to_be_pressed(browser: Browser, urls: tuple[str, str]) -> None:
-    browser.look_as(width=360, height=800, scheme="light")
-    browser.open(urls[0])
-    browser.wait_for("document.title === 'reviews/finetuning@1'")
-    boxes = browser.value(
-        "[...document.querySelectorAll('button, textarea')].map((e) => e.getBoundingClientRect().height)"
-    )
-    assert min(boxes) >= 44
-
-
 def test_a_page_that_needs_a_token_asks_for_it_and_keeps_it_to_itself(browser: Browser, urls: tuple[str, str]) -> None:
     browser.look_as(width=360, height=800, scheme="dark")
     browser.open(urls[1])
