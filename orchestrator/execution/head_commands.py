@@ -23,7 +23,6 @@ _MARK = "orchestrator-answer"
 _KEPT_MS = 10_000
 """Time after its end for which a job is kept. Ray's monitor looks once a second, and records a job that was deleted
 before it had seen the end once more, as failed and without metadata."""
-_LOG_SHOWN = 600
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def ask_head(
     found = re.findall(rf"^{_MARK} (\d) ([A-Za-z0-9+/=]*)$", log, re.MULTILINE)
     parts = {int(number): b64decode(text) for number, text in found}
     if not {0, 1, 2} <= parts.keys():
-        said = " ".join((log[-_LOG_SHOWN:] or details.message or "nothing").split())
+        said = " ".join((log[-600:] or details.message or "nothing").split())
         raise ClusterError(f"the command on the cluster's head was cut off ({details.status.value}). It said: {said}")
     answer = HeadAnswer(int(parts[0]), parts[1], parts[2], parts.get(3))
     if answer.status == 127:

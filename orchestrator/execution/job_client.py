@@ -94,9 +94,9 @@ class Jobs:
         with _translated(self._address):
             return str(self._client.get_job_logs(job_id))
 
-    def wait(self, job_id: str, timeout_s: float | None = None) -> JobDetails:
-        """Wait until a job has ended, and return what Ray says of it; after the time is over, what it says by then."""
-        for _ in looks(timeout_s, _POLL_S):
+    def wait(self, job_id: str) -> JobDetails:
+        """Wait until a job has ended, and return what Ray says of it."""
+        for _ in looks(None, _POLL_S):
             details = self._details(job_id)
             if details.status.is_terminal():
                 break
