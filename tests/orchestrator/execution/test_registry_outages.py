@@ -111,7 +111,7 @@ def test_a_registry_that_is_away_at_the_start_is_refused_at_once(
     settings = Settings.from_options(
         home=str(laboratory / "home"), registry="postgresql://me@127.0.0.1:1/lab", environ={}
     )
-    with pytest.raises(RegistryUnavailableError, match="Check that the"):
+    with pytest.raises(RegistryUnavailableError, match="Check that the server runs"):
         run_spec(parse_spec(PIPELINE), settings=settings)
     assert connected == []
 
@@ -144,7 +144,7 @@ def test_an_attempt_that_another_one_has_superseded_is_no_completed_run(
 
     monkeypatch.setattr(TokenizerKind, "run", be_overtaken)
     settings = Settings.from_options(home=laboratory / "home", environ={})
-    with pytest.raises(RunStoppedError, match="superseded by another"):
+    with pytest.raises(RunStoppedError, match="superseded by another attempt"):
         run_spec(parse_spec(PIPELINE["stages"]["small"]), settings=settings)
     with Registry(settings.registry) as registry:
         assert list(registry.runs()["state"]) == ["RUNNING"]

@@ -28,6 +28,7 @@ from orchestrator.training.drift import accept_drift
 
 SPEC = "kind: corpus\ncorpus: {files: [text.txt]}\ntokenizer: words\n"
 Outcome = tuple[int, str]
+Run = Callable[..., Outcome]
 
 
 class Laboratory:
@@ -109,6 +110,19 @@ def test_a_field_that_shapes_the_result_starts_no_attempt(laboratory: Laboratory
     assert "shard_bytes shapes the result" in said
     with Registry(laboratory.settings.registry) as registry:
         assert registry.run(run_id).attempt == 1
+
+
+def test_a_completed_run_stays_as_it_is(laboratory: Laboratory) -> None:
+    run_id = laboratory.start(lambda spec, context: None)
+    laboratory.work = fail
+    status, said = laboratory.command("resume", run_id)
+    assert status == 0
+    assert "has completed; there is nothing to resume" in said
+
+
+def test_an_unknown_run_is_status_3(laboratory: Laboratory) -> None:
+    laboratory.start(fail)
+    assert laboratory.command("resume", "zzz")[0] == 3
 
 
 @pytest.mark.parametrize(("host", "pid"), [("elsewhere", 77), (socket.gethostname(), os.getppid())])

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -95,6 +96,21 @@ def test_only_the_projects_loggers_are_touched_and_only_meanwhile(tmp_path: Path
         logging.getLogger().error("nobody's")
         assert state()[2:] == before[2:]
     assert state() == before
+    assert lines(str(tmp_path)) == ["completed"]
+
+
+@pytest.fixture
+def few_records() -> Iterator[None]:
+    """Only errors are recorded, as somebody wished who configured logging."""
+    OWN_LOGGERS[0].setLevel(logging.ERROR)
+    yield
+    OWN_LOGGERS[0].setLevel(logging.NOTSET)
+
+
+def test_a_level_that_somebody_set_stays(tmp_path: Path, few_records: None) -> None:
+    with logged_run(str(tmp_path)):
+        logger.info("not asked for")
+    assert OWN_LOGGERS[0].level == logging.ERROR
     assert lines(str(tmp_path)) == ["completed"]
 
 

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,11 @@ def test_an_announcement_that_was_left_behind_counts_for_nothing(stopped: RunRec
     assert starting_attempt(stopped, str(stopped.storage_path)) is not None
 
 
+def test_a_process_that_is_starting_is_believed_however_long_it_takes(stopped: RunRecord) -> None:
+    announce(stopped, announced_at=0.0)
+    assert starting_attempt(stopped, str(stopped.storage_path)) is not None
+
+
 def test_a_request_for_a_start_that_failed_does_not_stop_the_next_one(stopped: RunRecord, settings: Settings) -> None:
     folder = str(stopped.storage_path)
     with announced(stopped.id, settings):
@@ -85,6 +91,19 @@ def test_a_request_for_a_start_that_failed_does_not_stop_the_next_one(stopped: R
         assert StopRequest.load(folder) == StopRequest(2)
     with announced(stopped.id, settings):
         assert StopRequest.load(folder) is None
+
+
+def test_an_announcement_of_another_process_is_left_alone(stopped: RunRecord, settings: Settings) -> None:
+    announce(stopped, host="gpu-7", pid=77)
+    with announced(stopped.id, settings):
+        pass
+    assert starting_attempt(stopped, str(stopped.storage_path)) == StartingAttempt(2, "gpu-7", 77)
+
+
+def test_a_trial_at_work_is_not_over(stopped: RunRecord, settings: Settings) -> None:
+    at_work = replace(stopped, parent_id="sweep", state=RunState.RUNNING)
+    assert not is_over(at_work, settings)
+    assert is_over(replace(at_work, state=RunState.STOPPED), settings)
 
 
 def test_a_stop_is_heeded_by_the_attempt_that_is_starting(
@@ -122,7 +141,7 @@ def test_a_stop_waits_until_the_attempt_that_is_starting_has_ended(
 
 def test_a_stop_of_an_attempt_that_never_begins_says_so(stopped: RunRecord, settings: Settings) -> None:
     announce(stopped, host="gpu-7")
-    with pytest.raises(RunFailedError, match="has not ended"):
+    with pytest.raises(RunFailedError, match="has not ended within 0 s"):
         stop_run(stopped.id, settings=settings, timeout_s=0.0)
     said: list[str] = []
 

@@ -4,6 +4,8 @@ Alone: .venv/bin/pytest tests/orchestrator/execution/test_waiting.py
 """
 
 import dataclasses
+import subprocess
+import sys
 
 import pytest
 
@@ -15,6 +17,7 @@ from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.runs.run_metrics import RunMetrics
 from orchestrator.results import MetricEvent, TrialStart
 from orchestrator.settings import Settings
+from tests.waiting import PATIENCE_S
 
 
 def start(recorder: Recorder, **fields: object) -> str:
@@ -60,6 +63,10 @@ def test_a_run_that_was_submitted_just_now_is_waited_for(
 def test_a_run_that_nobody_records_is_unknown_after_a_while(settings: Settings, recorder: Recorder) -> None:
     with pytest.raises(NotFoundError):
         recorded_id(recorder.registry, "7f3a90b1c2d4", patience_s=0, pause_s=0)
+
+
+def test_an_unknown_run_is_status_3(settings: Settings, recorder: Recorder) -> None:
+    assert run_command_line(["wait", "zzz"]) == 3
 
 
 def test_time_that_is_over_is_told_with_the_state(settings: Settings, recorder: Recorder) -> None:
@@ -110,6 +117,22 @@ def test_a_line_of_progress_counts_the_trials_of_a_pipelines_newest_stage(record
     stage = start(recorder, kind="sweep", tags=[f"pipeline:{pipeline.id}"], steps=None)
     recorder.record_trials(stage, [TrialStart("a", 0, {"seed": 0}, 0)])
     assert progress_line(recorder.registry, pipeline) == "small  RUNNING  1 running"
+
+
+def test_a_line_of_progress_is_read_without_what_makes_tables(settings: Settings, recorder: Recorder) -> None:
+    sweep = start(recorder, kind="sweep", steps=None)
+    recorder.record_trials(sweep, [TrialStart("a", 0, {"seed": 0}, 0)])
+    code = """
+import sys
+from orchestrator.execution.waiting import progress_line
+from orchestrator.registry import Registry
+with Registry(sys.argv[1], read_only=True) as registry:
+    print(progress_line(registry, registry.run(sys.argv[2])))
+print({"pandas", "numpy", "torch", "ray"} & set(sys.modules))
+"""
+    words = [sys.executable, "-c", code, settings.registry, sweep]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert done.stdout == "small  RUNNING  1 running\nset()\n"
 
 
 def test_an_outcome_has_its_reason(recorder: Recorder) -> None:
