@@ -12,9 +12,7 @@ import torch
 from torch import nn
 
 from orchestrator import storage
-from orchestrator.corpus.input_files import find_files
 from orchestrator.errors import RunStoppedError
-from orchestrator.specs import TextSource
 from orchestrator.storage.uris import filesystem_of
 from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.s3_server import new_s3_root
@@ -102,16 +100,6 @@ def test_a_copy_is_made_once_and_follows_the_object(folder: str) -> None:
     assert storage.local_copy(storage.join(folder, "model")) == first
     storage.write_bytes(storage.join(folder, "model", "a.bin"), b"2")
     assert (storage.local_copy(storage.join(folder, "model")) / "a.bin").read_bytes() == b"2"
-
-
-def test_text_is_found_and_another_content_is_another_version(folder: str) -> None:
-    versions = []
-    for text in (b"one", b"two"):
-        storage.write_bytes(storage.join(folder, "text", "a.txt"), text)
-        for pattern in ("text", "text/*.txt"):
-            (file,) = find_files(TextSource(files=(storage.join(folder, pattern),)))
-            versions.append(file.version)
-    assert versions[0] == versions[1] != versions[2] == versions[3]
 
 
 def test_a_large_file_is_written_piece_by_piece(folder: str) -> None:
