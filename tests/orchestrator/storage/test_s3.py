@@ -15,6 +15,7 @@ from orchestrator import storage
 from orchestrator.errors import RunStoppedError
 from orchestrator.storage.uris import filesystem_of
 from orchestrator.training.checkpoints import Checkpoints
+from orchestrator.training.snapshots import Snapshots, snapshot_folders
 from tests.orchestrator.s3_server import new_s3_root
 
 pytestmark = pytest.mark.usefixtures("s3_server")
@@ -80,6 +81,21 @@ def test_an_older_attempt_that_writes_at_the_same_time_names_no_checkpoint(
     with pytest.raises(RunStoppedError, match="attempt 2"):
         older.save(5, model, optimizer, {})
     assert [each.step for each in newer.newest_first()] == [7]
+
+
+def test_an_older_attempt_that_writes_at_the_same_time_names_no_snapshot(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, newer = Snapshots(folder, attempt=1), Snapshots(folder, attempt=2)
+
+    def write(at: Path) -> None:
+        (at / "model.safetensors").write_bytes(b"weights")
+
+    meet(monkeypatch, lambda: newer.save(7, write))
+    with pytest.raises(RunStoppedError, match="attempt 2"):
+        older.save(5, write)
+    assert list(snapshot_folders(folder)) == [7]
+    assert storage.names_in(storage.join(folder, "snapshots")) == ["step-00000007-attempt-2"]
 
 
 def test_what_another_process_writes_is_seen_at_once(folder: str) -> None:
