@@ -70,7 +70,7 @@ def test_a_student_without_a_card_is_told_the_field_of_its_spec(
 ) -> None:
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
     bench = Bench(tiny_tasks.classification(tmp_path), "teacher", tmp_path)
-    with pytest.raises(ClusterError, match="execution.gpus"):
+    with pytest.raises(ClusterError, match=r"execution\.gpus"):
         bench.run(execution={"gpus": 1})
 
 

@@ -177,7 +177,7 @@ def test_a_comparison_without_a_card_names_the_field_of_the_spec(monkeypatch: py
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
     nothing: Any = None
     spec = PretrainSpec.model_validate({"corpus": {"files": ["a.txt"]}, "tokenizer": "words", "steps": 1})
-    with pytest.raises(ClusterError, match="pretraining.execution.device"):
+    with pytest.raises(ClusterError, match=r"pretraining\.execution\.device"):
         compare_pretrained("student", "teacher", nothing, spec, "cuda")
 
 
