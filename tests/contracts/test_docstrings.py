@@ -48,5 +48,6 @@ def test_no_docstring_is_a_fragment() -> None:
 
 
 def test_every_module_has_a_docstring() -> None:
-    silent = [name for name, path in source_files().items() if not ast.get_docstring(ast.parse(path.read_text("utf-8")))]
+    trees = {name: ast.parse(path.read_text("utf-8")) for name, path in source_files().items()}
+    silent = [name for name, tree in trees.items() if not ast.get_docstring(tree)]
     assert not silent, "say in one sentence what the module is for"

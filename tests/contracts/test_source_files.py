@@ -3,7 +3,7 @@
 Alone: .venv/bin/pytest tests/contracts/test_source_files.py
 """
 
-from tests.contracts.imports import ROOT, imports_of, source_files
+from tests.contracts.imports import imports_of, source_files
 
 MAX_LINES = 450
 SMALL_LINES = 60
@@ -35,7 +35,6 @@ def test_small_files_with_one_importer_become_fewer() -> None:
         module
         for module, users in importers().items()
         if len(users) == 1 and num_lines(module) <= SMALL_LINES and source_files()[module].name != "__init__.py"
-        if not next(iter(users)) == module.rpartition(".")[0]
+        if next(iter(users)) != module.rpartition(".")[0]
     ]
     assert len(small) <= MAX_SMALL_FILES, f"fold {small[-1].replace('.', '/')}.py, or another, into its importer"
-    assert ROOT.joinpath("orchestrator").is_dir()
