@@ -23,6 +23,11 @@ from orchestrator.progress import (
 from orchestrator.settings import ASKED_AT_VARIABLE
 
 logger = logging.getLogger(__name__)
+REMOVED = {
+    "cluster pull": "copy the cluster's registry here with `ray rsync-down`, then `orchestrator db merge FILE`; "
+    "docs/cluster.md has the lines",
+}
+"""Commands of earlier versions, and what to use instead."""
 
 
 def notify(message: str) -> None:

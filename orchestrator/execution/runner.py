@@ -13,7 +13,7 @@ from typing import Any
 from orchestrator.errors import SpecError
 from orchestrator.execution.metering import check_budgets, refuse_if_spent
 from orchestrator.execution.origin import working_at_origin
-from orchestrator.execution.refusals import check_places, check_run_folder, refuse_if_alive, refuse_if_pulled
+from orchestrator.execution.refusals import check_places, check_run_folder, refuse_if_alive
 from orchestrator.execution.room import check_room
 from orchestrator.execution.session import open_session
 from orchestrator.execution.starting import announced
@@ -161,7 +161,6 @@ def _run_to_resume(run_id: str, settings: Settings) -> RunRecord:
         if record.state == RunState.COMPLETED:
             logger.info(f"run {record.id} has completed; there is nothing to resume")
             return record
-        refuse_if_pulled(record, registry)
         refuse_if_alive(record)
         check_run_folder(record, registry)
     return record

@@ -192,7 +192,7 @@ class Session:
 
     def _stage(self, spec: Spec, key: str, context: RunContext) -> RunRecord:
         tags = (f"{PIPELINE}{context.run_id}", key)
-        # More than one is looked at: files of a newer one, as of a run pulled from a cluster, may be out of reach here.
+        # More than one is looked at: files of a newer one, as of a run merged from elsewhere, may be out of reach here.
         for run_id in self._newest(f"tag = '{key}' and state = '{RunState.COMPLETED}'", _MOST_LOOKED_AT):
             record = self.recorder.read_run(run_id)
             if exists(record.model_folder or self._output(record)):

@@ -32,7 +32,6 @@ from orchestrator.registry.tables import TagRow
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
-    from orchestrator.registry.keeping.run_transfers import RunTransfers
     from orchestrator.registry.keeping.trash import Trash
     from orchestrator.registry.lineage.lineage import Lineage
     from orchestrator.registry.runs.lifecycle import RunLifecycle
@@ -51,7 +50,6 @@ class Registry(QueriedRuns, SeedGroups):
         models        registered models, by name and version
         lineage       what was made of what
         costs         processor time, GPU time and energy of attempts
-        transfers     runs of another registry, brought here
         annotations   notes, tags and flags that people add to runs
         trash         runs that were removed and can be restored
 
@@ -131,13 +129,6 @@ class Registry(QueriedRuns, SeedGroups):
         from orchestrator.registry.lineage.lineage import Lineage
 
         return Lineage(self._database)
-
-    @cached_property
-    def transfers(self) -> RunTransfers:
-        """Runs of another registry, brought here."""
-        from orchestrator.registry.keeping.run_transfers import RunTransfers
-
-        return RunTransfers(self._database)
 
     @cached_property
     def trash(self) -> Trash:

@@ -39,6 +39,5 @@ PLACES: Mapping[str, str] = {
     "doctor": "doctor.doctor",
     "help": "helping.show_help",
     "completion": "completing.completion",
-    "relay": "relaying.relay",
 }
 """Module and name of each command, by what a person types."""

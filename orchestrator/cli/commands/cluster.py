@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.commands.pulling import bundle, pull
 from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup, current_settings
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows
@@ -42,10 +41,6 @@ def down(file: str, form: str | None, output: str | None) -> None:
             f"Ray may still run on {', '.join(each.host for each in running)}: {running[0].problem}; "
             f"give the command again when ssh reaches each host: orchestrator cluster down {file}"
         )
-
-
-cluster.add_command(pull)
-cluster.add_command(bundle)
 
 
 @cluster.command(cls=GlobalOptionsCommand, example="orchestrator cluster metrics")

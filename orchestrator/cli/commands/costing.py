@@ -7,7 +7,7 @@ import click
 
 from orchestrator.cli.ages import time_of
 from orchestrator.cli.commands.registry_reading import find_anything, no_runs, open_registry
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows, shows_briefly
 from orchestrator.cli.reading import reading_options
@@ -30,7 +30,6 @@ _WHOLE = (
 @click.command(
     cls=GlobalOptionsCommand,
     example="orchestrator cost reviews/tune@2\norchestrator cost --since 7d",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("what", metavar="[RUN|MODEL|TASK]", required=False)
 @click.option("--since", metavar="AGE|DATE", help="Only runs made since: 7d, 12h, or 2026-11-01 (UTC).")

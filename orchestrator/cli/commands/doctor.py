@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.messages import say_now, status_line
 from orchestrator.cli.output import chosen_form, show_rows, show_text
 from orchestrator.cli.reading import reading_options
@@ -20,7 +20,7 @@ _COLUMNS = ["part", "state", "found", "remedy"]
 _NODE_COLUMNS = ["node", "state", "cpu", "gpu", "memory", "disk", "clock", "MB/s", "gloo"]
 
 
-@click.command(cls=GlobalOptionsCommand, example=_EXAMPLE, at_dashboard=AtDashboard.SENT)
+@click.command(cls=GlobalOptionsCommand, example=_EXAMPLE)
 @reading_options
 def doctor(form: str | None, output: str | None) -> int:
     """Check this machine and, with --address, a cluster's nodes.

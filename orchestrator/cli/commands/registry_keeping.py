@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.messages import notify, say_now, status_line
 from orchestrator.cli.output import show_rows
 from orchestrator.cli.reading import reading_options
@@ -27,7 +27,6 @@ _EXPORT_NAME = "registry.jsonl.zst"
 @click.command(
     cls=GlobalOptionsCommand,
     example="orchestrator db backup registry-monday.sqlite",
-    at_dashboard=AtDashboard.REFUSED,
 )
 @click.argument("path", metavar="FILE")
 @_overwrite_option
@@ -58,7 +57,6 @@ def backup(path: str, overwrite: bool) -> None:
     "export",
     cls=GlobalOptionsCommand,
     example="orchestrator db export registry.jsonl.zst",
-    at_dashboard=AtDashboard.REFUSED,
 )
 @click.argument("path", metavar="FILE")
 @_overwrite_option
@@ -85,7 +83,6 @@ def export_all(path: str, overwrite: bool) -> None:
     "import",
     cls=GlobalOptionsCommand,
     example="orchestrator db import registry.jsonl.zst --registry new.sqlite",
-    at_dashboard=AtDashboard.REFUSED,
 )
 @click.argument("path", metavar="FILE")
 @_dry_run_option
@@ -107,7 +104,6 @@ def import_all(path: str, dry_run: bool, form: str | None, output: str | None) -
 @click.command(
     cls=GlobalOptionsCommand,
     example="orchestrator db merge ~/laptop/registry.sqlite --dry-run",
-    at_dashboard=AtDashboard.REFUSED,
 )
 @click.argument("other", metavar="FILE|URL")
 @click.option("--unfinished", is_flag=True, help="Bring runs too that have not ended there.")

@@ -7,7 +7,7 @@ import click
 
 from orchestrator.cells import printable
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import chosen_form, show_record, show_rows, show_text
 from orchestrator.cli.reading import output_options
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     "reproduce",
     cls=GlobalOptionsCommand,
     example="orchestrator runs reproduce 7f3a\norchestrator runs reproduce 7f3a --run",
-    at_dashboard=AtDashboard.REFUSED,
 )
 @click.argument("run_id", metavar="RUN")
 @click.option("--run", "is_run", is_flag=True, help="Make it again here and now, and compare both.")

@@ -6,7 +6,7 @@ import click
 
 from orchestrator.cells import printable
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
+from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.output import chosen_form, show_record, show_rows, show_text
 from orchestrator.cli.reading import output_options
 from orchestrator.reports.difference_texts import (
@@ -30,7 +30,6 @@ WIDTH = 80
     "diff",
     cls=GlobalOptionsCommand,
     example="orchestrator runs diff 7f3a 9c21\norchestrator runs diff 7f3a 9c21 -f json",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("first", metavar="RUN")
 @click.argument("second", metavar="RUN")

@@ -8,7 +8,7 @@ from orchestrator.cells import setting_cell
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
 from orchestrator.cli.commands.run_annotating import marks_of, note_lines
 from orchestrator.cli.commands.run_brief import brief_record, next_commands, stage_lines
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
+from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.output import chosen_form, show_record, show_text, shows_briefly
 from orchestrator.cli.reading import current_reading, output_options
 from orchestrator.measurements import COLLAPSED
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 @click.command(
     cls=GlobalOptionsCommand,
     example="orchestrator runs show 7f3a\norchestrator runs show my-sweep --all",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("run_id", metavar="RUN")
 @click.option("--all", "is_whole", is_flag=True, help="Show everything that is recorded, the whole spec included.")

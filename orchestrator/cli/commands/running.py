@@ -12,7 +12,6 @@ import click
 from orchestrator.cli.commands.next_steps import next_steps
 from orchestrator.cli.commands.registry_reading import run_id_of
 from orchestrator.cli.frame import (
-    AtDashboard,
     GlobalOptionsCommand,
     current_settings,
     given_options,
@@ -102,7 +101,6 @@ def run(
 
 @click.command(
     cls=GlobalOptionsCommand,
-    at_dashboard=AtDashboard.SENT,
     example="orchestrator plan experiments/pretrain_base.yaml execution.num_workers=8",
 )
 @spec_argument
@@ -138,7 +136,6 @@ def _plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: 
 
 @click.command(
     cls=GlobalOptionsCommand,
-    at_dashboard=AtDashboard.REFUSED,
     example="orchestrator resume 7f3a execution.num_workers=2",
 )
 @click.argument("run_id", metavar="RUN")

@@ -14,7 +14,7 @@ from orchestrator.cli.commands.run_exporting import export
 from orchestrator.cli.commands.run_listing import list_runs
 from orchestrator.cli.commands.run_removing import restore, rm, trash
 from orchestrator.cli.commands.run_showing import show
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsGroup, WritingCommand, current_settings, given_options
+from orchestrator.cli.frame import GlobalOptionsGroup, WritingCommand, current_settings, given_options
 from orchestrator.cli.messages import make_room, notify, say_now
 from orchestrator.cli.output import show_rows, show_text, shows_briefly
 from orchestrator.cli.reading import reading_options
@@ -33,7 +33,7 @@ runs.add_command(list_runs)
 runs.add_command(show)
 
 
-@runs.command(example="orchestrator runs trials 7f3a -f csv -o trials.csv", at_dashboard=AtDashboard.SENT)
+@runs.command(example="orchestrator runs trials 7f3a -f csv -o trials.csv")
 @click.argument("run_id", metavar="RUN")
 @reading_options
 def trials(run_id: str, form: str | None, output: str | None) -> None:
@@ -70,7 +70,7 @@ def _stages_text(stages: "Sequence[RunRecord]") -> str:
     return f"; its stages have them: {named}" if named else ""
 
 
-@runs.command(example="orchestrator runs metrics 7f3a mlm_loss -f csv", at_dashboard=AtDashboard.SENT)
+@runs.command(example="orchestrator runs metrics 7f3a mlm_loss -f csv")
 @click.argument("run_id", metavar="RUN")
 @click.argument("name", required=False)
 @reading_options
@@ -95,7 +95,6 @@ def metrics(run_id: str, name: str | None, form: str | None, output: str | None)
     cls=WritingCommand,
     example="orchestrator runs plot 7f3a -o losses.png",
     output_help="Picture to write; it ends in .png, .svg or .pdf.",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("run_id", metavar="RUN")
 def plot(run_id: str, output: str) -> None:
@@ -111,7 +110,7 @@ def plot(run_id: str, output: str) -> None:
     notify(f"wrote {output}")
 
 
-@runs.command(example="orchestrator runs logs 7f3a --worker 1 | tail", at_dashboard=AtDashboard.SENT)
+@runs.command(example="orchestrator runs logs 7f3a --worker 1 | tail")
 @click.argument("run_id", metavar="RUN")
 @click.option(
     "--worker",
@@ -128,7 +127,6 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
     With --follow a terminal shows how far the run is, as `run` does; of a pipeline the log of the stage at work too.
     """
     from orchestrator.errors import NotFoundError
-    from orchestrator.execution.pulling import log_folder
     from orchestrator.storage import join, read_bytes
 
     if rank not in (None, "all") and not rank.isdecimal():
@@ -139,7 +137,7 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
         return _follow(run_id_of(run_id))
     with open_registry() as registry:
         run = find_run(registry, run_id)
-        folder = log_folder(run, registry, current_settings())
+        folder = run.folder(current_settings().storage)
         stages = registry.stages(run.id)[::-1] if run.kind == "pipeline" else []
     if rank is not None:
         _show_worker_logs(run.id, folder, None if rank == "all" else int(rank))

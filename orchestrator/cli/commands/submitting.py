@@ -2,8 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -24,7 +23,6 @@ from orchestrator.run_ids import new_run_id
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
-    from orchestrator.execution.head_commands import HeadCommand
     from orchestrator.execution.jobs import SubmittedJob
 
 
@@ -79,47 +77,44 @@ def submit(
 
 
 def _submit_spec(spec_path: str, overrides: tuple[str, ...], name: str | None, priority: int) -> "SubmittedJob":
-    from orchestrator.execution.jobs import plan_command, submit_run
+    from orchestrator.execution.jobs import SPEC_FILE, spec_files, submit_run
     from orchestrator.specs.loading import load_spec
 
     spec = load_spec(spec_path, overrides)
     spec = spec.model_copy(update={"name": name}) if name else spec
     settings = current_settings()
     address = dashboard_address(settings)
-    _check(plan_command(spec), settings, address)
+    _check(["plan", SPEC_FILE], settings, address, spec_files(spec))
     return submit_run(spec, new_run_id(), settings, address, priority)
 
 
 def _submit_resume(run_id: str, overrides: Sequence[str], allow_drift: bool, priority: int) -> "SubmittedJob | None":
     """Submit another attempt at a run; None where it has completed, which the head has said."""
-    from orchestrator.execution.head_commands import HeadCommand
     from orchestrator.execution.jobs import submit_resume
     from orchestrator.run_states import RunState
 
     settings = current_settings()
     address = dashboard_address(settings)
     options = ["--check", *(["--allow-drift"] if allow_drift else [])]
-    run = json.loads(_check(HeadCommand(["resume", *options, "--", run_id, *overrides]), settings, address))
+    run = json.loads(_check(["resume", *options, "--", run_id, *overrides], settings, address))
     if run["state"] == RunState.COMPLETED:
         return None
     run_metadata = {"job_name": run["name"], "kind": run["kind"]}
     return submit_resume(run["id"], overrides, run_metadata, allow_drift, settings, address, priority)
 
 
-def _check(command: "HeadCommand", settings: Settings, address: str) -> bytes:
+def _check(words: Sequence[str], settings: Settings, address: str, files: Mapping[str, bytes] | None = None) -> bytes:
     """Have the head check what is to be submitted; returns what it printed, or ends here with its status."""
-    from orchestrator.cli.head import head_streams
-    from orchestrator.execution.head_commands import carry_out_on_head, refuse_password
+    from orchestrator.execution.head_commands import ask_head
 
-    refuse_password(settings)
-    printed: list[bytes] = []
-    with head_streams(f"checking it on the head of the cluster at {address} …") as streams:
-        checking = replace(streams, out=printed.append, terminals={})
-        status = carry_out_on_head(command, settings, address, checking).status
-    if status:
+    say_now(f"checking it on the head of the cluster at {address}")
+    answer = ask_head(words, settings, address, files=files)
+    with reader_may_leave(sys.stderr):
+        click.echo(answer.err, nl=False, err=True)
+    if answer.status:
         notify("nothing was submitted")
-        click.get_current_context().exit(status)
-    return b"".join(printed)
+        click.get_current_context().exit(answer.status)
+    return answer.out
 
 
 def _follow(job: "SubmittedJob") -> int:

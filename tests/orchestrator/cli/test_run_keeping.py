@@ -42,7 +42,7 @@ def test_tags_are_added_and_taken(command: Command, recorded_sweep: RecordedSwee
     outcome = command("runs", "untag", run_id, "tried", "never")
     assert f"tags of {run_id}: paper" in outcome.err
     assert "has no tag 'never'" in outcome.err
-    assert command("runs", "tag", run_id, "pulled:x").status == 2
+    assert command("runs", "tag", run_id, "pipeline:x").status == 2
 
 
 def test_an_archived_run_is_not_listed_and_that_is_said(command: Command, recorded_sweep: RecordedSweep) -> None:

@@ -116,13 +116,13 @@ def test_a_pipeline_runs_is_recorded_and_is_not_done_twice(
 
     with Registry(settings.registry) as registry:
         recorder, stage = Recorder(registry), pretraining(settings).id
-        recorder.start({"kind": "pretrain", "name": "pulled"}, "f" * 64, run_id="a-newer-one")
+        recorder.start({"kind": "pretrain", "name": "merged"}, "f" * 64, run_id="a-newer-one")
         recorder.complete("a-newer-one", RunOutcome(model_folder="/of/the/cluster"))
         registry.tag("a-newer-one", next(tag for tag in registry.tags(stage) if tag.startswith("inputs:")))
     again = run_spec(spec, settings=settings)
     assert again.id != record.id
     with Registry(settings.registry) as registry:
-        assert len(registry.runs(trials=False)) == 6, "only the pipeline's own row is new beside the pulled one"
+        assert len(registry.runs(trials=False)) == 6, "only the pipeline's own row is new beside the merged one"
 
     assert resume_run(record.id, settings=settings).finished_at == record.finished_at
 

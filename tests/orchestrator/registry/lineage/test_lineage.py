@@ -355,16 +355,6 @@ def test_a_tokenizer_that_was_trained_elsewhere_is_known_by_its_digest(registry:
     assert [edge.parent.digest for edge in registry.lineage.parents([CORPUS])] == [TOKENIZER]
 
 
-def test_lineage_means_the_model_that_a_run_would_start_from(registry: Registry, text: Path) -> None:
-    recorder = Recorder(registry)
-    pretrain(recorder, text)
-    elsewhere = pretrain(recorder, text, "4" * 64)
-    registry.tag(elsewhere, "pulled:cluster")
-    fine_tune(recorder, ("life/encoder",))
-    weights = [edge.parent.name for edge in registry.lineage.parents([TUNED]) if edge.role == "weights"]
-    assert weights == [registry.models.get("life/encoder").label] == ["life/encoder@1"]
-
-
 def test_edges_outlive_their_run(life: Registry) -> None:
     (run_id,) = {edge.run_id for edge in life.lineage.parents([PRETRAINED])}
     assert run_id is not None

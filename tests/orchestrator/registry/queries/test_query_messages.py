@@ -150,9 +150,9 @@ def test_a_monstrous_query_is_refused(filled: Registry, query: str) -> None:
 
 
 def test_a_tag_of_no_run_is_no_error_and_is_told(filled: Registry) -> None:
-    for query in ("tags.pulld", "tags.pulld = 'head'"):
+    for query in ("tags.drit", "tags.drit = 'head'"):
         assert filled.num_runs(query) == 0
-        assert filled.unmatched(query) == ["no run has the tag 'pulld'; nearest: tags.pulled"]
+        assert filled.unmatched(query) == ["no run has the tag 'drit'; nearest: tags.drift"]
     assert filled.num_runs("not tags.paper") == filled.num_runs()
 
 
