@@ -188,12 +188,6 @@ def test_a_submitted_run_is_known_by_its_id_at_once(
     assert f"follow it:  orchestrator --address {ADDRESS} runs logs -f {run_id}" in outcome.err
 
 
-def test_the_priority_of_a_run_goes_along(command: Command, cluster: JobCluster, head: Head, spec: str) -> None:
-    command("submit", spec, "--no-wait", "--priority", "-2", "--address", ADDRESS)
-    ((_, job),) = cluster.runs.items()
-    assert job["entrypoint"].endswith(" --priority=-2")
-
-
 def test_what_the_head_refuses_is_not_submitted(
     command: Command, cluster: JobCluster, spec: str, tmp_path: Path
 ) -> None:
