@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tests.hosts.machines import ROOT, Command, Machine, Site, started_site, why_no_machines
-from tests.hosts.ray_cluster import CLUSTER_FILE, TESTS_WANT, edit_cluster_file, wait_for_dashboard
+from tests.hosts.ray_cluster import CLUSTER_FILE, TESTS_WANT, RayCluster, edit_cluster_file, wait_for_dashboard
 from tests.hosts.submitted_run import write_text
 from tests.waiting import wait_until
 
@@ -38,6 +38,7 @@ def blocks_of(page: str, num_hosts: int) -> list[tuple[str, str]]:
     addresses = [_ADDRESS.format(_FIRST + number) for number in range(NUM_HOSTS)]
     changed = {
         " ".join(addresses): " ".join(addresses[:num_hosts]),
+        " ".join(addresses[1:]): " ".join(addresses[1:num_hosts]),
         ", ".join(addresses[1:]): ", ".join(addresses[1:num_hosts]),
         f"{NUM_HOSTS} local.cluster.node": f"{num_hosts} local.cluster.node",
         **USER,
@@ -100,6 +101,12 @@ def prepared_site(num_hosts: int) -> Iterator[Site]:
             machine.add_to_profile(TESTS_WANT)
         write_text(site.control.disk / "root" / "lab" / "data" / "pretrain")
         yield site
+
+
+def keep_up(cluster: RayCluster) -> None:
+    """Let each host bring its Ray back, as the page says it for hosts without systemd."""
+    (block,) = [text for _, text in blocks_of(PAGE, len(cluster.site.hosts)) if "ray-node.sh" in text]
+    cluster.control.run(block)
 
 
 def print_block(kind: str, text: str, said: str, seconds: float) -> None:
