@@ -1,4 +1,4 @@
-"""The tutorial docs/cluster.md, followed on hosts of a site as a person would follow it: block by block, word by word."""
+"""The tutorial docs/cluster.md, followed on hosts of a site: block by block, word by word."""
 
 import re
 from collections.abc import Iterator

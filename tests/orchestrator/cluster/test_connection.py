@@ -4,16 +4,18 @@ Alone: .venv/bin/pytest tests/orchestrator/cluster/test_connection.py
 """
 
 import os
+import signal
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 import ray
-from ray._private.node import Node
 
 from orchestrator.cluster.connection import _use_private_token, connect
 from orchestrator.errors import ClusterError
 from orchestrator.settings import Settings
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -50,39 +52,32 @@ def test_a_token_or_mode_of_ones_own_is_left_alone(tmp_path: Path, monkeypatch: 
     assert "RAY_AUTH_TOKEN_PATH" not in os.environ
 
 
-class SlowNode(Node):
-    """A node that Ray starts, and that does not come up in time."""
-
-    def __init__(self, ended: list[str]) -> None:
-        self.ended = ended
-        raise Exception("The current node timed out during startup.")  # as Ray says it
-
-    def kill_all_processes(self, *_: object, **__: object) -> None:
-        self.ended.append("its processes")
-
-
 @pytest.mark.parametrize("num_slow", [1, 2])
-def test_a_local_ray_that_does_not_start_in_time_is_tried_again(
+def test_a_local_ray_that_does_not_start_in_time_is_ended_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_slow: int
 ) -> None:
-    ended: list[str] = []
+    started: list[subprocess.Popen[bytes]] = []
 
     def init(**options: object) -> None:
-        if len(ended) < num_slow:
-            SlowNode(ended)
+        if len(started) < num_slow:
+            started.append(subprocess.Popen(["sleep", "1000"]))
+            raise Exception("The current node timed out during startup.")  # as Ray says it
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(ray, "shutdown", lambda: None)
-    with connect(Settings.from_options(home=str(tmp_path), environ={})):
-        assert ended == ["its processes"] * num_slow
+    with subprocess.Popen(["sleep", "1000"]) as other:
+        with connect(Settings.from_options(home=str(tmp_path), environ={})):
+            assert [node.wait(PATIENCE_S) for node in started] == [-signal.SIGKILL] * num_slow
+            assert other.poll() is None
+        other.kill()
 
 
 def test_a_local_ray_that_does_not_start_in_time_is_trouble_of_the_cluster_at_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def init(**options: object) -> None:
-        SlowNode([])
+        raise Exception("The current node timed out during startup.")
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
