@@ -100,7 +100,7 @@ def test_lengths_that_do_not_rise_are_refused(cu_seqlens: list[int]) -> None:
 
 
 def test_lengths_of_other_tokens_are_refused() -> None:
-    with pytest.raises(DataError, match="cu_seqlens ends at 3, but there are 4 input_ids and 4 token_type_ids"):
+    with pytest.raises(DataError, match="cu_seqlens"):
         PackedSequences.from_lengths(torch.zeros(4), torch.zeros(4), torch.tensor([0, 3]))
 
 
