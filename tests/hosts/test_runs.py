@@ -71,17 +71,6 @@ def test_a_raylet_that_is_killed(run: SubmittedRun, undisturbed: tuple[str, str]
     assert run.digests() == undisturbed
 
 
-def test_a_node_that_is_drained(run: SubmittedRun, undisturbed: tuple[str, str]) -> None:
-    host = host_of_a_worker(run)
-    node = run.cluster.wait_for_nodes()[host.address]
-    drain = f"ray drain-node --address {run.cluster.head.address}:6379 --node-id {node} "
-    reason = "--reason DRAIN_NODE_REASON_PREEMPTION --reason-message preempted --deadline-remaining-seconds 30"
-    tell("node of a worker drained", run.go_on_after(lambda: run.cluster.head.run(drain + reason)))
-    run.complete()
-    assert run.digests() == undisturbed
-    kill(host, "raylet/raylet")  # it comes back, no longer drained
-
-
 def test_a_driver_that_is_killed(run: SubmittedRun, undisturbed: tuple[str, str]) -> None:
     run.kill_driver()
     resume_and_complete(run, "driver killed, then submit --resume")

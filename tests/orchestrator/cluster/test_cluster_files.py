@@ -118,10 +118,11 @@ def test_the_key_that_is_copied_to_the_head_opens_this_cluster_alone() -> None:
     assert "ssh_private_key" not in load("cluster.yaml")["auth"], "Ray makes one of its own"
 
 
-def test_the_cluster_is_as_large_as_its_example_asks() -> None:
+@pytest.mark.parametrize("name", CLOUD_FILES)
+def test_the_cluster_is_as_large_as_its_example_asks(name: str) -> None:
     base = load_spec(ROOT / "experiments" / "pretrain_base.yaml")
-    gpu_node = load("cluster.yaml")["available_node_types"]["gpu"]
-    nodes = nodes_of(load("cluster.yaml"))
+    gpu_node = load(name)["available_node_types"]["gpu"]
+    nodes = nodes_of(load(name))
     assert gpu_node["min_workers"] == 0, "nothing costs while nothing runs"
     there = {name: len(nodes) * count for name, count in gpu_node["resources"].items()}
     needs = needed_resources(base, there)

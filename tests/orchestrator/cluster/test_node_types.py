@@ -70,7 +70,7 @@ def test_what_a_type_can_hold_is_waited_for_and_what_none_can_is_refused() -> No
         check_processes([Processes(3, gpu_worker)])
     with pytest.raises(ClusterError, match="2 GPUs on one node; the cluster has room for 0, with all"):
         check_processes([Processes(1, {"GPU": 2.0})])
-    with pytest.raises(ClusterError, match=r"H100 of execution\.node_labels; there are ray\.io/accelerator-type: L40S"):
+    with pytest.raises(ClusterError, match="node_labels"):
         check_processes([Processes(1, gpu_worker, {ACCELERATOR: "H100"})])
 
 
