@@ -38,7 +38,7 @@ _LIBRARY = "/plotly.js"
 _REFRESH_S = 5.0
 _MOST_ROWS = 2**31
 """Rows of any registry at most: larger numbers are none that a database takes."""
-_AT_WORK = (RunState.PENDING, RunState.QUEUED, RunState.RUNNING)
+_AT_WORK = (RunState.PENDING, RunState.RUNNING)
 _STATUSES = {InputError: 400, NotFoundError: 404}
 """Statuses of errors that a request causes; any other is the registry's: 503."""
 

@@ -179,14 +179,6 @@ class GlobalOptionsGroup(click.Group):
         return list(self.commands)
 
 
-priority_option = click.option(
-    "--priority",
-    type=int,
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Place in a cluster's queue: higher ones begin first, then the oldest.",
-)
 nice_option = click.option(
     "--nice", is_flag=True, help="Let this machine's other programs go first, where the run has a Ray of its own."
 )

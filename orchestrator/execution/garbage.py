@@ -6,7 +6,7 @@
     downloads    copies of remote files that were not used of late; they would be downloaded again
     trash        files of runs that were removed, and what restores these runs
 
-Runs that are at work or may be (PENDING, QUEUED, RUNNING, LOST) keep everything, and while there is one the shared data
+Runs that are at work or may be (PENDING, RUNNING, LOST) keep everything, and while there is one the shared data
 stays. Pinned runs keep everything too, with the data that they have used.
 A folder is renamed before it is deleted: an interrupted collection leaves no half folder under a name that means
 something, and the next one finds the rest. Doing so again changes nothing.
@@ -108,7 +108,7 @@ def _empty(item: Garbage, registry: Registry) -> bool:
 
 def _any_at_work(registry: Registry) -> bool:
     """Whether a run is at work or may be, so that it may use what runs share."""
-    states = ", ".join(f"'{state}'" for state in (RunState.PENDING, RunState.QUEUED, RunState.RUNNING, RunState.LOST))
+    states = ", ".join(f"'{state}'" for state in (RunState.PENDING, RunState.RUNNING, RunState.LOST))
     return not registry.runs(f"state in ({states})", trials=False).empty
 
 

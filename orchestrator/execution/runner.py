@@ -61,7 +61,6 @@ def run_spec(
     settings: Settings,
     run_id: str | None = None,
     overrides: Sequence[str] = (),
-    priority: int = 0,
     on_started: Callable[[str], None] = lambda run_id: None,
 ) -> RunRecord:
     """Carry out a spec as a new run; `on_started` is told its id as soon as it is recorded.
@@ -69,7 +68,6 @@ def run_spec(
     Args:
         run_id: of the new run, where it was drawn before; an id that a recorded run has is refused.
         overrides: KEY=VALUE words that are in the spec already, for the record.
-        priority: place in the queue of a cluster: higher ones begin first, then the oldest.
     """
     logger.info("checking what the spec names", extra=UNDER_WAY)
     inputs = resolved_inputs(spec, settings)
@@ -77,7 +75,7 @@ def run_spec(
     check_places(settings)
     check_budgets(spec, settings)
     check_disk(spec, inputs)
-    with open_session(spec, inputs, overrides=overrides, priority=priority) as session:
+    with open_session(spec, inputs, overrides=overrides) as session:
         return session.start(spec, run_id=run_id, on_started=on_started)
 
 
@@ -87,7 +85,6 @@ def resume_run(
     *,
     settings: Settings,
     allow_drift: bool = False,
-    priority: int = 0,
     on_started: Callable[[str], None] = lambda run_id: None,
 ) -> RunRecord:
     """Go on with a run that did not complete, from its last checkpoint; a completed one is left as it is.
@@ -112,7 +109,7 @@ def resume_run(
             inputs = resolved_inputs(spec, there)
             check_disk(spec, inputs, _left(record, settings))
             words = override_words(overrides)
-            with open_session(spec, inputs, overrides=words, allow_drift=allow_drift, priority=priority) as session:
+            with open_session(spec, inputs, overrides=words, allow_drift=allow_drift) as session:
                 return session.resume(record, spec)
 
 

@@ -61,17 +61,6 @@ def needed_resources(spec: Spec, have: Mapping[str, float]) -> Resources:
     )
 
 
-def most_resources(spec: Spec, have: Mapping[str, float]) -> dict[str, float]:
-    """The most that any stage of a spec takes of a cluster with these resources, where nobody else is on it."""
-    needs = [kind_of(stage).resources(stage).on(have) for stage in stages_of(spec).values()]
-    most: dict[str, float] = {}
-    for need in needs:
-        for name, amount in need.total.items():
-            wished = max(amount, min(need.up_to * amount, have.get(name, 0.0)))
-            most[name] = max(most.get(name, 0.0), wished)
-    return most
-
-
 def unused_gpu_notes(spec: Spec, have: Mapping[str, float]) -> Iterator[str]:
     """Yield what to tell a person of GPUs that are there, and that a stage does not take as they are too few."""
     for name, stage in stages_of(spec).items():

@@ -10,7 +10,7 @@ from orchestrator.run_states import RunState
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run or a trial. `state` is as read: QUEUED and LOST are states of running runs."""
+    """A run or a trial. `state` is as read: LOST is a state of running runs."""
 
     id: str
     name: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +28,6 @@ from orchestrator.registry.runs.run_metrics import RunMetrics
 from orchestrator.registry.runs.run_parameters import load_parameters
 from orchestrator.registry.runs.trials import SweepTrials
 from orchestrator.registry.tables import TagRow
-from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
     from orchestrator.registry.keeping.trash import Trash
@@ -189,11 +187,10 @@ class Registry(QueriedRuns, SeedGroups):
             return newest_completed(session, fingerprint, self._state())
 
     def attempts(self, run_id: str) -> list[AttemptRecord]:
-        """Attempts of a run, in order; one that waits for its turn on a cluster is QUEUED."""
+        """Attempts of a run, in order."""
         statement = select(AttemptRow).where(AttemptRow.run_id == run_id).order_by(AttemptRow.number)
         with self._database.session(writing=False) as session:
-            attempts = load_records(session, statement, AttemptRecord)
-        return [replace(one, state=RunState.QUEUED) if one.state == RunState.PENDING else one for one in attempts]
+            return load_records(session, statement, AttemptRecord)
 
     def code_diff(self, run_id: str, attempt: int) -> str | None:
         """Changes of an attempt's code that were in no commit; None where there were none, or too many to keep."""

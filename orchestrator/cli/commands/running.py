@@ -17,7 +17,6 @@ from orchestrator.cli.frame import (
     given_options,
     nice_option,
     overrides_argument,
-    priority_option,
     resume_command,
     spec_argument,
 )
@@ -64,7 +63,6 @@ def _whole_id(context: click.Context, parameter: click.Parameter, value: str | N
 @overrides_argument
 @click.option("--name", help="The experiment's name; the spec's own, or its file's, when left out.")
 @click.option("--dry-run", is_flag=True, help="Only say what it needs, as `orchestrator plan` does.")
-@priority_option
 @nice_option
 @click.option(
     "--run-id", callback=_whole_id, hidden=True, help="Id of the run, which was drawn where it was submitted."
@@ -74,7 +72,6 @@ def run(
     overrides: tuple[str, ...],
     name: str | None,
     dry_run: bool,
-    priority: int,
     nice: bool,
     run_id: str | None,
 ) -> int:
@@ -94,9 +91,7 @@ def run(
     from orchestrator.execution.runner import run_spec  # torch among it: a wrong spec is told before
 
     settings = current_settings()
-    return _carried_out(
-        partial(run_spec, spec, settings=settings, run_id=run_id, overrides=overrides, priority=priority)
-    )
+    return _carried_out(partial(run_spec, spec, settings=settings, run_id=run_id, overrides=overrides))
 
 
 @click.command(
@@ -141,10 +136,9 @@ def _plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: 
 @click.argument("run_id", metavar="RUN")
 @overrides_argument
 @click.option("--allow-drift", is_flag=True, help="Go on although data, models or versions changed; tags the run.")
-@priority_option
 @nice_option
 @click.option("--check", is_flag=True, hidden=True, help="Only check that it can go on here; the run goes to stdout.")
-def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, priority: int, nice: bool, check: bool) -> int:
+def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: bool, check: bool) -> int:
     """Go on with a run that was interrupted.
 
     Pretraining continues from its last checkpoint, a sweep with its unfinished trials; the id stays. RUN is an id, the
@@ -163,7 +157,7 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, priority:
         if nice:
             give_way()
         again = [*(["--allow-drift"] if allow_drift else []), *(["--nice"] if nice else []), *overrides]
-        resumed = partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift, priority=priority)
+        resumed = partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift)
         return _carried_out(resumed, *again)
 
 

@@ -1,9 +1,14 @@
-"""Dropout from shared random words. Run alone: pytest tests/bert_core/kernels/test_dropout.py"""
+"""Dropout from shared random words, and the linear layer.
+
+Alone: pytest tests/bert_core/kernels/test_layers.py
+"""
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from bert_core.kernels.dropout import Dropout, bernoulli_keep_mask, dropout
+from bert_core.kernels.linear import Linear
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
@@ -52,3 +57,35 @@ def test_nothing_is_dropped_in_evaluation_or_at_zero() -> None:
     x = torch.randn(4, 4)
     assert Dropout(0.5).eval()(x) is x
     assert torch.equal(Dropout(0.0).train().add(x, x), x + x)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(6, 12), (12, 6)])
+@pytest.mark.parametrize("rows", [(7,), (0,), (2, 3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_values_and_gradients_equal_torch_s(
+    dtype: torch.dtype, rows: tuple[int, ...], shape: tuple[int, int], bias: bool
+) -> None:
+    layer = Linear(*shape, bias=bias, dtype=dtype)
+    x = torch.randn(*rows, shape[0], dtype=dtype, requires_grad=True)
+    upstream = torch.randn(*rows, shape[1], dtype=dtype)
+    inputs = (x, *layer.parameters())
+    ours, theirs = layer(x), F.linear(x, layer.weight, layer.bias)
+    torch.testing.assert_close(ours, theirs)
+    gradients = torch.autograd.grad(ours, inputs, upstream)
+    for own, expected in zip(gradients, torch.autograd.grad(theirs, inputs, upstream), strict=True):
+        torch.testing.assert_close(own, expected)
+
+
+def test_frozen_weights_get_no_gradient() -> None:
+    layer = Linear(4, 3)
+    layer.weight.requires_grad_(False)
+    x = torch.randn(2, 4, requires_grad=True)
+    layer(x).sum().backward()
+    assert layer.weight.grad is None
+    torch.testing.assert_close(x.grad, layer.weight.sum(0).expand(2, 4))
+
+
+def test_autocast_gives_sixteen_bits() -> None:
+    with torch.autocast("cpu", torch.bfloat16):
+        assert Linear(4, 3)(torch.randn(2, 4)).dtype == torch.bfloat16

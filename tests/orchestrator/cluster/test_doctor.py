@@ -1,6 +1,6 @@
 """Doctor's words on this machine's card, which a stand-in has here, and on its CPU.
 
-Alone: .venv/bin/pytest tests/orchestrator/cluster/test_this_machine.py
+Alone: .venv/bin/pytest tests/orchestrator/cluster/test_doctor.py
 """
 
 from pathlib import Path
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from orchestrator.cluster.doctor import Finding, examine, this_machine
+from orchestrator.cluster import doctor
+from orchestrator.cluster.doctor import Finding, examine
 from orchestrator.settings import Settings
 from orchestrator.training import cards
 from tests.orchestrator.training.cards_in_place import GIB, put_in_place
@@ -37,7 +38,7 @@ def test_a_machine_without_a_usable_card_trains_on_its_cpu(
     has_driver: bool, state: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
-    monkeypatch.setattr(this_machine, "_has_driver", lambda: has_driver)
+    monkeypatch.setattr(doctor, "_has_driver", lambda: has_driver)
     found = finding("gpu", tmp_path)
     assert found.state == state
     assert found.found.startswith("none that torch can use: training runs on CPUs")
