@@ -38,8 +38,7 @@ class RunningTrials:
 
     def started(self, plan: TrialPlan) -> None:
         """Take in a trial that begins, or begins again."""
-        values = {**plan.point, **(plan.legs[-1].values if plan.legs else {})}
-        varied = varied_texts(values, plan.seed, self._fixed)
+        varied = varied_texts(plan.point, plan.seed, self._fixed)
         self._views[plan.key] = TrialView(plan.number, varied, num_epochs=plan.recipe.epochs)
         self._untold.pop(plan.key, None)
 
@@ -73,7 +72,7 @@ class RunningTrials:
         self._untold.pop(plan.key, None)
 
     def left(self, plan: TrialPlan) -> None:
-        """Take in that a trial runs no more: it has ended, or waits for others."""
+        """Take in that a trial runs no more: it has ended."""
         self._views.pop(plan.key, None)
 
     def view(self, num_ended: int, num_trials: int, best: str, left_s: float | None) -> SweepView:

@@ -3,11 +3,9 @@
 Files, in the run's folder:
     trials.jsonl                     journal of the trials that have ended (`trial_journal`)
     points.jsonl                     what a search that learns from scores proposed, in order: tried again when resumed
-    population.jsonl                 what was decided where trials exchange weights (`population`)
     trials/<key>/predictions.jsonl   a row per validation example, of every completed trial
     leader.json                      score of the best trial so far: only a better one writes its weights (`leader`)
-    trials/<key>/checkpoints.json    where a trial goes on that waits for others, was interrupted or has failed
-    trials/<key>/legs/               the same for each part of its training, where trials exchange weights (`legs`)
+    trials/<key>/checkpoints.json    where a trial goes on that was interrupted or has failed
     trials/<key>/model               the weights of the best trial so far; those of others go as they are superseded
     ray                              what Tune writes while trials run, and nobody reads; deleted at the end
     predictions/test.jsonl           that model's predictions on the test split, where there is one
@@ -16,8 +14,8 @@ Files, in the run's folder:
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from orchestrator.cluster.device_line import take_gpus
@@ -33,10 +31,8 @@ from orchestrator.finetuning.card_share import (
 )
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
 from orchestrator.finetuning.leader import write_leader
-from orchestrator.finetuning.legs import delete_leg_before, delete_legs
-from orchestrator.finetuning.population import POPULATION, Comparison
 from orchestrator.finetuning.running_trials import fixed_names
-from orchestrator.finetuning.search_space import TrialPlan, build_search, check_space, listed_values, most_evaluations
+from orchestrator.finetuning.search_space import build_search, check_space, listed_values, most_evaluations
 from orchestrator.finetuning.sweep_data import prepare_job
 from orchestrator.finetuning.sweep_listener import SweepListener
 from orchestrator.finetuning.sweep_progress import SweepProgress, first_reason
@@ -51,7 +47,6 @@ from orchestrator.models.info import describe_model
 from orchestrator.progress import UNDER_WAY
 from orchestrator.results import SweepResult, TrialResult
 from orchestrator.run_states import RunState
-from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.storage import AppendLog, delete, exists, join
 from orchestrator.storage.uris import absolute
@@ -121,8 +116,8 @@ def run_sweep(
     recipe = spec.recipe.model_copy(update=dict(progress.best.parameters))
     best, test_metrics = _score_best(progress.best, recipe, job, spec.execution.cpus_per_trial, gpus)
     for result in progress.results.values():
-        if _exchanges(spec) or result.state == RunState.FAILED:  # kept for others, or an attempt that will not come
-            delete_legs(trial_folder(run_folder, result.key))
+        if result.state == RunState.FAILED:  # kept for an attempt that will not come
+            delete_checkpoints(trial_folder(run_folder, result.key))
     trials = sorted((best if r.key == best.key else r for r in progress.results.values()), key=lambda r: r.number)
     return SweepResult(task.id, task.metric, trials, best, test_metrics, [dataset], time.monotonic() - begun_at)
 
@@ -156,46 +151,21 @@ def _run_trials(
     spec: SweepSpec, job: TrialJob, listener: SweepListener, finished: Mapping[str, TrialResult]
 ) -> SweepProgress:
     """Run the trials that are not finished yet; returns what is known of all when the last one has ended."""
-    points, compared = (AppendLog(join(job.run_folder, name)) for name in (POINTS, POPULATION))
-
-    def note_comparison(comparison: Comparison, plans: Sequence[TrialPlan]) -> None:
-        compared.append(asdict(comparison))
-        for line in comparison.lines():
-            logger.info(line)
-        for plan in plans:  # all have copied what they began with
-            delete_leg_before(trial_folder(job.run_folder, plan.key), plan)
-
-    def tidy(result: TrialResult) -> None:
-        if not _exchanges(spec):  # others may have to copy them yet
-            delete_checkpoints(trial_folder(job.run_folder, result.key))
-
+    points = AppendLog(join(job.run_folder, POINTS))
     progress = SweepProgress(
-        queue=TrialQueue(
-            spec,
-            job.task.metric,
-            finished,
-            proposed=points.read(),
-            on_proposed=points.append,
-            compared=[Comparison.from_json(values) for values in compared.read()],
-            on_compared=note_comparison,
-        ),
+        queue=TrialQueue(spec, job.task.metric, finished, proposed=points.read(), on_proposed=points.append),
         metric=job.task.metric,
         baseline=job.baseline,
         listener=listener,
         on_leading=lambda result: write_leader(job.run_folder, result, job.task.metric),
         on_superseded=lambda result: delete(join(trial_folder(job.run_folder, result.key), "model")),
-        on_ended=tidy,
+        on_ended=lambda result: delete_checkpoints(trial_folder(job.run_folder, result.key)),
         results=dict(finished),
         fixed=fixed_names(spec),
     )
     watch = watch_trials(spec.execution, job.run_folder.rstrip("/").rpartition("/")[2])
     run_with_tune(spec, partial(run_trial, job), progress, watch, job.run_folder, most_evaluations(spec))
     return progress
-
-
-def _exchanges(spec: SweepSpec) -> bool:
-    """Whether trials go on from the weights of others."""
-    return SCHEDULERS[spec.scheduler].exchanges
 
 
 def _score_best(

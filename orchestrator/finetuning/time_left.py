@@ -35,7 +35,7 @@ def seconds_left(typical_s: float, running_left_s: Sequence[float], num_waiting:
     Args:
         typical_s: seconds of a trial.
         running_left_s: seconds that are left of each trial that runs.
-        num_waiting: trials that have not begun, or wait for others.
+        num_waiting: trials that have not begun.
         at_a_time: trials that run at a time where enough are left.
 
     >>> seconds_left(60.0, [60.0], 3, at_a_time=1), seconds_left(60.0, [30.0, 60.0], 2, at_a_time=2)

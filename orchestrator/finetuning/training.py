@@ -142,7 +142,7 @@ class _Training(Generic[Scored]):
             self.num_done = self.schedule.num_steps if snapshot.is_last else snapshot.step
             self.num_bad_evaluations = snapshot.num_bad_evaluations
             self.micro_batches.size = snapshot.micro_batch_size or self.micro_batches.size
-            self.best = _best_again(self.model, snapshot, self.score) if snapshot.best else None
+            self.best = _best_again(self.model, snapshot, self.score)
 
     def save(self, checkpoint: CheckpointedTraining, evaluation: Evaluation[Scored]) -> None:
         """Save the training after an evaluation."""

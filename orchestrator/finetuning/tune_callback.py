@@ -25,19 +25,19 @@ logger = logging.getLogger(__name__)
 
 
 class TrialSearcher(Searcher):  # type: ignore[misc]
-    """Hands the queue's trials to Tune; one that has waited for others comes again, as another trial of Tune's."""
+    """Hands the queue's trials to Tune."""
 
     def __init__(self, progress: SweepProgress, room: TrialRoom) -> None:
         super().__init__()
         self._progress, self._room = progress, room
 
     def suggest(self, trial_id: str) -> Any:
-        """Return the next trial's configuration, None while there is none, or that there is no other."""
+        """Return the next trial's configuration, None while there is no room, or that there is no other."""
         if not self._room.has_room():
             return None
-        plan = self._progress.next()
+        plan = self._progress.queue.next()
         if plan is None:
-            return Searcher.FINISHED if self._progress.queue.is_used_up() else None
+            return Searcher.FINISHED
         self._room.add()
         return {PLAN: plan}
 
@@ -97,7 +97,7 @@ class TrialCallback(tune.Callback):  # type: ignore[misc]
     def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         plan, result = trial.config[PLAN], trial.last_result.get(RESULT)
         self._watch.ended(plan.key)
-        self._guard(lambda: self._progress.ended(plan, result) if result else self._progress.left(plan))
+        self._guard(lambda: self._progress.ended(plan, result or self._progress.pruned(plan)))
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
         plan, reason = trial.config[PLAN], _death_reason(trial)

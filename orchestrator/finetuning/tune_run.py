@@ -36,7 +36,6 @@ from orchestrator.finetuning.tune_callback import (
     TrialSearcher,
 )
 from orchestrator.results import MessageEvent, MetricEvent, TrialResult
-from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import SweepSpec
 from orchestrator.storage import delete, join
 
@@ -54,7 +53,7 @@ starts as many processes at a time as `TrialRoom` gives it trials."""
 _PATIENCE = "TUNE_FUNCTION_THREAD_TIMEOUT_S"
 """Seconds that a pruned trial's thread gets to end before its process is used again; 2 unless set, few when busy."""
 
-RunTrial = Callable[[TrialPlan, Report], TrialResult | None]
+RunTrial = Callable[[TrialPlan, Report], TrialResult]
 
 
 def run_with_tune(
@@ -118,8 +117,6 @@ def _build_tuner(
         except ClusterError as error:
             tune.report({REFUSAL: error})  # raised here, it would be the end of this trial alone
             return
-        if result is None:
-            return
         scores = {SCORE: result.metrics[metric], EVALUATION: max_evaluations} if metric in result.metrics else {}
         tune.report({RESULT: result, **scores})
 
@@ -148,20 +145,27 @@ def _report(events: Sequence[MetricEvent | MessageEvent], score: float | None, e
 
 def _trial_name(trial: Trial) -> str:
     plan = trial.config[PLAN]
-    return f"{plan.number:05d}-{plan.key}" + ("" if plan.pause_after is None else f"-{plan.pause_after}")
+    return f"{plan.number:05d}-{plan.key}"
 
 
 def build_scheduler(spec: SweepSpec, max_evaluations: int) -> tune_schedulers.TrialScheduler:
-    """Tune's object for the spec's scheduler; a trial's time is counted in evaluations."""
-    scheduler = SCHEDULERS[spec.scheduler]
-    options = scheduler.options(
-        score=SCORE,
-        evaluation=EVALUATION,
-        max_evaluations=max_evaluations,
+    """Tune's object for the spec's scheduler; a trial's time is counted in evaluations.
+
+    ASHA: asynchronous successive halving (Li et al. 2018, https://arxiv.org/abs/1810.05934). One in `reduction_factor`
+    trials, the best, goes on after the grace and each time after so many times as many evaluations; the others end
+    there.
+    """
+    if spec.scheduler == "none":
+        return tune_schedulers.FIFOScheduler()
+    longest = max_evaluations + 1  # beyond the last evaluation: a trial stops by its own schedule
+    return tune_schedulers.ASHAScheduler(
+        time_attr=EVALUATION,
+        metric=SCORE,
+        mode="max",
+        max_t=longest,
+        grace_period=min(spec.grace_evaluations, longest),
         reduction_factor=spec.reduction_factor,
-        grace_evaluations=spec.grace_evaluations,
     )
-    return getattr(tune_schedulers, scheduler.tune_class)(**options)
 
 
 @contextmanager

@@ -122,16 +122,3 @@ def test_most_evaluations_are_those_of_the_longest_trial() -> None:
     assert most_evaluations(sweep(recipe={"epochs": 1.5, "evaluations_per_epoch": 4})) == 6
     space = {"epochs": [1.0, 3.0], "evaluations_per_epoch": {"int_uniform": [1, 5]}}
     assert most_evaluations(sweep(space=space, search="random", trials=1)) == 15
-
-
-@pytest.mark.parametrize(
-    ("fields", "complaint"),
-    [
-        ((1.0, [0, 1]), r"pbt would compare no trials: it does so after every 1 evaluations .*, and there are 1"),
-        ((2.0, [0]), r"pbt compares trials with one another, and the sweep has only one"),
-    ],
-)
-def test_a_population_that_cannot_be_compared_is_refused(fields: tuple[float, list[int]], complaint: str) -> None:
-    epochs, seeds = fields
-    with pytest.raises(SpecError, match=complaint):
-        check_space(sweep({"epochs": epochs}, seeds=seeds, scheduler="pbt"), "classification")

@@ -5,9 +5,8 @@ from itertools import islice
 
 import pytest
 
-from orchestrator.search import SEARCHES
+from orchestrator.search.algorithms import SEARCHES, Search
 from orchestrator.search.axes import Axis, Choices, IntUniform, LogUniform, Point, Space, Uniform
-from orchestrator.search.base import Search
 
 LISTED: Space = {"size": Choices(("tiny", "mini", "small")), "epochs": Choices((1.0, 2.0))}
 RANGES: Space = {

@@ -1,7 +1,7 @@
 """Grid search. Run alone: pytest tests/orchestrator/search/test_grid.py"""
 
+from orchestrator.search.algorithms import GridSearch
 from orchestrator.search.axes import Choices, Point, Scalar
-from orchestrator.search.grid import GridSearch
 
 
 def grid(max_points: int | None = None, **listed: tuple[Scalar, ...]) -> GridSearch:

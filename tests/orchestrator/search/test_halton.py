@@ -5,10 +5,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import qmc
 
+from orchestrator.search.algorithms import DrawnSearch, HaltonSearch, RandomSearch
 from orchestrator.search.axes import Choices, Space, Uniform
-from orchestrator.search.drawn import DrawnSearch
-from orchestrator.search.halton import HaltonSearch
-from orchestrator.search.random_search import RandomSearch
 
 
 def cube(num_axes: int) -> Space:

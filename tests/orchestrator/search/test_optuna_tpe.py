@@ -2,8 +2,8 @@
 
 from math import log10
 
+from orchestrator.search.algorithms import OptunaSearch
 from orchestrator.search.axes import Choices, LogUniform, Point, Space
-from orchestrator.search.optuna_tpe import OptunaSearch
 
 SPACE: Space = {"learning_rate": LogUniform((1e-6, 1e-1)), "size": Choices(("tiny", "mini"))}
 

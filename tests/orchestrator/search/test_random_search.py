@@ -1,7 +1,7 @@
 """Random search. Run alone: pytest tests/orchestrator/search/test_random_search.py"""
 
+from orchestrator.search.algorithms import RandomSearch
 from orchestrator.search.axes import Choices, LogUniform, Point, Space, Uniform
-from orchestrator.search.random_search import RandomSearch
 
 SPACE: Space = {"learning_rate": LogUniform((1e-5, 1e-3)), "epochs": Choices((1.0, 2.0))}
 
