@@ -11,9 +11,15 @@ from statistics import fmean
 from orchestrator.costs.held import spec_of
 from orchestrator.distillation.progress_line import StudentStatus
 from orchestrator.execution.waiting import age_s
-from orchestrator.finetuning.running_trials import best_text, fixed_names, varied_texts
+from orchestrator.finetuning.running_trials import (
+    TrainingTime,
+    best_text,
+    fixed_names,
+    seconds_left,
+    training_time,
+    varied_texts,
+)
 from orchestrator.finetuning.search_space import build_search
-from orchestrator.finetuning.time_left import TrainingTime, seconds_left, training_time
 from orchestrator.pretraining.progress_line import TrainingStatus
 from orchestrator.progress.run_views import RunView, SweepView, TrainingView, TrialView
 from orchestrator.registry.records import RunRecord

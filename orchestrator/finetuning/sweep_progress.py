@@ -6,10 +6,9 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from orchestrator.finetuning.leader import rank
-from orchestrator.finetuning.running_trials import RunningTrials, best_text
+from orchestrator.finetuning.running_trials import RunningTrials, TrainingTime, best_text, seconds_left, training_time
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_listener import SweepListener
-from orchestrator.finetuning.time_left import TrainingTime, seconds_left, training_time
 from orchestrator.finetuning.trial import baseline_metrics
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.progress import duration

@@ -20,9 +20,8 @@ from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.heads import HEADS, Batch
 from orchestrator.finetuning.heads.sequence import SequenceHead
-from orchestrator.finetuning.micro_batches import MicroBatches
 from orchestrator.finetuning.step_loss import forward_and_backward, seed_dropout
-from orchestrator.finetuning.training import _Training
+from orchestrator.finetuning.training import MicroBatches, _Training
 from orchestrator.finetuning.trial_job import prepare_trial_features
 from orchestrator.inference.predictor import Predictor
 from orchestrator.results import TrialResult
@@ -205,7 +204,7 @@ def test_a_training_that_ran_out_of_memory_ends_as_one_with_its_size_resumed_or_
         with room_for(room):
             if killed_at is not None:
                 with pytest.raises(Killed):
-                    bench.run_until(killed_at=killed_at, epochs=4.0, dropout=0.1)
+                    bench.run(killed_at=killed_at, epochs=4.0, dropout=0.1)
             assert bench.run(epochs=4.0, dropout=0.1, **changes).state == "COMPLETED"
         if killed_at is not None:
             assert bench.num_trained_steps < 32

@@ -19,7 +19,7 @@ from bert_core.heads import BertForPreTraining
 from orchestrator.errors import ClusterError
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import evaluate_model, predict_examples
-from orchestrator.finetuning.heads.ner import decode_tags
+from orchestrator.finetuning.heads.tokens import decode_tags
 from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.inference import predict
 from orchestrator.specs import RecipeSpec, TaskSpec

@@ -28,8 +28,7 @@ from orchestrator.finetuning.sweep_progress import SweepProgress
 from orchestrator.finetuning.trial_checkpoint import Report
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.trial_watch import watch_trials
-from orchestrator.finetuning.tune_callback import PLAN
-from orchestrator.finetuning.tune_run import RunTrial, run_with_tune
+from orchestrator.finetuning.tune_run import PLAN, RunTrial, run_with_tune
 from orchestrator.results import MetricEvent, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 from orchestrator.specs import SweepSpec
