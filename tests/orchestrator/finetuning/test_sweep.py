@@ -15,10 +15,8 @@ from uuid import uuid4
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from pydantic import ValidationError
 
 from bert_core.config import BertConfig
-from bert_core.errors import CheckpointError
 from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import RunFailedError, SpecError, TaskDataError
@@ -197,14 +195,6 @@ def test_sweep_without_a_completed_trial_fails_with_the_first_reason(laboratory:
         laboratory.run(spec, failed)
 
 
-def test_sweep_whose_trials_were_all_pruned_says_so(laboratory: Laboratory) -> None:
-    spec = laboratory.spec()
-    (plan,) = plan_trials(spec, {}, 0)
-    pruned = TrialResult(plan.key, 0, plan.parameters, "PRUNED", plan.seed)
-    with pytest.raises(RunFailedError, match="none of the sweep's 1 trials completed; the first: pruned"):
-        laboratory.run(spec, {plan.key: pruned})
-
-
 def test_broken_test_split_is_refused_before_any_trial(laboratory: Laboratory) -> None:
     path = laboratory.folder / "broken.tsv"
     path.write_text("text\tlabel\nno such label\tperhaps\n", encoding="utf-8")
@@ -326,16 +316,6 @@ def test_a_kill_at_any_change_of_an_object_store_leaves_the_best_model_whole(
         if not was_killed:
             break
     assert last > 3, "the other trial's weights were deleted file by file"
-
-
-def test_random_weights_without_a_tokenizer_are_refused(laboratory: Laboratory) -> None:
-    with pytest.raises(ValidationError, match=r"recipe\.tokenizer .* random weights need a tokenizer"):
-        laboratory.spec(recipe={"tokenizer": None})
-
-
-def test_missing_model_is_refused(laboratory: Laboratory) -> None:
-    with pytest.raises(CheckpointError, match=r"nowhere/config\.json cannot be read"):
-        laboratory.run(laboratory.spec(recipe={"tokenizer": None, "init_from": "nowhere"}))
 
 
 def test_model_that_reads_too_little_is_refused(laboratory: Laboratory) -> None:

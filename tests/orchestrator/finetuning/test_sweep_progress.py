@@ -239,15 +239,3 @@ def test_values_that_all_trials_share_are_not_shown() -> None:
     )
     sweep.start()
     assert set(views[-1].running[0].varied) == {"learning_rate", "weight_decay"}
-
-
-def test_a_line_of_the_only_trial_names_no_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines: list[str] = []
-    sweep = Sweep(seeds=[3])
-    sweep.progress = replace(
-        sweep.progress,
-        fixed=fixed_names(sweep.spec),
-        listener=replace(sweep.progress.listener, on_progress=lines.append),
-    )
-    sweep.progress.reported(sweep.start(), [MetricEvent(1, "validation", {"f1": 0.5}, epoch=1.0)])
-    assert lines == ["trial 0: epoch 1.0/4, f1 0.5000, best 0.5000"]

@@ -21,7 +21,6 @@ from orchestrator.results import TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.storage import digest_file, exists, join, names_in
 from orchestrator.training import checkpoints
-from orchestrator.training.checkpoints import delete_checkpoints
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench, Killed
 
@@ -122,16 +121,6 @@ def test_only_a_trial_that_leads_writes_its_weights(tmp_path: Path) -> None:
     write_leader(bench.job.run_folder, replace(leader, metrics=result.metrics), "accuracy")
     bench.run(epochs=0.5)
     assert exists(bench.model_folder), "of equal scores the earlier trial leads"
-
-
-@pytest.mark.training
-def test_a_trial_that_ended_leaves_no_checkpoint(tmp_path: Path) -> None:
-    bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
-    bench.run(**RECIPE)
-    folder = trial_folder(bench.job.run_folder, bench.key)
-    assert names_in(folder) == ["checkpoints", "checkpoints.json", "model", "predictions.jsonl"]
-    delete_checkpoints(folder)  # as the driver does once the result is in its journal
-    assert names_in(folder) == ["model", "predictions.jsonl"]
 
 
 def test_checkpoints_are_due_at_intervals_but_not_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,21 +24,6 @@ def test_listed_values_have_equal_shares() -> None:
 
 
 @pytest.mark.parametrize(
-    ("axis", "written", "listed"),
-    [
-        (Choices((1, 2)), (1, 2), (1, 2)),
-        (Uniform((1.0, 2.0)), (1.0, 2.0), None),
-        (LogUniform((1.0, 2.0)), (1.0, 2.0), None),
-        (IntUniform((1, 2)), (1, 2), None),
-    ],
-)
-def test_an_axis_knows_what_stands_in_the_spec_and_whether_that_is_all(
-    axis: Axis, written: tuple[object, ...], listed: tuple[object, ...] | None
-) -> None:
-    assert (axis.written, axis.listed) == (written, listed)
-
-
-@pytest.mark.parametrize(
     ("make", "complaint"),
     [
         (lambda: Uniform((2.0, 1.0)), "the lower bound 2 must be below the upper bound 1"),
