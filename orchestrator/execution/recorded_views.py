@@ -1,8 +1,7 @@
 """Views of a run of another process, made of what the registry has of it: what the run's own terminal shows.
 
 What is read each time are a few rows, however long the run is and however many trials it has. The registry does not
-tell trials that wait for others of their bracket from those that run: of such a sweep all have a row, and no time is
-told. Nor does it know how many trials a probe will have.
+know how many trials a probe will have.
 """
 
 from abc import ABC, abstractmethod
@@ -12,16 +11,21 @@ from statistics import fmean
 from orchestrator.costs.held import spec_of
 from orchestrator.distillation.progress_line import StudentStatus
 from orchestrator.execution.waiting import age_s
-from orchestrator.finetuning.running_trials import best_text, fixed_names, varied_texts
+from orchestrator.finetuning.running_trials import (
+    TrainingTime,
+    best_text,
+    fixed_names,
+    seconds_left,
+    training_time,
+    varied_texts,
+)
 from orchestrator.finetuning.search_space import build_search
-from orchestrator.finetuning.time_left import TrainingTime, seconds_left, training_time
 from orchestrator.pretraining.progress_line import TrainingStatus
 from orchestrator.progress.run_views import RunView, SweepView, TrainingView, TrialView
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.registry.runs.sweep_standing import RunningTrialRecord, SweepStanding
 from orchestrator.results import MetricEvent, Split
-from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import DistillSpec, PretrainSpec, SweepSpec
 from orchestrator.specs.probe import ProbeSpec
 
@@ -121,7 +125,6 @@ class RecordedSweep(RecordedView):
         self._num_trials = 0
         """Number of its trials; 0 for a probe, whose snapshots only its driver knows."""
         self._at_a_time = 1
-        self._tells_time = isinstance(spec, SweepSpec) and not SCHEDULERS[spec.scheduler].makes_wait
         if isinstance(spec, SweepSpec):
             self._axes, self._fixed = frozenset(spec.axes), fixed_names(spec)
             self._num_trials = build_search(spec).num_points * len(spec.seeds)
@@ -139,7 +142,7 @@ class RecordedSweep(RecordedView):
         num_trials = max(self._num_trials, sum(standing.num_in.values())) if self._num_trials else None
         self._at_a_time = max(self._at_a_time, len(running))
         left_s = None
-        if num_trials is not None and self._tells_time:
+        if num_trials is not None:
             left_s = self._left_s(standing, num_trials - num_ended - len(running))
         best = "" if standing.best is None else best_text(metric, standing.best[1], standing.best[0])
         return SweepView(metric, [*map(self._trial, running)], num_ended, num_trials, best, left_s)

@@ -31,7 +31,6 @@ from orchestrator.registry import Registry
 from orchestrator.registry.place_tags import is_of_one_run
 from orchestrator.registry.records import AttemptRecord, RunRecord
 from orchestrator.registry.run_differences import make_of
-from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec, SweepSpec
 from orchestrator.specs.loading import parse_spec, spec_values
@@ -143,8 +142,6 @@ def reproduction_spec(registry: Registry, run: RunRecord) -> Spec:
     again = f"make all of its sweep again: orchestrator runs reproduce {run.parent_id}"
     if not isinstance(sweep, SweepSpec):
         raise InputError(f"trial {run.id} belongs to a {sweep.kind}, which chooses what its trials start from; {again}")
-    if SCHEDULERS[sweep.scheduler].exchanges:
-        raise InputError(f"trial {run.id} took weights of other trials while it trained; {again}")
     recipe: dict[str, Any] = {}
     for path, value in registry.parameters(run.id).items():
         if path.startswith(_RECIPE):

@@ -137,7 +137,7 @@ ONLY_INSIDE: dict[str, tuple[str, ...]] = {
     "scipy": ("bert_core.metrics",),
     "sklearn": ("bert_core.metrics",),
     "faiss": ("bert_core.vector_index.hnsw",),
-    "optuna": ("orchestrator.search.optuna_tpe", "orchestrator.reports.setting_importance"),
+    "optuna": ("orchestrator.search.algorithms", "orchestrator.reports.setting_importance"),
     "alembic": ("orchestrator.registry",),
     "tensorboardX": ("orchestrator.registry.tracker_exports",),
     "mlflow": ("orchestrator.registry.tracker_exports",),

@@ -57,8 +57,7 @@ def trials(run_id: str, form: str | None, output: str | None) -> None:
     ]
     own = [f"metrics.{run.metric}"] if f"metrics.{run.metric}" in scores else []
     if shows_briefly(form, output):
-        changed = [name for name in scores if name.startswith("metrics.recipe.")]
-        scores = [*changed[:NUM_PARAMETERS_SHOWN], *(own or scores[:NUM_PARAMETERS_SHOWN])]
+        scores = own or scores[:NUM_PARAMETERS_SHOWN]
         varied = varied[:NUM_PARAMETERS_SHOWN]
     columns = ["number", "id", "state", "seed", *varied, *scores, "seconds"]
     show_rows(table.records, columns, form, output, spare=["seconds", "state", *scores[1:], "seed", "id"])

@@ -17,7 +17,7 @@ from orchestrator.models.recorded_task import read_recorded_task
 from orchestrator.models.resolve import resolve_model
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import DatasetResult, FileCount, MetricEvent, WorkersEvent
+from orchestrator.results import DatasetResult, FileCount, WorkersEvent
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
@@ -137,15 +137,6 @@ def test_trials_show_what_varied(command: Command, recorded_sweep: RecordedSweep
     rows = list(csv.DictReader(command("runs", "trials", recorded_sweep.run_id, "-f", "csv").out.splitlines()))
     assert [row["metrics.accuracy"] for row in rows] == ["0.7", "0.75", "0.8", "0.85", ""]
     assert "without trials" in command("runs", "trials", recorded_sweep.trial_ids[0]).err
-
-
-def test_trials_show_what_changed_while_they_trained(command: Command, recorded_sweep: RecordedSweep) -> None:
-    with Registry(Settings.from_options().registry) as registry:
-        changed = MetricEvent(4, "validation", {"recipe.learning_rate": 2e-3})
-        registry.metrics.record(recorded_sweep.trial_ids[0], [changed])
-    table = command("runs", "trials", recorded_sweep.run_id).out.splitlines()
-    assert table[0].split()[4:7] == ["learning_rate", "recipe.learning_rate", "accuracy"]
-    assert table[1].split()[5:7] == ["0.002", "0.7000"]
 
 
 def test_metrics_over_steps_can_be_one_of_them(command: Command, recorded_sweep: RecordedSweep) -> None:

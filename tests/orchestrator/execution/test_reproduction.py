@@ -258,14 +258,6 @@ def test_a_trial_is_made_again_alone(settings: Settings) -> None:
     assert values["scheduler"] == "none"
 
 
-def test_a_trial_that_lived_on_others_weights_is_made_again_with_its_sweep(settings: Settings) -> None:
-    run_id = record(settings, SWEEP | {"scheduler": "pbt"}, now())
-    with Registry(settings.registry, read_only=True) as registry:
-        trial = registry.trials.table(run_id).records[0]["id"]
-    with pytest.raises(InputError, match=f"took weights of other trials.*reproduce {run_id}"):
-        plan_reproduction(trial, settings)
-
-
 def test_a_pipeline_is_made_again_stage_by_stage(settings: Settings, text: Path) -> None:
     with Registry(settings.registry) as registry:
         recorder = Recorder(registry)

@@ -201,15 +201,6 @@ def test_a_look_that_the_registry_did_not_answer_is_made_again(
     assert isinstance(look(recorder, run, screen, watch), TrainingView)
 
 
-def test_where_trials_wait_for_one_another_no_time_is_told(recorder: Recorder) -> None:
-    run = start(recorder, SWEEP.model_copy(update={"scheduler": "hyperband"}))
-    done = TrialResult("a", 0, {"learning_rate": 1e-3}, RunState.COMPLETED, 3, metrics={"accuracy": 0.65}, seconds=60.0)
-    recorder.record_trials(run.id, [done, TrialStart("b", 1, {"learning_rate": 1e-4, "dropout": 0.1}, 3)])
-    view = look(recorder, run, Screen())
-    assert isinstance(view, SweepView)
-    assert (view.left_s, view.num_waiting) == (None, 0)
-
-
 def test_a_probe_tells_neither_how_many_trials_there_will_be_nor_how_long(recorder: Recorder) -> None:
     probe = ProbeSpec.model_validate({"run": "small", "task": TASK, "recipe": {"tokenizer": "words", "epochs": 4.0}})
     run = start(recorder, probe)

@@ -1,23 +1,32 @@
-"""Named entity recognition in training: tag logits (T, C), of which those on words' first sub-tokens count.
+"""Heads on each token in training: tags of words, the two ends of an answer, sentences that matter.
 
-Shapes: T tokens, K words, C tags.
+Tag logits (T, C) count on words' first sub-tokens, start and end logits (T, 2) on a window's own tokens, logits of
+sentences (T,) on their [CLS].
+
+Shapes: T tokens, K words or sentences, C tags, W windows, S length of a padded row.
 """
+
+import math
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.config import BertConfig
 from bert_core.constants import IGNORE_INDEX
-from bert_core.distillation import soft_target_loss
-from bert_core.heads import BertForTokenClassification
+from bert_core.distillation import soft_span_loss, soft_target_loss
+from bert_core.heads import BertForQuestionAnswering, BertForTokenClassification
+from bert_core.heads.sentence_selection import BertForSentenceSelection
 from orchestrator.finetuning.heads.base import Batch, HeadTraining
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
 from orchestrator.tasks import Features
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.types.ner_windows import NerArrays
+from orchestrator.tasks.types.qa_windows import QaArrays
+from orchestrator.tasks.types.sentence_selection import SentenceArrays
 
 _MAX_SENTENCES = 512
 """Sentences that are decoded at a time."""
@@ -110,3 +119,77 @@ def decode_tags(
     tags = np.full(len(logits), IGNORE_INDEX, np.int64)
     tags[arrays.word_starts] = torch.cat(decoded).cpu().numpy()
     return tags
+
+
+class QuestionAnsweringHead(HeadTraining[BertForQuestionAnswering, QaArrays]):
+    """First and last token of the answer."""
+
+    model_type = BertForQuestionAnswering
+    gives_token_outputs = True
+
+    def targets(self, features: Features[QaArrays], windows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Array:
+        """First and last token of the answer within each window: (W, 2)."""
+        arrays = features.head_arrays
+        return np.stack([arrays.start_positions[windows], arrays.end_positions[windows]], axis=1)
+
+    def logits(self, model: BertForQuestionAnswering, batch: Batch) -> Tensor:
+        """Start and end logits, (T, 2)."""
+        return model.packed_logits(batch.seqs).float()
+
+    def loss(self, model: BertForQuestionAnswering, logits: Tensor, batch: Batch) -> Tensor:
+        """Mean of the first and the last token's cross entropy, each over the window's own tokens."""
+        rows = batch.seqs.unpack(logits).transpose(1, 2)  # (W, 2, S)
+        rows = rows.masked_fill(~batch.seqs.attention_mask[:, None, :], -math.inf)
+        return F.cross_entropy(rows.flatten(0, 1), batch.targets.flatten())
+
+    def soft_loss(
+        self, logits: Tensor, teacher_logits: Tensor, features: Features[QaArrays], batch: Batch, temperature: float
+    ) -> Tensor:
+        """Divergence of the distributions over a window's tokens, mean over windows and the answer's two ends."""
+        return soft_span_loss(logits, teacher_logits, batch.seqs, temperature)
+
+    def tokens_read(self, config: BertConfig, features: Features[QaArrays]) -> None:
+        """All tokens: each may begin or end the answer."""
+
+
+class SentenceSelectionHead(HeadTraining[BertForSentenceSelection, SentenceArrays]):
+    """A score for each sentence of a document."""
+
+    model_type = BertForSentenceSelection
+    gives_token_outputs = True
+
+    def targets(
+        self, features: Features[SentenceArrays], windows: NDArray[np.int64], tokens: NDArray[np.int64]
+    ) -> Array:
+        """Whether a sentence matters, on its [CLS], -100 elsewhere: (T,)."""
+        return features.head_arrays.token_labels[tokens]
+
+    def logits(self, model: BertForSentenceSelection, batch: Batch) -> Tensor:
+        """A logit for each token, (T,)."""
+        return model.packed_logits(batch.seqs).float()
+
+    def loss(self, model: BertForSentenceSelection, logits: Tensor, batch: Batch) -> Tensor:
+        """Mean binary cross entropy over sentences."""
+        return model.compute_loss(logits, batch.targets)
+
+    def soft_loss(
+        self,
+        logits: Tensor,
+        teacher_logits: Tensor,
+        features: Features[SentenceArrays],
+        batch: Batch,
+        temperature: float,
+    ) -> Tensor:
+        """Divergence for each sentence, a choice between it and its absence, whose logit is 0; mean over sentences."""
+        is_sentence = features.head_arrays.is_sentence_start[features.token_index(batch.windows)]  # (T,)
+        places = torch.from_numpy(np.flatnonzero(is_sentence)).to(logits.device, non_blocking=True)  # (K,)
+        student, teacher = (F.pad(values[places, None], (0, 1)) for values in (logits, teacher_logits))  # (K, 2)
+        return soft_target_loss(student, teacher, temperature)
+
+    def num_imitated(self, features: Features[SentenceArrays], windows: NDArray[np.int64]) -> int:
+        """Count the sentences."""
+        return int(np.count_nonzero(features.head_arrays.is_sentence_start[features.token_index(windows)]))
+
+    def tokens_read(self, config: BertConfig, features: Features[SentenceArrays]) -> NDArray[np.int64]:
+        """The sentences' [CLS], and that of the query in front of a window."""
+        return np.union1d(features.cu_seqlens[:-1], np.flatnonzero(features.head_arrays.is_sentence_start))
