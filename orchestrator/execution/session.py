@@ -133,7 +133,7 @@ class Session:
                         RunGauges(record.id, record.name).show,
                     )
                     work = self._run_stages if isinstance(spec, PipelineSpec) else self._run_kind
-                    with self._place_in_queue(record, spec), self._metered(record, spec):
+                    with self._place_in_queue(record, spec), metered(record, spec, self.registry, self.stop_watch):
                         record_result = work(spec, context)
                 context.refuse_if_superseded()
                 self.recorder.complete(record.id, record_result())
@@ -163,10 +163,6 @@ class Session:
         have = cluster_resources()
         needs, most = needed_resources(spec, have).total, most_resources(spec, have)
         return self.queue.place(record.id, record.attempt, needs, partial(self.recorder.set_queued, record.id), most)
-
-    def _metered(self, record: RunRecord, spec: Spec) -> AbstractContextManager[None]:
-        """Record what the attempt takes, and stop it when its budget is spent."""
-        return metered(record, spec, self.registry, self.stop_watch, self.settings)
 
     def _run_kind(self, spec: Spec, context: RunContext) -> Callable[[], RunOutcome]:
         """Carry out a spec of any kind; returns the function that writes its result."""

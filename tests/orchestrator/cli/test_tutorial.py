@@ -24,7 +24,7 @@ ROWS: dict[str, dict[str, tuple[str, ...]]] = {
     "which data": {
         "runs show spring --all": ("60 train examples", "40 validation examples", "params.data.validation_digest")
     },
-    "what did it cost": {"cost spring": ("spring", "in all: ", " CPU ", " (measured)")},
+    "what did it cost": {"cost spring": ("spring", "in all: ", " CPU ")},
     "against published numbers": {
         "check sst2": ("validation", "accuracy", "Devlin et al. 2019", "yours began with random weights")
     },

@@ -69,10 +69,6 @@ def test_teacher_and_start_are_names_of_models() -> None:
             "pretraining.token_objective is left_to_right, and the student of a pretrained model fills masks as its "
             "teacher does; set it to masked_lm",
         ),
-        (
-            {"task": None, "pretraining": {**PRETRAINING, "budget": {"hours": 2}}},
-            "pretraining.budget: the run is the distillation; give it its budget, beside `pretraining`",
-        ),
         ({"task": None, "pretraining": {**PRETRAINING, "stepz": 3}}, "pretraining.stepz is no field"),
     ],
 )
