@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from datetime import datetime
 from statistics import fmean
 
-from orchestrator.costs.held import spec_of
 from orchestrator.distillation.progress_line import StudentStatus
 from orchestrator.execution.waiting import age_s
 from orchestrator.finetuning.running_trials import (
@@ -27,6 +26,7 @@ from orchestrator.registry.registry import Registry
 from orchestrator.registry.runs.sweep_standing import RunningTrialRecord, SweepStanding
 from orchestrator.results import MetricEvent, Split
 from orchestrator.specs import DistillSpec, PretrainSpec, SweepSpec
+from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.probe import ProbeSpec
 
 _SHOWN_SPLITS: tuple[Split, ...] = ("train", "validation")
@@ -47,11 +47,8 @@ class RecordedView(ABC):
 
 
 def recorded_view(registry: Registry, run: RunRecord) -> RecordedView | None:
-    """The view of a run; None for a kind of run whose terminal shows none, and for a spec of another version.
-
-    None, too, while no attempt at the run has begun.
-    """
-    spec = spec_of(run) if run.attempt else None
+    """The view of a run; None for a kind whose terminal shows none, and while no attempt at the run has begun."""
+    spec = parse_spec(run.spec) if run.attempt and run.parent_id is None else None
     if isinstance(spec, SweepSpec | ProbeSpec):
         return RecordedSweep(registry, run, spec)
     if isinstance(spec, DistillSpec) and spec.pretraining is None:

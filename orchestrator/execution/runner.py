@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import SpecError
-from orchestrator.execution.metering import check_budgets, refuse_if_spent
+from orchestrator.execution.metering import refuse_if_spent
 from orchestrator.execution.origin import working_at_origin
 from orchestrator.execution.refusals import check_places, check_run_folder, refuse_if_alive
 from orchestrator.execution.room import check_room
@@ -73,7 +73,6 @@ def run_spec(
     inputs = resolved_inputs(spec, settings)
     check_inputs(spec, inputs)
     check_places(settings)
-    check_budgets(spec, settings)
     check_disk(spec, inputs)
     with open_session(spec, inputs, overrides=overrides) as session:
         return session.start(spec, run_id=run_id, on_started=on_started)
@@ -101,7 +100,7 @@ def resume_run(
             on_started(record.id)
             return record
         spec = override_execution(parse_spec(record.spec), overrides)
-        _check_budgets(record, spec, settings)
+        refuse_if_spent(record, spec)
         on_started(record.id)
         with working_at_origin(record.storage_path, settings) as there:
             if not allow_drift:
@@ -121,19 +120,12 @@ def check_resume(run_id: str, overrides: Overrides = (), *, settings: Settings, 
     record = _run_to_resume(run_id, settings)
     if record.state != RunState.COMPLETED:
         spec = override_execution(parse_spec(record.spec), overrides)
-        _check_budgets(record, spec, settings)
+        refuse_if_spent(record, spec)
         with working_at_origin(record.storage_path, settings) as there:
             if not allow_drift:
                 _check_drift(record, spec)
             check_room(spec, resolved_inputs(spec, there), _left(record, settings))
     return record
-
-
-def _check_budgets(record: RunRecord, spec: Spec, settings: Settings) -> None:
-    """Check that a run has something of its budget left. Raises: InputError."""
-    check_budgets(spec, settings)
-    with Registry(settings.registry, read_only=True) as registry:
-        refuse_if_spent(record, spec, registry, settings)
 
 
 def _left(record: RunRecord, settings: Settings) -> list[str]:

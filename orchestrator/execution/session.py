@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -128,7 +128,7 @@ class Session:
                         RunGauges(record.id, record.name).show,
                     )
                     work = self._run_stages if isinstance(spec, PipelineSpec) else self._run_kind
-                    with self._metered(record, spec):
+                    with metered(record, spec, self.registry, self.stop_watch):
                         record_result = work(spec, context)
                 context.refuse_if_superseded()
                 self.recorder.complete(record.id, record_result())
@@ -150,10 +150,6 @@ class Session:
         if earlier is not None:
             compare = f"orchestrator runs diff {earlier.id} {record.id}"
             logger.info(f"run {earlier.id} completed the same spec before; what differs: {compare}")
-
-    def _metered(self, record: RunRecord, spec: Spec) -> AbstractContextManager[None]:
-        """Record what the attempt takes, and stop it when its budget is spent."""
-        return metered(record, spec, self.registry, self.stop_watch, self.settings)
 
     def _run_kind(self, spec: Spec, context: RunContext) -> Callable[[], RunOutcome]:
         """Carry out a spec of any kind; returns the function that writes its result."""

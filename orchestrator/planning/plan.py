@@ -9,8 +9,7 @@ from orchestrator.kinds.base import Resources
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.checks import each_stage, naming_stage
 from orchestrator.planning.disk import disk_room, uses_text
-from orchestrator.planning.run_cost import cost_fact
-from orchestrator.planning.run_time import expected_time
+from orchestrator.planning.run_time import cost_fact, expected_time
 from orchestrator.progress import counted, size_text
 from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.parts import text_sources_of

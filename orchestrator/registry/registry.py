@@ -47,7 +47,7 @@ class Registry(QueriedRuns, SeedGroups):
         datasets      data that runs made or used
         models        registered models, by name and version
         lineage       what was made of what
-        costs         processor time, GPU time and energy of attempts
+        costs         time of attempts, and what they held of CPUs and GPUs
         annotations   notes, tags and flags that people add to runs
         trash         runs that were removed and can be restored
 

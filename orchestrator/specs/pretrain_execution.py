@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import field_validator
 
-from orchestrator.specs.fields import Section, execution
+from orchestrator.specs.fields import ExecutionSection, execution
 from orchestrator.specs.worker_range import NumWorkers, WorkerRange
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
@@ -13,7 +13,7 @@ _SELECTED = re.compile(rf"!?(?:{_LABEL}|in\({_LABEL}(?:, ?{_LABEL})*\))")
 """Values of Ray's label selectors."""
 
 
-class ExecutionSpec(Section):
+class ExecutionSpec(ExecutionSection):
     """Execution of a pretraining; none of its fields changes the sequence of batches."""
 
     num_workers: NumWorkers = execution(

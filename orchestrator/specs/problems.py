@@ -34,6 +34,7 @@ _MUST_BE = {
     "too_long": "takes {max_length} values at most",
 }
 REMOVED = {
+    "budget": "limit the hours of a run's work by execution.max_hours",
     "scheduler: hyperband": "use asha, which ends weak trials as they come",
     "scheduler: pbt": "use asha, and vary values in space",
 }

@@ -6,7 +6,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from orchestrator.search.algorithms import SEARCHES
 from orchestrator.search.axes import AnyAxis, Axis, Choices, Scalar
-from orchestrator.specs.fields import Section, Spec, execution, identity
+from orchestrator.specs.fields import ExecutionSection, Spec, execution, identity
 from orchestrator.specs.problems import nearest, rule_of
 from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.task import TaskSpec
@@ -17,7 +17,7 @@ else:  # the list decides which names there are
     SearchName = Literal[tuple(SEARCHES)]
 
 
-class SweepExecutionSpec(Section):
+class SweepExecutionSpec(ExecutionSection):
     """Execution of a sweep: the trials' shares of the machine."""
 
     cpus_per_trial: float = execution(1.0, "Ray CPUs of a trial; fractions allowed.", unit="CPUs", gt=0.0)

@@ -99,8 +99,7 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.kinds": frozenset({"click", "orchestrator.planning", "orchestrator.execution"}),
     "orchestrator.published": frozenset({"ray", "torch", "click"}),
     "orchestrator.published.numbers": EVERYTHING_HEAVY | {"click", "orchestrator.registry"},
-    "orchestrator.costs": frozenset({"click", "orchestrator.planning", "orchestrator.execution"}),
-    "orchestrator.costs.prices": frozenset({"ray", "torch", "click"}),
+    "orchestrator.costs": frozenset({"ray", "torch", "click"}),
     "orchestrator.planning": frozenset({"click", "orchestrator.execution"}),
     "orchestrator.execution": frozenset({"click"}),
     "orchestrator.demo": frozenset({"click"}),
@@ -110,7 +109,6 @@ NEVER: dict[str, frozenset[str]] = {
 NEVER_AT_IMPORT: dict[str, frozenset[str]] = {
     "bert_core": frozenset({"faiss"}),
     "orchestrator.cli": EVERYTHING_HEAVY,
-    "orchestrator.costs": frozenset({"ray", "optuna"}),
     "orchestrator.execution": frozenset({"ray", "optuna"}),
     "orchestrator.kinds": frozenset({"ray", "optuna"}),
     "orchestrator.planning": frozenset({"ray", "optuna"}),

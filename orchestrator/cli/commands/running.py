@@ -25,7 +25,7 @@ from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_record, show_rows, show_text
 from orchestrator.cli.reading import reading_options
 from orchestrator.cluster.environment import give_way
-from orchestrator.errors import BudgetReached
+from orchestrator.errors import HoursReached
 from orchestrator.progress import reader_may_leave
 from orchestrator.run_ids import is_run_id
 
@@ -222,6 +222,6 @@ def _interruptible(*again: str) -> Iterator[Callable[[str], None]]:
             yield began
     except KeyboardInterrupt as error:
         for run_id in started:
-            more = [error.again] if isinstance(error, BudgetReached) else []
+            more = [error.again] if isinstance(error, HoursReached) else []
             notify(f"{where_it_stopped(run_id, error, current_settings())}; {go_on(run_id, *more)}")
         raise

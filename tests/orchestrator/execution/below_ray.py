@@ -120,13 +120,15 @@ def main() -> None:
 
     from orchestrator.cli import entry
     from orchestrator.execution import session
+    from orchestrator.kinds.pretrain import PretrainKind
     from orchestrator.kinds.tokenizer import TokenizerKind
     from orchestrator.registry.recorder import RunOutcome
 
     work = WORK[sys.argv.pop(1)]
-    replaced: Any = TokenizerKind
-    replaced.run = lambda kind, spec, inputs, context: work(context)
-    replaced.record = lambda kind, result, run_id, recorder: RunOutcome()
+    kinds: tuple[Any, ...] = (TokenizerKind, PretrainKind)
+    for replaced in kinds:
+        replaced.run = lambda kind, spec, inputs, context: work(context)
+        replaced.record = lambda kind, result, run_id, recorder: RunOutcome()
     changed: Any = session
     changed.connect = lambda settings, **options: nullcontext()
     changed.check_connected_room = lambda *arguments: None

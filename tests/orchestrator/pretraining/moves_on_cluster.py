@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 import ray
+from orchestrator.cluster.drain_notice import Notice, drain_node
 from ray._private.state import actors
 from ray.cluster_utils import Cluster
 
-from orchestrator.cluster.drain_notice import Notice, drain_node
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.launch import _train
 from orchestrator.results import Event, MetricEvent

@@ -59,7 +59,6 @@ def test_teacher_and_start_are_names_of_models() -> None:
             "pretraining.init_from",
         ),
         ({"task": None, "pretraining": {**PRETRAINING, **LEFT_TO_RIGHT}}, "pretraining.token_objective"),
-        ({"task": None, "pretraining": {**PRETRAINING, "budget": {"hours": 2}}}, "pretraining.budget"),
         ({"task": None, "pretraining": {**PRETRAINING, "stepz": 3}}, "pretraining.stepz"),
     ],
 )

@@ -1,6 +1,6 @@
 """Summaries, Student's t and Welch's test beside scipy's.
 
-Alone: pytest tests/orchestrator/significance/test_intervals.py
+Alone: pytest tests/orchestrator/significance/test_summary.py
 """
 
 import math
@@ -10,9 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from orchestrator.significance.distributions import normal_p_value, normal_quantile, t_p_value, t_quantile
-from orchestrator.significance.summary import mean_interval, summarize
-from orchestrator.significance.welch import compare_means, means_p_value
+from orchestrator.significance.comparison import compare_means, means_p_value
+from orchestrator.significance.summary import (
+    mean_interval,
+    normal_p_value,
+    normal_quantile,
+    summarize,
+    t_p_value,
+    t_quantile,
+)
 
 SCORES = st.lists(st.integers(0, 10_000).map(lambda number: number / 10_000), min_size=2, max_size=12)
 
