@@ -2,7 +2,6 @@
 
 import os
 import socket
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -27,8 +26,6 @@ from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
 from orchestrator.training.event_queue import WorkerPlace
 from orchestrator.training.storage_mark import refuse_without_mark
 from orchestrator.training.worker_log import kept_output
-
-_LEAVING_POLL_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -98,13 +95,12 @@ def _train(order: WorkerOrder, worker: Worker) -> None:
             rank=worker.rank,
             num_workers=worker.num_workers,
             num_cpus=job.spec.execution.data_cpus,
+            reserved_on=ray.get_runtime_context().get_node_id() if job.spec.execution.is_elastic else None,
             pace=PrefetchPace(window_memory(ray.train.get_context().get_local_world_size()), loop.events.warn),
         )
         is_complete = loop.train(traced(batches, worker, job.attempt))
     if is_complete and worker.rank == 0:
         save_model(loop, job)
-    while not is_complete and ray.get(event_queue.leave.remote(worker.rank)):
-        time.sleep(_LEAVING_POLL_S)
 
 
 def save_model(loop: TrainingLoop, job: PretrainJob) -> None:

@@ -123,13 +123,6 @@ def test_workers_that_begin_again_are_told_with_their_step_and_hosts(bench: Benc
     assert [line for _, line in bench.pass_time(5, again)] == ["starting again from step 80 on north, west"]
 
 
-def test_workers_that_go_on_for_others_are_told_in_the_same_way(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    watch = WorkerWatch(Expectation(2, 60.0), lambda: STARTING, "resume it", newest_step=lambda: 81, starts_again=True)
-    for _ in range(2):
-        watch.look(BEGUN)
-    assert caplog.messages == ["starting again from step 81 on north, south"]
-
-
 def test_a_group_of_more_than_the_fewest_has_begun_when_all_of_it_has(bench: Bench) -> None:
     places = tuple(WorkerPlace(rank, "north", rank, num_workers=3) for rank in range(3))
     ((_, line),) = bench.pass_time(61, WorkersStatus(places[:2]))
