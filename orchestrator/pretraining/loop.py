@@ -21,12 +21,11 @@ from orchestrator.pretraining.divergence import DivergedStepError, Divergences, 
 from orchestrator.pretraining.due_steps import DueSteps
 from orchestrator.pretraining.evaluation import evaluate
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model
+from orchestrator.pretraining.layer_compilation import LayerCompilation
 from orchestrator.pretraining.meter import Meter
 from orchestrator.pretraining.micro_batches import EvaluationSizes
 from orchestrator.pretraining.shared_checkpoint import read_for_all
 from orchestrator.pretraining.step import StepContext, training_step
-from orchestrator.pretraining.step_form import StepForm
-from orchestrator.pretraining.step_graphs import build_graphs
 from orchestrator.pretraining.stop_vote import StopVote
 from orchestrator.pretraining.utilization import Utilization
 from orchestrator.pretraining.worker_events import WorkerEvents
@@ -67,16 +66,14 @@ class TrainingLoop:
             torch.set_num_threads(job.spec.threads_per_worker)
         self.job, self.spec, self.worker = job, job.spec, worker
         self.events = WorkerEvents(worker.rank, emit, num_confirmed)
-        context = StepContext.begun(self.spec, build_model(job), worker, self.events.warn, job.loss)
-        graphs = build_graphs(self.spec, context.model, worker.device, context.objectives, self.events.warn)
-        self.context = dataclasses.replace(context, graphs=graphs)
+        self.context = StepContext.begun(self.spec, build_model(job), worker, self.events.warn, job.loss)
         self.model, self.optimizer = self.context.model, self.context.optimizer
         self.objectives, self.micro_batches = self.context.objectives, self.context.micro_batches
         self.checkpoints = Checkpoints(job.run_folder, job.attempt, self.spec.execution.keep_checkpoints)
         self._saver = CheckpointSaver(self.checkpoints, saves_in_background(worker.device))
         self.snapshots = Snapshots(job.run_folder, job.attempt)
         self._evaluation_sizes = EvaluationSizes(self.micro_batches, self.events.warn)
-        self._form = StepForm(self.spec, worker, self.events.tell, self.events.warn)
+        self._compilation = LayerCompilation(self.spec, worker, self.events.tell, self.events.warn)
         self.divergences = Divergences(job, worker)
         # A teacher's work beside the model's own would make the share a wrong one.
         knows_work = job.loss is None
@@ -96,12 +93,11 @@ class TrainingLoop:
         Raises: RunFailedError when a step diverges, or memory runs out; CheckpointError when a checkpoint belongs to
             another job.
         """
-        fill = None if self.context.graphs is None else self.context.graphs.fill
         try:
             while True:
                 first_step = self._begin()
                 try:
-                    with closing(device_batches(batches(first_step), self.worker.device, fill)) as coming:
+                    with closing(device_batches(batches(first_step), self.worker.device)) as coming:
                         is_complete = self._train_on(coming, first_step)
                     self._tell_saved(wait=True)
                     return is_complete
@@ -175,7 +171,7 @@ class TrainingLoop:
         self.meter = Meter(self.worker, self.objectives, self._utilization)
         found = read_for_all(self.checkpoints, self.worker, self.events.warn)
         if found is None:
-            self._form.begin(self.model, None)
+            self._compilation.begin(self.model, None)
             if self.divergences.passed_over:  # the step that diverged has changed model and optimizer
                 self.model.load_state_dict(build_model(self.job).state_dict())
                 self.optimizer.state.clear()
@@ -193,7 +189,7 @@ class TrainingLoop:
             self.meter.restore(extra["meter"])
         self.divergences.passed_over.update(extra.get("passed_over", ()))
         self.micro_batches.restore(extra)
-        self._form.begin(self.model, extra)
+        self._compilation.begin(self.model, extra)
         for values in extra["metrics"]:
             self.events.emit(MetricEvent(**values))
         self.events.emit(event)
@@ -218,7 +214,7 @@ class TrainingLoop:
             "metrics": [dataclasses.asdict(event) for event in self.events.unconfirmed()],
             "passed_over": sorted(self.divergences.passed_over),
             **self.micro_batches.state(),
-            **self._form.state(),
+            **self._compilation.state(),
             "meter": meter,
         }
         self._saver.save(step, self.model, self.optimizer, extra)

@@ -33,6 +33,10 @@ _MUST_BE = {
     "too_short": "needs {min_length} or more values",
     "too_long": "takes {max_length} values at most",
 }
+REMOVED = {
+    "cuda_graphs": "leave it out; execution.compile_layers is what makes steps shorter",
+}
+"""Fields and values that specs had once, with what to use instead."""
 _AXIS_FORMS = "a list of values, or one of choice: [...], uniform: [low, high], log_uniform: [...], int_uniform: [...]"
 
 
@@ -116,6 +120,8 @@ def _sentence(problem: Any, path: KeyPath, values: Mapping[str, Any], top: type[
     if kind == "extra_forbidden":
         section = section_at(top, path[:-1], values)
         fields, name = section.model_fields if section else {}, str(path[-1])
+        if name in REMOVED:
+            return f"is no field any more; {REMOVED[name]}"
         inner = [dotted((*path[:-1], field, name)) for field in fields if _has_inside(fields[field], name)]
         inner += dict.fromkeys(dotted((*member, name)) for member in _members_with(name, top, path[:-1], values))
         hint = f"; did you mean {' or '.join(inner[:MAX_SHOWN])}?" if inner else nearest(name, fields)
