@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -10,9 +10,15 @@ from uuid import uuid4
 
 import ray
 import ray.train
+from ray.train import ScalingConfig
 from ray.train.torch import TorchTrainer
+from ray.train.v2._internal.execution.callback import (
+    ControllerCallback,  # nothing public chooses nodes for each group anew
+)
 
 from orchestrator.cluster.head_watch import watch_head
+from orchestrator.cluster.nodes import choose_nodes, connected_nodes
+from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.shortage import find_shortage
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
@@ -28,11 +34,10 @@ from orchestrator.pretraining.job import (
     text_sizes,
     worker_processes,
 )
-from orchestrator.pretraining.placement import WorkerPlacement
 from orchestrator.pretraining.streams import build_stream, build_validation
 from orchestrator.pretraining.worker import WorkerOrder, run_worker
 from orchestrator.reminders import Shortage
-from orchestrator.results import DatasetResult, Event, MetricEvent, PretrainResult
+from orchestrator.results import DatasetResult, Event, MessageEvent, MetricEvent, PretrainResult
 from orchestrator.storage import delete, join
 from orchestrator.training.attempts import how_to_go_on
 from orchestrator.training.checkpoints import Checkpoints
@@ -176,6 +181,33 @@ class _Fit(threading.Thread):
         """Raise the error that was kept, in one line."""
         if self._error is not None:
             raise training_error(self._error, run_id, failures) from self._error
+
+
+class WorkerPlacement(ControllerCallback):  # type: ignore[misc]
+    """Callback in Ray Train's controller that chooses nodes for each group of workers, and tells the driver which.
+
+    A group without a place within `RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S` is followed by another one. So a choice that
+    nodes have made wrong, by coming or going, lasts no longer than that.
+
+    Args:
+        needed: the workers; how many of them a group has is Ray Train's to say.
+        event_queue: the actor to which the choice is told.
+    """
+
+    def __init__(self, needed: Processes, allows_head: bool, event_queue: Any) -> None:
+        self._needed, self._allows_head, self._event_queue = needed, allows_head, event_queue
+        self._told = ""
+
+    def on_controller_start_worker_group(
+        self, *, scaling_config: ScalingConfig, num_workers: int
+    ) -> Mapping[str, str] | None:
+        """Return the selector of labels of the nodes that the next group of workers may be on."""
+        chosen = choose_nodes(replace(self._needed, count=num_workers), self._allows_head, connected_nodes())
+        ray.get(self._event_queue.place_workers.remote(chosen.selector))
+        if chosen.note and chosen.note != self._told:
+            ray.get(self._event_queue.put.remote(MessageEvent(chosen.note)))
+        self._told = chosen.note
+        return chosen.selector or None
 
 
 def _build_trainer(order: WorkerOrder, run_id: str, use_gpu: bool, scratch: str) -> TorchTrainer:

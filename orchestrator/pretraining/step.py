@@ -25,13 +25,12 @@ from bert_core.layers.layer_norm import set_residual_dtype
 from bert_core.micro_batches import compute_in_parts
 from bert_core.objectives import OBJECTIVES, active_objectives
 from bert_core.optimization import build_optimizer, linear_warmup_decay, set_learning_rate
-from orchestrator.pretraining.collectives import Worker, all_reduce_sum
+from orchestrator.pretraining.collectives import StopVote, Worker, all_reduce_sum
 from orchestrator.pretraining.device_batch import DeviceBatch
 from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.loss import GlobalCounts, StepLoss, label_loss
 from orchestrator.pretraining.meter import add_sums, empty_totals
 from orchestrator.pretraining.micro_batches import MicroBatches
-from orchestrator.pretraining.stop_vote import StopVote
 from orchestrator.specs import PretrainSpec
 
 

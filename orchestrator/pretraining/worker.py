@@ -2,7 +2,8 @@
 
 import os
 import socket
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,13 +20,48 @@ from orchestrator.pretraining.batch_trace import is_traced, traced
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
-from orchestrator.pretraining.step_reports import StepReports, reporting_steps
+from orchestrator.repeating import repeating
 from orchestrator.results import Event
 from orchestrator.storage import join, write_folder
 from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
 from orchestrator.training.event_queue import WorkerPlace
 from orchestrator.training.storage_mark import refuse_without_mark
 from orchestrator.training.worker_log import kept_output
+
+_INTERVAL_S = 0.5
+
+
+class StepReports:
+    """Number of steps that have ended, and whether the run is to stop; neither costs the training loop a message."""
+
+    def __init__(self) -> None:
+        self._step: int | None = None
+        self._is_stopping = False
+
+    def note(self, step: int) -> bool:
+        """Take down the steps that have begun (on CPUs: ended). Returns whether the driver has asked to stop."""
+        self._step = step
+        return self._is_stopping
+
+    def exchange(self, report: Callable[[int | None], bool]) -> None:
+        """Report the steps and learn of a request to stop."""
+        self._is_stopping = report(self._step)
+
+
+@contextmanager
+def reporting_steps(event_queue: Any) -> Iterator[StepReports]:
+    """Exchange reports with the driver's event queue from a thread, twice a second, during the block."""
+    reports = StepReports()
+
+    def exchange() -> bool:
+        try:
+            reports.exchange(lambda step: bool(ray.get(event_queue.report_step.remote(step))))
+        except ray.exceptions.RayError:
+            return False  # the queue is lost: the next event says so
+        return True
+
+    with repeating(exchange, _INTERVAL_S, "step-reports"):
+        yield reports
 
 
 @dataclass(frozen=True)

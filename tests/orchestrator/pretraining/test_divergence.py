@@ -17,7 +17,7 @@ import torch
 from bert_core.examples.packing import PackedBatch
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining import divergence
-from orchestrator.pretraining.batch_digests import combine_digests, example_digests, global_batch_digest
+from orchestrator.pretraining.batch_trace import combine_digests, example_digests, global_batch_digest
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.divergence import DivergedStepError, StepWatch, max_loss
 from orchestrator.pretraining.loop import TrainingLoop

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.pretraining.due_steps import DueSteps
+from orchestrator.pretraining.loop import DueSteps
 from orchestrator.specs import PretrainSpec
 
 

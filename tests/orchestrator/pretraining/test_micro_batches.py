@@ -15,7 +15,7 @@ import torch
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from orchestrator.errors import RunFailedError
-from orchestrator.pretraining import evaluation
+from orchestrator.pretraining import loop as loop_module
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.device_batch import MicroBatch
 from orchestrator.pretraining.job import PretrainJob
@@ -178,7 +178,7 @@ def test_memory_that_runs_out_in_an_evaluation_changes_no_measurement(
     events: list[Event] = []
     loop = TrainingLoop(make_job(tmp_path), Worker(), events.append)
     whole = loop.evaluate(3)
-    monkeypatch.setattr(evaluation, "pretraining_sums", with_room_for_19)
+    monkeypatch.setattr(loop_module, "pretraining_sums", with_room_for_19)
     assert loop.evaluate(3) == pytest.approx(whole, rel=1e-6)
     assert loop.micro_batches.size is None, "a step's dropout is as it was"
     warnings = [event.text for event in events if isinstance(event, MessageEvent)]

@@ -11,8 +11,7 @@ import torch
 from bert_core.config import BertConfig
 from bert_core.heads.pretraining import LossSums
 from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.meter import Meter, add_sums, empty_totals
-from orchestrator.pretraining.utilization import PEAK_FLOPS, Utilization
+from orchestrator.pretraining.meter import PEAK_FLOPS, Meter, Utilization, add_sums, empty_totals
 
 BASE = BertConfig.from_size("base")
 CPU = torch.device("cpu")
@@ -49,7 +48,7 @@ def test_arithmetic_that_the_peak_is_not_of_has_no_share(monkeypatch: pytest.Mon
 def test_the_peak_is_that_of_all_workers_or_unknown(
     other: float, together: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.pretraining.utilization.all_reduce_sum", lambda values, _: values.add_(other))
+    monkeypatch.setattr("orchestrator.pretraining.meter.all_reduce_sum", lambda values, _: values.add_(other))
     found = on_gpu("NVIDIA L40S", monkeypatch)
     assert (found.peak if found else None) == together
 

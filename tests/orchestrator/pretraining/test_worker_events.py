@@ -1,6 +1,6 @@
 """Events of one worker's training. Alone: pytest tests/orchestrator/pretraining/test_worker_events.py"""
 
-from orchestrator.pretraining.worker_events import WorkerEvents
+from orchestrator.pretraining.loop import WorkerEvents
 from orchestrator.results import Event, MessageEvent, MetricEvent
 
 
