@@ -311,17 +311,18 @@ def test_several_workers_learn_the_same_as_one_of_the_same_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small = {"steps": 6, "global_batch_size": 7}
-    changes = {"micro_batch_size": 3, "model": json.dumps(SMALL | NO_DROPOUT), **small}
+    changes = {"micro_batch_size": 3, "model": SMALL | NO_DROPOUT, **small}
+    order = {"num_workers": 2, "attempt": 1, "changes": changes, "keeps": True}
     (tmp_path / "one").mkdir()
     monkeypatch.setenv(TRACE_VARIABLE, str(tmp_path / "trace-of-one"))
-    execution = {"log_every_steps": 2}
+    execution = {"log_every_steps": 2, "checkpoint_every_steps": 5}
     losses: list[float] = []
     job = make_job(tmp_path / "one", model=SMALL | NO_DROPOUT, execution=execution, **small)
     one = run(job, keeping_losses(losses))
     make_job(tmp_path)  # the store is there before two processes open it
     monkeypatch.setenv(TRACE_VARIABLE, str(tmp_path / "trace-of-two"))
-    command = [sys.executable, "-m", "tests.orchestrator.pretraining.two_workers", str(tmp_path)]
-    ranks = [subprocess.Popen([*command, str(rank), json.dumps(changes)]) for rank in range(2)]
+    command = [sys.executable, "-m", "tests.orchestrator.pretraining.several_workers", str(tmp_path)]
+    ranks = [subprocess.Popen([*command, str(rank), json.dumps(order)]) for rank in range(2)]
     assert [rank.wait(PATIENCE_S) for rank in ranks] == [0, 0]
     weights = [load_file(tmp_path / f"rank-{rank}.safetensors") for rank in range(2)]
     for name, value in one.model.state_dict().items():

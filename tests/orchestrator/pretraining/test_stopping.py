@@ -82,12 +82,10 @@ def run_two(folder: Path, stop_after: int | None, attempt: int) -> list[bool]:
     """Train with two workers in processes of their own; returns whether each of them completed the training."""
     folder.mkdir(exist_ok=True)
     make_job(folder)
-    command = [sys.executable, "-m", "tests.orchestrator.pretraining.two_stopping_workers", str(folder)]
-    (folder / "meeting").unlink(missing_ok=True)
-    workers = [
-        subprocess.Popen([*command, str(rank), json.dumps([stop_after, attempt])], stdout=subprocess.PIPE, text=True)
-        for rank in (0, 1)
-    ]
+    command = [sys.executable, "-m", "tests.orchestrator.pretraining.several_workers", str(folder)]
+    changes = {"execution": {"num_workers": 2, "log_every_steps": 6}}
+    order = json.dumps({"num_workers": 2, "attempt": attempt, "stop_after": stop_after, "changes": changes})
+    workers = [subprocess.Popen([*command, str(rank), order], stdout=subprocess.PIPE, text=True) for rank in (0, 1)]
     outputs = [worker.communicate(timeout=PATIENCE_S)[0] for worker in workers]
     assert [worker.returncode for worker in workers] == [0, 0]
     return [json.loads(output.splitlines()[-1]) for output in outputs]
