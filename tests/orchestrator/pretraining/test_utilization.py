@@ -17,12 +17,12 @@ BASE = BertConfig.from_size("base")
 CPU = torch.device("cpu")
 
 
-def on_gpu(name: str, monkeypatch: pytest.MonkeyPatch) -> Utilization | None:
+def on_gpu(name: str, monkeypatch: pytest.MonkeyPatch, precision: str = "bf16") -> Utilization | None:
     """What a worker on a GPU of a name finds; the sum over workers stays on the CPU."""
     monkeypatch.setattr("torch.cuda.get_device_name", lambda _: name)
     make_tensor = torch.tensor
     monkeypatch.setattr("torch.tensor", lambda value, dtype, device: make_tensor(value, dtype=dtype))
-    return Utilization.of(BASE, "bf16", Worker(device=torch.device("cuda")))
+    return Utilization.of(BASE, precision, Worker(device=torch.device("cuda")))
 
 
 def test_a_named_gpu_has_the_peak_of_its_data_sheet(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,9 +31,12 @@ def test_a_named_gpu_has_the_peak_of_its_data_sheet(monkeypatch: pytest.MonkeyPa
     assert found.peak == 312e12
 
 
-@pytest.mark.parametrize("name", ["NVIDIA A100-SXM4-80GB MIG 1g.10gb", "NVIDIA GeForce RTX 4090"])
-def test_no_peak_is_guessed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert on_gpu(name, monkeypatch) is None
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [("NVIDIA A100-SXM4-80GB MIG 1g.10gb", "bf16"), ("NVIDIA A10G", "bf16"), ("NVIDIA L4", "fp32")],
+)
+def test_no_peak_is_guessed(name: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert on_gpu(name, monkeypatch, precision) is None
 
 
 @pytest.mark.parametrize(("other", "together"), [(121e12, 483e12), (math.nan, None)])
