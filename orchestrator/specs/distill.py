@@ -100,10 +100,6 @@ class DistillSpec(Spec):
                 f"pretraining.token_objective is {self.pretraining.token_objective}, and the student of a pretrained "
                 f"model fills masks as its teacher does; set it to {MaskedLM.name}"
             )
-        if self.pretraining is not None and self.pretraining.execution.cuda_graphs:
-            raise ValueError(
-                "pretraining.execution.cuda_graphs fills batches up with what a teacher would teach too; leave it out"
-            )
         if self.unlabeled and not self.objective.soft_targets_weight + self.objective.hidden_cosine_weight:
             raise ValueError(
                 "unlabeled texts teach nothing while objective.soft_targets_weight and hidden_cosine_weight are 0; "

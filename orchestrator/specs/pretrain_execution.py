@@ -18,8 +18,9 @@ class ExecutionSpec(ExecutionSection):
 
     num_workers: NumWorkers = execution(
         1,
-        "Training processes; one GPU each when on GPUs. With `{min: 2, max: 8}` as many as there is room for, while "
-        "nodes come and go; weights then differ in their last bits from those of another number.",
+        "Training processes; one GPU each when on GPUs. With `{min: 2, max: 8}` as many as Ray finds room for, while "
+        "nodes come and go: a change trains the steps since the last checkpoint again, and weights differ in their "
+        "last bits from those of another number.",
     )
     device: Literal["auto", "cpu", "gpu"] = execution("auto", "`auto` takes GPUs where the cluster has them.")
     cpus_per_worker: float = execution(1.0, "Ray CPUs reserved for each worker.", unit="CPUs", gt=0.0)
@@ -41,12 +42,6 @@ class ExecutionSpec(ExecutionSection):
         "auto",
         "Layers as compiled kernels, which take less time. `auto` compiles on GPUs in runs of 10,000 steps and more, "
         "where it pays; never on CPUs. Other last bits and dropout than without; a resumed run goes on as it began.",
-    )
-    cuda_graphs: bool = execution(
-        False,
-        "Forward and backward put in line on a GPU once for each of few sizes, and repeated from there: for small "
-        "models, which the host holds up. Batches are filled up for it. For one worker that trains its whole batch at "
-        "a time. Other last bits and dropout than without.",
     )
     deterministic: bool = execution(
         False,

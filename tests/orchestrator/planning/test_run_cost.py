@@ -95,7 +95,7 @@ def test_a_run_of_before_a_field_was_added_tells_the_time_where_the_field_is_off
     settings: Settings, recorder: Recorder
 ) -> None:
     run_id = record(recorder, SHORT, 50.0, steps=100)
-    added = ["execution.cuda_graphs", "execution.deterministic"]
+    added = ["execution.deterministic"]
     with recorder.registry._database.session(writing=True) as session:
         gone = session.execute(delete(ParameterRow).where(ParameterRow.run_id == run_id, ParameterRow.path.in_(added)))
     assert gone.rowcount == len(added)  # type: ignore[attr-defined]
