@@ -146,13 +146,14 @@ class Registry(QueriedRuns, SeedGroups):
 
         return Trash(self._database)
 
-    def run(self, prefix: str) -> RunRecord:
-        """Run or trial whose id begins with `prefix`; a whole id wins over longer ones that begin with it.
+    def run(self, wanted: str) -> RunRecord:
+        """Run or trial by its whole id, its exact name (the newest), or the beginning of its id, four characters of it.
 
-        Raises: NotFoundError where there is none or there are several.
+        Raises: NotFoundError where there is none; SeveralRunsError for the beginning of several ids, and for a name
+            that another run's id begins with.
         """
         with self._database.session(writing=False) as session:
-            return find_run(session, prefix, self._state())
+            return find_run(session, wanted, self._state())
 
     def newest_called(self, name: str) -> tuple[RunRecord, int] | None:
         """Newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
@@ -160,10 +161,7 @@ class Registry(QueriedRuns, SeedGroups):
             return newest_called(session, name, self._state())
 
     def find_run(self, wanted: str) -> RunRecord:
-        """Run or trial whose id begins with `wanted`, else the newest of that name.
-
-        Raises: NotFoundError, as `run`, with the nearest name.
-        """
+        """Run or trial as `run` finds it. Raises: NotFoundError, as `run`, with the nearest name."""
         from orchestrator.registry.missing_runs import missing_run
 
         try:
@@ -171,10 +169,7 @@ class Registry(QueriedRuns, SeedGroups):
         except SeveralRunsError:
             raise
         except NotFoundError as error:
-            called = self.newest_called(wanted)
-            if called is None:
-                raise missing_run(self, wanted, error) from None
-            return called[0]
+            raise missing_run(self, wanted, error) from None
 
     def run_records(self, run_ids: Collection[str]) -> list[RunRecord]:
         """Records of the runs with these ids, the newest first; without those that are not there."""

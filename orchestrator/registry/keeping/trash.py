@@ -31,7 +31,7 @@ from orchestrator.registry.keeping.table_copy import ordered_rows
 from orchestrator.registry.keeping_tables import AliasRow, TrashRow
 from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.revisions import NEWEST_REVISION
-from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
+from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, load_records
 from orchestrator.registry.tables import BaseRow, ExperimentRow, ModelRow, RunRow, TagRow
 
 
@@ -96,27 +96,25 @@ class Trash:
             return load_records(session, newest_first, TrashRecord)
 
     def called(self, wanted: str) -> list[TrashRecord]:
-        """Runs in the trash whose id begins so, else those of that name, the newest first."""
+        """Runs in the trash with that id, else those of that name and those whose id begins so, the newest first."""
         records = self.records() if wanted else []
-        begun = [one for one in records if one.run_id.startswith(wanted.lower())]
-        return begun or [one for one in records if one.name == wanted]
+        is_long = len(wanted) >= MIN_ID_DIGITS
+        whole = [one for one in records if one.run_id == wanted.lower()]
+        return whole or [
+            one for one in records if one.name == wanted or (is_long and one.run_id.startswith(wanted.lower()))
+        ]
 
-    def find(self, prefix: str) -> TrashRecord:
-        """Run in the trash whose id begins so, else the one of that name.
+    def find(self, wanted: str) -> TrashRecord:
+        """Run in the trash that a text means alone: by its id, its name, or the beginning of its id.
 
         Raises: NotFoundError, which lists those that are there.
         """
-        found = self.called(prefix)
+        found = self.called(wanted)
         if len(found) == 1:
             return found[0]
-        known = found or self.records()
-        listed = ", ".join(f"{one.run_id} ({one.name[:40]!r})" for one in known[:MAX_CANDIDATES])
-        what = "is no run in the trash"
-        if found and found[0].run_id.startswith(prefix.lower()):
-            what = "begins the ids of several runs in the trash"
-        elif found:
-            what = "is the name of several runs in the trash; give the id of one"
-        raise NotFoundError(f"{prefix!r} {what}; there are: {listed or 'none'}")
+        listed = ", ".join(f"{one.run_id} ({one.name[:40]!r})" for one in (found or self.records())[:MAX_CANDIDATES])
+        what = "stands for several runs in the trash; give the id of one" if found else "is no run in the trash"
+        raise NotFoundError(f"{wanted!r} {what}; there are: {listed or 'none'}")
 
     def stages_of(self, pipeline_id: str) -> list[TrashRecord]:
         """Stages of a pipeline that are in the trash and can be restored, the oldest first."""
