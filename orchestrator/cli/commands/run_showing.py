@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 def show(run_id: str, is_whole: bool, form: str | None, output: str | None) -> None:
     """Show a run: what it is, its scores, its files, what to do next.
 
-    RUN is a run's name (the newest of that name), its id, or its first characters, four at least. Of its spec the fields
-    that differ from their defaults, as they are typed behind `run`; of a sweep its best trial. With --all, or as JSON or
+    RUN is a run's name (its newest run), its id, or its first characters, four at least. Of its spec the fields that
+    differ from their defaults, as they are typed behind `run`; of a sweep its best trial. With --all, or as JSON or
     CSV, there is everything that is recorded: the machine, each attempt, every score; as JSON the counts of each file.
     """
     with open_registry() as registry:

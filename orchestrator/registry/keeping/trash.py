@@ -9,7 +9,8 @@ by then, and its files stay, or it is claimed, and cannot be restored any more.
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import zstandard
-from sqlalchemy import Select, Table, and_, delete, exists, false, or_, select
+from sqlalchemy import Select, Table, and_, delete, exists, false, or_, select, text
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError
@@ -150,18 +151,28 @@ class Trash:
         self.drop(run_id)
         return [one for one in merged if one.remark and (one.what == "run" or one.change == "conflict")]
 
-    def claim(self, run_id: str) -> bool:
-        """Claim a run in the trash, whose files are about to be deleted; returns whether they may be.
+    @contextmanager
+    def claiming(self) -> Iterator[Callable[[str], bool]]:
+        """Hold off whoever writes runs until the end of the block, to see what may go and to claim it.
 
-        They may not where the run is not in the trash, or back in the record. Whoever finds a claim may claim again, to
-        finish what another has begun.
+        The block gets a function that claims a run in the trash, whose files are about to be deleted, and returns
+        whether they may be: not where the run is not in the trash, or back in the record. Whoever finds a claim may
+        claim again, to finish what another has begun. The block reads by another `Registry`, and writes nothing else.
         """
         with self._database.session(writing=True) as session:
-            row = session.get(TrashRow, run_id, with_for_update=True)
-            if row is None or session.get(RunRow, run_id) is not None:
-                return False
-            row.claimed_at = row.claimed_at or utc_now()
-        return True
+            if self._database.dialect == "postgresql":
+                session.execute(text("LOCK TABLE runs, trash IN EXCLUSIVE MODE"))
+            else:
+                session.connection()  # which begins the transaction, and takes SQLite's one lock
+
+            def claim(run_id: str) -> bool:
+                row = session.get(TrashRow, run_id)
+                if row is None or session.get(RunRow, run_id) is not None:
+                    return False
+                row.claimed_at = row.claimed_at or utc_now()
+                return True
+
+            yield claim
 
     def drop(self, run_id: str) -> None:
         """Forget a run in the trash for good."""
