@@ -69,9 +69,9 @@ class Registry(QueriedRuns, SeedGroups):
     driver writes; workers and trials send it events and results (`orchestrator.results`).
 
     **Transactions.** Each method is one transaction: committed when it returns, rolled back when it raises. So other
-    readers see all of a call or nothing of it, and what a returned call wrote survives the death of the process. Two
-    methods are several transactions: `upgrade`, which changes the tables and then records lineage, and `trash.restore`,
-    which brings the run back and then empties its place in the trash. Called again, each does the rest.
+    readers see all of a call or nothing of it, and what a returned call wrote survives the death of the process. One
+    method is two transactions: `trash.restore` brings the run back and then empties its place in the trash. Called
+    again, it does the rest.
 
     **Idempotence.** Rows have natural keys and writes are upserts, so that a call may be repeated: it changes nothing
     more. This is how a caller recovers from a call whose outcome is unknown because the connection broke. Two calls
@@ -226,16 +226,14 @@ class Registry(QueriedRuns, SeedGroups):
         """Bring the tables to the newest revision and return it; of several processes one does the work.
 
         Before tables are changed, unless `with_backup` is False, a SQLite file is copied beside itself, a server's
-        tables by `pg_dump` into the folder `backups`. The lineage of the runs that are there is recorded afterwards.
+        tables by `pg_dump` into the folder `backups`.
 
         Raises: RegistryError where no copy can be made, or a server's has no folder to go to.
         """
         from orchestrator.registry.keeping.backups import back_up_before_migration  # what it needs is long in loading
 
         back_up = partial(back_up_before_migration, self._database.url, folder=backups)
-        revision = self._database.upgrade(back_up if with_backup else None)
-        self.lineage.record_all()
-        return revision
+        return self._database.upgrade(back_up if with_backup else None)
 
     def current_revision(self) -> str | None:
         """Revision of the tables; None where there are no tables yet."""

@@ -74,14 +74,13 @@ class SweepSpec(Spec):
         "none", "Whether weak trials are ended early, or (`pbt`) go on from better ones' weights."
     )
     reduction_factor: int = identity(
-        3, "One in so many trials, the best, goes on at each decision of a scheduler that prunes.", ge=2, before=3
+        3, "One in so many trials, the best, goes on at each decision of a scheduler that prunes.", ge=2
     )
     grace_evaluations: int = identity(
         1,
         "Evaluations of a trial before its scheduler may end it; with `pbt` those between two comparisons.",
         unit="evaluations",
         ge=1,
-        before=1,
     )
     threads_per_trial: int = identity(1, "Threads of a trial on CPUs; changes rounding, hence part of identity.", ge=1)
     execution: SweepExecutionSpec = execution(SweepExecutionSpec(), "Trials' shares of the machine.")

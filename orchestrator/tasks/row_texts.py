@@ -1,7 +1,7 @@
 """Rows of predictions as files keep them: what each example says, what was predicted, and what is right.
 
 A run keeps the beginning of each text, so that its mistakes can be read wherever its record is; a person's own file has
-the whole text. Which texts a row has is no part of what was predicted: rows of earlier versions have none.
+the whole text. Which texts a row has is no part of what was predicted.
 """
 
 import hashlib
