@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from orchestrator.cli.messages import notify
+from orchestrator.cli.messages import REMOVED, notify
 from orchestrator.cli.output_option import check_output
 from orchestrator.settings import ASKED_AT_VARIABLE, Settings, has_password, without_password
 
@@ -182,6 +182,15 @@ class GlobalOptionsGroup(click.Group):
     def __init__(self, *args: Any, show_global_options: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params.extend(_global_options(hidden=not show_global_options))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the member that the first word names. Raises: UsageError, for one that is gone with what to use."""
+        words = " ".join([*ctx.command_path.split()[1:], *args[:1]])
+        if words in REMOVED and not ctx.resilient_parsing:
+            raise click.UsageError(f"`{words}` is gone: {REMOVED[words]}", ctx)
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of the members in the order in which they were added, which is the order of use."""

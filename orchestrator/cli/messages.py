@@ -24,6 +24,12 @@ from orchestrator.settings import ASKED_AT_VARIABLE
 
 logger = logging.getLogger(__name__)
 
+REMOVED = {
+    "db export": "db backup FILE copies the registry",
+    "db import": "db merge FILE brings in what another registry has",
+}
+"""Commands that are gone, and what to use instead."""
+
 
 def notify(message: str) -> None:
     """Write a message for a person to stderr, folded between words on a terminal, if somebody still reads it."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.commands.registry_keeping import backup, export_all, import_all, merge
+from orchestrator.cli.commands.registry_keeping import backup, merge
 from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, GlobalOptionsGroup, current_settings
 from orchestrator.cli.output import show_record, show_rows, show_text
 from orchestrator.cli.reading import output_options, reading_options
@@ -76,7 +76,7 @@ def upgrade(no_backup: bool) -> None:
         show_text(registry.upgrade(settings.home / "backups", with_backup=not no_backup))
 
 
-for _command in (backup, export_all, import_all, merge):
+for _command in (backup, merge):
     db.add_command(_command)
 
 

@@ -1,39 +1,35 @@
 """The trash: runs that were removed and can be restored, until `gc` deletes their files.
 
-Removing a run takes its record out of every other table, and keeps it here as lines of the portable form, in the same
-transaction. So nothing that reads runs needs to know of the trash. The files stay where they are until then.
+Removing a run takes its record out of every other table, and keeps it here as a small registry of its own, a SQLite
+file, in the same transaction. So nothing that reads runs needs to know of the trash. The files stay where they are
+until then.
 
 Whoever deletes the files claims the run first, in a transaction that a restoration cannot cross: either the run is back
 by then, and its files stay, or it is claimed, and cannot be restored any more.
 """
 
-import io
-import json
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import zstandard
-from sqlalchemy import Select, Table, and_, delete, exists, false, or_, select, text
+from sqlalchemy import delete, select, text
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import select_items
-from orchestrator.registry.keeping.merging import Merged, merge_registry
-from orchestrator.registry.keeping.portable_form import read_lines, write_lines
-from orchestrator.registry.keeping.run_families import family_of, shared_keys
-from orchestrator.registry.keeping.table_copy import ordered_rows
-from orchestrator.registry.keeping_tables import AliasRow, TrashRow
+from orchestrator.registry.keeping.merging import Merged, copy_run, merge_registry
+from orchestrator.registry.keeping.run_families import family_of
+from orchestrator.registry.keeping_tables import TrashRow
 from orchestrator.registry.place_tags import PIPELINE
-from orchestrator.registry.revisions import NEWEST_REVISION
 from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, load_records
-from orchestrator.registry.tables import BaseRow, ExperimentRow, ModelRow, RunRow, TagRow
+from orchestrator.registry.tables import ModelRow, RunRow, TagRow
 
 
 @dataclass(frozen=True)
@@ -69,9 +65,7 @@ class Trash:
             run = session.get(RunRow, run_id, with_for_update=True)
             if run is None or not run.state.is_final:
                 return False
-            family = family_of(session, run_id)
-            record = io.BytesIO()
-            write_lines(session.connection(), NEWEST_REVISION, record, rows_of=_rows_of_family(run_id))
+            family, record = family_of(session, run_id), _record_of(session, run_id)
             session.merge(
                 TrashRow(
                     run_id=run_id,
@@ -80,7 +74,7 @@ class Trash:
                     num_trials=len(family) - 1,
                     storage_path=run.storage_path,
                     num_bytes=num_bytes,
-                    record=zstandard.ZstdCompressor().compress(record.getvalue()),
+                    record=record,
                     created_at=run.created_at,
                 )
             )
@@ -122,7 +116,7 @@ class Trash:
         tag = f"{PIPELINE}{pipeline_id}"
         rows = select(TrashRow).where(TrashRow.claimed_at.is_(None)).order_by(TrashRow.created_at, TrashRow.run_id)
         with self._database.session(writing=False) as session:
-            stages = {row.run_id for row in session.scalars(rows) if tag in _tags_in(_lines(row), row.run_id)}
+            stages = {row.run_id for row in session.scalars(rows) if _has_tag(row, tag)}
             return [one for one in load_records(session, rows, TrashRecord) if one.run_id in stages]
 
     def restore(self, run_id: str) -> list[Merged]:
@@ -131,11 +125,8 @@ class Trash:
         Raises: NotFoundError; InputError where another run has its id by now, or its files are being deleted.
         """
         with self._database.session(writing=False) as session:
-            lines = _lines(_restorable(session, run_id))
-        with TemporaryDirectory(prefix="orchestrator-trash-") as folder:
-            scratch = Path(folder) / "registry.sqlite"
-            read_lines(io.BytesIO(lines), scratch, f"the record of run {run_id}")
-            source = Database(str(scratch), read_only=True)
+            row = _restorable(session, run_id)
+        with _opened(row) as source:
             merge = merge_registry(
                 self._database,
                 source,
@@ -144,7 +135,6 @@ class Trash:
                 before_run=lambda here: _restorable(here, run_id, lock=True),
             )
             merged = list(merge)
-            source.close()
         for one in merged:
             if one.what == "run" and one.change == "conflict":
                 raise InputError(f"run {run_id} cannot be restored: the registry has another run of that id")
@@ -180,22 +170,30 @@ class Trash:
             session.execute(delete(TrashRow).where(TrashRow.run_id == run_id))
 
 
-def _lines(row: TrashRow) -> bytes:
-    """The record of a removed run, as lines of the portable form."""
-    return zstandard.ZstdDecompressor().decompressobj().decompress(row.record)
+def _record_of(session: Session, run_id: str) -> bytes:
+    """A registry of a run alone, as a compressed SQLite file."""
+    with TemporaryDirectory(prefix="orchestrator-trash-") as folder:
+        path = Path(folder) / "registry.sqlite"
+        with closing(Database(str(path))) as record, record.session(writing=True) as here:
+            copy_run(session, here, run_id)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+        return zstandard.ZstdCompressor().compress(path.read_bytes())
 
 
-def _tags_in(lines: bytes, run_id: str) -> set[str]:
-    """Tags that a run has in lines of the portable form."""
-    tags, columns = set(), None
-    for line in lines.split(b"\n"):
-        if line.startswith(b"{"):
-            header = json.loads(line)
-            columns = header["columns"] if header.get("table") == TagRow.__tablename__ else None
-        elif columns is not None:
-            row = dict(zip(columns, json.loads(line), strict=True))
-            tags |= {str(row["tag"])} if row["run_id"] == run_id else set()
-    return tags
+@contextmanager
+def _opened(row: TrashRow) -> Iterator[Database]:
+    """Open the registry of a removed run."""
+    with TemporaryDirectory(prefix="orchestrator-trash-") as folder:
+        path = Path(folder) / "registry.sqlite"
+        path.write_bytes(zstandard.ZstdDecompressor().decompress(row.record))
+        with closing(Database(str(path), read_only=True)) as record:
+            yield record
+
+
+def _has_tag(row: TrashRow, tag: str) -> bool:
+    with _opened(row) as record, record.session(writing=False) as session:
+        return session.get(TagRow, (row.run_id, tag)) is not None
 
 
 def _restorable(session: Session, run_id: str, *, lock: bool = False) -> TrashRow:
@@ -213,36 +211,3 @@ def _restorable(session: Session, run_id: str, *, lock: bool = False) -> TrashRo
             f"{row.claimed_at:%Y-%m-%d %H:%M} UTC; what is left of it goes with: orchestrator gc"
         )
     return row
-
-
-def _rows_of_family(run_id: str) -> Callable[[Table, str], Select[Any]]:
-    """Function that selects from a table what belongs to a run and its trials, and what their rows need."""
-    family = select(RunRow.id).where(or_(RunRow.id == run_id, RunRow.parent_id == run_id))
-
-    def rows_of(table: Table, dialect: str) -> Select[Any]:
-        statement = ordered_rows(table, dialect)
-        if table.name == RunRow.__tablename__:
-            return statement.where(or_(table.c.id == run_id, table.c.parent_id == run_id))
-        if table.name == ExperimentRow.__tablename__:
-            return statement.where(table.c.id.in_(select(RunRow.experiment_id).where(RunRow.id.in_(family))))
-        if table.name == AliasRow.__tablename__:
-            is_its = and_(ModelRow.name == table.c.name, ModelRow.version == table.c.version)
-            return statement.where(exists().where(is_its, ModelRow.run_id.in_(family)))
-        if table.name != TrashRow.__tablename__ and "run_id" in table.c:
-            return statement.where(table.c.run_id.in_(family))
-        others = BaseRow.metadata.sorted_tables
-        return statement.where(or_(false(), *(_is_needed(table, other, family) for other in others)))
-
-    return rows_of
-
-
-def _is_needed(table: Table, other: Table, family: Select[str]) -> Any:
-    """Whether a row of a shared table is one that a row of another table needs, which belongs to the family."""
-    needed: Any = false()
-    if "run_id" in other.primary_key.columns and table.name != TrashRow.__tablename__:
-        for key in shared_keys(other):
-            if key.shared.name == table.name:
-                pairs = zip(key.columns, key.shared_columns, strict=True)
-                same = [other.c[own] == table.c[shared] for own, shared in pairs]
-                needed = or_(needed, exists().where(*same, other.c.run_id.in_(family)))
-    return needed
