@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlalchemy import select
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
+from orchestrator.nearest import nearest
 from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.database import Database
 from orchestrator.registry.groups.seed_groups import SeedGroups
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from orchestrator.registry.keeping.trash import Trash
     from orchestrator.registry.lineage.lineage import Lineage
     from orchestrator.registry.runs.lifecycle import RunLifecycle
+
+
+_NUM_COMPARED = 1000
+"""Newest runs whose names are compared with one that is not there."""
 
 
 class Registry(QueriedRuns, SeedGroups):
@@ -160,16 +165,28 @@ class Registry(QueriedRuns, SeedGroups):
         with self._database.session(writing=False) as session:
             return newest_called(session, name, self._state())
 
-    def find_run(self, wanted: str) -> RunRecord:
-        """Run or trial as `run` finds it. Raises: NotFoundError, as `run`, with the nearest name."""
-        from orchestrator.registry.missing_runs import missing_run
+    def find_run(self, wanted: str, *, or_task: bool = False) -> RunRecord:
+        """Run or trial as `run` finds it. Raises: NotFoundError, as `run`, with what was nearly meant.
 
+        Args:
+            or_task: whether a task may have been meant, too.
+        """
         try:
             return self.run(wanted)
         except SeveralRunsError:
             raise
         except NotFoundError as error:
-            raise missing_run(self, wanted, error) from None
+            removed = [one for one in self.trash.called(wanted) if one.claimed_at is None]
+            if removed:
+                where = f"Run {removed[0].run_id} ({removed[0].name}) is in the trash"
+                raise NotFoundError(
+                    f"{where}; to bring it back: orchestrator runs restore {removed[0].run_id}"
+                ) from None
+            newest = self.run_table("", limit=_NUM_COMPARED, trials=False).values("name")
+            names = [*dict.fromkeys([*newest, *(self.ranked_tasks() if or_task else ())])]
+            close = nearest(wanted, names, 1) if wanted else []
+            hint = f"; did you mean {close[0]}?" if close else ", and none is called so." if names else "."
+            raise NotFoundError(f"{str(error).rstrip('.')}{hint}") from None
 
     def run_records(self, run_ids: Collection[str]) -> list[RunRecord]:
         """Records of the runs with these ids, the newest first; without those that are not there."""

@@ -4,11 +4,12 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from orchestrator.nearest import did_you_mean
 from orchestrator.search import SEARCHES
 from orchestrator.search.axes import AnyAxis, Axis, Choices, Scalar
 from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs.fields import Section, Spec, execution, identity
-from orchestrator.specs.problems import nearest, rule_of
+from orchestrator.specs.problems import rule_of
 from orchestrator.specs.recipe import CHANGEABLE_FIELDS, RecipeSpec
 from orchestrator.specs.task import TaskSpec
 
@@ -95,7 +96,7 @@ class SweepSpec(Spec):
         search, axes = SEARCHES[self.search], self.axes
         for name, axis in axes.items():
             if name not in RecipeSpec.model_fields:
-                raise ValueError(f"space.{name} is no field of recipe{nearest(name, RecipeSpec.model_fields)}")
+                raise ValueError(f"space.{name} is no field of recipe{did_you_mean(name, RecipeSpec.model_fields)}")
             if name == "seed":
                 raise ValueError("space.seed: give seeds in `seeds`, so that trials are grouped by the rest")
             if not axis.written:

@@ -45,15 +45,7 @@ def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: 
         only: whether a name that several runs have is an error, for a command that takes something away.
         or_task: whether the nearest name may be a task's, for a command that takes tasks, too.
     """
-    from orchestrator.errors import NotFoundError, SeveralRunsError
-    from orchestrator.registry.missing_runs import missing_run
-
-    try:
-        run = registry.run(wanted)
-    except SeveralRunsError:
-        raise
-    except NotFoundError as error:
-        raise missing_run(registry, wanted, error, registry.ranked_tasks() if or_task else ()) from None
+    run = registry.find_run(wanted, or_task=or_task)
     if run.name == wanted and not run.id.startswith(wanted):
         _tell_others_called(registry, run, only=only)
     return run
@@ -62,14 +54,13 @@ def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: 
 def group_name(registry: "Registry", wanted: str) -> str:
     """The text that names a group, once it is known to. Raises: NotFoundError, with the nearest name; InputError."""
     from orchestrator.errors import NotFoundError, SeveralRunsError
-    from orchestrator.registry.missing_runs import missing_run
 
     try:
         registry.group(wanted)
     except SeveralRunsError:
         raise
-    except NotFoundError as error:
-        raise missing_run(registry, wanted, error) from None
+    except NotFoundError:
+        registry.find_run(wanted)  # which tells the nearest name
     return wanted
 
 
