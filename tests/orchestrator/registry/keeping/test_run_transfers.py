@@ -21,7 +21,6 @@ from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import CheckpointEvent, DatasetResult, FileCount, MetricEvent
 from tests.orchestrator.registry.samples import everything, model_result, new_run, trial_result
 
-OLD_REGISTRY = Path(__file__).parents[3] / "saved_before" / "registry_0001.sqlite"
 ORIGIN = "head-1"
 
 
@@ -219,40 +218,6 @@ def test_a_copy_can_be_cut_down_to_some_runs(registry: Registry, location: str, 
         assert cut.transfers.begun_since(None) == [run_id]
         assert cut.transfers.digest(run_id) == registry.transfers.digest(run_id)
     assert b"canary" not in copy.read_bytes()
-
-
-def test_an_older_registry_is_brought_up_to_date_in_the_copy(tmp_path: Path) -> None:
-    before = OLD_REGISTRY.read_bytes()
-    copy = tmp_path / "copy.sqlite"
-    copy_registry(str(OLD_REGISTRY), copy)
-    assert OLD_REGISTRY.read_bytes() == before
-    with Registry(str(copy)) as copied:
-        assert copied.transfers.begun_since(None)
-
-
-@pytest.mark.postgres
-def test_an_older_server_is_brought_up_to_date_in_the_copy(postgres_location: str, tmp_path: Path) -> None:
-    from orchestrator.registry.engines.dialects import open_engine
-    from orchestrator.registry.location import resolve_url
-    from orchestrator.registry.revisions import upgrade_schema
-
-    engine = open_engine(resolve_url(postgres_location))
-    upgrade_schema(engine, "the server", to="0001")
-    with engine.begin() as connection:
-        connection.exec_driver_sql("INSERT INTO experiments VALUES (1, 'a', 'f', '2026-11-01')")
-        columns = "id, experiment_id, kind, name, state, group_key, spec, attempt, created_at"
-        values = "'aaaaaaaaaaaa', 1, 'pretrain', 'a', 'STOPPED', 'g', '{}', 1, '2026-11-01'"
-        connection.exec_driver_sql(f"INSERT INTO runs ({columns}) VALUES ({values})")
-        connection.exec_driver_sql(
-            "INSERT INTO attempts VALUES ('aaaaaaaaaaaa', 1, 'STOPPED', 'h', 7, NULL, '2026-11-01')"
-        )
-    engine.dispose()
-    copy = tmp_path / "copy.sqlite"
-    copy_registry(postgres_location, copy)
-    with Registry(str(copy)) as copied:
-        assert [one.job_id for one in copied.attempts("aaaaaaaaaaaa")] == [None]
-    with Registry(postgres_location, read_only=True) as server:
-        assert server.current_revision() == "0001"
 
 
 def test_a_newer_registry_is_refused(tmp_path: Path) -> None:
