@@ -26,8 +26,10 @@ logger = logging.getLogger(__name__)
 REMOVED = {
     "cluster pull": "copy the cluster's registry here with `ray rsync-down`, then `orchestrator db merge FILE`; "
     "docs/cluster.md has the lines",
+    "db export": "`orchestrator db backup FILE` copies the registry",
+    "db import": "`orchestrator db merge FILE` brings in what another registry has",
 }
-"""Commands of earlier versions, and what to use instead."""
+"""Commands that are gone, and what to use instead."""
 
 
 def notify(message: str) -> None:

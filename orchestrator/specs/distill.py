@@ -51,10 +51,6 @@ class DistillExecutionSpec(ExecutionSection):
     )
 
 
-_WITHOUT_GPU = DistillExecutionSpec(gpus=0.0)
-"""Execution by default before `gpus: auto`, which the specs of recorded runs carry."""
-
-
 class DistillSpec(Spec):
     """Train a small model to answer as a fine-tuned one does, or to fill masks as a pretrained one does."""
 
@@ -91,7 +87,7 @@ class DistillSpec(Spec):
             both = "neither" if self.task is None else "both"
             raise ValueError(f"task and pretraining: {both} given; give task for a fine-tuned teacher, or pretraining")
         for name in ("unlabeled", "recipe", "threads", "execution") if self.pretraining is not None else ():
-            if getattr(self, name) not in (type(self).model_fields[name].default, _WITHOUT_GPU):
+            if getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(
                     f"{name} is for a task; with pretraining its own fields say the same: leave {name} out"
                 )

@@ -62,7 +62,6 @@ class PretrainSpec(Spec):
         "Tokens of one forward pass of a worker at most, in place of `micro_batch_size`: as many examples as fit.",
         unit="tokens",
         ge=1,
-        before=None,
     )
     token_objective: TokenObjectiveName = identity(
         "masked_lm",
@@ -96,31 +95,26 @@ class PretrainSpec(Spec):
         "Loss of a step above which it has diverged, as it has with NaN; ten times that of guessing, ln(vocabulary), "
         "when left out.",
         gt=0.0,
-        before=None,
     )
     on_divergence: Literal["stop", "rollback"] = identity(
         "stop",
         "What follows a step that diverged: the run fails, or goes back to its last checkpoint and passes the step's "
         "batch over.",
-        before="stop",
     )
     precision: Precision = identity("fp32", "Arithmetic of forward and backward.")
     allow_tf32: bool = identity(
         True,
         "With fp32 on a GPU: multiply matrices as TF32, with 10 bits behind the point, several times faster.",
-        before=True,
     )
     residual_precision: Precision = identity(
         "fp32",
         "Arithmetic of the residual stream, what a layer adds to and normalizes; bf16, with precision bf16 alone, "
         "halves what a GPU moves between its matrix products.",
-        before="fp32",
     )
     gradient_precision: Precision = identity(
         "fp32",
         "Numbers by which workers tell one another their gradients; bf16 halves the bytes on the network and rounds, "
         "each addition of two workers' gradients too, so that its error grows with the number of workers.",
-        before="fp32",
     )
     threads_per_worker: int = identity(1, "Threads of a CPU worker; changes rounding, hence part of identity.", ge=1)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def show(run_id: str, is_whole: bool, form: str | None, output: str | None) -> None:
     """Show a run: what it is, its scores, its files, what to do next.
 
-    RUN is an id or the beginning of one, or a run's name: of several runs the newest. Of its spec the fields that
+    RUN is a run's name (its newest run), its id, or its first characters, four at least. Of its spec the fields that
     differ from their defaults, as they are typed behind `run`; of a sweep its best trial. With --all, or as JSON or
     CSV, there is everything that is recorded: the machine, each attempt, every score; as JSON the counts of each file.
     """

@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
 @click.group(cls=GlobalOptionsGroup)
 def runs() -> None:
-    """Show what was run, and how it went. RUN is the id of a run, its first characters, or its name."""
+    """Show what was run, and how it went.
+
+    RUN is a run's name, which means its newest run, its id, or the first characters of its id, four at least.
+    """
 
 
 runs.add_command(list_runs)

@@ -183,6 +183,22 @@ def test_a_run_is_removed_and_restored_by_its_name(
     assert command("runs", "trash").out == ""
 
 
+def test_the_run_of_a_name_is_removed_and_no_other_whose_id_begins_so(command: Command, home: Path) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        recorder = Recorder(registry)
+        for name, run_id in (("c4", "a" * 12), ("wiki", "c4" * 6), ("c4c4", "b" * 12)):
+            recorder.start({"kind": "corpus", "name": name}, "f", run_id=run_id)
+            registry.lifecycle.finish(run_id, RunState.COMPLETED)
+    assert command("runs", "rm", "c4", "--yes").status == 0
+    assert command("runs", "restore", "wiki").status == 3
+    assert command("runs", "show", "wiki").status == 0
+    assert command("runs", "restore", "c4").status == 0
+    refused = command("runs", "rm", "c4c4", "--yes")
+    assert refused.status == 3
+    assert "b" * 12 in refused.err
+    assert "c4" * 6 in refused.err
+
+
 def test_a_pipeline_is_removed_with_its_stages_and_brings_them_back(
     command: Command, pipelines: tuple[str, str], home: Path
 ) -> None:

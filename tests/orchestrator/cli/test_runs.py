@@ -292,17 +292,10 @@ def test_a_failed_run_is_shown_with_the_command_that_goes_on(command: Command, r
     assert "next\n  orchestrator resume 7f3a90b1c2d4\n" in command("runs", "show", "7f3a").out
 
 
-@pytest.mark.parametrize("place", [["out.csv"], ["-o", "out.csv"]])
-def test_a_file_is_named_by_an_option_or_as_of_old_by_the_last_argument(
-    command: Command, recorded_sweep: RecordedSweep, place: list[str], tmp_path: Path
-) -> None:
-    assert command("runs", "export", *place).status == 0
+def test_an_export_needs_a_place(command: Command, recorded_sweep: RecordedSweep, tmp_path: Path) -> None:
+    assert command("runs", "export").status == 2
+    assert command("runs", "export", "-o", "out.csv").status == 0
     assert (tmp_path / "out.csv").read_text().startswith("id,")
-
-
-def test_a_file_is_named_once(command: Command, recorded_sweep: RecordedSweep) -> None:
-    assert "-o FILE is missing; name one FILE to write" in command("runs", "export").err
-    assert "a.csv and b.csv are two places" in command("runs", "export", "a.csv", "-o", "b.csv").err
 
 
 def test_a_pipeline_is_shown_by_its_stages_and_stands_for_the_last_model_of_one(

@@ -58,14 +58,14 @@ def test_a_missing_text_is_named(command: Command) -> None:
 def test_a_folder_that_holds_something_is_no_place_for_a_tokenizer(command: Command, tmp_path: Path) -> None:
     (tmp_path / "tok").mkdir()
     (tmp_path / "tok" / "notes.txt").write_text("mine")
-    outcome = command("tokenizer", "train", "a.txt", "--to", "tok")
+    outcome = command("tokenizer", "train", "a.txt", "-o", "tok")
     assert outcome.status == 2
     assert "tok is there already and not empty" in outcome.err
 
 
 def test_a_tokenizer_is_trained_saved_and_reported_on(command: Command, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(DOCUMENTS)
-    trained = command("tokenizer", "train", "a.txt", "--to", "tok", "--vocab-size", "120", "-f", "json")
+    trained = command("tokenizer", "train", "a.txt", "-o", "tok", "--vocab-size", "120", "-f", "json")
     assert trained.status == 0, trained.err
     assert json.loads(trained.out)["folder"] == "tok"
     assert {"tokenizer.json", "vocab.txt"} <= {path.name for path in (tmp_path / "tok").iterdir()}
@@ -84,7 +84,7 @@ def test_a_tokenizer_is_trained_saved_and_reported_on(command: Command, tmp_path
 def test_a_tokenizer_of_another_kind_is_trained(command: Command, tmp_path: Path, model: str, sep: str) -> None:
     (tmp_path / "a.txt").write_text(DOCUMENTS)
     (tmp_path / "b.txt").write_text(DOCUMENTS[: len(DOCUMENTS) // 2])
-    arguments = ["a.txt", "b.txt", "--to", "tok", "--vocab-size", "300", "--model", model, "--sampling-exponent", "0.7"]
+    arguments = ["a.txt", "b.txt", "-o", "tok", "--vocab-size", "300", "--model", model, "--sampling-exponent", "0.7"]
     trained = command("tokenizer", "train", *arguments, "-f", "json")
     assert trained.status == 0, trained.err
     assert json.loads((tmp_path / "tok" / "tokenizer_config.json").read_text())["sep_token"] == sep
@@ -97,7 +97,7 @@ def test_a_tokenizer_that_is_not_there_or_text_without_words_is_refused(command:
     (tmp_path / "a.txt").write_text(DOCUMENTS)
     (tmp_path / "empty.txt").write_text("\n\n")
     assert command("tokenizer", "report", "none", "a.txt").status == 2
-    command("tokenizer", "train", "a.txt", "--to", "tok", "--vocab-size", "120")
+    command("tokenizer", "train", "a.txt", "-o", "tok", "--vocab-size", "120")
     for arguments in (["report", "tok", "empty.txt"], ["train", "empty.txt", "--to", "new"]):
         outcome = command("tokenizer", *arguments)
         assert (outcome.status, outcome.out) == (2, "")
@@ -221,14 +221,14 @@ def test_a_tilde_in_a_spec_is_the_home_folder(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "a.txt").write_text(DOCUMENTS)
-    command("tokenizer", "train", "a.txt", "--to", "tok", "--vocab-size", "120")
+    command("tokenizer", "train", "a.txt", "-o", "tok", "--vocab-size", "120")
     (tmp_path / "c.yaml").write_text("kind: corpus\ncorpus: {files: [a.txt]}\ntokenizer: ~/tok\n")
     assert command("plan", "c.yaml").status == 0
 
 
 def test_a_plan_refuses_what_this_machine_could_not_carry(command: Command, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(DOCUMENTS)
-    command("tokenizer", "train", "a.txt", "--to", "tok", "--vocab-size", "120")
+    command("tokenizer", "train", "a.txt", "-o", "tok", "--vocab-size", "120")
     spec = "kind: pretrain\ncorpus: {files: [a.txt]}\ntokenizer: tok\nsteps: 1\nglobal_batch_size: 4096\n"
     (tmp_path / "p.yaml").write_text(spec)
     assert command("plan", "p.yaml").status == 0

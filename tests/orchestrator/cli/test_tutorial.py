@@ -41,8 +41,8 @@ ROWS: dict[str, dict[str, tuple[str, ...]]] = {
         "runs rm summer": ("summer", "1 run in the trash now"),
     },
     "lineage": {"models lineage summer": ("model summer@1", "glue/SST-2/train.tsv", "tokenizer tokenizers/notes")},
-    "import and merge": {
-        "db import record.jsonl.gz": ("copy.sqlite was empty, and has everything now",),
+    "back up and merge": {
+        "db backup backup.sqlite": ("wrote backup.sqlite",),
         "db merge backup.sqlite": ("both have the same", "would be: 2 the same"),
     },
     "pages in a browser": {"board": ("http://127.0.0.1:",), "report spring": ("wrote spring.html",)},
