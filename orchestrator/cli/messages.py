@@ -23,6 +23,8 @@ from orchestrator.progress import (
 from orchestrator.settings import ASKED_AT_VARIABLE
 
 logger = logging.getLogger(__name__)
+at_work: list[str] = []
+"""A line for each run at work that says how to go on with it, where a second signal ends the process at once."""
 
 
 def notify(message: str) -> None:

@@ -1,13 +1,10 @@
-"""`orchestrator help`: commands, topics that say what the code does, and man pages.
+"""`orchestrator help`: commands, and topics that say what the code does.
 
 Alone: .venv/bin/pytest tests/orchestrator/cli/test_help.py
 """
 
 import re
 import shlex
-import shutil
-import subprocess
-from pathlib import Path
 
 import click
 import pytest
@@ -26,7 +23,6 @@ from orchestrator.storage.compression import COMPRESSIONS
 from orchestrator.tasks import TASK_TYPES
 from tests.contracts.imports import source_files
 from tests.orchestrator.cli.laboratory import Command
-from tests.waiting import PATIENCE_S
 
 TOPICS = load_topics()
 INTERNAL = {
@@ -150,33 +146,3 @@ def test_the_schemes_of_storages_are_told() -> None:
     told = re.search(r"schemes ([\w, ]+)\.", " ".join(TOPICS["storage"].text.split()))
     assert told is not None
     assert set(told.group(1).split(", ")) == set(settings.SCHEMES) - {"local", "memory"}
-
-
-def test_a_man_page_is_written_for_each_command_that_help_lists(command: Command, tmp_path: Path) -> None:
-    outcome = command("help", "--man", str(tmp_path / "man1"))
-    assert outcome.status == 0
-    names = {path.name for path in (tmp_path / "man1").iterdir()}
-    assert {"orchestrator.1", "orchestrator-runs.1", "orchestrator-runs-list.1"} <= names
-    assert "orchestrator-relay.1" not in names
-    page = (tmp_path / "man1" / "orchestrator-runs-list.1").read_text()
-    assert re.findall(r"^\.SH (.+)$", page, re.MULTILINE) == [
-        "NAME",
-        "SYNOPSIS",
-        "DESCRIPTION",
-        "OPTIONS",
-        "EXAMPLE",
-        "EXIT STATUS",
-        "SEE ALSO",
-    ]
-    assert "Number of runs, the newest ones." in page
-
-
-@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
-def test_groff_reads_every_man_page_without_a_warning(command: Command, tmp_path: Path) -> None:
-    command("help", "--man", str(tmp_path))
-    pages = sorted(map(str, tmp_path.iterdir()))
-    done = subprocess.run(
-        ["groff", "-man", "-ww", "-Tutf8", "-rLL=78n", *pages], capture_output=True, text=True, timeout=PATIENCE_S
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "orchestrator run experiments/sweep_sst2.yaml recipe.epochs=1 --name first-try" in done.stdout

@@ -9,7 +9,7 @@ import pytest
 import orchestrator.execution.runner
 import orchestrator.execution.session
 from orchestrator.cli.entry import Interrupted
-from orchestrator.cli.last_words import has_last_words
+from orchestrator.cli.messages import at_work
 from orchestrator.errors import RunFailedError
 from orchestrator.kinds.tokenizer import TokenizerKind
 from orchestrator.results import TokenizerResult
@@ -67,16 +67,16 @@ def test_an_interrupted_demo_says_how_to_go_on(
 ) -> None:
     def run_spec(spec: Spec, *, settings: object, on_started: Callable[[str], None]) -> None:
         on_started("7f3a90b1c2d4")
-        said.append(has_last_words())
+        said.extend(at_work)
         raise Interrupted(2)
 
-    said: list[bool] = []
+    said: list[str] = []
     monkeypatch.setattr(orchestrator.execution.runner, "run_spec", run_spec)
     interrupted = command("demo", "--home", "my things")
     assert interrupted.status == 130
     assert "stopped; go on with: orchestrator --home 'my things' resume 7f3a90b1c2d4\n" in interrupted.err
-    assert said == [True]  # so that a signal is answered by "stopping" at once
-    assert not has_last_words()
+    assert len(said) == 1  # so that a signal is answered by "stopping" at once
+    assert at_work == []
 
 
 def test_an_interrupted_resume_is_gone_on_with_as_it_was_begun(
