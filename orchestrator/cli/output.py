@@ -14,8 +14,10 @@ from orchestrator.cells import field_cell, heading, plain_value
 from orchestrator.cli.messages import make_room, notify, tell_more
 from orchestrator.cli.reading import current_reading, find_columns
 from orchestrator.progress import is_terminal
+from orchestrator.progress.log_lines import folded
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
     from rich.text import Text
 
 Row = Mapping[str, Any]
@@ -36,7 +38,6 @@ def show_rows(
     *,
     empty: str = "",
     spare: Sequence[str] = (),
-    below: Sequence[str] = (),
     page: int | None = None,
     num_rows: int | None = None,
     measurement: Callable[[Row], str | None] = _metric,
@@ -49,7 +50,6 @@ def show_rows(
         output: file to write to; None: stdout.
         empty: message on stderr in place of a table without rows.
         spare: columns that are left out, from the first one on, while the terminal is too narrow for the table.
-        below: columns that stand below each row, from the first one on, while it is too narrow even so.
         page: number of rows on a terminal unless `--limit` gives another; a pipe or a file gets all.
         num_rows: number of rows that there are, where `rows` are the first `num_rows_shown` alone.
         measurement: name of what a row measures; its scores and values have their own number of decimals.
@@ -67,7 +67,7 @@ def show_rows(
     elif form == "csv":
         _write_csv(listed, columns, output)
     elif listed:
-        _write_table(listed, columns, output, spare, below, [measurement(row) for row in rows[reading.offset : end]])
+        _write_table(listed, columns, output, spare, [measurement(row) for row in rows[reading.offset : end]])
         if end is not None and reading.limit is None:
             tell_more(len(listed), num_rows or len(rows), reading.offset)
     elif empty:
@@ -85,7 +85,7 @@ def num_rows_shown(page: int | None, form: str | None, output: str | None) -> in
 def show_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
     """Show rows on stdout as a table, one of several of a command, whose options of reading are for another one."""
     listed = [{column: row.get(column) for column in columns} for row in rows]
-    _write_table(listed, columns, None, (), (), [_metric(row) for row in rows])
+    _write_table(listed, columns, None, (), [_metric(row) for row in rows])
 
 
 def show_record(record: Row, form: str | None, output: str | None) -> None:
@@ -102,12 +102,15 @@ def show_record(record: Row, form: str | None, output: str | None) -> None:
         _write_csv([{"field": key, "value": value} for key, value in record.items()], ["field", "value"], output)
     else:
         from orchestrator.cli.row_texts import shortened
-        from orchestrator.progress.table_layout import block
+        from orchestrator.progress.tables import record_lines, rich_records
 
         longest = None if reading.wide else _LONGEST_FIELD
         texts = [(key, shortened(field_cell(key, value), longest)) for key, value in record.items()]
-        lines = block(texts, _terminal_width(output))
-        _write("".join(f"{line}\n" for line in lines), output)
+        width = _terminal_width(output)
+        if width is None:
+            _write("".join(f"{line}\n" for line in record_lines(texts)), output)
+        else:
+            _draw(rich_records([texts]), width)
 
 
 def shows_briefly(form: str | None, output: str | None) -> bool:
@@ -121,22 +124,15 @@ def show_text(text: str, output: str | None = None) -> None:
 
 
 def show_paragraph(text: str) -> None:
-    """Write a line of prose to stdout, on a terminal wrapped between words, and an empty line after it."""
-    from orchestrator.progress.table_layout import wrapped
-
-    width = _terminal_width(None)
-    _write("".join(f"{line}\n" for line in ([text] if width is None else wrapped(text, width))) + "\n", None)
+    """Write a line of prose to stdout, on a terminal folded between words, and an empty line after it."""
+    _write(folded(text, _terminal_width(None)) + "\n\n", None)
 
 
 def show_lines(lines: Iterable["Text"], output: str | None = None) -> None:
     """Show lines with their styles on a terminal, and as plain text in a pipe or a file."""
     if output is None and is_terminal(sys.stdout):
-        from rich.console import Console
-
-        make_room(sys.stdout)
-        console = Console(file=sys.stdout)
         for line in lines:
-            console.print(line, soft_wrap=True)
+            _draw(line, soft_wrap=True)
     else:
         _write("".join(f"{line.plain}\n" for line in lines), output)
 
@@ -158,23 +154,29 @@ def _write_table(
     columns: Sequence[str],
     output: str | None,
     spare: Sequence[str],
-    below: Sequence[str],
     measurements: Sequence[str | None],
 ) -> None:
     """Write a table: fitted to a terminal's width; in files and pipes one whole line per row."""
     from orchestrator.cli.row_texts import table_columns
-    from orchestrator.progress.table_layout import lay_out
+    from orchestrator.progress.tables import fitting, full_width, plain_lines, rich_records, rich_table
 
-    longest = None if current_reading().wide else _LONGEST_CELL
-    width = _terminal_width(output)
-    texts = table_columns(rows, columns, measurements, longest, is_fitted=width is not None)
-    laid = lay_out(texts, width, spare, below)
-    bold = output is None and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
-    header = [click.style(laid.header, bold=True) if bold else laid.header] if laid.header else []
-    _write("".join(f"{line}\n" for line in (*header, *laid.lines)), output)
-    if laid.left_out:
-        names = [*map(heading, laid.left_out)]
-        notify(f"left out: {', '.join(names)}; --columns {','.join(names)} shows these, --wide all")
+    longest, width = None if current_reading().wide else _LONGEST_CELL, _terminal_width(output)
+    all_columns = table_columns(rows, columns, measurements, longest)
+    shown = all_columns if width is None else fitting(all_columns, width, spare)
+    if width is not None and not shown:  # a block of lines for each row, with nothing left out
+        headings, *texts = zip(*(column.texts for column in all_columns), strict=True)
+        _draw(rich_records([[*zip(headings, row, strict=True)] for row in texts]), width)
+        return
+    if width is None or full_width(shown) <= width:
+        header, *lines = plain_lines(shown)
+        is_styled = output is None and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
+        header = click.style(header, bold=True) if is_styled else header
+        _write("".join(f"{line}\n" for line in (header, *lines)), output)
+    else:
+        _draw(rich_table(shown, width), width)
+    left_out = [heading(column.name) for column in all_columns if column not in shown]
+    if left_out:
+        notify(f"left out: {', '.join(left_out)}; --columns {','.join(left_out)} shows these, --wide all")
 
 
 def _terminal_width(output: str | None) -> int | None:
@@ -182,6 +184,14 @@ def _terminal_width(output: str | None) -> int | None:
     if output is not None or current_reading().wide or not is_terminal(sys.stdout):
         return None
     return shutil.get_terminal_size().columns
+
+
+def _draw(what: "RenderableType", width: int | None = None, *, soft_wrap: bool = False) -> None:
+    """Print something of rich's on the terminal, with styles where that wants them."""
+    from rich.console import Console
+
+    make_room(sys.stdout)
+    Console(file=sys.stdout, width=width).print(what, soft_wrap=soft_wrap)
 
 
 def _write(text: str, output: str | None) -> None:

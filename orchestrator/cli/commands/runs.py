@@ -19,6 +19,7 @@ from orchestrator.cli.messages import make_room, notify, say_now
 from orchestrator.cli.output import show_rows, show_text, shows_briefly
 from orchestrator.cli.reading import reading_options
 from orchestrator.progress import terminal_width
+from orchestrator.progress.log_lines import folded
 
 if TYPE_CHECKING:
     from orchestrator.registry.records import RunRecord
@@ -156,8 +157,6 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
 
 def _log_text(data: bytes) -> str:
     """Text of a log; for a terminal its lines are broken between words."""
-    from orchestrator.progress.line_folding import folded
-
     return folded(data.decode("utf-8", "replace"), terminal_width(sys.stdout))
 
 
