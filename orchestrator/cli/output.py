@@ -17,7 +17,7 @@ from orchestrator.progress import is_terminal
 from orchestrator.progress.log_lines import folded
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.table import Table
     from rich.text import Text
 
 Row = Mapping[str, Any]
@@ -38,6 +38,7 @@ def show_rows(
     *,
     empty: str = "",
     spare: Sequence[str] = (),
+    below: Sequence[str] = (),
     page: int | None = None,
     num_rows: int | None = None,
     measurement: Callable[[Row], str | None] = _metric,
@@ -50,6 +51,7 @@ def show_rows(
         output: file to write to; None: stdout.
         empty: message on stderr in place of a table without rows.
         spare: columns that are left out, from the first one on, while the terminal is too narrow for the table.
+        below: columns that stand below each row where the terminal is too narrow for them beside the others.
         page: number of rows on a terminal unless `--limit` gives another; a pipe or a file gets all.
         num_rows: number of rows that there are, where `rows` are the first `num_rows_shown` alone.
         measurement: name of what a row measures; its scores and values have their own number of decimals.
@@ -67,7 +69,7 @@ def show_rows(
     elif form == "csv":
         _write_csv(listed, columns, output)
     elif listed:
-        _write_table(listed, columns, output, spare, [measurement(row) for row in rows[reading.offset : end]])
+        _write_table(listed, columns, output, spare, below, [measurement(row) for row in rows[reading.offset : end]])
         if end is not None and reading.limit is None:
             tell_more(len(listed), num_rows or len(rows), reading.offset)
     elif empty:
@@ -85,7 +87,7 @@ def num_rows_shown(page: int | None, form: str | None, output: str | None) -> in
 def show_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
     """Show rows on stdout as a table, one of several of a command, whose options of reading are for another one."""
     listed = [{column: row.get(column) for column in columns} for row in rows]
-    _write_table(listed, columns, None, (), [_metric(row) for row in rows])
+    _write_table(listed, columns, None, (), (), [_metric(row) for row in rows])
 
 
 def show_record(record: Row, form: str | None, output: str | None) -> None:
@@ -102,15 +104,11 @@ def show_record(record: Row, form: str | None, output: str | None) -> None:
         _write_csv([{"field": key, "value": value} for key, value in record.items()], ["field", "value"], output)
     else:
         from orchestrator.cli.row_texts import shortened
-        from orchestrator.progress.tables import record_lines, rich_records
+        from orchestrator.progress.tables import record_lines
 
         longest = None if reading.wide else _LONGEST_FIELD
         texts = [(key, shortened(field_cell(key, value), longest)) for key, value in record.items()]
-        width = _terminal_width(output)
-        if width is None:
-            _write("".join(f"{line}\n" for line in record_lines(texts)), output)
-        else:
-            _draw(rich_records([texts]), width)
+        _write_lines(record_lines(texts, _terminal_width(output)), output)
 
 
 def shows_briefly(form: str | None, output: str | None) -> bool:
@@ -131,10 +129,14 @@ def show_paragraph(text: str) -> None:
 def show_lines(lines: Iterable["Text"], output: str | None = None) -> None:
     """Show lines with their styles on a terminal, and as plain text in a pipe or a file."""
     if output is None and is_terminal(sys.stdout):
+        from rich.console import Console
+
+        make_room(sys.stdout)
+        console = Console(file=sys.stdout)
         for line in lines:
-            _draw(line, soft_wrap=True)
+            console.print(line, soft_wrap=True)
     else:
-        _write("".join(f"{line.plain}\n" for line in lines), output)
+        _write_lines([line.plain for line in lines], output)
 
 
 def chosen_form(form: str | None, output: str | None) -> str:
@@ -154,29 +156,37 @@ def _write_table(
     columns: Sequence[str],
     output: str | None,
     spare: Sequence[str],
+    below: Sequence[str],
     measurements: Sequence[str | None],
 ) -> None:
     """Write a table: fitted to a terminal's width; in files and pipes one whole line per row."""
     from orchestrator.cli.row_texts import table_columns
-    from orchestrator.progress.tables import fitting, full_width, plain_lines, rich_records, rich_table
+    from orchestrator.progress.tables import fitting, full_width, lines_with_records, plain_lines, records, rich_table
 
     longest, width = None if current_reading().wide else _LONGEST_CELL, _terminal_width(output)
     all_columns = table_columns(rows, columns, measurements, longest)
-    shown = all_columns if width is None else fitting(all_columns, width, spare)
-    if width is not None and not shown:  # a block of lines for each row, with nothing left out
-        headings, *texts = zip(*(column.texts for column in all_columns), strict=True)
-        _draw(rich_records([[*zip(headings, row, strict=True)] for row in texts]), width)
-        return
-    if width is None or full_width(shown) <= width:
-        header, *lines = plain_lines(shown)
-        is_styled = output is None and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
-        header = click.style(header, bold=True) if is_styled else header
-        _write("".join(f"{line}\n" for line in (header, *lines)), output)
-    else:
-        _draw(rich_table(shown, width), width)
+    under = [column for column in all_columns if column.name in below]
+    shown = all_columns
+    if width is None or full_width(all_columns) <= width:
+        _write_table_lines(plain_lines(all_columns), output)
+    elif under and (shown := fitting([c for c in all_columns if c not in under], width, spare, may_fold=False)):
+        _write_table_lines(lines_with_records(shown, under, width), output)
+        shown = [*shown, *under]
+    elif shown := fitting(all_columns, width, spare):
+        _write_table_lines(_drawn(rich_table(shown, width), width), output)
+    else:  # a block of lines for each row, with nothing left out
+        shown = all_columns
+        _write_lines([line for block in records(shown, width) for line in (*block, "")][:-1], output)
     left_out = [heading(column.name) for column in all_columns if column not in shown]
     if left_out:
         notify(f"left out: {', '.join(left_out)}; --columns {','.join(left_out)} shows these, --wide all")
+
+
+def _write_table_lines(lines: Sequence[str], output: str | None) -> None:
+    """Write lines of a table, of which the first one are the headings."""
+    header, *rest = lines
+    is_styled = output is None and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
+    _write_lines([click.style(header, bold=True) if is_styled else header, *rest], output)
 
 
 def _terminal_width(output: str | None) -> int | None:
@@ -186,12 +196,17 @@ def _terminal_width(output: str | None) -> int | None:
     return shutil.get_terminal_size().columns
 
 
-def _draw(what: "RenderableType", width: int | None = None, *, soft_wrap: bool = False) -> None:
-    """Print something of rich's on the terminal, with styles where that wants them."""
+def _drawn(table: "Table", width: int) -> list[str]:
     from rich.console import Console
 
-    make_room(sys.stdout)
-    Console(file=sys.stdout, width=width).print(what, soft_wrap=soft_wrap)
+    console = Console(width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(table)
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def _write_lines(lines: Iterable[str], output: str | None) -> None:
+    _write("".join(f"{line}\n" for line in lines), output)
 
 
 def _write(text: str, output: str | None) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from orchestrator.cells import MISSING
+from orchestrator.progress.log_lines import wrapped
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -56,13 +57,14 @@ def full_width(columns: Sequence[Column]) -> int:
     return sum(column.width for column in columns) + len(_GAP) * (len(columns) - 1)
 
 
-def fitting(columns: Sequence[Column], width: int, spare: Sequence[str]) -> list[Column]:
-    """The columns without the spare ones, from the first one on, that find no room; none where all do not."""
+def fitting(columns: Sequence[Column], width: int, spare: Sequence[str], *, may_fold: bool = True) -> list[Column]:
+    """The columns without the spare ones, from the first one on, that find no room; none where the rest has none."""
+    total = _total if may_fold else full_width
     kept = list(columns)
     for name in spare:
-        if len(kept) > 1 and _total(kept) > width:
+        if len(kept) > 1 and total(kept) > width:
             kept = [column for column in kept if column.name != name]
-    return kept if _total(kept) <= width else []
+    return kept if total(kept) <= width else []
 
 
 def rich_table(columns: Sequence[Column], width: int, *, one_line: bool = False) -> "Table":
@@ -89,25 +91,36 @@ def rich_table(columns: Sequence[Column], width: int, *, one_line: bool = False)
     return table
 
 
-def record_lines(fields: Sequence[tuple[str, str]]) -> list[str]:
-    """A line for each field of a record with its name and text; fields without a text are left out."""
-    given = [(name, text) for name, text in fields if text != MISSING]
+def lines_with_records(columns: Sequence[Column], below: Sequence[Column], width: int) -> list[str]:
+    """A line for each row, as `plain_lines` has it, and below it a record of what has no room beside the others."""
+    header, *rows = plain_lines(columns)
+    blocks = records(below, width - len(_GAP))
+    return [header, *(line for row, block in zip(rows, blocks, strict=True) for line in (row, *map(_indented, block)))]
+
+
+def records(columns: Sequence[Column], width: int) -> list[list[str]]:
+    """Lines of a record for each row of a table."""
+    headings, *rows = zip(*(column.texts for column in columns), strict=True)
+    return [record_lines([*zip(headings, row, strict=True)], width) for row in rows]
+
+
+def record_lines(fields: Sequence[tuple[str, str]], width: int | None = None) -> list[str]:
+    """Lines of a record: each field's name and text, folded between words; fields without a text are left out.
+
+    Args:
+        width: characters of a line; None: as many as there are.
+    """
     names = Column("", ("", *(name for name, _ in fields)))
-    return [f"{_padded(name, names)}{_GAP}{text}" for name, text in given]
+    lines = []
+    for name, text in fields:
+        if text != MISSING:
+            rows = [text] if width is None else wrapped(text, max(20, width - names.width - len(_GAP)))
+            lines += [_padded("" if number else name, names) + _GAP + row for number, row in enumerate(rows)]
+    return lines
 
 
-def rich_records(records: Sequence[Sequence[tuple[str, str]]]) -> "Table":
-    """Make a block of lines for each record, with its texts folded between words."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, len(_GAP), 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for number, fields in enumerate(records):
-        for name, text in [("", "")] * bool(number) + [field for field in fields if field[1] != MISSING]:
-            table.add_row(Text(name), Text(text))
-    return table
+def _indented(line: str) -> str:
+    return _GAP + line
 
 
 def _total(columns: Sequence[Column]) -> int:

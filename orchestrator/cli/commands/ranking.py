@@ -97,8 +97,8 @@ def _show_briefly(rows: list[dict[str, Any]], empty: str, by: str, *, several_ta
         columns.insert(0, "task")
     columns += ["model"] if any(row["model"] for row in rows) else []
     alike = ["task"] if len({row["task"] for row in rows}) == 1 else []  # which then tells nothing apart
-    spare = ["size", "kind", "metric", *alike, "model", "group"]
-    show_rows(rows, [*columns, "group"], None, None, empty=empty, spare=spare)
+    spare = ["size", "kind", "group", *alike, "model", "metric"]
+    show_rows(rows, [*columns, "group"], None, None, empty=empty, spare=spare, below=["recipe", "init_from"])
 
 
 def _differs_within_tasks(rows: list[dict[str, Any]], name: str) -> bool:

@@ -65,8 +65,10 @@ def list_groups(task: str | None, archived: bool, form: str | None, output: str 
         columns = ["group", "task", "kind", "metric", "seeds", "mean", "sd", *differing, "recipe", "notes"]
         for row in table.records:
             row["group"], row["seeds"] = group_label(row["group"]), seeds_text(row)
-    spare = ["kind", "size", "metric", "sd"]
-    show_rows(table.records, columns, form, output, empty=empty, spare=spare, page=_PAGE, num_rows=num_groups)
+    spare, below = ["kind", "metric", "sd", "size"], ["recipe", "notes", "init_from"]
+    show_rows(
+        table.records, columns, form, output, empty=empty, spare=spare, below=below, page=_PAGE, num_rows=num_groups
+    )
     tell_archived(num_archived)
 
 

@@ -10,7 +10,15 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from orchestrator.progress.tables import Column, fitting, plain_lines, record_lines, rich_records, rich_table
+from orchestrator.progress.tables import (
+    Column,
+    fitting,
+    lines_with_records,
+    plain_lines,
+    record_lines,
+    records,
+    rich_table,
+)
 
 NAMES = Column("name", ("name", "sweep-of-the-complaints-of-march", "b"))
 SCORES = Column("score", ("score", "0.9123", "0.5000"), is_number=True)
@@ -55,5 +63,17 @@ def test_names_and_prose_are_folded_and_ids_and_numbers_never(width: int) -> Non
 def test_a_record_leaves_out_what_is_missing_and_folds_what_is_long() -> None:
     fields = [("why", "the loss is not finite from step 70 on"), ("task", "–"), ("seed", "3")]
     assert record_lines(fields) == ["why   the loss is not finite from step 70 on", "seed  3"]
-    folded = ["why   the loss is not finite", "      from step 70 on", "seed  3"]
-    assert drawn(rich_records([fields, fields[2:]]), 30) == [*folded, "", "seed  3"]
+    assert record_lines(fields, 30) == ["why   the loss is not finite", "      from step 70 on", "seed  3"]
+    assert record_lines([("folder", "/a/path/that/is/copied")], 20) == ["folder  /a/path/that/is/copied"]
+
+
+def test_what_has_no_room_beside_the_others_stands_below_each_row() -> None:
+    assert lines_with_records([RUNS, SCORES], [REASONS], 30) == [
+        "run            score",
+        "7f3a90b1c2d4  0.9123",
+        "  why  the loss is not finite",
+        "       from step 70 on",
+        "8f3a90b1c2d4  0.5000",
+        "  why  stopped",
+    ]
+    assert records([RUNS, SCORES], 30)[1] == ["run    8f3a90b1c2d4", "score  0.5000"]
