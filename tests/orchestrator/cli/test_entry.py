@@ -3,7 +3,6 @@
 Alone: .venv/bin/pytest tests/orchestrator/cli/test_entry.py
 """
 
-import logging
 import os
 import signal
 import subprocess
@@ -116,16 +115,6 @@ def test_each_error_is_one_message_and_the_contracts_status(
         assert "--debug" in captured.err
     assert run_command_line(["--debug", "fail"]) == status
     assert "Traceback" in capsys.readouterr().err
-
-
-def test_a_commands_warnings_are_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    @click.command(cls=GlobalOptionsCommand)
-    def warn() -> None:
-        logging.getLogger("bert_core.anywhere").warning("%d rows were left out", 3)
-
-    monkeypatch.setitem(cli.commands, "warn", warn)
-    assert run_command_line(["warn"]) == 0
-    assert capsys.readouterr() == ("", "warning: 3 rows were left out\n")
 
 
 def test_control_characters_in_a_message_do_not_reach_the_terminal(command: Command) -> None:

@@ -57,14 +57,6 @@ def test_a_topic_is_plain_text_in_a_pipe(command: Command) -> None:
     assert outcome.out == TOPICS["exit-status"].text
 
 
-def test_a_topic_is_styled_on_a_terminal(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.cli.commands.helping.is_terminal", lambda stream: True)
-    monkeypatch.setenv("COLUMNS", "80")
-    outcome = command("help", "queries")
-    assert "| ---" not in outcome.out
-    assert max(map(len, outcome.out.splitlines())) <= 80
-
-
 def test_a_word_that_is_both_gets_both(command: Command) -> None:
     outcome = command("help", "resume").out
     assert outcome.startswith(command("resume", "--help").out)
@@ -124,10 +116,6 @@ def test_the_fields_of_queries_are_told() -> None:
     )
     assert all(f"`{unit}`" in TOPICS["queries"].text for unit in UNITS_S)
     assert all(f"`metrics.{split}.X`" in TOPICS["queries"].text for split in METRIC_SPLITS if split != "validation")
-
-
-def test_the_text_on_queries_fits_80_columns_in_a_pipe(command: Command) -> None:
-    assert max(map(len, command("help", "queries").out.splitlines())) <= 80
 
 
 def test_the_states_of_runs_are_told() -> None:
