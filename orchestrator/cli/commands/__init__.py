@@ -1,4 +1,4 @@
-"""Every command, in the order in which `orchestrator --help` lists them."""
+"""Every command, in the order in which `orchestrator --help` lists them, imported when it is asked for."""
 
 from collections.abc import Mapping
 

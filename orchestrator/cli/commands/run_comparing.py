@@ -96,7 +96,7 @@ def _told(run: "RunRecord") -> str:
 
 def _difference_lines(each: "Difference") -> list[str]:
     """Lines of one field: both values in one line where they fit, else one below the other."""
-    from orchestrator.progress.table_layout import wrapped
+    from orchestrator.progress.log_lines import wrapped
 
     name, change = field_text(each.field), change_text(each)
     one, other = value_texts(each)

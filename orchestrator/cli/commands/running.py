@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,7 @@ from orchestrator.cli.frame import (
     resume_command,
     spec_argument,
 )
-from orchestrator.cli.last_words import last_words
-from orchestrator.cli.messages import notify, say_now
+from orchestrator.cli.messages import at_work, notify, say_now
 from orchestrator.cli.output import show_record, show_rows, show_text
 from orchestrator.cli.reading import reading_options
 from orchestrator.cluster.environment import give_way
@@ -196,32 +195,23 @@ def _interruptible(*again: str) -> Iterator[Callable[[str], None]]:
 
     `again` are words of the command that a person will want to type again when going on.
     """
-    from orchestrator.execution.interruption import record_left, where_it_stopped
+    from orchestrator.execution.interruption import where_it_stopped
 
     started: list[str] = []
-    words = ExitStack()
 
     def go_on(run_id: str, *more: str) -> str:
         return f"go on with: {resume_command(run_id)}{''.join(f' {shlex.quote(word)}' for word in (*again, *more))}"
 
     def began(run_id: str) -> None:
-        from orchestrator.execution.origin import means_the_same_anywhere
-
-        settings = means_the_same_anywhere(current_settings())  # a resume works in the folder of the run's origin
-        text = go_on(run_id)  # `leave` is called in a thread, where Click knows no options
-
-        def leave() -> str:
-            record_left(run_id, settings)
-            return f"{where_it_stopped(run_id, KeyboardInterrupt(), settings)}; {text}"
-
         started.append(run_id)
-        words.enter_context(last_words(text, leave))
+        at_work.append(f"left without saving; {go_on(run_id)}")
 
     try:
-        with words:
-            yield began
+        yield began
     except KeyboardInterrupt as error:
         for run_id in started:
             more = [error.again] if isinstance(error, HoursReached) else []
             notify(f"{where_it_stopped(run_id, error, current_settings())}; {go_on(run_id, *more)}")
         raise
+    finally:
+        del at_work[len(at_work) - len(started) :]

@@ -18,7 +18,8 @@ from orchestrator.cli.frame import GlobalOptionsGroup, WritingCommand, current_s
 from orchestrator.cli.messages import make_room, notify, say_now
 from orchestrator.cli.output import show_rows, show_text, shows_briefly
 from orchestrator.cli.reading import reading_options
-from orchestrator.progress import is_terminal, show_progress, terminal_width
+from orchestrator.progress import terminal_width
+from orchestrator.progress.log_lines import folded
 
 if TYPE_CHECKING:
     from orchestrator.registry.records import RunRecord
@@ -126,7 +127,7 @@ def plot(run_id: str, output: str) -> None:
 def logs(run_id: str, rank: str | None, follow: bool) -> int:
     """Print the log of a run, or of its workers.
 
-    With --follow a terminal shows how far the run is, as `run` does; of a pipeline the log of the stage at work too.
+    With --follow the log of a pipeline has that of the stage at work too.
     """
     from orchestrator.errors import NotFoundError
     from orchestrator.storage import join, read_bytes
@@ -156,15 +157,12 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
 
 def _log_text(data: bytes) -> str:
     """Text of a log; for a terminal its lines are broken between words."""
-    from orchestrator.progress.line_folding import folded
-
     return folded(data.decode("utf-8", "replace"), terminal_width(sys.stdout))
 
 
 def _follow(run_id: str) -> int:
     """Print a run's log until it has ended; returns the exit status that `wait` would give."""
     from orchestrator.execution.log_following import follow_log
-    from orchestrator.execution.run_watch import RunWatch
     from orchestrator.execution.waiting import outcome_line
     from orchestrator.run_states import RunState
 
@@ -172,14 +170,7 @@ def _follow(run_id: str) -> int:
         make_room(sys.stdout)
         click.echo(_log_text(data), nl=False)
 
-    settings = current_settings()
-    if is_terminal(sys.stderr):
-        with show_progress() as progress:
-            record = follow_log(
-                run_id, settings=settings, write=write, watch=lambda registry: RunWatch(registry, progress).look
-            )
-    else:
-        record = follow_log(run_id, settings=settings, write=write)
+    record = follow_log(run_id, settings=current_settings(), write=write)
     notify(outcome_line(record))
     return 0 if record.state == RunState.COMPLETED else 1
 
