@@ -8,7 +8,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from orchestrator.cli.messages import notify
+from orchestrator.cli.messages import REMOVED, notify
 from orchestrator.cli.output_option import check_output
 from orchestrator.settings import ASKED_AT_VARIABLE, Settings, has_password, without_password
 
@@ -189,6 +189,15 @@ class GlobalOptionsGroup(click.Group):
     def __init__(self, *args: Any, show_global_options: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.params.extend(_global_options(hidden=not show_global_options))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the member that the words begin with; one that was removed is refused with what to use instead."""
+        path = " ".join([*ctx.command_path.split()[1:], args[0]])
+        if path in REMOVED:
+            raise click.UsageError(f"`{path}` was removed: {REMOVED[path]}", ctx)
+        return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of the members in the order in which they were added, which is the order of use."""

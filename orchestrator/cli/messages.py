@@ -23,6 +23,11 @@ from orchestrator.progress import (
 from orchestrator.settings import ASKED_AT_VARIABLE
 
 logger = logging.getLogger(__name__)
+REMOVED = {
+    "published": "`orchestrator check` compares a run, a model or a task with the published numbers, which are in "
+    "orchestrator/published/numbers.yaml with their sources",
+}
+"""Commands of earlier versions, and what to use instead."""
 
 
 def notify(message: str) -> None:
