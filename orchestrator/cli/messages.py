@@ -27,6 +27,8 @@ REMOVED = {
     "docs/cluster.md has the lines",
     "db export": "`orchestrator db backup FILE` copies the registry",
     "db import": "`orchestrator db merge FILE` brings in what another registry has",
+    "published": "`orchestrator check` compares a run, a model or a task with the published numbers, which are in "
+    "orchestrator/published/numbers.yaml with their sources",
 }
 """Commands that are gone, and what to use instead."""
 at_work: list[str] = []

@@ -20,7 +20,6 @@ PLACES: Mapping[str, str] = {
     "board": "boarding.board",
     "cost": "costing.cost",
     "check": "checking.check",
-    "published": "checking.published",
     "models": "models.models",
     "evaluate": "evaluating.evaluate",
     "predict": "predicting.predict",

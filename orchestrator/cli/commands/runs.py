@@ -106,10 +106,10 @@ def plot(run_id: str, output: str) -> None:
     Its measurements over its steps, or the trials of a sweep side by side.
     """
     say_now(f"drawing run {run_id}")
-    from orchestrator.registry.plots import plot_run
+    from orchestrator.reports.pictures import plot_run
 
     with open_registry() as registry:
-        plot_run(registry, find_run(registry, run_id).id, output)
+        plot_run(registry, find_run(registry, run_id), output)
     notify(f"wrote {output}")
 
 

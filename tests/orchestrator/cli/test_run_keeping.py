@@ -11,6 +11,8 @@ import pytest
 from orchestrator.cli.entry import run_command_line
 from orchestrator.models.resolve import resolve_model
 from orchestrator.registry import Registry
+from orchestrator.registry.recorder import Recorder
+from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 

@@ -53,7 +53,6 @@ FURTHER: dict[str, tuple[str, ...]] = {
     "query \"tag = 'paper'": ("spring #0", "summer #5"),
     'query "dataset like': ("spring", "summer"),
     "cost sst2": ("spring", "summer"),
-    "published list --task sst2": ("BERT",),
     "models descendants": ("model spring@1", "model summer@1"),
     "query \"tag = 'table-2'": ("spring",),
     "runs trash": ("summer",),

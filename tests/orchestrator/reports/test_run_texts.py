@@ -1,9 +1,9 @@
 """Facts of a run as short lines of text.
 
-Alone: .venv/bin/pytest tests/orchestrator/reports/test_run_facts.py
+Alone: .venv/bin/pytest tests/orchestrator/reports/test_run_texts.py
 """
 
-from orchestrator.reports.run_facts import data_line, score_lines
+from orchestrator.reports.run_texts import data_line, score_lines
 
 
 def test_a_line_on_data_leaves_zeros_out() -> None:

@@ -1,6 +1,6 @@
 """The worst mistakes of kept predictions, with their text: which, in what order, how much of each.
 
-Alone: .venv/bin/pytest tests/orchestrator/reports/test_mistakes.py
+Alone: .venv/bin/pytest tests/orchestrator/reports/test_predictions.py
 """
 
 import json
@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.reports.blocks import Page, Section, Table, Words
-from orchestrator.reports.mistakes import NUM_MISTAKES, SHOWN_CHARACTERS, mistake_blocks
-from orchestrator.reports.prediction_charts import prediction_blocks
+from orchestrator.reports.blocks import Chart, Page, Section, Table, Words
+from orchestrator.reports.predictions import NUM_MISTAKES, SHOWN_CHARACTERS, mistake_blocks, prediction_blocks
 from orchestrator.reports.rendering import render
 from tests.orchestrator.reports.samples import HOSTILE
 
@@ -128,21 +127,7 @@ def test_of_values_the_largest_differences_are_told_whichever_side_they_are_on()
     assert shown[0].keys() == {"id", "text", "second text", "gold", "prediction", "error"}
     words = mistake_blocks(rows)[0]
     assert isinstance(words, Words)
-    num_wrong = sum(row["prediction"] != row["gold"] for row in rows)
-    assert words.text == f"{num_wrong} of 60 values differ; the largest {NUM_MISTAKES} of them:"
-
-
-def test_a_run_whose_record_lacks_the_texts_says_so() -> None:
-    old = [taken(0, 0.75), {"id": 1, "prediction": 4.0, "gold": 1.0, "error": 3.0}]
-    for row in old:
-        words, table = mistake_blocks([row])
-        assert isinstance(words, Words)
-        assert isinstance(table, Table)
-        assert "kept its predictions without them" in words.text
-        assert "text" not in table.rows[0]
-    words = mistake_blocks([taken(0, 0.75, text="a film")])[0]
-    assert isinstance(words, Words)
-    assert words.text == "1 of 1 examples are predicted wrongly:"
+    assert words.text.startswith(f"{sum(row['prediction'] != row['gold'] for row in rows)} of 60 ")
 
 
 @pytest.mark.parametrize(
@@ -187,12 +172,53 @@ def test_number_and_size_are_bounded() -> None:
     assert row["gold"].startswith("X word; X word")
 
 
-def test_hostile_texts_stay_text() -> None:
-    rows = [answered(0, HOSTILE, 0.0, question=HOSTILE, passage=HOSTILE), answered(1, "a", 0.0)]
-    html = render(Page("t", "s", [Section("Where it errs", mistake_blocks(rows))]))
-    assert HOSTILE not in html
-    assert "&lt;/script&gt;" in html
-
-
 def test_without_mistakes_nothing_is_shown() -> None:
     assert mistake_blocks([{"prediction": "a", "gold": "a", "correct": True}]) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "columns"),
+    [
+        (
+            '{"id": "1", "words": ["Anna", "ran"], "prediction": ["O", "O"], "gold": ["B-PER", "O"], "correct": false}',
+            "entity",
+        ),
+        (
+            '{"id": "1", "question": "Is it?", "prediction": "no", "gold": ["yes"], "exact_match": 0.0, "f1": 0.0}',
+            "questions",
+        ),
+    ],
+)
+def test_each_form_of_prediction_has_its_table(tmp_path: Path, line: str, columns: str) -> None:
+    path = tmp_path / "predictions.jsonl"
+    path.write_text(line + "\n")
+    scores, words, mistakes = prediction_blocks(str(path))
+    assert isinstance(scores, Table)
+    assert scores.columns[0] == columns
+    assert isinstance(words, Words)
+    assert isinstance(mistakes, Table)
+
+
+def test_values_become_a_scatter(tmp_path: Path) -> None:
+    path = tmp_path / "predictions.jsonl"
+    path.write_text('{"prediction": 1.5, "gold": 2.0}\n')
+    (chart,) = prediction_blocks(str(path))
+    assert isinstance(chart, Chart)
+
+
+def test_places_of_choices_are_no_values_to_be_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "predictions.jsonl"
+    path.write_text('{"id": "1", "prediction": 1, "gold": 2, "correct": false, "probabilities": [0.1, 0.6, 0.3]}\n')
+    words, mistakes = prediction_blocks(str(path))
+    assert isinstance(words, Words)
+    assert isinstance(mistakes, Table)
+
+
+@pytest.mark.parametrize("content", [None, "{broken", "[1]", '{"prediction": "a", "gold": "a"}\n{"prediction": "b"}'])
+def test_predictions_that_cannot_be_read_are_told(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "predictions.jsonl"
+    if content is not None:
+        path.write_text(content)
+    (words,) = prediction_blocks(str(path))
+    assert isinstance(words, Words)
+    assert str(path) in words.text
