@@ -20,7 +20,7 @@ ON_HEAD = {
 """Commands and groups that run where the registry and the storage are."""
 ON_THIS_MACHINE = {
     *("resume", "board", "evaluate", "predict", "serve", "fill-mask", "next-sentence", "embed", "search", "mine"),
-    *("runs reproduce", "models card", "models export", "db backup", "db export", "db import", "db merge"),
+    *("runs reproduce", "models card", "models export", "db backup", "db merge"),
 }
 """Commands that read a registry and run on this machine alone; each other command needs no registry."""
 

@@ -6,7 +6,7 @@
     downloads    copies of remote files that were not used of late; they would be downloaded again
     trash        files of runs that were removed, and what restores these runs
 
-Runs that are at work or may be (PENDING, QUEUED, RUNNING, LOST) keep everything, and while there is one the shared data
+Runs that are at work or may be (PENDING, RUNNING, LOST) keep everything, and while there is one the shared data
 stays. Pinned runs keep everything too, with the data that they have used.
 A folder is renamed before it is deleted: an interrupted collection leaves no half folder under a name that means
 something, and the next one finds the rest. Doing so again changes nothing.
@@ -40,6 +40,9 @@ SHARED_FOLDERS = {"corpora": "token store", "tasks": "tokenized task"}
 """Folders of the storage with data that runs share, and what each entry of them is."""
 TRASH = "trash"
 """Name of the files of removed runs in a list of garbage."""
+DOWNLOAD = "download"
+_KEEP_THEIR_NAMES = (TRASH, DOWNLOAD)
+"""What is claimed or held in another way until it is deleted."""
 _CHECKPOINT_NAMES = ("checkpoints.json", "checkpoints")
 """A run's checkpoints, the file that names them first."""
 
@@ -50,14 +53,24 @@ class Garbage:
 
     what: str
     path: str
-    num_bytes: int
     why: str
+    num_bytes: int = 0
     run_id: str | None = None
     """Run that it belongs to; None for what runs share."""
 
 
-def find_garbage(settings: Settings, older_than_s: float) -> list[Garbage]:
-    """Everything that nothing needs. `older_than_s` is the age at which shared data counts as unused."""
+def find_garbage(settings: Settings, older_than_s: float, *, measured: bool = True) -> list[Garbage]:
+    """Everything that nothing needs.
+
+    Args:
+        older_than_s: age in seconds at which shared data counts as unused.
+        measured: whether the bytes are counted, which reads all folders.
+    """
+    found = _find(settings, older_than_s)
+    return [one if one.num_bytes or not measured else replace(one, num_bytes=used_bytes(one.path)) for one in found]
+
+
+def _find(settings: Settings, older_than_s: float) -> list[Garbage]:
     with Registry(settings.registry, read_only=True) as registry:
         frame = registry.runs()
         runs = frame[frame["parent"].isna()]
@@ -71,44 +84,40 @@ def find_garbage(settings: Settings, older_than_s: float) -> list[Garbage]:
     return [*found, *_shared_data(settings.storage, used, older_than_s), *_downloads(older_than_s)]
 
 
-def delete_garbage(items: Iterable[Garbage], settings: Settings) -> Iterator[Garbage]:
-    """Delete what was found, except what a run may use that has begun in the meantime; yields what is gone."""
+def delete_garbage(items: Iterable[Garbage], settings: Settings, older_than_s: float) -> Iterator[Garbage]:
+    """Delete what was found, except what something has come to need in the meantime; yields what is gone.
+
+    What nothing needs is looked for again while no run can begin or change, and only what is found then too loses its
+    name, or is claimed: a run that begins afterwards does not see it any more.
+    """
     with Registry(settings.registry) as registry:
-        for item in items:
+        going: list[tuple[Garbage, str]] = []
+        with registry.trash.claiming() as claim:
+            now = {(item.what, item.path) for item in find_garbage(settings, older_than_s, measured=False)}
+            for item in items:
+                if (item.what, item.path) in now and (item.what != TRASH or claim(str(item.run_id))):
+                    going.append((item, item.path if item.what in _KEEP_THEIR_NAMES else take_name(item.path)))
+        for item, path in going:
             if item.what == TRASH:
-                if _empty(item, registry):
-                    yield item
+                _empty(str(item.run_id), registry)
+            elif item.what != DOWNLOAD:
+                delete(path)
+            elif not remove_unless_held(local_path(path)):
                 continue
-            if item.run_id in registry.annotations.flagged("pinned"):
-                continue
-            is_needed = _any_at_work(registry) if item.run_id is None else not registry.run(item.run_id).state.is_final
-            if is_needed:
-                continue
-            if item.what == "download":
-                if not remove_unless_held(local_path(item.path)):
-                    continue
-            else:
-                delete_atomically(item.path)
             yield item
 
 
-def _empty(item: Garbage, registry: Registry) -> bool:
-    """Delete the files of a run in the trash, then what would restore it; returns whether it was still there.
-
-    It is claimed first: a restoration that comes meanwhile is refused, and one that was faster keeps its files.
-    """
-    removed = {one.run_id: one for one in registry.trash.records()}.get(str(item.run_id))
-    if removed is None or not registry.trash.claim(removed.run_id):
-        return False
-    if removed.storage_path is not None and exists(removed.storage_path):
-        delete_atomically(removed.storage_path)
-    registry.trash.drop(removed.run_id)
-    return True
+def _empty(run_id: str, registry: Registry) -> None:
+    """Delete the files of a run in the trash that was claimed, then what would restore it."""
+    for removed in registry.trash.records():
+        if removed.run_id == run_id and removed.storage_path is not None and exists(removed.storage_path):
+            delete(take_name(removed.storage_path))
+    registry.trash.drop(run_id)
 
 
 def _any_at_work(registry: Registry) -> bool:
     """Whether a run is at work or may be, so that it may use what runs share."""
-    states = ", ".join(f"'{state}'" for state in (RunState.PENDING, RunState.QUEUED, RunState.RUNNING, RunState.LOST))
+    states = ", ".join(f"'{state}'" for state in (RunState.PENDING, RunState.RUNNING, RunState.LOST))
     return not registry.runs(f"state in ({states})", trials=False).empty
 
 
@@ -120,17 +129,17 @@ def _of_run(registry: Registry, run_id: str) -> Iterator[Garbage]:
         return
     names = names_in(folder)
     if "ray" in names:
-        yield _garbage("scratch", join(folder, "ray"), f"the run is {record.state}", run_id)
+        yield Garbage("scratch", join(folder, "ray"), f"the run is {record.state}", run_id=run_id)
     if record.state == RunState.COMPLETED:
         for name in _CHECKPOINT_NAMES:
             if name in names:
-                yield _garbage("checkpoints", join(folder, name), "the run has completed", run_id)
+                yield Garbage("checkpoints", join(folder, name), "the run has completed", run_id=run_id)
     if is_local(folder):
         root = local_path(folder)
         for half in sorted(root.rglob(".*.tmp")):
             above = half.relative_to(root).parts[:-1]
             if not any(name == "ray" or name.endswith(".tmp") for name in above):
-                yield _garbage("half-written", str(half), f"the run is {record.state}", run_id)
+                yield Garbage("half-written", str(half), f"the run is {record.state}", run_id=run_id)
 
 
 def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) -> Iterator[Garbage]:
@@ -156,7 +165,7 @@ def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) ->
             with suppress(NotFoundError):
                 registry.run(trial)
                 why = "neither registered, nor best of its group, nor the start of a run"
-                yield _garbage("trial weights", folder, why, sweep.id)
+                yield Garbage("trial weights", folder, why, run_id=sweep.id)
 
 
 def _trash(registry: Registry, frame: "pandas.DataFrame") -> Iterator[Garbage]:
@@ -168,7 +177,7 @@ def _trash(registry: Registry, frame: "pandas.DataFrame") -> Iterator[Garbage]:
         if one.storage_path is None or absolute(one.storage_path) not in places:
             why = f"run {one.name} was removed {one.removed_at:%Y-%m-%d}; "
             why += f"orchestrator runs restore {one.run_id}" if one.claimed_at is None else "its deletion has begun"
-            yield Garbage(TRASH, one.storage_path or f"record of {one.run_id}", one.num_bytes, why, one.run_id)
+            yield Garbage(TRASH, one.storage_path or f"record of {one.run_id}", why, one.num_bytes, one.run_id)
 
 
 def named_in_specs(frame: "pandas.DataFrame") -> set[str]:
@@ -213,7 +222,7 @@ def _shared_data(storage: str, used: set[str], older_than_s: float) -> Iterator[
         for name in names_in(join(storage, folder)):
             path = join(storage, folder, name)
             if path not in used and _age_s(local_path(path)) > older_than_s:
-                yield _garbage(what, path, f"not used for {_days(_age_s(local_path(path)))}")
+                yield Garbage(what, path, f"not used for {_days(_age_s(local_path(path)))}")
 
 
 def _downloads(older_than_s: float) -> Iterator[Garbage]:
@@ -222,7 +231,7 @@ def _downloads(older_than_s: float) -> Iterator[Garbage]:
     for entry in sorted(root.iterdir()) if root.is_dir() else ():
         age_s = time.time() - entry.stat().st_mtime
         if entry.is_dir() and age_s > older_than_s:
-            yield _garbage("download", str(entry), f"not used for {_days(age_s)}")
+            yield Garbage(DOWNLOAD, str(entry), f"not used for {_days(age_s)}")
 
 
 def _age_s(path: Path) -> float:
@@ -236,16 +245,15 @@ def _days(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} days"
 
 
-def _garbage(what: str, path: str, why: str, run_id: str | None = None) -> Garbage:
-    return Garbage(what, path, used_bytes(path), why, run_id)
+def take_name(path: str) -> str:
+    """Rename a file or folder of this machine that is about to be deleted; returns where it lies now.
 
-
-def delete_atomically(path: str) -> None:
-    """Delete a file or folder; a folder of this machine loses its name first."""
-    if is_local(path) and not path.endswith(".tmp"):
-        target = local_path(path)
-        nameless = target.with_name(f".{target.name}.{uuid4().hex[:8]}.tmp")
-        with suppress(FileNotFoundError):  # another collection was faster
-            target.rename(nameless)
-        path = str(nameless)
-    delete(path)
+    Elsewhere nothing can be renamed: it keeps its name until it is gone.
+    """
+    if not is_local(path) or path.endswith(".tmp"):
+        return path
+    target = local_path(path)
+    nameless = target.with_name(f".{target.name}.{uuid4().hex[:8]}.tmp")
+    with suppress(FileNotFoundError):  # another collection was faster
+        target.rename(nameless)
+    return str(nameless)

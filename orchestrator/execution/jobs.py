@@ -50,13 +50,13 @@ def spec_files(spec: AnySpec) -> dict[str, bytes]:
     return {SPEC_FILE: json.dumps(values, indent=2, ensure_ascii=False).encode()}  # JSON is YAML
 
 
-def submit_run(spec: AnySpec, run_id: str, settings: Settings, address: str, priority: int = 0) -> SubmittedJob:
+def submit_run(spec: AnySpec, run_id: str, settings: Settings, address: str) -> SubmittedJob:
     """Hand a spec to the cluster whose dashboard is at an address, as a run of that id.
 
     Raises: InputError for a password; ClusterError when the cluster cannot be reached or refuses.
     """
     refuse_password(settings)
-    words = ["run", SPEC_FILE, "--name", spec.name, "--run-id", run_id, *_priority_words(priority)]
+    words = ["run", SPEC_FILE, "--name", spec.name, "--run-id", run_id]
     metadata = {"job_name": spec.name, "kind": spec.kind}
     return _submit(run_id, run_id, words, spec_files(spec), metadata, settings, address)
 
@@ -68,7 +68,6 @@ def submit_resume(
     allow_drift: bool,
     settings: Settings,
     address: str,
-    priority: int = 0,
 ) -> SubmittedJob:
     """Hand another attempt at a run to the cluster; its job is the first of ID-2, ID-3, … that there is not yet.
 
@@ -80,13 +79,9 @@ def submit_resume(
     refuse_password(settings)
     known = open_jobs(address).submitted()
     number = next(number for number in range(2, len(known) + 3) if f"{run_id}-{number}" not in known)
-    options = [*(["--allow-drift"] if allow_drift else []), *_priority_words(priority)]
+    options = ["--allow-drift"] if allow_drift else []
     words = ["resume", *options, "--", run_id, *overrides]
     return _submit(f"{run_id}-{number}", run_id, words, {}, metadata, settings, address)
-
-
-def _priority_words(priority: int) -> list[str]:
-    return [f"--priority={priority}"] if priority else []
 
 
 def _submit(

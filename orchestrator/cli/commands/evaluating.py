@@ -161,11 +161,11 @@ def _show_confusions(matrix: "Sequence[Mapping[str, Any]]") -> None:
 def check_known(task: "TaskSpec") -> None:
     """Raise NotFoundError for a task that is neither known nor a person's own."""
     from orchestrator.errors import NotFoundError
-    from orchestrator.specs.problems import nearest
+    from orchestrator.nearest import did_you_mean
     from orchestrator.tasks.catalogue import KNOWN_TASKS
 
     if task.id not in KNOWN_TASKS and task.head is None and not task.files:
         raise NotFoundError(
-            f"no known task is called {task.id!r}{nearest(task.id, KNOWN_TASKS)} "
+            f"no known task is called {task.id!r}{did_you_mean(task.id, KNOWN_TASKS)} "
             "(a task of one's own needs head=… and files.validation=…)"
         )

@@ -43,5 +43,5 @@ def gc(dry_run: bool, yes: bool, older_than: str, form: str | None, output: str 
     total = f"{counted(len(items), 'item')}, {size_text(sum(item.num_bytes for item in items))}"
     if not items or not is_confirmed("delete", total, dry_run=dry_run, yes=yes):
         return
-    gone = list(delete_garbage(items, settings))
+    gone = list(delete_garbage(items, settings, older_than_s))
     notify(f"deleted {counted(len(gone), 'item')}, {size_text(sum(item.num_bytes for item in gone))}")

@@ -18,7 +18,8 @@ from orchestrator.cli.frame import GlobalOptionsGroup, WritingCommand, current_s
 from orchestrator.cli.messages import make_room, notify, say_now
 from orchestrator.cli.output import show_rows, show_text, shows_briefly
 from orchestrator.cli.reading import reading_options
-from orchestrator.progress import is_terminal, show_progress, terminal_width
+from orchestrator.progress import terminal_width
+from orchestrator.progress.log_lines import folded
 
 if TYPE_CHECKING:
     from orchestrator.registry.records import RunRecord
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
 
 @click.group(cls=GlobalOptionsGroup)
 def runs() -> None:
-    """Show what was run, and how it went. RUN is the id of a run, its first characters, or its name."""
+    """Show what was run, and how it went.
+
+    RUN is a run's name, which means its newest run, its id, or the first characters of its id, four at least.
+    """
 
 
 runs.add_command(list_runs)
@@ -57,8 +61,7 @@ def trials(run_id: str, form: str | None, output: str | None) -> None:
     ]
     own = [f"metrics.{run.metric}"] if f"metrics.{run.metric}" in scores else []
     if shows_briefly(form, output):
-        changed = [name for name in scores if name.startswith("metrics.recipe.")]
-        scores = [*changed[:NUM_PARAMETERS_SHOWN], *(own or scores[:NUM_PARAMETERS_SHOWN])]
+        scores = own or scores[:NUM_PARAMETERS_SHOWN]
         varied = varied[:NUM_PARAMETERS_SHOWN]
     columns = ["number", "id", "state", "seed", *varied, *scores, "seconds"]
     show_rows(table.records, columns, form, output, spare=["seconds", "state", *scores[1:], "seed", "id"])
@@ -103,10 +106,10 @@ def plot(run_id: str, output: str) -> None:
     Its measurements over its steps, or the trials of a sweep side by side.
     """
     say_now(f"drawing run {run_id}")
-    from orchestrator.registry.plots import plot_run
+    from orchestrator.reports.pictures import plot_run
 
     with open_registry() as registry:
-        plot_run(registry, find_run(registry, run_id).id, output)
+        plot_run(registry, find_run(registry, run_id), output)
     notify(f"wrote {output}")
 
 
@@ -124,7 +127,7 @@ def plot(run_id: str, output: str) -> None:
 def logs(run_id: str, rank: str | None, follow: bool) -> int:
     """Print the log of a run, or of its workers.
 
-    With --follow a terminal shows how far the run is, as `run` does; of a pipeline the log of the stage at work too.
+    With --follow the log of a pipeline has that of the stage at work too.
     """
     from orchestrator.errors import NotFoundError
     from orchestrator.storage import join, read_bytes
@@ -154,15 +157,12 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
 
 def _log_text(data: bytes) -> str:
     """Text of a log; for a terminal its lines are broken between words."""
-    from orchestrator.progress.line_folding import folded
-
     return folded(data.decode("utf-8", "replace"), terminal_width(sys.stdout))
 
 
 def _follow(run_id: str) -> int:
     """Print a run's log until it has ended; returns the exit status that `wait` would give."""
     from orchestrator.execution.log_following import follow_log
-    from orchestrator.execution.run_watch import RunWatch
     from orchestrator.execution.waiting import outcome_line
     from orchestrator.run_states import RunState
 
@@ -170,14 +170,7 @@ def _follow(run_id: str) -> int:
         make_room(sys.stdout)
         click.echo(_log_text(data), nl=False)
 
-    settings = current_settings()
-    if is_terminal(sys.stderr):
-        with show_progress() as progress:
-            record = follow_log(
-                run_id, settings=settings, write=write, watch=lambda registry: RunWatch(registry, progress).look
-            )
-    else:
-        record = follow_log(run_id, settings=settings, write=write)
+    record = follow_log(run_id, settings=current_settings(), write=write)
     notify(outcome_line(record))
     return 0 if record.state == RunState.COMPLETED else 1
 

@@ -12,7 +12,6 @@ from orchestrator.cli.frame import (
     current_settings,
     given_options,
     overrides_argument,
-    priority_option,
 )
 from orchestrator.cli.messages import notify, say_now, write_message
 from orchestrator.cli.output import show_text
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 @click.option("--resume", "resumed", metavar="RUN", help="Go on with this run, in place of a new one of a spec.")
 @click.option("--allow-drift", is_flag=True, help="With --resume: go on although data, models or versions changed.")
 @click.option("--name", help="The experiment's name; the spec's own, or its file's, when left out.")
-@priority_option
 @click.option("--no-wait", is_flag=True, help="Leave when the job is accepted; do not follow its log.")
 def submit(
     spec_path: str | None,
@@ -44,7 +42,6 @@ def submit(
     resumed: str | None,
     allow_drift: bool,
     name: str | None,
-    priority: int,
     no_wait: bool,
 ) -> int:
     """Carry out a run as a Ray job on a cluster.
@@ -61,9 +58,9 @@ def submit(
     job: SubmittedJob | None
     if resumed is None:
         assert spec_path is not None
-        job = _submit_spec(spec_path, overrides, name, priority)
+        job = _submit_spec(spec_path, overrides, name)
     else:  # there is no spec, so that the first word is the first override
-        job = _submit_resume(resumed, [word for word in (spec_path, *overrides) if word], allow_drift, priority)
+        job = _submit_resume(resumed, [word for word in (spec_path, *overrides) if word], allow_drift)
     if job is None:
         return 0
     notify(f"submitted to {job.address} as job {job.id}")
@@ -76,7 +73,7 @@ def submit(
     return _follow(job)
 
 
-def _submit_spec(spec_path: str, overrides: tuple[str, ...], name: str | None, priority: int) -> "SubmittedJob":
+def _submit_spec(spec_path: str, overrides: tuple[str, ...], name: str | None) -> "SubmittedJob":
     from orchestrator.execution.jobs import SPEC_FILE, spec_files, submit_run
     from orchestrator.specs.loading import load_spec
 
@@ -85,10 +82,10 @@ def _submit_spec(spec_path: str, overrides: tuple[str, ...], name: str | None, p
     settings = current_settings()
     address = dashboard_address(settings)
     _check(["plan", SPEC_FILE], settings, address, spec_files(spec))
-    return submit_run(spec, new_run_id(), settings, address, priority)
+    return submit_run(spec, new_run_id(), settings, address)
 
 
-def _submit_resume(run_id: str, overrides: Sequence[str], allow_drift: bool, priority: int) -> "SubmittedJob | None":
+def _submit_resume(run_id: str, overrides: Sequence[str], allow_drift: bool) -> "SubmittedJob | None":
     """Submit another attempt at a run; None where it has completed, which the head has said."""
     from orchestrator.execution.jobs import submit_resume
     from orchestrator.run_states import RunState
@@ -100,7 +97,7 @@ def _submit_resume(run_id: str, overrides: Sequence[str], allow_drift: bool, pri
     if run["state"] == RunState.COMPLETED:
         return None
     run_metadata = {"job_name": run["name"], "kind": run["kind"]}
-    return submit_resume(run["id"], overrides, run_metadata, allow_drift, settings, address, priority)
+    return submit_resume(run["id"], overrides, run_metadata, allow_drift, settings, address)
 
 
 def _check(words: Sequence[str], settings: Settings, address: str, files: Mapping[str, bytes] | None = None) -> bytes:

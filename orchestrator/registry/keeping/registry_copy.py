@@ -48,7 +48,7 @@ def copy_registry(location: str, path: Path) -> None:
 def _copy_rows(source: Engine, path: Path, revision: str, place: str) -> None:
     """Copy a server's rows into tables of the same revision, as one transaction sees them."""
     target = open_engine(resolve_url(str(path)))
-    upgrade_schema(target, place, to=revision)
+    upgrade_schema(target, place)
     with reading_snapshot(source) as reading, target.execution_options(writing=True).begin() as writing:
         copy_tables(reading, writing)
     with target.connect() as connection:

@@ -91,16 +91,6 @@ def models_of(session: Session, run_ids: Iterable[str]) -> list[ModelRow]:
     return list(session.scalars(statement.order_by(ModelRow.name, ModelRow.version)))
 
 
-def run_values(session: Session, run_id: str) -> dict[str, Any]:
-    """All columns of a run's own row, by name."""
-    return dict(session.execute(select(RunRow.__table__).where(RunRow.id == run_id)).mappings().one())
-
-
-def rows_of_run(session: Session, table: Table, run_id: str) -> Select[Any]:
-    """Statement that selects the rows of a table that belong to a run, by their key."""
-    return _rows_in_order(session, table, table.c.run_id == run_id)
-
-
 def _runs_of_family(session: Session, run_id: str) -> Sequence[RowMapping]:
     """All columns of a run and of its trials, the run first."""
     in_order = _rows_in_order(session, BaseRow.metadata.tables[_RUNS], RunRow.id.in_(_members(run_id)))

@@ -43,14 +43,6 @@ class Lineage:
         with self._database.session(writing=True) as session:
             derive_edges(session, [run_id], is_here=is_here)
 
-    def record_all(self) -> None:
-        """Record the edges of every completed run, each from what is recorded of it."""
-        with self._database.session(writing=True) as session:
-            completed = (RunRow.state == RunState.COMPLETED, RunRow.parent_id.is_(None))
-            derive_edges(
-                session, list(session.scalars(select(RunRow.id).where(*completed).order_by(RunRow.created_at)))
-            )
-
     def record_export(self, folder: str, target: str) -> None:
         """Record that the model in a folder was exported to another one; nothing for a model that is not registered."""
         with self._database.session(writing=True) as session:

@@ -99,7 +99,7 @@ VALUES = "a number, text in quotes, a date, an age \\(7d\\), or a field"
         ("tag = task", "a run may have several tags", 0),
         ("seed = 1.5", "this is a whole number, and never 1.5", 0),
         ("seconds > '1h'", "a number of seconds; compare it with one, or with a length like 30m", 0),
-        ("state = 'done'", "no run is ever 'done'; a state is 'pending', 'queued', 'running', 'completed'", 0),
+        ("state = 'done'", "no run is ever 'done'; a state is 'pending', 'running', 'completed'", 0),
         ("state in ('completed', 'done')", "no run is ever 'done'", 0),
         ("state > 'done'", "states have no order", 0),
         ("kind = 'pretran'", "no run is ever of the kind 'pretran'; a kind is .*'pretrain'", 0),
