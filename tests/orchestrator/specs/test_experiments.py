@@ -84,7 +84,3 @@ def test_a_sweep_finds_its_data_beside_the_checkout(path: Path) -> None:
     assert isinstance(spec, SweepSpec)
     assert spec.task.folder is not None
     assert any(shared_file(spec.task.folder.removeprefix("data/")).iterdir())
-
-
-
-
