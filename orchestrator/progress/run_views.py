@@ -3,8 +3,9 @@
 worker's event ─► the driver's callback ─► a view ─► Progress.show ─► drawing
 """
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -68,3 +69,14 @@ class SweepView:
 
 
 RunView = TrainingView | SweepView
+
+
+@dataclass(frozen=True)
+class Shown:
+    """All that a terminal shows at present."""
+
+    status: str = ""
+    since: float = field(default_factory=time.monotonic)
+    """Monotonic time at which the status, or without one the view, began."""
+    stage: StageView | None = None
+    view: RunView | None = None

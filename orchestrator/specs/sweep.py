@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
+from orchestrator.nearest import did_you_mean
 from orchestrator.search.algorithms import SEARCHES
 from orchestrator.search.axes import AnyAxis, Axis, Choices, Scalar
-from orchestrator.specs.fields import Section, Spec, execution, identity
-from orchestrator.specs.problems import nearest, rule_of
+from orchestrator.specs.fields import ExecutionSection, Spec, execution, identity
+from orchestrator.specs.problems import rule_of
 from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.task import TaskSpec
 
@@ -17,7 +18,7 @@ else:  # the list decides which names there are
     SearchName = Literal[tuple(SEARCHES)]
 
 
-class SweepExecutionSpec(Section):
+class SweepExecutionSpec(ExecutionSection):
     """Execution of a sweep: the trials' shares of the machine."""
 
     cpus_per_trial: float = execution(1.0, "Ray CPUs of a trial; fractions allowed.", unit="CPUs", gt=0.0)
@@ -68,15 +69,12 @@ class SweepSpec(Spec):
         lt=2**32,
     )
     scheduler: Literal["none", "asha"] = identity("none", "Whether weak trials are ended early.")
-    reduction_factor: int = identity(
-        3, "With `asha`: one in so many trials, the best, goes on at each decision.", ge=2, before=3
-    )
+    reduction_factor: int = identity(3, "With `asha`: one in so many trials, the best, goes on at each decision.", ge=2)
     grace_evaluations: int = identity(
         1,
         "With `asha`: evaluations of a trial before it may be ended.",
         unit="evaluations",
         ge=1,
-        before=1,
     )
     threads_per_trial: int = identity(1, "Threads of a trial on CPUs; changes rounding, hence part of identity.", ge=1)
     execution: SweepExecutionSpec = execution(SweepExecutionSpec(), "Trials' shares of the machine.")
@@ -91,7 +89,7 @@ class SweepSpec(Spec):
         search, axes = SEARCHES[self.search], self.axes
         for name, axis in axes.items():
             if name not in RecipeSpec.model_fields:
-                raise ValueError(f"space.{name} is no field of recipe{nearest(name, RecipeSpec.model_fields)}")
+                raise ValueError(f"space.{name} is no field of recipe{did_you_mean(name, RecipeSpec.model_fields)}")
             if name == "seed":
                 raise ValueError("space.seed: give seeds in `seeds`, so that trials are grouped by the rest")
             if not axis.written:

@@ -20,7 +20,6 @@ from orchestrator.results import MetricEvent, SweepResult, TrialEvents, TrialSta
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import SweepSpec
-from orchestrator.storage import write_json
 from tests.orchestrator.kinds.contexts import Notebook, context_of
 from tests.orchestrator.kinds.samples import SWEEP_RESULT, TRIALS, complete
 from tests.orchestrator.small_specs import (
@@ -162,15 +161,6 @@ def test_a_sweep_does_not_go_on_with_other_data(
     Path("task.csv").write_text(before)
     with pytest.raises(InputError, match=r"3 examples, .* → 2 examples"):
         finished_of_next_attempt(settings, monkeypatch, Notebook())
-
-
-def test_trials_of_an_earlier_version_do_not_stand(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_folder = context_of(settings, Notebook()).run_folder
-    write_json(f"{run_folder}/finished_trials.json", [])
-    with pytest.raises(InputError, match="not written down by the earlier version"):
-        finished_of_next_attempt(settings, monkeypatch, Notebook())
-    assert finished_of_next_attempt(settings, monkeypatch, Notebook(), allow_drift=True) == {}
-    assert finished_of_next_attempt(settings, monkeypatch, Notebook()) == {}
 
 
 def test_a_scheduler_refuses_fields_that_it_does_not_read() -> None:
