@@ -63,17 +63,6 @@ def test_a_trial_killed_after_any_evaluation_ends_with_the_same_bits(tmp_path: P
 
 
 @pytest.mark.training
-def test_a_trial_killed_again_and_again_ends_with_the_same_bits(tmp_path: Path) -> None:
-    whole = Bench(tiny_tasks.classification(tmp_path / "whole"), tmp_path / "whole")
-    whole.run(**RECIPE)
-    bench = Bench(tiny_tasks.classification(tmp_path / "killed"), tmp_path / "killed")
-    for number in (2, 3, 5):
-        kill(bench, number)
-    bench.run(**RECIPE)
-    assert weights(bench) == weights(whole)
-
-
-@pytest.mark.training
 def test_a_trial_whose_checkpoint_is_damaged_begins_anew_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
