@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.finetuning.running_trials import fixed_names
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_listener import SweepListener
 from orchestrator.finetuning.sweep_progress import SweepProgress

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow
@@ -26,6 +25,7 @@ from orchestrator.tasks.text_files import BadRecords, find_file, plain_name, rea
 from orchestrator.tasks.types.classification import ClassificationExample, ClassificationTable
 from orchestrator.tasks.types.conll import NerExample, NerTable
 from orchestrator.tasks.types.regression import RegressionTable
+from tests.orchestrator.tasks.definitions import examples_of, write_records
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.ZstdCompressor().compress}
 
@@ -281,15 +281,6 @@ def test_a_line_of_json_that_is_cut_short_is_told_with_its_column(tmp_path: Path
 
 
 SIZES = ClassificationTable(("text",), "label", numerical_columns=("size",), categorical_columns=("color",))
-
-
-def examples_of(table: Any, path: Path, policy: Any = "error") -> list[Any]:
-    return list(table.read(str(path), BadRecords(str(path), policy)))
-
-
-def write_records(path: Path, *records: dict[str, Any]) -> Path:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
 
 
 def test_own_columns_are_read_beside_the_text_and_may_be_empty(tmp_path: Path) -> None:

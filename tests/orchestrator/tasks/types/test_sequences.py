@@ -18,8 +18,7 @@ from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import TaskDataError
 from orchestrator.specs.task import Head
-from orchestrator.tasks import TASK_TYPES, Features, TabularColumns, decode
-from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks import TASK_TYPES, TabularColumns, decode
 from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
 from orchestrator.tasks.types.multi_label import LabelsPrediction, MultiLabelExample, MultiLabelTable
 from orchestrator.tasks.types.multiple_choice import ChoicePrediction, MultipleChoiceExample, MultipleChoiceTable
@@ -27,12 +26,7 @@ from orchestrator.tasks.types.ner import TagsPrediction
 from orchestrator.tasks.types.qa import AnswerPrediction
 from orchestrator.tasks.types.regression import RegressionExample, ValuePrediction
 from orchestrator.tasks.types.sentence_selection import SentencesPrediction
-from tests.orchestrator.tasks.definitions import define, features_of
-
-
-def window_texts(features: Features, tokenizer: Tokenizer) -> list[str]:
-    bounds = zip(features.cu_seqlens[:-1], features.cu_seqlens[1:], strict=True)
-    return [tokenizer.decode(features.input_ids[a:b].tolist(), skip_special_tokens=False) for a, b in bounds]
+from tests.orchestrator.tasks.definitions import define, examples_of, features_of, window_texts, write_records
 
 
 def test_sentences_and_pairs_become_windows(tokenizer: Tokenizer) -> None:
@@ -94,15 +88,6 @@ NAMES = ["loud", "very loud", "3", "a;b", "zäh"]
 TOPICS = MultiLabelTable(("text",), "topics", labels=tuple(NAMES))
 
 
-def read(table: Any, path: Path, policy: Any = "error") -> list[Any]:
-    return list(table.read(str(path), BadRecords(str(path), policy)))
-
-
-def write(path: Path, *records: dict[str, Any]) -> Path:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
-
-
 @given(rows=st.lists(st.lists(st.sampled_from(NAMES), unique=True), min_size=1, max_size=6))
 @settings(max_examples=25, deadline=None)
 def test_labels_are_the_same_in_every_form(rows: list[list[str]], tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -110,26 +95,26 @@ def test_labels_are_the_same_in_every_form(rows: list[list[str]], tmp_path_facto
     expected = [MultiLabelExample(str(i), "x", labels=tuple(row)) for i, row in enumerate(rows)]
     forms = {"lists.jsonl": rows, "names.jsonl": [" | ".join(row) for row in rows], "json.jsonl": map(json.dumps, rows)}
     for name, values in forms.items():
-        path = write(folder / name, *({"text": "x", "topics": value} for value in values))
-        assert read(TOPICS, path) == expected, name
+        path = write_records(folder / name, *({"text": "x", "topics": value} for value in values))
+        assert examples_of(TOPICS, path) == expected, name
     (folder / "names.tsv").write_text("text\ttopics\n" + "".join(f"x\t{'|'.join(row)}\n" for row in rows))
-    assert read(TOPICS, folder / "names.tsv") == expected
+    assert examples_of(TOPICS, folder / "names.tsv") == expected
     pyarrow.parquet.write_table(pyarrow.table({"text": ["x"] * len(rows), "topics": rows}), folder / "a.parquet")
-    assert read(TOPICS, folder / "a.parquet") == expected
+    assert examples_of(TOPICS, folder / "a.parquet") == expected
 
 
 def test_the_separator_is_ones_own_and_a_label_may_be_a_number(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", {"text": "x", "topics": "a|b;c"}, {"text": "y", "topics": 7})
+    path = write_records(tmp_path / "a.jsonl", {"text": "x", "topics": "a|b;c"}, {"text": "y", "topics": 7})
     table = MultiLabelTable(("text",), "topics", separator=";")
-    assert [example.labels for example in read(table, path)] == [("a|b", "c"), ("7",)]
+    assert [example.labels for example in examples_of(table, path)] == [("a|b", "c"), ("7",)]
 
 
 @pytest.mark.parametrize("value", [None, "loud||3", ["loud", ["3"]], '["loud"', "loud|quiet"])
 def test_broken_labels_are_named_or_left_out(tmp_path: Path, value: object) -> None:
-    path = write(tmp_path / "a.jsonl", {"text": "x", "topics": "3"}, {"text": "y", "topics": value})
+    path = write_records(tmp_path / "a.jsonl", {"text": "x", "topics": "3"}, {"text": "y", "topics": value})
     with pytest.raises(TaskDataError, match=r"line 2: .*topics"):
-        read(TOPICS, path)
-    assert [example.labels for example in read(TOPICS, path, "skip")] == [("3",)]
+        examples_of(TOPICS, path)
+    assert [example.labels for example in examples_of(TOPICS, path, "skip")] == [("3",)]
 
 
 def test_labels_are_those_above_one_half(tokenizer: Tokenizer) -> None:
@@ -151,17 +136,17 @@ ENDINGS = MultipleChoiceTable(("first", "begins"), ("left", "right"), "label")
 @pytest.mark.parametrize("label", [1, "1", "right"])
 def test_the_second_text_begins_every_choice_and_the_label_is_a_place_or_a_name(tmp_path: Path, label: object) -> None:
     record = {"first": "It rains.", "begins": "She", "left": "swims.", "right": "runs.", "label": label}
-    (example,) = read(ENDINGS, write(tmp_path / "a.jsonl", record))
+    (example,) = examples_of(ENDINGS, write_records(tmp_path / "a.jsonl", record))
     assert example == MultipleChoiceExample("0", "It rains.", ("She swims.", "She runs."), 1)
 
 
 @pytest.mark.parametrize(("field", "value"), [("label", 2), ("label", None), ("right", None), ("begins", 5)])
 def test_a_broken_choice_is_named_or_left_out(tmp_path: Path, field: str, value: object) -> None:
     record = {"first": "a", "begins": "b", "left": "c", "right": "d", "label": 0}
-    path = write(tmp_path / "a.jsonl", record, {**record, field: value})
+    path = write_records(tmp_path / "a.jsonl", record, {**record, field: value})
     with pytest.raises(TaskDataError, match=f"line 2: {field}"):
-        read(ENDINGS, path)
-    assert len(read(ENDINGS, path, "skip")) == 1
+        examples_of(ENDINGS, path)
+    assert len(examples_of(ENDINGS, path, "skip")) == 1
 
 
 def test_choices_are_windows_that_stay_together(tokenizer: Tokenizer) -> None:
