@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from enum import Enum
 from typing import Any
 
 import click
@@ -89,44 +88,20 @@ def resume_command(run_id: str) -> str:
     return f"orchestrator{given_options()} {verb} {run_id}"
 
 
-class AtDashboard(Enum):
-    """Ways of a command where the settings name a cluster's dashboard, and no registry."""
-
-    SENT = "the command is carried out on the cluster's head"
-    REFUSED = "the command reads a registry, and works on this machine alone"
-    HERE = "the command is carried out here, as without a dashboard"
-
-
 class GlobalOptionsCommand(click.Command):
     """Command that also takes the global options; its help ends with an example."""
 
-    def __init__(
-        self, *args: Any, example: str = "", at_dashboard: AtDashboard = AtDashboard.HERE, **kwargs: Any
-    ) -> None:
+    def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.example = example
-        self.at_dashboard = at_dashboard
         self.params.extend(_global_options(hidden=True))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Carry the command out: here, or on the head of the cluster whose dashboard the settings name."""
-        if self.at_dashboard != AtDashboard.HERE:
-            from orchestrator.cluster.addresses import head_dashboard
+        """Run the command: here, or on the head of the cluster whose dashboard the settings name."""
+        from orchestrator.cli.on_head import status_on_head
 
-            settings = current_settings()
-            address = head_dashboard(settings)
-            if address is not None and self.at_dashboard == AtDashboard.SENT:
-                from orchestrator.cli.head import send_to_head
-
-                return send_to_head(ctx, settings, address, debug=_is_debugging())
-            if address is not None and settings.address is not None:  # a variable for `submit` alone asks for nothing
-                raise click.UsageError(
-                    f"`{ctx.command_path}` works on this machine alone, and {address} is a cluster's dashboard; leave "
-                    "that address out, or say by --registry which registry is read from here. `submit` carries runs "
-                    "out on the cluster, `submit --resume` goes on with them there.",
-                    ctx,
-                )
-        return super().invoke(ctx)
+        status = status_on_head(ctx, current_settings, debug=_is_debugging())
+        return super().invoke(ctx) if status is None else status
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         """The words that a shell is offered: the command's own options, and the global ones."""
@@ -197,14 +172,6 @@ class GlobalOptionsGroup(click.Group):
         return list(self.commands)
 
 
-priority_option = click.option(
-    "--priority",
-    type=int,
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Place in a cluster's queue: higher ones begin first, then the oldest.",
-)
 nice_option = click.option(
     "--nice", is_flag=True, help="Let this machine's other programs go first, where the run has a Ray of its own."
 )

@@ -6,9 +6,8 @@
     downloads    copies of remote files that were not used of late; they would be downloaded again
     trash        files of runs that were removed, and what restores these runs
 
-Runs that are at work or may be (PENDING, QUEUED, RUNNING, LOST) keep everything, and while there is one the shared data
-stays. Runs that were pulled from a cluster keep everything too: it is the cluster's. So do pinned runs, with the data
-that they have used.
+Runs that are at work or may be (PENDING, RUNNING, LOST) keep everything, and while there is one the shared data
+stays. Pinned runs keep everything too, with the data that they have used.
 A folder is renamed before it is deleted: an interrupted collection leaves no half folder under a name that means
 something, and the next one finds the rest. Doing so again changes nothing.
 """
@@ -73,18 +72,15 @@ def find_garbage(settings: Settings, older_than_s: float, *, measured: bool = Tr
 
 def _find(settings: Settings, older_than_s: float) -> list[Garbage]:
     with Registry(settings.registry, read_only=True) as registry:
-        # Their files are their cluster's, also on a storage that is reached from here.
-        pulled = registry.transfers.pulled()
-        everything = registry.runs()
-        frame = everything[~everything["id"].isin(pulled) & ~everything["parent"].isin(pulled)]
+        frame = registry.runs()
         runs = frame[frame["parent"].isna()]
         pinned = registry.annotations.flagged("pinned")
         found = [item for run_id in runs["id"] if run_id not in pinned for item in _of_run(registry, str(run_id))]
         found += _weights(registry, frame, pinned)
-        found += _trash(registry, everything)
+        found += _trash(registry, frame)
         if _any_at_work(registry):
             return found
-        used = _data_used_of_late(registry, everything[everything["parent"].isna()], older_than_s, pinned)
+        used = _data_used_of_late(registry, runs, older_than_s, pinned)
     return [*found, *_shared_data(settings.storage, used, older_than_s), *_downloads(older_than_s)]
 
 
@@ -121,8 +117,8 @@ def _empty(run_id: str, registry: Registry) -> None:
 
 def _any_at_work(registry: Registry) -> bool:
     """Whether a run is at work or may be, so that it may use what runs share."""
-    states = ", ".join(f"'{state}'" for state in (RunState.PENDING, RunState.QUEUED, RunState.RUNNING, RunState.LOST))
-    return not set(registry.runs(f"state in ({states})", trials=False)["id"]) <= set(registry.transfers.pulled())
+    states = ", ".join(f"'{state}'" for state in (RunState.PENDING, RunState.RUNNING, RunState.LOST))
+    return not registry.runs(f"state in ({states})", trials=False).empty
 
 
 def _of_run(registry: Registry, run_id: str) -> Iterator[Garbage]:
@@ -151,16 +147,16 @@ def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) ->
     models = registry.models.frame()
     named = named_in_specs(frame)
     places = places_of([*models["folder"], *named])
-    own = set(frame["id"])
-    # The best of what is here stays, also where a cluster's run that was pulled is better: its weights are not here.
+    parents = set(frame["parent"].dropna())
+    completed = frame.loc[frame["state"] == RunState.COMPLETED, "id"]
+    sweeps = [registry.run(str(run_id)) for run_id in completed if run_id in parents]
+    # The best of what is here stays, also where a run that was merged from elsewhere is better: its weights are there.
+    elsewhere = {sweep.id for sweep in sweeps if sweep.storage_path is None or not exists(sweep.storage_path)}
+    own = set(frame.loc[~frame["parent"].isin(elsewhere), "id"])
     everywhere = registry.groups(archived=True)
     groups = [replace(group, runs=[run for run in group.runs if run.id in own]) for group in everywhere]
     kept = {*models["run_id"].dropna(), *named, *best_of_groups(groups), *pinned}
-    parents = set(frame["parent"].dropna())
-    for sweep_id in frame.loc[frame["state"] == RunState.COMPLETED, "id"]:
-        if sweep_id not in parents:
-            continue
-        sweep = registry.run(str(sweep_id))
+    for sweep in sweeps:
         trials = join(sweep.storage_path or "", "trials")
         for key in names_in(trials) if sweep.storage_path else ():
             folder, trial = join(trials, key, "model"), trial_id(sweep.id, key)

@@ -171,8 +171,6 @@ def _refusal(
         return f"it is a trial of {run.parent_id}; remove that sweep"
     if not run.state.is_final:
         return f"it is {run.state}; end it first: orchestrator stop {run.id}"
-    if run.id in registry.transfers.pulled():
-        return "it was pulled from a cluster, which has its files; remove it there"
     if run.storage_path is not None and run.storage_path.rstrip("/").rpartition("/")[2] != run.id:
         return f"its folder, {run.storage_path}, has not its id and may hold more; remove it by hand"
     pinned = sorted({run.id, *trials} & registry.annotations.flagged("pinned"))

@@ -13,7 +13,6 @@ from typing import Any
 
 from bert_core.errors import CheckpointError
 from orchestrator.finetuning.leader import LEADER
-from orchestrator.finetuning.population import POPULATION
 from orchestrator.results import MetricEvent, ModelResult, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.storage import AppendLog, delete, join
@@ -79,7 +78,7 @@ class TrialJournal:
 
 def drop_trials(run_folder: str) -> TrialJournal:
     """Delete what the trials of a sweep have left in its folder, the journal last; returns an empty journal."""
-    for name in (LEADER, "trials", POINTS, POPULATION, _JOURNAL):
+    for name in (LEADER, "trials", POINTS, _JOURNAL):
         delete(join(run_folder, name))
     return TrialJournal(run_folder)
 

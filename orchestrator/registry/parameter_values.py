@@ -28,7 +28,7 @@ KIND_END = ":"
 PARAMETER_COLUMNS = ("run_id", "path", "leaf", "kind", "text", "number")
 """Columns of the parameters table."""
 
-_NOT_SHAPING = frozenset({"execution", "budget"})
+_NOT_SHAPING = frozenset({"execution"})
 """Parts of a path below which no parameter shapes a result."""
 
 

@@ -55,8 +55,6 @@ class RegisteredModels:
     def get(self, name: str) -> ModelRecord:
         """Newest version of a registered model, or the version that `name@version` or `name@alias` gives.
 
-        A name alone means a version of a pulled run only where this registry has none of its own.
-
         Raises: NotFoundError, which lists models that are registered.
         """
         with self._database.session(writing=False) as session:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
@@ -30,10 +29,8 @@ from orchestrator.registry.runs.run_metrics import RunMetrics
 from orchestrator.registry.runs.run_parameters import load_parameters
 from orchestrator.registry.runs.trials import SweepTrials
 from orchestrator.registry.tables import TagRow
-from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
-    from orchestrator.registry.keeping.run_transfers import RunTransfers
     from orchestrator.registry.keeping.trash import Trash
     from orchestrator.registry.lineage.lineage import Lineage
     from orchestrator.registry.runs.lifecycle import RunLifecycle
@@ -55,8 +52,7 @@ class Registry(QueriedRuns, SeedGroups):
         datasets      data that runs made or used
         models        registered models, by name and version
         lineage       what was made of what
-        costs         processor time, GPU time and energy of attempts
-        transfers     runs of another registry, brought here
+        costs         time of attempts, and what they held of CPUs and GPUs
         annotations   notes, tags and flags that people add to runs
         trash         runs that were removed and can be restored
 
@@ -138,13 +134,6 @@ class Registry(QueriedRuns, SeedGroups):
         return Lineage(self._database)
 
     @cached_property
-    def transfers(self) -> RunTransfers:
-        """Runs of another registry, brought here."""
-        from orchestrator.registry.keeping.run_transfers import RunTransfers
-
-        return RunTransfers(self._database)
-
-    @cached_property
     def trash(self) -> Trash:
         """Runs that were removed and can be restored."""
         from orchestrator.registry.keeping.trash import Trash
@@ -219,11 +208,10 @@ class Registry(QueriedRuns, SeedGroups):
             return newest_completed(session, fingerprint, self._state())
 
     def attempts(self, run_id: str) -> list[AttemptRecord]:
-        """Attempts of a run, in order; one that waits for its turn on a cluster is QUEUED."""
+        """Attempts of a run, in order."""
         statement = select(AttemptRow).where(AttemptRow.run_id == run_id).order_by(AttemptRow.number)
         with self._database.session(writing=False) as session:
-            attempts = load_records(session, statement, AttemptRecord)
-        return [replace(one, state=RunState.QUEUED) if one.state == RunState.PENDING else one for one in attempts]
+            return load_records(session, statement, AttemptRecord)
 
     def code_diff(self, run_id: str, attempt: int) -> str | None:
         """Changes of an attempt's code that were in no commit; None where there were none, or too many to keep."""

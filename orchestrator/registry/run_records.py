@@ -8,7 +8,6 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select,
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
-from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.column_types import StateText, utc_now
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.tables import BaseRow, ExperimentRow, RunRow
@@ -23,19 +22,10 @@ MIN_ID_DIGITS = 4
 
 
 def state_as_read(lost_after_s: float) -> ColumnElement[RunState]:
-    """State of a run as SQL: the stored one; of a running one LOST or QUEUED, as `orchestrator.run_states` says."""
+    """State of a run as SQL: the stored one; of a silent running one LOST, as `orchestrator.run_states` says."""
     last_sign = func.coalesce(RunRow.heartbeat_at, RunRow.started_at, RunRow.created_at)
     is_silent = and_(RunRow.state == RunState.RUNNING, last_sign < utc_now(lost_after_s))
-    newest = select(AttemptRow.number).where(AttemptRow.run_id == RunRow.id, AttemptRow.number == RunRow.attempt)
-    is_queued = and_(
-        RunRow.state == RunState.RUNNING,
-        newest.where(AttemptRow.state == RunState.PENDING).correlate(RunRow).exists(),
-    )
-    return case(
-        (is_silent, literal(RunState.LOST, StateText)),
-        (is_queued, literal(RunState.QUEUED, StateText)),
-        else_=RunRow.state,
-    )
+    return case((is_silent, literal(RunState.LOST, StateText)), else_=RunRow.state)
 
 
 def find_run(session: Session, wanted: str, state: ColumnElement[RunState]) -> RunRecord:

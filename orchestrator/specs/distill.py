@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from bert_core.objectives.masked_lm import MaskedLM
-from orchestrator.specs.fields import Section, Spec, execution, identity
+from orchestrator.specs.fields import ExecutionSection, Section, Spec, execution, identity
 from orchestrator.specs.pretrain import PretrainSpec
 from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.references import RANDOM
@@ -36,7 +36,7 @@ class LossWeightsSpec(Section):
         return self
 
 
-class DistillExecutionSpec(Section):
+class DistillExecutionSpec(ExecutionSection):
     """Resources of the student's process; pretraining has an execution of its own."""
 
     cpus: float = execution(1.0, "Ray CPUs.", unit="CPUs", gt=0.0)
@@ -91,18 +91,10 @@ class DistillSpec(Spec):
                 raise ValueError(
                     f"{name} is for a task; with pretraining its own fields say the same: leave {name} out"
                 )
-        if self.pretraining is not None and self.pretraining.budget is not None:
-            raise ValueError(
-                "pretraining.budget: the run is the distillation; give it its budget, beside `pretraining`"
-            )
         if self.pretraining is not None and self.pretraining.token_objective != MaskedLM.name:
             raise ValueError(
                 f"pretraining.token_objective is {self.pretraining.token_objective}, and the student of a pretrained "
                 f"model fills masks as its teacher does; set it to {MaskedLM.name}"
-            )
-        if self.pretraining is not None and self.pretraining.execution.cuda_graphs:
-            raise ValueError(
-                "pretraining.execution.cuda_graphs fills batches up with what a teacher would teach too; leave it out"
             )
         if self.unlabeled and not self.objective.soft_targets_weight + self.objective.hidden_cosine_weight:
             raise ValueError(

@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, is_dataclass
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
 
@@ -41,26 +41,15 @@ class Section(BaseModel):
         return {name: _plain(getattr(self, name)) for name, info in fields if role_of(info) == "identity"}
 
 
-class BudgetSpec(Section):
-    """Limits of what all attempts of a run may take together; a pipeline's count over its stages."""
+class ExecutionSection(Section):
+    """Fields that every `execution` has."""
 
-    hours: float | None = execution(None, "Time of the run, without waiting in a queue.", unit="hours", gt=0.0)
-    cpu_hours: float | None = execution(None, "Processor time.", unit="hours", gt=0.0)
-    gpu_hours: float | None = execution(None, "Time of GPUs that the run holds.", unit="hours", gt=0.0)
-    money: float | None = execution(
-        None, "Price of what the run takes, in the currency of prices.yaml in the home folder.", gt=0.0
+    max_hours: float | None = execution(
+        None,
+        "Hours of work, over all attempts, after which the run stops with a checkpoint; `resume` with more goes on.",
+        unit="hours",
+        gt=0.0,
     )
-
-    @model_validator(mode="after")
-    def _limits_something(self) -> Self:
-        if not self.limits:
-            raise ValueError(f"a budget limits something: give {', '.join(type(self).model_fields)}")
-        return self
-
-    @property
-    def limits(self) -> dict[str, float]:
-        """The limits that are given, by their fields."""
-        return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 
 
 class Spec(Section):
@@ -72,9 +61,6 @@ class Spec(Section):
 
     name: str = execution("", "The experiment's name; the file's name without its ending when left out.")
     tags: tuple[str, ...] = execution((), "Words to find the run by.")
-    budget: BudgetSpec | None = execution(
-        None, "What the run may take, over all its attempts: when it is spent the run stops with a checkpoint."
-    )
 
     def fingerprint(self) -> str:
         """SHA-256 of everything that shapes the result, as 64 hexadecimal digits."""

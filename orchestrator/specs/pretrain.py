@@ -162,8 +162,6 @@ class PretrainSpec(Spec):
                 "set precision to bf16, or residual_precision back to fp32"
             )
         self._refuse_fields_of_other_objectives()
-        if self.execution.cuda_graphs and (reason := self._reason_against_graphs()):
-            raise ValueError(f"execution.cuda_graphs repeats one worker's whole step on a GPU, and {reason}")
         if TOKEN_OBJECTIVES[self.token_objective].is_causal and objective != NO_SENTENCE_OBJECTIVE:
             raise ValueError(
                 f"token_objective {self.token_objective} predicts each token from those before it, and would learn to "
@@ -195,20 +193,6 @@ class PretrainSpec(Spec):
                         f"{name} is for token_objective {other.name}, and token_objective is {chosen.name}; "
                         f"leave {value} out, or set it back to {default}"
                     )
-
-    def _reason_against_graphs(self) -> str | None:
-        """Name the reason why steps cannot be CUDA graphs, with what to do; None where they can."""
-        size, workers, device = self.micro_batch_size, self.execution.max_workers, self.execution.device
-        is_cut = size is not None and size < self.global_batch_size
-        reasons = {
-            f"execution.num_workers allows {workers}; set it to 1": workers > 1,
-            f"execution.device is {device}; set that to gpu": device == "cpu",
-            f"micro_batch_size {size} cuts it into parts; leave that out": is_cut,
-            "micro_batch_tokens cuts it into parts; leave that out": self.micro_batch_tokens is not None,
-            "execution.activation_checkpointing reads the state of random numbers in the middle of it; set that to "
-            "none": self.execution.activation_checkpointing == "layers",
-        }
-        return next((reason for reason, holds in reasons.items() if holds), None)
 
     @property
     def chosen_objectives(self) -> tuple[str, ...]:

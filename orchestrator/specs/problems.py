@@ -33,6 +33,13 @@ _MUST_BE = {
     "too_short": "needs {min_length} or more values",
     "too_long": "takes {max_length} values at most",
 }
+REMOVED = {
+    "budget": "limit the hours of a run's work by execution.max_hours",
+    "cuda_graphs": "leave it out; execution.compile_layers is what makes steps shorter",
+    "scheduler: hyperband": "use asha, which ends weak trials as they come",
+    "scheduler: pbt": "use asha, and vary values in space",
+}
+"""Remedies by the names of fields, and of values of fields, that specs no longer have."""
 _AXIS_FORMS = "a list of values, or one of choice: [...], uniform: [low, high], log_uniform: [...], int_uniform: [...]"
 
 
@@ -103,6 +110,9 @@ def _sentence(problem: Any, path: KeyPath, values: Mapping[str, Any], top: type[
     kind, context, value = str(problem["type"]), dict(problem.get("ctx") or {}), problem["input"]
     if kind == "value_error":
         return str(context["error"])
+    gone = f": {value}" if kind == "literal_error" else ""
+    if path and (instead := REMOVED.get(f"{path[-1]}{gone}")):
+        return f"{gone[2:]} is gone; {instead}".lstrip()
     if kind == "missing":
         info = _field(top, path, values)
         return f"is needed: {info.description}" if info and info.description else "is needed"

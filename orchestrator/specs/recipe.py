@@ -15,17 +15,6 @@ Context = Literal["sentence", "document"]
 UNFROZEN_FIELDS = ("unfreeze_every_epochs", "layer_learning_rate_decay")
 """Fields that only mean something where the encoder learns."""
 
-CHANGEABLE_FIELDS = (
-    "learning_rate",
-    "weight_decay",
-    "layer_learning_rate_decay",
-    "dropout",
-    "attention_dropout",
-    "max_grad_norm",
-    "temperature",
-)
-"""Fields that may take another value in the middle of a training: others decide data, network or schedule."""
-
 
 class RecipeSpec(Section):
     """Recipe of one trial; any of its fields can be an axis of the search."""

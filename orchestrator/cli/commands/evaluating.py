@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.commands.searching import RerankingOptions, reranking_options
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, overrides_argument
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, overrides_argument
 from orchestrator.cli.messages import say_now, status_line
 from orchestrator.cli.output import chosen_form, show_record, show_table, show_text
 from orchestrator.cli.output_option import output_option
@@ -30,7 +30,6 @@ _PREDICTIONS_ENDING = ".jsonl"
 
 @click.command(
     cls=GlobalOptionsCommand,
-    at_dashboard=AtDashboard.REFUSED,
     example="orchestrator evaluate my-model new.csv --errors 5\n"
     "orchestrator evaluate my-encoder cranfield folder=cranfield --rerank pairs",
 )

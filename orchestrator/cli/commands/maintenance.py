@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.commands.registry_keeping import backup, merge
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, GlobalOptionsGroup, current_settings
+from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup, current_settings
 from orchestrator.cli.output import show_record, show_rows, show_text
 from orchestrator.cli.reading import output_options, reading_options
 from orchestrator.errors import InputError
@@ -59,7 +59,7 @@ def db() -> None:
     """Tables of the registry."""
 
 
-@db.command(example="orchestrator db upgrade", at_dashboard=AtDashboard.SENT)
+@db.command(example="orchestrator db upgrade")
 @click.option("--no-backup", is_flag=True, help="Make no copy of the registry first.")
 def upgrade(no_backup: bool) -> None:
     """Bring the tables to the newest revision.
@@ -80,7 +80,7 @@ for _command in (backup, merge):
     db.add_command(_command)
 
 
-@db.command(example="orchestrator db current", at_dashboard=AtDashboard.SENT)
+@db.command(example="orchestrator db current")
 @output_options
 def current(form: str | None, output: str | None) -> None:
     """Show the revision of the tables."""

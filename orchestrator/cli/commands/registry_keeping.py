@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.messages import notify, say_now, status_line
 from orchestrator.cli.output import show_rows
 from orchestrator.cli.reading import reading_options
@@ -24,7 +24,6 @@ _COLUMNS = ["what", "id", "name", "change", "remark"]
 @click.command(
     cls=GlobalOptionsCommand,
     example="orchestrator db backup registry-monday.sqlite",
-    at_dashboard=AtDashboard.REFUSED,
 )
 @click.argument("path", metavar="FILE")
 @click.option("--overwrite", is_flag=True, help="Replace a file that is there.")
@@ -47,7 +46,6 @@ def backup(path: str, overwrite: bool) -> None:
 @click.command(
     cls=GlobalOptionsCommand,
     example="orchestrator db merge ~/laptop/registry.sqlite --dry-run",
-    at_dashboard=AtDashboard.REFUSED,
 )
 @click.argument("other", metavar="FILE|URL")
 @click.option("--unfinished", is_flag=True, help="Bring runs too that have not ended there.")

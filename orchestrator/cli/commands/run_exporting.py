@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
+from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.messages import notify, say_now, status_line
 from orchestrator.cli.output import show_rows, write_output
 from orchestrator.cli.output_option import check_output
@@ -27,7 +27,6 @@ _TRACKERS = ("tensorboard", "mlflow", "wandb")
     cls=GlobalOptionsCommand,
     example="orchestrator runs export -o runs.csv --where \"task = 'sst2'\"\n"
     "orchestrator runs export 7f3a --tracker tensorboard -o events/",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("run_ids", metavar="[RUN...]", nargs=-1)
 @click.option("--tracker", type=click.Choice(_TRACKERS), help="Write for another tracker, by its own library.")
@@ -83,7 +82,7 @@ def _query(registry: "Registry", run_ids: tuple[str, ...]) -> str:
 def _write_for(tracker: str, run_ids: tuple[str, ...], where: str, output: str) -> None:
     if ASKED_AT_VARIABLE in os.environ:
         raise InputError(
-            "--tracker writes a folder of this machine; bring the runs here first: orchestrator cluster pull"
+            "--tracker writes a folder of this machine; copy the registry here first, as docs/cluster.md says"
         )
     folder = Path(output).expanduser()
     if folder.exists() and not folder.is_dir():

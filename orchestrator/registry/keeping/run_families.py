@@ -47,15 +47,6 @@ def family_digests(session: Session, run_id: str) -> dict[str, str]:
     return {name: digest.hexdigest() for name, digest in digests.items()}
 
 
-def family_digest(session: Session, run_id: str) -> str:
-    """One digest of a run, its trials, and the weights that they registered under names."""
-    family = select_items(session, family_of(session, run_id))
-    models = select(ModelRow.name, ModelRow.digest).where(ModelRow.run_id.in_(family))
-    named = sorted(tuple(row) for row in session.execute(models))
-    whole = [sorted(family_digests(session, run_id).items()), named]
-    return hashlib.sha256(repr(whole).encode()).hexdigest()[:16]
-
-
 def copy_family(there: Session, here: Session, run_id: str) -> list[str]:
     """Insert a run, its trials and their rows, and what these rest on; returns their ids, the run first."""
     runs = [dict(run) for run in _runs_of_family(there, run_id)]

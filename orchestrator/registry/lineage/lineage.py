@@ -135,13 +135,6 @@ def derive_edges(session: Session, run_ids: Sequence[str], *, is_here: bool = Fa
             session.expunge(run)
 
 
-def copy_edges(there: Session, here: Session, run_id: str) -> None:
-    """Write the edges of a completed run of another registry here, with what its names meant there."""
-    run = there.get_one(RunRow, run_id)
-    if run.state == RunState.COMPLETED and run.parent_id is None:
-        write_edges(here, edges_of_run(there, run))
-
-
 def load_edges(session: Session, column: InstrumentedAttribute[Any], values: Collection[str]) -> list[LineageEdge]:
     """Edges that have one of some values in a column, the oldest first."""
     statement = select(LineageRow).where(column.in_(select_items(session, set(values))))

@@ -61,7 +61,7 @@ def parameter_fields(session: Session) -> list[str]:
 
 
 def tag_fields(session: Session) -> list[str]:
-    """Fields of the tags that runs have: `tags.paper`, and `tags.pulled` of `pulled:HEAD`."""
+    """Fields of the tags that runs have: `tags.paper`, and `tags.drift` of `drift:seed`."""
     tags = [tag for tag in distinct(session, TagRow.tag) if not is_internal(tag)]
     return [f"tags.{key}" for key in dict.fromkeys(tag.partition(":")[0] for tag in tags)]
 

@@ -8,24 +8,14 @@ from pathlib import Path
 import click
 import pytest
 
-from orchestrator.cli.entry import cli
 from orchestrator.cli.frame import WritingCommand
 from orchestrator.cli.output_option import check_output, output_option
 from orchestrator.errors import InputError
-from tests.orchestrator.cli.laboratory import Command
-
-
-def commands(group: click.Group, path: str = "") -> list[tuple[str, click.Command]]:
-    """All commands below a group, by their words."""
-    found: list[tuple[str, click.Command]] = []
-    for name, member in group.commands.items():
-        words = f"{path} {name}".strip()
-        found += commands(member, words) if isinstance(member, click.Group) else [(words, member)]
-    return found
+from tests.orchestrator.cli.laboratory import Command, commands_below
 
 
 def test_every_command_that_writes_takes_output() -> None:
-    for words, member in commands(cli):
+    for words, member in commands_below().items():
         for option in (parameter for parameter in member.params if isinstance(parameter, click.Option)):
             if "--output" in option.opts:
                 assert "-o" in option.opts, words

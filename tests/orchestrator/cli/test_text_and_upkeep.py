@@ -144,13 +144,6 @@ def test_doctor_has_a_remedy_for_each_problem_and_says_so_by_its_status(command:
     assert (states["storage"], states["registry"]) == ("problem", "problem")
 
 
-def test_the_tables_revision_is_shown_in_each_form(command: Command) -> None:
-    assert command("db", "current").out.split() == ["revision", "empty"]
-    command("db", "upgrade")
-    revision = json.loads(command("db", "current", "-f", "json").out)["revision"]
-    assert revision == command("db", "upgrade").out.split()[-1]
-
-
 def test_doctor_looks_whether_a_named_cluster_listens(command: Command) -> None:
     findings = json.loads(command("doctor", "-f", "json", "--address", "127.0.0.1:1").out)
     (cluster,) = [finding for finding in findings if finding["part"] == "cluster"]
@@ -182,48 +175,6 @@ def test_a_plan_refuses_input_that_is_not_there(command: Command, tmp_path: Path
     outcome = command("plan", "t.yaml")
     assert (outcome.status, outcome.out) == (2, "")
     assert "none.txt" in outcome.err
-
-
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("./words", "tokenizer: nothing at ./words, and no model of that name; make one with: "),
-        ("words", "tokenizer: nothing at words, and no model of that name; make one with: "),
-        (
-            "home",
-            "tokenizer: home has neither tokenizer.json nor vocab.txt nor vocab.json, and no model of that name; make",
-        ),
-    ],
-)
-def test_a_plan_says_how_to_make_a_tokenizer_that_is_not_there(
-    command: Command, tmp_path: Path, name: str, found: str
-) -> None:
-    (tmp_path / "home").mkdir()
-    (tmp_path / "a.txt").write_text(DOCUMENTS)
-    (tmp_path / "c.yaml").write_text(f"kind: corpus\ncorpus: {{files: [a.txt]}}\ntokenizer: {name}\n")
-    outcome = command("plan", "c.yaml")
-    assert (outcome.status, outcome.out) == (3, "")
-    assert found in outcome.err
-    assert f"orchestrator tokenizer train FILES -o {name}" in outcome.err
-
-
-def test_a_plan_names_the_field_of_a_model_that_is_not_there(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "dev.tsv").write_text("sentence\tlabel\na\t1\n")
-    (tmp_path / "s.yaml").write_text("kind: sweep\ntask: {id: sst2, folder: .}\nspace: {init_from: [pretrain_tiny]}\n")
-    outcome = command("plan", "s.yaml")
-    assert outcome.status == 3
-    assert "init_from: 'pretrain_tiny' is no registered model, run or folder" in outcome.err
-    assert "run the spec that makes it first, or name another" in outcome.err
-
-
-def test_a_tilde_in_a_spec_is_the_home_folder(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "a.txt").write_text(DOCUMENTS)
-    command("tokenizer", "train", "a.txt", "-o", "tok", "--vocab-size", "120")
-    (tmp_path / "c.yaml").write_text("kind: corpus\ncorpus: {files: [a.txt]}\ntokenizer: ~/tok\n")
-    assert command("plan", "c.yaml").status == 0
 
 
 def test_a_plan_refuses_what_this_machine_could_not_carry(command: Command, tmp_path: Path) -> None:

@@ -24,14 +24,12 @@ ROWS: dict[str, dict[str, tuple[str, ...]]] = {
     "which data": {
         "runs show spring --all": ("60 train examples", "40 validation examples", "params.data.validation_digest")
     },
-    "what did it cost": {"cost spring": ("spring", "in all: ", " CPU ", " (measured)")},
+    "what did it cost": {"cost spring": ("spring", "in all: ", " CPU ")},
     "against published numbers": {
         "check sst2": ("validation", "accuracy", "Devlin et al. 2019", "yours began with random weights")
     },
     "how two runs differ": {"runs diff spring summer": ("recipe.epochs: 2 → 4", "The same in both: ")},
-    "the command that makes it again": {
-        "runs reproduce spring": ("# makes sweep spring", " --show spec > ", "orchestrator --home")
-    },
+    "the command that makes it again": {"runs reproduce spring": ("command", " --show spec > ", "inputs")},
     "commit, uncommitted changes, packages": {
         "runs show spring --all": ("made_with.code.commit", "made_with.code.diff_bytes", "made_with.versions.torch")
     },
@@ -55,7 +53,6 @@ FURTHER: dict[str, tuple[str, ...]] = {
     "query \"tag = 'paper'": ("spring #0", "summer #5"),
     'query "dataset like': ("spring", "summer"),
     "cost sst2": ("spring", "summer"),
-    "published list --task sst2": ("BERT",),
     "models descendants": ("model spring@1", "model summer@1"),
     "query \"tag = 'table-2'": ("spring",),
     "runs trash": ("summer",),

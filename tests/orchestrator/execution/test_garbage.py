@@ -4,6 +4,7 @@ Alone: .venv/bin/pytest tests/orchestrator/execution/test_garbage.py
 """
 
 import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -114,14 +115,14 @@ def test_weights_are_kept_that_the_leaderboard_shows_for_each_code_and_score(
     assert weights == {"a/trials/k/model", "c/trials/k/model"}
 
 
-def test_the_best_weights_here_stay_although_a_pulled_run_is_better(settings: Settings, recorder: Recorder) -> None:
-    for run_id, score in (("own", 0.8), ("pulled", 0.9)):
+def test_the_best_weights_here_stay_although_a_merged_run_is_better(settings: Settings, recorder: Recorder) -> None:
+    for run_id, score in (("own", 0.8), ("merged", 0.9)):
         folder = start(recorder, settings, run_id)
         result = TrialResult("k", 0, {"learning_rate": 1e-4}, RunState.COMPLETED, seed=0, metrics={"accuracy": score})
         recorder.record_trials(run_id, [result])
         write(folder / "trials" / "k" / "model" / "w")
         recorder.complete(run_id, RunOutcome())
-    recorder.registry.tag("pulled", "pulled:head")
+    shutil.rmtree(folder)
     assert not [path for what, path in found(settings) if what == "trial weights"]
 
 
@@ -137,8 +138,6 @@ def test_shared_data_goes_when_nobody_has_used_it_of_late(settings: Settings, re
     recorder.fail("run", RunFailedError("no luck"))
     shared = {(what, path) for what, path in found(settings) if "runs" not in path}
     assert shared == {("token store", "home/storage/corpora/old"), ("tokenized task", "home/storage/tasks/old")}
-    recorder.registry.tag("run", "pulled:head")
-    assert found(settings) == shared, "what a cluster's runs have used on a shared storage stays too"
 
 
 def test_downloads_go_unless_a_process_works_with_them(settings: Settings, recorder: Recorder) -> None:

@@ -81,10 +81,9 @@ def test_the_model_of_a_sweep_over_start_models_is_made_of_that_of_the_trial_tha
     assert registry.test_refusals([bad, good]) == {bad: REFUSED}
 
 
-@pytest.mark.parametrize("way", ["merged", "pulled"])
 @pytest.mark.parametrize("tainted", ["here", "there"])
 def test_a_name_from_another_registry_means_the_weights_that_it_meant_there(
-    registry: Registry, tmp_path: Path, tainted: str, way: str
+    registry: Registry, tmp_path: Path, tainted: str
 ) -> None:
     """There `start@1` is what is `start@2` here."""
     with Registry(str(tmp_path / "there.sqlite")) as there:
@@ -95,10 +94,7 @@ def test_a_name_from_another_registry_means_the_weights_that_it_meant_there(
         runs = list(there.runs("kind = 'sweep'").id)[::-1]  # the oldest first
         for run in runs:
             there.lineage.record_run(run)
-        if way == "merged":
-            assert [*merge_registry(registry._database, there._database)]
-        for run in runs if way == "pulled" else []:
-            registry.transfers.bring(run, there.transfers, "there")
+        assert [*merge_registry(registry._database, there._database)]
     assert sorted(row.version for row in registry.models.frame().itertuples() if row.name == "start") == [1, 2]
     run = evaluation_of(registry, "tuned", "t")
     assert registry.test_refusals([run]) == ({run: REFUSED} if tainted == "there" else {})

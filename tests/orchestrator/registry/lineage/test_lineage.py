@@ -297,16 +297,6 @@ def test_a_token_stores_tokenizer_is_the_one_that_it_was_made_with(registry: Reg
         assert (parent.digest, parent.name) == (tokenizer, "storage/tokenizers/words")
 
 
-def test_lineage_means_the_model_that_a_run_would_start_from(registry: Registry, text: Path) -> None:
-    recorder = Recorder(registry)
-    pretrain(recorder, text)
-    elsewhere = pretrain(recorder, text, "4" * 64)
-    registry.tag(elsewhere, "pulled:cluster")
-    fine_tune(recorder, ("life/encoder",))
-    weights = [edge.parent.name for edge in registry.lineage.parents([TUNED]) if edge.role == "weights"]
-    assert weights == [registry.models.get("life/encoder").label] == ["life/encoder@1"]
-
-
 def test_edges_outlive_their_run(life: Registry) -> None:
     (run_id,) = {edge.run_id for edge in life.lineage.parents([PRETRAINED])}
     assert run_id is not None

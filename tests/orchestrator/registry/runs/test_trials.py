@@ -4,14 +4,12 @@ pytest tests/orchestrator/registry/runs/test_trials.py
 """
 
 from itertools import product
-from math import nan
 from typing import Any
 
 import pytest
 
 from orchestrator.registry import Registry
 from orchestrator.registry.runs import trials
-from orchestrator.registry.runs.sweep_standing import Evaluation, SweepStanding
 from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
@@ -182,25 +180,3 @@ def test_runs_can_be_listed_without_trials(registry: Registry) -> None:
     registry.trials.record(sweep, [scored("a", 0.9), scored("b", 0.8)])
     assert len(registry.runs()) == 3
     assert list(registry.runs(trials=False).id) == [sweep]
-
-
-def test_the_standing_of_a_sweep_has_its_running_trials_and_the_best_one(registry: Registry) -> None:
-    sweep = new_sweep(registry)
-    assert registry.trials.standing(sweep, "accuracy") == SweepStanding({}, 0, None, [], None)
-    scores = [MetricEvent(step, "validation", {"accuracy": score}, step / 2) for step, score in ((2, 0.7), (4, nan))]
-    registry.trials.record(
-        sweep,
-        [
-            scored("a", 0.9, number=0, seconds=10.0),
-            scored("b", 0.9, number=1, seconds=20.0),
-            scored("c", 1.0, number=2, seconds=60.0, state=RunState.PRUNED),
-            TrialStart("d", 3, {"learning_rate": 1e-5}, 7),
-            TrialEvents("d", scores),
-        ],
-    )
-    standing = registry.trials.standing(sweep, "accuracy")
-    assert standing.num_in == {RunState.COMPLETED: 2, RunState.PRUNED: 1, RunState.RUNNING: 1}
-    assert (standing.num_ended, standing.typical_s, standing.best) == (3, 30.0, (0, 0.9))
-    (trial,) = standing.running
-    assert (trial.number, trial.parameters, trial.seed) == (3, {"learning_rate": 1e-5}, 7)
-    assert trial.evaluations == [Evaluation(1.0, 0.7)]
