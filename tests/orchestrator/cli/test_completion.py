@@ -179,9 +179,3 @@ def test_the_script_of_a_shell_is_printed(command: Command, shell: str, begins: 
     outcome = command("completion", shell)
     assert (outcome.status, outcome.err) == (0, "")
     assert outcome.out.startswith(begins)
-
-
-def test_an_unknown_shell_is_refused_with_the_known_ones(command: Command) -> None:
-    outcome = command("completion", "tcsh")
-    assert outcome.status == 2
-    assert "'bash', 'zsh', 'fish'" in outcome.err
