@@ -242,7 +242,7 @@ _BY_METAVAR: Mapping[str, Complete] = {
     "ALIAS": _aliases,
     "REMOVED": _removed,
     "TASK": _tasks,
-    "RUN|MODEL|TASK": _results,
+    **dict.fromkeys(("RUN|MODEL|TASK", "RUN|TASK"), _results),
     "NAME": _metrics,
     "QUERY": _query_fields,
     "KIND": _spec_kinds,

@@ -22,6 +22,15 @@ from orchestrator.progress.log_lines import folded
 from orchestrator.settings import ASKED_AT_VARIABLE
 
 logger = logging.getLogger(__name__)
+REMOVED = {
+    "cluster pull": "copy the cluster's registry here with `ray rsync-down`, then `orchestrator db merge FILE`; "
+    "docs/cluster.md has the lines",
+    "db export": "`orchestrator db backup FILE` copies the registry",
+    "db import": "`orchestrator db merge FILE` brings in what another registry has",
+    "published": "`orchestrator check` compares a run, a model or a task with the published numbers, which are in "
+    "orchestrator/published/numbers.yaml with their sources",
+}
+"""Commands that are gone, and what to use instead."""
 at_work: list[str] = []
 """A line for each run at work that says how to go on with it, where a second signal ends the process at once."""
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 
-from orchestrator.execution.pulling import log_folder
 from orchestrator.execution.run_log import LOG_FILE
 from orchestrator.execution.starting import is_over
 from orchestrator.execution.waiting import looks, recorded_id
@@ -71,7 +70,7 @@ class _GrowingLogs:
 
     def _pass_on(self, run: RunRecord) -> None:
         if run.id not in self._paths:
-            self._paths[run.id] = join(log_folder(run, self._registry, self._settings), LOG_FILE)
+            self._paths[run.id] = join(run.folder(self._settings.storage), LOG_FILE)
         position = self._positions.get(run.id, 0)
         added = _read_from(self._paths[run.id], position)
         if not run.state.is_final:  # its last line may be half written

@@ -64,7 +64,7 @@ class SweepView:
 
     @property
     def num_waiting(self) -> int | None:
-        """Number of trials that have not begun, or wait for others; None where that is not known."""
+        """Number of trials that have not begun; None where that is not known."""
         return None if self.num_trials is None else max(0, self.num_trials - self.num_ended - len(self.running))
 
 

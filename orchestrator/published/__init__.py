@@ -1,1 +1,1 @@
-"""Published numbers of BERT and its relatives, as data with their sources; and how far a run's result is from them."""
+"""Published scores of BERT and its relatives, `numbers.yaml`, and how far a run's scores are from them."""

@@ -1,18 +1,25 @@
-"""Comparison of a result with published numbers: the nearest one, the difference, and why the two may not compare."""
+"""Comparison of a run's scores with published numbers: the difference, its noise, and why the two may not compare."""
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.progress import counted
-from orchestrator.published.numbers import Chosen, PublishedNumber
+import yaml
+
+from orchestrator.errors import NotFoundError
+from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials
 from orchestrator.significance.summary import mean_interval, why_noise_is_unknown
+from orchestrator.specs.references import RANDOM
 
+if TYPE_CHECKING:
+    from orchestrator.registry import Registry, RunRecord
+
+Row = Mapping[str, Any]
 _SAME_SIZE = 1.1
 """Ratio of parameters up to which two models count as equally large: heads and vocabularies differ."""
-_MILLION = 1_000_000
-_CHOSEN_ON_VALIDATION = (Chosen.BEST_OF_GRID, Chosen.BEST_OF_RESTARTS)
 
 
 @dataclass(frozen=True)
@@ -26,97 +33,119 @@ class RunScore:
     scores: Sequence[float]
     num_recipes: int = 1
     """Recipes of which this one was the best on the validation split."""
-    num_parameters: int | None = None
+    millions: float | None = None
+    """Parameters of the model, in millions; None where it is not registered."""
     own_files: bool = False
     """Whether the task's files are a person's own, and not the official ones in a folder."""
     begins_at_random: bool = False
-    """Whether the model was not pretrained."""
     refusal: str | None = None
-    """Reason why the score is refused, as it flatters the model; None where it is not."""
-
-    @property
-    def mean(self) -> float:
-        """Mean over the seeds."""
-        return fmean(self.scores)
+    """Reason why the score is refused, as it flatters the model."""
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """A result beside a published number."""
-
-    score: RunScore
-    number: PublishedNumber
-    difference: float
-    """Difference of the result's mean from the number."""
-    half_width: float | None
-    """Half of the 95 % interval of that; None where the seeds do not show their noise."""
-    reasons: tuple[str, ...]
-    """Reasons why the two may not compare, the gravest first."""
-
-    @property
-    def verdict(self) -> str:
-        """Word on the seed noise: `within seed noise`, `more than seed noise`, or why it is not known."""
-        if self.half_width is None:
-            return f"{why_noise_is_unknown(self.score.scores)}: noise not known"
-        return "more than seed noise" if abs(self.difference) > self.half_width else "within seed noise"
+@cache
+def load_numbers() -> tuple[Row, ...]:
+    """Load every published number, with the fields of its source and the `millions` of its model's parameters."""
+    known = yaml.safe_load(files(__package__).joinpath("numbers.yaml").read_text(encoding="utf-8"))
+    sources, models = known["sources"], known["models"]
+    return tuple(
+        {**sources[one["source"]], **one, "millions": models[one["model"]].get("millions")} for one in known["numbers"]
+    )
 
 
-def compare(score: RunScore, numbers: Sequence[PublishedNumber]) -> list[Comparison]:
-    """Compare a score with the numbers of its task and metric, the most comparable one first.
+def run_scores(run: "RunRecord", registry: "Registry") -> Iterator[RunScore]:
+    """Yield each score of a run; of a sweep, on the validation data, those of the seeds of its best recipe."""
+    if run.task is None:
+        return
+    spec = run.spec if run.parent_id is None else registry.run(run.parent_id).spec
+    task, refusal = spec.get("task") or {}, registry.test_refusals([run.id]).get(run.id)
+    parameters = registry.parameters(registry.trials.kept(run.id) or run.id)
+    starts = parameters.get("recipe.init_from", (spec.get("recipe") or {}).get("init_from"))
+    recipes = scored_groups(registry.trials.table(run.id).records, str(run.metric))
+    for name, value in registry.metrics.latest(run.id).items():
+        metric = name.removeprefix("test.")
+        is_test = metric != name
+        own = [row[f"metrics.{name}"] for row in scored_trials(recipes[0], name)] if recipes and not is_test else []
+        yield RunScore(
+            run.id,
+            run.task,
+            "test" if is_test else "validation",
+            metric,
+            own or [value],
+            max(1, len(recipes)),
+            _millions(run, registry),
+            own_files=bool(task.get("files")) or not task.get("folder"),
+            begins_at_random=starts == RANDOM and "model" not in spec,
+            refusal=refusal if is_test else None,
+        )
 
-    Numbers whose metric is not said stand after all others.
+
+def _millions(run: "RunRecord", registry: "Registry") -> float | None:
+    """Millions of parameters of the model that a run left, or that it scored; None where it is not registered."""
+    scored, left = run.spec.get("model"), registry.models.left_by(run)
+    try:
+        model = left[0] if left else registry.models.get(scored) if isinstance(scored, str) else None
+    except NotFoundError:
+        model = None
+    return None if model is None or model.num_parameters is None else model.num_parameters / 1e6
+
+
+def compare(score: RunScore, numbers: Sequence[Row]) -> list[dict[str, Any]]:
+    """Rows of a score beside the published numbers of its task and metric, the most comparable one first.
+
+    `half_width` is half of the 95 % interval of the difference, None where the seeds show no noise.
     """
-    same = [number for number in numbers if number.task == score.task and number.metric in (score.metric, None)]
-    ordered = sorted(same, key=lambda number: _distance(score, number))
-    interval = mean_interval(score.scores)
+    same = [one for one in numbers if one["task"] == score.task and one.get("metric") in (score.metric, None)]
+    mean, interval = fmean(score.scores), mean_interval(score.scores)
     half_width = None if interval is None else interval.half_width
-    return [Comparison(score, one, score.mean - one.value, half_width, tuple(_reasons(score, one))) for one in ordered]
+    rows = []
+    for one in sorted(same, key=lambda one: _distance(score, one)):
+        difference = mean - one["value"]
+        if half_width is None:
+            noise = f"{why_noise_is_unknown(score.scores)}: noise not known"
+        else:
+            noise = "more than seed noise" if abs(difference) > half_width else "within seed noise"
+        row = {"run": score.run_id, "task": score.task, "split": score.split, "metric": score.metric, "yours": mean}
+        row |= {"n": len(score.scores), "published": one["value"], "model": one["model"], "source": one["title"]}
+        row |= {"difference": difference, "half_width": half_width, "noise": noise, "published_split": one["split"]}
+        rows.append(row | {"table": one["table"], "url": one["url"], "why": list(_reasons(score, one))})
+    return rows
 
 
-def _distance(score: RunScore, number: PublishedNumber) -> tuple[bool, bool, bool, float]:
+def _distance(score: RunScore, number: Row) -> tuple[bool, bool, bool, float]:
     """Distance of a number from comparable: by metric, split, way of training, and size."""
-    ratio = _size_ratio(score, number)
-    return number.metric is None, number.split != score.split, bool(number.note), math.inf if ratio is None else ratio
+    return "metric" not in number, number["split"] != score.split, "note" in number, _size_ratio(score, number)
 
 
-def _size_ratio(score: RunScore, number: PublishedNumber) -> float | None:
-    """The larger model's parameters by the smaller one's; None where those of one are not known."""
-    sizes = (score.num_parameters, number.model.num_parameters)
-    if not all(sizes):
-        return None
-    return max(map(float, filter(None, sizes))) / min(map(float, filter(None, sizes)))
+def _size_ratio(score: RunScore, number: Row) -> float:
+    """The larger model's parameters by the smaller one's; infinite where those of one are not known."""
+    own, theirs = score.millions, number.get("millions")
+    return max(own, theirs) / min(own, theirs) if own and theirs else float("inf")
 
 
-def _reasons(score: RunScore, number: PublishedNumber) -> Iterator[str]:
+def _reasons(score: RunScore, number: Row) -> Iterator[str]:
+    """Yield the reasons why the two may not compare, the gravest first."""
+    split, chosen, ratio = number["split"], number["chosen"], _size_ratio(score, number)
     if score.refusal is not None:
         yield f"your score is refused: {score.refusal}"
-    if number.metric is None:
+    if "metric" not in number:
         yield f"the source does not say which of the task's scores it is; yours is {score.metric}"
-    if number.split != score.split:
-        yield f"it is of the {number.split} split, yours of the {score.split} split"
+    if split != score.split:
+        yield f"it is of the {split} split, yours of the {score.split} split"
     if score.begins_at_random:
         yield "yours began with random weights, and the published model was pretrained"
-    if number.note:
-        yield f"published with a difference: {number.note}"
-    ratio = _size_ratio(score, number)
-    if ratio is None:
+    if "note" in number:
+        yield f"published with a difference: {number['note']}"
+    if ratio == float("inf"):
         yield "the models' sizes cannot be compared"
-    elif ratio > _SAME_SIZE and score.num_parameters and number.model.num_parameters:
-        theirs, own = number.model.num_parameters / _MILLION, score.num_parameters / _MILLION
-        yield f"{number.model.name} has {theirs:.3g} M parameters, yours {own:.3g} M"
+    elif ratio > _SAME_SIZE:
+        yield f"{number['model']} has {number['millions']:.3g} M parameters, yours {score.millions:.3g} M"
     if score.own_files:
         yield "your task reads files of its own, which may not be the official split"
-    yield from _choices(score, number)
-
-
-def _choices(score: RunScore, number: PublishedNumber) -> Iterator[str]:
-    """Reasons in how each of the two was chosen."""
     if score.num_recipes > 1 and score.split == "validation":
-        yield f"yours is the best of {counted(score.num_recipes, 'recipe')} on the split that it is scored on"
-    if number.chosen in _CHOSEN_ON_VALIDATION:
-        where = " on the split that it is scored on" if number.split == "validation" else " on the validation split"
-        yield f"published is the {number.chosen.words}, chosen{where}"
-    elif number.chosen is Chosen.UNSTATED:
-        yield "how the published one was chosen is not said"
-    elif number.chosen is Chosen.ONE_RUN:
-        yield "published is one run, whose own noise is not known"
+        yield f"yours is the best of {score.num_recipes} recipes on the split that it is scored on"
+    if chosen in ("best_of_grid", "best_of_restarts"):
+        where = "split that it is scored on" if split == "validation" else "validation split"
+        yield f"published is the {chosen.replace('_', ' ')}, chosen on the {where}"
+    elif chosen in ("unstated", "one_run"):
+        said = "published is one run, whose own noise is not known"
+        yield said if chosen == "one_run" else "how the published one was chosen is not said"

@@ -1,14 +1,10 @@
-"""Parts that a page is made of: frozen values without a word of HTML.
-
-`rendering` alone turns them into HTML, so that a report in a file and a page that a server sends look the same.
-"""
+"""Parts of a page: frozen values without a word of HTML, which `rendering` alone turns into HTML."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 Row = Mapping[str, Any]
-RUN_COLUMN = "run"
 _MOST_FIGURES = 200
 """Rows at most of a table that is made of a chart's own points."""
 
@@ -19,21 +15,43 @@ def is_numeric(value: object) -> bool:
 
 
 @dataclass(frozen=True)
+class Cell:
+    """A cell of a table that leads to a page of the board, or is sorted by something else than its text."""
+
+    text: str
+    path: str = ""
+    """Path of the page below the board's root, quoted; a file of a report has no links."""
+    sorts_by: float | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def run_cell(run_id: str, text: str | None = None) -> Cell:
+    """Cell that leads to a run's page; its text is the id unless another is given."""
+    from urllib.parse import quote
+
+    return Cell(text or run_id, f"runs/{quote(run_id)}")
+
+
+@dataclass(frozen=True)
 class Facts:
-    """Names and what is known of them, in the order of reading; empty values are left out."""
+    """Names and values, in the order of reading; empty values are left out."""
 
     values: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of plain values, which a reader may sort by a column; ids in a column `run` lead to the pages of runs."""
+    """Rows of plain values or `Cell`s, which a reader may sort by a column."""
 
     columns: Sequence[str]
     """Keys of the columns in each row, which are their headings, too, where `headings` has none."""
     rows: Sequence[Row]
     headings: Mapping[str, str] = field(default_factory=dict)
     """Headings by column: of names that people gave, such as classes, which may be those of other columns."""
+    choices: Sequence[str] = ()
+    """Ids of the rows' runs where these may be chosen for a comparison."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +70,6 @@ class Chart:
     """Sentence below the picture: how to read it, and what it does not show."""
     table: Table | None = None
     """The same in figures: for who cannot see the picture, or wants the numbers; `figures_of` always has one."""
-    min_width_px: int = 0
-    """Width that its labels need side by side; a narrower screen scrolls."""
 
 
 def figures_of(chart: Chart) -> Table | None:

@@ -1,18 +1,25 @@
-"""Charts of measurements and trials, as values that Plotly.js draws.
-
-Learning curves, seeds with their spread, counts as a matrix, predicted beside right values; `setting_charts` has those
-of settings.
-"""
+"""Charts of measurements and settings, as values that Plotly.js draws."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
-from orchestrator.reports.blocks import Chart, Table
+from orchestrator.cells import short_value
+from orchestrator.reports.blocks import Chart, Row, Table, is_numeric
 
 MAX_POINTS = 500
 """Points of a line at most: more cannot be told apart on a screen, and each costs 30 bytes of a report."""
+MIN_TRIALS = 8
+"""Trials below which an importance would be noise."""
+_METHOD = (
+    "PED-ANOVA (Watanabe, Bansal & Hutter 2023, IJCAI), by Optuna: how far each setting alone sets the better half of "
+    "the trials apart. Settings that were varied little look unimportant."
+)
+_FEW_VALUES = 8
+"""Different numbers up to which an axis shows each one, at even distances."""
+_LOGARITHMIC_FROM = 30.0
+"""Ratio of the largest to the smallest value from which an axis is logarithmic, as grids of learning rates are."""
 _LONGEST_NAME = 24
 _LABEL_WIDTH = 46
 """Characters in a line of a row's label, which a telephone has room for."""
@@ -159,3 +166,84 @@ def predicted_values(gold: Sequence[float], predicted: Sequence[float]) -> Chart
     ]
     layout = {"xaxis": {"title": {"text": "gold"}}, "yaxis": {"title": {"text": "predicted"}}}
     return Chart("Predicted beside right values", traces, layout)
+
+
+def score_by_setting(rows: Sequence[Row], setting: str, metric: str) -> Chart:
+    """Score of each trial over the value of one setting: few values at even distances, many numbers by their size.
+
+    Args:
+        rows: `trial`, a trial's name; `score`; and the settings by their names.
+    """
+    values = [row.get(setting) for row in rows]
+    numbers = sorted({value for value in values if is_numeric(value)}) if all(map(is_numeric, values)) else []
+    axis: dict[str, Any] = {"title": {"text": setting}}
+    if len(numbers) > _FEW_VALUES:
+        axis["type"] = "log" if numbers[0] > 0 and numbers[-1] / numbers[0] >= _LOGARITHMIC_FROM else "linear"
+    else:
+        ordered = numbers or sorted(set(map(short_value, values)))
+        axis |= {"type": "category", "categoryarray": list(map(short_value, ordered))}
+        values = list(map(short_value, values))
+    trace = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": values,
+        "y": [row["score"] for row in rows],
+        "text": [row["trial"] for row in rows],
+        "hovertemplate": f"%{{text}}<br>{setting} %{{x}}<br>{metric} %{{y:.4f}}<extra></extra>",
+    }
+    return Chart(f"{metric} by {setting}", [trace], {"xaxis": axis, "yaxis": {"title": {"text": metric}}}, 300)
+
+
+def importances(shares: Mapping[str, float]) -> Chart:
+    """Bars of the settings' importances, the largest on top."""
+    ordered = sorted(shares.items(), key=lambda item: item[1])
+    trace = {
+        "type": "bar",
+        "orientation": "h",
+        "x": [share for _, share in ordered],
+        "y": [name for name, _ in ordered],
+        "hovertemplate": "%{y}: %{x:.2f}<extra></extra>",
+    }
+    layout = {"xaxis": {"title": {"text": "share"}, "range": [0, 1]}, "yaxis": {"automargin": True}}
+    table = Table(("setting", "share"), [{"setting": name, "share": share} for name, share in reversed(ordered)])
+    return Chart("Which settings matter", [trace], layout, 120 + 30 * len(ordered), _METHOD, table)
+
+
+def setting_importances(
+    rows: Sequence[Row], settings: Sequence[str], *, larger_is_better: bool = True
+) -> dict[str, float]:
+    """Share of each setting in what sets good trials apart, by Optuna; empty for fewer than `MIN_TRIALS` trials.
+
+    Args:
+        rows: `score` and the settings by their names; a trial that lacks a setting is left out.
+    """
+    whole = [row for row in rows if all(row.get(name) is not None for name in settings)]
+    varied = [name for name in settings if len({str(row[name]) for row in whole}) > 1]
+    if len(whole) < MIN_TRIALS or len({row["score"] for row in whole}) < 2 or not varied:
+        return {}
+    import warnings
+
+    import optuna
+    from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+
+    columns: dict[str, list[Any]] = {}
+    distributions: dict[str, BaseDistribution] = {}
+    for name in varied:
+        values = [row[name] for row in whole]
+        is_number = all(map(is_numeric, values))
+        columns[name] = list(map(float if is_number else str, values))
+        low, *_, high = sorted(columns[name])
+        distributions[name] = (
+            FloatDistribution(low, high) if is_number else CategoricalDistribution(sorted(set(columns[name])))
+        )
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(direction="maximize" if larger_is_better else "minimize")
+    for number, row in enumerate(whole):
+        values = {name: column[number] for name, column in columns.items()}
+        study.add_trial(
+            optuna.trial.create_trial(params=values, distributions=distributions, value=float(row["score"]))
+        )
+    evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return dict(optuna.importance.get_param_importances(study, evaluator=evaluator))

@@ -80,10 +80,10 @@ document.addEventListener("click", (event) => {
 // figure, its kind and its name, and a number where these are those of several.
 function placesOfReader() {
   const places = new Map();
-  for (const part of document.querySelectorAll("nav a, header p a, main, main :is(details, summary, th, button, a[href], pre, .wide)")) {
+  for (const part of document.querySelectorAll("nav a, header p a, main, main :is(details, summary, th, button, input, a[href], pre, .wide)")) {
     const [section, figure] = [["section", "h2"], ["figure", "figcaption"]]
       .map(([around, title]) => part.closest(around)?.querySelector(title).textContent);
-    const name = part.matches("nav a, th, th button") ? part.textContent : part.getAttribute("aria-label") ?? part.getAttribute("href");
+    const name = part.matches("nav a, th, th button") ? part.textContent : part.value || (part.getAttribute("aria-label") ?? part.getAttribute("href"));
     const place = JSON.stringify([section, figure, part.tagName, name]);
     let number = 1;
     while (places.has(place + number)) number += 1;
@@ -95,27 +95,32 @@ function placesOfReader() {
 // Replace parts of the page; what its reader did to it stays.
 function replaceForReader(replace) {
   const before = [...placesOfReader()].map(([place, part]) => [place, {
-    isOpen: part.open, order: part.getAttribute("aria-sort"), left: part.scrollLeft, isFocused: part === document.activeElement,
+    isOpen: part.open, isChosen: part.checked, order: part.getAttribute("aria-sort"), left: part.scrollLeft, top: part.scrollTop,
+    isFocused: part === document.activeElement,
   }]);
   replace();
   const now = placesOfReader();
   let focused = null;
-  for (const [place, { isOpen, order, left, isFocused }] of before) {
+  for (const [place, { isOpen, isChosen, order, left, top, isFocused }] of before) {
     const part = now.get(place);
     if (!part) continue;
     if (isOpen) part.open = true;
+    if (isChosen) part.checked = true;
     if (order) sortBy(part);
     if (order === "descending") sortBy(part);
     if (left) part.scrollLeft = left;
+    if (top) part.scrollTop = top;
     if (isFocused) focused = part;
   }
   focused?.focus({ preventScroll: true });
 }
 
-// A run that is at work is looked at again and again; what has not changed stays as it is.
+// What is at work is looked at again every five seconds; what has not changed stays as it is.
 let shown = document.querySelector("main").innerHTML;
 async function refresh() {
   const response = await fetch(location.href).catch(() => null);
+  document.getElementById("gone").textContent =
+    response === null ? "The board does not answer; is `orchestrator board` still running?" : "";
   if (response === null || !response.ok) return;
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   const [header, main] = ["header", "main"].map((name) => page.querySelector(name));
@@ -127,8 +132,8 @@ async function refresh() {
       showCharts();
     });
   }
-  if (!("refreshS" in page.body.dataset)) clearInterval(refreshing);
+  if (!("live" in page.body.dataset)) clearInterval(refreshing);
 }
-const refreshing = document.body.dataset.refreshS ? setInterval(refresh, 1000 * document.body.dataset.refreshS) : 0;
+const refreshing = "live" in document.body.dataset ? setInterval(() => document.hidden || refresh(), 5000) : 0;
 
 showCharts();

@@ -1,4 +1,4 @@
-"""A page as HTML: one file that needs nothing else, with style, script and Plotly.js inside, or a page of a server.
+"""A page as HTML: one file that needs nothing else, with style, script and Plotly.js inside, or a page of the board.
 
 Every text is escaped; what a script reads is JSON, in which `<`, `>`, `&` and quotes are escaped too; the page's own
 Content-Security-Policy forbids it to load anything from anywhere, but from its server where it has one.
@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any
-from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from orchestrator.cells import column_cells, heading, plain_value
-from orchestrator.reports.blocks import RUN_COLUMN, Chart, Facts, Page, Section, Table, figures_of, is_numeric
+from orchestrator.reports.blocks import Cell, Chart, Facts, Page, Section, Table, figures_of, is_numeric
 
 _HERE = "orchestrator.reports"
 _BETWEEN_BACKTICKS = re.compile(r"`([^`\n]+)`")
@@ -29,27 +28,25 @@ class Column:
     heading: str
     texts: Sequence[str]
     is_number: bool
-    sorts_by: Sequence[Any]
-    links: Sequence[str]
-    """Address that a cell leads to, empty for none."""
+    sorts_by: Sequence[float | None]
+    paths: Sequence[str]
+    """Path of the board's page that a cell leads to, empty for none."""
 
 
 @dataclass(frozen=True)
 class Served:
-    """Server that a page belongs to."""
+    """How the board serves a page."""
 
-    library_url: str
-    """Address of Plotly.js."""
-    home_url: str
-    """Address of the page that leads to all others."""
-    runs_url: str
-    """Beginning of the address of a run's page, before its id."""
-    refresh_s: float | None = None
-    """Time after which the page looks whether there is anything new; None: never."""
+    is_live: bool = False
+    """Whether the page looks for what is new every few seconds."""
+    query: str | None = None
+    """Query of a list of runs; None for a page without the form."""
+    trials: bool = False
+    archived: bool = False
 
 
 def render(page: Page, served: Served | None = None) -> str:
-    """Render a page as HTML: a file, or a page of a server."""
+    """Render a page as HTML: a file, or a page of the board."""
     sections = [section for section in map(_without_empty, page.sections) if section.blocks]
     has_charts = any(isinstance(block, Chart) for section in sections for block in section.blocks)
     return (
@@ -58,9 +55,8 @@ def render(page: Page, served: Served | None = None) -> str:
         .render(
             page=page,
             sections=sections,
-            draw=partial(_draw, runs_url="" if served is None else served.runs_url),
-            has_charts=has_charts,
-            style=Markup(page_style()),
+            draw=partial(_draw, is_served=served is not None),
+            style=Markup(_file("page.css")),
             script=Markup(_file("page.js")),
             plotly=Markup(plotly_source()) if has_charts and served is None else "",
             served=served,
@@ -74,23 +70,18 @@ def plotly_source() -> str:
     return files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
 
 
-def columns_of(table: Table, runs_url: str = "") -> list[Column]:
-    """Columns of a table: all fractions of one have the same number of decimals, as in the terminal.
-
-    Args:
-        runs_url: beginning of the address of a run's page, to which the ids in a column `run` lead; empty for none.
-    """
+def columns_of(table: Table) -> list[Column]:
+    """Columns of a table: all fractions of one have the same number of decimals, as in the terminal."""
     columns = []
     for name in table.columns:
-        values = [row.get(name) for row in table.rows]
+        cells = [row.get(name) for row in table.rows]
+        values = [value.text if isinstance(value, Cell) else value for value in cells]
         known = [value for value in values if value is not None]
-        is_number = bool(known) and all(is_numeric(value) for value in known)
-        sorts_by = [value if is_number else None for value in values]
-        is_run = bool(runs_url) and name == RUN_COLUMN
-        links = [f"{runs_url}{quote(str(value))}" if is_run and value else "" for value in values]
-        columns.append(
-            Column(table.headings.get(name) or heading(name), column_cells(values, name), is_number, sorts_by, links)
-        )
+        is_number = bool(known) and all(map(is_numeric, known))
+        sorts_by = [each.sorts_by if isinstance(each, Cell) else each if is_number else None for each in cells]
+        paths = [each.path if isinstance(each, Cell) else "" for each in cells]
+        shown = table.headings.get(name) or heading(name)
+        columns.append(Column(shown, column_cells(values, name), is_number, sorts_by, paths))
     return columns
 
 
@@ -117,9 +108,9 @@ def _without_empty(section: Section) -> Section:
     return Section(section.heading, [block for block in section.blocks if is_full(block)])
 
 
-def _draw(block: Any, runs_url: str) -> Markup:
+def _draw(block: Any, is_served: bool) -> Markup:
     macros = _environment().get_template("blocks.html").module
-    return Markup(getattr(macros, type(block).__name__.lower())(block, runs_url))
+    return Markup(getattr(macros, type(block).__name__.lower())(block, is_served))
 
 
 @cache
@@ -135,11 +126,6 @@ def _environment() -> Environment:
     environment.filters["with_code"] = with_code
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False, "allow_nan": False}
     return environment
-
-
-def page_style() -> str:
-    """Style sheet of all pages."""
-    return _file("page.css")
 
 
 @cache

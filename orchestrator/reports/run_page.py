@@ -1,6 +1,6 @@
-"""The page of one run: what came out, how it learned, where it errs, what it was made with, how to make it again."""
+"""The page of a run: its result, its trials and curves, where it errs, what it was made with, how to make it again."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -8,27 +8,40 @@ import yaml
 
 from bert_core.objectives import OBJECTIVES
 from bert_core.objectives.base import PERPLEXITY
-from orchestrator.measurements import is_of_the_machine
+from orchestrator.cells import short_value
+from orchestrator.measurements import best_first, is_better_lower, is_of_the_machine, score_bounds
 from orchestrator.progress import duration
-from orchestrator.registry.groups.scored_trials import choice_words, scored_trials
+from orchestrator.registry.groups.group_keys import group_code
+from orchestrator.registry.groups.scored_trials import choice_words, scored_groups, scored_trials
+from orchestrator.registry.groups.varying_paths import varied_parameters
 from orchestrator.registry.place_tags import is_internal
 from orchestrator.registry.run_differences import make_of
-from orchestrator.reports.blocks import Block, Code, Facts, Page, Row, Section, Table, Words
-from orchestrator.reports.charts import learning_curves
-from orchestrator.reports.lineage_chart import lineage_chart
-from orchestrator.reports.make_facts import make_lines
-from orchestrator.reports.prediction_charts import prediction_blocks
-from orchestrator.reports.run_facts import TEST, attempt_line, changed_spec, data_line, score_lines
-from orchestrator.reports.sweep_sections import sweep_sections
+from orchestrator.reports.blocks import Block, Chart, Code, Facts, Page, Row, Section, Table, Words, run_cell
+from orchestrator.reports.charts import (
+    MIN_TRIALS,
+    Spread,
+    importances,
+    learning_curves,
+    score_by_setting,
+    seed_spread,
+    setting_importances,
+)
+from orchestrator.reports.predictions import prediction_blocks
+from orchestrator.reports.run_texts import TEST, attempt_line, changed_spec, data_line, make_lines, score_lines
 from orchestrator.run_states import RunState
+from orchestrator.significance.summary import summarize
 
 if TYPE_CHECKING:
+    from orchestrator.registry.lineage.lineage_trees import LineageTree
     from orchestrator.registry.records import RunRecord
     from orchestrator.registry.registry import Registry
 
-_FIRST = (*(name for objective in OBJECTIVES.values() for name in objective.curve_names), PERPLEXITY)
+FIRST = (*(name for objective in OBJECTIVES.values() for name in objective.curve_names), PERPLEXITY)
 """Names of measurements whose curves stand first."""
-_STAGE_COLUMNS = ("stage", "kind", "state", "metric", "score", "took", "run")
+_MOST_CURVES = 30
+"""Lines of a chart of learning curves at most: the best trials'."""
+_MOST_GROUPS = 30
+_PARAMETER = "params."
 
 
 def run_page(registry: "Registry", run: "RunRecord", more: Mapping[str, str] | None = None) -> Page:
@@ -37,44 +50,25 @@ def run_page(registry: "Registry", run: "RunRecord", more: Mapping[str, str] | N
     Args:
         more: further facts for the result, by their names.
     """
-    subtitle = f"{run.kind} {run.id}, {run.state}, made {run.created_at:%Y-%m-%d %H:%M} UTC"
     stages = list(reversed(registry.stages(run.id))) if run.kind == "pipeline" else []
     trials = registry.trials.table(run.id).records
+    models = registry.models.left_by(run)
     sections = [
         Section("Result", _result(registry, run, more or {}, trials)),
-        Section("Stages", [Table(_STAGE_COLUMNS, [_stage_row(registry, stage) for stage in stages])]),
-        *sweep_sections(registry, run, trials),
+        Section("Stages", [_stage_table(registry, stages)]),
+        *_sweep_sections(registry, run, trials),
         *(section for stage in stages for section in _stage_sections(registry, stage)),
-        Section("How it learned", _curves(registry, run)),
-        *(Section(f"How {_stage_name(stage)} learned", _curves(registry, stage)) for stage in stages),
-        Section("Where it errs", _errors(registry, run)),
-        Section("Where its model comes from", _lineage(registry, run)),
-        Section("Made with", [Facts(_provenance(registry, run))]),
+        Section("How it learned", curve_charts(registry, {"": run})),
+        *(Section(f"How {_stage_name(stage)} learned", curve_charts(registry, {"": stage})) for stage in stages),
+        Section("Where it errs", prediction_blocks(run.predictions_path) if run.predictions_path else []),
+        Section(
+            "Where its model comes from",
+            [lineage_table(registry.lineage.ancestors(models[0].label))] if models else [],
+        ),
+        Section("Made with", [Facts(_made_with(registry, run))]),
         Section("Make it again", _spec_blocks(run)),
     ]
-    return Page(run.name, subtitle, sections)
-
-
-def _stage_sections(registry: "Registry", stage: "RunRecord") -> Iterator[Section]:
-    """Yield the sections on the trials of a pipeline's stage, under its name."""
-    for section in sweep_sections(registry, stage, registry.trials.table(stage.id).records):
-        yield Section(f"{_stage_name(stage)}: {section.heading}", section.blocks)
-
-
-def _stage_name(stage: "RunRecord") -> str:
-    return stage.name.rpartition("/")[2]
-
-
-def _stage_row(registry: "Registry", stage: "RunRecord") -> dict[str, Any]:
-    return {
-        "stage": _stage_name(stage),
-        "kind": stage.kind,
-        "state": str(stage.state),
-        "metric": stage.metric,
-        "score": registry.metrics.latest(stage.id).get(str(stage.metric)),
-        "took": None if stage.seconds is None else duration(stage.seconds),
-        "run": stage.id,
-    }
+    return Page(run.name, f"{run.kind} {run.id}, {run.state}, made {run.created_at:%Y-%m-%d %H:%M} UTC", sections)
 
 
 def _result(registry: "Registry", run: "RunRecord", more: Mapping[str, str], trials: Sequence[Row]) -> list[Block]:
@@ -106,39 +100,171 @@ def _result(registry: "Registry", run: "RunRecord", more: Mapping[str, str], tri
     return blocks
 
 
-def _curves(registry: "Registry", run: "RunRecord") -> list[Block]:
-    """Each measurement over the steps, its splits as lines of one chart; those of the objectives first."""
+def _stage_table(registry: "Registry", stages: Sequence["RunRecord"]) -> Table:
+    rows = [
+        {
+            "stage": _stage_name(stage),
+            "kind": stage.kind,
+            "state": str(stage.state),
+            "metric": stage.metric,
+            "score": registry.metrics.latest(stage.id).get(str(stage.metric)),
+            "took": None if stage.seconds is None else duration(stage.seconds),
+            "run": run_cell(stage.id),
+        }
+        for stage in stages
+    ]
+    return Table(("stage", "kind", "state", "metric", "score", "took", "run"), rows)
+
+
+def _stage_sections(registry: "Registry", stage: "RunRecord") -> Iterator[Section]:
+    """Yield the sections on the trials of a pipeline's stage, under its name."""
+    for section in _sweep_sections(registry, stage, registry.trials.table(stage.id).records):
+        yield Section(f"{_stage_name(stage)}: {section.heading}", section.blocks)
+
+
+def _stage_name(stage: "RunRecord") -> str:
+    return stage.name.rpartition("/")[2]
+
+
+def _sweep_sections(registry: "Registry", run: "RunRecord", records: Sequence[Row]) -> list[Section]:
+    """Sections on the trials of a run: which settings did best, which matter, how much is luck; none without trials."""
+    if not records:
+        return []
+    metric = str(run.metric)
+    settings = _settings(records)
+    names = _trial_names(records)
+    scored = [_trial_row(record, settings, metric, names) for record in scored_trials(records, metric)]
+    rows = [_trial_row(record, settings, metric, names) for record in records]
+    columns = ("number", "state", "score", *settings, "seed", "seconds", "run")
+    curves = trial_curves(registry, run, records)
+    has_lines = any(len(trace["x"]) > 1 for trace in curves.traces)
+    return [
+        Section("Luck of the seeds", _spreads(records, settings, metric)),
+        Section("Settings", _setting_blocks(scored, settings, metric)),
+        Section("Learning curves of the trials", [curves] if has_lines else []),
+        Section("Trials", [Table(columns, sorted(rows, key=lambda row: best_first(metric, row["score"])))]),
+    ]
+
+
+def _settings(records: Sequence[Row]) -> list[str]:
+    return [name.removeprefix(_PARAMETER) for name in varied_parameters(records)]
+
+
+def _trial_row(record: Row, settings: Sequence[str], metric: str, names: Mapping[str, str]) -> dict[str, Any]:
+    values = {name: record.get(_PARAMETER + name) for name in settings}
+    return {
+        "trial": names[record["id"]],
+        "run": run_cell(record["id"]),
+        "number": record["number"],
+        "state": str(record["state"]),
+        "score": record.get(f"metrics.{metric}"),
+        "seed": record["seed"],
+        "seconds": record["seconds"],
+        **{name: short_value(value) if isinstance(value, str | list) else value for name, value in values.items()},
+    }
+
+
+def _trial_names(records: Sequence[Row]) -> dict[str, str]:
+    """Names of trials by their ids: settings and seed where these vary, the number where nothing else differs."""
+    settings, has_seeds = _settings(records), len({record["seed"] for record in records}) > 1
+    texts = [
+        ", ".join([*_setting_texts(record, settings), *([f"seed {record['seed']}"] if has_seeds else [])])
+        for record in records
+    ]
+    num_named = Counter(texts)
+    return {
+        record["id"]: text if text and num_named[text] == 1 else f"{text} (trial {record['number']})".removeprefix(" ")
+        for record, text in zip(records, texts, strict=True)
+    }
+
+
+def _setting_texts(record: Row, settings: Sequence[str]) -> list[str]:
+    return [f"{name} {short_value(record.get(_PARAMETER + name))}" for name in settings]
+
+
+def _spreads(records: Sequence[Row], settings: Sequence[str], metric: str) -> list[Block]:
+    """The groups of trials that differ only in the seed, in the order of the leaderboard."""
+    groups = scored_groups(records, metric)
+    has_several_codes = len({group_code(group[0]["group"]) for group in groups}) > 1
+    shown = []
+    for group in groups[:_MOST_GROUPS]:
+        label = ", ".join(_setting_texts(group[0], settings)) or "all trials"
+        code = f", code {group_code(group[0]['group'])}" if has_several_codes else ""
+        scores = [row[f"metrics.{metric}"] for row in group]
+        summary = summarize(scores, bounds=score_bounds(metric))
+        shown.append(Spread(label + code, scores, summary.mean, summary.interval))
+    blocks: list[Block] = [seed_spread(shown, metric)] if shown else []
+    if len(groups) > len(shown):
+        blocks.append(Words(f"The best {len(shown)} of {len(groups)} groups."))
+    return blocks
+
+
+def _setting_blocks(rows: Sequence[Row], settings: Sequence[str], metric: str) -> list[Block]:
+    """Charts of the scores over the settings that were varied."""
+    if not settings or not rows:
+        return []
+    blocks: list[Block] = []
+    shares = setting_importances(rows, settings, larger_is_better=not is_better_lower(metric))
+    if shares:
+        blocks.append(importances(shares))
+    elif len(rows) < MIN_TRIALS:
+        blocks.append(Words(f"With fewer than {MIN_TRIALS} scored trials no importance of a setting is estimated."))
+    return [*blocks, *(score_by_setting(rows, name, metric) for name in settings)]
+
+
+def trial_curves(registry: "Registry", run: "RunRecord", records: Sequence[Row]) -> Chart:
+    """The score of the best trials over their steps, the best trial first."""
+    metric, names = str(run.metric), _trial_names(records)
+    lines = {}
+    for record in scored_trials(records, metric)[:_MOST_CURVES]:
+        history = registry.metrics.history_table(record["id"], f"validation.{metric}").records
+        if history:
+            lines[names[record["id"]]] = [(point["step"], point["value"]) for point in history]
+    return learning_curves(metric, lines)
+
+
+def curve_charts(registry: "Registry", runs: Mapping[str, "RunRecord"], *, min_points: int = 2) -> list[Chart]:
+    """Each measurement of some runs over the steps: a line for each split, and of several runs for each run's label.
+
+    Args:
+        min_points: points that some line of a chart has at least.
+    """
     lines: dict[str, dict[str, list[tuple[int, float | None]]]] = defaultdict(lambda: defaultdict(list))
-    for row in registry.metrics.history_table(run.id).records:
-        lines[row["name"]][row["split"]].append((row["step"], row["value"]))
+    for label, run in runs.items():
+        for row in registry.metrics.history_table(run.id).records:
+            line = f"{label}, {row['split']}" if len(runs) > 1 else row["split"]
+            lines[row["name"]][line].append((row["step"], row["value"]))
 
     def order(name: str) -> tuple[bool, int, bool, str]:
-        return name not in _FIRST, _FIRST.index(name) if name in _FIRST else 0, is_of_the_machine(name), name
+        return name not in FIRST, FIRST.index(name) if name in FIRST else 0, is_of_the_machine(name), name
 
     return [
         learning_curves(name, lines[name], log=name == PERPLEXITY)
         for name in sorted(lines, key=order)
-        if any(len(points) > 1 for points in lines[name].values())
+        if max(map(len, lines[name].values())) >= min_points
     ]
 
 
-def _lineage(registry: "Registry", run: "RunRecord") -> list[Block]:
-    """Drawing of what the model was made of that a run has registered last."""
-    models = registry.models.left_by(run)
-    return [lineage_chart(registry.lineage.ancestors(models[0].label))] if models else []
+def lineage_table(tree: "LineageTree") -> Table:
+    """Each part that a model was made of, with the part that it had in making the next, once."""
+    rows: dict[tuple[str, str, str], Row] = {}
+
+    def collect(tree: "LineageTree") -> None:
+        for branch in tree.branches:
+            part, whole, role = branch.node, tree.node, branch.role or ""
+            names = {"what": f"{part.kind} {part.name}", "was": role, "of": f"{whole.kind} {whole.name}"}
+            rows.setdefault((part.digest, role, whole.digest), {**names, "digest": part.digest[:12]})
+            collect(branch)
+
+    collect(tree)
+    return Table(("what", "was", "of", "digest"), list(rows.values()))
 
 
-def _errors(registry: "Registry", run: "RunRecord") -> Sequence[Block]:
-    return prediction_blocks(run.predictions_path) if run.predictions_path else []
-
-
-def _provenance(registry: "Registry", run: "RunRecord") -> dict[str, str]:
+def _made_with(registry: "Registry", run: "RunRecord") -> dict[str, str]:
     facts = {f"data {n}": data_line(row) for n, row in enumerate(registry.datasets.table(run.id).records, 1)}
     facts |= {f"attempt {one.number}": attempt_line(one) for one in registry.attempts(run.id)}
     facts |= {name: line for name, line in make_lines(make_of(registry, run)).items() if line}
-    if run.storage_path:
-        facts["folder"] = run.storage_path
-    return facts
+    return facts | ({"folder": run.storage_path} if run.storage_path else {})
 
 
 def _spec_blocks(run: "RunRecord") -> list[Block]:

@@ -8,7 +8,7 @@ from orchestrator.progress import counted
 from orchestrator.registry.groups.group_keys import group_label
 from orchestrator.registry.groups.group_notes import choice_sentence, recipe_text
 from orchestrator.registry.groups.leaderboard import SHOWN_DIGITS
-from orchestrator.reports.blocks import Block, Page, Section, Table, Words
+from orchestrator.reports.blocks import Block, Page, Section, Table, Words, run_cell
 from orchestrator.reports.charts import Spread, seed_spread
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _blocks(ranking: list[dict[str, Any]], groups: "dict[_Identity, GroupRecord]
     words: list[Block] = [Words(_ORDER)]
     if sentence := choice_sentence(ranking):
         words.append(Words(f"{sentence[0].upper()}{sentence[1:]}."))
-    rows = [row | {"group": group_label(row["group"])} for row in ranking]
+    rows = [row | {"group": group_label(row["group"]), "run": row["run"] and run_cell(row["run"])} for row in ranking]
     if same := same_in_all(rows):
         told = ", ".join(f"{name} {cell(rows[0][name])}" for name in same)
         words.append(Words(f"The same in all groups: {told}."))

@@ -20,7 +20,6 @@ PLACES: Mapping[str, str] = {
     "board": "boarding.board",
     "cost": "costing.cost",
     "check": "checking.check",
-    "published": "checking.published",
     "models": "models.models",
     "evaluate": "evaluating.evaluate",
     "predict": "predicting.predict",
@@ -39,6 +38,5 @@ PLACES: Mapping[str, str] = {
     "doctor": "doctor.doctor",
     "help": "helping.show_help",
     "completion": "completing.completion",
-    "relay": "relaying.relay",
 }
 """Module and name of each command, by what a person types."""

@@ -6,7 +6,7 @@ import click
 
 from orchestrator.cli.commands.costing import recorded_cost
 from orchestrator.cli.commands.registry_reading import open_registry
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_text
 from orchestrator.progress import clear_screen
@@ -14,7 +14,6 @@ from orchestrator.progress import clear_screen
 
 @click.command(
     cls=GlobalOptionsCommand,
-    at_dashboard=AtDashboard.REFUSED,
     example="orchestrator board\norchestrator board --port 0 --open",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=8100, show_default=True, help="0 for any free one.")
@@ -22,12 +21,12 @@ from orchestrator.progress import clear_screen
 def board(port: int, is_opened: bool) -> None:
     """Show the registry in a browser, until Ctrl-C.
 
-    A list of all runs with a query, each run's page, and runs side by side; what is at work is looked at again every
-    few seconds. Nothing can be changed there, and only this machine reaches it: from elsewhere, forward its port by
+    The newest runs, live, with a query for the rest; the page of each run and task as `report` writes it; and runs
+    side by side. Nothing can be changed there, and only this machine reaches it: from elsewhere, forward its port by
     ssh.
     """
     say_now("opening the registry")
-    from orchestrator.board.app import build_app
+    from orchestrator.reports.board import build_app
     from orchestrator.web.server import listening, serve_app, url_of
 
     home = current_settings().home  # what answers works in threads, which know nothing of the command

@@ -51,9 +51,9 @@ def _context_of(root: click.Group, words: tuple[str, ...]) -> click.Context | No
 
 
 def _unknown(words: str, known: list[str]) -> str:
-    from difflib import get_close_matches
+    from orchestrator.nearest import nearest
 
-    close = get_close_matches(words, known, n=1, cutoff=0.6)
+    close = nearest(words, known, 1)
     hint = (
         f"did you mean {close[0]}?" if close else "`orchestrator help` lists the topics, `orchestrator -h` the commands"
     )

@@ -5,19 +5,18 @@ All of it fits a screen of 80 columns; the rest is `runs show --all`.
 
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.cells import setting_cell
+from orchestrator.cells import cell, setting_cell
 from orchestrator.cli.commands.costing import recorded_cost
 from orchestrator.cli.commands.next_steps import model_commands
 from orchestrator.cli.commands.run_annotating import marks_of, note_lines
 from orchestrator.cli.frame import current_settings, given_options, resume_command
 from orchestrator.measurements import is_of_the_machine
 from orchestrator.registry.place_tags import is_internal
-from orchestrator.reports.best_trial import BestTrial, find_best_trial
-from orchestrator.reports.make_facts import code_line
-from orchestrator.reports.run_facts import attempt_line, changed_fields, data_line, score_lines, stage_line
+from orchestrator.reports.run_texts import attempt_line, changed_spec, code_line, data_line, score_lines
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
@@ -28,12 +27,26 @@ _MOST_SCORES, _MOST_STAGES = 6, 12
 _TRAINING = "train."
 
 
+@dataclass(frozen=True)
+class BestTrial:
+    """The trial of a sweep with the best score."""
+
+    name_text: str
+    """Id, number and seed."""
+    count_text: str
+    """Number of trials, and of those with a score."""
+    choice: str
+    """Words on what its score was chosen from; empty for a single trial."""
+    settings: Mapping[str, Any]
+    """Values of the fields in which trials differ, by path."""
+
+
 def brief_record(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
     """Fields of a run that matter most, in the order of reading."""
     return {
         **_identity(registry, run),
         **_scores(registry, run),
-        **(_stages(registry, run) if run.kind == "pipeline" else _changes(changed_fields(run))),
+        **(_stages(registry, run) if run.kind == "pipeline" else _changes(_changed_fields(run))),
         **_sources(registry, run),
         **_files(registry, run),
     }
@@ -55,8 +68,12 @@ def next_commands(registry: "Registry", run: "RunRecord") -> list[str]:
 
 def stage_lines(registry: "Registry", run: "RunRecord") -> dict[str, str]:
     """A line on each stage of a pipeline, by its name; none of any other run."""
-    stages = reversed(registry.stages(run.id)) if run.kind == "pipeline" else ()
-    return {f"stage {stage.name.rpartition('/')[2]}": stage_line(registry, stage) for stage in stages}
+    lines = {}
+    for stage in reversed(registry.stages(run.id)) if run.kind == "pipeline" else ():
+        score = registry.metrics.latest(stage.id).get(str(stage.metric))
+        scored = "" if score is None else f", {stage.metric} {cell(score)}"
+        lines[f"stage {stage.name.rpartition('/')[2]}"] = f"{stage.id} {stage.kind} {stage.state}{scored}"
+    return lines
 
 
 def _identity(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
@@ -134,6 +151,13 @@ def _changes(changed: Mapping[str, Any]) -> dict[str, str]:
     return {section: _words(values) for section, values in sections.items()}
 
 
+def _changed_fields(run: "RunRecord") -> dict[str, Any]:
+    """Fields of a spec that differ from their defaults, by dotted path, without kind, name and tags."""
+    from orchestrator.registry.parameter_values import flatten
+
+    return {path: value for path, value in flatten(changed_spec(run)).items() if path not in ("kind", "name", "tags")}
+
+
 def _words(settings: Mapping[str, Any]) -> str:
     """Settings as words `KEY=VALUE`; lists have no blanks, at which a line would break."""
     return " ".join(f"{name}={_typed(value)}" for name, value in settings.items())
@@ -171,3 +195,21 @@ def _can_be_drawn(registry: "Registry", run: "RunRecord") -> bool:
     if not trials:
         return bool(registry.metrics.last_step(run.id))
     return any(registry.metrics.history_table(trial["id"], f"validation.{run.metric}").records for trial in trials)
+
+
+def find_best_trial(registry: "Registry", run: "RunRecord") -> BestTrial | None:
+    """The best trial of a sweep; None where no trial has a score, and for any other run."""
+    from orchestrator.registry.groups.scored_trials import choice_words, scored_trials
+    from orchestrator.registry.groups.varying_paths import varied_parameters
+
+    rows = registry.trials.table(run.id).records
+    scored = scored_trials(rows, str(run.metric))
+    if not scored:
+        return None
+    best = scored[0]
+    return BestTrial(
+        f"{best['id']} (number {best['number']}, seed {best['seed']})",
+        f"{len(rows)}, {len(scored)} with a score",
+        choice_words(len(scored)),
+        {name.removeprefix("params."): best.get(name) for name in varied_parameters(rows)},
+    )

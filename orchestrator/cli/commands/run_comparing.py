@@ -1,36 +1,40 @@
 """`runs diff`: two runs side by side, with only that in which they differ."""
 
+import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cells import printable
+from orchestrator.cells import MISSING, cell, printable, setting_cell
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
+from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.output import chosen_form, show_record, show_rows, show_text
 from orchestrator.cli.reading import output_options
-from orchestrator.reports.difference_texts import (
-    TITLES,
-    change_text,
-    field_text,
-    refusal_sentences,
-    same_sentences,
-    shown_value,
-    value_texts,
-)
 
 if TYPE_CHECKING:
     from orchestrator.registry.records import RunRecord
     from orchestrator.registry.run_differences import Difference, RunComparison
 
 WIDTH = 80
+_DIGEST_CHARS = 12
+TITLES = {
+    "run": "Runs",
+    "spec": "Spec",
+    "data": "Data",
+    "code": "Code",
+    "environment": "Environment",
+    "scores": "Scores",
+    "speed": "Speed",
+    "stages": "Stages, each of which can be compared",
+}
+"""Headings of the sections of a comparison, in the order of reading."""
 
 
 @click.command(
     "diff",
     cls=GlobalOptionsCommand,
     example="orchestrator runs diff 7f3a 9c21\norchestrator runs diff 7f3a 9c21 -f json",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("first", metavar="RUN")
 @click.argument("second", metavar="RUN")
@@ -117,3 +121,60 @@ def _commits_between(found: "list[Difference]") -> str | None:
     if not commits or None in commits[0]:
         return None
     return "git diff " + " ".join(shown_value(commit, "code") for commit in commits[0])
+
+
+def field_text(field: str) -> str:
+    """Name of a field that differs; a digest among the data is known by its values."""
+    return printable(field.removesuffix(".digest"), keep_lines=False)
+
+
+def value_texts(each: "Difference") -> tuple[str, str]:
+    """Both values of a field, in full where they differ only in what a short text leaves out."""
+    one, other = (shown_value(value, each.section) for value in (each.first, each.second))
+    if one == other:  # they differ in digits that a table rounds away, or in their types
+        one, other = (printable(json.dumps(value, default=str)) for value in (each.first, each.second))
+    return one, other
+
+
+def shown_value(value: Any, section: str) -> str:
+    """Text of a value; of a digest its beginning."""
+    if value is None or value in ([], {}):
+        return "not set"
+    text = setting_cell(value) if section == "spec" else cell(value)
+    is_digest = isinstance(value, str) and len(value) in (40, 64) and all(c in "0123456789abcdef" for c in value)
+    return value[:_DIGEST_CHARS] if is_digest else json.dumps(value) if text == MISSING else text
+
+
+def change_text(each: "Difference") -> str:
+    """Signed change of a score or a speed; empty for anything else."""
+    numbers = [value for value in (each.first, each.second) if isinstance(value, int | float)]
+    if each.section not in ("scores", "speed") or len(numbers) < 2:
+        return ""
+    return f"{numbers[1] - numbers[0]:+.4g}"
+
+
+def refusal_sentences(refusals: Mapping[str, str]) -> list[str]:
+    """Sentences on refused test scores, given by the ids of their runs."""
+    return [f"The test score of {run_id} is refused: {why}." for run_id, why in refusals.items()]
+
+
+def same_sentences(comparison: "RunComparison") -> list[str]:
+    """Sentences on what is left out, on what is the same in both runs, and on what was not recorded of one."""
+    sentences = []
+    if comparison.has_left_out_counts:
+        sentences.append("The data differ; counts of data that one run alone has are left out.")
+    if comparison.same_files:
+        named = " and ".join(comparison.same_files)
+        sentences.append(f"Other examples of the same file, or the same file read another way: the {named} data.")
+    if comparison.same:
+        sentences.append(f"The same in both: {', '.join(_section_words(one, comparison) for one in comparison.same)}.")
+    for run_id in dict.fromkeys(run for runs in comparison.unknown.values() for run in runs):
+        sections = [_section_words(one, comparison) for one, runs in comparison.unknown.items() if run_id in runs]
+        sentences.append(f"Not recorded of {run_id}: {', '.join(sections)}.")
+    return sentences
+
+
+def _section_words(section: str, comparison: "RunComparison") -> str:
+    if section == "scores" and "sweep" in (comparison.first.kind, comparison.second.kind):
+        return "scores of the best trial"
+    return "kind, task and state" if section == "run" else section

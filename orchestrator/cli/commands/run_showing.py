@@ -7,24 +7,21 @@ import click
 from orchestrator.cells import setting_cell
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
 from orchestrator.cli.commands.run_annotating import marks_of, note_lines
-from orchestrator.cli.commands.run_brief import brief_record, next_commands, stage_lines
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
+from orchestrator.cli.commands.run_brief import brief_record, find_best_trial, next_commands, stage_lines
+from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.output import chosen_form, show_record, show_text, shows_briefly
 from orchestrator.cli.reading import current_reading, output_options
 from orchestrator.measurements import COLLAPSED
-from orchestrator.reports.best_trial import find_best_trial
-from orchestrator.reports.make_facts import make_lines, whole_make
-from orchestrator.reports.run_facts import attempt_line, data_line
+from orchestrator.reports.run_texts import attempt_line, data_line, make_lines
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
-    from orchestrator.registry.records import RunRecord
+    from orchestrator.registry.records import AttemptRecord, RunRecord
 
 
 @click.command(
     cls=GlobalOptionsCommand,
     example="orchestrator runs show 7f3a\norchestrator runs show my-sweep --all",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("run_id", metavar="RUN")
 @click.option("--all", "is_whole", is_flag=True, help="Show everything that is recorded, the whole spec included.")
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
 def show(run_id: str, is_whole: bool, form: str | None, output: str | None) -> None:
     """Show a run: what it is, its scores, its files, what to do next.
 
-    RUN is an id or the beginning of one, or a run's name: of several runs the newest. Of its spec the fields that
+    RUN is a run's name (its newest run), its id, or its first characters, four at least. Of its spec the fields that
     differ from their defaults, as they are typed behind `run`; of a sweep its best trial. With --all, or as JSON or
     CSV, there is everything that is recorded: the machine, each attempt, every score; as JSON the counts of each file.
     """
@@ -73,11 +70,14 @@ def _whole_record(registry: "Registry", run: "RunRecord", form: str) -> dict[str
     record["test_refused"] = registry.test_refusals([run.id]).get(run.id)
     best = find_best_trial(registry, run)
     if best is not None:
-        record |= best.facts(setting_cell) if form == "table" else best.facts()
+        record |= {"trials": best.count_text, "best trial": best.name_text}
+        record |= {"choice": best.choice} if best.choice else {}
+        text_of = setting_cell if form == "table" else lambda value: value
+        record |= {f"best {name}": text_of(value) for name, value in best.settings.items()}
     make = make_of(registry, run)
     if form == "table":
         record |= stage_lines(registry, run) | make_lines(make)
-    record |= whole_make(make)
+    record |= _whole_make(make)
     parameters = registry.parameters(run.id)
     if form == "json":
         record |= {"spec": spec, "parameters": parameters, "data": data, "starts": [asdict(one) for one in attempts]}
@@ -86,3 +86,14 @@ def _whole_record(registry: "Registry", run: "RunRecord", form: str) -> dict[str
         record |= {f"data.{number}": data_line(row) for number, row in enumerate(data, start=1)}
         record |= {f"params.{name}": value for name, value in parameters.items()}
     return record
+
+
+def _whole_make(attempt: "AttemptRecord | None") -> dict[str, Any]:
+    """All that is recorded of what an attempt was made with, but for the changes of its code themselves."""
+    from orchestrator.registry.parameter_values import flatten
+
+    if attempt is None or attempt.code is None:
+        return {}
+    machine = {f"made_with.{name}": value for name, value in flatten(attempt.environment or {}).items()}
+    code = {f"made_with.code.{name}": value for name, value in attempt.code.items()}
+    return {"made_with.command": attempt.command, "made_with.overrides": attempt.overrides, **code, **machine}

@@ -14,7 +14,7 @@ from orchestrator.cli.commands.run_exporting import export
 from orchestrator.cli.commands.run_listing import list_runs
 from orchestrator.cli.commands.run_removing import restore, rm, trash
 from orchestrator.cli.commands.run_showing import show
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsGroup, WritingCommand, current_settings, given_options
+from orchestrator.cli.frame import GlobalOptionsGroup, WritingCommand, current_settings, given_options
 from orchestrator.cli.messages import make_room, notify, say_now
 from orchestrator.cli.output import show_rows, show_text, shows_briefly
 from orchestrator.cli.reading import reading_options
@@ -27,14 +27,17 @@ if TYPE_CHECKING:
 
 @click.group(cls=GlobalOptionsGroup)
 def runs() -> None:
-    """Show what was run, and how it went. RUN is the id of a run, its first characters, or its name."""
+    """Show what was run, and how it went.
+
+    RUN is a run's name, which means its newest run, its id, or the first characters of its id, four at least.
+    """
 
 
 runs.add_command(list_runs)
 runs.add_command(show)
 
 
-@runs.command(example="orchestrator runs trials 7f3a -f csv -o trials.csv", at_dashboard=AtDashboard.SENT)
+@runs.command(example="orchestrator runs trials 7f3a -f csv -o trials.csv")
 @click.argument("run_id", metavar="RUN")
 @reading_options
 def trials(run_id: str, form: str | None, output: str | None) -> None:
@@ -58,8 +61,7 @@ def trials(run_id: str, form: str | None, output: str | None) -> None:
     ]
     own = [f"metrics.{run.metric}"] if f"metrics.{run.metric}" in scores else []
     if shows_briefly(form, output):
-        changed = [name for name in scores if name.startswith("metrics.recipe.")]
-        scores = [*changed[:NUM_PARAMETERS_SHOWN], *(own or scores[:NUM_PARAMETERS_SHOWN])]
+        scores = own or scores[:NUM_PARAMETERS_SHOWN]
         varied = varied[:NUM_PARAMETERS_SHOWN]
     columns = ["number", "id", "state", "seed", *varied, *scores, "seconds"]
     show_rows(table.records, columns, form, output, spare=["seconds", "state", *scores[1:], "seed", "id"])
@@ -71,7 +73,7 @@ def _stages_text(stages: "Sequence[RunRecord]") -> str:
     return f"; its stages have them: {named}" if named else ""
 
 
-@runs.command(example="orchestrator runs metrics 7f3a mlm_loss -f csv", at_dashboard=AtDashboard.SENT)
+@runs.command(example="orchestrator runs metrics 7f3a mlm_loss -f csv")
 @click.argument("run_id", metavar="RUN")
 @click.argument("name", required=False)
 @reading_options
@@ -96,7 +98,6 @@ def metrics(run_id: str, name: str | None, form: str | None, output: str | None)
     cls=WritingCommand,
     example="orchestrator runs plot 7f3a -o losses.png",
     output_help="Picture to write; it ends in .png, .svg or .pdf.",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("run_id", metavar="RUN")
 def plot(run_id: str, output: str) -> None:
@@ -105,14 +106,14 @@ def plot(run_id: str, output: str) -> None:
     Its measurements over its steps, or the trials of a sweep side by side.
     """
     say_now(f"drawing run {run_id}")
-    from orchestrator.registry.plots import plot_run
+    from orchestrator.reports.pictures import plot_run
 
     with open_registry() as registry:
-        plot_run(registry, find_run(registry, run_id).id, output)
+        plot_run(registry, find_run(registry, run_id), output)
     notify(f"wrote {output}")
 
 
-@runs.command(example="orchestrator runs logs 7f3a --worker 1 | tail", at_dashboard=AtDashboard.SENT)
+@runs.command(example="orchestrator runs logs 7f3a --worker 1 | tail")
 @click.argument("run_id", metavar="RUN")
 @click.option(
     "--worker",
@@ -129,7 +130,6 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
     With --follow the log of a pipeline has that of the stage at work too.
     """
     from orchestrator.errors import NotFoundError
-    from orchestrator.execution.pulling import log_folder
     from orchestrator.storage import join, read_bytes
 
     if rank not in (None, "all") and not rank.isdecimal():
@@ -140,7 +140,7 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
         return _follow(run_id_of(run_id))
     with open_registry() as registry:
         run = find_run(registry, run_id)
-        folder = log_folder(run, registry, current_settings())
+        folder = run.folder(current_settings().storage)
         stages = registry.stages(run.id)[::-1] if run.kind == "pipeline" else []
     if rank is not None:
         _show_worker_logs(run.id, folder, None if rank == "all" else int(rank))

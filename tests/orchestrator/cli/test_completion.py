@@ -106,7 +106,7 @@ def test_overrides_of_a_task_and_of_a_run_that_goes_on_are_offered(recorded_swee
     assert "folder=" in offered("evaluate m sst2 fold")
     found = offered(f"resume {recorded_sweep.run_id} ")
     assert found
-    assert all(word.startswith(("execution.", "budget")) for word in found)
+    assert all(word.startswith("execution.") for word in found)
 
 
 def test_an_unreadable_registry_or_spec_offers_nothing(

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.board.comparing_page import comparing_page
 from orchestrator.registry import Registry
 from orchestrator.reports.blocks import Words
+from orchestrator.reports.comparing_page import comparing_page
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 

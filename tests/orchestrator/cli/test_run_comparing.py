@@ -14,7 +14,7 @@ import pytest
 from orchestrator.provenance.made_with import MadeWith
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.reports.make_facts import code_line, machine_line
+from orchestrator.reports.run_texts import code_line, machine_line
 from orchestrator.results import DatasetResult, MetricEvent
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep

@@ -10,6 +10,8 @@ import pytest
 
 from orchestrator.models.resolve import resolve_model
 from orchestrator.registry import Registry
+from orchestrator.registry.recorder import Recorder
+from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 
@@ -39,7 +41,7 @@ def test_tags_are_added_and_taken(command: Command, recorded_sweep: RecordedSwee
     outcome = command("runs", "untag", run_id, "tried", "never")
     assert f"tags of {run_id}: paper" in outcome.err
     assert "has no tag 'never'" in outcome.err
-    assert command("runs", "tag", run_id, "pulled:x").status == 2
+    assert command("runs", "tag", run_id, "pipeline:x").status == 2
 
 
 def test_an_archived_run_is_not_listed_and_that_is_said(command: Command, recorded_sweep: RecordedSweep) -> None:
@@ -97,6 +99,22 @@ def test_a_removed_run_is_restored_as_it_was(command: Command, recorded_sweep: R
     assert "restored sweep" in command("runs", "restore", run_id[:5]).err
     assert (command("runs", "show", run_id, "-f", "json").out, command("models", "list", "-f", "json").out) == before
     assert "the trash is empty" in command("runs", "trash").err
+
+
+def test_the_run_of_a_name_is_removed_and_no_other_whose_id_begins_so(command: Command, home: Path) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        recorder = Recorder(registry)
+        for name, run_id in (("c4", "a" * 12), ("wiki", "c4" * 6), ("c4c4", "b" * 12)):
+            recorder.start({"kind": "corpus", "name": name}, "f", run_id=run_id)
+            registry.lifecycle.finish(run_id, RunState.COMPLETED)
+    assert command("runs", "rm", "c4", "--yes").status == 0
+    assert command("runs", "restore", "wiki").status == 3
+    assert command("runs", "show", "wiki").status == 0
+    assert command("runs", "restore", "c4").status == 0
+    refused = command("runs", "rm", "c4c4", "--yes")
+    assert refused.status == 3
+    assert "b" * 12 in refused.err
+    assert "c4" * 6 in refused.err
 
 
 def test_gc_empties_the_trash(command: Command, recorded_sweep: RecordedSweep, removable: Path) -> None:

@@ -33,7 +33,6 @@ def driver(error: BaseException | None) -> Callable[..., None]:
         *,
         settings: object,
         run_id: str | None,
-        priority: int,
         on_started: Callable[[str], None],
         overrides: Sequence[str],
     ) -> None:

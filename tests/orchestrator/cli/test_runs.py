@@ -17,7 +17,7 @@ from orchestrator.models.recorded_task import read_recorded_task
 from orchestrator.models.resolve import resolve_model
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import DatasetResult, FileCount, MetricEvent
+from orchestrator.results import DatasetResult, FileCount
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
@@ -118,15 +118,6 @@ def test_trials_show_what_varied(command: Command, recorded_sweep: RecordedSweep
     rows = list(csv.DictReader(command("runs", "trials", recorded_sweep.run_id, "-f", "csv").out.splitlines()))
     assert [row["metrics.accuracy"] for row in rows] == ["0.7", "0.75", "0.8", "0.85", ""]
     assert "without trials" in command("runs", "trials", recorded_sweep.trial_ids[0]).err
-
-
-def test_trials_show_what_changed_while_they_trained(command: Command, recorded_sweep: RecordedSweep) -> None:
-    with Registry(Settings.from_options().registry) as registry:
-        changed = MetricEvent(4, "validation", {"recipe.learning_rate": 2e-3})
-        registry.metrics.record(recorded_sweep.trial_ids[0], [changed])
-    table = command("runs", "trials", recorded_sweep.run_id).out.splitlines()
-    assert table[0].split()[4:7] == ["learning_rate", "recipe.learning_rate", "accuracy"]
-    assert table[1].split()[5:7] == ["0.002", "0.7000"]
 
 
 def test_metrics_over_steps_can_be_one_of_them(command: Command, recorded_sweep: RecordedSweep) -> None:
@@ -250,11 +241,9 @@ def test_a_failed_run_is_shown_with_the_command_that_goes_on(command: Command, r
     assert "next\n  orchestrator resume 7f3a90b1c2d4\n" in command("runs", "show", "7f3a").out
 
 
-@pytest.mark.parametrize("place", [["out.csv"], ["-o", "out.csv"]])
-def test_a_file_is_named_by_an_option_or_as_of_old_by_the_last_argument(
-    command: Command, recorded_sweep: RecordedSweep, place: list[str], tmp_path: Path
-) -> None:
-    assert command("runs", "export", *place).status == 0
+def test_an_export_needs_a_place(command: Command, recorded_sweep: RecordedSweep, tmp_path: Path) -> None:
+    assert command("runs", "export").status == 2
+    assert command("runs", "export", "-o", "out.csv").status == 0
     assert (tmp_path / "out.csv").read_text().startswith("id,")
 
 

@@ -29,7 +29,7 @@ validation_fraction: 0
 def spec(command: Command, tmp_path: Path) -> str:
     """A pretraining spec over a text and its tokenizer."""
     (tmp_path / "a.txt").write_text(DOCUMENTS)
-    assert command("tokenizer", "train", "a.txt", "--to", "tok", "--vocab-size", "120").status == 0
+    assert command("tokenizer", "train", "a.txt", "-o", "tok", "--vocab-size", "120").status == 0
     (tmp_path / "p.yaml").write_text(SPEC)
     return "p.yaml"
 

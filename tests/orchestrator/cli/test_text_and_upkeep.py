@@ -58,14 +58,14 @@ def test_a_missing_text_is_named(command: Command) -> None:
 def test_a_folder_that_holds_something_is_no_place_for_a_tokenizer(command: Command, tmp_path: Path) -> None:
     (tmp_path / "tok").mkdir()
     (tmp_path / "tok" / "notes.txt").write_text("mine")
-    outcome = command("tokenizer", "train", "a.txt", "--to", "tok")
+    outcome = command("tokenizer", "train", "a.txt", "-o", "tok")
     assert outcome.status == 2
     assert "tok is there already and not empty" in outcome.err
 
 
 def test_a_tokenizer_is_trained_saved_and_reported_on(command: Command, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(DOCUMENTS)
-    trained = command("tokenizer", "train", "a.txt", "--to", "tok", "--vocab-size", "120", "-f", "json")
+    trained = command("tokenizer", "train", "a.txt", "-o", "tok", "--vocab-size", "120", "-f", "json")
     assert trained.status == 0, trained.err
     assert json.loads(trained.out)["folder"] == "tok"
     assert {"tokenizer.json", "vocab.txt"} <= {path.name for path in (tmp_path / "tok").iterdir()}
@@ -84,7 +84,7 @@ def test_a_tokenizer_that_is_not_there_or_text_without_words_is_refused(command:
     (tmp_path / "a.txt").write_text(DOCUMENTS)
     (tmp_path / "empty.txt").write_text("\n\n")
     assert command("tokenizer", "report", "none", "a.txt").status == 2
-    command("tokenizer", "train", "a.txt", "--to", "tok", "--vocab-size", "120")
+    command("tokenizer", "train", "a.txt", "-o", "tok", "--vocab-size", "120")
     for arguments in (["report", "tok", "empty.txt"], ["train", "empty.txt", "--to", "new"]):
         outcome = command("tokenizer", *arguments)
         assert (outcome.status, outcome.out) == (2, "")
@@ -159,7 +159,7 @@ def test_a_plan_shows_steps_and_resources_and_starts_nothing(command: Command, t
 
 def test_a_plan_refuses_what_this_machine_could_not_carry(command: Command, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(DOCUMENTS)
-    command("tokenizer", "train", "a.txt", "--to", "tok", "--vocab-size", "120")
+    command("tokenizer", "train", "a.txt", "-o", "tok", "--vocab-size", "120")
     spec = "kind: pretrain\ncorpus: {files: [a.txt]}\ntokenizer: tok\nsteps: 1\nglobal_batch_size: 4096\n"
     (tmp_path / "p.yaml").write_text(spec)
     assert command("plan", "p.yaml").status == 0

@@ -30,7 +30,6 @@ NOT_RUN = {
     "stop": "changes a run",
     "submit": "wants a cluster",
     "runs logs": "wants a cluster, by its address",
-    "cluster pull": "wants a cluster",
     "doctor": "starts a Ray; tests/orchestrator/cluster/doctor runs it",
     "plan": "reads models and times steps; tests/orchestrator/planning runs it",
     "evaluate": "wants a model; test_own_task.py beside this file runs it",

@@ -19,8 +19,8 @@ from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.probe import ProbeKind, _sweep_of, chosen_snapshots, curve_lines, learning_curve
 from orchestrator.kinds.sweep import begin_journal
 from orchestrator.registry import Registry
-from orchestrator.registry.plots import plot_run
 from orchestrator.registry.recorder import Recorder
+from orchestrator.reports.pictures import plot_run
 from orchestrator.results import SweepResult, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
@@ -194,7 +194,7 @@ def test_a_pretraining_is_followed_by_its_score_on_a_task(
         assert history["step"].tolist() == [0, 10]
         assert len(registry.trials.frame(run_id)) == 4
         assert registry.run(run_id).spec["run"] == "all/model@1"
-        plot_run(registry, run_id, "curve.svg")
+        plot_run(registry, registry.run(run_id), "curve.svg")
     assert Path("curve.svg").read_text().rstrip().endswith("</svg>")
     log = (Path(settings.storage) / "runs" / run_id / "log.txt").read_text()
     assert [line.split()[2] for line in log.splitlines()[-5:-2]] == ["step", "0", "10"]

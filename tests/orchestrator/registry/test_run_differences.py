@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from orchestrator.cli.commands.run_comparing import same_sentences
 from orchestrator.errors import NotFoundError
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.run_differences import RunComparison, compare_runs, make_of
-from orchestrator.reports.difference_texts import same_sentences
 from orchestrator.results import DatasetResult, FileCount, MetricEvent, TrialStart
 from tests.orchestrator.registry.samples import made_with, trial_result
 

@@ -1,6 +1,5 @@
 """Charts as values. Alone: pytest tests/orchestrator/reports/test_charts.py"""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,15 +9,16 @@ from orchestrator.reports.charts import (
     count_matrix,
     learning_curves,
     predicted_values,
+    score_by_setting,
     seed_spread,
+    setting_importances,
     thinned,
 )
 from orchestrator.reports.rendering import columns_of
-from orchestrator.reports.setting_charts import parallel_coordinates, score_by_setting
 
 ROWS = [
     {"trial": f"trial {number}", "score": score, "learning_rate": rate, "start": start}
-    for number, (rate, start, score) in enumerate([(1e-5, "tiny", 0.7), (1e-4, "mini", 0.9), (1e-3, "tiny", 0.8)])
+    for number, (rate, start, score) in enumerate([(1e-5, "tiny", 0.7), (1e-3, "mini", 0.9), (1e-4, "tiny", 0.8)])
 ]
 
 
@@ -43,39 +43,37 @@ def test_a_legend_of_curves_stands_below_them_and_a_chart_grows_by_it() -> None:
     one, many = (learning_curves("f1", {f"line {n}": [(0, 0.1), (1, 0.2)] for n in range(number)}) for number in (1, 9))
     assert "legend" not in one.layout
     assert many.layout["legend"]["yanchor"] == "bottom"
-    assert many.height_px - one.height_px == many.layout["margin"]["b"] - 70 == 9 * 20
-    most = learning_curves("f1", {f"line {n}": [(0, 0.1)] for n in range(30)})
-    assert most.layout["legend"]["maxheight"] == most.height_px - one.height_px == 10 * 20, "a longer legend scrolls"
+    assert many.height_px - one.height_px == many.layout["margin"]["b"] - 70 > 0
 
 
-def test_few_values_stand_in_order_at_even_distances() -> None:
-    chart = score_by_setting(ROWS, "learning_rate", "f1")
-    assert chart.traces[0]["x"] == [0.0, 1.0, 2.0]
-    assert chart.layout["xaxis"]["ticktext"] == ["1e-05", "0.0001", "0.001"]
-    assert score_by_setting(ROWS, "start", "f1").traces[0]["x"] == [1.0, 0.0, 1.0]
+def test_few_values_stand_in_order_at_even_distances_and_many_numbers_by_their_size() -> None:
+    def axis(values: list[object]) -> dict[str, object]:
+        rows = [{"trial": "t", "score": 0.5, "value": value} for value in values]
+        return dict(score_by_setting(rows, "value", "f1").layout["xaxis"])
+
+    assert axis([row["learning_rate"] for row in ROWS])["categoryarray"] == ["1e-05", "0.0001", "0.001"]
+    assert axis(["tiny", "mini", 2])["categoryarray"] == ["2", "mini", "tiny"]
+    assert axis([10.0**-power for power in range(10)])["type"] == "log"
+    assert axis(list(range(10)))["type"] == "linear"
 
 
-def test_many_numbers_far_apart_stand_by_their_logarithms() -> None:
-    rows = [{"trial": "t", "score": 0.5, "rate": 10.0**-power} for power in range(10)]
-    assert score_by_setting(rows, "rate", "f1").traces[0]["x"] == pytest.approx([-power for power in range(10)])
+def test_importance_finds_the_setting_that_matters() -> None:
+    rows = [{"score": rate / 10, "rate": rate, "batch": batch} for rate in range(8) for batch in (16, 32)]
+    shares = setting_importances(rows, ["rate", "batch"])
+    assert shares["rate"] > 0.9
+    assert setting_importances(rows[:7], ["rate", "batch"]) == {}
+    assert setting_importances([{**row, "score": 0.5} for row in rows], ["rate", "batch"]) == {}
 
 
-def test_each_trial_is_a_line_through_all_axes_and_the_best_is_drawn_last() -> None:
-    chart = parallel_coordinates(ROWS, ["learning_rate", "start"], "f1")
-    assert [trace["y"] for trace in chart.traces] == [[0.0, 1.0, 0.0], [1.0, 1.0, pytest.approx(0.5)], [0.5, 0.0, 1.0]]
-    assert chart.traces[-1]["text"] == ["learning_rate 0.0001", "start mini", "f1 0.9000"]
-
-
-def test_trials_with_one_score_are_drawn_too() -> None:
-    chart = parallel_coordinates([{**row, "score": 0.5} for row in ROWS], ["start"], "f1")
-    assert {trace["y"][-1] for trace in chart.traces} == {0.5}
-
-
-def test_a_group_of_one_seed_has_no_interval() -> None:
-    chart = seed_spread([Spread("a", [0.8, 0.9], 0.85, (0.2, 1.5)), Spread("b", [0.7], 0.7)], "f1")
+def test_a_group_of_one_seed_has_no_interval_and_the_chart_says_so() -> None:
+    some, one = Spread("a", [0.8, 0.9], 0.85, (0.25, 1.5)), Spread("b", [0.75], 0.75)
+    chart = seed_spread([some, one], "f1")
     bars = chart.traces[1]["error_x"]
-    assert bars["array"] == [pytest.approx(0.65), 0.0]
-    assert bars["arrayminus"] == [pytest.approx(0.65), 0.0]
+    assert bars["array"] == [0.65, 0.0]
+    assert bars["arrayminus"] == [0.6, 0.0]
+    assert chart.note
+    assert not seed_spread([some], "f1").note
+    assert "interval" not in seed_spread([one], "f1").traces[1]["name"]
 
 
 def test_a_matrix_is_shaded_by_rows_and_tells_counts() -> None:
@@ -84,26 +82,15 @@ def test_a_matrix_is_shaded_by_rows_and_tells_counts() -> None:
     assert chart.traces[0]["text"] == [["3", "1"], ["0", "0"]]
 
 
-def test_a_class_of_any_name_has_its_own_column_without_links() -> None:
+def test_a_class_of_any_name_has_its_own_column() -> None:
     table = count_matrix("errors", ["gold", "run"], [[3, 1], [2, 4]]).table
     assert table is not None
-    columns = columns_of(table, runs_url="/runs/")
+    columns = columns_of(table)
     assert [column.heading for column in columns] == ["gold", "gold", "run"]
     assert [column.texts for column in columns] == [["gold", "run"], ["3", "2"], ["1", "4"]]
-    assert not any(link for column in columns for link in column.links)
 
 
 def test_equal_values_lie_on_the_dotted_line() -> None:
     points, line = predicted_values([1.0, 5.0], [2.0, 4.0]).traces
     assert (points["x"], points["y"]) == ([1.0, 5.0], [2.0, 4.0])
     assert line["x"] == line["y"] == [1.0, 5.0]
-
-
-def test_the_caption_and_the_legend_of_seeds_speak_of_intervals_where_there_are_some() -> None:
-    some, none = Spread("a", [0.8, 0.9], 0.85, (0.2, 1.5)), Spread("b", [0.7] * 5, 0.7)
-    notes = [seed_spread(groups, "f1").note for groups in ([some], [some, none], [none])]
-    names = [seed_spread(groups, "f1").traces[1]["name"] for groups in ([some], [some, none], [none])]
-    assert names == ["mean, 95 % interval", "mean, 95 % interval", "mean"]
-    assert notes[0] == ""
-    assert notes[1] == notes[2]
-    assert notes[1].startswith("A group with one seed, or whose seeds all score the same, has no interval")

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from orchestrator.registry import Registry
-from orchestrator.reports.blocks import Chart, Code, Facts, Page, Section, Table, Words
-from orchestrator.reports.charts import Spread, count_matrix, learning_curves, seed_spread
+from orchestrator.reports.blocks import Cell, Chart, Code, Facts, Page, Section, Table, Words
+from orchestrator.reports.charts import Spread, count_matrix, learning_curves, score_by_setting, seed_spread
 from orchestrator.reports.rendering import chart_values, columns_of, render
 from orchestrator.reports.run_page import run_page
-from orchestrator.reports.setting_charts import parallel_coordinates
 from orchestrator.reports.task_page import shown_columns
 from tests.browser import Browser
 from tests.orchestrator.reports.samples import HOSTILE, add_pretraining, add_sweep
@@ -82,10 +81,10 @@ def test_what_json_cannot_hold_becomes_null() -> None:
 
 
 def test_a_column_of_numbers_is_sorted_by_value_and_shown_with_the_same_digits() -> None:
-    columns = columns_of(Table(["metrics.f1", "name"], [{"metrics.f1": 0.5, "name": "a"}, {"name": "b"}]))
-    f1, name = columns
+    rows = [{"metrics.f1": 0.5, "name": Cell("a", "runs/a", sorts_by=2)}, {"name": "b"}]
+    f1, name = columns_of(Table(["metrics.f1", "name"], rows))
     assert (f1.heading, f1.texts, f1.is_number, f1.sorts_by) == ("f1", ["0.5000", "–"], True, [0.5, None])
-    assert not name.is_number
+    assert (name.is_number, name.texts, name.sorts_by, name.paths) == (False, ["a", "b"], [2, None], ["runs/a", ""])
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -139,7 +138,7 @@ def test_labels_of_a_chart_are_whole_and_apart_on_a_telephone(tmp_path: Path, br
     ]
     charts = [
         seed_spread([Spread(f"{label} {rate}, size tiny", [0.4, 0.8], 0.6) for rate in (0.001, 0.002)], "accuracy"),
-        parallel_coordinates(rows, ["init_from", "learning_rate"], "accuracy"),
+        score_by_setting(rows, "init_from", "accuracy"),
     ]
     path = tmp_path / "page.html"
     path.write_text(render(Page("page", "", [Section("all", charts)])))
@@ -153,22 +152,6 @@ def test_labels_of_a_chart_are_whole_and_apart_on_a_telephone(tmp_path: Path, br
             width, 900
         )
         assert browser.width_beyond_screen() <= 0
-
-
-def test_the_table_of_a_task_fits_a_desktop(tmp_path: Path, browser: Browser) -> None:
-    row = {"rank": 1, "mean": 0.84, "n": 1, "best": 0.84, "baseline": 0.125, "test": 0.88, "size": "tiny"}
-    row |= {"init_from": "demo/pretraining@1", "recipe": "learning_rate=0.001", "notes": "one seed: noise not known"}
-    row |= {"model": "demo/kinds@1", "run": "16b3368dc2a1", "group": "856d0128.38b24456"}
-    row |= dict.fromkeys(("low", "high", "sd"), None) | {"tie": ""}
-    path = tmp_path / "page.html"
-    path.write_text(render(Page("page", "", [Section("all", [Table(shown_columns([row]), [row])])])))
-    browser.look_as(width=1280, height=800, scheme="light")
-    browser.open(path.as_uri())
-    assert (
-        browser.value("(({scrollWidth, clientWidth}) => scrollWidth - clientWidth)(document.querySelector('.wide'))")
-        <= 0
-    )
-    assert browser.value("document.querySelector('tbody tr').getBoundingClientRect().height") < 80
 
 
 def test_the_table_of_several_groups_of_a_task_fits_a_small_window(tmp_path: Path, browser: Browser) -> None:

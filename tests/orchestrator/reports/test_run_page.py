@@ -14,10 +14,7 @@ from orchestrator.registry import Registry
 from orchestrator.registry.lineage.lineage_edges import LineageNode
 from orchestrator.registry.lineage.lineage_trees import LineageTree
 from orchestrator.reports.blocks import Chart, Code, Facts, Page, Section, Table, Words
-from orchestrator.reports.lineage_chart import lineage_chart
-from orchestrator.reports.prediction_charts import prediction_blocks
-from orchestrator.reports.run_page import run_page
-from orchestrator.reports.setting_importance import setting_importances
+from orchestrator.reports.run_page import lineage_table, run_page
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.specs.loading import parse_spec
@@ -60,7 +57,6 @@ def test_a_sweep_shows_its_groups_settings_and_trials(registry: Registry, tmp_pa
     assert spread.traces[1]["y"][0] == "batch_size 32, learning_rate 0.0001"
     assert [chart.title for chart in charts(page, "Settings")] == [
         "Which settings matter",
-        "All settings together",
         "accuracy by batch_size",
         "accuracy by learning_rate",
     ]
@@ -98,55 +94,6 @@ def test_kept_predictions_become_a_matrix_and_scores_by_class(registry: Registry
     assert [row["recall"] for row in scores.rows] == [pytest.approx(0.8)] * 3
 
 
-@pytest.mark.parametrize(
-    ("line", "columns"),
-    [
-        (
-            '{"id": "1", "words": ["Anna", "ran"], "prediction": ["O", "O"], "gold": ["B-PER", "O"], "correct": false}',
-            "entity",
-        ),
-        (
-            '{"id": "1", "question": "Is it?", "prediction": "no", "gold": ["yes"], "exact_match": 0.0, "f1": 0.0}',
-            "questions",
-        ),
-    ],
-)
-def test_each_form_of_prediction_has_its_table(tmp_path: Path, line: str, columns: str) -> None:
-    path = tmp_path / "predictions.jsonl"
-    path.write_text(line + "\n")
-    scores, words, mistakes = prediction_blocks(str(path))
-    assert isinstance(scores, Table)
-    assert scores.columns[0] == columns
-    assert isinstance(words, Words)
-    assert words.text == "1 of 1 examples are predicted wrongly:"
-    assert isinstance(mistakes, Table)
-
-
-def test_values_become_a_scatter(tmp_path: Path) -> None:
-    path = tmp_path / "predictions.jsonl"
-    path.write_text('{"prediction": 1.5, "gold": 2.0}\n')
-    (chart,) = prediction_blocks(str(path))
-    assert isinstance(chart, Chart)
-
-
-def test_places_of_choices_are_no_values_to_be_drawn(tmp_path: Path) -> None:
-    path = tmp_path / "predictions.jsonl"
-    path.write_text('{"id": "1", "prediction": 1, "gold": 2, "correct": false, "probabilities": [0.1, 0.6, 0.3]}\n')
-    words, mistakes = prediction_blocks(str(path))
-    assert isinstance(words, Words)
-    assert isinstance(mistakes, Table)
-
-
-@pytest.mark.parametrize("content", [None, "{broken", "[1]", '{"prediction": "a", "gold": "a"}\n{"prediction": "b"}'])
-def test_predictions_that_cannot_be_read_are_told(tmp_path: Path, content: str | None) -> None:
-    path = tmp_path / "predictions.jsonl"
-    if content is not None:
-        path.write_text(content)
-    (words,) = prediction_blocks(str(path))
-    assert isinstance(words, Words)
-    assert words.text.startswith(f"The predictions at {path} cannot be read")
-
-
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_the_spec_to_copy_has_the_same_fingerprint(registry: Registry, kind: str) -> None:
     spec = parse_spec(SAMPLES[kind].spec)
@@ -160,25 +107,15 @@ def test_the_spec_to_copy_has_the_same_fingerprint(registry: Registry, kind: str
         assert parse_spec(yaml.safe_load(text)).fingerprint() == spec.fingerprint()
 
 
-def test_importance_finds_the_setting_that_matters() -> None:
-    rows = [{"score": rate / 10, "rate": rate, "batch": batch} for rate in range(8) for batch in (16, 32)]
-    shares = setting_importances(rows, ["rate", "batch"])
-    assert shares["rate"] > 0.9
-    assert setting_importances(rows[:7], ["rate", "batch"]) == {}
-    assert setting_importances([{**row, "score": 0.5} for row in rows], ["rate", "batch"]) == {}
-
-
-def test_the_way_to_a_model_is_drawn_once_for_each_part() -> None:
+def test_the_way_to_a_model_is_told_once_for_each_part() -> None:
     text, tokenizer = LineageNode("t" * 64, "file", "notes.txt"), LineageNode("k" * 64, "tokenizer", "tokenizers/notes")
     model = LineageNode("m" * 64, "model", "wiki@1")
     made_of_text = LineageTree(tokenizer, "tokenizer", branches=(LineageTree(text, "text"),))
-    chart = lineage_chart(LineageTree(model, branches=(made_of_text, LineageTree(text, "text"))))
-    link = chart.traces[0]["link"]
-    assert chart.traces[0]["node"]["label"] == ["model wiki@1", "tokenizer tokenizers/notes", "file notes.txt"]
-    assert list(zip(link["source"], link["target"], link["label"], strict=True)) == [
-        (1, 0, "tokenizer"),
-        (2, 1, "text"),
-        (2, 0, "text"),
+    table = lineage_table(LineageTree(model, branches=(made_of_text, LineageTree(text, "text"))))
+    assert [(row["what"], row["was"], row["of"]) for row in table.rows] == [
+        ("tokenizer tokenizers/notes", "tokenizer", "model wiki@1"),
+        ("file notes.txt", "text", "tokenizer tokenizers/notes"),
+        ("file notes.txt", "text", "model wiki@1"),
     ]
 
 

@@ -5,9 +5,7 @@ pytest tests/orchestrator/registry/groups/test_refused_scores.py
 
 import pytest
 
-from orchestrator.published.comparison import compare
-from orchestrator.published.numbers import load_numbers
-from orchestrator.published.run_scores import run_scores
+from orchestrator.published.comparison import compare, load_numbers, run_scores
 from orchestrator.registry import Registry
 from orchestrator.registry.run_differences import compare_runs
 from orchestrator.results import MetricEvent
@@ -90,5 +88,5 @@ def test_it_is_told_beside_published_numbers_and_between_two_runs(
     registry.metrics.record(sweep, [MetricEvent(7, "validation", {"accuracy": 0.8})], final=True)
     by_split = {score.split: score for score in run_scores(registry.run(sweep), registry)}
     assert (by_split["test"].refusal, by_split["validation"].refusal) == (REASON, None)
-    assert compare(by_split["test"], load_numbers())[0].reasons[0] == f"your score is refused: {REASON}"
+    assert compare(by_split["test"], load_numbers())[0]["why"][0] == f"your score is refused: {REASON}"
     assert compare_runs(registry, sweep, best).refusals == {sweep: REASON, best: REASON}
