@@ -172,7 +172,7 @@ def test_an_export_has_a_row_for_each_run_and_trial(
     command: Command, recorded_sweep: RecordedSweep, tmp_path: Path, ending: str
 ) -> None:
     target = tmp_path / f"runs.{ending}"
-    outcome = command("runs", "export", str(target))
+    outcome = command("runs", "export", "-o", str(target))
     assert (outcome.status, outcome.out) == (0, "")
     readers = {"csv": pandas.read_csv, "json": pandas.read_json, "parquet": pandas.read_parquet}
     frame = readers[ending](target)
@@ -181,7 +181,7 @@ def test_an_export_has_a_row_for_each_run_and_trial(
 
 
 def test_an_export_without_a_known_ending_is_refused(command: Command, home: Path) -> None:
-    outcome = command("runs", "export", "runs.txt")
+    outcome = command("runs", "export", "-o", "runs.txt")
     assert outcome.status == 2
     assert ".csv, .json or .parquet" in outcome.err
 

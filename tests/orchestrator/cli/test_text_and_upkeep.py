@@ -85,7 +85,7 @@ def test_a_tokenizer_that_is_not_there_or_text_without_words_is_refused(command:
     (tmp_path / "empty.txt").write_text("\n\n")
     assert command("tokenizer", "report", "none", "a.txt").status == 2
     command("tokenizer", "train", "a.txt", "-o", "tok", "--vocab-size", "120")
-    for arguments in (["report", "tok", "empty.txt"], ["train", "empty.txt", "--to", "new"]):
+    for arguments in (["report", "tok", "empty.txt"], ["train", "empty.txt", "-o", "new"]):
         outcome = command("tokenizer", *arguments)
         assert (outcome.status, outcome.out) == (2, "")
         assert outcome.err.splitlines()[-1].startswith("Error: ")
