@@ -18,7 +18,7 @@ WORDS = {
     "submit --resume 7f3a": "looking up run 7f3a on the cluster",
     "resume 7f3a": "looking up run 7f3a",
     "verify-resume words.yaml": "reading the spec words.yaml",
-    "runs plot 7f3a losses.png": "drawing run 7f3a",
+    "runs plot 7f3a -o losses.png": "drawing run 7f3a",
     "evaluate minilm sst2": "loading minilm",
     "predict minilm": "loading minilm",
     "fill-mask minilm [MASK]": "loading minilm",

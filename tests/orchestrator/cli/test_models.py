@@ -220,10 +220,10 @@ def test_evaluate_scores_a_folder_on_a_task(command: Command, classifier: str, t
 def test_export_copies_a_model_whole_and_refuses_what_is_there(
     command: Command, pretrained: str, tmp_path: Path
 ) -> None:
-    outcome = command("models", "export", pretrained, str(tmp_path / "out"))
+    outcome = command("models", "export", pretrained, "-o", str(tmp_path / "out"))
     assert outcome.status == 0, outcome.err
     assert fill_mask(str(tmp_path / "out"), "the [MASK]") == fill_mask(pretrained, "the [MASK]")
-    again = command("models", "export", pretrained, str(tmp_path / "out"))
+    again = command("models", "export", pretrained, "-o", str(tmp_path / "out"))
     assert again.status == 2
     assert "is there already" in again.err
 
@@ -236,7 +236,7 @@ def test_a_flipped_bit_is_noticed_by_export_and_use(command: Command, pretrained
     content = bytearray(weights.read_bytes())
     content[-1] ^= 1
     weights.write_bytes(content)
-    for arguments in (["models", "export", "bad", "out"], ["fill-mask", "bad", "the [MASK]"]):
+    for arguments in (["models", "export", "bad", "-o", "out"], ["fill-mask", "bad", "the [MASK]"]):
         outcome = command(*arguments)
         assert (outcome.status, outcome.out) == (2, "")
         assert "model.safetensors" in outcome.err
