@@ -19,7 +19,7 @@ from orchestrator.registry.parameter_values import RECORDED_DIGITS
 from orchestrator.registry.place_tags import is_of_one_run
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.run_differences import make_of
-from orchestrator.reports.make_facts import code_line
+from orchestrator.reports.run_texts import code_line
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.loading import parse_spec
