@@ -97,7 +97,7 @@ def test_a_registry_is_not_joined_to_itself(command: Command, recorded_sweep: Re
     assert "is the registry itself" in outcome.err
 
 
-@pytest.mark.parametrize("content", [b"my notes\n" * 100, b"", b"\x1f\x8bgarbage", b'{"foo": 1}\n'])
+@pytest.mark.parametrize("content", [b"my notes\n" * 100, b""])
 def test_garbage_is_refused_and_changes_nothing(
     command: Command, recorded_sweep: RecordedSweep, tmp_path: Path, content: bytes
 ) -> None:
