@@ -151,11 +151,6 @@ def test_a_followed_log_is_that_of_the_runs_newest_job(command: Command, cluster
     assert head.words == []
 
 
-def test_a_broken_spec_asks_nobody(command: Command, head: Head, spec: str) -> None:
-    assert command("plan", spec, "vocab_sise=1", "--address", ADDRESS).status == 2
-    assert head.words == []
-
-
 def test_a_plan_on_the_head_is_the_heads(command: Command, cluster: JobCluster, spec: str, tmp_path: Path) -> None:
     """The whole way, without Ray: a job on this machine with a home of its own."""
     done = command("plan", spec, "--address", ADDRESS, "-o", str(tmp_path / "plan.csv"))
