@@ -13,8 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.inference.request_files import RequestFile, look_at_requests, refuse_table
-from orchestrator.inference.request_lines import make_request
+from orchestrator.inference.requests import RequestFile, look_at_requests, make_request, refuse_table
 from tests.orchestrator.tasks.definitions import define
 
 

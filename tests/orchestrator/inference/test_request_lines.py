@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.inference.request_lines import make_request
+from orchestrator.inference.requests import make_request
 from orchestrator.storage.text_lines import parse_line
 from orchestrator.tasks import TabularColumns, TaskDefinition
 from orchestrator.tasks.tabular_columns import NO_COLUMNS, CategoricalColumn, NumericalColumn
