@@ -239,9 +239,9 @@ def setting_importances(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize" if larger_is_better else "minimize")
     for number, row in enumerate(whole):
-        values = {name: column[number] for name, column in columns.items()}
+        chosen = {name: column[number] for name, column in columns.items()}
         study.add_trial(
-            optuna.trial.create_trial(params=values, distributions=distributions, value=float(row["score"]))
+            optuna.trial.create_trial(params=chosen, distributions=distributions, value=float(row["score"]))
         )
     evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.5)
     with warnings.catch_warnings():

@@ -53,17 +53,12 @@ def test_own_columns_are_read_by_their_names_and_null_is_missing() -> None:
 @pytest.mark.parametrize(
     ("head", "columns", "line", "message"),
     [
-        (
-            "multiple_choice",
-            NO_COLUMNS,
-            "plain",
-            "line 3 is plain text; this model reads JSON .* keys text, choices, as {.text.: ",
-        ),
-        ("multiple_choice", NO_COLUMNS, {"text": "x"}, "line 3: no key 'choices'; it has: text"),
-        ("multiple_choice", NO_COLUMNS, {"text": "x", "choices": ["y"]}, "choices must be a list of texts, at least 2"),
-        ("regression", COLUMNS, "plain", "line 3 is plain text; .* keys text, text_pair, size, color"),
-        ("regression", COLUMNS, {"text": "x", "size": 1}, "line 3: no key 'color'; it has: text, size"),
-        ("regression", COLUMNS, {"text": "x", "size": "big", "color": "red"}, "line 3: size 'big' is not a .*; null"),
+        ("multiple_choice", NO_COLUMNS, "plain", "line 3 .*text, choices"),
+        ("multiple_choice", NO_COLUMNS, {"text": "x"}, "line 3.*'choices'"),
+        ("multiple_choice", NO_COLUMNS, {"text": "x", "choices": ["y"]}, "choices.* 2"),
+        ("regression", COLUMNS, "plain", "line 3 .*text, text_pair, size, color"),
+        ("regression", COLUMNS, {"text": "x", "size": 1}, "line 3.*'color'"),
+        ("regression", COLUMNS, {"text": "x", "size": "big", "color": "red"}, "line 3: size 'big'"),
     ],
 )
 def test_a_line_that_lacks_something_is_named(head: str, columns: TabularColumns, line: Any, message: str) -> None:
