@@ -4,31 +4,35 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-# What needs the cores to itself, or takes long.
-HEAVY := ray or training or runs or postgres or hosts or published
+# What needs the cores to itself, a server or another program, or takes long. Of it `make test` takes what is marked core.
+HEAVY := ray or training or runs or postgres or hosts or published or browser or s3
 
-.PHONY: demo test-fast test-heavy test-kernel test-trackers test test-all chaos check coverage docs bench clean
+.PHONY: demo test-fast test-core test test-long test-kernel test-trackers test-slow chaos check coverage docs bench clean
 
 demo: $(INSTALLED)  ## the whole life cycle on generated text, minutes on two CPU cores
 	$(BIN)/orchestrator demo
 
-test-fast: $(INSTALLED)  ## before a commit: no Ray, no training, no whole run, no server, nothing fetched; four minutes on two cores
+test-fast: $(INSTALLED)  ## before a commit: no Ray, no training, no whole run, no server, nothing fetched
 	$(BIN)/pytest -q -n auto --dist loadfile -m "not ($(HEAVY) or slow)"
 
-test-heavy: $(INSTALLED)  ## the other tests, one after another: Ray, training, whole runs, servers
-	$(BIN)/pytest -m "($(HEAVY)) and not slow"
+test-core: $(INSTALLED)  ## on a real Ray and a PostgreSQL server: resuming, sweeps, attempts, the record
+	$(BIN)/pytest -m "core and ($(HEAVY))"
 
-test: test-fast test-heavy  ## all tests but the slow ones; a failure in the first part does not hide the second with --keep-going
+test: test-fast test-core  ## what a person runs: twelve minutes on two cores
 
-test-all: $(INSTALLED)  ## the long checks too
-	$(BIN)/pytest
+test-long: $(INSTALLED)  ## all others: hosts, chaos, S3, blocks of README and tutorial, browser, trackers, Triton, PostgreSQL
+	$(BIN)/pytest -m "($(HEAVY)) and not core and not slow"
+	$(MAKE) test-kernel test-trackers
+
+test-slow: $(INSTALLED)  ## what takes minutes each: before a release
+	$(BIN)/pytest -m slow
 
 # Triton has a folder of its own: where it is installed, PyTorch's compiler finds it, and the other tests run without it.
-test-kernel: $(INSTALLED) build/triton  ## the Triton kernel by Triton's interpreter, on any Linux machine; takes 1 GB of disk
+test-kernel: $(INSTALLED) build/triton
 	PYTHONPATH=$(CURDIR)/build/triton $(BIN)/pytest -q tests/bert_core/kernels/test_fused_cross_entropy.py
 
 # So have the libraries of other trackers, which nobody else needs.
-test-trackers: $(INSTALLED) build/trackers  ## exports to MLflow and Weights & Biases, by their own libraries
+test-trackers: $(INSTALLED) build/trackers
 	PYTHONPATH=$(CURDIR)/build/trackers $(BIN)/pytest -q tests/orchestrator/registry/tracker_exports
 
 build/triton: PACKAGES := --no-deps triton==3.9.0

@@ -19,7 +19,7 @@ from statistics import median
 
 from benchmarks.generated_registry import RARE_TAG, fill
 from benchmarks.reading_commands import HERE, cpu_seconds
-from orchestrator.costs.run_usage import usages_of
+from orchestrator.costs import usages_of
 from orchestrator.registry import Registry
 
 NUM_ROUNDS = 5

@@ -41,8 +41,6 @@ class PackedSequences:
     """Places of the padded form that may be attended to, (B, S) bool."""
     includes_padding: bool = False
     """Whether padding was packed as well: padding tokens are queries, never keys."""
-    num_fillers: int = 0
-    """Number of sequences at the end that only fill up the batch: no loss counts them."""
     frozen_states: Tensor | None = None
     """Outputs of a frozen encoder for these tokens, from `LayerPooling.select`, (T, …); None: the layers are run."""
     host_lengths: NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
@@ -78,14 +76,12 @@ class PackedSequences:
         token_type_ids: Tensor,
         cu_seqlens: Tensor,
         max_seqlen: int | None = None,
-        num_fillers: int = 0,
     ) -> Self:
         """Make a batch of tokens that already lie end to end: (T,), (T,), (B+1,). Positions restart in each sequence.
 
         Args:
             max_seqlen: length that no sequence exceeds, where the caller knows it: then the lengths are not looked at,
                 so that nothing waits for the device that they are on.
-            num_fillers: number of sequences at the end that only fill up the batch.
 
         Raises: DataError when the lengths are not those of the tokens, or a sequence is empty; with `max_seqlen` the
             caller answers for that.
@@ -106,7 +102,6 @@ class PackedSequences:
             max_seqlen=max_seqlen,
             indices=indices,
             attention_mask=attended,
-            num_fillers=num_fillers,
         )
 
     @classmethod

@@ -43,7 +43,7 @@ def cell(value: Any) -> str:
 def is_setting(name: str) -> bool:
     """Whether a field or measurement of that name is a value that was chosen, not measured: no table may round it.
 
-    >>> [is_setting(name) for name in ("params.epochs", "metrics.recipe.size", "train.learning_rate", "metrics.f1")]
+    >>> [is_setting(name) for name in ("params.epochs", "recipe.size", "train.learning_rate", "metrics.f1")]
     [True, True, True, False]
     """
     return name.startswith(_SETTINGS) or ".recipe." in f".{name}" or name.rpartition(".")[2] == "learning_rate"

@@ -100,12 +100,12 @@ class StopRequested(KeyboardInterrupt):
         return f"stopped by `orchestrator stop {self.run_id}`"
 
 
-class BudgetReached(StopRequested):
-    """A run has spent its budget.
+class HoursReached(StopRequested):
+    """A run has worked for as many hours as its spec allows.
 
     Args:
-        run_id: run to go on with: the pipeline's, where a stage has spent its own.
-        reason: what is spent.
+        run_id: run to go on with: the pipeline's, where a stage has reached its limit.
+        reason: what is reached.
         again: override that gives more, a word of the command to go on with.
     """
 
@@ -115,7 +115,7 @@ class BudgetReached(StopRequested):
         self.reason, self.again = reason, again
 
     def __str__(self) -> str:
-        """Text on what is spent, and how to go on."""
+        """Text on the limit, and how to go on."""
         return f"{self.reason}; give it more: orchestrator resume {self.run_id} {self.again}"
 
 

@@ -166,8 +166,6 @@ class TrialResult:
     seconds: float = 0.0
     host: str | None = None
     """Host on which it ran last; None where it has not said."""
-    diverged: bool = False
-    """Whether it failed because its loss or its outputs were no numbers any more."""
 
 
 @dataclass(frozen=True)

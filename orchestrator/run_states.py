@@ -1,7 +1,6 @@
 """States of runs, trials and attempts, and which state may follow which.
 
     PENDING    recorded, not started yet
-    QUEUED     its driver waits until the cluster has room for it beside the runs before it
     RUNNING    an attempt is at work
     COMPLETED  ended with its result; no other state follows
     FAILED     ended by an error; may run again, and a result that arrives late still makes it COMPLETED, a trial PRUNED
@@ -9,9 +8,8 @@
     PRUNED     a trial that its scheduler ended early; only a result that arrives late changes it
     LOST       the driver fell silent
 
-QUEUED and LOST are never stored for a run: a running run reads as QUEUED while its newest attempt is stored as PENDING,
-and as LOST where its last heartbeat is too old. LOST is stored for an attempt, when the next attempt of the same run
-starts before it has ended.
+LOST is never stored for a run: a running run reads so where its last heartbeat is too old. LOST is stored for an
+attempt, when the next attempt of the same run starts before it has ended.
 """
 
 from enum import StrEnum
@@ -21,7 +19,6 @@ class RunState(StrEnum):
     """State of a run, a trial or an attempt; as text it is its name, which is what the registry stores."""
 
     PENDING = "PENDING"
-    QUEUED = "QUEUED"
     RUNNING = "RUNNING"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
@@ -37,12 +34,12 @@ class RunState(StrEnum):
     @property
     def is_derived(self) -> bool:
         """Whether the state of a run is only read as this one, and never stored."""
-        return self in (RunState.QUEUED, RunState.LOST)
+        return self is RunState.LOST
 
     @property
     def has_driver(self) -> bool:
-        """Whether a process carries the run out, or waits to do so."""
-        return self in (RunState.RUNNING, RunState.QUEUED)
+        """Whether a process carries the run out."""
+        return self is RunState.RUNNING
 
     @property
     def is_for_trials_only(self) -> bool:
@@ -62,7 +59,6 @@ class RunState(StrEnum):
 _FINAL = frozenset({RunState.COMPLETED, RunState.FAILED, RunState.STOPPED, RunState.PRUNED})
 _SUCCESSORS: dict[RunState, frozenset[RunState]] = {
     RunState.PENDING: _FINAL | {RunState.RUNNING},
-    RunState.QUEUED: _FINAL | {RunState.RUNNING},
     RunState.RUNNING: _FINAL | {RunState.RUNNING},
     RunState.COMPLETED: frozenset(),
     RunState.FAILED: frozenset({RunState.RUNNING, RunState.COMPLETED, RunState.PRUNED}),

@@ -22,7 +22,7 @@ _VARIABLES = {
 }
 API_ADDRESS_VARIABLE = "RAY_API_SERVER_ADDRESS"
 ASKED_AT_VARIABLE = "ORCHESTRATOR_ASKED_AT"
-"""Set for the command of a job (`execution/head_commands.py`), and for no other: the dashboard's address by which the
+"""Set for the command of a job (`execution/jobs.py`), and for no other: the dashboard's address by which the
 person who submitted it types further commands."""
 CACHE_VARIABLE = "ORCHESTRATOR_CACHE"
 SCHEMES = ("file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hdfs", "local", "memory")

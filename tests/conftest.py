@@ -34,6 +34,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", r"ignore::FutureWarning:ray\..*")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that asks for a browser or an object store has the mark by which `make` leaves it out."""
+    for item in items:
+        for fixture, mark in (("browser", "browser"), ("s3_server", "s3")):
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(mark)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Copies of remote files lie in a folder of this session, for the processes that it starts as well."""

@@ -9,21 +9,16 @@ from benchmarks.gpu.sides import (
     COMPILED_HERE,
     HERE,
     HERE_COMPILED,
-    HERE_COMPILED_GRAPHS,
     HERE_DROPOUT,
-    HERE_GRAPHS,
     PEER,
     PEER_COMPILED,
 )
 
-EAGER, COMPILED, GRAPHED = "eager", "compiled", "graphs"
+EAGER, COMPILED = "eager", "compiled"
 _SIDES = {
     EAGER: (HERE, HERE_COMPILED, HERE_DROPOUT, PEER),
     COMPILED: (HERE, HERE_COMPILED, PEER_COMPILED),
-    GRAPHED: (HERE, HERE_GRAPHS, HERE_COMPILED, HERE_COMPILED_GRAPHS),
 }
-GRAPHED_SIZES = ("mini", "tiny", "small")
-"""Sizes whose step the host may hold up, which a graph's one call relieves."""
 _COMPILE_S = {"base": 60, "large": 120}
 """Seconds that compiling transformers' model may take, which must be left in the budget; 40 for smaller models."""
 COMPILE_LAYERS_S = 20
@@ -39,7 +34,7 @@ class Case:
     batch_size: int
     sides: tuple[str, ...]
     kind: str
-    """EAGER, COMPILED or GRAPHED: what stands beside the step here. A size and width has a case of each kind."""
+    """EAGER or COMPILED: what stands beside the step here. A size and width has a case of each kind."""
 
     def named(self, fill: float) -> dict[str, Value]:
         """Begin the rows of the case on rows that are so full."""
@@ -57,8 +52,6 @@ def cases(setting: Setting) -> Iterator[Case]:
     yield from (case(first, widths[0], kind) for kind in (EAGER, COMPILED))
     rest = [(size, width) for size in (first, *others) for width in widths][1:]
     yield from (case(size, width, EAGER) for size, width in rest)
-    graphed = setting.choose(GRAPHED_SIZES, (SMALL_SIZE,))
-    yield from (case(size, width, GRAPHED) for size in graphed for width in widths)
     yield from (case(size, width, COMPILED) for size, width in rest)
 
 

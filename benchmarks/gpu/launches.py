@@ -1,7 +1,7 @@
 """Launches of a step: the kernels that the host puts in line, and a step's time where that takes longer than they do.
 
 Host and device work beside each other, so a step takes as long as the slower of both. The counts are those of PyTorch's
-operations in a real step, without views (held to one in `tests/gpu/test_launches.py`); what a compiler leaves of them
+operations in a real step, without views; what a compiler leaves of them
 is an assumption. Python's own time beside an operation is not counted, so that the host's time is a floor.
 """
 
@@ -16,16 +16,12 @@ _TO_PADDED_ROWS = 12
 """Operations of a layer on the way into padded rows and out of them, and back."""
 _IN_COMPILED_LAYER = 40
 """Kernels that the compiler leaves of a layer: an assumption."""
-_OF_REPLAY = 20
-"""Operations of a step whose forward and backward are one graph: copies into it, clipping and update."""
 _PEER_AROUND_LAYERS, _PEER_IN_LAYER = 99, 85
 """The same in transformers' model, on padded rows."""
 
 
-def num_launches(config: BertConfig, levers: Levers, is_graphed: bool = False) -> int:
+def num_launches(config: BertConfig, levers: Levers) -> int:
     """Count the kernels that the host puts in line in a step here."""
-    if is_graphed:
-        return _OF_REPLAY
     in_layer = _IN_COMPILED_LAYER if levers.compiled_layers else _IN_LAYER
     return _AROUND_LAYERS + config.num_hidden_layers * (in_layer + (0 if levers.varlen else _TO_PADDED_ROWS))
 

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from benchmarks.gpu.cases import GRAPHED_SIZES
 from benchmarks.gpu.feed import LARGEST_SHARE
 from benchmarks.gpu.goals import figure, goals
 from benchmarks.gpu.launches import host_ms, num_launches
@@ -13,7 +12,7 @@ from benchmarks.gpu.measured_figures import NOT_YET, compared
 from benchmarks.gpu.predictions import predict_ms, predict_peer_ms
 from benchmarks.gpu.results import Report
 from benchmarks.gpu.roofline import ALL_LEVERS, BatchShape, Ceilings, step_ms, utilization
-from benchmarks.gpu.sides import HERE_COMPILED, HERE_COMPILED_GRAPHS, PEER, PEER_COMPILED
+from benchmarks.gpu.sides import HERE_COMPILED, PEER, PEER_COMPILED
 from bert_core.config import BertConfig
 
 NUM_SLOTS = 32_768
@@ -134,18 +133,14 @@ def step_table(report: Report) -> str:
     shapes, ceilings, rows = batch_shapes(), Ceilings(), []
     for size in SIZES:
         config = BertConfig.from_size(size)
-        forms = [(size, HERE_COMPILED, False)]
-        if size in GRAPHED_SIZES:
-            forms.append((f"{size}, CUDA graphs", HERE_COMPILED_GRAPHS, True))
-        for title, side, is_graphed in forms:
-            number = num_launches(config, ALL_LEVERS, is_graphed)
-            predicted = [predict_ms(config, each, ALL_LEVERS, is_graphed=is_graphed) for each in shapes.values()]
-            cells = [
-                f"{step_ms(config, shape, ALL_LEVERS):.1f} and {host_ms(number, ceilings):.1f}: **{ms:.1f} ms**"
-                for shape, ms in zip(shapes.values(), predicted, strict=True)
-            ]
-            measured = compared(step_figures(report, size, side), predicted, milliseconds)
-            rows.append(ComparedRow([title, str(number), *cells], measured))
+        number = num_launches(config, ALL_LEVERS)
+        predicted = [predict_ms(config, each, ALL_LEVERS) for each in shapes.values()]
+        cells = [
+            f"{step_ms(config, shape, ALL_LEVERS):.1f} and {host_ms(number, ceilings):.1f}: **{ms:.1f} ms**"
+            for shape, ms in zip(shapes.values(), predicted, strict=True)
+        ]
+        measured = compared(step_figures(report, size, HERE_COMPILED), predicted, milliseconds)
+        rows.append(ComparedRow([size, str(number), *cells], measured))
     return compared_table(["device and host: step", "launches", *shapes], rows)
 
 

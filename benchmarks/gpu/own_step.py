@@ -1,6 +1,6 @@
 """A training step as it is done here: the one place of the GPU benchmark that knows the model's training interface.
 
-The shipped form of a run in bf16 has a residual stream in bf16 too, and compiled layers or CUDA graphs.
+The shipped form of a run in bf16 has a residual stream in bf16 too, and compiled layers.
 """
 
 from collections.abc import Callable

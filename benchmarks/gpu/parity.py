@@ -1,8 +1,8 @@
 """Parity in values and gradients: each attention backend, and each head of each family, with a reference in float64.
 
 The reference of attention is its definition, on the same numbers. That of a model is the same model on the CPU, with
-attention by its definition. Errors are those of `relative_errors`. Compiled layers and CUDA graphs are compared with
-the same model without them: `execution_parity`.
+attention by its definition. Errors are those of `relative_errors`. Compiled layers are compared with the same
+model without them: `execution_parity`.
 
 Shapes: B sequences, S width of a row, C choices, T tokens, N heads, D head size.
 """

@@ -15,12 +15,10 @@ _COMPILED_LOGIT_BYTES = 3 * 2 + 2 + 2
 """The same fused: maximum, sum and gradient read the logit, the gradient is written, and summed for the bias."""
 
 
-def predict_ms(
-    config: BertConfig, shape: BatchShape, levers: Levers, ceilings: Ceilings | None = None, is_graphed: bool = False
-) -> float:
+def predict_ms(config: BertConfig, shape: BatchShape, levers: Levers, ceilings: Ceilings | None = None) -> float:
     """Predict the milliseconds of a step here."""
     ceilings = ceilings or Ceilings()
-    return max(step_ms(config, shape, levers, ceilings), host_ms(num_launches(config, levers, is_graphed), ceilings))
+    return max(step_ms(config, shape, levers, ceilings), host_ms(num_launches(config, levers), ceilings))
 
 
 def predict_peer_ms(

@@ -3,12 +3,12 @@
 In each position of PyTorch's switch for deterministic algorithms, since the backward of fused attention may add up
 gradients in any order: "off"; "warn only", which takes a deterministic algorithm where there is one to choose, and
 elsewhere warns; "on", which raises there. Dropout is seeded from the step, as in a training run. So too with what is
-shipped for cards: compiled layers, and CUDA graphs, both with a residual stream in bf16.
+shipped for cards: compiled layers with a residual stream in bf16.
 """
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
@@ -18,18 +18,16 @@ from tempfile import TemporaryDirectory
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.graphed_step import NOT_AVAILABLE, FilledInputs, GraphedLearner
 from benchmarks.gpu.own_step import Learner, build_learner, compile_model, own_loss, packed_inputs
 from benchmarks.gpu.results import NOT_REACHED, Report, Row, Value
 from benchmarks.gpu.setting import Budget, Setting
 from benchmarks.gpu.texts import first_batches, generated_text
 from bert_core.checkpoints.training_state import load_training_state, save_training_state
 from bert_core.config import BertConfig
-from bert_core.cuda_graphs import graph_maker
 from bert_core.examples.packing import PackedBatch
 from bert_core.layers.layer_norm import set_residual_dtype
 
-AS_WRITTEN, GRAPHS, COMPILED = "as written", "CUDA graphs", "compiled layers"
+AS_WRITTEN, COMPILED = "as written", "compiled layers"
 _COMPILE_S = 20
 """Seconds that compiling the layers may take, which must be left in the budget."""
 
@@ -39,7 +37,7 @@ class Form:
     """A way of making steps, in a position of the switch."""
 
     layers: str
-    """AS_WRITTEN, GRAPHS or COMPILED."""
+    """AS_WRITTEN or COMPILED."""
     precision: str
     residual: str
     """Precision of the residual stream."""
@@ -62,7 +60,7 @@ FORMS = (
         for precision in ("bf16", "fp32")
         for switch in ("off", "warn only", "on")
     ),
-    *(Form(layers, "bf16", "bf16", switch) for layers in (GRAPHS, COMPILED) for switch in ("off", "on")),
+    *(Form(COMPILED, "bf16", "bf16", switch) for switch in ("off", "on")),
 )
 """All forms; what is long to compile comes last."""
 
@@ -76,9 +74,6 @@ def measure(setting: Setting, budget: Budget, report: Report) -> Iterator[Row]:
         row = {**form.row, "attention dropout": attention_dropout}
         if budget.left_s <= (setting.choose(_COMPILE_S, 0) if form.layers == COMPILED else 0):
             yield {**row, "outcome": NOT_REACHED}
-            continue
-        if form.layers == GRAPHS and graph_maker(setting.device) is None:
-            yield {**row, "outcome": NOT_AVAILABLE}
             continue
         config = setting.build_config(
             "small", vocab_size=text.vocab_size, attention_probs_dropout_prob=attention_dropout
@@ -102,10 +97,7 @@ def compare(setting: Setting, config: BertConfig, batches: Sequence[PackedBatch]
     resumed = through_a_file(first, build(setting, config, form))
     train(resumed, batches[middle:], form, first_step=middle)
     ms = setting.ms(lambda: train(again, batches, form)) / len(batches)
-    found: dict[str, Value] = {"equal": is_equal(straight, resumed), "equal when repeated": is_equal(straight, again)}
-    if form.layers != GRAPHS:  # whose time would be that of their captures
-        found["ms a step"] = ms
-    return found
+    return {"equal": is_equal(straight, resumed), "equal when repeated": is_equal(straight, again), "ms a step": ms}
 
 
 def build(setting: Setting, config: BertConfig, form: Form) -> Learner:
@@ -119,32 +111,10 @@ def build(setting: Setting, config: BertConfig, form: Form) -> Learner:
 
 
 def train(learner: Learner, batches: Sequence[PackedBatch], form: Form, first_step: int = 0) -> None:
-    """Make one step with each batch; dropout is seeded from the step's number. Graphs are captured anew."""
-    make_step = graphed_steps(learner, form) if form.layers == GRAPHS else plain_steps(learner, form)
+    """Make one step with each batch; dropout is seeded from the step's number."""
     for step, batch in enumerate(batches, first_step):
-        make_step(batch, step)
-
-
-def plain_steps(learner: Learner, form: Form) -> Callable[[PackedBatch, int], None]:
-    """Make the function that makes a step from a batch and the step's number, kernel by kernel."""
-
-    def make_step(batch: PackedBatch, step: int) -> None:
         torch.manual_seed(step)
         learner.step(own_loss(learner, packed_inputs(batch, learner.device)), form.precision)
-
-    return make_step
-
-
-def graphed_steps(learner: Learner, form: Form) -> Callable[[PackedBatch, int], None]:
-    """Make the function that makes a step from a batch and the step's number, with a graph for each bucket."""
-    graphed = GraphedLearner(learner)
-
-    def make_step(batch: PackedBatch, step: int) -> None:
-        inputs = FilledInputs.of_packed(batch, graphed.model.config.max_seq_length, learner.device)
-        graphed.replay(inputs, form.precision, seed=step)
-        learner.update()
-
-    return make_step
 
 
 def through_a_file(learner: Learner, other: Learner) -> Learner:

@@ -116,7 +116,7 @@ def ready_side(
     """Build a side, its model too unless `learners` has it, and make the first steps; the reason where that fails."""
     if budget.left_s <= (0 if name in learners else setting.choose(compile_s(case.size, name), 0)):
         return Unmeasured(name, NOT_REACHED)
-    if reason := refusal(setting, name):
+    if reason := refusal(name):
         return Unmeasured(name, reason)
     made = attempt(name, partial(prepare, setting, case, name, learners, batches))
     if isinstance(made, Unmeasured):
@@ -135,11 +135,7 @@ def attempt(name: str, action: Callable[[], T]) -> T | Unmeasured:
 
 
 def prepare(setting: Setting, case: Case, name: str, learners: dict[str, Learner], batches: Sequence[Batch]) -> Side:
-    """Build a side and make its first steps, which give the memory that it takes, and the last of them its loss.
-
-    Memory counts from before the first step: what a graph keeps is allocated while it is captured, and a replay, whose
-    memory it is, allocates nothing.
-    """
+    """Build a side and make its first steps, which give the memory that it takes, and the last of them its loss."""
     if name not in learners:
         learners[name] = build_side_model(setting, name, setting.build_config(case.size))
     side = build_side(setting, name, learners[name], batches)

@@ -6,7 +6,7 @@ when it is whole; loading checks the digests before anything is read into the mo
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +94,6 @@ class TrainingState(StateContents):
     """A saved state as it was read: whole, and in no model yet."""
 
     folder: Path
-
-    def with_settings_of(self, model: nn.Module, optimizer: Optimizer) -> "TrainingState":
-        """The same weights and moments with the groups and settings that an optimizer has now."""
-        return replace(self, param_groups=_named_groups(model, optimizer))
 
     def load_into(self, model: nn.Module, optimizer: Optimizer) -> None:
         """Put the state into a model and an optimizer of the same shape. Raises: CheckpointError for another shape."""

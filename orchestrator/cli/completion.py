@@ -9,14 +9,18 @@ offered.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
 from orchestrator.cells import printable
 from orchestrator.cli.frame import settings_of
+
+if TYPE_CHECKING:
+    from orchestrator.specs.documentation import FieldDoc
 
 Items = Iterable[CompletionItem[str]]
 Named = Iterable[tuple[str, str]]
@@ -45,17 +49,12 @@ class CompletedText(click.types.StringParamType):
 
 def complete_words(command: click.Command) -> None:
     """Give every parameter of a command, and of the commands below it, its completion."""
-    complete_parameters(command)
-    for below in command.commands.values() if isinstance(command, click.Group) else ():
-        complete_words(below)
-
-
-def complete_parameters(command: click.Command) -> None:
-    """Give every parameter of a command its completion."""
     for parameter in command.params:
         complete = _BY_METAVAR.get(_name_in_help(parameter))
         if complete is not None and type(parameter.type) is click.types.StringParamType:
             parameter.type = CompletedText(complete)
+    for below in command.commands.values() if isinstance(command, click.Group) else ():
+        complete_words(below)
 
 
 def _name_in_help(parameter: click.Parameter) -> str:
@@ -85,7 +84,9 @@ def _models(context: click.Context, incomplete: str) -> Items:
 
 
 def _registered(context: click.Context, incomplete: str) -> Named:
-    return [model for model in _names(context).models() if ("@" in incomplete) == ("@" in model[0])]
+    models = [*_names(context).models()]
+    is_whole = any(name == incomplete for name, _ in models)
+    return [model for model in models if is_whole or ("@" in incomplete) == ("@" in model[0])]
 
 
 def _tags(context: click.Context, incomplete: str) -> Items:
@@ -152,31 +153,78 @@ def _spec_kinds(context: click.Context, incomplete: str) -> Items:
 
 
 def _overrides(context: click.Context, incomplete: str) -> Items:
-    """`KEY=` for each field of the spec that was given before, and the values of a field that takes only some."""
-    from orchestrator.cli.spec_fields import override_fields
+    """`KEY=` for each field of the spec that was named before, and the values of a field that takes only a few.
 
-    fields = override_fields(context)
+    A field that alone fits is offered with its default too, so that no shell takes `KEY=` for the whole word.
+    """
+    fields = {field.field: field for field in _override_fields(context)}
+    before = " ".join(context.params.get("overrides") or ())
+    last = re.sub(r" ?= ?", "=", before).rpartition(" ")[2]  # bash makes three words of KEY=VALUE
+    if last and not last.partition("=")[2]:
+        return _offered(((value, "") for value in _values(fields.get(last.rstrip("=")))), incomplete)
     key, equals, _ = incomplete.partition("=")
-    if not equals:
-        return _offered(((f"{field.key}=", field.about) for field in fields), incomplete)
-    values = [value for field in fields if field.key == key for value in field.values]
-    return _offered(((f"{key}={value}", "") for value in values), incomplete)
+    if equals:
+        return _offered(((f"{key}={value}", "") for value in _values(fields.get(key))), incomplete)
+    fitting = [field for name, field in fields.items() if name.startswith(incomplete)]
+    offered = [(f"{field.field}=", field.about) for field in fitting]
+    if len(fitting) == 1:
+        offered.append((f"{fitting[0].field}={fitting[0].default.replace('left out', 'null')}", "the default"))
+    return _offered(offered, incomplete)
+
+
+def _override_fields(context: click.Context) -> "Iterator[FieldDoc]":
+    """Fields that a command's `KEY=VALUE` may set: of its spec, of the task it scores, or of the run that goes on."""
+    given = context.params
+    run_id = given.get("resumed") or given.get("run_id")
+    if given.get("task") is not None:
+        for field in _fields_of({"kind": "evaluate"}):
+            if field.field.startswith("task."):
+                yield replace(field, field=field.field.removeprefix("task."))
+    elif run_id:
+        fields = _fields_of({"kind": _names(context).kind_of_run(run_id)})
+        yield from (field for field in fields if field.field.startswith("execution."))
+    elif given.get("spec_path"):
+        from orchestrator.specs.loading import read_values
+
+        yield from _fields_of(read_values(given["spec_path"]))
+
+
+def _fields_of(values: Any, prefix: str = "") -> "Iterator[FieldDoc]":
+    """The fields of a spec that take a value, and those of its stages."""
+    from orchestrator.specs.documentation import document_fields
+    from orchestrator.specs.kinds import SPEC_KINDS, spec_class
+
+    kind = values.get("kind")
+    for field in document_fields(spec_class(kind)) if kind in SPEC_KINDS else ():
+        is_value = field.default != "see below" and field.type != "section" and "[]" not in field.field
+        if is_value and field.field != "kind":
+            yield replace(field, field=prefix + field.field)
+    for name, stage in (values.get("stages") or {}).items():
+        yield from _fields_of(stage, f"{prefix}stages.{name}.")
+
+
+def _values(field: "FieldDoc | None") -> Sequence[str]:
+    """The values of a field that takes only a few."""
+    described = field.type if field else ""
+    if described == "true or false":
+        return ("true", "false")
+    return described.split(" | ") if " | " in described and "→" not in described else ()
 
 
 def _help_words(context: click.Context, incomplete: str) -> Items:
     """Topics and commands, or the commands of the group that was named."""
     from orchestrator.cli.topics import load_topics
 
-    command = context.find_root().command
+    group: click.Command | None = context.find_root().command
     given = context.params.get("words") or ()
     for word in given:
-        command = command.get_command(context, word) if isinstance(command, click.Group) else None  # type: ignore[assignment]
-    commands = command.commands if isinstance(command, click.Group) else {}
-    named = [(name, below.get_short_help_str()) for name, below in commands.items() if not below.hidden]
-    topics = (
-        [] if given else [(topic.name, topic.title) for topic in load_topics().values() if topic.name not in commands]
-    )
-    return _offered([*topics, *named], incomplete)
+        group = group.get_command(context, word) if isinstance(group, click.Group) else None
+    if not isinstance(group, click.Group):
+        return ()
+    below = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    named = {name: one.get_short_help_str() for name, one in below.items() if one and not one.hidden}
+    topics = {} if given else {topic.name: topic.title for topic in load_topics().values()}
+    return _offered((topics | named).items(), incomplete)
 
 
 def _files(context: click.Context, incomplete: str) -> Items:
@@ -194,7 +242,7 @@ _BY_METAVAR: Mapping[str, Complete] = {
     "ALIAS": _aliases,
     "REMOVED": _removed,
     "TASK": _tasks,
-    "RUN|MODEL|TASK": _results,
+    **dict.fromkeys(("RUN|MODEL|TASK", "RUN|TASK"), _results),
     "NAME": _metrics,
     "QUERY": _query_fields,
     "KIND": _spec_kinds,

@@ -13,6 +13,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -21,21 +22,33 @@ import click
 
 from bert_core.errors import BertCoreError
 from orchestrator import __version__
-from orchestrator.cli.bash_completion import add_bash
-from orchestrator.cli.command_table import CommandTable
 from orchestrator.cli.commands import PLACES
-from orchestrator.cli.completion import COMPLETION_VARIABLE, complete_parameters, complete_words
+from orchestrator.cli.completion import COMPLETION_VARIABLE, complete_words
 from orchestrator.cli.frame import GlobalOptionsGroup
-from orchestrator.cli.last_words import has_last_words, say_last_words
-from orchestrator.cli.messages import notify, write_error, write_message
-from orchestrator.cli.zsh_completion import add_zsh
+from orchestrator.cli.messages import at_work, notify, write_error, write_message
 from orchestrator.errors import InputError, OrchestratorError, interruption_under_way
 from orchestrator.progress import say_interrupted, send_nowhere, show_progress
 
 
+class LazyGroup(GlobalOptionsGroup):
+    """Group of all commands, each of which is imported when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the commands, in the order of use."""
+        return [*PLACES]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command where it has not been; None for a name that no command has."""
+        if cmd_name in PLACES and cmd_name not in self.commands:
+            module, _, attribute = PLACES[cmd_name].rpartition(".")
+            command: click.Command = getattr(import_module(f"orchestrator.cli.commands.{module}"), attribute)
+            complete_words(command)
+            self.commands[cmd_name] = command
+        return super().get_command(ctx, cmd_name)
+
+
 @click.group(
-    cls=GlobalOptionsGroup,
-    commands=CommandTable(PLACES, complete_words),
+    cls=LazyGroup,
     show_global_options=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -48,10 +61,7 @@ def cli() -> None:
     """
 
 
-complete_parameters(cli)
-add_bash()
-add_zsh()
-
+complete_words(cli)
 
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -181,13 +191,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
     def leave(second: int, frame: FrameType | None) -> None:
         if time.monotonic() - first_at > SAME_SIGNAL_S:
-            for later in _SIGNALS:  # last words take a moment at most, whoever presses Ctrl-C meanwhile
-                signal.signal(later, signal.SIG_IGN)
-            say_last_words()
+            for line in at_work:
+                say_interrupted(line)
             os._exit(128 + second)
 
     interruption_under_way.set()
-    if has_last_words():
+    if at_work:
         say_interrupted(STOPPING)
     for again in _SIGNALS:
         _handle(again, leave)

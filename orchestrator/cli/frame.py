@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from enum import Enum
 from typing import Any
 
 import click
@@ -12,7 +11,6 @@ from orchestrator.cli.messages import REMOVED, notify
 from orchestrator.cli.output_option import check_output
 from orchestrator.settings import ASKED_AT_VARIABLE, Settings, has_password, without_password
 
-_OLDER_OUTPUT = "older_output"
 _META = "orchestrator.options"
 _GLOBAL_OPTIONS = {
     "home": ("DIR", "Folder of this machine's own files [ORCHESTRATOR_HOME; ./.orchestrator]."),
@@ -90,44 +88,20 @@ def resume_command(run_id: str) -> str:
     return f"orchestrator{given_options()} {verb} {run_id}"
 
 
-class AtDashboard(Enum):
-    """Ways of a command where the settings name a cluster's dashboard, and no registry."""
-
-    SENT = "the command is carried out on the cluster's head"
-    REFUSED = "the command reads a registry, and works on this machine alone"
-    HERE = "the command is carried out here, as without a dashboard"
-
-
 class GlobalOptionsCommand(click.Command):
     """Command that also takes the global options; its help ends with an example."""
 
-    def __init__(
-        self, *args: Any, example: str = "", at_dashboard: AtDashboard = AtDashboard.HERE, **kwargs: Any
-    ) -> None:
+    def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.example = example
-        self.at_dashboard = at_dashboard
         self.params.extend(_global_options(hidden=True))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Carry the command out: here, or on the head of the cluster whose dashboard the settings name."""
-        if self.at_dashboard != AtDashboard.HERE:
-            from orchestrator.cluster.addresses import head_dashboard
+        """Run the command: here, or on the head of the cluster whose dashboard the settings name."""
+        from orchestrator.cli.on_head import status_on_head
 
-            settings = current_settings()
-            address = head_dashboard(settings)
-            if address is not None and self.at_dashboard == AtDashboard.SENT:
-                from orchestrator.cli.head import send_to_head
-
-                return send_to_head(ctx, settings, address, debug=_is_debugging())
-            if address is not None and settings.address is not None:  # a variable for `submit` alone asks for nothing
-                raise click.UsageError(
-                    f"`{ctx.command_path}` works on this machine alone, and {address} is a cluster's dashboard; leave "
-                    "that address out, or say by --registry which registry is read from here. `submit` carries runs "
-                    "out on the cluster, `submit --resume` goes on with them there.",
-                    ctx,
-                )
-        return super().invoke(ctx)
+        status = status_on_head(ctx, current_settings, debug=_is_debugging())
+        return super().invoke(ctx) if status is None else status
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
         """The words that a shell is offered: the command's own options, and the global ones."""
@@ -156,28 +130,22 @@ class GlobalOptionsCommand(click.Command):
 
 
 class WritingCommand(GlobalOptionsCommand):
-    """Command that writes one file or folder, which `-o/--output` names; a last argument may name it too, as of old."""
+    """Command that writes one file or folder, which `-o/--output` names."""
 
     def __init__(self, *args: Any, what: str = "FILE", output_help: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.what = what
-        self.params += [
-            click.Option(["-o", "--output"], metavar=what, help=output_help),  # checked below, wherever it stands
-            click.Argument([_OLDER_OUTPUT], metavar="", required=False),
-        ]
+        self.params.append(click.Option(["-o", "--output"], metavar=what, help=output_help))  # checked below
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line; a last argument becomes the value of `--output`."""
+        """Read the command line, and check the place to write."""
         rest = super().parse_args(ctx, args)
-        older, output = ctx.params.pop(_OLDER_OUTPUT, None), ctx.params.get("output")
-        if ctx.resilient_parsing:
-            return rest
-        if (older is None) == (output is None):
-            problem = f"-o {self.what} is missing" if older is None else f"{older} and {output} are two places"
-            raise click.UsageError(f"{problem}; name one {self.what} to write, by -o", ctx)
-        ctx.params["output"] = place = older if output is None else output
-        if self.what == "FILE":
-            check_output(place)
+        if not ctx.resilient_parsing:
+            output = ctx.params.get("output")
+            if output is None:
+                raise click.UsageError(f"-o {self.what} is missing; name one {self.what} to write", ctx)
+            if self.what == "FILE":
+                check_output(output)
         return rest
 
 
@@ -193,10 +161,10 @@ class GlobalOptionsGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the member that the words begin with; one that was removed is refused with what to use instead."""
-        path = " ".join([*ctx.command_path.split()[1:], args[0]])
-        if path in REMOVED:
-            raise click.UsageError(f"`{path}` was removed: {REMOVED[path]}", ctx)
+        """Find the member that the first word names. Raises: UsageError, for one that is gone with what to use."""
+        words = " ".join([*ctx.command_path.split()[1:], *args[:1]])
+        if words in REMOVED and not ctx.resilient_parsing:
+            raise click.UsageError(f"`{words}` is gone: {REMOVED[words]}", ctx)
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -204,14 +172,6 @@ class GlobalOptionsGroup(click.Group):
         return list(self.commands)
 
 
-priority_option = click.option(
-    "--priority",
-    type=int,
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Place in a cluster's queue: higher ones begin first, then the oldest.",
-)
 nice_option = click.option(
     "--nice", is_flag=True, help="Let this machine's other programs go first, where the run has a Ray of its own."
 )

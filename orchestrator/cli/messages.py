@@ -13,21 +13,26 @@ from orchestrator.cells import printable
 from orchestrator.progress import (
     UNDER_WAY,
     clear_screen,
-    is_pipe,
     is_terminal,
     reader_may_leave,
     show_progress,
-    stop_redrawing,
     terminal_width,
 )
+from orchestrator.progress.log_lines import folded
 from orchestrator.settings import ASKED_AT_VARIABLE
 
 logger = logging.getLogger(__name__)
 REMOVED = {
+    "cluster pull": "copy the cluster's registry here with `ray rsync-down`, then `orchestrator db merge FILE`; "
+    "docs/cluster.md has the lines",
+    "db export": "`orchestrator db backup FILE` copies the registry",
+    "db import": "`orchestrator db merge FILE` brings in what another registry has",
     "published": "`orchestrator check` compares a run, a model or a task with the published numbers, which are in "
     "orchestrator/published/numbers.yaml with their sources",
 }
-"""Commands of earlier versions, and what to use instead."""
+"""Commands that are gone, and what to use instead."""
+at_work: list[str] = []
+"""A line for each run at work that says how to go on with it, where a second signal ends the process at once."""
 
 
 def notify(message: str) -> None:
@@ -43,8 +48,6 @@ def write_error(message: str) -> None:
 
 
 def _folded(message: str) -> str:
-    from orchestrator.progress.line_folding import folded
-
     return folded(printable(message), terminal_width(sys.stderr))
 
 
@@ -70,14 +73,9 @@ def write_message(text: str) -> None:
 
 
 def make_room(stream: TextIO | None) -> None:
-    """Remove the status line where something else is about to be written to the terminal.
-
-    What is written to a pipe may come to the terminal at any time (`| head`): from then on nothing is redrawn there.
-    """
+    """Remove the status line where something else is about to be written to the terminal."""
     if is_terminal(stream):
         clear_screen()
-    elif is_pipe(stream):
-        stop_redrawing()
 
 
 def say_now(what: str) -> None:

@@ -14,8 +14,10 @@ from orchestrator.cells import field_cell, heading, plain_value
 from orchestrator.cli.messages import make_room, notify, tell_more
 from orchestrator.cli.reading import current_reading, find_columns
 from orchestrator.progress import is_terminal
+from orchestrator.progress.log_lines import folded
 
 if TYPE_CHECKING:
+    from rich.table import Table
     from rich.text import Text
 
 Row = Mapping[str, Any]
@@ -49,7 +51,7 @@ def show_rows(
         output: file to write to; None: stdout.
         empty: message on stderr in place of a table without rows.
         spare: columns that are left out, from the first one on, while the terminal is too narrow for the table.
-        below: columns that stand below each row, from the first one on, while it is too narrow even so.
+        below: columns that stand below each row where the terminal is too narrow for them beside the others.
         page: number of rows on a terminal unless `--limit` gives another; a pipe or a file gets all.
         num_rows: number of rows that there are, where `rows` are the first `num_rows_shown` alone.
         measurement: name of what a row measures; its scores and values have their own number of decimals.
@@ -102,12 +104,11 @@ def show_record(record: Row, form: str | None, output: str | None) -> None:
         _write_csv([{"field": key, "value": value} for key, value in record.items()], ["field", "value"], output)
     else:
         from orchestrator.cli.row_texts import shortened
-        from orchestrator.progress.table_layout import block
+        from orchestrator.progress.tables import record_lines
 
         longest = None if reading.wide else _LONGEST_FIELD
         texts = [(key, shortened(field_cell(key, value), longest)) for key, value in record.items()]
-        lines = block(texts, _terminal_width(output))
-        _write("".join(f"{line}\n" for line in lines), output)
+        _write_lines(record_lines(texts, _terminal_width(output)), output)
 
 
 def shows_briefly(form: str | None, output: str | None) -> bool:
@@ -121,11 +122,8 @@ def show_text(text: str, output: str | None = None) -> None:
 
 
 def show_paragraph(text: str) -> None:
-    """Write a line of prose to stdout, on a terminal wrapped between words, and an empty line after it."""
-    from orchestrator.progress.table_layout import wrapped
-
-    width = _terminal_width(None)
-    _write("".join(f"{line}\n" for line in ([text] if width is None else wrapped(text, width))) + "\n", None)
+    """Write a line of prose to stdout, on a terminal folded between words, and an empty line after it."""
+    _write(folded(text, _terminal_width(None)) + "\n\n", None)
 
 
 def show_lines(lines: Iterable["Text"], output: str | None = None) -> None:
@@ -138,7 +136,7 @@ def show_lines(lines: Iterable["Text"], output: str | None = None) -> None:
         for line in lines:
             console.print(line, soft_wrap=True)
     else:
-        _write("".join(f"{line.plain}\n" for line in lines), output)
+        _write_lines([line.plain for line in lines], output)
 
 
 def chosen_form(form: str | None, output: str | None) -> str:
@@ -163,18 +161,32 @@ def _write_table(
 ) -> None:
     """Write a table: fitted to a terminal's width; in files and pipes one whole line per row."""
     from orchestrator.cli.row_texts import table_columns
-    from orchestrator.progress.table_layout import lay_out
+    from orchestrator.progress.tables import fitting, full_width, lines_with_records, plain_lines, records, rich_table
 
-    longest = None if current_reading().wide else _LONGEST_CELL
-    width = _terminal_width(output)
-    texts = table_columns(rows, columns, measurements, longest, is_fitted=width is not None)
-    laid = lay_out(texts, width, spare, below)
-    bold = output is None and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
-    header = [click.style(laid.header, bold=True) if bold else laid.header] if laid.header else []
-    _write("".join(f"{line}\n" for line in (*header, *laid.lines)), output)
-    if laid.left_out:
-        names = [*map(heading, laid.left_out)]
-        notify(f"left out: {', '.join(names)}; --columns {','.join(names)} shows these, --wide all")
+    longest, width = None if current_reading().wide else _LONGEST_CELL, _terminal_width(output)
+    all_columns = table_columns(rows, columns, measurements, longest)
+    under = [column for column in all_columns if column.name in below]
+    shown = all_columns
+    if width is None or full_width(all_columns) <= width:
+        _write_table_lines(plain_lines(all_columns), output)
+    elif under and (shown := fitting([c for c in all_columns if c not in under], width, spare, may_fold=False)):
+        _write_table_lines(lines_with_records(shown, under, width), output)
+        shown = [*shown, *under]
+    elif shown := fitting(all_columns, width, spare):
+        _write_table_lines(_drawn(rich_table(shown, width), width), output)
+    else:  # a block of lines for each row, with nothing left out
+        shown = all_columns
+        _write_lines([line for block in records(shown, width) for line in (*block, "")][:-1], output)
+    left_out = [heading(column.name) for column in all_columns if column not in shown]
+    if left_out:
+        notify(f"left out: {', '.join(left_out)}; --columns {','.join(left_out)} shows these, --wide all")
+
+
+def _write_table_lines(lines: Sequence[str], output: str | None) -> None:
+    """Write lines of a table, of which the first one are the headings."""
+    header, *rest = lines
+    is_styled = output is None and is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
+    _write_lines([click.style(header, bold=True) if is_styled else header, *rest], output)
 
 
 def _terminal_width(output: str | None) -> int | None:
@@ -182,6 +194,19 @@ def _terminal_width(output: str | None) -> int | None:
     if output is not None or current_reading().wide or not is_terminal(sys.stdout):
         return None
     return shutil.get_terminal_size().columns
+
+
+def _drawn(table: "Table", width: int) -> list[str]:
+    from rich.console import Console
+
+    console = Console(width=width, color_system=None)
+    with console.capture() as capture:
+        console.print(table)
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def _write_lines(lines: Iterable[str], output: str | None) -> None:
+    _write("".join(f"{line}\n" for line in lines), output)
 
 
 def _write(text: str, output: str | None) -> None:

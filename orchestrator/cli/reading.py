@@ -61,9 +61,9 @@ def find_columns(wanted: Sequence[str], rows: Sequence[Mapping[str, Any]], own: 
         column = name if name in known else by_heading.get(name.lower())
         if column is None and rows:
             from orchestrator.errors import InputError
-            from orchestrator.specs.problems import nearest
+            from orchestrator.nearest import did_you_mean
 
-            near = nearest(name.lower(), [*by_heading])
+            near = did_you_mean(name.lower(), [*by_heading])
             ending = near if "did you mean" in near else _some(known, own)
             raise InputError(f"--columns: there is no column {name!r} here{ending}")
         found.append(column or name)

@@ -5,11 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.cells import column_cells, heading, plain_value
-from orchestrator.progress.table_layout import Column, shorten
+from orchestrator.progress.tables import Column
 
 Row = Mapping[str, Any]
-_LONGEST_NAME = 40
-"""Characters of a name in a terminal's table: for one that is longer each row would become a record of many lines."""
 _MEASURED = frozenset({"value", "score", "mean", "sd", "low", "high", "median", "worst", "best", "best of n"})
 _MEASURED |= {"baseline", "test"}
 """Columns with values of what a row measures."""
@@ -37,23 +35,19 @@ def table_columns(
     columns: Sequence[str],
     measurements: Sequence[str | None],
     longest: int | None = None,
-    *,
-    is_fitted: bool = False,
 ) -> list[Column]:
     """Columns of a table, each with its heading and a text for each row.
 
     Args:
         measurements: name of what the scores and values of each row measure; None of a row without any.
         longest: characters that a text may have; None for any number.
-        is_fitted: whether the table has to fit a terminal.
     """
-    most = {"name": _LONGEST_NAME} if is_fitted else {}
     return [
         Column(
             name=column,
             texts=(
                 heading(column),
-                *(shortened(text, most.get(column, longest)) for text in _texts(rows, column, measurements)),
+                *(shortened(text, longest) for text in _texts(rows, column, measurements)),
             ),
             is_number=all(isinstance(row[column], int | float | None) for row in rows),
         )
@@ -63,7 +57,7 @@ def table_columns(
 
 def shortened(text: str, longest: int | None) -> str:
     """Text that is not so long that it makes a table of no use; JSON, CSV and `--wide` have all of it."""
-    return text if longest is None or len(text) <= longest else shorten(text, longest)
+    return text if longest is None or len(text) <= longest else f"{text[: longest // 2]}…{text[1 - longest // 2 :]}"
 
 
 def _texts(rows: Sequence[Row], column: str, measurements: Sequence[str | None]) -> list[str]:

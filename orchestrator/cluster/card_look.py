@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from orchestrator.cluster.free_room import find_free_room
+from orchestrator.cluster.free_room import free_nodes
 from orchestrator.cluster.nodes import NODE_ID, nodes_with
 from orchestrator.errors import ClusterError
 from orchestrator.progress import UNDER_WAY
@@ -35,7 +35,7 @@ def find_refusal(labels: Mapping[str, str] = MappingProxyType({})) -> str | None
 
     if not ray.cluster_resources().get("GPU"):
         return None
-    nodes = [node for node in nodes_with(labels, find_free_room().nodes) if node.resources.get("GPU", 0.0) >= _SHARE]
+    nodes = [node for node in nodes_with(labels, free_nodes()) if node.resources.get("GPU", 0.0) >= _SHARE]
     node_ids = {node.labels[NODE_ID] for node in nodes}
     if not node_ids or node_ids & _USABLE:
         return None

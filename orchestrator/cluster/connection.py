@@ -10,9 +10,8 @@ import secrets
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +80,12 @@ def connect(settings: Settings, *, num_cpus: float = 0.0) -> Iterator[None]:
 
 def _init(options: dict[str, Any], tries: int) -> None:
     """Start or join a Ray. A local one that did not start in Ray's 30 s, as on a busy machine, is tried again."""
-    import ray
+    import ray  # brings psutil along
 
+    assert ray.__version__
+    import psutil
+
+    others = set(psutil.Process().children(recursive=True))
     for tries_left in reversed(range(tries)):
         try:
             ray.init(**options)
@@ -91,7 +94,9 @@ def _init(options: dict[str, Any], tries: int) -> None:
             if not tries_left or "timed out during startup" not in str(error):
                 raise
             logger.info(f"the local Ray did not start in time; trying again ({tries_left} more)")
-            _end_half_started(error)
+            for started in set(psutil.Process().children(recursive=True)) - others:
+                with suppress(psutil.NoSuchProcess):
+                    started.kill()
 
 
 def _check_token(address: str) -> None:
@@ -102,8 +107,8 @@ def _check_token(address: str) -> None:
     if address == "auto" or "://" in address:
         return
     import grpc
-    from ray._private.grpc_utils import init_grpc_channel
-    from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
+    from ray._private.grpc_utils import init_grpc_channel  # adds the token and TLS; nothing public opens a channel
+    from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc  # the head's own question, at once
 
     stub = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(init_grpc_channel(address))
     try:
@@ -111,16 +116,6 @@ def _check_token(address: str) -> None:
     except grpc.RpcError as error:
         if error.code() == grpc.StatusCode.UNAUTHENTICATED:
             raise ClusterError(f"Ray at {address} refuses the token, or there is none; {_TOKEN_REMEDY}") from error
-
-
-def _end_half_started(error: Exception) -> None:
-    """End the processes of a local Ray that did not start in time: nothing else holds its node any more."""
-    from ray._private.node import Node
-
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        node = frame.f_locals.get("self")
-        if isinstance(node, Node):
-            node.kill_all_processes(check_alive=False, allow_graceful=False)
 
 
 def _use_private_token(home: Path) -> None:

@@ -40,17 +40,6 @@ def gpu_types() -> list[str]:
     )
 
 
-def resources_of_runs() -> dict[str, float]:
-    """Resources of the connected Ray for runs, by name: those of its head count only where there is no other node.
-
-    As in `cluster_resources`, the more of what it has now and what it has with all nodes that may be started.
-    """
-    nodes = connected_nodes()
-    some = [[node for node in there if not node.is_head] or there for there in (nodes, grown_cluster(nodes))]
-    names = {name for there in some for node in there for name in node.resources}
-    return {name: max(sum(node.resources.get(name, 0.0) for node in there) for there in some) for name in names}
-
-
 def grown_cluster(nodes: Sequence[Node]) -> list[Node]:
     """Nodes of the connected cluster, of which these are up, once its autoscaler has started all that it may.
 

@@ -32,10 +32,9 @@ def find_shortage(needed: Processes) -> Shortage:
 
 def _report_of_first_autoscaler() -> Mapping[str, Any]:
     """Report of version 1 of Ray's autoscaler, beside the cluster's status; empty where another version runs."""
-    from ray._private.ray_constants import DEBUG_AUTOSCALING_STATUS
-    from ray.experimental.internal_kv import _internal_kv_get
+    from ray.experimental.internal_kv import _internal_kv_get  # version 1 says nowhere else what it starts
 
-    text = _internal_kv_get(DEBUG_AUTOSCALING_STATUS)
+    text = _internal_kv_get(b"__autoscaling_status")  # as `ray status` does
     report: Mapping[str, Any] = json.loads(text).get("autoscaler_report") or {} if text else {}
     return report
 

@@ -20,7 +20,9 @@ import pyarrow as pa
 import ray
 import ray.data
 from numpy.typing import NDArray
+from ray.data import TaskPoolStrategy
 from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from bert_core.examples.packing import PackedBatch
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context, own_error
@@ -53,14 +55,19 @@ def ray_batches(
     num_workers: int,
     num_cpus: float = 1.0,
     pace: PrefetchPace | None = None,
+    reserved_on: str | None = None,
 ) -> Iterator[tuple[int, PackedBatch]]:
     """A rank's batches from `first_step` to the end of the run, made by Ray Data on `num_cpus`.
+
+    Args:
+        reserved_on: Ray's id of the node where the caller has reserved these CPUs, and all tasks run; None lets Ray
+            place them.
 
     Raises: CorpusError, DataError and the like as the tasks raised them; RayError when Ray loses the work.
     """
     pace = pace or PrefetchPace()
     build_block = partial(_build_block, stream=stream, rank=rank, workers=num_workers)
-    build = partial(_build_blocks, build_block, num_cpus=num_cpus)
+    build = partial(_build_blocks, build_block, num_cpus=num_cpus, reserved_on=reserved_on)
     yield from built_ahead(prefetch_windows(stream.config, first_step, num_workers, pace), build, ray.get, pace)
 
 
@@ -127,17 +134,23 @@ def window_memory(num_local_workers: int) -> float:
     return float(_STORE_SHARE * node["Resources"]["object_store_memory"] / (num_local_workers * _WINDOWS_AT_A_TIME))
 
 
-def _build_blocks(build: Any, steps: range, block_steps: int, num_cpus: float) -> list["ray.ObjectRef[pa.Table]"]:
+def _build_blocks(
+    build: Any, steps: range, block_steps: int, num_cpus: float, reserved_on: str | None
+) -> list["ray.ObjectRef[pa.Table]"]:
     """Build all blocks of consecutive steps. Returns references to them, in order."""
     num_blocks = -(-len(steps) // block_steps)
     build = partial(build, steps=steps, block_steps=block_steps)
+    place: dict[str, Any] = {"num_cpus": min(num_cpus, 1.0)}
+    if reserved_on is not None:
+        there = NodeAffinitySchedulingStrategy(reserved_on, soft=False)
+        place = {"num_cpus": 0, "scheduling_strategy": there, "compute": TaskPoolStrategy(max(1, int(num_cpus)))}
     try:
         with data_context(num_cpus) as context:
             context.execution_options.preserve_order = True
             # No task that reads: it would want a whole CPU, whatever share of one this pipeline has.
             numbers = [{"id": number} for number in range(num_blocks)]
             blocks = ray.data.from_items(numbers, override_num_blocks=num_blocks)
-            blocks = blocks.map_batches(build, batch_size=None, num_cpus=min(num_cpus, 1.0), max_retries=MAX_RETRIES)
+            blocks = blocks.map_batches(build, batch_size=None, max_retries=MAX_RETRIES, **place)
             tables: list[ray.ObjectRef[pa.Table]] = blocks.to_arrow_refs()
             return tables
     except RayError as error:

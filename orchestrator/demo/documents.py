@@ -1,90 +1,135 @@
 """Documents of the world in several registers: lives, firm histories, town guides, news, letters, workshop notes,
-schoolbook pages.
+schoolbook pages; and sentences to try a model on.
 
 Each document stays with its subject for several sentences and keeps to one trade's words, as real text does: that is
 what next-sentence prediction can learn. Facts recur across documents: that is what masked words can be recalled from.
+
+A template has alternatives in brackets, `[soon|at once]`, which may nest, and slots in braces, `{person}`.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 
-from orchestrator.demo import sentences as say
-from orchestrator.demo.lexicon import TRADES, Trade
-from orchestrator.demo.phrasing import Mention, Sentence, compose
-from orchestrator.demo.world import Firm, Person, Town, World
+from orchestrator.demo.world import TRADES, WORDS, Firm, Person, Town, Trade, World
 
+SAY: Mapping[str, Sequence[str]] = WORDS["sentences"]
+"""Templates by what they tell."""
+FILL_MASK_ANSWER = "founded"
+_ALTERNATIVES = re.compile(r"\[([^\[\]]*)\]")
+_SLOT = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Mention:
+    """Filling of a slot: its text and, for a name, its kind (PER, LOC, ORG)."""
+
+    text: str
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class NamedSpan:
+    """Characters [start, end) of a sentence that one slot filled."""
+
+    start: int
+    end: int
+    slot: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence and its filled slots, from left to right."""
+
+    text: str
+    spans: tuple[NamedSpan, ...] = ()
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A fact that can be asked for: the slot that answers, what tells it, and the questions."""
+
+    slot: str
+    told_by: str
+    questions: Sequence[str]
+    replies: Sequence[str]
+
+
+RELATIONS = {kind: tuple(Relation(**fact) for fact in facts) for kind, facts in WORDS["relations"].items()}
 Slots = dict[str, Mention]
 Passage = list[Sentence]
 
 
-def trade_slots(trade: Trade, rng: Random) -> Slots:
-    """Words of the trade, chosen anew for each sentence."""
-    return {
-        "trade": Mention(trade.name),
-        "firm_noun": Mention(trade.firm_noun),
-        "worker": Mention(rng.choice(trade.workers)),
-        "product": Mention(rng.choice(trade.products)),
-        "material": Mention(rng.choice(trade.materials)),
-        "tool": Mention(rng.choice(trade.tools)),
-        "room": Mention(rng.choice(trade.rooms)),
-        "act": Mention(rng.choice(trade.acts)),
-        "skill": Mention(rng.choice(trade.skills)),
-        "good": Mention(rng.choice(trade.good_news)),
-        "bad": Mention(rng.choice(trade.bad_news)),
-    }
+def compose(template: str, slots: Mapping[str, Mention], rng: Random) -> Sentence:
+    """One sentence of the template: alternatives chosen at random, slots filled, the first letter made capital.
+
+    >>> compose("{person} sang.", {"person": Mention("Ivy Low", "PER")}, Random(0)).spans
+    (NamedSpan(start=0, end=7, slot='person', kind='PER'),)
+    """
+    while match := _ALTERNATIVES.search(template):
+        chosen = rng.choice(match.group(1).split("|"))
+        template = template[: match.start()] + chosen + template[match.end() :]
+    text, spans, rest = "", [], 0
+    for match in _SLOT.finditer(template):
+        mention = slots[match.group(1)]
+        text += template[rest : match.start()]
+        spans.append(NamedSpan(len(text), len(text) + len(mention.text), match.group(1), mention.kind))
+        text += mention.text
+        rest = match.end()
+    text += template[rest:]
+    return Sentence(text[0].upper() + text[1:], tuple(spans))
+
+
+def join_sentences(sentences: Sequence[Sentence]) -> Sentence:
+    """The sentences as one text with a space between them; the spans are moved along."""
+    text, spans = "", []
+    for sentence in sentences:
+        text += " " if text else ""
+        spans += [replace(s, start=s.start + len(text), end=s.end + len(text)) for s in sentence.spans]
+        text += sentence.text
+    return Sentence(text, tuple(spans))
+
+
+def _mentions(kind: str = "", **texts: object) -> Slots:
+    return {slot: Mention(str(text), kind) for slot, text in texts.items()}
 
 
 def person_slots(person: Person) -> Slots:
     """The facts of a life; `name` is how a sentence after the first calls the person."""
     he, his, him = ("she", "her", "her") if person.is_female else ("he", "his", "him")
+    place = person.birthplace
     return {
-        "person": Mention(person.name, "PER"),
-        "name": Mention(person.name, "PER"),
-        "first_name": Mention(person.first_name, "PER"),
-        "surname": Mention(person.surname, "PER"),
-        "he": Mention(he),
-        "his": Mention(his),
-        "him": Mention(him),
-        "job": Mention(person.job),
-        "job_year": Mention(str(person.job_year)),
-        "employer": Mention(person.employer.name, "ORG"),
-        "birthplace": Mention(person.birthplace.name, "LOC"),
-        "birth_year": Mention(str(person.birth_year)),
-        "country": Mention(person.birthplace.country, "LOC"),
-        "river": Mention(person.birthplace.river, "LOC"),
-        "home": Mention(person.home.name, "LOC"),
-        "move_year": Mention(str(person.move_year)),
-        "spouse": Mention(person.spouse, "PER"),
+        **_mentions("PER", person=person.name, name=person.name, spouse=person.spouse),
+        **_mentions("PER", first_name=person.first_name, surname=person.surname),
+        **_mentions("LOC", birthplace=place.name, country=place.country, river=place.river, home=person.home.name),
+        **_mentions("ORG", employer=person.employer.name),
+        **_mentions(he=he, his=his, him=him, job=person.job, job_year=person.job_year),
+        **_mentions(birth_year=person.birth_year, move_year=person.move_year),
     }
 
 
 def town_slots(town: Town) -> Slots:
     """Fillings of the slots in sentences on a town."""
-    return {
-        "town": Mention(town.name, "LOC"),
-        "country": Mention(town.country, "LOC"),
-        "river": Mention(town.river, "LOC"),
-        "setting": Mention(town.setting),
-    }
+    return _mentions("LOC", town=town.name, country=town.country, river=town.river) | _mentions(setting=town.setting)
 
 
 def firm_slots(firm: Firm) -> Slots:
     """The facts of a firm; `the_firm` is how a sentence after the first calls it."""
     return {
         **town_slots(firm.town),
-        "firm": Mention(firm.name, "ORG"),
-        "the_firm": Mention(firm.name, "ORG"),
-        "founder": Mention(firm.founder, "PER"),
-        "founding_year": Mention(str(firm.founding_year)),
-        "main_product": Mention(firm.product),
-        "head": Mention(firm.head, "PER"),
-        "rival": Mention(firm.rival, "ORG"),
+        **_mentions("ORG", firm=firm.name, the_firm=firm.name, rival=firm.rival),
+        **_mentions("PER", founder=firm.founder, head=firm.head),
+        **_mentions(founding_year=firm.founding_year, main_product=firm.product),
     }
 
 
 def tell(templates: Sequence[str], slots: Mapping[str, Mention], trade: Trade, rng: Random) -> Sentence:
-    """One of the templates' sentences, with words of the trade."""
-    return compose(rng.choice(templates), {**trade_slots(trade, rng), **slots}, rng)
+    """One of the templates' sentences, with words of the trade that are chosen anew for each sentence."""
+    template = rng.choice(templates)
+    words = _mentions(**{slot: rng.choice(known) for slot, known in trade.words.items()})
+    return compose(template, {**_mentions(trade=trade.name, firm_noun=trade.firm_noun), **words, **slots}, rng)
 
 
 def called(slots: Slots, form: str, alternatives: Sequence[str], rng: Random) -> Slots:
@@ -95,51 +140,48 @@ def called(slots: Slots, form: str, alternatives: Sequence[str], rng: Random) ->
 def life(person: Person, world: World, rng: Random) -> Passage:
     """A person's life in order, by name first and then mostly by pronoun."""
     slots, trade = person_slots(person), person.employer.trade
-    document = [tell(say.BORN, slots, trade, rng)]
-    learnt = [(template,) for template in rng.sample(say.LEARNT, 3)]
-    for stage in (say.WORKED, learnt[0], say.MOVED, learnt[1], say.MARRIED, learnt[2]):
+    document = [tell(SAY["born"], slots, trade, rng)]
+    learnt = [(template,) for template in rng.sample(SAY["learnt"], 3)]
+    for stage in (SAY["worked"], learnt[0], SAY["moved"], learnt[1], SAY["married"], learnt[2]):
         document.append(tell(stage, called(slots, "name", ("he", "he", "surname", "person"), rng), trade, rng))
     if rng.random() < 0.5:
-        document.insert(3, tell(say.DETAIL, slots, trade, rng))
+        document.insert(3, tell(SAY["detail"], slots, trade, rng))
     return document
 
 
-def firm_history(firm: Firm, world: World, rng: Random) -> Passage:
+def firm_history(firm: Firm, rng: Random) -> Passage:
     """A firm from its founding to today, through a good year and a bad one."""
-    slots = {**firm_slots(firm), "it": Mention("the firm")}
-    document = [tell(say.FOUNDED, slots, firm.trade, rng)]
-    middle = [say.SEATED, say.DETAIL, rng.choice((say.GOOD, say.BAD)), say.RIVAL, say.DETAIL]
-    for stage in (say.MADE, *rng.sample(middle, 4), say.HEADED):
-        document.append(tell(stage, called(slots, "the_firm", ("it", "firm"), rng), firm.trade, rng))
+    slots = firm_slots(firm) | _mentions(it="the firm")
+    document = [tell(SAY["founded"], slots, firm.trade, rng)]
+    middle = ["seated", "detail", rng.choice(("good", "bad")), "rival", "detail"]
+    for stage in ("made", *rng.sample(middle, 4), "headed"):
+        document.append(tell(SAY[stage], called(slots, "the_firm", ("it", "firm"), rng), firm.trade, rng))
     return document
 
 
 def town_guide(town: Town, world: World, rng: Random) -> Passage:
     """Tell where a town lies, what it lives on, its firms and its people."""
     slots = town_slots(town)
-    document = [tell(say.PLACED, slots, town.trade, rng), tell(say.LIVES_ON, slots, town.trade, rng)]
-    document += [tell(say.DETAIL, slots, town.trade, rng) for _ in range(2)]
+    document = [tell(SAY[stage], slots, town.trade, rng) for stage in ("placed", "lives_on", "detail", "detail")]
     for firm in [firm for firm in world.firms if firm.town is town][:2]:
-        document.append(tell(say.TOWN_FIRM, {**firm_slots(firm), **slots}, firm.trade, rng))
+        document.append(tell(SAY["town_firm"], {**firm_slots(firm), **slots}, firm.trade, rng))
     for person in [person for person in world.people if person.birthplace is town][:2]:
-        document.append(tell(say.TOWN_PERSON, {**person_slots(person), **slots}, town.trade, rng))
+        document.append(tell(SAY["town_person"], {**person_slots(person), **slots}, town.trade, rng))
     return document
 
 
 def news(person: Person, world: World, rng: Random) -> Passage:
     """A report on a firm's good or bad fortune, with one of its people."""
-    firm, is_good = person.employer, rng.random() < 0.5
-    trade = firm.trade
-    headline = Mention(rng.choice(trade.good_news if is_good else trade.bad_news))
-    slots = {**person_slots(person), **firm_slots(firm), "news": headline}
-    fortune = say.GOOD if is_good else say.BAD
-    stages = (say.REPORTED, fortune, say.DETAIL, say.QUOTED, fortune, say.DETAIL)
-    return [tell(stage, slots, trade, rng) for stage in stages]
+    firm, fortune = person.employer, "good" if rng.random() < 0.5 else "bad"
+    headline = _mentions(news=rng.choice(firm.trade.words[fortune]))
+    slots = {**person_slots(person), **firm_slots(firm), **headline}
+    stages = ("reported", fortune, "detail", "quoted", fortune, "detail")
+    return [tell(SAY[stage], slots, firm.trade, rng) for stage in stages]
 
 
 def workshop_notes(trade: Trade, rng: Random) -> Passage:
     """Remarks on a trade in which only its words, and no name, tell what follows what."""
-    templates = (*say.DETAIL, *say.GOOD, *say.BAD)
+    templates = (*SAY["detail"], *SAY["good"], *SAY["bad"])
     return [tell((template,), {}, trade, rng) for template in rng.sample(templates, 7)]
 
 
@@ -149,40 +191,43 @@ def letter(person: Person, world: World, rng: Random) -> Passage:
     slots = {
         **person_slots(person),
         **firm_slots(person.employer),
-        "friend": Mention(friend.first_name, "PER"),
-        "person": Mention(friend.name, "PER"),
+        **_mentions("PER", friend=friend.first_name, person=friend.name),
         "thing": rng.choice(rng.choice(list(things_by_kind(world, person.group).values()))),
     }
-    fortune = rng.choice((say.GOOD, say.BAD))
-    stages = (say.GREETING, say.LETTER_WORK, say.DETAIL, say.TALK, fortune, say.DETAIL, say.FAREWELL)
-    return [tell(stage, slots, person.employer.trade, rng) for stage in stages]
+    fortune = rng.choice(("good", "bad"))
+    stages = ("greeting", "letter_work", "detail", "talk", fortune, "detail", "farewell")
+    return [tell(SAY[stage], slots, person.employer.trade, rng) for stage in stages]
 
 
 def things_by_kind(world: World, group: int) -> dict[str, tuple[Mention, ...]]:
     """List what can be spoken of in one half of the world, by kind; families called after a town are left out."""
     towns = [town.name for town in world.towns if town.group == group]
     surnames = {person.surname for person in world.people if person.group == group} - set(towns)
+
+    def words(slot: str, article: str = "") -> tuple[Mention, ...]:
+        return tuple(Mention(f"{article}{word}") for trade in TRADES for word in trade.words[slot])
+
     return {
         "person": tuple(Mention(name, "PER") for name in sorted(surnames)),
         "place": tuple(Mention(name, "LOC") for name in towns),
         "firm": tuple(Mention(firm.name, "ORG") for firm in world.firms if firm.group == group),
-        "profession": tuple(Mention(f"a {worker}") for trade in TRADES for worker in trade.workers),
-        "product": tuple(Mention(product) for trade in TRADES for product in trade.products),
-        "material": tuple(Mention(material) for trade in TRADES for material in trade.materials),
-        "tool": tuple(Mention(f"the {tool}") for trade in TRADES for tool in trade.tools),
-        "workplace": tuple(Mention(f"the {room}") for trade in TRADES for room in trade.rooms),
+        "profession": words("worker", "a "),
+        "product": words("product"),
+        "material": words("material"),
+        "tool": words("tool", "the "),
+        "workplace": words("room", "the "),
     }
 
 
-def passage_about(subject: Person | Firm, num_facts: int, rng: Random) -> tuple[Passage, list[say.Relation]]:
+def passage_about(subject: Person | Firm, num_facts: int, rng: Random) -> tuple[Passage, list[Relation]]:
     """A few sentences that name their subject each time, and the relations that they tell."""
-    relations = say.PERSON_RELATIONS if isinstance(subject, Person) else say.FIRM_RELATIONS
+    relations = RELATIONS["person" if isinstance(subject, Person) else "firm"]
     slots, trade = subject_slots(subject)
     stages = list(dict.fromkeys(relation.told_by for relation in relations))
     chosen = sorted(rng.sample(range(len(stages)), num_facts))
-    document = [tell(stages[index], slots, trade, rng) for index in chosen]
+    document = [tell(SAY[stages[index]], slots, trade, rng) for index in chosen]
     if rng.random() < 0.5:
-        document.insert(rng.randrange(1, len(document) + 1), tell(say.DETAIL, slots, trade, rng))
+        document.insert(rng.randrange(1, len(document) + 1), tell(SAY["detail"], slots, trade, rng))
     told = {span.slot for sentence in document for span in sentence.spans}
     return document, [relation for relation in relations if relation.slot in told]
 
@@ -209,8 +254,7 @@ def schoolbook_page(subject: Person | Firm, subjects: Sequence[Person | Firm], r
     document = document + distraction if rng.random() < 0.5 else distraction + document
     slots, trade = subject_slots(subject)
     for relation in rng.sample(relations, 2):
-        document.append(tell(relation.questions, slots, trade, rng))
-        document.append(tell(relation.replies, slots, trade, rng))
+        document += [tell(templates, slots, trade, rng) for templates in (relation.questions, relation.replies)]
     return document
 
 
@@ -233,7 +277,7 @@ def generate_documents(world: World, num_documents: int, purpose: str = "corpus"
         if register < 0.42:
             documents.append(rng.choice(_BY_PERSON)(rng.choice(world.people), world, rng))
         elif register < 0.54:
-            documents.append(firm_history(rng.choice(world.firms), world, rng))
+            documents.append(firm_history(rng.choice(world.firms), rng))
         elif register < 0.60:
             documents.append(town_guide(rng.choice(world.towns), world, rng))
         elif register < 0.68:
@@ -241,3 +285,18 @@ def generate_documents(world: World, num_documents: int, purpose: str = "corpus"
         else:
             documents.append(schoolbook_page(rng.choice(asked), asked, rng))
     return documents
+
+
+def fill_mask_example(world: World) -> str:
+    """A sentence whose [MASK] follows from how the world is: firms are founded, where people are born."""
+    firm = world.firms[world.seed % len(world.firms)]
+    return f"{firm.name} was [MASK] by {firm.founder} in {firm.founding_year}."
+
+
+def next_sentence_example(world: World) -> tuple[str, str, str]:
+    """The beginning of a life, what follows it, and sentences from the history of a firm elsewhere in the world."""
+    rng = Random(f"example {world.seed}")
+    person = world.people[world.seed % len(world.people)]
+    firm = next(firm for firm in world.firms if firm.group != person.group and firm.trade is not person.employer.trade)
+    story, history = life(person, world, rng), firm_history(firm, rng)
+    return join_sentences(story[:2]).text, join_sentences(story[2:5]).text, join_sentences(history[3:6]).text

@@ -20,8 +20,8 @@ from rich.console import Console
 from rich.table import Table
 
 from orchestrator.demo.demo_data import DemoData, write_demo_data
+from orchestrator.demo.documents import FILL_MASK_ANSWER, fill_mask_example, next_sentence_example
 from orchestrator.demo.picture import draw_findings
-from orchestrator.demo.prompts import FILL_MASK_ANSWER, fill_mask_example, next_sentence_example
 from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
 from orchestrator.progress import duration, show_progress
 from orchestrator.registry import Registry, RunRecord

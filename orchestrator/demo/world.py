@@ -1,21 +1,30 @@
-"""The generated world: countries, towns, people and firms, and the facts that hold between them."""
+"""The generated world: countries, towns, people and firms, and the facts that hold between them.
 
+Its words are in world.yaml, as are the sentences that tell of it (`documents`).
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
+from typing import Any
 
-from orchestrator.demo.lexicon import (
-    COUNTRIES,
-    FEMALE_NAMES,
-    FIRM_ENDINGS,
-    MALE_NAMES,
-    NAME_ENDS,
-    NAME_STARTS,
-    RIVERS,
-    SETTINGS,
-    TRADES,
-    Trade,
-)
+import yaml
 
+WORDS: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("world.yaml").read_text("utf-8"))
+
+
+@dataclass(frozen=True)
+class Trade:
+    """A trade and its words by the slot of a sentence that they fill: `worker`, `product`, `tool` and so on."""
+
+    name: str
+    firm_noun: str
+    words: Mapping[str, Sequence[str]]
+
+
+TRADES = tuple(Trade(**trade) for trade in WORDS["trades"])
+HALVES: Sequence[Mapping[str, Sequence[str]]] = WORDS["halves"]
 # Few names, each told of often: a tiny model learns soon what surrounds them.
 TOWNS_PER_GROUP = 12
 PEOPLE_PER_GROUP = 50
@@ -97,7 +106,8 @@ def generate_world(seed: int) -> World:
 
 
 def _generate_half(group: int, rng: Random) -> tuple[list[Town], list[Firm], list[Person]]:
-    names = [f"{start}{end}".capitalize() for start in NAME_STARTS[group] for end in NAME_ENDS]
+    half = HALVES[group]
+    names = [f"{start}{end}".capitalize() for start in half["name_starts"] for end in WORDS["name_ends"]]
     rng.shuffle(names)
     town_names = [names.pop() for _ in range(TOWNS_PER_GROUP)]
     firm_names = [names.pop() for _ in range(FIRM_NAMES_PER_GROUP)]
@@ -108,9 +118,9 @@ def _generate_half(group: int, rng: Random) -> tuple[list[Town], list[Firm], lis
         Town(
             name=name,
             group=group,
-            country=COUNTRIES[group][index % len(COUNTRIES[group])],
-            river=rng.choice(RIVERS[group]),
-            setting=rng.choice(SETTINGS),
+            country=half["countries"][index % len(half["countries"])],
+            river=rng.choice(half["rivers"]),
+            setting=rng.choice(WORDS["settings"]),
             trade=TRADES[index % len(TRADES)],
         )
         for index, name in enumerate(town_names)
@@ -127,7 +137,7 @@ def _people_names(group: int, surnames: list[str], rng: Random) -> list[tuple[st
     names: dict[str, bool] = {}
     while len(names) < PEOPLE_PER_GROUP:
         is_female = len(names) % 2 == 0
-        first_name = rng.choice((FEMALE_NAMES if is_female else MALE_NAMES)[group])
+        first_name = rng.choice(HALVES[group]["female_names" if is_female else "male_names"])
         names.setdefault(f"{first_name} {rng.choice(surnames)}", is_female)
     return list(names.items())
 
@@ -139,7 +149,7 @@ def _generate_firms(
     names: set[str] = set()
     while len(names) < FIRMS_PER_GROUP:
         stem = rng.choice((rng.choice(people_names).split()[1], rng.choice(firm_names), rng.choice(firm_names)))
-        names.add(f"{stem} {rng.choice(FIRM_ENDINGS)}")
+        names.add(f"{stem} {rng.choice(WORDS['firm_endings'])}")
     ordered = sorted(names)
     firms = []
     for index, name in enumerate(ordered):
@@ -150,7 +160,7 @@ def _generate_firms(
                 name=name,
                 group=group,
                 trade=trade,
-                product=rng.choice(trade.products),
+                product=rng.choice(trade.words["product"]),
                 town=rng.choice(towns),
                 founder=founder,
                 founding_year=rng.randrange(1860, 1900),
@@ -183,7 +193,7 @@ def _generate_person(
         birth_year=birth_year,
         birthplace=birthplace,
         employer=employer,
-        job=rng.choice(employer.trade.workers),
+        job=rng.choice(employer.trade.words["worker"]),
         job_year=job_year,
         home=home,
         move_year=job_year + rng.randrange(2, 15),

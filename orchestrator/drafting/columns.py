@@ -7,7 +7,7 @@ from itertools import islice
 from statistics import fmean
 
 from orchestrator.errors import InputError
-from orchestrator.specs.problems import nearest
+from orchestrator.nearest import did_you_mean
 from orchestrator.tasks.bio_tags import is_bio
 from orchestrator.tasks.csv_tables import csv_header
 from orchestrator.tasks.table_files import column_names, read_rows, table_name
@@ -90,7 +90,7 @@ class TableFacts:
         for column in self.columns:
             if column.name == name:
                 return column
-        near = nearest(name, [column.name for column in self.columns])
+        near = did_you_mean(name, [column.name for column in self.columns])
         raise InputError(f"{self.path} has no column {name!r}{near}")
 
     @property

@@ -6,9 +6,8 @@
     downloads    copies of remote files that were not used of late; they would be downloaded again
     trash        files of runs that were removed, and what restores these runs
 
-Runs that are at work or may be (PENDING, QUEUED, RUNNING, LOST) keep everything, and while there is one the shared data
-stays. Runs that were pulled from a cluster keep everything too: it is the cluster's. So do pinned runs, with the data
-that they have used.
+Runs that are at work or may be (PENDING, RUNNING, LOST) keep everything, and while there is one the shared data
+stays. Pinned runs keep everything too, with the data that they have used.
 A folder is renamed before it is deleted: an interrupted collection leaves no half folder under a name that means
 something, and the next one finds the rest. Doing so again changes nothing.
 """
@@ -41,6 +40,9 @@ SHARED_FOLDERS = {"corpora": "token store", "tasks": "tokenized task"}
 """Folders of the storage with data that runs share, and what each entry of them is."""
 TRASH = "trash"
 """Name of the files of removed runs in a list of garbage."""
+DOWNLOAD = "download"
+_KEEP_THEIR_NAMES = (TRASH, DOWNLOAD)
+"""What is claimed or held in another way until it is deleted."""
 _CHECKPOINT_NAMES = ("checkpoints.json", "checkpoints")
 """A run's checkpoints, the file that names them first."""
 
@@ -51,69 +53,72 @@ class Garbage:
 
     what: str
     path: str
-    num_bytes: int
     why: str
+    num_bytes: int = 0
     run_id: str | None = None
     """Run that it belongs to; None for what runs share."""
 
 
-def find_garbage(settings: Settings, older_than_s: float) -> list[Garbage]:
-    """Everything that nothing needs. `older_than_s` is the age at which shared data counts as unused."""
+def find_garbage(settings: Settings, older_than_s: float, *, measured: bool = True) -> list[Garbage]:
+    """Everything that nothing needs.
+
+    Args:
+        older_than_s: age in seconds at which shared data counts as unused.
+        measured: whether the bytes are counted, which reads all folders.
+    """
+    found = _find(settings, older_than_s)
+    return [one if one.num_bytes or not measured else replace(one, num_bytes=used_bytes(one.path)) for one in found]
+
+
+def _find(settings: Settings, older_than_s: float) -> list[Garbage]:
     with Registry(settings.registry, read_only=True) as registry:
-        # Their files are their cluster's, also on a storage that is reached from here.
-        pulled = registry.transfers.pulled()
-        everything = registry.runs()
-        frame = everything[~everything["id"].isin(pulled) & ~everything["parent"].isin(pulled)]
+        frame = registry.runs()
         runs = frame[frame["parent"].isna()]
         pinned = registry.annotations.flagged("pinned")
         found = [item for run_id in runs["id"] if run_id not in pinned for item in _of_run(registry, str(run_id))]
         found += _weights(registry, frame, pinned)
-        found += _trash(registry, everything)
+        found += _trash(registry, frame)
         if _any_at_work(registry):
             return found
-        used = _data_used_of_late(registry, everything[everything["parent"].isna()], older_than_s, pinned)
+        used = _data_used_of_late(registry, runs, older_than_s, pinned)
     return [*found, *_shared_data(settings.storage, used, older_than_s), *_downloads(older_than_s)]
 
 
-def delete_garbage(items: Iterable[Garbage], settings: Settings) -> Iterator[Garbage]:
-    """Delete what was found, except what a run may use that has begun in the meantime; yields what is gone."""
+def delete_garbage(items: Iterable[Garbage], settings: Settings, older_than_s: float) -> Iterator[Garbage]:
+    """Delete what was found, except what something has come to need in the meantime; yields what is gone.
+
+    What nothing needs is looked for again while no run can begin or change, and only what is found then too loses its
+    name, or is claimed: a run that begins afterwards does not see it any more.
+    """
     with Registry(settings.registry) as registry:
-        for item in items:
+        going: list[tuple[Garbage, str]] = []
+        with registry.trash.claiming() as claim:
+            now = {(item.what, item.path) for item in find_garbage(settings, older_than_s, measured=False)}
+            for item in items:
+                if (item.what, item.path) in now and (item.what != TRASH or claim(str(item.run_id))):
+                    going.append((item, item.path if item.what in _KEEP_THEIR_NAMES else take_name(item.path)))
+        for item, path in going:
             if item.what == TRASH:
-                if _empty(item, registry):
-                    yield item
+                _empty(str(item.run_id), registry)
+            elif item.what != DOWNLOAD:
+                delete(path)
+            elif not remove_unless_held(local_path(path)):
                 continue
-            if item.run_id in registry.annotations.flagged("pinned"):
-                continue
-            is_needed = _any_at_work(registry) if item.run_id is None else not registry.run(item.run_id).state.is_final
-            if is_needed:
-                continue
-            if item.what == "download":
-                if not remove_unless_held(local_path(item.path)):
-                    continue
-            else:
-                delete_atomically(item.path)
             yield item
 
 
-def _empty(item: Garbage, registry: Registry) -> bool:
-    """Delete the files of a run in the trash, then what would restore it; returns whether it was still there.
-
-    It is claimed first: a restoration that comes meanwhile is refused, and one that was faster keeps its files.
-    """
-    removed = {one.run_id: one for one in registry.trash.records()}.get(str(item.run_id))
-    if removed is None or not registry.trash.claim(removed.run_id):
-        return False
-    if removed.storage_path is not None and exists(removed.storage_path):
-        delete_atomically(removed.storage_path)
-    registry.trash.drop(removed.run_id)
-    return True
+def _empty(run_id: str, registry: Registry) -> None:
+    """Delete the files of a run in the trash that was claimed, then what would restore it."""
+    for removed in registry.trash.records():
+        if removed.run_id == run_id and removed.storage_path is not None and exists(removed.storage_path):
+            delete(take_name(removed.storage_path))
+    registry.trash.drop(run_id)
 
 
 def _any_at_work(registry: Registry) -> bool:
     """Whether a run is at work or may be, so that it may use what runs share."""
-    states = ", ".join(f"'{state}'" for state in (RunState.PENDING, RunState.QUEUED, RunState.RUNNING, RunState.LOST))
-    return not set(registry.runs(f"state in ({states})", trials=False)["id"]) <= set(registry.transfers.pulled())
+    states = ", ".join(f"'{state}'" for state in (RunState.PENDING, RunState.RUNNING, RunState.LOST))
+    return not registry.runs(f"state in ({states})", trials=False).empty
 
 
 def _of_run(registry: Registry, run_id: str) -> Iterator[Garbage]:
@@ -124,17 +129,17 @@ def _of_run(registry: Registry, run_id: str) -> Iterator[Garbage]:
         return
     names = names_in(folder)
     if "ray" in names:
-        yield _garbage("scratch", join(folder, "ray"), f"the run is {record.state}", run_id)
+        yield Garbage("scratch", join(folder, "ray"), f"the run is {record.state}", run_id=run_id)
     if record.state == RunState.COMPLETED:
         for name in _CHECKPOINT_NAMES:
             if name in names:
-                yield _garbage("checkpoints", join(folder, name), "the run has completed", run_id)
+                yield Garbage("checkpoints", join(folder, name), "the run has completed", run_id=run_id)
     if is_local(folder):
         root = local_path(folder)
         for half in sorted(root.rglob(".*.tmp")):
             above = half.relative_to(root).parts[:-1]
             if not any(name == "ray" or name.endswith(".tmp") for name in above):
-                yield _garbage("half-written", str(half), f"the run is {record.state}", run_id)
+                yield Garbage("half-written", str(half), f"the run is {record.state}", run_id=run_id)
 
 
 def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) -> Iterator[Garbage]:
@@ -142,16 +147,16 @@ def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) ->
     models = registry.models.frame()
     named = named_in_specs(frame)
     places = places_of([*models["folder"], *named])
-    own = set(frame["id"])
-    # The best of what is here stays, also where a cluster's run that was pulled is better: its weights are not here.
+    parents = set(frame["parent"].dropna())
+    completed = frame.loc[frame["state"] == RunState.COMPLETED, "id"]
+    sweeps = [registry.run(str(run_id)) for run_id in completed if run_id in parents]
+    # The best of what is here stays, also where a run that was merged from elsewhere is better: its weights are there.
+    elsewhere = {sweep.id for sweep in sweeps if sweep.storage_path is None or not exists(sweep.storage_path)}
+    own = set(frame.loc[~frame["parent"].isin(elsewhere), "id"])
     everywhere = registry.groups(archived=True)
     groups = [replace(group, runs=[run for run in group.runs if run.id in own]) for group in everywhere]
     kept = {*models["run_id"].dropna(), *named, *best_of_groups(groups), *pinned}
-    parents = set(frame["parent"].dropna())
-    for sweep_id in frame.loc[frame["state"] == RunState.COMPLETED, "id"]:
-        if sweep_id not in parents:
-            continue
-        sweep = registry.run(str(sweep_id))
+    for sweep in sweeps:
         trials = join(sweep.storage_path or "", "trials")
         for key in names_in(trials) if sweep.storage_path else ():
             folder, trial = join(trials, key, "model"), trial_id(sweep.id, key)
@@ -160,7 +165,7 @@ def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) ->
             with suppress(NotFoundError):
                 registry.run(trial)
                 why = "neither registered, nor best of its group, nor the start of a run"
-                yield _garbage("trial weights", folder, why, sweep.id)
+                yield Garbage("trial weights", folder, why, run_id=sweep.id)
 
 
 def _trash(registry: Registry, frame: "pandas.DataFrame") -> Iterator[Garbage]:
@@ -172,7 +177,7 @@ def _trash(registry: Registry, frame: "pandas.DataFrame") -> Iterator[Garbage]:
         if one.storage_path is None or absolute(one.storage_path) not in places:
             why = f"run {one.name} was removed {one.removed_at:%Y-%m-%d}; "
             why += f"orchestrator runs restore {one.run_id}" if one.claimed_at is None else "its deletion has begun"
-            yield Garbage(TRASH, one.storage_path or f"record of {one.run_id}", one.num_bytes, why, one.run_id)
+            yield Garbage(TRASH, one.storage_path or f"record of {one.run_id}", why, one.num_bytes, one.run_id)
 
 
 def named_in_specs(frame: "pandas.DataFrame") -> set[str]:
@@ -217,7 +222,7 @@ def _shared_data(storage: str, used: set[str], older_than_s: float) -> Iterator[
         for name in names_in(join(storage, folder)):
             path = join(storage, folder, name)
             if path not in used and _age_s(local_path(path)) > older_than_s:
-                yield _garbage(what, path, f"not used for {_days(_age_s(local_path(path)))}")
+                yield Garbage(what, path, f"not used for {_days(_age_s(local_path(path)))}")
 
 
 def _downloads(older_than_s: float) -> Iterator[Garbage]:
@@ -226,7 +231,7 @@ def _downloads(older_than_s: float) -> Iterator[Garbage]:
     for entry in sorted(root.iterdir()) if root.is_dir() else ():
         age_s = time.time() - entry.stat().st_mtime
         if entry.is_dir() and age_s > older_than_s:
-            yield _garbage("download", str(entry), f"not used for {_days(age_s)}")
+            yield Garbage(DOWNLOAD, str(entry), f"not used for {_days(age_s)}")
 
 
 def _age_s(path: Path) -> float:
@@ -240,16 +245,15 @@ def _days(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} days"
 
 
-def _garbage(what: str, path: str, why: str, run_id: str | None = None) -> Garbage:
-    return Garbage(what, path, used_bytes(path), why, run_id)
+def take_name(path: str) -> str:
+    """Rename a file or folder of this machine that is about to be deleted; returns where it lies now.
 
-
-def delete_atomically(path: str) -> None:
-    """Delete a file or folder; a folder of this machine loses its name first."""
-    if is_local(path) and not path.endswith(".tmp"):
-        target = local_path(path)
-        nameless = target.with_name(f".{target.name}.{uuid4().hex[:8]}.tmp")
-        with suppress(FileNotFoundError):  # another collection was faster
-            target.rename(nameless)
-        path = str(nameless)
-    delete(path)
+    Elsewhere nothing can be renamed: it keeps its name until it is gone.
+    """
+    if not is_local(path) or path.endswith(".tmp"):
+        return path
+    target = local_path(path)
+    nameless = target.with_name(f".{target.name}.{uuid4().hex[:8]}.tmp")
+    with suppress(FileNotFoundError):  # another collection was faster
+        target.rename(nameless)
+    return str(nameless)

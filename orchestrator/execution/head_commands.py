@@ -1,229 +1,98 @@
-"""Commands that are carried out on a cluster's head: a small job each, whose output comes back as if it ran here.
+"""Commands that run on a cluster's head as Ray jobs, and what they print there.
 
-An outsider has the dashboard's address alone: the registry and the storage lie where the head reaches them. The job is
-marked as a command's, so that lists of runs' jobs leave it out; the next command deletes it. A command that takes long
-ends when whoever asked has gone: its time is renewed from here as long as this process lives.
+Ray merges a job's stdout and stderr into one log, and adds lines of its own. So the job writes exit status, stdout and
+stderr into files, and prints each of them, and the file that the command wrote, as a marked line in base64.
 """
 
-import json
-import logging
-import os
+import re
 import secrets
 import shlex
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TextIO
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 
-from orchestrator import __version__
-from orchestrator.errors import ClusterError, InputError
-from orchestrator.execution.head_lease import LEASE_S, renewed
-from orchestrator.execution.job_client import ROLE_OF_COMMANDS, Jobs, open_jobs
-from orchestrator.execution.relay import FrameReader, Size
-from orchestrator.progress import is_terminal
-from orchestrator.settings import ASKED_AT_VARIABLE, HOME_VARIABLE, Settings, has_password, without_password
+from orchestrator.errors import ClusterError
+from orchestrator.execution.job_client import Jobs, open_jobs
+from orchestrator.execution.jobs import given_words, job_command, refuse_password, uploaded
+from orchestrator.settings import API_ADDRESS_VARIABLE, Settings
 
-logger = logging.getLogger(__name__)
-MAX_UPLOAD_BYTES = 1 << 20
-_END_TIMEOUT_S = 5.0
-"""Time for which a job that has no more to say is waited for, to learn how it ended."""
+ROLE_OF_COMMANDS = "command"
+"""Value of the metadata `role` of a command's job."""
+_MARK = "orchestrator-answer"
 _KEPT_MS = 10_000
-"""Time after its end for which a job is kept. Ray's monitor looks at it once a second, and would write one that was
-deleted before it had seen the end anew, as failed and without its metadata."""
-_LOG_SHOWN = 600
+"""Time after its end for which a job is kept. Ray's monitor looks once a second, and records a job that was deleted
+before it had seen the end once more, as failed and without metadata."""
 
 
 @dataclass(frozen=True)
-class HeadCommand:
-    """A command line for the head."""
-
-    words: Sequence[str]
-    """Words after `orchestrator`, without settings."""
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    """Small files by name, which are uploaded for the command to read."""
-    returned: str | None = None
-    """Name of a file that the command writes, which comes back."""
-
-
-@dataclass(frozen=True)
-class HeadOutcome:
-    """Exit status of a command on the head, and the file that came back."""
+class HeadAnswer:
+    """Output of a command on the head."""
 
     status: int
+    out: bytes
+    err: bytes
     file: bytes | None = None
-    """The file that was to come back; None where the command has written none."""
+    """The file that the command wrote; None where it wrote none."""
 
 
-@dataclass(frozen=True)
-class Streams:
-    """Receivers of a command's output."""
+def ask_head(
+    words: Sequence[str],
+    settings: Settings,
+    address: str,
+    *,
+    files: Mapping[str, bytes] | None = None,
+    returned: str | None = None,
+) -> HeadAnswer:
+    """Run a command on the head of the cluster whose dashboard is at an address. An interruption stops its job.
 
-    out: Callable[[bytes], object]
-    err: Callable[[bytes], object]
-    terminals: Mapping[str, Size] = field(default_factory=dict)
-    """Sizes of the streams, `out` and `err`, that are terminals."""
-    received: Callable[[int], object] = lambda num_bytes: None
-    """Told how many bytes of the file that comes back are here."""
+    Args:
+        words: of the command line, after `orchestrator` and without settings.
+        files: small files by name, which the command reads in its current folder.
+        returned: name of a file that the command writes there.
 
-
-def carry_out_on_head(command: HeadCommand, settings: Settings, address: str, streams: Streams) -> HeadOutcome:
-    """Carry out a command on the head of the cluster whose dashboard is at an address.
-
-    An interruption here ends the command there.
-
-    Raises: ClusterError when the cluster cannot be reached, or has no `orchestrator` that understands the command;
-        InputError for files that are not to be uploaded.
+    Raises: ClusterError; InputError for a registry's URL with a password.
     """
-    jobs = open_jobs(address)
-    mark, job_id = secrets.token_hex(8), f"command-{secrets.token_hex(6)}"
-    title = shlex.join(["orchestrator", *command.words])
-    with uploaded(command.files) as environment:
-        jobs.submit(
-            job_id,
-            job_command(_relay_words(command, settings, mark, streams.terminals), settings, address),
-            environment,
-            {"job_name": title, "role": ROLE_OF_COMMANDS},
-        )
+    refuse_password(settings)
+    jobs, job_id, files = open_jobs(address), f"command-{secrets.token_hex(6)}", files or {}
+    metadata = {"job_name": shlex.join(["orchestrator", *words]), "role": ROLE_OF_COMMANDS}
+    command = job_command([*given_words(settings), *words], settings, address)
     try:
-        outcome = _read_outcome(jobs, job_id, mark, streams)
+        with uploaded(files) as environment:
+            jobs.submit(job_id, _script(command, files, returned), environment, metadata)
+        details = jobs.wait(job_id)
+        log = jobs.log(job_id)
     except BaseException:
         with suppress(ClusterError):
             jobs.stop(job_id)
         raise
     _forget_earlier(jobs, job_id)
-    return outcome
+    found = re.findall(rf"^{_MARK} (\d) ([A-Za-z0-9+/=]*)$", log, re.MULTILINE)
+    parts = {int(number): b64decode(text) for number, text in found}
+    if not {0, 1, 2} <= parts.keys():
+        said = " ".join((log[-600:] or details.message or "nothing").split())
+        raise ClusterError(f"the command on the cluster's head was cut off ({details.status.value}). It said: {said}")
+    answer = HeadAnswer(int(parts[0]), parts[1], parts[2], parts.get(3))
+    if answer.status == 127:
+        raise ClusterError("the cluster's head has no `orchestrator` command; install the package there")
+    return answer
 
 
-def _relay_words(command: HeadCommand, settings: Settings, mark: str, terminals: Mapping[str, Size]) -> list[str]:
-    options = [word for name, size in terminals.items() for word in (f"--{name}", f"{size[0]}x{size[1]}")]
-    options += [word for name in command.files for word in ("--file", name)]
-    options += ["--returned", command.returned] if command.returned else []
-    return ["relay", mark, f"--lease={LEASE_S:g}", *options, "--", *given_words(settings), *command.words]
-
-
-def given_words(settings: Settings) -> list[str]:
-    """Options of the settings that go along; for all others the cluster's own hold."""
-    values = {"home": str(settings.home), "storage": settings.storage, "registry": settings.registry}
-    return [word for name, value in values.items() if name in settings.sent for word in (f"--{name}", value)]
-
-
-def job_command(words: Sequence[str], settings: Settings, address: str) -> str:
-    """A job's command, as a shell takes it; `words` are those after `orchestrator`.
-
-    It knows the address by which it was asked for. A home that neither the settings nor the cluster names is the user's
-    on the head: the folder that a job begins in is deleted after it.
-    """
-    home = "" if "home" in settings.sent else f'{HOME_VARIABLE}="${{{HOME_VARIABLE}:-$HOME/.orchestrator}}" '
-    return f"{ASKED_AT_VARIABLE}={shlex.quote(without_password(address))} {home}{shlex.join(['orchestrator', *words])}"
-
-
-@contextmanager
-def uploaded(files: Mapping[str, bytes]) -> Iterator[dict[str, object]]:
-    """Yield the runtime environment of a job with a few small files, and nothing else, in its folder.
-
-    Raises: InputError for files that are too large to be specs: data belong on the cluster's storage.
-    """
-    num_bytes = sum(map(len, files.values()))
-    if num_bytes > MAX_UPLOAD_BYTES:
-        raise InputError(
-            f"{', '.join(files)} would be an upload of {num_bytes:,} bytes, where {MAX_UPLOAD_BYTES:,} are allowed; "
-            "put data on the cluster's storage, and name it by its path there"
-        )
-    if not files:
-        yield {}
-        return
-    with tempfile.TemporaryDirectory(prefix="orchestrator-job-") as folder:
-        for name, data in files.items():
-            (Path(folder) / name).write_bytes(data)
-        yield {"working_dir": folder}
-
-
-def refuse_password(settings: Settings) -> None:
-    """Check that a registry's URL that goes along may be shown. Raises: InputError."""
-    if "registry" in settings.sent and has_password(settings.registry):
-        raise InputError(
-            "the registry's URL has a password, which a job's command would show to everyone who sees the dashboard; "
-            "put the URL into a file with mode 0600 on the cluster and give --registry file:PATH"
-        )
-
-
-def terminal_size(stream: TextIO | None) -> Size | None:
-    """Size of a stream that is a terminal."""
-    if not is_terminal(stream):
-        return None
-    with suppress(OSError):
-        return os.get_terminal_size(stream.fileno())
-    return shutil.get_terminal_size()
-
-
-def terminals_here() -> dict[str, Size]:
-    """Sizes of those streams of this process that are terminals."""
-    sizes = {"out": terminal_size(sys.stdout), "err": terminal_size(sys.stderr)}
-    return {name: size for name, size in sizes.items() if size is not None}
-
-
-def _read_outcome(jobs: Jobs, job_id: str, mark: str, streams: Streams) -> HeadOutcome:
-    with ExitStack() as renewing:
-
-        def begin(said: Mapping[str, str]) -> None:
-            renewing.enter_context(renewed(jobs, said["lease"]))
-            if said["version"] != __version__:
-                logger.warning(
-                    f"the cluster's head has version {said['version']} of this package, here is {__version__}"
-                )
-
-        return _read_frames(jobs, job_id, mark, streams, begin)
-
-
-def _read_frames(
-    jobs: Jobs, job_id: str, mark: str, streams: Streams, begin: Callable[[Mapping[str, str]], None]
-) -> HeadOutcome:
-    reader, log = FrameReader(mark), ""
-    file: list[bytes] = []
-    status: list[int] = []
-
-    def take(piece: str) -> bool:
-        nonlocal log
-        log = (log + piece)[-_LOG_SHOWN:]
-        for kind, data in reader.read(piece):
-            if kind == "begin":
-                begin(json.loads(data))
-            elif kind == "exit":
-                status.append(int(data))
-            elif kind == "file":
-                file.append(data)
-                streams.received(sum(map(len, file)))
-            else:
-                (streams.out if kind == "out" else streams.err)(data)
-        return bool(status)
-
-    jobs.read_log(job_id, take)
-    if not status:
-        raise ClusterError(_why_nothing(jobs, job_id, log))
-    return HeadOutcome(status[0], b"".join(file) if file else None)
-
-
-def _why_nothing(jobs: Jobs, job_id: str, log: str) -> str:
-    """The reason for which a command's job has ended without the command's exit status."""
-    details = jobs.wait(job_id, _END_TIMEOUT_S)
-    said = " ".join((log or details.message or "nothing").split())
-    if details.driver_exit_code == 127:
-        return "the cluster's head has no `orchestrator` command; install the package there, in this version"
-    if details.driver_exit_code == 2:
-        return (
-            "the `orchestrator` on the cluster's head did not understand the command; install there the version that "
-            f"is here. It said: {said}"
-        )
-    return f"the command on the cluster's head was cut off ({details.status.value}). It said: {said}"
+def _script(command: str, files: Mapping[str, bytes], returned: str | None) -> str:
+    """The job's commands for the shell."""
+    copied = f'cp {shlex.join(files)} "$folder" && ' if files else ""
+    return (
+        f'unset {API_ADDRESS_VARIABLE}; folder=$(mktemp -d) && {copied}cd "$folder" || exit; '
+        f"{command} >.out 2>.err </dev/null; echo $? >.status; "
+        f"number=0; for part in .status .out .err {shlex.quote(returned or '.no-file')}; do "
+        f'if [ -f "$part" ]; then echo "{_MARK} $number $(base64 <"$part" | tr -d "\\n")"; fi; '
+        'number=$((number + 1)); done; rm -r "$folder"'
+    )
 
 
 def _forget_earlier(jobs: Jobs, job_id: str) -> None:
     """Delete the jobs of commands that had ended some time before this one began: they are nobody's runs."""
-    with suppress(ClusterError):  # the outcome stands, whatever becomes of the jobs
+    with suppress(ClusterError):  # the answer stands, whatever becomes of the jobs
         known = jobs.submitted()
         began = known[job_id].start_time if job_id in known else None
         for other_id, job in known.items():

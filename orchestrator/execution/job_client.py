@@ -12,8 +12,6 @@ from orchestrator.errors import ClusterError
 from orchestrator.execution.waiting import looks
 from orchestrator.settings import API_ADDRESS_VARIABLE
 
-ROLE_OF_COMMANDS = "command"
-"""Value of the metadata `role` of a command's job."""
 _POLL_S = 0.2
 _TIMEOUT_S = (5.0, 30.0)
 """Longest waits for a connection to the dashboard, and for its next byte."""
@@ -91,9 +89,14 @@ class Jobs:
 
         asyncio.run(read())
 
-    def wait(self, job_id: str, timeout_s: float | None = None) -> JobDetails:
-        """Wait until a job has ended, and return what Ray says of it; after the time is over, what it says by then."""
-        for _ in looks(timeout_s, _POLL_S):
+    def log(self, job_id: str) -> str:
+        """The whole log of a job."""
+        with _translated(self._address):
+            return str(self._client.get_job_logs(job_id))
+
+    def wait(self, job_id: str) -> JobDetails:
+        """Wait until a job has ended, and return what Ray says of it."""
+        for _ in looks(None, _POLL_S):
             details = self._details(job_id)
             if details.status.is_terminal():
                 break

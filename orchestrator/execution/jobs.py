@@ -8,15 +8,18 @@ registry URL with a password is refused; `file:PATH`, a file on the cluster, hol
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from orchestrator.errors import ClusterError, InputError
-from orchestrator.execution.head_commands import HeadCommand, given_words, job_command, refuse_password, uploaded
+from orchestrator.errors import ClusterError, InputError, NotFoundError, SeveralRunsError
 from orchestrator.execution.job_client import JobDetails, open_jobs
 from orchestrator.execution.origin import with_absolute_paths
-from orchestrator.settings import Settings, has_password
+from orchestrator.settings import ASKED_AT_VARIABLE, HOME_VARIABLE, Settings, has_password, without_password
 from orchestrator.specs import AnySpec
 from orchestrator.specs.loading import spec_values
 
@@ -47,18 +50,13 @@ def spec_files(spec: AnySpec) -> dict[str, bytes]:
     return {SPEC_FILE: json.dumps(values, indent=2, ensure_ascii=False).encode()}  # JSON is YAML
 
 
-def plan_command(spec: AnySpec, *words: str) -> HeadCommand:
-    """The command that checks a spec on the head: its names, its files, and the room for it."""
-    return HeadCommand(["plan", SPEC_FILE, *words], spec_files(spec))
-
-
-def submit_run(spec: AnySpec, run_id: str, settings: Settings, address: str, priority: int = 0) -> SubmittedJob:
+def submit_run(spec: AnySpec, run_id: str, settings: Settings, address: str) -> SubmittedJob:
     """Hand a spec to the cluster whose dashboard is at an address, as a run of that id.
 
     Raises: InputError for a password; ClusterError when the cluster cannot be reached or refuses.
     """
     refuse_password(settings)
-    words = ["run", SPEC_FILE, "--name", spec.name, "--run-id", run_id, *_priority_words(priority)]
+    words = ["run", SPEC_FILE, "--name", spec.name, "--run-id", run_id]
     metadata = {"job_name": spec.name, "kind": spec.kind}
     return _submit(run_id, run_id, words, spec_files(spec), metadata, settings, address)
 
@@ -70,7 +68,6 @@ def submit_resume(
     allow_drift: bool,
     settings: Settings,
     address: str,
-    priority: int = 0,
 ) -> SubmittedJob:
     """Hand another attempt at a run to the cluster; its job is the first of ID-2, ID-3, … that there is not yet.
 
@@ -82,13 +79,9 @@ def submit_resume(
     refuse_password(settings)
     known = open_jobs(address).submitted()
     number = next(number for number in range(2, len(known) + 3) if f"{run_id}-{number}" not in known)
-    options = [*(["--allow-drift"] if allow_drift else []), *_priority_words(priority)]
+    options = ["--allow-drift"] if allow_drift else []
     words = ["resume", *options, "--", run_id, *overrides]
     return _submit(f"{run_id}-{number}", run_id, words, {}, metadata, settings, address)
-
-
-def _priority_words(priority: int) -> list[str]:
-    return [f"--priority={priority}"] if priority else []
 
 
 def _submit(
@@ -104,6 +97,30 @@ def _submit(
     with uploaded(files) as folder:
         open_jobs(address).submit(job_id, command, folder, {**metadata, "run_id": run_id, "role": ROLE_OF_RUNS})
     return SubmittedJob(job_id, run_id, address)
+
+
+def find_job(run: str, address: str) -> SubmittedJob:
+    """Find the newest job of a run by the run's name, else by the beginning of its id.
+
+    Raises: NotFoundError; SeveralRunsError; ClusterError.
+    """
+    jobs = [
+        (job.start_time or 0, job.submission_id or "", job.metadata or {})
+        for job in open_jobs(address).submitted().values()
+    ]
+    of_runs = sorted((job for job in jobs if job[2].get("role") == ROLE_OF_RUNS), key=lambda job: job[:2])
+    named = [job for job in of_runs if job[2]["job_name"] == run]
+    found = named or [job for job in of_runs if job[2]["run_id"].startswith(run)]
+    if not found:
+        raise NotFoundError(
+            f"no run {run!r} was submitted to {address}, so that there is no job to follow; without --follow the log "
+            "of any run is printed as it stands"
+        )
+    ids = {metadata["run_id"] for _, _, metadata in found}
+    if len(ids) > 1 and not named:
+        raise SeveralRunsError(f"{run!r} is the beginning of {len(ids)} submitted runs' ids: {', '.join(sorted(ids))}")
+    _, job_id, metadata = found[-1]
+    return SubmittedJob(job_id, metadata["run_id"], address)
 
 
 def follow(job: SubmittedJob, write: Callable[[str], None]) -> JobDetails:
@@ -130,6 +147,43 @@ def exit_status(details: JobDetails, job_id: str) -> int:
     if details.driver_exit_code == 127:
         raise ClusterError(f"job {job_id}: the cluster has no `orchestrator` command; install the package on its nodes")
     return details.driver_exit_code if 0 < details.driver_exit_code < 6 else 1
+
+
+def given_words(settings: Settings) -> list[str]:
+    """Options of the settings that go along; for all others the cluster's own hold."""
+    values = {"home": str(settings.home), "storage": settings.storage, "registry": settings.registry}
+    return [word for name, value in values.items() if name in settings.sent for word in (f"--{name}", value)]
+
+
+def job_command(words: Sequence[str], settings: Settings, address: str) -> str:
+    """A job's command, as a shell takes it; `words` are those after `orchestrator`.
+
+    It knows the address by which it was asked for. A home that neither the settings nor the cluster names is the user's
+    on the head: the folder that a job begins in is deleted after it.
+    """
+    home = "" if "home" in settings.sent else f'{HOME_VARIABLE}="${{{HOME_VARIABLE}:-$HOME/.orchestrator}}" '
+    return f"{ASKED_AT_VARIABLE}={shlex.quote(without_password(address))} {home}{shlex.join(['orchestrator', *words])}"
+
+
+@contextmanager
+def uploaded(files: Mapping[str, bytes]) -> Iterator[dict[str, object]]:
+    """Yield the runtime environment of a job with a few small files, and nothing else, in its folder."""
+    if not files:
+        yield {}
+        return
+    with tempfile.TemporaryDirectory(prefix="orchestrator-job-") as folder:
+        for name, data in files.items():
+            (Path(folder) / name).write_bytes(data)
+        yield {"working_dir": folder}
+
+
+def refuse_password(settings: Settings) -> None:
+    """Check that a registry's URL that goes along may be shown. Raises: InputError."""
+    if "registry" in settings.sent and has_password(settings.registry):
+        raise InputError(
+            "the registry's URL has a password, which a job's command would show to everyone who sees the dashboard; "
+            "put the URL into a file with mode 0600 on the cluster and give --registry file:PATH"
+        )
 
 
 def own_job_id(environ: Mapping[str, str] = os.environ) -> str | None:

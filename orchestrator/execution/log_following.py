@@ -1,9 +1,7 @@
 """Following the log of a run that another process carries out: what is added is passed on until the run has ended."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
-from orchestrator.execution.pulling import log_folder
 from orchestrator.execution.run_log import LOG_FILE
 from orchestrator.execution.starting import is_over
 from orchestrator.execution.waiting import looks, recorded_id
@@ -15,16 +13,12 @@ from orchestrator.storage import join, open_read
 
 _PAUSE_S = 1.0
 
-Look = Callable[[RunRecord, Sequence[RunRecord]], None]
-"""Function that is told a run, and the stages of a pipeline, the newest first."""
-
 
 def follow_log(
     run_id: str,
     *,
     settings: Settings,
     write: Callable[[bytes], object],
-    watch: Callable[[Registry], Look] | None = None,
     pause_s: float = _PAUSE_S,
 ) -> RunRecord:
     """Pass on the log of a run from its beginning, and what is added, until the run has ended or its driver is lost.
@@ -36,14 +30,12 @@ def follow_log(
 
     Args:
         write: takes each piece as soon as it is there.
-        watch: makes the function that is told the run after each look at its log, while the run is at work.
         pause_s: seconds between two looks.
 
     Raises: NotFoundError.
     """
     with Registry(settings.registry, read_only=True) as registry:
         whole_id = recorded_id(registry, run_id, pause_s=pause_s)
-        look = None if watch is None else watch(registry)
         logs = _GrowingLogs(registry, settings, write)
         for _ in looks(None, pause_s):
             # The state before the log, so that the last lines are there when the run has ended.
@@ -52,8 +44,6 @@ def follow_log(
             logs.pass_on(record, stages)
             if is_over(record, settings):
                 break
-            if look is not None and not record.state.is_final:
-                retry_while_unavailable(partial(look, record, stages))
     return record
 
 
@@ -80,7 +70,7 @@ class _GrowingLogs:
 
     def _pass_on(self, run: RunRecord) -> None:
         if run.id not in self._paths:
-            self._paths[run.id] = join(log_folder(run, self._registry, self._settings), LOG_FILE)
+            self._paths[run.id] = join(run.folder(self._settings.storage), LOG_FILE)
         position = self._positions.get(run.id, 0)
         added = _read_from(self._paths[run.id], position)
         if not run.state.is_final:  # its last line may be half written

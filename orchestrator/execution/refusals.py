@@ -8,7 +8,6 @@ from uuid import uuid4
 
 from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.errors import InputError
-from orchestrator.registry.keeping.run_transfers import pulled_from
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.settings import Settings
@@ -22,17 +21,6 @@ def check_places(settings: Settings) -> None:
     if names_no_cluster(settings) or "registry" not in settings.given:
         _probe(str(settings.home), f"--home {settings.home}", "give another")
     _probe(settings.storage, f"--storage {settings.storage}", "give another")
-
-
-def refuse_if_pulled(record: RunRecord, registry: Registry) -> None:
-    """Refuse to change a run that came from elsewhere: its driver and its files are there. Raises: InputError."""
-    place = pulled_from(registry.tags(record.id))
-    if place is not None:
-        raise InputError(
-            f"run {record.id} was pulled from {place}: its files lie there, in {record.storage_path}. Go on with it "
-            f"there (`orchestrator submit --resume {record.id}`), or stop it there (`orchestrator stop {record.id}`), "
-            "with the cluster's --address http://…, then pull again"
-        )
 
 
 def refuse_if_alive(record: RunRecord) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from orchestrator.errors import NotFoundError
-from orchestrator.execution.garbage import best_of_groups, delete_atomically, places_of
+from orchestrator.execution.garbage import best_of_groups, places_of, take_name
 from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -22,7 +22,7 @@ from orchestrator.registry.run_records import MAX_CANDIDATES
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs.references import NAME_FIELDS
-from orchestrator.storage import exists
+from orchestrator.storage import delete, exists
 from orchestrator.storage.free_space import used_bytes
 from orchestrator.storage.uris import absolute
 
@@ -83,7 +83,7 @@ def remove_runs(removals: Sequence[Removal], settings: Settings, *, at_once: boo
             # Before its files, so that whoever asks for a model finds a whole one.
             registry.models.remove_of([run.id, *trials], run.model_folder)
             if run.storage_path is not None and exists(run.storage_path):
-                delete_atomically(run.storage_path)
+                delete(take_name(run.storage_path))
             registry.lifecycle.remove(run.id)
             yield removal
 
@@ -171,8 +171,6 @@ def _refusal(
         return f"it is a trial of {run.parent_id}; remove that sweep"
     if not run.state.is_final:
         return f"it is {run.state}; end it first: orchestrator stop {run.id}"
-    if run.id in registry.transfers.pulled():
-        return "it was pulled from a cluster, which has its files; remove it there"
     if run.storage_path is not None and run.storage_path.rstrip("/").rpartition("/")[2] != run.id:
         return f"its folder, {run.storage_path}, has not its id and may hold more; remove it by hand"
     pinned = sorted({run.id, *trials} & registry.annotations.flagged("pinned"))

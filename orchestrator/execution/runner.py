@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.errors import SpecError
-from orchestrator.execution.metering import check_budgets, refuse_if_spent
+from orchestrator.execution.metering import refuse_if_spent
 from orchestrator.execution.origin import working_at_origin
-from orchestrator.execution.refusals import check_places, check_run_folder, refuse_if_alive, refuse_if_pulled
+from orchestrator.execution.refusals import check_places, check_run_folder, refuse_if_alive
 from orchestrator.execution.room import check_room
 from orchestrator.execution.session import open_session
 from orchestrator.execution.starting import announced
@@ -61,7 +61,6 @@ def run_spec(
     settings: Settings,
     run_id: str | None = None,
     overrides: Sequence[str] = (),
-    priority: int = 0,
     on_started: Callable[[str], None] = lambda run_id: None,
 ) -> RunRecord:
     """Carry out a spec as a new run; `on_started` is told its id as soon as it is recorded.
@@ -69,15 +68,13 @@ def run_spec(
     Args:
         run_id: of the new run, where it was drawn before; an id that a recorded run has is refused.
         overrides: KEY=VALUE words that are in the spec already, for the record.
-        priority: place in the queue of a cluster: higher ones begin first, then the oldest.
     """
     logger.info("checking what the spec names", extra=UNDER_WAY)
     inputs = resolved_inputs(spec, settings)
     check_inputs(spec, inputs)
     check_places(settings)
-    check_budgets(spec, settings)
     check_disk(spec, inputs)
-    with open_session(spec, inputs, overrides=overrides, priority=priority) as session:
+    with open_session(spec, inputs, overrides=overrides) as session:
         return session.start(spec, run_id=run_id, on_started=on_started)
 
 
@@ -87,7 +84,6 @@ def resume_run(
     *,
     settings: Settings,
     allow_drift: bool = False,
-    priority: int = 0,
     on_started: Callable[[str], None] = lambda run_id: None,
 ) -> RunRecord:
     """Go on with a run that did not complete, from its last checkpoint; a completed one is left as it is.
@@ -104,7 +100,7 @@ def resume_run(
             on_started(record.id)
             return record
         spec = override_execution(parse_spec(record.spec), overrides)
-        _check_budgets(record, spec, settings)
+        refuse_if_spent(record, spec)
         on_started(record.id)
         with working_at_origin(record.storage_path, settings) as there:
             if not allow_drift:
@@ -112,7 +108,7 @@ def resume_run(
             inputs = resolved_inputs(spec, there)
             check_disk(spec, inputs, _left(record, settings))
             words = override_words(overrides)
-            with open_session(spec, inputs, overrides=words, allow_drift=allow_drift, priority=priority) as session:
+            with open_session(spec, inputs, overrides=words, allow_drift=allow_drift) as session:
                 return session.resume(record, spec)
 
 
@@ -124,19 +120,12 @@ def check_resume(run_id: str, overrides: Overrides = (), *, settings: Settings, 
     record = _run_to_resume(run_id, settings)
     if record.state != RunState.COMPLETED:
         spec = override_execution(parse_spec(record.spec), overrides)
-        _check_budgets(record, spec, settings)
+        refuse_if_spent(record, spec)
         with working_at_origin(record.storage_path, settings) as there:
             if not allow_drift:
                 _check_drift(record, spec)
             check_room(spec, resolved_inputs(spec, there), _left(record, settings))
     return record
-
-
-def _check_budgets(record: RunRecord, spec: Spec, settings: Settings) -> None:
-    """Check that a run has something of its budget left. Raises: InputError."""
-    check_budgets(spec, settings)
-    with Registry(settings.registry, read_only=True) as registry:
-        refuse_if_spent(record, spec, registry, settings)
 
 
 def _left(record: RunRecord, settings: Settings) -> list[str]:
@@ -161,7 +150,6 @@ def _run_to_resume(run_id: str, settings: Settings) -> RunRecord:
         if record.state == RunState.COMPLETED:
             logger.info(f"run {record.id} has completed; there is nothing to resume")
             return record
-        refuse_if_pulled(record, registry)
         refuse_if_alive(record)
         check_run_folder(record, registry)
     return record

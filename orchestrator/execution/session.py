@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,8 +17,6 @@ from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.cluster.connection import connect
 from orchestrator.cluster.gauges import RunGauges
 from orchestrator.cluster.head_watch import LAST_PATIENCE_S, watch_head
-from orchestrator.cluster.node_types import cluster_resources
-from orchestrator.cluster.run_queue import RunQueue, connected_queue
 from orchestrator.errors import InputError, NotFoundError, RegistryError
 from orchestrator.execution.ending import ending_lines
 from orchestrator.execution.jobs import own_job_id
@@ -30,7 +28,6 @@ from orchestrator.execution.stopping import StopWatch
 from orchestrator.kinds import kind_of
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.planning.plan import most_resources, needed_resources
 from orchestrator.progress import UNDER_WAY, show_progress
 from orchestrator.progress.run_views import StageView
 from orchestrator.provenance.capture import capture
@@ -63,8 +60,6 @@ class Session:
     registry: Registry
     recorder: Recorder
     stop_watch: StopWatch
-    queue: RunQueue | None = None
-    """Queue of the cluster; None on a Ray of this machine's own."""
     allow_drift: bool = False
     """Whether runs may go on although what they read has changed since their last attempt."""
 
@@ -133,7 +128,7 @@ class Session:
                         RunGauges(record.id, record.name).show,
                     )
                     work = self._run_stages if isinstance(spec, PipelineSpec) else self._run_kind
-                    with self._place_in_queue(record, spec), self._metered(record, spec):
+                    with metered(record, spec, self.registry, self.stop_watch):
                         record_result = work(spec, context)
                 context.refuse_if_superseded()
                 self.recorder.complete(record.id, record_result())
@@ -155,18 +150,6 @@ class Session:
         if earlier is not None:
             compare = f"orchestrator runs diff {earlier.id} {record.id}"
             logger.info(f"run {earlier.id} completed the same spec before; what differs: {compare}")
-
-    def _place_in_queue(self, record: RunRecord, spec: Spec) -> AbstractContextManager[None]:
-        """Wait for the run's turn on a cluster; the place is kept until the end of the block."""
-        if self.queue is None:
-            return nullcontext()
-        have = cluster_resources()
-        needs, most = needed_resources(spec, have).total, most_resources(spec, have)
-        return self.queue.place(record.id, record.attempt, needs, partial(self.recorder.set_queued, record.id), most)
-
-    def _metered(self, record: RunRecord, spec: Spec) -> AbstractContextManager[None]:
-        """Record what the attempt takes, and stop it when its budget is spent."""
-        return metered(record, spec, self.registry, self.stop_watch, self.settings)
 
     def _run_kind(self, spec: Spec, context: RunContext) -> Callable[[], RunOutcome]:
         """Carry out a spec of any kind; returns the function that writes its result."""
@@ -192,7 +175,7 @@ class Session:
 
     def _stage(self, spec: Spec, key: str, context: RunContext) -> RunRecord:
         tags = (f"{PIPELINE}{context.run_id}", key)
-        # More than one is looked at: files of a newer one, as of a run pulled from a cluster, may be out of reach here.
+        # More than one is looked at: files of a newer one, as of a run merged from elsewhere, may be out of reach here.
         for run_id in self._newest(f"tag = '{key}' and state = '{RunState.COMPLETED}'", _MOST_LOOKED_AT):
             record = self.recorder.read_run(run_id)
             if exists(record.model_folder or self._output(record)):
@@ -225,7 +208,7 @@ class Session:
 
 @contextmanager
 def open_session(
-    spec: Spec, inputs: Resolved, *, overrides: Sequence[str] = (), allow_drift: bool = False, priority: int = 0
+    spec: Spec, inputs: Resolved, *, overrides: Sequence[str] = (), allow_drift: bool = False
 ) -> Iterator[Session]:
     """Open the registry, connect to Ray or start one, and check that it has room for the spec; all ends with the block.
 
@@ -244,5 +227,4 @@ def open_session(
             check_connected_room(spec, settings)
             recorder = Recorder(registry, own_job_id(), capture(overrides))
             stop_watch = StopWatch(recorder, partial(watch_head, patience_s=LAST_PATIENCE_S))
-            queue = None if is_local else connected_queue(priority)
-            yield Session(inputs, registry, recorder, stop_watch, queue, allow_drift)
+            yield Session(inputs, registry, recorder, stop_watch, allow_drift)

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, field
 from orchestrator.errors import OWN_ERRORS
 from orchestrator.execution.refusals import has_died_here, is_alive
 from orchestrator.execution.stop_request import StopRequest
-from orchestrator.registry.keeping.run_transfers import pulled_from
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.run_states import RunState
@@ -99,5 +98,5 @@ def _run_to_announce(run_id: str, settings: Settings) -> RunRecord | None:
         record = registry.run(run_id)
         record = record if record.parent_id is None else registry.run(record.parent_id)
         may_begin = record.state != RunState.COMPLETED and (not record.state.has_driver or has_died_here(record))
-        return record if may_begin and pulled_from(registry.tags(record.id)) is None else None
+        return record if may_begin else None
     return None

@@ -25,7 +25,7 @@ from orchestrator.errors import (
     StopRequested,
     interruption_under_way,
 )
-from orchestrator.execution.refusals import has_died_here, is_alive, refuse_if_pulled
+from orchestrator.execution.refusals import has_died_here, is_alive
 from orchestrator.execution.starting import starting_attempt
 from orchestrator.execution.stop_request import StopRequest
 from orchestrator.execution.waiting import looks
@@ -206,7 +206,6 @@ def stop_run(
             return record if timeout_s is None else _wait_for_start(registry, record, folder, timeout_s, say)
         if record.state.is_final:
             return _ended_already(record, say)
-        refuse_if_pulled(record, registry)
         is_gone = not record.state.has_driver or has_died_here(record)
         if not is_gone and is_local(folder) and not exists(folder):
             raise InputError(

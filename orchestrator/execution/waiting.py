@@ -4,7 +4,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from functools import partial
 
 from orchestrator.errors import NotFoundError, RunFailedError
@@ -103,11 +102,6 @@ def progress_line(registry: Registry, record: RunRecord) -> str:
     if shown is not None:
         parts.append(f"{shown} {latest[shown]:.4f}")
     return "  ".join(parts)
-
-
-def age_s(since: datetime | None) -> float:
-    """Seconds since a time in the registry, by this machine's clock; 0 where there is none."""
-    return 0.0 if since is None else max(0.0, (datetime.now(UTC) - since).total_seconds())
 
 
 def outcome_line(record: RunRecord) -> str:

@@ -7,15 +7,14 @@ nothing else decides what comes next.
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bert_core.checkpoints.training_state import TrainingState
-from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
+from orchestrator.results import Event, MessageEvent, MetricEvent
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.drift import accept_drift, check_drift, versions
 
@@ -30,20 +29,14 @@ class TrainingSnapshot:
     num_bad_evaluations: int
     """Number of evaluations since the best one."""
     best: Mapping[str, Any]
-    """Best evaluation, in values that JSON can hold; empty where there was none."""
+    """Best evaluation, in values that JSON can hold."""
     best_weights: Mapping[str, Tensor]
     micro_batch_size: int | None = None
     """Examples that go through the model at a time; None for the recipe's number."""
 
 
-Origin = Callable[[], tuple[CheckpointEvent, TrainingState]]
-"""Function that reads the state with which a training begins that has no checkpoint of its own yet."""
-
-
 _SAVED_VALUES = ("is_last", "num_bad_evaluations", "best", "micro_batch_size")
 """Fields of a snapshot that a checkpoint's JSON holds."""
-_PRESENT = "0."
-"""Beginning of the names of the present weights in a checkpoint, which holds the best ones beside them."""
 
 
 class CheckpointedTraining:
@@ -56,7 +49,6 @@ class CheckpointedTraining:
         report: called with events; a training that goes on reports those before its checkpoint again.
         on_saved: told the step of each checkpoint; raising ends the training, which goes on from there.
         is_due: decides after which evaluations a checkpoint is written; after all, when left out.
-        origin: where the training begins, if not with a new model; the optimizer keeps the settings that it has now.
     """
 
     def __init__(
@@ -69,10 +61,8 @@ class CheckpointedTraining:
         is_due: Callable[[TrainingSnapshot], bool] = lambda snapshot: True,
         details: Mapping[str, object] = MappingProxyType({}),
         allow_drift: bool = False,
-        origin: Origin | None = None,
     ) -> None:
         self._checkpoints, self._report, self._on_saved = checkpoints, report, on_saved
-        self._origin = origin
         self._is_due, self._allow_drift = is_due, allow_drift
         self._identity, self._details = {**identity, **versions()}, dict(details)
         self._reported: list[MetricEvent] = []
@@ -107,9 +97,6 @@ class CheckpointedTraining:
         """
         found = self._checkpoints.read_newest(lambda text: self._report([MessageEvent(text, "warning")]))
         self._checkpoints.tidy()
-        if found is None and self._origin is not None:
-            event, state = self._origin()
-            found = event, state.with_settings_of(nn.ModuleList([model]), optimizer)
         if found is None:
             return None
         event, state = found
@@ -121,18 +108,6 @@ class CheckpointedTraining:
         self.report([MetricEvent(**values) for values in extra["reported"]])
         self._report([MessageEvent(f"goes on after step {event.step:,}")])
         return TrainingSnapshot(event.step, best_weights=both[1].state_dict(), **extra["snapshot"])
-
-
-def with_weights_of(own: TrainingState, donor: TrainingState) -> TrainingState:
-    """A saved training's state with another one's present weights and optimizer; its best weights stay its own."""
-    present = {name: tensor for name, tensor in donor.weights.items() if name.startswith(_PRESENT)}
-    return replace(own, weights={**own.weights, **present}, optimizer_tensors=donor.optimizer_tensors)
-
-
-def without_history(state: TrainingState) -> TrainingState:
-    """A saved training's state without measurements and best evaluation, for another trial that begins from it."""
-    snapshot = {**state.extra["snapshot"], "is_last": False, "num_bad_evaluations": 0, "best": {}}
-    return replace(state, extra={**state.extra, "snapshot": snapshot, "reported": []})
 
 
 def _with_best(model: nn.Module, best_weights: Mapping[str, Tensor]) -> nn.ModuleList:

@@ -43,10 +43,7 @@ class FineTuningRecord:
         options_type = TASK_TYPES[values["head"]].options_type
         options = options_type(**{name: values[name] for name in _option_names(options_type) if name in values})
         columns = TabularColumns.from_dict(values.get("columns", asdict(NO_COLUMNS)))
-        # A file of an earlier version has the options of all types.
-        left_out = {"columns", "text_columns"}.union(
-            *(_option_names(some.options_type) for some in TASK_TYPES.values())
-        )
+        left_out = {"columns", "text_columns", *_option_names(options_type)}
         others = {name: value for name, value in values.items() if name not in left_out}
         text_columns = tuple(values.get("text_columns", ()))
         return cls(**others, options=options, columns=columns, text_columns=text_columns)

@@ -3,11 +3,9 @@
 Files, in the run's folder:
     trials.jsonl                     journal of the trials that have ended (`trial_journal`)
     points.jsonl                     what a search that learns from scores proposed, in order: tried again when resumed
-    population.jsonl                 what was decided where trials exchange weights (`population`)
     trials/<key>/predictions.jsonl   a row per validation example, of every completed trial
     leader.json                      score of the best trial so far: only a better one writes its weights (`leader`)
-    trials/<key>/checkpoints.json    where a trial goes on that waits for others, was interrupted or has failed
-    trials/<key>/legs/               the same for each part of its training, where trials exchange weights (`legs`)
+    trials/<key>/checkpoints.json    where a trial goes on that was interrupted or has failed
     trials/<key>/model               the weights of the best trial so far; those of others go as they are superseded
     ray                              what Tune writes while trials run, and nobody reads; deleted at the end
     predictions/test.jsonl           that model's predictions on the test split, where there is one
@@ -16,14 +14,19 @@ Files, in the run's folder:
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from itertools import product
+from typing import Any
 
+from bert_core.config import BertConfig
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.cluster.device_line import take_gpus
 from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.cluster.remote_call import call_on_device
 from orchestrator.errors import RunFailedError
+from orchestrator.finetuning.building import check_fit
 from orchestrator.finetuning.card_share import (
     count_trials,
     largest_recipes,
@@ -33,15 +36,12 @@ from orchestrator.finetuning.card_share import (
 )
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
 from orchestrator.finetuning.leader import write_leader
-from orchestrator.finetuning.legs import delete_leg_before, delete_legs
-from orchestrator.finetuning.population import POPULATION, Comparison
 from orchestrator.finetuning.running_trials import fixed_names
-from orchestrator.finetuning.search_space import TrialPlan, build_search, check_space, listed_values, most_evaluations
-from orchestrator.finetuning.sweep_data import prepare_job
+from orchestrator.finetuning.search_space import build_search, check_space, listed_values, most_evaluations
 from orchestrator.finetuning.sweep_listener import SweepListener
 from orchestrator.finetuning.sweep_progress import SweepProgress, first_reason
 from orchestrator.finetuning.trial import baseline_metrics, run_trial
-from orchestrator.finetuning.trial_job import WITHOUT_CARD, TrialJob, trial_folder
+from orchestrator.finetuning.trial_job import WITHOUT_CARD, TrialJob, prepare_trial_features, trial_folder
 from orchestrator.finetuning.trial_journal import POINTS
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.trial_watch import watch_trials
@@ -49,18 +49,13 @@ from orchestrator.finetuning.tune_run import run_with_tune
 from orchestrator.models.device import choose_device
 from orchestrator.models.info import describe_model
 from orchestrator.progress import UNDER_WAY
-from orchestrator.results import SweepResult, TrialResult
+from orchestrator.results import DatasetResult, Split, SweepResult, TrialResult
 from orchestrator.run_states import RunState
-from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import RecipeSpec, SweepSpec
-from orchestrator.storage import AppendLog, delete, exists, join
+from orchestrator.specs.references import RANDOM
+from orchestrator.storage import AppendLog, delete, exists, join, local_copy
 from orchestrator.storage.uris import absolute
-from orchestrator.tasks import (
-    Task,
-    kept_rows,
-    majority_baseline,
-    write_prediction_rows,
-)
+from orchestrator.tasks import Features, Task, dataset_result, kept_rows, majority_baseline, write_prediction_rows
 from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
 from orchestrator.training.checkpoints import delete_checkpoints
 from orchestrator.training.storage_mark import marked_storage
@@ -121,8 +116,8 @@ def run_sweep(
     recipe = spec.recipe.model_copy(update=dict(progress.best.parameters))
     best, test_metrics = _score_best(progress.best, recipe, job, spec.execution.cpus_per_trial, gpus)
     for result in progress.results.values():
-        if _exchanges(spec) or result.state == RunState.FAILED:  # kept for others, or an attempt that will not come
-            delete_legs(trial_folder(run_folder, result.key))
+        if result.state == RunState.FAILED:  # kept for an attempt that will not come
+            delete_checkpoints(trial_folder(run_folder, result.key))
     trials = sorted((best if r.key == best.key else r for r in progress.results.values()), key=lambda r: r.number)
     return SweepResult(task.id, task.metric, trials, best, test_metrics, [dataset], time.monotonic() - begun_at)
 
@@ -156,46 +151,21 @@ def _run_trials(
     spec: SweepSpec, job: TrialJob, listener: SweepListener, finished: Mapping[str, TrialResult]
 ) -> SweepProgress:
     """Run the trials that are not finished yet; returns what is known of all when the last one has ended."""
-    points, compared = (AppendLog(join(job.run_folder, name)) for name in (POINTS, POPULATION))
-
-    def note_comparison(comparison: Comparison, plans: Sequence[TrialPlan]) -> None:
-        compared.append(asdict(comparison))
-        for line in comparison.lines():
-            logger.info(line)
-        for plan in plans:  # all have copied what they began with
-            delete_leg_before(trial_folder(job.run_folder, plan.key), plan)
-
-    def tidy(result: TrialResult) -> None:
-        if not _exchanges(spec):  # others may have to copy them yet
-            delete_checkpoints(trial_folder(job.run_folder, result.key))
-
+    points = AppendLog(join(job.run_folder, POINTS))
     progress = SweepProgress(
-        queue=TrialQueue(
-            spec,
-            job.task.metric,
-            finished,
-            proposed=points.read(),
-            on_proposed=points.append,
-            compared=[Comparison.from_json(values) for values in compared.read()],
-            on_compared=note_comparison,
-        ),
+        queue=TrialQueue(spec, job.task.metric, finished, proposed=points.read(), on_proposed=points.append),
         metric=job.task.metric,
         baseline=job.baseline,
         listener=listener,
         on_leading=lambda result: write_leader(job.run_folder, result, job.task.metric),
         on_superseded=lambda result: delete(join(trial_folder(job.run_folder, result.key), "model")),
-        on_ended=tidy,
+        on_ended=lambda result: delete_checkpoints(trial_folder(job.run_folder, result.key)),
         results=dict(finished),
         fixed=fixed_names(spec),
     )
     watch = watch_trials(spec.execution, job.run_folder.rstrip("/").rpartition("/")[2])
     run_with_tune(spec, partial(run_trial, job), progress, watch, job.run_folder, most_evaluations(spec))
     return progress
-
-
-def _exchanges(spec: SweepSpec) -> bool:
-    """Whether trials go on from the weights of others."""
-    return SCHEDULERS[spec.scheduler].exchanges
 
 
 def _score_best(
@@ -226,3 +196,75 @@ def _score_on_test(folder: str, task: Task, cache: str, recipe: RecipeSpec, devi
     """Score a trial's model on the test split, on the device of this name."""
     chosen = choose_device(device, recipe.allow_tf32, recipe.precision, or_else=WITHOUT_CARD)
     return evaluate_model(folder, task, "test", 64, cache, chosen, recipe.precision)
+
+
+def prepare_job(
+    spec: SweepSpec,
+    task: Task,
+    run_folder: str,
+    mark: str,
+    cache: str,
+    resolve_name: Callable[[str, str], str],
+) -> tuple[TrialJob, DatasetResult]:
+    """Find the models, tokenize the data; returns what all trials are given, and what is recorded of the data."""
+    folders = _resolve_folders(spec, resolve_name)
+    dataset = _prepare_data(spec, task, folders, cache)
+    job = TrialJob(
+        task=task,
+        baseline=majority_baseline(task, "validation"),
+        folders=folders,
+        run_folder=run_folder,
+        mark=mark,
+        cache=cache,
+        num_threads=spec.threads_per_trial,
+        use_gpu=spec.execution.gpus_per_trial != 0,
+        checkpoint_every_s=60 * spec.execution.checkpoint_every_minutes,
+    )
+    return job, dataset
+
+
+def _resolve_folders(spec: SweepSpec, resolve_name: Callable[[str, str], str]) -> dict[str, str]:
+    """The folder of each model and tokenizer that the recipes name; a sweep with random weights names a tokenizer."""
+    models = [str(name) for name in listed_values(spec, "init_from")]
+    tokenizers = list(listed_values(spec, "tokenizer")) if RANDOM in models else []
+    folders = {name: resolve_name("init_from", name) for name in models if name != RANDOM}
+    for name in tokenizers:
+        folders.setdefault(str(name), resolve_name("tokenizer", str(name)))
+    return {name: absolute(folder) for name, folder in folders.items()}
+
+
+def _prepare_data(spec: SweepSpec, task: Task, folders: Mapping[str, str], cache: str) -> DatasetResult:
+    """Tokenize both splits for every tokenizer and length that the sweep lists, and see that models fit them.
+
+    What a range adds is tokenized by the first trial that needs it.
+    """
+    logger.info(f"task {task.id}: reading and tokenizing", extra=UNDER_WAY)
+    if "test" in task.files:
+        task.read("test")  # what is wrong with it shows now, not after the trials
+    features: dict[Split, Features[Any]] = {}
+    for recipe in _listed_recipes(spec, task.type.options_type.window_fields()):
+        is_random = recipe.init_from == RANDOM
+        folder = local_copy(folders[str(recipe.tokenizer) if is_random else recipe.init_from])
+        config = None if is_random else BertConfig.from_pretrained(folder)
+        tokenizer = Tokenizer.load(folder)
+        if config is not None:
+            check_fit(config, recipe, tokenizer)
+        for split in ("train", "validation"):
+            made = prepare_trial_features(task, split, recipe, tokenizer, cache)
+            features.setdefault(split, made)
+    result = dataset_result(task, features)
+    counts = result.counts
+    logger.info(
+        f"task {task.id}: {counts['num_train_examples']} training and {counts['num_validation_examples']} "
+        f"validation examples{', as tokenized before' if result.reused else ''}"
+    )
+    logger.info("starting the trials", extra=UNDER_WAY)
+    return result
+
+
+def _listed_recipes(spec: SweepSpec, window_fields: Sequence[str]) -> Iterator[RecipeSpec]:
+    """One recipe for each combination of what decides the features; a range stands as its lower end."""
+    names = ("init_from", "tokenizer", *window_fields)
+    values = [listed_values(spec, name) or (spec.axes[name].value_at(0.0),) for name in names]
+    for combination in product(*values):
+        yield spec.recipe.model_copy(update=dict(zip(names, combination, strict=True)))

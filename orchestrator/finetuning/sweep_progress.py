@@ -2,14 +2,13 @@
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import fmean
 
 from orchestrator.finetuning.leader import rank
-from orchestrator.finetuning.running_trials import RunningTrials, best_text
+from orchestrator.finetuning.running_trials import RunningTrials, TrainingTime, best_text, seconds_left, training_time
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_listener import SweepListener
-from orchestrator.finetuning.time_left import TrainingTime, seconds_left, training_time
 from orchestrator.finetuning.trial import baseline_metrics
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.progress import duration
@@ -38,17 +37,11 @@ class SweepProgress:
     """Names of values that no two trials differ in: a person is not shown them of each."""
     best: TrialResult | None = None
     _best_event: dict[str, MetricEvent] = field(default_factory=dict)
-    _scores: dict[str, list[float]] = field(default_factory=dict)
-    """Scores of the trials that run or wait, evaluation by evaluation."""
     _hosts: dict[str, str] = field(default_factory=dict)
     """Hosts of trials that have reported, by key."""
     _started_at: dict[str, float] = field(default_factory=dict)
-    _seconds_before: dict[str, float] = field(default_factory=dict)
-    """Seconds that a trial has taken until it waited for others."""
     _training: dict[str, TrainingTime] = field(default_factory=dict)
     """Times of the trainings of trials that have been evaluated, by their speed."""
-    _diverged: dict[str, TrialResult] = field(default_factory=dict)
-    """Results of trials that diverged and wait for others, should none of these be better."""
     _running: RunningTrials = field(init=False)
     _earlier: frozenset[str] = frozenset()
     """Keys of the trials that an earlier attempt has ended."""
@@ -68,17 +61,10 @@ class SweepProgress:
         if loser is not None:
             self.on_superseded(loser)  # the earlier attempt may have ended before it did; earlier losers are gone
 
-    def next(self) -> TrialPlan | None:
-        """The next trial to run, as the queue's `next`."""
-        plan = self.queue.next()
-        self._end_pruned()
-        return plan
-
     def started(self, plan: TrialPlan) -> None:
-        """Record the start or restart of a trial, one that has waited for others included."""
+        """Record the start or restart of a trial."""
         self._started_at[plan.key] = time.monotonic()
         self._best_event.pop(plan.key, None)
-        self._scores.pop(plan.key, None)
         self._training.pop(plan.key, None)
         self.listener.on_trial_started(TrialStart(plan.key, plan.number, plan.parameters, plan.seed))
         self._running.started(plan)
@@ -100,10 +86,7 @@ class SweepProgress:
             if training is not None:
                 self._training[plan.key] = training
             score, known = event.values.get(self.metric), self._best_event.get(plan.key)
-            if score is None:
-                continue
-            self._scores.setdefault(plan.key, []).append(score)
-            if known is None or score > known.values[self.metric]:
+            if score is not None and (known is None or score > known.values[self.metric]):
                 self._best_event[plan.key] = event
         self.listener.on_trial_events(plan.key, events)
         line = self._running.measured(plan, events)
@@ -118,41 +101,10 @@ class SweepProgress:
         if line is not None:
             self.listener.on_evaluation(line)
 
-    def left(self, plan: TrialPlan) -> None:
-        """Take in that a trial has left its process without a result: it waits for others, or was ended early."""
-        if plan.pause_after is None:
-            self.ended(plan, self.pruned(plan))
-        else:
-            self._wait(plan)
-            self._end_pruned()
-
-    def _wait(self, plan: TrialPlan) -> None:
-        self._seconds_before[plan.key] = self._seconds_before.get(plan.key, 0.0) + self._seconds_now(plan.key)
-        self.queue.wait(plan, self._scores[plan.key])
-        self._running.left(plan)
-        self._show()
-
     def ended(self, plan: TrialPlan, result: TrialResult) -> None:
-        """Record the result of a trial that has ended, in whatever way; one that diverged may go on from another."""
-        result = replace(result, seconds=result.seconds + self._seconds_before.get(plan.key, 0.0))
+        """Record the result of a trial that has ended, in whatever way."""
         self._running.left(plan)
-        if result.diverged and self.queue.diverge(plan):
-            self._seconds_before[plan.key], self._diverged[plan.key] = result.seconds, result
-            self.listener.on_progress(f"trial {plan.number}: {result.error}; it waits to go on from a better one")
-        else:
-            self._record(plan, result)
-        self._end_pruned()
-
-    def _end_pruned(self) -> None:
-        """Record the trials that have waited and are not to go on; a population may have diverged whole."""
-        while (plan := self.queue.next_pruned()) is not None:
-            ended = self._diverged.get(plan.key) or self.pruned(plan)
-            self._record(plan, replace(ended, seconds=self._seconds_before[plan.key]))
-
-    def _record(self, plan: TrialPlan, result: TrialResult) -> None:
-        """Record a trial's result."""
         self.results[plan.key] = result
-        self._scores.pop(plan.key, None)
         self.queue.record(plan, result)
         self.listener.on_trial_result(result)
         if result.state == RunState.COMPLETED:
@@ -188,7 +140,7 @@ class SweepProgress:
         """Seconds that are left of a trial that runs: by its own speed, or before its first evaluation as of others."""
         if key in self._training:
             return self._training[key].left_s
-        return max(0.0, typical_s - self._seconds_before.get(key, 0.0) - self._seconds_now(key))
+        return max(0.0, typical_s - self._seconds_now(key))
 
     def _keep_best(self, result: TrialResult) -> None:
         """Take a completed trial in: a better one leads before the weights of the one before may go."""
@@ -240,11 +192,10 @@ class SweepProgress:
     def _left_s(self) -> float | None:
         """Estimated seconds until the last trial has ended, by the time of those that this attempt has ended.
 
-        Before the first one it is by the speed of those that run; None before the first evaluation, and where trials
-        wait for one another.
+        Before the first one it is by the speed of those that run; None before the first evaluation.
         """
         took = [result.seconds for key, result in self.results.items() if key not in self._earlier]
-        if not took and not self._seconds_before:
+        if not took:
             took = [training.whole_s for training in self._training.values()]
         if not took:
             return None

@@ -20,11 +20,11 @@ from bert_core.optimization import build_optimizer, linear_warmup_decay, set_lea
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.checkpointed_training import CheckpointedTraining, TrainingSnapshot
 from orchestrator.finetuning.heads import HEADS, HeadModel
-from orchestrator.finetuning.micro_batches import MicroBatches
 from orchestrator.finetuning.step_loss import Loss, forward_and_backward
 from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Features
 from orchestrator.training.batch_order import Schedule, epoch_batches
+from orchestrator.training.micro_batches import MicroBatchSize
 
 _CHECK_EVERY_STEPS = 20
 """The loss is looked at this often: seldom enough not to hold up a GPU."""
@@ -142,7 +142,7 @@ class _Training(Generic[Scored]):
             self.num_done = self.schedule.num_steps if snapshot.is_last else snapshot.step
             self.num_bad_evaluations = snapshot.num_bad_evaluations
             self.micro_batches.size = snapshot.micro_batch_size or self.micro_batches.size
-            self.best = _best_again(self.model, snapshot, self.score) if snapshot.best else None
+            self.best = _best_again(self.model, snapshot, self.score)
 
     def save(self, checkpoint: CheckpointedTraining, evaluation: Evaluation[Scored]) -> None:
         """Save the training after an evaluation."""
@@ -254,3 +254,24 @@ class _Meter:
                 f"the loss became {mean} by step {step}; lower learning_rate, raise warmup_ratio or use precision fp32"
             )
         return mean
+
+
+class MicroBatches(MicroBatchSize[NDArray[np.int64]]):
+    """Size of the micro-batches of a fine-tuning. What is cut are numbers of groups of windows, a group an example."""
+
+    field = "recipe.micro_batch_size"
+    whole = "batch"
+    remedy = (
+        "lower recipe.max_seq_length, use a smaller model or, in a sweep, let fewer trials share a card "
+        "(execution.gpus_per_trial 1)"
+    )
+
+    def split(self, batch: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Cut a step's groups into its micro-batches."""
+        if self.size is None:
+            return [batch]
+        return [batch[place : place + self.size] for place in range(0, len(batch), self.size)]
+
+    def num_examples(self, part: NDArray[np.int64]) -> int:
+        """Count the groups of a micro-batch."""
+        return len(part)

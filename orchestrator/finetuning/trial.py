@@ -3,7 +3,6 @@
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -20,14 +19,13 @@ from orchestrator.finetuning.evaluation import ScoredSplit, score_model
 from orchestrator.finetuning.frozen import freeze
 from orchestrator.finetuning.heads import HeadModel
 from orchestrator.finetuning.leader import may_lead
-from orchestrator.finetuning.legs import leg_identity, present_leg_folder, read_origin, values_metrics, with_values
 from orchestrator.finetuning.model_folder import save_model_folder
 from orchestrator.finetuning.model_record import record_of
 from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.step_loss import Loss
-from orchestrator.finetuning.training import BestEvaluation, DivergedError, Evaluation, fine_tune
-from orchestrator.finetuning.trial_checkpoint import PausedError, Report, TrialCheckpoint
+from orchestrator.finetuning.training import BestEvaluation, Evaluation, fine_tune
+from orchestrator.finetuning.trial_checkpoint import Report, TrialCheckpoint
 from orchestrator.finetuning.trial_job import WITHOUT_CARD, TrialJob, trial_folder
 from orchestrator.measurements import COLLAPSED
 from orchestrator.models.device import choose_device
@@ -37,7 +35,6 @@ from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join
 from orchestrator.tasks import Features, Task, kept_rows, write_prediction_rows
-from orchestrator.tasks.scoring import NotFiniteError
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.storage_mark import refuse_without_mark
 
@@ -48,10 +45,8 @@ _OUT_OF_MEMORY = (
 )
 
 
-def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult | None:
-    """Train and score one trial; None for one that has come to where its plan lets it wait for others.
-
-    What goes wrong in it is its result: FAILED, with the reason in one line.
+def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
+    """Train and score one trial. What goes wrong in it is its result: FAILED, with the reason in one line.
 
     Raises: ClusterError where this process does not see the driver's storage; nor would any other trial on this host.
     """
@@ -60,13 +55,9 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult | N
     torch.set_num_threads(job.num_threads)
     try:
         best, predictions_path = _train(job, plan, report)
-    except PausedError:
-        return None
     except Exception as error:
-        diverged = isinstance(error, (DivergedError, NotFiniteError))
-        seconds = perf_counter() - begun_at
-        host = socket.gethostname()
-        return plan.result(RunState.FAILED, error=_reason(error), seconds=seconds, host=host, diverged=diverged)
+        seconds, host = perf_counter() - begun_at, socket.gethostname()
+        return plan.result(RunState.FAILED, error=_reason(error), seconds=seconds, host=host)
     return plan.result(
         RunState.COMPLETED,
         best_step=best.evaluation.step,
@@ -74,7 +65,6 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult | N
             **best.evaluation.scored.metrics,
             **baseline_metrics(job.baseline),
             COLLAPSED: float(best.evaluation.score <= job.baseline[job.task.metric]),
-            **(values_metrics(plan.values_at(best.evaluation.number)) if plan.legs else {}),
         },
         predictions_path=predictions_path,
         seconds=perf_counter() - begun_at,
@@ -100,7 +90,7 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
 
     Returns its best evaluation and the path of its predictions.
     """
-    recipe = plan.present_recipe
+    recipe = plan.recipe
     notes: list[str] = []
     device = choose_device(
         "cuda" if job.use_gpu else "cpu",
@@ -122,16 +112,18 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
         train, validation = freeze((train, validation), model, recipe.precision, job.cache, notes.append)
         unfreeze_top_layers(model, 0)
     folder = trial_folder(job.run_folder, plan.key)
-    identity = {"the device": device.type, "the data": [train.fingerprint, validation.fingerprint]}
-    checkpoint = _checkpoint(job, plan, identity, report)
+    checkpoint = TrialCheckpoint(
+        Checkpoints(folder, job.attempt, keep=1),
+        {"the device": device.type, "the data": [train.fingerprint, validation.fingerprint]},
+        report,
+        metric=job.task.metric,
+        interval_s=job.checkpoint_every_s,
+    )
     for note in notes:
         checkpoint.warn(note)
 
     def leads(score: float) -> bool:
         return may_lead(job.run_folder, score, plan.number)
-
-    def report_evaluation(events: Sequence[MetricEvent], score: float | None, number: int) -> None:
-        checkpoint.report_evaluation([with_values(event, plan) for event in events], score, number)
 
     return train_and_save(
         model,
@@ -141,26 +133,11 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
         validation,
         recipe,
         folder,
-        report_evaluation,
+        checkpoint.report_evaluation,
         None,
         checkpoint,
         leads,
         checkpoint.warn,
-    )
-
-
-def _checkpoint(job: TrialJob, plan: TrialPlan, identity: Mapping[str, object], report: Report) -> TrialCheckpoint:
-    """Make what saves a trial, and knows where the part of its training begins that the plan is at."""
-    folder, leg = trial_folder(job.run_folder, plan.key), plan.legs[-1] if plan.legs else None
-    donor_folder = trial_folder(job.run_folder, leg.donor) if leg and leg.donor else None
-    return TrialCheckpoint(
-        Checkpoints(present_leg_folder(folder, plan), job.attempt, keep=1),
-        {**identity, **leg_identity(leg)} if leg else identity,
-        report,
-        metric=job.task.metric,
-        pause_after=plan.pause_after,
-        interval_s=job.checkpoint_every_s,
-        origin=partial(read_origin, folder, donor_folder, plan) if leg else None,
     )
 
 

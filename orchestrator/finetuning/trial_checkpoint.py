@@ -1,4 +1,4 @@
-"""Checkpoint of a trial: when it is written, what is reported again from it, and where the trial waits for others."""
+"""Checkpoint of a trial: when it is written, and what is reported again from it."""
 
 import logging
 import math
@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from bert_core.errors import CheckpointError, NewerFormatError
-from orchestrator.finetuning.checkpointed_training import CheckpointedTraining, Origin, TrainingSnapshot
+from orchestrator.finetuning.checkpointed_training import CheckpointedTraining, TrainingSnapshot
 from orchestrator.results import Event, MessageEvent, MetricEvent
 from orchestrator.training.checkpoints import Checkpoints, delete_checkpoints
 
@@ -23,12 +23,8 @@ The score is None at the last evaluation, after which there is nothing to decide
 logger = logging.getLogger(__name__)
 
 
-class PausedError(Exception):
-    """Ends a training that is to wait for other trials, after its checkpoint is written."""
-
-
 class TrialCheckpoint(CheckpointedTraining):
-    """Saves a trial after an evaluation, so long after the last time, and where it is to wait for others.
+    """Saves a trial after an evaluation, so long after the last time.
 
     Args:
         checkpoints: the trial's; one is enough.
@@ -36,9 +32,7 @@ class TrialCheckpoint(CheckpointedTraining):
         report: told of each evaluation; those before a checkpoint are reported again, one by one, since a scheduler
             decides on them as it did before.
         metric: the score that ranks trials.
-        pause_after: number of the evaluation after which the training ends by a PausedError; None for its own end.
         interval_s: training time, at least, between two checkpoints.
-        origin: as `CheckpointedTraining` takes it.
     """
 
     def __init__(
@@ -48,46 +42,31 @@ class TrialCheckpoint(CheckpointedTraining):
         report: Report,
         *,
         metric: str,
-        pause_after: int | None,
         interval_s: float,
-        origin: Origin | None = None,
     ) -> None:
-        is_due = saves_at_intervals(interval_s)
-        super().__init__(
-            checkpoints,
-            identity,
-            self._report_again,
-            lambda step: self._pause_at(self._number),
-            is_due=lambda snapshot: is_due(snapshot) or (self._number == pause_after and not snapshot.is_last),
-            origin=origin,
-        )
-        self._report_evaluation, self._metric, self._pause_after = report, metric, pause_after
-        self._number = 0
+        super().__init__(checkpoints, identity, self._report_again, is_due=saves_at_intervals(interval_s))
+        self._report_evaluation, self._metric = report, metric
         self._warnings: list[MessageEvent] = []
 
     def restore(self, model: nn.Module, optimizer: Optimizer) -> TrainingSnapshot | None:
         """Load the checkpoint into model and optimizer; None when there is none.
 
         One that cannot be used, since it is damaged or of another device, is deleted with a warning; the trial begins
-        anew then, or from its origin.
+        anew then.
 
         Raises: NewerFormatError for a checkpoint of a newer version, OSError where the storage fails; it stays then.
-            CheckpointError where the origin cannot be used.
         """
         try:
             return super().restore(model, optimizer)
         except NewerFormatError:
             raise
         except CheckpointError as error:
-            if not self._checkpoints.newest_first():  # it is the origin that cannot be used
-                raise
             logger.warning(f"the trial begins anew, and its checkpoints are deleted: {error}")
             delete_checkpoints(self._checkpoints.run_folder)
-            return super().restore(model, optimizer)
+            return None
 
     def report_evaluation(self, events: Sequence[MetricEvent], score: float | None, number: int) -> None:
         """Report an evaluation, which may be saved next, with the warnings since the one before."""
-        self._number = number
         self.note(events)
         warnings, self._warnings = self._warnings, []
         self._report_evaluation([*warnings, *events], score, number)
@@ -98,7 +77,7 @@ class TrialCheckpoint(CheckpointedTraining):
         self._warnings.append(MessageEvent(text, "warning"))
 
     def _report_again(self, events: Sequence[Event]) -> None:
-        """Report the evaluations before a checkpoint. Raises: PausedError after the one at which the trial waits."""
+        """Report the evaluations before a checkpoint."""
         measured = [event for event in events if isinstance(event, MetricEvent)]
         best_score = -math.inf
         for number, (_, pair) in enumerate(groupby(measured, key=lambda event: event.step), start=1):
@@ -106,11 +85,6 @@ class TrialCheckpoint(CheckpointedTraining):
             scores = (event.values[self._metric] for event in evaluation if event.split == "validation")
             best_score = max(best_score, *scores)
             self._report_evaluation(evaluation, best_score, number)
-            self._pause_at(number)
-
-    def _pause_at(self, number: int) -> None:
-        if number == self._pause_after:
-            raise PausedError
 
 
 def saves_at_intervals(interval_s: float) -> Callable[[TrainingSnapshot], bool]:

@@ -13,16 +13,13 @@ from typing import Any
 
 from bert_core.errors import CheckpointError
 from orchestrator.finetuning.leader import LEADER
-from orchestrator.finetuning.population import POPULATION
 from orchestrator.results import MetricEvent, ModelResult, TrialResult
 from orchestrator.run_states import RunState
-from orchestrator.storage import AppendLog, delete, exists, join
+from orchestrator.storage import AppendLog, delete, join
 
 POINTS = "points.jsonl"
 """File of the points that a search which learns from scores has proposed."""
 _JOURNAL = "trials.jsonl"
-_JOURNAL_WITHOUT_IDENTITY = "finished_trials.json"
-"""File of earlier versions, which wrote down no identity."""
 _SHA_256 = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 
@@ -39,7 +36,6 @@ class TrialJournal:
     """Journal of the sweep with this run folder, for one process at a time."""
 
     def __init__(self, run_folder: str) -> None:
-        self._run_folder = run_folder
         self._log = AppendLog(join(run_folder, _JOURNAL))
         self._identity: dict[str, str] | None = None
         self._trials: list[EndedTrial] = []
@@ -64,8 +60,7 @@ class TrialJournal:
         The list is empty where nothing does, and for a sweep that has only begun.
         """
         if self._identity is None:
-            is_old = exists(join(self._run_folder, _JOURNAL_WITHOUT_IDENTITY))
-            return ["what its trials read: not written down by the earlier version → known"] if is_old else []
+            return []
         return list(_differences(self._identity, identity))
 
     def begin(self, identity: Mapping[str, str]) -> None:
@@ -83,7 +78,7 @@ class TrialJournal:
 
 def drop_trials(run_folder: str) -> TrialJournal:
     """Delete what the trials of a sweep have left in its folder, the journal last; returns an empty journal."""
-    for name in (LEADER, "trials", POINTS, POPULATION, _JOURNAL_WITHOUT_IDENTITY, _JOURNAL):
+    for name in (LEADER, "trials", POINTS, _JOURNAL):
         delete(join(run_folder, name))
     return TrialJournal(run_folder)
 

@@ -1,45 +1,42 @@
 """Ray Tune runs the trials: our queue is its searcher, a callback tells the sweep's progress what happens.
 
-Tune's own snapshots are never read again: resuming is running the queue with what the registry knows as finished.
+Tune's own snapshots are never read again: resuming is running the queue with what the registry knows as finished. Tune
+pickles searcher and callback into them; they pickle to nothing, so that no engine or file travels along. Signals that
+end a process are held back while Tune works: an exception from within its loop would leave trials.
 """
 
 import logging
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from types import FrameType
 from typing import Any
 from uuid import uuid4
 
 from ray import tune
 from ray.tune import schedulers as tune_schedulers
 from ray.tune.experiment import Trial
+from ray.tune.result import HOSTNAME
 from ray.tune.search import ConcurrencyLimiter, Searcher
 
 from orchestrator.errors import ClusterError, RunFailedError
-from orchestrator.finetuning.interrupts import held_interrupts
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_progress import SweepProgress
 from orchestrator.finetuning.trial_checkpoint import Report
-from orchestrator.finetuning.trial_room import room_for_trials, trial_group
+from orchestrator.finetuning.trial_room import TrialRoom, room_for_trials, trial_group
 from orchestrator.finetuning.trial_watch import TrialWatch
-from orchestrator.finetuning.tune_callback import (
-    EVALUATION,
-    EVENTS,
-    PLAN,
-    REFUSAL,
-    RESULT,
-    SCORE,
-    SweepInterruptedError,
-    TrialCallback,
-    TrialSearcher,
-)
 from orchestrator.results import MessageEvent, MetricEvent, TrialResult
-from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import SweepSpec
 from orchestrator.storage import delete, join
 
+PLAN, EVENTS, RESULT, SCORE, EVALUATION, REFUSAL = "plan", "events", "result", "score", "evaluation", "refusal"
+"""Keys of what passes between the driver and a trial's process."""
+logger = logging.getLogger(__name__)
 _ENVIRONMENT = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
@@ -54,7 +51,8 @@ starts as many processes at a time as `TrialRoom` gives it trials."""
 _PATIENCE = "TUNE_FUNCTION_THREAD_TIMEOUT_S"
 """Seconds that a pruned trial's thread gets to end before its process is used again; 2 unless set, few when busy."""
 
-RunTrial = Callable[[TrialPlan, Report], TrialResult | None]
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+RunTrial = Callable[[TrialPlan, Report], TrialResult]
 
 
 def run_with_tune(
@@ -118,8 +116,6 @@ def _build_tuner(
         except ClusterError as error:
             tune.report({REFUSAL: error})  # raised here, it would be the end of this trial alone
             return
-        if result is None:
-            return
         scores = {SCORE: result.metrics[metric], EVALUATION: max_evaluations} if metric in result.metrics else {}
         tune.report({RESULT: result, **scores})
 
@@ -148,20 +144,27 @@ def _report(events: Sequence[MetricEvent | MessageEvent], score: float | None, e
 
 def _trial_name(trial: Trial) -> str:
     plan = trial.config[PLAN]
-    return f"{plan.number:05d}-{plan.key}" + ("" if plan.pause_after is None else f"-{plan.pause_after}")
+    return f"{plan.number:05d}-{plan.key}"
 
 
 def build_scheduler(spec: SweepSpec, max_evaluations: int) -> tune_schedulers.TrialScheduler:
-    """Tune's object for the spec's scheduler; a trial's time is counted in evaluations."""
-    scheduler = SCHEDULERS[spec.scheduler]
-    options = scheduler.options(
-        score=SCORE,
-        evaluation=EVALUATION,
-        max_evaluations=max_evaluations,
+    """Tune's object for the spec's scheduler; a trial's time is counted in evaluations.
+
+    ASHA: asynchronous successive halving (Li et al. 2018, https://arxiv.org/abs/1810.05934). One in `reduction_factor`
+    trials, the best, goes on after the grace and each time after so many times as many evaluations; the others end
+    there.
+    """
+    if spec.scheduler == "none":
+        return tune_schedulers.FIFOScheduler()
+    longest = max_evaluations + 1  # beyond the last evaluation: a trial stops by its own schedule
+    return tune_schedulers.ASHAScheduler(
+        time_attr=EVALUATION,
+        metric=SCORE,
+        mode="max",
+        max_t=longest,
+        grace_period=min(spec.grace_evaluations, longest),
         reduction_factor=spec.reduction_factor,
-        grace_evaluations=spec.grace_evaluations,
     )
-    return getattr(tune_schedulers, scheduler.tune_class)(**options)
 
 
 @contextmanager
@@ -183,3 +186,164 @@ def _quietly() -> Iterator[None]:
                 os.environ[name] = value
         if signal.getsignal(signal.SIGUSR1) is not handler:
             signal.signal(signal.SIGUSR1, handler)
+
+
+Handler = Callable[[int, FrameType | None], object]
+
+
+@dataclass
+class HeldInterrupt:
+    """Interruption that has come and is not raised yet."""
+
+    error: KeyboardInterrupt | None = None
+    """The exception that the handler of the first signal has raised."""
+
+
+@contextmanager
+def held_interrupts() -> Iterator[HeldInterrupt]:
+    """Hold back what the first SIGINT, SIGTERM or SIGHUP raises within the block, for the caller to raise in good time.
+
+    Each signal goes to the handler that was there before, and so does a second one, whose exception is raised at once.
+    A handler that puts others in its place, as the command line's does to leave at once, has its way. Outside of the
+    main thread nothing is held.
+    """
+    held = HeldInterrupt()
+    if threading.current_thread() is not threading.main_thread():
+        yield held
+        return
+    before = {number: handler for number in _SIGNALS if callable(handler := signal.getsignal(number))}
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        try:
+            before[signal.Signals(number)](number, frame)
+        except KeyboardInterrupt as error:
+            if held.error is not None:
+                raise
+            held.error = error
+
+    for number in before:
+        signal.signal(number, hold)
+    try:
+        yield held
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is hold:
+                signal.signal(number, handler)
+
+
+class TrialSearcher(Searcher):  # type: ignore[misc]
+    """Hands the queue's trials to Tune."""
+
+    def __init__(self, progress: SweepProgress, room: TrialRoom) -> None:
+        super().__init__()
+        self._progress, self._room = progress, room
+
+    def suggest(self, trial_id: str) -> Any:
+        """Return the next trial's configuration, None while there is no room, or that there is no other."""
+        if not self._room.has_room():
+            return None
+        plan = self._progress.queue.next()
+        if plan is None:
+            return Searcher.FINISHED
+        self._room.add()
+        return {PLAN: plan}
+
+    def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
+        """Do nothing: the callback records results, as it knows why a trial ended."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Do nothing: there is no state worth keeping."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return object, ()
+
+
+class SweepInterruptedError(Exception):
+    """Ends Tune's loop, with its trials, after a signal; Tune does not clean up after a KeyboardInterrupt."""
+
+
+class TrialCallback(tune.Callback):  # type: ignore[misc]
+    """Tells the sweep's progress. An error in there ends the sweep; Tune would have turned it into a failed trial."""
+
+    def __init__(
+        self,
+        progress: SweepProgress,
+        watch: TrialWatch,
+        room: TrialRoom,
+        interrupt: HeldInterrupt,
+        place: Callable[[], tune.PlacementGroupFactory],
+    ) -> None:
+        self._progress, self._watch, self._room, self._interrupt = progress, watch, room, interrupt
+        self._place = place
+        self._error: Exception | None = None
+
+    def on_step_begin(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        self._room.count(sum(trial.status in (Trial.PENDING, Trial.RUNNING) for trial in trials))
+
+    def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        self._watch.began(trial.config[PLAN].key)
+        self._guard(lambda: self._progress.started(trial.config[PLAN]))
+
+    def on_trial_recover(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        plan = trial.config[PLAN]
+        self._watch.ended(plan.key)
+        logger.warning(f"trial {plan.number}: {_death_reason(trial)}; it is tried again")
+        if trial.status == Trial.PENDING:  # its node may be gone, and with it those that the head was left out for
+            trial.update_resources(self._place())
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Trial], trial: Trial, result: Mapping[str, Any], **info: Any
+    ) -> None:
+        if REFUSAL in result:
+            self._error = self._error or result[REFUSAL]
+        if HOSTNAME in result:
+            self._progress.ran_on(trial.config[PLAN], str(result[HOSTNAME]))
+        if EVENTS in result:
+            self._guard(lambda: self._progress.reported(trial.config[PLAN], result[EVENTS]))
+
+    def on_trial_complete(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        plan, result = trial.config[PLAN], trial.last_result.get(RESULT)
+        self._watch.ended(plan.key)
+        self._guard(lambda: self._progress.ended(plan, result or self._progress.pruned(plan)))
+
+    def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **info: Any) -> None:
+        plan, reason = trial.config[PLAN], _death_reason(trial)
+        self._watch.ended(plan.key)
+        self._guard(lambda: self._progress.ended(plan, self._progress.died(plan, reason)))
+
+    def on_experiment_end(self, trials: list[Trial], **info: Any) -> None:
+        """A trial whose process could not be used again fails without on_trial_error."""
+        for trial in trials:
+            if trial.status == Trial.ERROR and trial.config[PLAN].key not in self._progress.results:
+                self.on_trial_error(0, trials, trial)
+
+    def on_step_end(self, iteration: int, trials: list[Trial], **info: Any) -> None:
+        self._guard(self._watch.look)
+        self._guard(self._progress.look)
+        self.raise_error()
+        if self._interrupt.error is not None:
+            logger.info(f"stopping; {self._progress.standing()}")
+            raise SweepInterruptedError
+
+    def raise_error(self) -> None:
+        """Raise the error that has come up, if there is one."""
+        if self._error is not None:
+            raise self._error
+
+    def _guard(self, tell: Callable[[], None]) -> None:
+        try:
+            if self._error is None:
+                tell()
+        except Exception as error:
+            self._error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return object, ()
+
+
+def _death_reason(trial: Trial) -> str:
+    """The first line of what Ray says about the process that died."""
+    lines = Path(trial.error_file).read_text(encoding="utf-8").splitlines()
+    heads = [number for number, line in enumerate(lines) if line.startswith("Failure #")]
+    after = lines[heads[-1] + 1 :] if heads else lines
+    return f"the trial's process died: {next((line.strip() for line in after if line.strip()), 'no reason given')}"

@@ -43,20 +43,17 @@ def pretraining_disk(spec: PretrainSpec, num_parameters: int | None, inputs: Res
     yield from token_store_disk(spec, inputs)
 
 
-def fine_tuning_disk(
-    num_parameters: int | None, num_trainings: int, num_models: int, keep: int, num_waiting: int = 0
-) -> Iterator[DiskUse]:
-    """Yield what trainings on a task write: models, and checkpoints of those that run or wait at the same time.
+def fine_tuning_disk(num_parameters: int | None, num_trainings: int, num_models: int, keep: int) -> Iterator[DiskUse]:
+    """Yield what trainings on a task write: models, and checkpoints of those that run at the same time.
 
     Args:
         num_parameters: of the largest model; nothing is known without it.
         num_trainings: trainings that run at the same time.
         num_models: models that are there at the same time.
         keep: number of checkpoints that a training keeps.
-        num_waiting: trainings beside them that wait for others, with their checkpoints.
     """
     if num_parameters is not None:
-        kept = num_trainings * (keep + 1) + num_waiting * keep  # a new one is whole before the old one goes
+        kept = num_trainings * (keep + 1)  # a new one is whole before the old one goes
         yield DiskUse("checkpoints", kept * num_parameters * _BYTES_PER_FINE_TUNED_PARAMETER)
         yield DiskUse("models", num_models * num_parameters * _BYTES_PER_WEIGHT)
 

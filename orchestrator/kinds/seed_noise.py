@@ -4,9 +4,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.significance.sample_size import seeds_of_each_group
+from orchestrator.significance.comparison import compare_means, seeds_of_each_group
 from orchestrator.significance.summary import ONE_SEED, mean_interval, sample_variance, why_noise_is_unknown
-from orchestrator.significance.welch import compare_means
 
 
 @dataclass(frozen=True)

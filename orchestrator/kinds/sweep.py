@@ -3,12 +3,12 @@
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice, product
+from itertools import product
 
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError
-from orchestrator.finetuning.search_space import build_brackets, build_search, check_space, listed_values, value_bounds
+from orchestrator.finetuning.search_space import build_search, check_space, listed_values, value_bounds
 from orchestrator.finetuning.trial_journal import TrialJournal, drop_trials
 from orchestrator.kinds.base import Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.data_digests import data_digests
@@ -28,7 +28,6 @@ from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.results import SweepResult, TrialResult
-from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.references import RANDOM, Product
 from orchestrator.tasks import Task
@@ -63,15 +62,10 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         yield from trial_facts(spec, inputs)
 
     def disk(self, spec: SweepSpec, inputs: Resolved) -> Iterator[DiskUse]:
-        """Yield the weights of the best trial, and weights and checkpoints of those that run, or wait, at a time.
-
-        Where trials exchange weights, each keeps the checkpoint of its present part and of the part before.
-        """
+        """Yield the weights of the best trial, and weights and checkpoints of those that run at a time."""
         num_trials = build_search(spec).num_points * len(spec.seeds)
         at_a_time = min(num_trials, spec.execution.max_concurrent_trials or 1)
-        num_waiting = min(num_trials - at_a_time, _largest_bracket(spec, num_trials))
-        keep = 2 if SCHEDULERS[spec.scheduler].exchanges else 1
-        yield from fine_tuning_disk(most_parameters(spec, inputs), at_a_time, 1 + at_a_time, keep, num_waiting)
+        yield from fine_tuning_disk(most_parameters(spec, inputs), at_a_time, 1 + at_a_time, keep=1)
 
     def resources(self, spec: SweepSpec) -> Resources:
         """Return what one trial takes, and how many run at a time where there is room."""
@@ -181,12 +175,6 @@ def most_parameters(spec: SweepSpec, inputs: Resolved) -> int | None:
     configs = [config for config in SweepKind().model_configs(spec, inputs) if config is not None]
     counts = [count_encoder_parameters(config) + _most_lstm_parameters(config, spec) for config in configs]
     return max(counts, default=None)
-
-
-def _largest_bracket(spec: SweepSpec, num_trials: int) -> int:
-    """Number of trials in the largest bracket whose trials wait for one another; 0 where none does."""
-    brackets = islice(build_brackets(spec), num_trials)  # they are without end, and each has a trial
-    return max((bracket.num_trials or num_trials for bracket in brackets if bracket.rungs), default=0)
 
 
 def _most_lstm_parameters(config: BertConfig, spec: SweepSpec) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
-from orchestrator.errors import NotFoundError
+from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
 from orchestrator.specs.references import STAGE_MARK, TOKENIZER_FIELDS, SpecT, replace_names
@@ -15,7 +15,7 @@ MODEL_FILE = "config.json"
 
 
 def resolve_model(name: str, settings: Settings) -> str:
-    """Folder of a model, which is given as a path, a registered name (`name`, `name@version`) or a run's id.
+    """Folder of a model, which is given as a path, a registered name (`name`, `name@version`) or a run.
 
     Of a pipeline it is the model of the last stage that has left one.
 
@@ -34,9 +34,9 @@ def resolve_model(name: str, settings: Settings) -> str:
             registered = str(error).partition("; ")[2].rstrip(".")
         try:
             run = registry.run(name)
-        except NotFoundError as error:
-            if "several runs" in str(error):
-                raise
+        except SeveralRunsError:
+            raise
+        except NotFoundError:
             folder = f"folder with a {MODEL_FILE}" if exists(name) else "folder"
             raise NotFoundError(
                 f"{name!r} is no registered model, run or {folder} ({registered}); "

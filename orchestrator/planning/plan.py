@@ -9,8 +9,7 @@ from orchestrator.kinds.base import Resources
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.planning.checks import each_stage, naming_stage
 from orchestrator.planning.disk import disk_room, uses_text
-from orchestrator.planning.run_cost import cost_fact
-from orchestrator.planning.run_time import expected_time
+from orchestrator.planning.run_time import cost_fact, expected_time
 from orchestrator.progress import counted, size_text
 from orchestrator.specs import PipelineSpec, Spec
 from orchestrator.specs.parts import text_sources_of
@@ -59,17 +58,6 @@ def needed_resources(spec: Spec, have: Mapping[str, float]) -> Resources:
         {name: max(need.total.get(name, 0.0) for need in needs) for name in names},
         [processes for need in needs for processes in need.processes],
     )
-
-
-def most_resources(spec: Spec, have: Mapping[str, float]) -> dict[str, float]:
-    """The most that any stage of a spec takes of a cluster with these resources, where nobody else is on it."""
-    needs = [kind_of(stage).resources(stage).on(have) for stage in stages_of(spec).values()]
-    most: dict[str, float] = {}
-    for need in needs:
-        for name, amount in need.total.items():
-            wished = max(amount, min(need.up_to * amount, have.get(name, 0.0)))
-            most[name] = max(most.get(name, 0.0), wished)
-    return most
 
 
 def unused_gpu_notes(spec: Spec, have: Mapping[str, float]) -> Iterator[str]:

@@ -1,11 +1,14 @@
-"""Time that a run will take: that of an earlier run of the same spec, by steps of recorded runs like it, or by a few
-of its steps on this machine."""
+"""Time that a run will take, and its cost: those of an earlier run of the same spec, else the time by steps of recorded
+runs like it, or by a few of its steps on this machine, and what it will hold meanwhile."""
 
+import os
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 
+from orchestrator.costs import UNKNOWN_GPU, Usage, load_prices, usage_of, with_price
 from orchestrator.errors import RegistryError
-from orchestrator.kinds.base import AnyKind, MeasuredTime
+from orchestrator.kinds.base import AnyKind, Fact, MeasuredTime
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.progress import duration
 from orchestrator.registry import Registry, RunRecord
@@ -39,6 +42,21 @@ def expected_time(kind: AnyKind, spec: Spec, inputs: Resolved) -> ExpectedTime |
     how = f"by {found.by}" if similar else f"from {found.by} on the CPU of {socket.gethostname()}, beside starting"
     length = f"about {duration(found.seconds)}" if found.seconds >= 1 else "less than a second"
     return ExpectedTime(found.seconds, f"{length} for {found.of_what}, {how}")
+
+
+def cost_fact(kind: AnyKind, spec: Spec, inputs: Resolved, expected: ExpectedTime) -> Fact:
+    """The line of a plan about the cost of a run. Raises: InputError for prices that are wrong."""
+    usage = None
+    if expected.earlier is not None:
+        with suppress(RegistryError), Registry(inputs.settings.registry, read_only=True) as registry:
+            usage = usage_of(expected.earlier, registry)
+    if usage is None:
+        held = kind.resources(spec)  # as much at once as it may, and no more CPUs than this machine has
+        cpus, gpus = (held.total.get(name, 0.0) for name in ("CPU", "GPU"))
+        cpu_s = expected.seconds * min(cpus * held.up_to, max(float(os.cpu_count() or 1), cpus))
+        gpu_s = expected.seconds * gpus * held.up_to
+        usage = Usage(expected.seconds, cpu_s, {UNKNOWN_GPU: gpu_s} if gpu_s else {})
+    return "cost", f"about {with_price(usage, load_prices(inputs.settings.home))}"
 
 
 def _recorded(kind: AnyKind, spec: Spec, inputs: Resolved) -> tuple[RunRecord | None, MeasuredTime | None]:

@@ -4,15 +4,18 @@
 neither writes nor computes anything. The digests of all workers, laid end to end, do not depend on their number.
 """
 
+import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bert_core.examples.packing import PackedBatch
-from orchestrator.pretraining.batch_digests import combine_digests, example_digests
+from orchestrator.corpus.stream import ExampleStream
 from orchestrator.pretraining.collectives import Worker
 
 TRACE_VARIABLE = "ORCHESTRATOR_BATCH_TRACE"
@@ -77,3 +80,28 @@ def read_trace(folder: Path) -> dict[int, str]:
         step: combine_digests(digest for rank in range(parts[0]["num_workers"]) for digest in parts[rank]["examples"])
         for step, parts in sorted(by_step.items())
     }
+
+
+def example_digests(batch: PackedBatch) -> Iterator[str]:
+    """Yield the digest of each example of a batch, as 64 hexadecimal digits."""
+    for example in batch.split(1):
+        digest = hashlib.sha256()
+        for name in PackedBatch.__dataclass_fields__:
+            values = np.asarray(getattr(example, name), "<i8")  # data tasks and plain streams differ in widths
+            digest.update(len(values).to_bytes(8, "little") + values.tobytes())
+        yield digest.hexdigest()
+
+
+def combine_digests(digests: Iterable[str]) -> str:
+    """Return the digest of a batch from those of its examples in their order, however workers share them.
+
+    Likewise that of consecutive batches from theirs.
+    """
+    return hashlib.sha256("".join(digests).encode()).hexdigest()
+
+
+def global_batch_digest(stream: ExampleStream, step: int) -> str:
+    """Return the digest of a step's batch over all workers, which is built for it; steps count from 0."""
+    return combine_digests(
+        digest for _, batch in stream.batches(range(step, step + 1)) for digest in example_digests(batch)
+    )

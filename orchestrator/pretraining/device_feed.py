@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from bert_core.examples.packing import PackedBatch
-from orchestrator.pretraining.device_batch import DeviceBatch, Fill, lay_end_to_end, num_values
+from orchestrator.pretraining.device_batch import DeviceBatch, lay_end_to_end, num_values
 
 Sent = TypeVar("Sent")
 
@@ -55,40 +55,36 @@ class CopyStream:
 
 
 def device_batches(
-    batches: Iterator[tuple[int, PackedBatch]], device: torch.device, fill: Fill | None = None
+    batches: Iterator[tuple[int, PackedBatch]], device: torch.device
 ) -> Generator[tuple[int, DeviceBatch], None, None]:
     """Yield numbered batches on a device; on a GPU one is on its way while the one before it is worked on.
-
-    Args:
-        fill: fills up a batch before it is copied.
 
     Raises: what `batches` raises, in the place of the batch that it did not give.
     """
     if device.type == "cuda":
-        yield from one_step_ahead(batches, CopyStream(device), fill)
+        yield from one_step_ahead(batches, CopyStream(device))
     else:
         for step, batch in batches:
-            yield step, DeviceBatch.copied(batch, device, fill)
+            yield step, DeviceBatch.copied(batch, device)
 
 
 def one_step_ahead(
-    batches: Iterator[tuple[int, PackedBatch]], copies: Copies[Sent], fill: Fill | None = None
+    batches: Iterator[tuple[int, PackedBatch]], copies: Copies[Sent]
 ) -> Generator[tuple[int, DeviceBatch], None, None]:
     """Yield numbered batches; a thread takes and sends the next one while the caller has the one before it.
 
     The thread ends with the iterator, after the batch that it is at.
     """
 
-    def send_next() -> tuple[int, PackedBatch, PackedBatch | None, Sent] | None:
+    def send_next() -> tuple[int, PackedBatch, Sent] | None:
         for step, batch in batches:
-            filled = None if fill is None else fill(batch)
-            return step, batch, filled, copies.send(filled or batch)
+            return step, batch, copies.send(batch)
         return None
 
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="device-feed") as thread:
         coming = thread.submit(send_next)
         while (sent := coming.result()) is not None:
-            step, batch, filled, copy = sent
+            step, batch, copy = sent
             values = copies.receive(copy)
             coming = thread.submit(send_next)
-            yield step, DeviceBatch(batch, values, filled)
+            yield step, DeviceBatch(batch, values)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from orchestrator.errors import RunFailedError
-from orchestrator.pretraining.batch_digests import global_batch_digest
+from orchestrator.pretraining.batch_trace import global_batch_digest
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.specs import PretrainSpec

@@ -5,7 +5,6 @@
 | a worker raises an error of the project (`OWN_ERRORS`) | the run ends with it, as the same would happen again |
 | a worker dies, or any other error | a line says so; Ray starts all anew, `max_failures` times (a line says where) |
 | the first worker cannot read a checkpoint | all raise: what a person must mend, or what restarts them |
-| a node of theirs is drained | they save a checkpoint and leave; a new group goes on from it (`drain_watch.py`) |
 | workers find no place, or no step ends | lines say so (`training/worker_watch.py`); it ends after `max_wait_minutes` |
 | the first Ctrl-C or SIGTERM | the workers save a checkpoint and end (`training/following.py`) |
 | the driver leaves: an error, a second Ctrl-C, another attempt | each worker ends with the next event that it emits |

@@ -121,9 +121,14 @@ def text_sizes(files: Sequence[_File]) -> dict[str, str]:
 
 
 def worker_processes(spec: PretrainSpec, use_gpu: bool) -> Processes:
-    """The training workers of a spec, as a cluster has to place them; the fewest, where their number follows it."""
-    resources = {"CPU": spec.execution.cpus_per_worker} | ({"GPU": 1.0} if use_gpu else {})
-    return Processes(spec.execution.min_workers, resources, spec.execution.node_labels)
+    """The training workers of a spec, as a cluster has to place them; of a range the fewest.
+
+    Ray Train fills the cluster with a range of workers. So each of them reserves the CPUs of its data pipeline too.
+    """
+    execution = spec.execution
+    num_cpus = execution.cpus_per_worker + (execution.data_cpus if execution.is_elastic else 0.0)
+    resources = {"CPU": num_cpus} | ({"GPU": 1.0} if use_gpu else {})
+    return Processes(execution.min_workers, resources, execution.node_labels)
 
 
 def check_start(init_folder: str, tokenizer: Tokenizer) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -10,18 +10,21 @@ from uuid import uuid4
 
 import ray
 import ray.train
+from ray.train import ScalingConfig
 from ray.train.torch import TorchTrainer
+from ray.train.v2._internal.execution.callback import (
+    ControllerCallback,  # nothing public chooses nodes for each group anew
+)
 
 from orchestrator.cluster.head_watch import watch_head
 from orchestrator.cluster.nodes import choose_nodes, connected_nodes
+from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.shortage import find_shortage
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.errors import ClusterError
 from orchestrator.models.info import describe_model
-from orchestrator.pretraining.drain_watch import DrainWatch
-from orchestrator.pretraining.elastic import ElasticTrainer, RoomPolicy
 from orchestrator.pretraining.failures import FailureReport, queue_error, stop_error, training_error
 from orchestrator.pretraining.job import (
     PretrainJob,
@@ -31,12 +34,11 @@ from orchestrator.pretraining.job import (
     text_sizes,
     worker_processes,
 )
-from orchestrator.pretraining.placement import WorkerPlacement
 from orchestrator.pretraining.streams import build_stream, build_validation
 from orchestrator.pretraining.worker import WorkerOrder, run_worker
 from orchestrator.reminders import Shortage
-from orchestrator.results import DatasetResult, Event, MetricEvent, PretrainResult
-from orchestrator.storage import delete, exists, join
+from orchestrator.results import DatasetResult, Event, MessageEvent, MetricEvent, PretrainResult
+from orchestrator.storage import delete, join
 from orchestrator.training.attempts import how_to_go_on
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.event_queue import EventReader, WorkerFailure, WorkersStatus, launch_event_queue
@@ -46,8 +48,6 @@ from orchestrator.training.worker_watch import Expectation, WorkerWatch
 
 ENDING_S = 30.0
 """Time that a failed run waits for its workers to end."""
-RESIZE_INTERVAL_S = 60.0
-"""Time between two looks for more room, and from the beginning of an elastic group of workers to the first of them."""
 
 
 def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> PretrainResult:
@@ -106,35 +106,19 @@ def build_job(request: PretrainRequest, dataset: DatasetResult) -> PretrainJob:
 
 
 def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], on_wait: Callable[[], None]) -> None:
-    """Train to the end, with one group of workers after another where nodes are drained under them."""
-    starts_again = False
-    while _train_until_drained(job, use_gpu, on_event, on_wait, starts_again):
-        if exists(join(job.run_folder, "model")):  # it was the last step that they were asked at
-            return
-        starts_again = True
-
-
-def _train_until_drained(
-    job: PretrainJob,
-    use_gpu: bool,
-    on_event: Callable[[Event], None],
-    on_wait: Callable[[], None],
-    starts_again: bool,
-) -> bool:
-    """Train with one Ray Train run to the end, or until its workers leave a drained node; returns whether they left."""
+    """Train to the end with one Ray Train run."""
     run_id = job.run_folder.rstrip("/").rpartition("/")[2]
     event_queue = launch_event_queue()
     scratch = join(job.run_folder, "ray")
     delete(scratch)  # of an earlier attempt that was killed
     with marked_storage(job.run_folder, job.attempt) as mark:
         order = WorkerOrder(job, event_queue, mark)
-        drain = DrainWatch(event_queue)
         fit = _Fit(_build_trainer(order, run_id, use_gpu, join(scratch, f"{job.attempt}-{uuid4().hex[:6]}")))
         follower = Follower(
             event_queue,
             EventReader(event_queue, on_event),
-            build_watch(job, use_gpu, run_id, event_queue, starts_again),
-            [watch_head(how_to_go_on(run_id)).look, drain.look, on_wait],
+            build_watch(job, use_gpu, run_id, event_queue),
+            [watch_head(how_to_go_on(run_id)).look, on_wait],
             has_ended=lambda: not fit.is_alive(),
             run_folder=job.run_folder,
             safe_place="after this step",
@@ -143,7 +127,6 @@ def _train_until_drained(
         try:
             status = _follow(follower, run_id)
             fit.raise_reason(run_id, status.failures)
-            return drain.has_asked
         except BaseException as error:
             # Without this, workers of a Ray that outlives this call would train on.
             with suppress(ray.exceptions.RayError):  # Ray may be gone as well
@@ -156,9 +139,7 @@ def _train_until_drained(
                 delete(scratch)
 
 
-def build_watch(
-    job: PretrainJob, use_gpu: bool, run_id: str, event_queue: Any, starts_again: bool = False
-) -> WorkerWatch:
+def build_watch(job: PretrainJob, use_gpu: bool, run_id: str, event_queue: Any) -> WorkerWatch:
     """A watch over the workers of a job."""
     execution = job.spec.execution
     needed = worker_processes(job.spec, use_gpu)
@@ -171,7 +152,6 @@ def build_watch(
         find_workers_shortage,
         how_to_go_on(run_id),
         newest_step=Checkpoints(job.run_folder).newest_step,
-        starts_again=starts_again,
     )
 
 
@@ -203,6 +183,33 @@ class _Fit(threading.Thread):
             raise training_error(self._error, run_id, failures) from self._error
 
 
+class WorkerPlacement(ControllerCallback):  # type: ignore[misc]
+    """Callback in Ray Train's controller that chooses nodes for each group of workers, and tells the driver which.
+
+    A group without a place within `RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S` is followed by another one. So a choice that
+    nodes have made wrong, by coming or going, lasts no longer than that.
+
+    Args:
+        needed: the workers; how many of them a group has is Ray Train's to say.
+        event_queue: the actor to which the choice is told.
+    """
+
+    def __init__(self, needed: Processes, allows_head: bool, event_queue: Any) -> None:
+        self._needed, self._allows_head, self._event_queue = needed, allows_head, event_queue
+        self._told = ""
+
+    def on_controller_start_worker_group(
+        self, *, scaling_config: ScalingConfig, num_workers: int
+    ) -> Mapping[str, str] | None:
+        """Return the selector of labels of the nodes that the next group of workers may be on."""
+        chosen = choose_nodes(replace(self._needed, count=num_workers), self._allows_head, connected_nodes())
+        ray.get(self._event_queue.place_workers.remote(chosen.selector))
+        if chosen.note and chosen.note != self._told:
+            ray.get(self._event_queue.put.remote(MessageEvent(chosen.note)))
+        self._told = chosen.note
+        return chosen.selector or None
+
+
 def _build_trainer(order: WorkerOrder, run_id: str, use_gpu: bool, scratch: str) -> TorchTrainer:
     execution = order.job.spec.execution
     workers = worker_processes(order.job.spec, use_gpu)
@@ -212,9 +219,8 @@ def _build_trainer(order: WorkerOrder, run_id: str, use_gpu: bool, scratch: str)
         resources_per_worker=dict(workers.resources),
         placement_strategy=execution.placement.upper(),
         label_selector=dict(workers.labels) or None,  # what an autoscaler is asked for
-        elastic_resize_monitor_interval_s=RESIZE_INTERVAL_S,
     )
-    trainer = (ElasticTrainer if execution.is_elastic else TorchTrainer)(
+    return TorchTrainer(
         run_worker,
         train_loop_config={"order": order},
         scaling_config=scaling,
@@ -228,11 +234,3 @@ def _build_trainer(order: WorkerOrder, run_id: str, use_gpu: bool, scratch: str)
             ],
         ),
     )
-    if isinstance(trainer, ElasticTrainer):
-        trainer.policy = RoomPolicy(
-            scaling,
-            lambda: choose_nodes(workers, execution.on_head, connected_nodes()).selector,
-            execution.data_cpus,
-            order.event_queue,
-        )
-    return trainer

@@ -5,33 +5,37 @@ plain process as well as in a Ray worker, and is tested there.
 """
 
 import dataclasses
+import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from bert_core.examples.packing import PackedBatch
-from orchestrator.pretraining.collectives import Worker
+from bert_core.micro_batches import compute_in_parts
+from orchestrator.corpus.stream import ExampleStream
+from orchestrator.errors import RunFailedError
+from orchestrator.pretraining.collectives import StopVote, Worker, all_reduce_sum
 from orchestrator.pretraining.device_batch import DeviceBatch
 from orchestrator.pretraining.device_feed import device_batches
-from orchestrator.pretraining.divergence import DivergedStepError, Divergences, StepWatch, max_loss
-from orchestrator.pretraining.due_steps import DueSteps
-from orchestrator.pretraining.evaluation import evaluate
+from orchestrator.pretraining.divergence import REMEDY, DivergedStepError, Divergences, StepWatch, max_loss
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model
-from orchestrator.pretraining.meter import Meter
+from orchestrator.pretraining.layer_compilation import LayerCompilation
+from orchestrator.pretraining.loss import pretraining_sums
+from orchestrator.pretraining.meter import Meter, Utilization, add_sums, empty_totals, named_metrics
 from orchestrator.pretraining.micro_batches import EvaluationSizes
 from orchestrator.pretraining.shared_checkpoint import read_for_all
 from orchestrator.pretraining.step import StepContext, training_step
-from orchestrator.pretraining.step_form import StepForm
-from orchestrator.pretraining.step_graphs import build_graphs
-from orchestrator.pretraining.stop_vote import StopVote
-from orchestrator.pretraining.utilization import Utilization
-from orchestrator.pretraining.worker_events import WorkerEvents
 from orchestrator.provenance.machine import read_machine
-from orchestrator.results import MetricEvent, WorkersEvent
+from orchestrator.results import Event, MessageEvent, MetricEvent, WorkersEvent
+from orchestrator.specs import PretrainSpec
 from orchestrator.training.checkpoint_saver import CheckpointSaver, saves_in_background
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.drift import accept_drift, check_drift
@@ -41,6 +45,85 @@ Batches = Callable[[int], Iterator[tuple[int, PackedBatch]]]
 """A function from the first step to the worker's numbered batches, up to the end of the run."""
 _READ_AT_ONCE = frozenset({"cpu"})
 """Types of devices whose votes to stop are read in their own step; with others a step later, as it would wait."""
+EVALUATIONS_BY_DEFAULT = 10
+
+
+@dataclass(frozen=True)
+class DueSteps:
+    """Rules of what is due after so many steps of a run; after the last one everything but a snapshot is.
+
+    They follow from the spec and the number of steps alone, so that every worker knows them alike.
+    """
+
+    spec: PretrainSpec
+    has_validation: bool
+
+    def is_logged(self, step: int) -> bool:
+        """Whether the training loss is read: at its interval, and with each checkpoint."""
+        return self._is_due(step, self.spec.execution.log_every_steps) or self.is_checkpoint(step)
+
+    def is_evaluation(self, step: int) -> bool:
+        """Whether the validation examples are evaluated."""
+        interval = self.spec.execution.evaluate_every_steps or max(1, self.spec.steps // EVALUATIONS_BY_DEFAULT)
+        return self.has_validation and self._is_due(step, interval)
+
+    def is_checkpoint(self, step: int) -> bool:
+        """Whether a checkpoint is due by its interval of steps; that of minutes is a matter of the clock."""
+        interval = self.spec.execution.checkpoint_every_steps
+        return step == self.spec.steps or (interval is not None and step % interval == 0)
+
+    def is_snapshot(self, step: int) -> bool:
+        """Whether the model is kept as it is."""
+        return step in self.spec.execution.snapshot_steps
+
+    def _is_due(self, step: int, interval: int) -> bool:
+        return step % interval == 0 or step == self.spec.steps
+
+
+class WorkerEvents:
+    """Events of a worker, on their way to the registry. Workers other than rank 0 tell nothing.
+
+    Args:
+        emit_to: takes each event; where the feed's thread warns, from that thread.
+        num_confirmed: returns how many of the emitted events, from the first on, are recorded.
+    """
+
+    def __init__(self, rank: int, emit_to: Emit, num_confirmed: Callable[[], int]) -> None:
+        self._rank, self._emit_to, self._num_confirmed = rank, emit_to, num_confirmed
+        self._num_emitted = 0
+        self._unconfirmed: list[tuple[int, MetricEvent]] = []
+        self._emitting = threading.Lock()
+        """Lock of `_num_emitted` and `_unconfirmed`: more than one thread emits."""
+
+    def emit(self, event: Event) -> None:
+        """Emit an event, from any thread."""
+        if self._rank != 0:
+            return
+        with self._emitting:
+            if isinstance(event, MetricEvent):
+                self._unconfirmed.append((self._num_emitted, event))
+            self._num_emitted += 1
+            self._emit_to(event)
+
+    def tell(self, text: str) -> None:
+        """Tell a message."""
+        self.emit(MessageEvent(text))
+
+    def warn(self, text: str) -> None:
+        """Tell a warning, from any thread."""
+        self.emit(MessageEvent(text, "warning"))
+
+    def unconfirmed(self) -> list[MetricEvent]:
+        """Measurements that may not be recorded yet. A checkpoint carries them: none is lost with the driver."""
+        confirmed = self._num_confirmed()
+        with self._emitting:
+            self._unconfirmed = [(number, event) for number, event in self._unconfirmed if number >= confirmed]
+            return [event for _, event in self._unconfirmed]
+
+    def forget_unconfirmed(self) -> None:
+        """Forget measurements that may not be recorded yet, where a checkpoint has them or they will come again."""
+        with self._emitting:
+            self._unconfirmed.clear()
 
 
 class TrainingLoop:
@@ -67,16 +150,14 @@ class TrainingLoop:
             torch.set_num_threads(job.spec.threads_per_worker)
         self.job, self.spec, self.worker = job, job.spec, worker
         self.events = WorkerEvents(worker.rank, emit, num_confirmed)
-        context = StepContext.begun(self.spec, build_model(job), worker, self.events.warn, job.loss)
-        graphs = build_graphs(self.spec, context.model, worker.device, context.objectives, self.events.warn)
-        self.context = dataclasses.replace(context, graphs=graphs)
+        self.context = StepContext.begun(self.spec, build_model(job), worker, self.events.warn, job.loss)
         self.model, self.optimizer = self.context.model, self.context.optimizer
         self.objectives, self.micro_batches = self.context.objectives, self.context.micro_batches
         self.checkpoints = Checkpoints(job.run_folder, job.attempt, self.spec.execution.keep_checkpoints)
         self._saver = CheckpointSaver(self.checkpoints, saves_in_background(worker.device))
         self.snapshots = Snapshots(job.run_folder, job.attempt)
         self._evaluation_sizes = EvaluationSizes(self.micro_batches, self.events.warn)
-        self._form = StepForm(self.spec, worker, self.events.tell, self.events.warn)
+        self._compilation = LayerCompilation(self.spec, worker, self.events.tell, self.events.warn)
         self.divergences = Divergences(job, worker)
         # A teacher's work beside the model's own would make the share a wrong one.
         knows_work = job.loss is None
@@ -96,12 +177,11 @@ class TrainingLoop:
         Raises: RunFailedError when a step diverges, or memory runs out; CheckpointError when a checkpoint belongs to
             another job.
         """
-        fill = None if self.context.graphs is None else self.context.graphs.fill
         try:
             while True:
                 first_step = self._begin()
                 try:
-                    with closing(device_batches(batches(first_step), self.worker.device, fill)) as coming:
+                    with closing(device_batches(batches(first_step), self.worker.device)) as coming:
                         is_complete = self._train_on(coming, first_step)
                     self._tell_saved(wait=True)
                     return is_complete
@@ -175,7 +255,7 @@ class TrainingLoop:
         self.meter = Meter(self.worker, self.objectives, self._utilization)
         found = read_for_all(self.checkpoints, self.worker, self.events.warn)
         if found is None:
-            self._form.begin(self.model, None)
+            self._compilation.begin(self.model, None)
             if self.divergences.passed_over:  # the step that diverged has changed model and optimizer
                 self.model.load_state_dict(build_model(self.job).state_dict())
                 self.optimizer.state.clear()
@@ -193,7 +273,7 @@ class TrainingLoop:
             self.meter.restore(extra["meter"])
         self.divergences.passed_over.update(extra.get("passed_over", ()))
         self.micro_batches.restore(extra)
-        self._form.begin(self.model, extra)
+        self._compilation.begin(self.model, extra)
         for values in extra["metrics"]:
             self.events.emit(MetricEvent(**values))
         self.events.emit(event)
@@ -218,7 +298,7 @@ class TrainingLoop:
             "metrics": [dataclasses.asdict(event) for event in self.events.unconfirmed()],
             "passed_over": sorted(self.divergences.passed_over),
             **self.micro_batches.state(),
-            **self._form.state(),
+            **self._compilation.state(),
             "meter": meter,
         }
         self._saver.save(step, self.model, self.optimizer, extra)
@@ -256,3 +336,35 @@ class TrainingLoop:
     def _is_checkpoint_time(self) -> bool:
         minutes = self.spec.execution.checkpoint_every_minutes
         return minutes is not None and time.monotonic() - self._checkpoint_at > 60 * minutes
+
+
+@torch.no_grad()
+def evaluate(context: StepContext, held_out: ExampleStream, sizes: EvaluationSizes, step: int) -> dict[str, float]:
+    """Measure a model on all held-out examples; each worker takes its part. The model is left in training mode.
+
+    Args:
+        sizes: how much goes through the model at a time.
+        step: steps that have ended, for messages.
+
+    Raises: RunFailedError where memory runs out with a single example, or the loss is not finite.
+    """
+    worker = context.worker
+    totals = empty_totals(context.objectives, worker.device)
+    context.model.eval()
+    for _, batch in held_out.batches(range(1), worker.rank, worker.num_workers):
+        on_device = DeviceBatch.copied(batch, worker.device)
+        totals += compute_in_parts(sizes, batch, step, partial(_totals, context, on_device))
+    context.model.train()
+    all_reduce_sum(totals, worker)
+    metrics = named_metrics(totals, context.objectives)
+    if not math.isfinite(metrics["loss"]):
+        raise RunFailedError(f"the held-out loss is {metrics['loss']} at step {step}; {REMEDY}")
+    return metrics
+
+
+def _totals(context: StepContext, batch: DeviceBatch, parts: list[PackedBatch]) -> Tensor:
+    totals = empty_totals(context.objectives, context.worker.device)
+    for micro in batch.cut(parts):
+        sums = pretraining_sums(context.model, micro, context.spec, context.objectives)
+        add_sums(totals, sums, micro.sequences.num_tokens)
+    return totals

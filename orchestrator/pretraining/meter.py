@@ -5,18 +5,21 @@ predictions, then the number of tokens. So they are added up over workers in one
 device before they are read.
 """
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
 
+from bert_core.config import BertConfig
 from bert_core.heads.pretraining import LossSums
+from bert_core.model_flops import count_flops_per_prediction, count_flops_per_read_token, count_flops_per_token
 from bert_core.objectives import OBJECTIVES, TOKEN_OBJECTIVES
 from orchestrator.pretraining.clocks import Clock, clock_of
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
-from orchestrator.pretraining.utilization import Utilization
 
 T = TypeVar("T")
 
@@ -43,6 +46,61 @@ def named_metrics(totals: Tensor, objectives: Sequence[str]) -> dict[str, float]
         metrics |= objective.metrics(*values[3 * number : 3 * number + 3])
         loss += metrics[objective.loss_name]
     return {**metrics, "loss": loss}
+
+
+PEAK_FLOPS = {
+    "NVIDIA A10": 125e12,
+    "NVIDIA A30": 165e12,
+    "NVIDIA A40": 149.7e12,
+    "NVIDIA A100-SXM4-40GB": 312e12,
+    "NVIDIA A100-SXM4-80GB": 312e12,
+    "NVIDIA A100-PCIE-40GB": 312e12,
+    "NVIDIA A100 80GB PCIe": 312e12,
+    "NVIDIA H100 80GB HBM3": 989.4e12,
+    "NVIDIA H100 PCIe": 756e12,
+    "NVIDIA H200": 989.4e12,
+    "NVIDIA L4": 121e12,
+    "NVIDIA L40": 181e12,
+    "NVIDIA L40S": 362e12,
+}
+"""FLOP/s in bf16 on dense matrices, from NVIDIA's data sheets, by the names that its driver gives to whole GPUs.
+
+Other devices, and parts of a GPU (MIG), have no entry: no share is better than one of a guessed peak.
+"""
+
+
+@dataclass(frozen=True)
+class Utilization:
+    """MFU, model FLOPs utilization (Chowdhery et al. 2022, appendix B): the model's FLOPs in a second over the peak.
+
+    What is computed twice to save memory does not count. Nor do the few that `bert_core.model_flops` leaves out, so the
+    true share is a little higher.
+    """
+
+    flops_per_token: int
+    """FLOPs for each token, read by a head or not."""
+    flops_per_prediction: int
+    """FLOPs for each prediction of a token, those of the last layer among them."""
+    peak: float
+    """FLOP/s of all workers' devices."""
+
+    @classmethod
+    def of(cls, config: BertConfig, precision: str, worker: Worker) -> Self | None:
+        """Utilization of a run; None where the peak of some worker's device is not known. All workers ask."""
+        if worker.device.type != "cuda" or precision != "bf16":
+            return None
+        own = PEAK_FLOPS.get(torch.cuda.get_device_name(worker.device), math.nan)
+        peak = torch.tensor(own, dtype=torch.float64, device=worker.device)
+        all_reduce_sum(peak, worker)
+        if math.isnan(float(peak)):
+            return None
+        read = count_flops_per_read_token(config)
+        return cls(count_flops_per_token(config) - read, count_flops_per_prediction(config) + read, float(peak))
+
+    def share(self, num_tokens: float, num_predictions: float, seconds: float) -> float:
+        """Share of the peak, from 0 to 1, at which tokens were trained on and predicted in a time."""
+        flops = self.flops_per_token * num_tokens + self.flops_per_prediction * num_predictions
+        return flops / seconds / self.peak
 
 
 class Meter:

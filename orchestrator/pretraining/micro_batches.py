@@ -39,12 +39,7 @@ class MicroBatches(MicroBatchSize[PackedBatch]):
         self._counts_tokens = spec.micro_batch_tokens is not None
         self.unit = "tokens" if self._counts_tokens else "examples"
         self.field = "micro_batch_tokens" if self._counts_tokens else "micro_batch_size"
-        self._has_graphs = spec.execution.cuda_graphs
         super().__init__(getattr(spec, self.field), warn)
-
-    def asked_for(self, size: int) -> str:
-        """Fields of a spec that ask for a size from the start; CUDA graphs are of whole batches alone."""
-        return super().asked_for(size) + (" with execution.cuda_graphs false" if self._has_graphs else "")
 
     def split(self, batch: PackedBatch) -> list[PackedBatch]:
         """Cut a worker's part of a batch into its micro-batches."""

@@ -86,5 +86,5 @@ class TrainingStatus:
 
 
 def _data_wait(values: Mapping[str, float]) -> list[str]:
-    share = values.get("data_wait_share", 0.0)  # runs of earlier versions do not have it
+    share = values.get("data_wait_share", 0.0)
     return [f"{share:.0%} waiting for data".replace("%", " %")] if share > _TOLD_DATA_WAIT else []

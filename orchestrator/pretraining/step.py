@@ -25,14 +25,12 @@ from bert_core.layers.layer_norm import set_residual_dtype
 from bert_core.micro_batches import compute_in_parts
 from bert_core.objectives import OBJECTIVES, active_objectives
 from bert_core.optimization import build_optimizer, linear_warmup_decay, set_learning_rate
-from orchestrator.pretraining.collectives import Worker, all_reduce_sum
+from orchestrator.pretraining.collectives import StopVote, Worker, all_reduce_sum
 from orchestrator.pretraining.device_batch import DeviceBatch
 from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.loss import GlobalCounts, StepLoss, label_loss
 from orchestrator.pretraining.meter import add_sums, empty_totals
 from orchestrator.pretraining.micro_batches import MicroBatches
-from orchestrator.pretraining.step_graphs import StepGraphs
-from orchestrator.pretraining.stop_vote import StopVote
 from orchestrator.specs import PretrainSpec
 
 
@@ -49,8 +47,6 @@ class StepContext:
     loss: StepLoss
     micro_batches: MicroBatches
     gradients: GradientBuckets
-    graphs: StepGraphs | None = None
-    """Forward and backward as CUDA graphs, where the run has them; batches are filled up for them then."""
 
     @classmethod
     def begun(
@@ -84,10 +80,8 @@ class StepContext:
         return cls(model, optimizer, spec, worker, objectives, loss or label_loss, micro_batches, gradients)
 
     def forget_gradients(self) -> None:
-        """Drop what a step that ran out of memory left: gradients, and graphs, whose time is over."""
+        """Drop the gradients that a step which ran out of memory left."""
         self.optimizer.zero_grad(set_to_none=True)
-        if self.graphs is not None:
-            self.graphs.forget()
 
     def learning_rate(self, step: int) -> float:
         """Learning rate of the update that a step, counted from 0, makes."""
@@ -134,13 +128,9 @@ def _forward_and_backward(
 ) -> Tensor:
     """Forward and backward over a worker's part of a step, in micro-batches; returns its totals."""
     worker, spec = context.worker, context.spec
-    seeds = [derive_key(spec.seed, "dropout", step, worker.rank, number) >> 1 for number in range(len(parts))]
-    if context.graphs is not None and len(parts) == 1:
-        assert context.loss is label_loss, "another loss could count what fills a batch up"
-        return context.graphs.run(batch, counts, seeds[0])
     totals = empty_totals(context.objectives, worker.device)
     for number, micro in enumerate(batch.cut(parts)):
-        torch.manual_seed(seeds[number])
+        torch.manual_seed(derive_key(spec.seed, "dropout", step, worker.rank, number) >> 1)
         sums, loss = context.loss(context.model, micro, spec, counts)
         context.gradients.backward(loss, is_last=number == len(parts) - 1)
         add_sums(totals, sums, micro.sequences.num_tokens)

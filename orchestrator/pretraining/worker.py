@@ -2,8 +2,8 @@
 
 import os
 import socket
-import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +20,7 @@ from orchestrator.pretraining.batch_trace import is_traced, traced
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
-from orchestrator.pretraining.step_reports import StepReports, reporting_steps
+from orchestrator.repeating import repeating
 from orchestrator.results import Event
 from orchestrator.storage import join, write_folder
 from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
@@ -28,7 +28,40 @@ from orchestrator.training.event_queue import WorkerPlace
 from orchestrator.training.storage_mark import refuse_without_mark
 from orchestrator.training.worker_log import kept_output
 
-_LEAVING_POLL_S = 0.5
+_INTERVAL_S = 0.5
+
+
+class StepReports:
+    """Number of steps that have ended, and whether the run is to stop; neither costs the training loop a message."""
+
+    def __init__(self) -> None:
+        self._step: int | None = None
+        self._is_stopping = False
+
+    def note(self, step: int) -> bool:
+        """Take down the steps that have begun (on CPUs: ended). Returns whether the driver has asked to stop."""
+        self._step = step
+        return self._is_stopping
+
+    def exchange(self, report: Callable[[int | None], bool]) -> None:
+        """Report the steps and learn of a request to stop."""
+        self._is_stopping = report(self._step)
+
+
+@contextmanager
+def reporting_steps(event_queue: Any) -> Iterator[StepReports]:
+    """Exchange reports with the driver's event queue from a thread, twice a second, during the block."""
+    reports = StepReports()
+
+    def exchange() -> bool:
+        try:
+            reports.exchange(lambda step: bool(ray.get(event_queue.report_step.remote(step))))
+        except ray.exceptions.RayError:
+            return False  # the queue is lost: the next event says so
+        return True
+
+    with repeating(exchange, _INTERVAL_S, "step-reports"):
+        yield reports
 
 
 @dataclass(frozen=True)
@@ -98,13 +131,12 @@ def _train(order: WorkerOrder, worker: Worker) -> None:
             rank=worker.rank,
             num_workers=worker.num_workers,
             num_cpus=job.spec.execution.data_cpus,
+            reserved_on=ray.get_runtime_context().get_node_id() if job.spec.execution.is_elastic else None,
             pace=PrefetchPace(window_memory(ray.train.get_context().get_local_world_size()), loop.events.warn),
         )
         is_complete = loop.train(traced(batches, worker, job.attempt))
     if is_complete and worker.rank == 0:
         save_model(loop, job)
-    while not is_complete and ray.get(event_queue.leave.remote(worker.rank)):
-        time.sleep(_LEAVING_POLL_S)
 
 
 def save_model(loop: TrainingLoop, job: PretrainJob) -> None:

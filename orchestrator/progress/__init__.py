@@ -11,14 +11,16 @@
 """
 
 from orchestrator.progress.log_lines import OWN_LOGGERS, UNDER_WAY, LineFormatter, attached
-from orchestrator.progress.streams import is_pipe, is_terminal, reader_may_leave, send_nowhere, terminal_width
 from orchestrator.progress.terminal import (
     PLAIN_INTERVAL_S,
     Progress,
     clear_screen,
+    is_terminal,
+    reader_may_leave,
     say_interrupted,
+    send_nowhere,
     show_progress,
-    stop_redrawing,
+    terminal_width,
 )
 from orchestrator.progress.times import Pace, counted, duration, size_text
 
@@ -33,13 +35,11 @@ __all__ = [
     "clear_screen",
     "counted",
     "duration",
-    "is_pipe",
     "is_terminal",
     "reader_may_leave",
     "say_interrupted",
     "send_nowhere",
     "show_progress",
     "size_text",
-    "stop_redrawing",
     "terminal_width",
 ]

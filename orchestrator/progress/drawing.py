@@ -1,12 +1,11 @@
 """Drawing of what is shown over and over on a terminal: status line, stage, the view of a run. The one place for it.
 
 A frame is drawn anew several times a second, for the terminal's size of that moment. A line that is too long is cut; of
-a table that is too wide, columns are left out.
+a table that is too wide, columns are left out and named.
 """
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.progress_bar import ProgressBar
@@ -14,25 +13,14 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.progress.run_views import RunView, StageView, SweepView, TrainingView, TrialView
-from orchestrator.progress.table_layout import Column, Layout, lay_out
+from orchestrator.progress.run_views import RunView, Shown, SweepView, TrainingView, TrialView
+from orchestrator.progress.tables import Column, fitting, rich_table
 from orchestrator.progress.times import counted, duration
 
 _ELAPSED_FROM_S = 1.0
 _BAR_WIDTH = 24
 _LINES_BESIDE_TRIALS = 6
 """Lines of the terminal that a sweep's rows leave free."""
-
-
-@dataclass(frozen=True)
-class Shown:
-    """All that is shown at present."""
-
-    status: str = ""
-    since: float = field(default_factory=time.monotonic)
-    """Monotonic time at which the status, or without one the view, began."""
-    stage: StageView | None = None
-    view: RunView | None = None
 
 
 class Frame:
@@ -85,12 +73,11 @@ def _training_lines(view: TrainingView) -> Iterator[RenderableType]:
 
 
 def _sweep_lines(view: SweepView, most_rows: int, width: int) -> Iterator[RenderableType]:
-    left_out: tuple[str, ...] = ()
-    if view.running:
-        table = _trial_table(view.running[:most_rows], view.metric, width)
-        left_out = table.left_out
-        yield Text(table.header, style="bold", no_wrap=True)
-        yield from map(_line, table.lines)
+    columns = _trial_columns(view.running[:most_rows], view.metric)
+    shown = fitting(columns, width, _spare(columns))
+    left_out = [column.name for column in columns if column not in shown]
+    if view.running and shown:
+        yield rich_table(shown, width, one_line=True)
     if len(view.running) > most_rows:
         yield _line(f"and {len(view.running) - most_rows} more trials that run")
     last = [view.best] if view.best else []
@@ -100,19 +87,23 @@ def _sweep_lines(view: SweepView, most_rows: int, width: int) -> Iterator[Render
         yield _line("  ".join(last))
 
 
-def _trial_table(trials: Sequence[TrialView], metric: str, width: int) -> Layout:
-    """Rows of trials within a width. Numbers stay whole: what tells trials apart least is left out first."""
-    texts = {name: [trial.varied.get(name, "") for trial in trials] for trial in trials for name in trial.varied}
-    columns = [
+def _trial_columns(trials: Sequence[TrialView], metric: str) -> list[Column]:
+    varied = dict.fromkeys(name for trial in trials for name in trial.varied)
+    return [
         _numbers("trial", (str(trial.number) for trial in trials)),
-        *(Column(name, (name, *values), wraps=False) for name, values in texts.items()),
+        *(Column(name, (name, *(trial.varied.get(name, "") for trial in trials))) for name in varied),
         _numbers("epoch", map(_epochs, trials)),
         _numbers(metric, (_score(trial.last) for trial in trials)),
         _numbers("best", (_score(trial.best) for trial in trials)),
     ]
-    alike = [name for name, values in texts.items() if len(set(values)) == 1]
-    apart = [name for name in texts if name not in alike]
-    return lay_out(columns, width, [*alike[::-1], *apart[::-1], "epoch", "best", "trial"])
+
+
+def _spare(columns: Sequence[Column]) -> list[str]:
+    """Columns to leave out first: what is the same for all trials, then what sets them apart; the score is never."""
+    _, *varied, epoch, _, best = columns
+    alike = [column.name for column in varied if len(set(column.texts[1:])) == 1]
+    apart = [column.name for column in varied if column.name not in alike]
+    return [*alike[::-1], *apart[::-1], epoch.name, best.name, "trial"]
 
 
 def _numbers(name: str, texts: Iterable[str]) -> Column:

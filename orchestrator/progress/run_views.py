@@ -3,8 +3,9 @@
 worker's event ─► the driver's callback ─► a view ─► Progress.show ─► drawing
 """
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,19 @@ class SweepView:
 
     @property
     def num_waiting(self) -> int | None:
-        """Number of trials that have not begun, or wait for others; None where that is not known."""
+        """Number of trials that have not begun; None where that is not known."""
         return None if self.num_trials is None else max(0, self.num_trials - self.num_ended - len(self.running))
 
 
 RunView = TrainingView | SweepView
+
+
+@dataclass(frozen=True)
+class Shown:
+    """All that a terminal shows at present."""
+
+    status: str = ""
+    since: float = field(default_factory=time.monotonic)
+    """Monotonic time at which the status, or without one the view, began."""
+    stage: StageView | None = None
+    view: RunView | None = None

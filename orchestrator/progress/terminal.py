@@ -1,10 +1,12 @@
 """The handler that writes log lines to stderr, above a status line and the view of a run where that is a terminal.
 
-Whoever reads stderr may leave (`2>&1 | head`, a closed terminal): what is said later goes to the run's log alone.
+Whoever reads a stream of this process may leave (`2>&1 | head`, a closed terminal): what is said later goes to the
+run's log alone.
 """
 
 import logging
 import os
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -12,22 +14,55 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
-from orchestrator.progress.line_folding import folded
-from orchestrator.progress.log_lines import OWN_LOGGERS, UNDER_WAY, LineFormatter, attached, is_under_way
-from orchestrator.progress.run_views import RunView, StageView
-from orchestrator.progress.streams import is_terminal, send_nowhere, terminal_width
+from orchestrator.progress.log_lines import OWN_LOGGERS, UNDER_WAY, LineFormatter, attached, folded, is_under_way
+from orchestrator.progress.run_views import RunView, Shown, StageView
 from orchestrator.progress.times import Pace
 
 if TYPE_CHECKING:
-    from rich.live import Live
+    from typing import TypeGuard
 
-    from orchestrator.progress.drawing import Shown
+    from rich.live import Live
 
 PLAIN_INTERVAL_S = 10.0
 """Time between two status lines where each is a line that stays."""
 _FRAMES_PER_S = 5
 _STDERR = 2
 logger = logging.getLogger(__name__)
+
+
+def is_terminal(stream: TextIO | None) -> "TypeGuard[TextIO]":
+    """Whether a stream of this process is a terminal; the shell may have closed it, which leaves None."""
+    return stream is not None and stream.isatty()
+
+
+def _is_pipe(stream: TextIO | None) -> bool:
+    """Whether a stream of this process is a pipe, whose reader may write to the same terminal (`| head`)."""
+    with suppress(OSError):  # a stream that is no file has no descriptor
+        return stream is not None and stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
+    return False
+
+
+def terminal_width(stream: TextIO | None) -> int | None:
+    """Columns of the terminal that a stream is; None where it is none, or does not say."""
+    with suppress(OSError):
+        return os.get_terminal_size(stream.fileno()).columns or None if is_terminal(stream) else None
+    return None
+
+
+@contextmanager
+def reader_may_leave(stream: TextIO | None) -> Iterator[None]:
+    """Go on after the block where the one who reads a stream of this process has left."""
+    try:
+        yield
+    except BrokenPipeError:
+        assert stream is not None
+        send_nowhere(stream)
+
+
+def send_nowhere(stream: TextIO) -> None:
+    """Let what is written to a stream of this process go nowhere: its reader has left, and Python complains at exit."""
+    with suppress(OSError):  # a stream that is no file has no descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class Progress(logging.Handler):
@@ -42,11 +77,11 @@ class Progress(logging.Handler):
         super().__init__()
         self.setFormatter(LineFormatter())
         self._stream: TextIO | None = stream or sys.stderr  # None where the shell closed it (`2>&-`)
-        self._can_overwrite = is_terminal(self._stream) and os.environ.get("TERM") != "dumb"
+        self._can_overwrite = (
+            is_terminal(self._stream) and os.environ.get("TERM") != "dumb" and not _is_pipe(sys.stdout)
+        )
         self._live: Live | None = None
-        self._shown: Shown | None = None
-        """State of all that is redrawn; None where there is nothing."""
-        self._stage: StageView | None = None
+        self._shown = Shown()
         self._pace = Pace(PLAIN_INTERVAL_S)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -71,20 +106,12 @@ class Progress(logging.Handler):
         if is_due:  # without the lock, since other handlers have locks of their own
             logger.info(line, extra=UNDER_WAY)
 
-    def show(self, view: RunView, began_at: float | None = None) -> None:
-        """Show the view of a run, in place of the one before. Where nothing can be written over, nothing is shown.
-
-        Args:
-            began_at: monotonic time at which the run began; the time of its first view when None.
-        """
+    def show(self, view: RunView) -> None:
+        """Show the view of a run, in place of the one before. Where nothing can be written over, nothing is shown."""
         with self._alone():
-            if not self._can_overwrite:
-                return
-            if self._shown is None or self._shown.view is None:
-                self._shown = self._new_shown(view=view, since=began_at)
-            else:
-                self._shown = replace(self._shown, view=view)
-            self._draw()
+            if self._can_overwrite:
+                shown = self._shown if self._shown.view else Shown(stage=self._shown.stage)
+                self._draw(replace(shown, view=view))
 
     def tell_pipe(self, line: str) -> None:
         """Write a line where no view shows what it says, as nothing can be written over; no run's log gets it."""
@@ -95,24 +122,20 @@ class Progress(logging.Handler):
     @contextmanager
     def in_stage(self, stage: StageView) -> Iterator[None]:
         """Say during the block which stage of a pipeline is at work."""
-        self.at_stage(stage)
+        self.clear()
+        self._shown = Shown(stage=stage)
         logger.info(f"stage {stage.number} of {stage.num_stages}: {stage.name}")
         try:
             yield
         finally:
-            self.at_stage(None)
-
-    def at_stage(self, stage: StageView | None) -> None:
-        """Show from now on which stage of a pipeline is at work, and nothing of the one before."""
-        self.clear()
-        self._stage = stage
+            self.clear()
+            self._shown = Shown()
 
     def interrupted(self, line: str) -> bool:
         """Have a line shown from within a signal's handler; False where no thread redraws the terminal."""
-        shown = self._shown  # which another thread may take away meanwhile
-        if self._live is None or shown is None:
+        if self._live is None:
             return False
-        self._shown = replace(shown, status=line, since=time.monotonic())
+        self._shown = replace(self._shown, status=line, since=time.monotonic())
         return True
 
     def _write(self, line: str) -> None:
@@ -121,17 +144,12 @@ class Progress(logging.Handler):
             self._stream.flush()
 
     def _set_status(self, line: str) -> None:
-        if self._shown is None or self._shown.status != line:
-            self._shown = self._new_shown(status=line, view=self._shown.view if self._shown else None)
-        self._draw()
+        since = self._shown.since if self._shown.status == line else time.monotonic()
+        self._draw(replace(self._shown, status=line, since=since))
 
-    def _new_shown(self, *, status: str = "", view: RunView | None = None, since: float | None = None) -> "Shown":
-        from orchestrator.progress.drawing import Shown
-
-        return Shown(status, time.monotonic() if since is None else since, self._stage, view)
-
-    def _draw(self) -> None:
-        """Draw what is shown; whoever calls holds the lock."""
+    def _draw(self, shown: Shown) -> None:
+        """Draw what is shown from now on; whoever calls holds the lock."""
+        self._shown = shown
         with self._reader_may_leave():
             if self._live is None:
                 self._live = self._start_live()
@@ -141,11 +159,11 @@ class Progress(logging.Handler):
         from rich.console import Console
         from rich.live import Live
 
-        from orchestrator.progress.drawing import Frame, Shown
+        from orchestrator.progress.drawing import Frame
 
         console = Console(file=self._stream, force_terminal=True)
         live = Live(
-            Frame(lambda: self._shown or Shown()),
+            Frame(lambda: self._shown),
             console=console,
             transient=True,
             refresh_per_second=_FRAMES_PER_S,
@@ -163,12 +181,7 @@ class Progress(logging.Handler):
                 with self._reader_may_leave():
                     self._live.stop()  # which draws a last time
                 self._live = None
-            self._shown = None
-
-    def stop_redrawing(self) -> None:
-        """Remove all that is redrawn, and write plain lines from now on."""
-        self.clear()
-        self._can_overwrite = False
+            self._shown = Shown(stage=self._shown.stage)
 
     def close(self) -> None:
         """Remove all that is redrawn for good."""
@@ -215,13 +228,6 @@ def clear_screen() -> None:
     progress = _present()
     if progress is not None:
         progress.clear()
-
-
-def stop_redrawing() -> None:
-    """Redraw nothing from now on: what is under way is a plain line from time to time."""
-    progress = _present()
-    if progress is not None:
-        progress.stop_redrawing()
 
 
 def say_interrupted(line: str) -> None:

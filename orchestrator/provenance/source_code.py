@@ -87,16 +87,6 @@ def read_source_code(root: Path | None = None, *, git: str = "git") -> SourceCod
     return SourceCode(__version__, reason=mask_secrets(reason))
 
 
-def has_commit(commit: str, root: Path | None = None) -> bool:
-    """Whether the checkout that this code lies in has a commit."""
-    repository = _Repository(Path(__file__).resolve().parents[2] if root is None else root, "git")
-    try:
-        repository.ask("cat-file", "-e", f"{commit}^{{commit}}")
-    except (OSError, subprocess.SubprocessError):
-        return False
-    return True
-
-
 def _with_changes(repository: "_Repository", commit: str) -> SourceCode:
     digest = hashlib.sha256()
     kept, num_bytes, files = bytearray(), 0, []

@@ -61,7 +61,7 @@ class VersionRow(BaseRow):
 
 
 class TrashRow(BaseRow):
-    """A run that was removed and can be restored: its record in portable form, and where its files still lie."""
+    """A run that was removed and can be restored: its record as a SQLite file, and where its files still lie."""
 
     __tablename__ = "trash"
 

@@ -5,13 +5,12 @@ A number means the same weights for good, also when its model was removed: specs
 
 from datetime import datetime
 
-from sqlalchemy import Select, and_, exists, or_, select
+from sqlalchemy import Select, and_, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import upsert_rows
 from orchestrator.registry.keeping_tables import AliasRow, VersionRow
-from orchestrator.registry.place_tags import PULLED
-from orchestrator.registry.tables import ModelRow, TagRow
+from orchestrator.registry.tables import ModelRow
 
 
 def split_version(name: str) -> tuple[str, str | None]:
@@ -26,9 +25,7 @@ def is_number(version: str | None) -> bool:
 
 
 def named_version(name: str, before: datetime | None = None) -> Select[ModelRow]:
-    """Select the version that `name`, `name@version` or `name@alias` means: the newest, of this registry's own first.
-
-    A name alone means a version of a pulled run only where this registry has none of its own.
+    """Select the version that `name`, `name@version` or `name@alias` means: the newest one for a name alone.
 
     Args:
         before: time at which the name was said: a version that was registered later, and an alias that was set later,
@@ -46,8 +43,7 @@ def named_version(name: str, before: datetime | None = None) -> Select[ModelRow]
             condition = or_(condition, and_(ModelRow.name == plain, ModelRow.version == meant.scalar_subquery()))
     if before is not None and not is_number(version):
         condition = and_(condition, ModelRow.created_at <= before)
-    is_pulled = exists().where(TagRow.run_id == ModelRow.run_id, TagRow.tag.startswith(PULLED))
-    return select(ModelRow).where(condition).order_by(is_pulled, ModelRow.version.desc()).limit(1)
+    return select(ModelRow).where(condition).order_by(ModelRow.version.desc()).limit(1)
 
 
 def free_version(session: Session, name: str, digest: str, wanted: int | None = None) -> int:

@@ -27,8 +27,6 @@ class OwnAttempts:
         self._lifecycle = lifecycle
         self._numbers: dict[str, int] = {}
         self._began_at: dict[str, float] = {}
-        self._waiting: str | None = None
-        """Run that waits in its cluster's queue: it has not spent any time."""
 
     def begin(self, run_id: str, number: int, job_id: str | None, made_with: MadeWith | None) -> None:
         """Begin an attempt, however long the registry takes to answer.
@@ -47,13 +45,6 @@ class OwnAttempts:
             )
         )
 
-    def set_queued(self, run_id: str, queued: bool) -> None:
-        """Record that an attempt waits in its cluster's queue, or begins; its time counts from then on."""
-        number = self._numbers[run_id]
-        retry_while_unavailable(lambda: self._lifecycle.set_queued(run_id, number, queued=queued))
-        self._waiting = run_id if queued else None
-        self._began_at[run_id] = time.monotonic()
-
     def number(self, run_id: str) -> int | None:
         """Number of this process's attempt at a run; None where there is none."""
         return self._numbers.get(run_id)
@@ -62,8 +53,7 @@ class OwnAttempts:
         """Number and duration of this process's attempt at a run, as `RunLifecycle.finish` takes them."""
         if run_id not in self._numbers:
             return {}
-        spent = 0.0 if run_id == self._waiting else time.monotonic() - self._began_at[run_id]
-        return {"attempt": self._numbers[run_id], "seconds": spent}
+        return {"attempt": self._numbers[run_id], "seconds": time.monotonic() - self._began_at[run_id]}
 
     @contextmanager
     def heartbeating(self, run_id: str, interval_s: float) -> Iterator[threading.Event]:

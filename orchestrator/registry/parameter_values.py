@@ -9,7 +9,6 @@ from math import isfinite
 from typing import Any
 
 from orchestrator.registry.column_types import replace_unstorable
-from orchestrator.specs.added_fields import ADDED_FIELDS
 
 _TASK = "task."
 _TASK_COLUMNS = ("task.id", "task.metric")
@@ -29,7 +28,7 @@ KIND_END = ":"
 PARAMETER_COLUMNS = ("run_id", "path", "leaf", "kind", "text", "number")
 """Columns of the parameters table."""
 
-_NOT_SHAPING = frozenset({"execution", "budget"})
+_NOT_SHAPING = frozenset({"execution"})
 """Parts of a path below which no parameter shapes a result."""
 
 
@@ -134,7 +133,7 @@ _decode_number = lru_cache(maxsize=10_000)(json.loads)
 def is_source_digest(path: str) -> bool:
     """Whether a parameter tells what a split's examples were taken from, which makes runs no different.
 
-    The examples have a digest of their own, and runs that earlier versions recorded have no other.
+    The examples have a digest of their own.
     """
     return path.startswith(_DATA) and path.endswith((WHOLE_DIGEST, FILE_DIGEST))
 
@@ -142,7 +141,6 @@ def is_source_digest(path: str) -> bool:
 def group_digest(parameters: Mapping[str, Any]) -> str:
     """Digest of parameters without their seed: 16 hexadecimal digits, equal for trials that differ only in the seed.
 
-    It is also equal for a trial that was recorded before a field of the recipe was there, and one that leaves it alone.
     Where digests of the data are recorded, these count, and no paths. The data of a test are no part of a group, but of
     one of evaluations, which are scored on nothing else.
     """
@@ -151,7 +149,7 @@ def group_digest(parameters: Mapping[str, Any]) -> str:
     return digest(
         {
             path: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
-            for path, value in without_as_before(parameters).items()
+            for path, value in parameters.items()
             if path.rpartition(".")[2] not in ("seed", "seeds")
             and (path != _TEST_DATA or is_evaluated)
             and not (has_digests and path.startswith(_DATA_PLACES))
@@ -188,19 +186,6 @@ def _task_defaults() -> dict[str, Any]:
 
     given = {name: field.get_default(call_default_factory=True) for name, field in TaskSpec.model_fields.items()}
     return {f"{_TASK}{name}": list(value) if isinstance(value, tuple) else value for name, value in given.items()}
-
-
-def without_as_before(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters without fields of recipe and task that a later version added, at the value that they had before.
-
-    Such a field is left out of fingerprints at that value, too: trials of before have no parameter of its name.
-    """
-    return {path: value for path, value in parameters.items() if not is_as_before(path, value)}
-
-
-def is_as_before(path: str, value: Any) -> bool:
-    """Whether a parameter is of a field that a later version added, at the value that it had before."""
-    return path in ADDED_FIELDS and bool(value == ADDED_FIELDS[path])
 
 
 def digest(value: Any) -> str:

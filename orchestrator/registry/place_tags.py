@@ -4,11 +4,7 @@ PIPELINE = "pipeline:"
 """Beginning of the tag of a pipeline's stage; the pipeline's id follows."""
 INPUTS = "inputs:"
 """Beginning of the tag of a stage that tells what it works on; a digest follows."""
-PULLED = "pulled:"
-"""Beginning of the tag of a run that came from elsewhere; the place follows."""
-REPRODUCES = "reproduces:"
-"""Beginning of the tag of a run that makes another one again; that one's id follows."""
-OF_ONE_RUN = (PIPELINE, INPUTS, PULLED, REPRODUCES)
+OF_ONE_RUN = (PIPELINE, INPUTS)
 """Beginnings of the tags that say where a run itself belongs: nobody inherits them, and nobody sets or takes them."""
 INTERNAL = (PIPELINE, INPUTS)
 """Beginnings of the tags that tell a person nothing: an id that stands elsewhere, and a digest."""

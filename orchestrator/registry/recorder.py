@@ -109,10 +109,6 @@ class Recorder:
         self._attempts.begin(run_id, number, self._job_id, self._made_with)
         return self.read_run(run_id)
 
-    def set_queued(self, run_id: str, queued: bool) -> None:
-        """Record that this attempt waits in its cluster's queue, or begins."""
-        self._attempts.set_queued(run_id, queued)
-
     def read_run(self, run_id: str) -> RunRecord:
         """Read a run's record, however long the registry takes to answer."""
         return retry_while_unavailable(lambda: self.registry.run(run_id))

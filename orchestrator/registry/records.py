@@ -10,7 +10,7 @@ from orchestrator.run_states import RunState
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run or a trial. `state` is as read: QUEUED and LOST are states of running runs."""
+    """A run or a trial. `state` is as read: LOST is a state of running runs."""
 
     id: str
     name: str
@@ -93,13 +93,10 @@ class AttemptCostRecord:
     number: int
     seconds: float
     cpu_seconds: float
-    cpu_measured: bool
-    """Whether the processor time was measured, or else derived from the CPUs that the attempt held."""
+    """CPUs that the attempt held, times the seconds."""
     gpu_seconds: float
-    """Seconds of GPUs that the attempt held."""
+    """GPUs that the attempt held, times the seconds."""
     gpu_type: str | None = None
-    energy_joules: float | None = None
-    """Energy of the driver's host meanwhile, other programs' included; None where no counter can be read."""
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import asdict
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, func, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError
+from orchestrator.nearest import nearest
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import lock_until_commit, select_items
@@ -54,8 +54,6 @@ class RegisteredModels:
 
     def get(self, name: str) -> ModelRecord:
         """Newest version of a registered model, or the version that `name@version` or `name@alias` gives.
-
-        A name alone means a version of a pulled run only where this registry has none of its own.
 
         Raises: NotFoundError, which lists models that are registered.
         """
@@ -165,7 +163,7 @@ def _find_model(session: Session, name: str) -> ModelRecord:
     names = list(session.scalars(select(ModelRow.name).distinct().order_by(ModelRow.name)))
     # A pipeline's models are called by it and their stage: `reviews/finetuning` for who says `reviews`.
     near = [other for other in names if other.startswith(f"{plain or name}/")]
-    near = near or get_close_matches(plain or name, names, n=1)
+    near = near or nearest(plain or name, names, 1)
     hint = f"did you mean {near[0]}? " if near else ""
     if version is not None and not is_number(version) and plain in names:
         hint = f"{plain} has {'the aliases ' + ', '.join(aliases) if aliases else 'no alias'}; "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from sqlalchemy import select
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
+from orchestrator.nearest import nearest
 from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.database import Database
 from orchestrator.registry.groups.seed_groups import SeedGroups
@@ -29,13 +29,15 @@ from orchestrator.registry.runs.run_metrics import RunMetrics
 from orchestrator.registry.runs.run_parameters import load_parameters
 from orchestrator.registry.runs.trials import SweepTrials
 from orchestrator.registry.tables import TagRow
-from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
-    from orchestrator.registry.keeping.run_transfers import RunTransfers
     from orchestrator.registry.keeping.trash import Trash
     from orchestrator.registry.lineage.lineage import Lineage
     from orchestrator.registry.runs.lifecycle import RunLifecycle
+
+
+_NUM_COMPARED = 1000
+"""Newest runs whose names are compared with one that is not there."""
 
 
 class Registry(QueriedRuns, SeedGroups):
@@ -50,8 +52,7 @@ class Registry(QueriedRuns, SeedGroups):
         datasets      data that runs made or used
         models        registered models, by name and version
         lineage       what was made of what
-        costs         processor time, GPU time and energy of attempts
-        transfers     runs of another registry, brought here
+        costs         time of attempts, and what they held of CPUs and GPUs
         annotations   notes, tags and flags that people add to runs
         trash         runs that were removed and can be restored
 
@@ -69,9 +70,9 @@ class Registry(QueriedRuns, SeedGroups):
     driver writes; workers and trials send it events and results (`orchestrator.results`).
 
     **Transactions.** Each method is one transaction: committed when it returns, rolled back when it raises. So other
-    readers see all of a call or nothing of it, and what a returned call wrote survives the death of the process. Two
-    methods are several transactions: `upgrade`, which changes the tables and then records lineage, and `trash.restore`,
-    which brings the run back and then empties its place in the trash. Called again, each does the rest.
+    readers see all of a call or nothing of it, and what a returned call wrote survives the death of the process. One
+    method is two transactions: `trash.restore` brings the run back and then empties its place in the trash. Called
+    again, it does the rest.
 
     **Idempotence.** Rows have natural keys and writes are upserts, so that a call may be repeated: it changes nothing
     more. This is how a caller recovers from a call whose outcome is unknown because the connection broke. Two calls
@@ -133,48 +134,48 @@ class Registry(QueriedRuns, SeedGroups):
         return Lineage(self._database)
 
     @cached_property
-    def transfers(self) -> RunTransfers:
-        """Runs of another registry, brought here."""
-        from orchestrator.registry.keeping.run_transfers import RunTransfers
-
-        return RunTransfers(self._database)
-
-    @cached_property
     def trash(self) -> Trash:
         """Runs that were removed and can be restored."""
         from orchestrator.registry.keeping.trash import Trash
 
         return Trash(self._database)
 
-    def run(self, prefix: str) -> RunRecord:
-        """Run or trial whose id begins with `prefix`; a whole id wins over longer ones that begin with it.
+    def run(self, wanted: str) -> RunRecord:
+        """Run or trial by its whole id, its exact name (the newest), or the beginning of its id, four characters of it.
 
-        Raises: NotFoundError where there is none or there are several.
+        Raises: NotFoundError where there is none; SeveralRunsError for the beginning of several ids, and for a name
+            that another run's id begins with.
         """
         with self._database.session(writing=False) as session:
-            return find_run(session, prefix, self._state())
+            return find_run(session, wanted, self._state())
 
     def newest_called(self, name: str) -> tuple[RunRecord, int] | None:
         """Newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
         with self._database.session(writing=False) as session:
             return newest_called(session, name, self._state())
 
-    def find_run(self, wanted: str) -> RunRecord:
-        """Run or trial whose id begins with `wanted`, else the newest of that name.
+    def find_run(self, wanted: str, *, or_task: bool = False) -> RunRecord:
+        """Run or trial as `run` finds it. Raises: NotFoundError, as `run`, with what was nearly meant.
 
-        Raises: NotFoundError, as `run`, with the nearest name.
+        Args:
+            or_task: whether a task may have been meant, too.
         """
-        from orchestrator.registry.missing_runs import missing_run
-
         try:
             return self.run(wanted)
         except SeveralRunsError:
             raise
         except NotFoundError as error:
-            called = self.newest_called(wanted)
-            if called is None:
-                raise missing_run(self, wanted, error) from None
-            return called[0]
+            removed = [one for one in self.trash.called(wanted) if one.claimed_at is None]
+            if removed:
+                where = f"Run {removed[0].run_id} ({removed[0].name}) is in the trash"
+                raise NotFoundError(
+                    f"{where}; to bring it back: orchestrator runs restore {removed[0].run_id}"
+                ) from None
+            newest = self.run_table("", limit=_NUM_COMPARED, trials=False).values("name")
+            names = [*dict.fromkeys([*newest, *(self.ranked_tasks() if or_task else ())])]
+            close = nearest(wanted, names, 1) if wanted else []
+            hint = f"; did you mean {close[0]}?" if close else ", and none is called so." if names else "."
+            raise NotFoundError(f"{str(error).rstrip('.')}{hint}") from None
 
     def run_records(self, run_ids: Collection[str]) -> list[RunRecord]:
         """Records of the runs with these ids, the newest first; without those that are not there."""
@@ -198,11 +199,10 @@ class Registry(QueriedRuns, SeedGroups):
             return newest_completed(session, fingerprint, self._state())
 
     def attempts(self, run_id: str) -> list[AttemptRecord]:
-        """Attempts of a run, in order; one that waits for its turn on a cluster is QUEUED."""
+        """Attempts of a run, in order."""
         statement = select(AttemptRow).where(AttemptRow.run_id == run_id).order_by(AttemptRow.number)
         with self._database.session(writing=False) as session:
-            attempts = load_records(session, statement, AttemptRecord)
-        return [replace(one, state=RunState.QUEUED) if one.state == RunState.PENDING else one for one in attempts]
+            return load_records(session, statement, AttemptRecord)
 
     def code_diff(self, run_id: str, attempt: int) -> str | None:
         """Changes of an attempt's code that were in no commit; None where there were none, or too many to keep."""
@@ -231,16 +231,14 @@ class Registry(QueriedRuns, SeedGroups):
         """Bring the tables to the newest revision and return it; of several processes one does the work.
 
         Before tables are changed, unless `with_backup` is False, a SQLite file is copied beside itself, a server's
-        tables by `pg_dump` into the folder `backups`. The lineage of the runs that are there is recorded afterwards.
+        tables by `pg_dump` into the folder `backups`.
 
         Raises: RegistryError where no copy can be made, or a server's has no folder to go to.
         """
         from orchestrator.registry.keeping.backups import back_up_before_migration  # what it needs is long in loading
 
         back_up = partial(back_up_before_migration, self._database.url, folder=backups)
-        revision = self._database.upgrade(back_up if with_backup else None)
-        self.lineage.record_all()
-        return revision
+        return self._database.upgrade(back_up if with_backup else None)
 
     def current_revision(self) -> str | None:
         """Revision of the tables; None where there are no tables yet."""

@@ -1,15 +1,29 @@
 """Revisions of the tables: Alembic scripts inside the package, run without an ini file or an env.py.
 
-An empty database gets the newest revision when it is first used; one with the tables of another program is refused. An
-older revision is refused until a person runs `orchestrator db upgrade`; a newer one is refused. Alembic is imported
-only when scripts must run, so that commands start fast.
+An empty database gets the tables of the metadata, at the newest revision, when it is first used; one with the tables of
+another program is refused. An older revision is refused until a person runs `orchestrator db upgrade`, which runs the
+scripts after it; one from before the first script and a newer one are refused. Alembic is imported only when scripts
+must run, so that commands start fast.
 """
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, Engine, Text, inspect, literal_column, select, table
+from sqlalchemy import (
+    Column,
+    Connection,
+    Engine,
+    MetaData,
+    String,
+    Table,
+    Text,
+    insert,
+    inspect,
+    literal_column,
+    select,
+    table,
+)
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry import attempt_tables, keeping_tables  # noqa: F401  (tables of BaseRow.metadata)
@@ -21,7 +35,7 @@ from orchestrator.registry.tables import BaseRow
 if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
-NEWEST_REVISION = "0009"
+NEWEST_REVISION = "0010"
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 
@@ -71,10 +85,8 @@ def empty_schema() -> Engine:
     return engine
 
 
-def upgrade_schema(
-    engine: Engine, place: str, to: str | None = None, *, before: Callable[[str], object] | None = None
-) -> str:
-    """Bring the tables to a revision, the newest one unless another is given, one process at a time; returns it.
+def upgrade_schema(engine: Engine, place: str, *, before: Callable[[str], object] | None = None) -> str:
+    """Bring the tables to the newest revision, one process at a time; returns it.
 
     Args:
         before: called with the revision of tables that are about to be changed, while other writers wait.
@@ -84,17 +96,23 @@ def upgrade_schema(
 
     Raises: RegistryError.
     """
-    to = to or NEWEST_REVISION
-    scripts = _load_scripts()
+    with engine.connect() as connection:
+        found = current_revision(connection, place)
+    scripts = _load_scripts() if found not in (None, NEWEST_REVISION) else None
     with engine.execution_options(writing=True).begin() as connection:
         lock_until_commit(connection, VERSION_TABLE)
         revision = current_revision(connection, place)
-        if revision != to:
+        if revision is None:
+            BaseRow.metadata.create_all(connection)
+            version = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
+            version.create(connection)
+            connection.execute(insert(version), [{"version_num": NEWEST_REVISION}])
+        elif revision != NEWEST_REVISION:
             refuse_unknown(revision, place)
-            if before is not None and revision is not None:
+            if before is not None:
                 before(revision)
-            _run_scripts(connection, scripts, to)
-    return to
+            _run_scripts(connection, scripts or _load_scripts())
+    return NEWEST_REVISION
 
 
 def _load_scripts() -> "ScriptDirectory":
@@ -106,24 +124,28 @@ def _load_scripts() -> "ScriptDirectory":
     return scripts
 
 
-def _run_scripts(connection: Connection, scripts: "ScriptDirectory", to: str) -> None:
+def _run_scripts(connection: Connection, scripts: "ScriptDirectory") -> None:
     from alembic.config import Config
     from alembic.runtime.environment import EnvironmentContext
 
-    steps = EnvironmentContext(Config(), scripts, fn=lambda revision, _: scripts._upgrade_revs(to, revision))
+    steps = EnvironmentContext(Config(), scripts, fn=lambda revision, _: scripts._upgrade_revs("head", revision))
     with steps:
         steps.configure(connection=connection, version_table=VERSION_TABLE, target_metadata=BaseRow.metadata)
         steps.run_migrations()
 
 
-def known_revisions() -> set[str]:
-    """Revisions that this version of the package can read or bring up to date."""
-    return {script.revision for script in _load_scripts().walk_revisions()}
-
-
 def refuse_unknown(revision: str | None, place: str) -> None:
-    """Refuse tables that a newer version of this package has made. Raises: RegistryError."""
-    if revision is not None and revision not in known_revisions():
+    """Refuse tables of a version that this one cannot upgrade or does not know. Raises: RegistryError."""
+    if revision in (None, NEWEST_REVISION):
+        return
+    known = {script.revision for script in _load_scripts().walk_revisions()}
+    if revision in known:
+        return
+    if revision < min(known):
         raise RegistryError(
-            f"The registry {place} is at revision {revision}, newer than this version knows; upgrade bert-orchestrator."
+            f"The registry {place} is at revision {revision}, of an earlier version that this one does not read; read "
+            "it with that version, and begin another registry here."
         )
+    raise RegistryError(
+        f"The registry {place} is at revision {revision}, newer than this version knows; upgrade bert-orchestrator."
+    )

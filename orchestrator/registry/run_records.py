@@ -1,4 +1,4 @@
-"""Records of runs, read in a session: runs by a prefix of their id, and any row as its frozen record."""
+"""Records of runs, read in a session: runs by what a person calls them, and any row as its frozen record."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
@@ -8,7 +8,6 @@ from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select,
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
-from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.column_types import StateText, utc_now
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.tables import BaseRow, ExperimentRow, RunRow
@@ -18,37 +17,45 @@ R = TypeVar("R")
 _IDS_PER_STATEMENT = 500
 MAX_CANDIDATES = 5
 """Number of runs or models that a message lists where the one asked for is not there."""
+MIN_ID_DIGITS = 4
+"""Fewest characters that stand for the id that they begin."""
 
 
 def state_as_read(lost_after_s: float) -> ColumnElement[RunState]:
-    """State of a run as SQL: the stored one; of a running one LOST or QUEUED, as `orchestrator.run_states` says."""
+    """State of a run as SQL: the stored one; of a silent running one LOST, as `orchestrator.run_states` says."""
     last_sign = func.coalesce(RunRow.heartbeat_at, RunRow.started_at, RunRow.created_at)
     is_silent = and_(RunRow.state == RunState.RUNNING, last_sign < utc_now(lost_after_s))
-    newest = select(AttemptRow.number).where(AttemptRow.run_id == RunRow.id, AttemptRow.number == RunRow.attempt)
-    is_queued = and_(
-        RunRow.state == RunState.RUNNING,
-        newest.where(AttemptRow.state == RunState.PENDING).correlate(RunRow).exists(),
-    )
-    return case(
-        (is_silent, literal(RunState.LOST, StateText)),
-        (is_queued, literal(RunState.QUEUED, StateText)),
-        else_=RunRow.state,
-    )
+    return case((is_silent, literal(RunState.LOST, StateText)), else_=RunRow.state)
 
 
-def find_run(session: Session, prefix: str, state: ColumnElement[RunState]) -> RunRecord:
-    """Find the run or trial whose id begins with `prefix`. Raises: NotFoundError, which lists candidates."""
-    whole = _load_runs(session, state, RunRow.id == prefix, 1)  # by its index; the beginning of an id reads all of them
-    if whole:
-        return whole[0]
-    found = _load_runs(session, state, RunRow.id.startswith(prefix.lower(), autoescape=True), MAX_CANDIDATES + 1)
-    if len(found) == 1 and prefix:
-        return found[0]
-    if found and prefix:
-        raise SeveralRunsError(f"{prefix!r} begins the ids of several runs; give more of it: {_listed(found)}.")
+def find_run(session: Session, wanted: str, state: ColumnElement[RunState]) -> RunRecord:
+    """Run or trial that a text means: by its whole id, its exact name (the newest), or the beginning of its id.
+
+    Raises: NotFoundError, which lists candidates; SeveralRunsError for the beginning of several ids, and for a name
+        that another run's id begins with.
+    """
+    for whole in _load_runs(session, state, RunRow.id == wanted.lower(), 1):
+        return whole
+    named = newest_called(session, wanted, state) if wanted else None
+    begun = []
+    if len(wanted) >= MIN_ID_DIGITS:
+        is_begun = RunRow.id.startswith(wanted.lower(), autoescape=True)
+        begun = _load_runs(session, state, is_begun, MAX_CANDIDATES + 1)
+    if named is not None:
+        others = [run for run in begun if run.id != named[0].id]
+        if others:
+            raise SeveralRunsError(
+                f"{wanted!r} is the name of run {named[0].id}, and begins the id of {_listed(others)}; give a whole id."
+            )
+        return named[0]
+    if len(begun) == 1:
+        return begun[0]
+    if begun:
+        raise SeveralRunsError(f"{wanted!r} begins the ids of several runs; give more of it: {_listed(begun)}.")
     recent = _load_runs(session, state, RunRow.parent_id.is_(None), MAX_CANDIDATES)
     known = f"the latest are: {_listed(recent)}" if recent else "the registry has no run yet"
-    raise NotFoundError(f"No run's id begins with {prefix!r}; {known}.")
+    short = f" ({MIN_ID_DIGITS} characters are needed)" if wanted and len(wanted) < MIN_ID_DIGITS else ""
+    raise NotFoundError(f"No run's id begins with {wanted!r}{short}; {known}.")
 
 
 def newest_called(session: Session, name: str, state: ColumnElement[RunState]) -> tuple[RunRecord, int] | None:

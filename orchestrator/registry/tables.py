@@ -198,7 +198,7 @@ class DatasetRow(BaseRow):
     files: Mapped[list[Any]]
     recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
     tokenizer_digest: Mapped[str | None]
-    """Digest of the tokenizer that a token store was made with; None of other data, and of stores of before."""
+    """Digest of the tokenizer that a token store was made with; None of other data."""
 
 
 class RunDatasetRow(BaseRow):

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 MAX_ROWS = 1_000
 """Runs of the list at most: the newest; a query finds the rest."""
 _COLUMNS = ("name", "state", "score", "metric", "task", "kind", "seed", "took", "created")
-_AT_WORK = (RunState.PENDING, RunState.QUEUED, RunState.RUNNING)
+_AT_WORK = (RunState.PENDING, RunState.RUNNING)
 
 
 def build_app(registry: "Registry", cost_of: Callable[["RunRecord"], str | None] = lambda run: None) -> App:

@@ -30,13 +30,6 @@ class Axis(ABC):
     def value_at(self, share: float) -> Scalar:
         """The value at a share in [0, 1) of the axis's length; even shares give even values on the axis's scale."""
 
-    @abstractmethod
-    def near(self, value: Scalar, factor: float) -> Scalar:
-        """The value `factor` times another value of the axis, or the bound that lies before it.
-
-        Of listed values it is the one after that value in the list where the factor is above 1, else the one before it.
-        """
-
 
 @dataclass(frozen=True)
 class Choices(Axis):
@@ -55,10 +48,6 @@ class Choices(Axis):
     def value_at(self, share: float) -> Scalar:
         return self.choice[int(share * len(self.choice))]
 
-    def near(self, value: Scalar, factor: float) -> Scalar:
-        place = self.choice.index(value) + (1 if factor > 1 else -1)
-        return self.choice[min(max(place, 0), len(self.choice) - 1)]
-
 
 @dataclass(frozen=True)
 class Uniform(Axis):
@@ -76,9 +65,6 @@ class Uniform(Axis):
     def value_at(self, share: float) -> float:
         low, high = self.uniform
         return low + share * (high - low)
-
-    def near(self, value: Scalar, factor: float) -> float:
-        return _within(self.uniform, float(value) * factor)
 
 
 @dataclass(frozen=True)
@@ -100,9 +86,6 @@ class LogUniform(Axis):
         low, high = self.log_uniform
         return math.exp(math.log(low) + share * (math.log(high) - math.log(low)))
 
-    def near(self, value: Scalar, factor: float) -> float:
-        return _within(self.log_uniform, float(value) * factor)
-
 
 @dataclass(frozen=True)
 class IntUniform(Axis):
@@ -121,10 +104,6 @@ class IntUniform(Axis):
         first, last = self.int_uniform
         return first + int(share * (last - first + 1))
 
-    def near(self, value: Scalar, factor: float) -> int:
-        moved = float(value) * factor
-        return round(_within(self.int_uniform, math.ceil(moved) if factor > 1 else math.floor(moved)))
-
 
 AnyAxis = Choices | Uniform | LogUniform | IntUniform
 """Every kind of axis that a spec can hold."""
@@ -134,10 +113,6 @@ Space = Mapping[str, Axis]
 
 Point = Mapping[str, Scalar]
 """One value for each axis of a space."""
-
-
-def _within(bounds: tuple[float, float], value: float) -> float:
-    return min(max(value, bounds[0]), bounds[1])
 
 
 def _check_order(bounds: tuple[float, float]) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from bert_core.objectives.masked_lm import MaskedLM
-from orchestrator.specs.fields import Section, Spec, execution, identity
+from orchestrator.specs.fields import ExecutionSection, Section, Spec, execution, identity
 from orchestrator.specs.pretrain import PretrainSpec
 from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.references import RANDOM
@@ -36,7 +36,7 @@ class LossWeightsSpec(Section):
         return self
 
 
-class DistillExecutionSpec(Section):
+class DistillExecutionSpec(ExecutionSection):
     """Resources of the student's process; pretraining has an execution of its own."""
 
     cpus: float = execution(1.0, "Ray CPUs.", unit="CPUs", gt=0.0)
@@ -49,10 +49,6 @@ class DistillExecutionSpec(Section):
     max_wait_minutes: float = execution(
         30.0, "Time that its process may wait for a place before the run fails.", unit="minutes", gt=0.0
     )
-
-
-_WITHOUT_GPU = DistillExecutionSpec(gpus=0.0)
-"""Execution by default before `gpus: auto`, which the specs of recorded runs carry."""
 
 
 class DistillSpec(Spec):
@@ -91,22 +87,14 @@ class DistillSpec(Spec):
             both = "neither" if self.task is None else "both"
             raise ValueError(f"task and pretraining: {both} given; give task for a fine-tuned teacher, or pretraining")
         for name in ("unlabeled", "recipe", "threads", "execution") if self.pretraining is not None else ():
-            if getattr(self, name) not in (type(self).model_fields[name].default, _WITHOUT_GPU):
+            if getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(
                     f"{name} is for a task; with pretraining its own fields say the same: leave {name} out"
                 )
-        if self.pretraining is not None and self.pretraining.budget is not None:
-            raise ValueError(
-                "pretraining.budget: the run is the distillation; give it its budget, beside `pretraining`"
-            )
         if self.pretraining is not None and self.pretraining.token_objective != MaskedLM.name:
             raise ValueError(
                 f"pretraining.token_objective is {self.pretraining.token_objective}, and the student of a pretrained "
                 f"model fills masks as its teacher does; set it to {MaskedLM.name}"
-            )
-        if self.pretraining is not None and self.pretraining.execution.cuda_graphs:
-            raise ValueError(
-                "pretraining.execution.cuda_graphs fills batches up with what a teacher would teach too; leave it out"
             )
         if self.unlabeled and not self.objective.soft_targets_weight + self.objective.hidden_cosine_weight:
             raise ValueError(

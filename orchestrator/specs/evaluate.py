@@ -24,7 +24,6 @@ class EvaluateSpec(Spec):
     precision: Precision = identity(
         "fp32",
         "Arithmetic of the forward pass; fp32 whatever a model was trained in, so that scores of all models compare.",
-        before="fp32",
     )
     batch_size: int = execution(64, "Examples of a forward pass; fewer where memory runs out.", unit="examples", ge=1)
     gpus: Annotated[float, Field(ge=0.0)] | Literal["auto"] = execution(

@@ -69,8 +69,8 @@ def _refuse_identity(section: Section, key: str, rest: str, place: Place) -> Non
 def _changeable(section: Section) -> str:
     """Text of the fields that an attempt may change: `num_cpus`, `execution.…`; a pipeline's are its stages'."""
     if isinstance(section, PipelineSpec):
-        return "budget, stages.NAME.execution.…"
-    return ", ".join(_execution_fields(section))
+        return "stages.NAME.execution.…"
+    return ", ".join(_execution_fields(section)) or "nothing"
 
 
 def _execution_fields(section: Section) -> Iterator[str]:
@@ -82,8 +82,7 @@ def _execution_fields(section: Section) -> Iterator[str]:
         if role_of(info) == "execution":
             yield f"{name}.…" if isinstance(value, Section) else name
         elif isinstance(value, Section):
-            # A spec within a spec is part of its run, whose budget is the run's.
-            yield from (f"{name}.{below}" for below in _execution_fields(value) if below != "budget")
+            yield from (f"{name}.{below}" for below in _execution_fields(value))
 
 
 def _shapes_result(section: Section, parts: Sequence[str]) -> bool:

@@ -2,11 +2,6 @@
 
 Identity fields change the result and make up the fingerprint; execution fields (workers, resources, intervals of
 checkpoints and logging) only change how it is reached.
-
-A fingerprint outlives the version that wrote it: checkpoints, token stores and completed stages are found by it. So an
-identity field that is added to a published spec says what stood for it `before`, and is left out of the fingerprint at
-that value: a spec that does not use the field keeps the fingerprint it always had. The value stays as it is when the
-default changes later.
 """
 
 import hashlib
@@ -14,24 +9,13 @@ import json
 from dataclasses import asdict, is_dataclass
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-_ALWAYS = object()
-"""Default of `before`: the field is part of every fingerprint."""
 
-
-def identity(
-    default: Any = ..., doc: str = "", *, unit: str | None = None, before: Any = _ALWAYS, **constraints: Any
-) -> Any:
-    """A field that changes the result; `doc` is its one sentence, `unit` its unit where it has one.
-
-    Args:
-        before: for a field that is added to a published spec: value, as a plain JSON type, at which runs are what they
-            were before the field was there. At this value the field is left out of the fingerprint.
-    """
-    extra = {"role": "identity", "unit": unit} | ({} if before is _ALWAYS else {"before": before})
-    return Field(default, description=doc, json_schema_extra=extra, **constraints)
+def identity(default: Any = ..., doc: str = "", *, unit: str | None = None, **constraints: Any) -> Any:
+    """A field that changes the result; `doc` is its one sentence, `unit` its unit where it has one."""
+    return Field(default, description=doc, json_schema_extra={"role": "identity", "unit": unit}, **constraints)
 
 
 def execution(default: Any = ..., doc: str = "", *, unit: str | None = None, **constraints: Any) -> Any:
@@ -46,48 +30,26 @@ def role_of(info: FieldInfo) -> str:
     return str(extra["role"])
 
 
-def is_as_before(info: FieldInfo, value: Any) -> bool:
-    """Whether a field was added to a published spec and has the value that stands for the time before."""
-    extra = info.json_schema_extra
-    return isinstance(extra, dict) and "before" in extra and extra["before"] == value
-
-
 class Section(BaseModel):
     """A part of a spec: frozen, no unknown keys, every default checked."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False, defer_build=True)
 
     def identity_values(self) -> dict[str, Any]:
-        """The values that make up the fingerprint, as plain JSON types: identity fields that are not as `before`."""
-        values: dict[str, Any] = {}
-        for name, info in type(self).model_fields.items():
-            if role_of(info) == "identity":
-                value = _plain(getattr(self, name))
-                if not is_as_before(info, value):
-                    values[name] = value
-        return values
+        """The values that make up the fingerprint, as plain JSON types."""
+        fields = type(self).model_fields.items()
+        return {name: _plain(getattr(self, name)) for name, info in fields if role_of(info) == "identity"}
 
 
-class BudgetSpec(Section):
-    """Limits of what all attempts of a run may take together; a pipeline's count over its stages."""
+class ExecutionSection(Section):
+    """Fields that every `execution` has."""
 
-    hours: float | None = execution(None, "Time of the run, without waiting in a queue.", unit="hours", gt=0.0)
-    cpu_hours: float | None = execution(None, "Processor time.", unit="hours", gt=0.0)
-    gpu_hours: float | None = execution(None, "Time of GPUs that the run holds.", unit="hours", gt=0.0)
-    money: float | None = execution(
-        None, "Price of what the run takes, in the currency of prices.yaml in the home folder.", gt=0.0
+    max_hours: float | None = execution(
+        None,
+        "Hours of work, over all attempts, after which the run stops with a checkpoint; `resume` with more goes on.",
+        unit="hours",
+        gt=0.0,
     )
-
-    @model_validator(mode="after")
-    def _limits_something(self) -> Self:
-        if not self.limits:
-            raise ValueError(f"a budget limits something: give {', '.join(type(self).model_fields)}")
-        return self
-
-    @property
-    def limits(self) -> dict[str, float]:
-        """The limits that are given, by their fields."""
-        return {name: value for name in type(self).model_fields if (value := getattr(self, name)) is not None}
 
 
 class Spec(Section):
@@ -99,9 +61,6 @@ class Spec(Section):
 
     name: str = execution("", "The experiment's name; the file's name without its ending when left out.")
     tags: tuple[str, ...] = execution((), "Words to find the run by.")
-    budget: BudgetSpec | None = execution(
-        None, "What the run may take, over all its attempts: when it is spent the run stops with a checkpoint."
-    )
 
     def fingerprint(self) -> str:
         """SHA-256 of everything that shapes the result, as 64 hexadecimal digits."""

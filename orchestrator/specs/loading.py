@@ -6,7 +6,6 @@ Then, and for overrides, mappings are merged and anything else is replaced; an a
 Paths inside a spec stay as written; relative ones are meant from the current directory, wherever the spec lies.
 """
 
-import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from orchestrator.errors import SpecError
+from orchestrator.nearest import did_you_mean, nearest
 from orchestrator.specs.fields import Spec
 from orchestrator.specs.kinds import SPEC_KINDS, spec_class
 from orchestrator.specs.overrides import Overrides, apply_override, merge, parse_overrides
-from orchestrator.specs.problems import describe, dotted, nearest, place_of, problem_value, shown
+from orchestrator.specs.problems import describe, dotted, place_of, problem_value, shown
 from orchestrator.specs.variants import unfold_variants
 from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument, read_document
 
@@ -138,8 +138,9 @@ def _similar_file(path: Path) -> str:
     if not path.parent.is_dir():
         return f": there is no folder {path.parent}"
     names = [file.name for file in path.parent.glob("*.y*ml")]
-    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.5)
-    return f"; did you mean {path.parent / close[0]}?" if close else ""
+    by_stem = {Path(name).stem: name for name in names}
+    close = nearest(path.stem, by_stem, 1)
+    return f"; did you mean {path.parent / by_stem[close[0]]}?" if close else ""
 
 
 def _drop_axes_left_out(values: dict[str, Any]) -> None:
@@ -157,7 +158,7 @@ def validate_document(document: YamlDocument) -> "AnySpec":
     if kind is None:
         raise SpecError(f"{place_of((), places)}: kind is missing; one of: {', '.join(SPEC_KINDS)}")
     if not isinstance(kind, str) or kind not in SPEC_KINDS:
-        raise SpecError(f"{place_of(('kind',), places)}: kind is {shown(kind)}{nearest(str(kind), SPEC_KINDS)}")
+        raise SpecError(f"{place_of(('kind',), places)}: kind is {shown(kind)}{did_you_mean(str(kind), SPEC_KINDS)}")
     cls = spec_class(kind)
     try:
         spec = cls.model_validate(values)

@@ -17,6 +17,15 @@ def text_sources_of(section: Section) -> Iterator[TextSource]:
             yield from text_sources_of(value)
 
 
+def hour_limit_of(spec: Spec) -> tuple[str, float] | None:
+    """Path and value of the field that limits the hours of a run; None where it has no limit."""
+    for path, part in (("execution", spec), ("pretraining.execution", getattr(spec, "pretraining", None))):
+        hours = getattr(getattr(part, "execution", None), "max_hours", None)
+        if hours is not None:
+            return f"{path}.max_hours", hours
+    return None
+
+
 def task_of(spec: Spec) -> TaskSpec | None:
     """Return the labeled task that a spec is about: its field `task`."""
     task = getattr(spec, "task", None)

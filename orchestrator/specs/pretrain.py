@@ -62,7 +62,6 @@ class PretrainSpec(Spec):
         "Tokens of one forward pass of a worker at most, in place of `micro_batch_size`: as many examples as fit.",
         unit="tokens",
         ge=1,
-        before=None,
     )
     token_objective: TokenObjectiveName = identity(
         "masked_lm",
@@ -96,31 +95,26 @@ class PretrainSpec(Spec):
         "Loss of a step above which it has diverged, as it has with NaN; ten times that of guessing, ln(vocabulary), "
         "when left out.",
         gt=0.0,
-        before=None,
     )
     on_divergence: Literal["stop", "rollback"] = identity(
         "stop",
         "What follows a step that diverged: the run fails, or goes back to its last checkpoint and passes the step's "
         "batch over.",
-        before="stop",
     )
     precision: Precision = identity("fp32", "Arithmetic of forward and backward.")
     allow_tf32: bool = identity(
         True,
         "With fp32 on a GPU: multiply matrices as TF32, with 10 bits behind the point, several times faster.",
-        before=True,
     )
     residual_precision: Precision = identity(
         "fp32",
         "Arithmetic of the residual stream, what a layer adds to and normalizes; bf16, with precision bf16 alone, "
         "halves what a GPU moves between its matrix products.",
-        before="fp32",
     )
     gradient_precision: Precision = identity(
         "fp32",
         "Numbers by which workers tell one another their gradients; bf16 halves the bytes on the network and rounds, "
         "each addition of two workers' gradients too, so that its error grows with the number of workers.",
-        before="fp32",
     )
     threads_per_worker: int = identity(1, "Threads of a CPU worker; changes rounding, hence part of identity.", ge=1)
 
@@ -168,8 +162,6 @@ class PretrainSpec(Spec):
                 "set precision to bf16, or residual_precision back to fp32"
             )
         self._refuse_fields_of_other_objectives()
-        if self.execution.cuda_graphs and (reason := self._reason_against_graphs()):
-            raise ValueError(f"execution.cuda_graphs repeats one worker's whole step on a GPU, and {reason}")
         if TOKEN_OBJECTIVES[self.token_objective].is_causal and objective != NO_SENTENCE_OBJECTIVE:
             raise ValueError(
                 f"token_objective {self.token_objective} predicts each token from those before it, and would learn to "
@@ -201,20 +193,6 @@ class PretrainSpec(Spec):
                         f"{name} is for token_objective {other.name}, and token_objective is {chosen.name}; "
                         f"leave {value} out, or set it back to {default}"
                     )
-
-    def _reason_against_graphs(self) -> str | None:
-        """Name the reason why steps cannot be CUDA graphs, with what to do; None where they can."""
-        size, workers, device = self.micro_batch_size, self.execution.max_workers, self.execution.device
-        is_cut = size is not None and size < self.global_batch_size
-        reasons = {
-            f"execution.num_workers allows {workers}; set it to 1": workers > 1,
-            f"execution.device is {device}; set that to gpu": device == "cpu",
-            f"micro_batch_size {size} cuts it into parts; leave that out": is_cut,
-            "micro_batch_tokens cuts it into parts; leave that out": self.micro_batch_tokens is not None,
-            "execution.activation_checkpointing reads the state of random numbers in the middle of it; set that to "
-            "none": self.execution.activation_checkpointing == "layers",
-        }
-        return next((reason for reason, holds in reasons.items() if holds), None)
 
     @property
     def chosen_objectives(self) -> tuple[str, ...]:

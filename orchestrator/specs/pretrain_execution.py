@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import field_validator
 
-from orchestrator.specs.fields import Section, execution
+from orchestrator.specs.fields import ExecutionSection, execution
 from orchestrator.specs.worker_range import NumWorkers, WorkerRange
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
@@ -13,13 +13,14 @@ _SELECTED = re.compile(rf"!?(?:{_LABEL}|in\({_LABEL}(?:, ?{_LABEL})*\))")
 """Values of Ray's label selectors."""
 
 
-class ExecutionSpec(Section):
+class ExecutionSpec(ExecutionSection):
     """Execution of a pretraining; none of its fields changes the sequence of batches."""
 
     num_workers: NumWorkers = execution(
         1,
-        "Training processes; one GPU each when on GPUs. With `{min: 2, max: 8}` as many as there is room for, while "
-        "nodes come and go; weights then differ in their last bits from those of another number.",
+        "Training processes; one GPU each when on GPUs. With `{min: 2, max: 8}` as many as Ray finds room for, while "
+        "nodes come and go: a change trains the steps since the last checkpoint again, and weights differ in their "
+        "last bits from those of another number.",
     )
     device: Literal["auto", "cpu", "gpu"] = execution("auto", "`auto` takes GPUs where the cluster has them.")
     cpus_per_worker: float = execution(1.0, "Ray CPUs reserved for each worker.", unit="CPUs", gt=0.0)
@@ -41,12 +42,6 @@ class ExecutionSpec(Section):
         "auto",
         "Layers as compiled kernels, which take less time. `auto` compiles on GPUs in runs of 10,000 steps and more, "
         "where it pays; never on CPUs. Other last bits and dropout than without; a resumed run goes on as it began.",
-    )
-    cuda_graphs: bool = execution(
-        False,
-        "Forward and backward put in line on a GPU once for each of few sizes, and repeated from there: for small "
-        "models, which the host holds up. Batches are filled up for it. For one worker that trains its whole batch at "
-        "a time. Other last bits and dropout than without.",
     )
     deterministic: bool = execution(
         False,

@@ -1,12 +1,12 @@
 """Sentences about what pydantic found wrong with a spec: file and line, field, value, what is allowed."""
 
-import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from orchestrator.nearest import did_you_mean, nearest
 from orchestrator.specs.fields import Section
 from orchestrator.specs.yaml_text import KeyPath, Place
 
@@ -33,14 +33,14 @@ _MUST_BE = {
     "too_short": "needs {min_length} or more values",
     "too_long": "takes {max_length} values at most",
 }
+REMOVED = {
+    "budget": "limit the hours of a run's work by execution.max_hours",
+    "cuda_graphs": "leave it out; execution.compile_layers is what makes steps shorter",
+    "scheduler: hyperband": "use asha, which ends weak trials as they come",
+    "scheduler: pbt": "use asha, and vary values in space",
+}
+"""Remedies by the names of fields, and of values of fields, that specs no longer have."""
 _AXIS_FORMS = "a list of values, or one of choice: [...], uniform: [low, high], log_uniform: [...], int_uniform: [...]"
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Ending of a message about an unknown word: the nearest known one, else a list of all."""
-    names = list(known)
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6)
-    return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(names)}"
 
 
 def describe(
@@ -110,6 +110,9 @@ def _sentence(problem: Any, path: KeyPath, values: Mapping[str, Any], top: type[
     kind, context, value = str(problem["type"]), dict(problem.get("ctx") or {}), problem["input"]
     if kind == "value_error":
         return str(context["error"])
+    gone = f": {value}" if kind == "literal_error" else ""
+    if path and (instead := REMOVED.get(f"{path[-1]}{gone}")):
+        return f"{gone[2:]} is gone; {instead}".lstrip()
     if kind == "missing":
         info = _field(top, path, values)
         return f"is needed: {info.description}" if info and info.description else "is needed"
@@ -118,12 +121,13 @@ def _sentence(problem: Any, path: KeyPath, values: Mapping[str, Any], top: type[
         fields, name = section.model_fields if section else {}, str(path[-1])
         inner = [dotted((*path[:-1], field, name)) for field in fields if _has_inside(fields[field], name)]
         inner += dict.fromkeys(dotted((*member, name)) for member in _members_with(name, top, path[:-1], values))
-        hint = f"; did you mean {' or '.join(inner[:MAX_SHOWN])}?" if inner else nearest(name, fields)
+        hint = f"; did you mean {' or '.join(inner[:MAX_SHOWN])}?" if inner else did_you_mean(name, fields)
         return f"is no field of this spec{hint}"
     if kind == "union_tag_not_found":
         return "has no kind; begin it with a line such as `kind: sweep`"
     if kind == "union_tag_invalid":
-        return f"has an unknown kind: {context['tag']!r}{nearest(context['tag'], _words(context['expected_tags']))}"
+        tag = context["tag"]
+        return f"has an unknown kind: {tag!r}{did_you_mean(tag, _words(context['expected_tags']))}"
     remedy = ""
     if kind == "string_type" and isinstance(value, bool | int | float):
         remedy = f"; put it in quotes: '{value}'"
@@ -137,7 +141,7 @@ def rule_of(problem: Any) -> str:
     kind, context = str(problem["type"]), dict(problem.get("ctx") or {})
     if kind == "literal_error":
         allowed = _words(context["expected"])
-        close = difflib.get_close_matches(str(problem["input"]), allowed, n=1, cutoff=0.6)
+        close = nearest(str(problem["input"]), allowed, 1)
         hint = f"; did you mean {close[0]}?" if close else ""
         return f"allowed: {', '.join(allowed)}{hint}"
     if kind in _MUST_BE:

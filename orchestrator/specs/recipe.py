@@ -6,7 +6,6 @@ from pydantic import model_validator
 
 from bert_core.checkpoints.sentence_transformers import Pooling
 from bert_core.config_fields import PooledLayers, TokenDecoder
-from orchestrator.specs.added_fields import ADDED_FIELDS
 from orchestrator.specs.fields import Section, identity
 from orchestrator.specs.network import FamilyName, Precision, Size
 
@@ -15,17 +14,6 @@ Context = Literal["sentence", "document"]
 
 UNFROZEN_FIELDS = ("unfreeze_every_epochs", "layer_learning_rate_decay")
 """Fields that only mean something where the encoder learns."""
-
-CHANGEABLE_FIELDS = (
-    "learning_rate",
-    "weight_decay",
-    "layer_learning_rate_decay",
-    "dropout",
-    "attention_dropout",
-    "max_grad_norm",
-    "temperature",
-)
-"""Fields that may take another value in the middle of a training: others decide data, network or schedule."""
 
 
 class RecipeSpec(Section):
@@ -43,7 +31,6 @@ class RecipeSpec(Section):
         "Examples of one forward pass, whose gradients are added up over a step; the whole batch when left out.",
         unit="examples",
         ge=1,
-        before=ADDED_FIELDS["recipe.micro_batch_size"],
     )
     epochs: float = identity(3.0, "Passes over the training split.", unit="epochs", gt=0.0)
     warmup_ratio: float = identity(0.1, "Share of the steps that warm up linearly.", unit="share", ge=0.0, lt=1.0)
@@ -67,7 +54,6 @@ class RecipeSpec(Section):
         "Dropout of attention weights; as elsewhere when left out. With 0, bf16 on a GPU takes flash attention.",
         ge=0.0,
         lt=1.0,
-        before=ADDED_FIELDS["recipe.attention_dropout"],
     )
     max_seq_length: int = identity(128, "Tokens of a sequence, special tokens included.", unit="tokens", ge=8)
     doc_stride: int = identity(128, "Tokens between the starts of two windows of a passage (qa).", unit="tokens", ge=1)
@@ -102,7 +88,6 @@ class RecipeSpec(Section):
     allow_tf32: bool = identity(
         True,
         "With fp32 on a GPU: multiply matrices as TF32, with 10 bits behind the point, several times faster.",
-        before=ADDED_FIELDS["recipe.allow_tf32"],
     )
     seed: int = identity(0, "Decides head, order and dropout.", ge=0, lt=2**32)
 

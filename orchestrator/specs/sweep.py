@@ -4,23 +4,21 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from orchestrator.search import SEARCHES
+from orchestrator.nearest import did_you_mean
+from orchestrator.search.algorithms import SEARCHES
 from orchestrator.search.axes import AnyAxis, Axis, Choices, Scalar
-from orchestrator.search.schedulers import SCHEDULERS
-from orchestrator.specs.fields import Section, Spec, execution, identity
-from orchestrator.specs.problems import nearest, rule_of
-from orchestrator.specs.recipe import CHANGEABLE_FIELDS, RecipeSpec
+from orchestrator.specs.fields import ExecutionSection, Spec, execution, identity
+from orchestrator.specs.problems import rule_of
+from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.task import TaskSpec
 
 if TYPE_CHECKING:
     SearchName = str
-    SchedulerName = str
-else:  # the lists decide which names there are
+else:  # the list decides which names there are
     SearchName = Literal[tuple(SEARCHES)]
-    SchedulerName = Literal[tuple(SCHEDULERS)]
 
 
-class SweepExecutionSpec(Section):
+class SweepExecutionSpec(ExecutionSection):
     """Execution of a sweep: the trials' shares of the machine."""
 
     cpus_per_trial: float = execution(1.0, "Ray CPUs of a trial; fractions allowed.", unit="CPUs", gt=0.0)
@@ -66,22 +64,17 @@ class SweepSpec(Spec):
     seeds: tuple[int, ...] = identity((0,), "Every point is tried with each of these seeds.", min_length=1)
     search_seed: int = identity(
         0,
-        "Decides the points that a search draws at random, and what scheduler `pbt` draws; a grid draws none.",
+        "Decides the points that a search draws at random; a grid draws none.",
         ge=0,
         lt=2**32,
     )
-    scheduler: SchedulerName = identity(
-        "none", "Whether weak trials are ended early, or (`pbt`) go on from better ones' weights."
-    )
-    reduction_factor: int = identity(
-        3, "One in so many trials, the best, goes on at each decision of a scheduler that prunes.", ge=2, before=3
-    )
+    scheduler: Literal["none", "asha"] = identity("none", "Whether weak trials are ended early.")
+    reduction_factor: int = identity(3, "With `asha`: one in so many trials, the best, goes on at each decision.", ge=2)
     grace_evaluations: int = identity(
         1,
-        "Evaluations of a trial before its scheduler may end it; with `pbt` those between two comparisons.",
+        "With `asha`: evaluations of a trial before it may be ended.",
         unit="evaluations",
         ge=1,
-        before=1,
     )
     threads_per_trial: int = identity(1, "Threads of a trial on CPUs; changes rounding, hence part of identity.", ge=1)
     execution: SweepExecutionSpec = execution(SweepExecutionSpec(), "Trials' shares of the machine.")
@@ -96,7 +89,7 @@ class SweepSpec(Spec):
         search, axes = SEARCHES[self.search], self.axes
         for name, axis in axes.items():
             if name not in RecipeSpec.model_fields:
-                raise ValueError(f"space.{name} is no field of recipe{nearest(name, RecipeSpec.model_fields)}")
+                raise ValueError(f"space.{name} is no field of recipe{did_you_mean(name, RecipeSpec.model_fields)}")
             if name == "seed":
                 raise ValueError("space.seed: give seeds in `seeds`, so that trials are grouped by the rest")
             if not axis.written:
@@ -114,7 +107,9 @@ class SweepSpec(Spec):
                     ) from None
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds {list(self.seeds)} repeat a value; a trial is made once per seed")
-        self._check_scheduler()
+        for name in ("reduction_factor", "grace_evaluations"):
+            if self.scheduler == "none" and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(f"{name}: scheduler none does not read it; leave {name} out")
         if search.needs_max_points and self.trials is None:
             raise ValueError(f"search: {self.search} needs `trials`, the number of points to try")
         models = axes["init_from"].written if "init_from" in axes else (self.recipe.init_from,)
@@ -124,27 +119,3 @@ class SweepSpec(Spec):
                 "name a folder, or a model whose tokenizer to use"
             )
         return self
-
-    def _check_scheduler(self) -> None:
-        """Refuse fields that the scheduler does not read, and what cannot be where trials exchange weights."""
-        scheduler = SCHEDULERS[self.scheduler]
-        for name in ("reduction_factor", "grace_evaluations"):
-            if name not in scheduler.spec_fields and getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"{name}: scheduler {self.scheduler} does not read it; leave {name} out")
-        if not scheduler.exchanges:
-            return
-        for name in self.space:
-            if name not in CHANGEABLE_FIELDS:
-                raise ValueError(
-                    f"space.{name}: scheduler {self.scheduler} gives trials other values while they train, which "
-                    f"recipe.{name} cannot take; vary {', '.join(CHANGEABLE_FIELDS)}, or choose another scheduler"
-                )
-        if SEARCHES[self.search].learns:
-            raise ValueError(
-                f"search: {self.search} learns from trials that have ended, and with scheduler {self.scheduler} all "
-                "trials train side by side; use random, halton or grid"
-            )
-        if self.recipe.patience is not None:
-            raise ValueError(
-                f"recipe.patience: with scheduler {self.scheduler} no trial ends before the others; leave it out"
-            )

@@ -1,10 +1,10 @@
 """A `Task` from what a person wrote about it: its files, its labels, the reader of its layout."""
 
-import difflib
 from collections.abc import Mapping
 from itertools import chain
 
 from orchestrator.errors import SpecError, TaskDataError
+from orchestrator.nearest import nearest
 from orchestrator.results import Split
 from orchestrator.specs.task import TaskSpec
 from orchestrator.storage import exists
@@ -77,7 +77,7 @@ def _own_task(spec: TaskSpec) -> Task:
     task_type = None if spec.head is None else TASK_TYPES[spec.head]
     files = {} if task_type is None else task_type.find_files(spec)
     if task_type is None or not files:
-        near = difflib.get_close_matches(spec.id, KNOWN_TASKS, n=1)
+        near = nearest(spec.id, KNOWN_TASKS, 1)
         hint = f"did you mean {near[0]}?" if near else "a task of one's own needs task.head and task.files"
         raise SpecError(f"task.id {spec.id!r} is no known task ({', '.join(KNOWN_TASKS)}); {hint}")
     _check_files(spec, task_type, files, ())

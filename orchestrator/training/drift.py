@@ -32,7 +32,7 @@ def check_drift(saved: Mapping[str, Any], identity: Mapping[str, Any], details: 
         identity: digests of the attempt, by part.
         details: plain values of some of these parts.
     """
-    known = {**({"torch": saved["torch"]} if "torch" in saved else {}), **saved["identity"]}
+    known = saved["identity"]
     was_details: Mapping[str, Any] = saved.get("details", {})
     lines: list[str] = []
     for part, digest in identity.items():
@@ -73,10 +73,6 @@ def refuse_other_sizes(details: Mapping[str, Any], sizes: Mapping[str, str], ste
 
 
 def _lines(found: list[tuple[tuple[str, ...], str]]) -> list[str]:
-    lines = [f"{_name(path)}: {change}" for path, change in found[:_MAX_NAMED]]
+    # Parts of fine-tunings are called `the spec`, a field of it `spec.steps`.
+    lines = [f"{'.'.join(path).removeprefix('the ')}: {change}" for path, change in found[:_MAX_NAMED]]
     return lines + ([f"and {len(found) - _MAX_NAMED} more"] if len(found) > _MAX_NAMED else [])
-
-
-def _name(path: tuple[str, ...]) -> str:
-    """Dotted name of a field: identities of older checkpoints say `the spec` for `spec`."""
-    return ".".join((path[0].removeprefix("the "), *path[1:]))

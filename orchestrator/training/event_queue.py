@@ -46,7 +46,7 @@ class WorkersStatus:
     """State of the workers, as far as it is known beside their events."""
 
     places: tuple[WorkerPlace, ...] = ()
-    """Workers that have begun since the last failure, by rank."""
+    """Workers of the newest group that have begun, by rank."""
     step: int | None = None
     """Number of steps that have ended; None before the first one of these workers."""
     failures: tuple[WorkerFailure, ...] = ()
@@ -61,10 +61,7 @@ class EventQueue:
         self._num_confirmed = 0
         self._has_failed = False
         self._is_stopping = False
-        self._is_pausing = False
         self._places: dict[int, WorkerPlace] = {}
-        self._left: dict[int, WorkerPlace] = {}
-        """Places of workers that have paused, and wait there to be ended."""
         self._may_group_work = True
         self._step: int | None = None
         self._failures: list[WorkerFailure] = []
@@ -102,39 +99,13 @@ class EventQueue:
         return self._is_stopping
 
     def place_workers(self, selector: dict[str, str]) -> None:
-        """Say by which labels the next workers look for nodes."""
+        """Say by which labels the next group of workers looks for nodes; those of the group before have ended."""
         self._selector = selector
+        self._forget_group()
 
     def selector(self) -> dict[str, str]:
         """Labels by which the newest workers look, or looked, for nodes."""
         return self._selector
-
-    def pause(self) -> bool:
-        """Ask the workers to save a checkpoint as soon as they can, and to leave for others that go on from there.
-
-        Returns whether there are any.
-        """
-        self._is_pausing |= bool(self._places)
-        return self._is_pausing
-
-    def leave(self, rank: int) -> bool:
-        """Take leave of a worker that has ended before the last step.
-
-        Returns whether it is to wait and ask again: Ray Train takes workers that return for a run that has ended.
-        """
-        is_waiting = self._is_pausing and not self._is_stopping and not self._has_failed
-        if is_waiting and rank in self._places:
-            self._left[rank] = self._places.pop(rank)
-        return is_waiting
-
-    def has_paused(self) -> bool:
-        """Whether all workers have left since they were asked to."""
-        return self._is_pausing and not self._places
-
-    def go_on(self) -> None:
-        """Expect other workers in place of those that have left."""
-        self._forget_pause()
-        self._step = None
 
     def begin(self, place: WorkerPlace) -> bool:
         """Announce a worker; returns whether there is work for it: no error so far, and no request to stop.
@@ -146,7 +117,6 @@ class EventQueue:
             self.report_failure(place.rank, "its process was killed or crashed")
         if not self._places:
             self._may_group_work = not self._is_stopping
-            self._forget_pause()  # of a group that Ray ended before it was told of
         self._places[place.rank] = place
         self._step = None
         return self._may_group_work and not self._has_failed
@@ -154,24 +124,21 @@ class EventQueue:
     def report_step(self, step: int | None) -> bool:
         """Say how many steps have ended, None before the first; returns whether the workers are asked to stop there."""
         self._step = step
-        return self._is_stopping or self._is_pausing
+        return self._is_stopping
 
     def report_failure(self, rank: int, cause: str) -> None:
         """Say that a worker has failed; all of them begin again, or the work ends."""
         place = self._places.get(rank)
         self._failures.append(WorkerFailure(rank, cause) if place is None else WorkerFailure(rank, cause, place.host))
-        self._places.clear()
-        self._forget_pause()
-        self._step = None
+        self._forget_group()
 
-    def _forget_pause(self) -> None:
-        self._is_pausing = False
-        self._left.clear()
+    def _forget_group(self) -> None:
+        self._places.clear()
+        self._step = None
 
     def status(self) -> WorkersStatus:
         """State of the workers."""
-        there = self._places | self._left
-        places = tuple(there[rank] for rank in sorted(there))
+        places = tuple(self._places[rank] for rank in sorted(self._places))
         return WorkersStatus(places, self._step, tuple(self._failures))
 
 

@@ -36,10 +36,6 @@ class MicroBatchSize(ABC, Generic[B]):
         self.size = size
         """Size of a micro-batch at most, in the unit; None for a whole batch."""
 
-    def asked_for(self, size: int) -> str:
-        """Fields of a spec that ask for a size from the start, with their values."""
-        return f"{self.field} {size}"
-
     @abstractmethod
     def split(self, batch: B) -> list[B]:
         """Cut a batch into its micro-batches."""
@@ -65,7 +61,7 @@ class MicroBatchSize(ABC, Generic[B]):
         self.size = size
         self._warn(
             f"memory ran out {where}; from here on {size:,} at a time, at the same {self.whole}: "
-            f"{self.asked_for(size)} does so from the start"
+            f"{self.field} {size} does so from the start"
         )
 
     @property

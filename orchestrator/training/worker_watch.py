@@ -49,7 +49,6 @@ class WorkerWatch:
         find_shortage: says what the workers need and what the cluster has free; asked only when something is said.
         how_to_go_on: the last words of an error.
         newest_step: step of the checkpoint that workers who begin go on from; None where they begin anew.
-        starts_again: whether these workers go on with what others of this driver have begun.
     """
 
     def __init__(
@@ -59,14 +58,13 @@ class WorkerWatch:
         how_to_go_on: str,
         clock: Callable[[], float] = time.monotonic,
         newest_step: Callable[[], int | None] = lambda: None,
-        starts_again: bool = False,
     ) -> None:
         self._expected, self._find_shortage, self._how_to_go_on = expected, find_shortage, how_to_go_on
         self._clock, self._newest_step = clock, newest_step
         self._since = clock()
         self._reminders = Reminders(find_shortage)
         self._seen = WorkersStatus()
-        self._starts_again = starts_again
+        self._starts_again = False
         self._num_steps, self._steps_s = 0, 0.0
 
     def look(self, status: WorkersStatus) -> None:

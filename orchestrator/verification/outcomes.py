@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.measurements import is_of_the_machine
-from orchestrator.pretraining.batch_digests import combine_digests
-from orchestrator.pretraining.batch_trace import read_trace
+from orchestrator.pretraining.batch_trace import combine_digests, read_trace
 from orchestrator.registry import Registry
 from orchestrator.registry.queries.run_listing import RUN_COLUMNS
 from orchestrator.settings import Settings

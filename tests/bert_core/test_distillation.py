@@ -169,13 +169,6 @@ def test_a_scalar_mix_of_layers_starts_anew() -> None:
     assert student.bert.layer_pooling.weights.tolist() == [1.0, 1.0, 1.0]
 
 
-def test_a_students_dropout_is_its_own() -> None:
-    teacher = teacher_of(BertForSequenceClassification, 3)
-    student = student_of(teacher, 2, dropout=0.25)
-    assert student.config.hidden_dropout_prob == student.bert.embeddings.dropout.p == 0.25
-    assert teacher.config.hidden_dropout_prob == 0.0
-
-
 @pytest.mark.parametrize("num_layers", [0, 3, 4])
 def test_a_student_as_deep_as_its_teacher_is_refused(num_layers: int) -> None:
     with pytest.raises(ConfigError, match=rf"num_hidden_layers {num_layers} must be at least 1 and below .* 3"):

@@ -103,7 +103,7 @@ def test_a_pooling_that_was_altered_is_found(tmp_path: Path) -> None:
     BertForSentenceEmbedding(CONFIG).save_pretrained(tmp_path)
     file = tmp_path / "1_Pooling/config.json"
     file.write_text(file.read_text().replace("true", "null"))
-    with pytest.raises(CheckpointError, match=r"1_Pooling/config\.json is altered|bytes instead"):
+    with pytest.raises(CheckpointError, match=r"1_Pooling/config\.json"):
         BertForSentenceEmbedding.from_pretrained(tmp_path)
 
 

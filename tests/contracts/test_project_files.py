@@ -50,28 +50,6 @@ def test_the_newest_release_in_the_changelog_is_the_cited_one() -> None:
     assert headings[:2] == ["Unreleased", f"{cited['version']} – {cited['date-released']}"]
 
 
-def test_the_license_is_the_same_everywhere() -> None:
-    assert PROJECT["project"]["license"] == read_yaml("CITATION.cff")["license"] == "Apache-2.0"
-
-
-def test_hosted_checks_run_the_same_gate() -> None:
-    steps = read_yaml(".github/workflows/ci.yml")["jobs"]["gate"]["steps"]
-    assert any(".ci/run" in step.get("run", "") for step in steps)
-
-
-def test_hooks_use_the_tools_of_the_project() -> None:
-    (repository,) = read_yaml(".pre-commit-config.yaml")["repos"]
-    assert repository["repo"] == "local"
-    for hook in repository["hooks"]:
-        assert hook["entry"].startswith((".venv/bin/", "make "))
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.name)
-def test_an_issue_template_parses(path: Path) -> None:
-    values = read_yaml(str(path.relative_to(ROOT)))
-    assert path.name == "config.yml" or {"name", "description", "body"} <= set(values)
-
-
 def test_every_page_of_the_site_is_in_its_navigation() -> None:
     site = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
     pages = {page for entry in site["nav"] for page in entry.values()}

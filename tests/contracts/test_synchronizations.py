@@ -10,28 +10,16 @@ from tests.synchronizations import counted_synchronizations
 
 WAITING: dict[str, Callable[[Tensor, Tensor], object]] = {
     "item": lambda x, mask: x[0].item(),
-    "int": lambda x, mask: int(x[0]),
-    "float": lambda x, mask: float(x.sum()),
     "bool": lambda x, mask: bool(mask.any()),
-    "if": lambda x, mask: 1 if mask.all() else 0,
-    "list": lambda x, mask: x.tolist(),
     "cpu": lambda x, mask: x.cpu(),
-    "numpy": lambda x, mask: x.numpy(),
     "nonzero": lambda x, mask: mask.nonzero(),
-    "where": lambda x, mask: torch.where(mask),
     "mask": lambda x, mask: x[mask],
-    "mask of rows": lambda x, mask: x[:, None].expand(4, 2)[mask, 0],
     "assignment by a mask": lambda x, mask: x.clone().__setitem__(mask, x[:2]),
-    "masked_select": lambda x, mask: x.masked_select(mask),
     "unique": lambda x, mask: x.unique(),
-    "unique_consecutive": lambda x, mask: x.unique_consecutive(),
-    "bincount": lambda x, mask: x.long().bincount(),
     "repeat_interleave": lambda x, mask: x.repeat_interleave(x.long()),
     "equal": lambda x, mask: torch.equal(x, x),
     "tensor": lambda x, mask: torch.tensor([1, 2], device=x.device),
-    "new_tensor": lambda x, mask: x.new_tensor([1, 2]),
     "to a device": lambda x, mask: x.to(mask.device),
-    "to another tensor's": lambda x, mask: x.to(mask),
 }
 
 GOING_ON: dict[str, Callable[[Tensor, Tensor], object]] = {

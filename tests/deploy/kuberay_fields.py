@@ -6,9 +6,6 @@ of Kubernetes itself. A field that is not listed is refused: look it up in the o
 
 from typing import Any
 
-KUBERAY_VERSION = (1, 7)
-"""The version whose fields these are; the files name it as the oldest that they are for."""
-
 _INTEGER = {"type": "integer", "minimum": 0}
 _TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
 _BOOLEAN = {"type": "boolean"}

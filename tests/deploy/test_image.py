@@ -69,17 +69,6 @@ def test_every_version_is_that_of_the_constraints() -> None:
     assert not re.search(r"==\d", FILE.read_text("utf-8")), "a second place for a version"
 
 
-def test_python_is_the_one_that_the_tests_run_on() -> None:
-    project = (ROOT / "pyproject.toml").read_text("utf-8")
-    (tested,) = re.findall(r'"Programming Language :: Python :: (\S+)", # the version that', project)
-    assert {rest.split()[0] for rest in values("FROM")} == {f"python:{tested}-slim-bookworm"}
-
-
-def test_torch_is_for_cpus_unless_another_build_is_asked_for() -> None:
-    assert values("ARG") == ["TORCH_BACKEND=cpu"]
-    assert any('--torch-backend "$TORCH_BACKEND"' in rest for rest in values("RUN"))
-
-
 def test_nobody_is_root_in_the_image() -> None:
     names = [name for name, _ in INSTRUCTIONS]
     assert values("USER") == ["1000:1000"]

@@ -4,7 +4,6 @@ Alone: .venv/bin/pytest tests/deploy/test_slurm.py
 """
 
 import os
-import re
 import shlex
 import signal
 import socket
@@ -21,7 +20,6 @@ from tests.deploy.slurm_stage import SCRIPT, Stage
 from tests.waiting import PATIENCE_S, wait_until
 
 TEXT = SCRIPT.read_text("utf-8")
-OPTIONS = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?", TEXT, re.MULTILINE))
 
 
 @pytest.fixture
@@ -46,13 +44,6 @@ def test_a_shell_can_read_the_script_and_shellcheck_finds_nothing() -> None:
     shellcheck = Path(sys.executable).parent / "shellcheck"
     found = subprocess.run([str(shellcheck), str(SCRIPT)], capture_output=True, text=True)
     assert (found.returncode, found.stdout) == (0, "")
-
-
-def test_slurm_warns_the_script_alone_in_time_and_may_queue_it_again() -> None:
-    assert OPTIONS["signal"] == "B:USR1@300"
-    assert "requeue" in OPTIONS
-    assert OPTIONS["open-mode"] == "append", "the first attempt's words would be lost"
-    assert OPTIONS["ntasks-per-node"] == "1"
 
 
 def test_a_run_ends_well_and_leaves_nothing_behind(stage: Stage) -> None:
@@ -163,12 +154,6 @@ def test_a_job_that_was_queued_again_resumes_its_run(stage: Stage) -> None:
         stage.environment["FAKE_RUN"] = "ends 0"
         stage.play("run", "spec.yaml", "execution.num_workers=8")
     assert stage.calls("orchestrator")[-2:] == ["orchestrator resume 7f3a5c", "orchestrator resume 7f3a5c"]
-
-
-def test_a_resume_that_was_queued_again_keeps_its_words(stage: Stage) -> None:
-    for _ in range(2):
-        stage.play("resume", "7f3a", "execution.num_workers=4")
-    assert set(stage.calls("orchestrator")) == {"orchestrator resume 7f3a execution.num_workers=4"}
 
 
 def test_who_ends_a_job_for_good_gets_it_saved_and_not_queued_again(stage: Stage) -> None:

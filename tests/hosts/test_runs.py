@@ -11,6 +11,7 @@ import pytest
 from tests.hosts.machines import Machine, why_no_machines
 from tests.hosts.ray_cluster import CLUSTER_FILE, DASHBOARD, RayCluster, opened_dashboard, started_cluster
 from tests.hosts.submitted_run import TOKENIZER, SubmittedRun, submit, write_text
+from tests.hosts.tutorial import keep_up
 
 pytestmark = [
     pytest.mark.ray,
@@ -28,6 +29,7 @@ def cluster() -> Iterator[RayCluster]:
     with started_cluster(num_hosts=3) as cluster:
         cluster.wait_for_nodes()
         tell("up, until all three hosts are there", time.monotonic() - began)
+        keep_up(cluster)
         write_text(cluster.site.shared / "data" / "pretrain")
         cluster.head.run(f"orchestrator tokenizer train /srv/lab/data/pretrain --vocab-size 500 --to {TOKENIZER}")
         with opened_dashboard(cluster.control):
@@ -67,17 +69,6 @@ def test_a_raylet_that_is_killed(run: SubmittedRun, undisturbed: tuple[str, str]
     tell("raylet of a worker's host killed", run.go_on_after(lambda: kill(host_of_a_worker(run), "raylet/raylet")))
     run.complete()
     assert run.digests() == undisturbed
-
-
-def test_a_node_that_is_drained(run: SubmittedRun, undisturbed: tuple[str, str]) -> None:
-    host = host_of_a_worker(run)
-    node = run.cluster.wait_for_nodes()[host.address]
-    drain = f"ray drain-node --address {run.cluster.head.address}:6379 --node-id {node} "
-    reason = "--reason DRAIN_NODE_REASON_PREEMPTION --reason-message preempted --deadline-remaining-seconds 30"
-    tell("node of a worker drained", run.go_on_after(lambda: run.cluster.head.run(drain + reason)))
-    run.complete()
-    assert run.digests() == undisturbed
-    kill(host, "raylet/raylet")  # its monitor brings it back, no longer drained
 
 
 def test_a_driver_that_is_killed(run: SubmittedRun, undisturbed: tuple[str, str]) -> None:

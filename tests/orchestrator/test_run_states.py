@@ -13,7 +13,6 @@ from orchestrator.run_states import RunState
 
 ALLOWED = {
     "PENDING": {"RUNNING", "COMPLETED", "FAILED", "STOPPED", "PRUNED"},
-    "QUEUED": {"RUNNING", "COMPLETED", "FAILED", "STOPPED", "PRUNED"},
     "RUNNING": {"RUNNING", "COMPLETED", "FAILED", "STOPPED", "PRUNED"},
     "LOST": {"RUNNING", "COMPLETED", "FAILED", "STOPPED", "PRUNED"},
     "FAILED": {"RUNNING", "COMPLETED", "PRUNED"},
@@ -30,7 +29,7 @@ def test_a_state_may_become_those_of_the_table_and_no_other(old: RunState, new: 
 
 @pytest.mark.parametrize("state", list(RunState))
 def test_predecessors_are_the_stored_states_that_may_become_it(state: RunState) -> None:
-    expected = {old for old, following in ALLOWED.items() if state in following and old not in ("LOST", "QUEUED")}
+    expected = {old for old, following in ALLOWED.items() if state in following and old != "LOST"}
     assert set(state.predecessors) == expected
 
 
@@ -38,13 +37,9 @@ def test_the_ends_are_final() -> None:
     assert {state for state in RunState if state.is_final} == {"COMPLETED", "FAILED", "STOPPED", "PRUNED"}
 
 
-def test_queued_and_lost_are_derived_and_nothing_is_put_into_them() -> None:
-    assert [state for state in RunState if state.is_derived] == ["QUEUED", "LOST"]
-    assert RunState.QUEUED.predecessors == RunState.LOST.predecessors == ()
-
-
-def test_a_run_that_waits_in_a_queue_has_a_driver() -> None:
-    assert [state for state in RunState if state.has_driver] == ["QUEUED", "RUNNING"]
+def test_lost_is_derived_and_nothing_is_put_into_it() -> None:
+    assert [state for state in RunState if state.is_derived] == ["LOST"]
+    assert RunState.LOST.predecessors == ()
 
 
 def test_only_trials_are_pruned() -> None:

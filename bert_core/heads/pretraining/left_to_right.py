@@ -8,7 +8,6 @@ Shapes: B sequences, T tokens, H hidden.
 import torch
 from torch import Tensor
 
-from bert_core.constants import IGNORE_INDEX
 from bert_core.heads.pretraining.base import LossSums, PretrainingLabels
 from bert_core.heads.pretraining.masked_lm import MaskedLMHead, VocabularyHead
 from bert_core.model import BertModel
@@ -32,6 +31,4 @@ class LeftToRightHead(MaskedLMHead):
         sequence = order[: seqs.num_sequences].repeat_interleave(seqs.cu_seqlens.diff() - 1, output_size=num_followed)
         followed = order[:num_followed] + sequence  # (T − B,)
         next_tokens = seqs.input_ids.index_select(0, followed + 1)
-        if seqs.num_fillers:
-            next_tokens = next_tokens.where(sequence < seqs.num_sequences - seqs.num_fillers, IGNORE_INDEX)
         return module.loss_sums(hidden.index_select(0, followed), bert.embeddings.word.weight, next_tokens)

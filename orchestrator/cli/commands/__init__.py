@@ -1,4 +1,4 @@
-"""Every command, in the order in which `orchestrator --help` lists them."""
+"""Every command, in the order in which `orchestrator --help` lists them, imported when it is asked for."""
 
 from collections.abc import Mapping
 
@@ -38,6 +38,5 @@ PLACES: Mapping[str, str] = {
     "doctor": "doctor.doctor",
     "help": "helping.show_help",
     "completion": "completing.completion",
-    "relay": "relaying.relay",
 }
 """Module and name of each command, by what a person types."""

@@ -6,7 +6,7 @@ import click
 
 from orchestrator.cli.commands.costing import recorded_cost
 from orchestrator.cli.commands.registry_reading import open_registry
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_text
 from orchestrator.progress import clear_screen
@@ -14,7 +14,6 @@ from orchestrator.progress import clear_screen
 
 @click.command(
     cls=GlobalOptionsCommand,
-    at_dashboard=AtDashboard.REFUSED,
     example="orchestrator board\norchestrator board --port 0 --open",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=8100, show_default=True, help="0 for any free one.")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.commands.registry_reading import find_anything, open_registry
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
+from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows, shows_briefly
 from orchestrator.cli.reading import reading_options
@@ -20,7 +20,6 @@ _COLUMNS = ("run", "split", "metric", "yours", "n", "published", "model", "sourc
 @click.command(
     cls=GlobalOptionsCommand,
     example="orchestrator check 7f3a\norchestrator check mrpc --all",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("what", metavar="RUN|MODEL|TASK")
 @click.option("--all", "with_all", is_flag=True, help="Every published number of the task, not the nearest one alone.")

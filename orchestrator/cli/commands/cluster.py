@@ -5,7 +5,6 @@ from pathlib import Path
 
 import click
 
-from orchestrator.cli.commands.pulling import bundle, pull
 from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup, current_settings
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows
@@ -31,21 +30,21 @@ def down(file: str, form: str | None, output: str | None) -> None:
     """
     from orchestrator.cluster.shutdown import read_hosts, stop_hosts
 
-    hosts = read_hosts(file)
-    notify(f"stopping Ray on {len(hosts)} hosts")
-    stopped = stop_hosts(hosts)
-    rows = [{"host": each.host, "role": each.role, "ray": each.problem or "stopped"} for each in stopped]
+    logins = read_hosts(file)
+    notify(f"stopping Ray on {len(logins)} hosts")
+    hosts = [login[-1].rpartition("@")[2] for login in logins]
+    problems = dict(zip(hosts, stop_hosts(logins), strict=True))
+    rows = [
+        {"host": host, "role": "worker" if number else "head", "ray": problem or "stopped"}
+        for number, (host, problem) in enumerate(problems.items())
+    ]
     show_rows(rows, ["host", "role", "ray"], form, output)
-    running = [each for each in stopped if each.problem]
+    running = [host for host, problem in problems.items() if problem]
     if running:
         raise ClusterError(
-            f"Ray may still run on {', '.join(each.host for each in running)}: {running[0].problem}; "
+            f"Ray may still run on {', '.join(running)}: {problems[running[0]]}; "
             f"give the command again when ssh reaches each host: orchestrator cluster down {file}"
         )
-
-
-cluster.add_command(pull)
-cluster.add_command(bundle)
 
 
 @cluster.command(cls=GlobalOptionsCommand, example="orchestrator cluster metrics")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.commands.searching import RerankingOptions, reranking_options
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, overrides_argument
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, overrides_argument
 from orchestrator.cli.messages import say_now, status_line
 from orchestrator.cli.output import chosen_form, show_record, show_table, show_text
 from orchestrator.cli.output_option import output_option
@@ -30,7 +30,6 @@ _PREDICTIONS_ENDING = ".jsonl"
 
 @click.command(
     cls=GlobalOptionsCommand,
-    at_dashboard=AtDashboard.REFUSED,
     example="orchestrator evaluate my-model new.csv --errors 5\n"
     "orchestrator evaluate my-encoder cranfield folder=cranfield --rerank pairs",
 )
@@ -162,11 +161,11 @@ def _show_confusions(matrix: "Sequence[Mapping[str, Any]]") -> None:
 def check_known(task: "TaskSpec") -> None:
     """Raise NotFoundError for a task that is neither known nor a person's own."""
     from orchestrator.errors import NotFoundError
-    from orchestrator.specs.problems import nearest
+    from orchestrator.nearest import did_you_mean
     from orchestrator.tasks.catalogue import KNOWN_TASKS
 
     if task.id not in KNOWN_TASKS and task.head is None and not task.files:
         raise NotFoundError(
-            f"no known task is called {task.id!r}{nearest(task.id, KNOWN_TASKS)} "
+            f"no known task is called {task.id!r}{did_you_mean(task.id, KNOWN_TASKS)} "
             "(a task of one's own needs head=… and files.validation=…)"
         )

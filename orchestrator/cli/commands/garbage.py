@@ -6,7 +6,7 @@ import click
 
 from orchestrator.cli.ages import age_s
 from orchestrator.cli.confirming import is_confirmed
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_rows
 from orchestrator.cli.reading import output_options
@@ -18,7 +18,6 @@ _COLUMNS = ["what", "num_bytes", "path", "why"]
 @click.command(
     cls=GlobalOptionsCommand,
     example="orchestrator gc --dry-run\norchestrator gc --older-than 90d --yes",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @click.option("--yes", is_flag=True, help="Delete without asking.")
@@ -44,5 +43,5 @@ def gc(dry_run: bool, yes: bool, older_than: str, form: str | None, output: str 
     total = f"{counted(len(items), 'item')}, {size_text(sum(item.num_bytes for item in items))}"
     if not items or not is_confirmed("delete", total, dry_run=dry_run, yes=yes):
         return
-    gone = list(delete_garbage(items, settings))
+    gone = list(delete_garbage(items, settings, older_than_s))
     notify(f"deleted {counted(len(gone), 'item')}, {size_text(sum(item.num_bytes for item in gone))}")

@@ -1,4 +1,4 @@
-"""Command `help`: the help of a command, or a text about a topic; and both as man pages."""
+"""Command `help`: the help of a command, or a text about a topic."""
 
 import sys
 
@@ -16,21 +16,10 @@ _MAX_WIDTH = 100
 
 @click.command("help", cls=GlobalOptionsCommand, example="orchestrator help exit-status\norchestrator help runs show")
 @click.argument("words", metavar="[TOPIC|COMMAND ...]", nargs=-1)
-@click.option("--man", "folder", metavar="DIR", help="Write a man page for each command there.")
-def show_help(words: tuple[str, ...], folder: str | None) -> None:
-    """Explain a command or a topic; without either, list topics.
-
-    `man -l DIR/orchestrator-run.1` shows a page that --man wrote; `man orchestrator-run` does, where DIR is the folder
-    man1 of a manual (~/.local/share/man/man1).
-    """
+def show_help(words: tuple[str, ...]) -> None:
+    """Explain a command or a topic; without either, list topics."""
     root = click.get_current_context().find_root().command
     assert isinstance(root, click.Group)
-    if folder is not None:
-        from orchestrator.cli.man_pages import write_man_pages
-
-        names = write_man_pages(root, folder)
-        notify(f"wrote {len(names)} pages into {folder}; look at one with: man -l {folder}/{names[0]}")
-        return
     topics = load_topics()
     if not words:
         rows = [{"topic": topic.name, "about": topic.title} for topic in topics.values()]
@@ -40,7 +29,7 @@ def show_help(words: tuple[str, ...], folder: str | None) -> None:
     context = _context_of(root, words)
     topic = topics.get("-".join(words).lower())
     if context is None and topic is None:
-        raise click.UsageError(_unknown(" ".join(words), [*topics, *root.commands]), click.get_current_context())
+        raise click.UsageError(_unknown(" ".join(words), [*topics, *root.list_commands(click.get_current_context())]))
     if context is not None:
         show_text(context.get_help())
     if context is not None and topic is not None:
@@ -62,9 +51,9 @@ def _context_of(root: click.Group, words: tuple[str, ...]) -> click.Context | No
 
 
 def _unknown(words: str, known: list[str]) -> str:
-    from difflib import get_close_matches
+    from orchestrator.nearest import nearest
 
-    close = get_close_matches(words, known, n=1, cutoff=0.6)
+    close = nearest(words, known, 1)
     hint = (
         f"did you mean {close[0]}?" if close else "`orchestrator help` lists the topics, `orchestrator -h` the commands"
     )

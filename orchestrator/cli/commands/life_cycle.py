@@ -5,14 +5,14 @@ import sys
 import click
 
 from orchestrator.cli.commands.registry_reading import run_id_of
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, resume_command
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, resume_command
 from orchestrator.cli.messages import notify, status_line
 from orchestrator.progress import is_terminal
 
 _STOP_TIMEOUT_S = 600.0
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator stop 7f3a", at_dashboard=AtDashboard.SENT)
+@click.command(cls=GlobalOptionsCommand, example="orchestrator stop 7f3a")
 @click.argument("run_id", metavar="RUN")
 @click.option("--force", is_flag=True, help="Let it leave at once, without saving anything.")
 @click.option("--no-wait", is_flag=True, help="Leave when it has been asked; do not wait for its end.")
@@ -47,7 +47,6 @@ def stop(run_id: str, force: bool, no_wait: bool, timeout_s: float) -> None:
 @click.command(
     cls=GlobalOptionsCommand,
     example="orchestrator wait 7f3a && orchestrator runs show 7f3a",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("run_id", metavar="RUN")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0), help="Seconds to wait at most.")

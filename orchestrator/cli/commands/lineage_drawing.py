@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cells import printable
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
+from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import chosen_form, show_record, show_rows, show_text
 from orchestrator.cli.reading import output_options
@@ -22,7 +22,6 @@ _COLUMNS = ["depth", "kind", "name", "digest", "role", "run", "stale"]
     "lineage",
     cls=GlobalOptionsCommand,
     example="orchestrator models lineage reviews/finetuning",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("model", metavar="MODEL")
 @output_options
@@ -39,7 +38,6 @@ def lineage(model: str, form: str | None, output: str | None) -> None:
     "descendants",
     cls=GlobalOptionsCommand,
     example="orchestrator models descendants data/text.txt",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("name", metavar="MODEL")
 @output_options

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.commands.registry_keeping import backup, export_all, import_all, merge
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, GlobalOptionsGroup, current_settings
+from orchestrator.cli.commands.registry_keeping import backup, merge
+from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup, current_settings
 from orchestrator.cli.output import show_record, show_rows, show_text
 from orchestrator.cli.reading import output_options, reading_options
 from orchestrator.errors import InputError
@@ -26,16 +26,16 @@ def schema(kind: str | None, form: str | None, output: str | None) -> None:
     """
     import json
 
+    from orchestrator.nearest import did_you_mean
     from orchestrator.specs.documentation import document_fields
     from orchestrator.specs.kinds import SPEC_KINDS, spec_class
-    from orchestrator.specs.problems import nearest
 
     if kind is None:
         kinds = [{"kind": name, "about": spec_class(name).title} for name in SPEC_KINDS]
         show_rows(kinds, ["kind", "about"], form, output)
         return
     if kind not in SPEC_KINDS:
-        raise InputError(f"{kind!r} is no kind of spec{nearest(kind, SPEC_KINDS)}")
+        raise InputError(f"{kind!r} is no kind of spec{did_you_mean(kind, SPEC_KINDS)}")
     rows = list(document_fields(spec_class(kind)))
     if form == "json" or (form is None and (output or "").endswith(".json")):
         show_text(json.dumps(spec_class(kind).model_json_schema(), indent=2, ensure_ascii=False), output)
@@ -59,7 +59,7 @@ def db() -> None:
     """Tables of the registry."""
 
 
-@db.command(example="orchestrator db upgrade", at_dashboard=AtDashboard.SENT)
+@db.command(example="orchestrator db upgrade")
 @click.option("--no-backup", is_flag=True, help="Make no copy of the registry first.")
 def upgrade(no_backup: bool) -> None:
     """Bring the tables to the newest revision.
@@ -76,11 +76,11 @@ def upgrade(no_backup: bool) -> None:
         show_text(registry.upgrade(settings.home / "backups", with_backup=not no_backup))
 
 
-for _command in (backup, export_all, import_all, merge):
+for _command in (backup, merge):
     db.add_command(_command)
 
 
-@db.command(example="orchestrator db current", at_dashboard=AtDashboard.SENT)
+@db.command(example="orchestrator db current")
 @output_options
 def current(form: str | None, output: str | None) -> None:
     """Show the revision of the tables."""

@@ -4,14 +4,13 @@ import click
 
 from orchestrator.cli.commands.evaluating import check_known
 from orchestrator.cli.commands.output_files import write_pieces
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, overrides_argument
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, overrides_argument
 from orchestrator.cli.messages import say_now, status_line
 from orchestrator.cli.output_option import output_option
 
 
 @click.command(
     cls=GlobalOptionsCommand,
-    at_dashboard=AtDashboard.REFUSED,
     example="orchestrator mine my-encoder own head=retrieval folder=docs -o pairs.jsonl",
 )
 @click.argument("model", metavar="MODEL")

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import click
 
 from orchestrator.cli.commands.lineage_drawing import descendants, lineage
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsGroup, WritingCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsGroup, WritingCommand, current_settings
 from orchestrator.cli.messages import notify, tell_more
 from orchestrator.cli.output import show_record, show_rows, show_text, shows_briefly
 from orchestrator.cli.output_option import output_option
@@ -19,7 +19,7 @@ def models() -> None:
     """Registered models."""
 
 
-@models.command("list", example="orchestrator models list", at_dashboard=AtDashboard.SENT)
+@models.command("list", example="orchestrator models list")
 @page_options("models, the newest ones", _PAGE)
 def list_models(limit: int, offset: int, form: str | None, output: str | None) -> None:
     """The newest registered models."""
@@ -41,7 +41,7 @@ def list_models(limit: int, offset: int, form: str | None, output: str | None) -
     tell_more(len(rows), num_models, offset)
 
 
-@models.command("show", example="orchestrator models show demo-pretrained", at_dashboard=AtDashboard.SENT)
+@models.command("show", example="orchestrator models show demo-pretrained")
 @click.argument("model", metavar="MODEL")
 @output_options
 def show_model(model: str, form: str | None, output: str | None) -> None:
@@ -66,7 +66,7 @@ def show_model(model: str, form: str | None, output: str | None) -> None:
     show_record(record, form, output)
 
 
-@models.command(example="orchestrator models alias reviews@3 production", at_dashboard=AtDashboard.SENT)
+@models.command(example="orchestrator models alias reviews@3 production")
 @click.argument("model", metavar="MODEL")
 @click.argument("alias", metavar="ALIAS")
 def alias(model: str, alias: str) -> None:
@@ -85,7 +85,7 @@ def alias(model: str, alias: str) -> None:
     notify(f"{found.name}@{alias} is {found.label}{moved}")
 
 
-@models.command(example="orchestrator models unalias reviews@production", at_dashboard=AtDashboard.SENT)
+@models.command(example="orchestrator models unalias reviews@production")
 @click.argument("model", metavar="MODEL")
 def unalias(model: str) -> None:
     """Forget an alias, given as NAME@ALIAS."""
@@ -102,7 +102,7 @@ def unalias(model: str) -> None:
     notify(f"forgot {model}")
 
 
-@models.command(example="orchestrator models card reviews@production -o README.md", at_dashboard=AtDashboard.REFUSED)
+@models.command(example="orchestrator models card reviews@production -o README.md")
 @click.argument("model", metavar="MODEL")
 @output_option("File to write; stdout when left out")
 def card(model: str, output: str | None) -> None:
@@ -123,7 +123,6 @@ def card(model: str, output: str | None) -> None:
     what="FOLDER",
     example="orchestrator models export demo-pretrained -o exported/",
     output_help="Folder to make.",
-    at_dashboard=AtDashboard.REFUSED,
 )
 @click.argument("model", metavar="MODEL")
 def export(model: str, output: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from orchestrator.cli.commands.output_files import write_pieces
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.messages import notify, say_now, status_line
 from orchestrator.cli.output_option import output_option, output_path
 from orchestrator.cli.precision_option import precision_option
@@ -57,7 +57,6 @@ def _lines_and_workers(command: F) -> F:
 
 @click.command(
     cls=GlobalOptionsCommand,
-    at_dashboard=AtDashboard.REFUSED,
     example='orchestrator predict my-model "A charming film."\n'
     "orchestrator predict my-model reviews.csv.gz -o answered.csv --workers 4",
 )
@@ -183,7 +182,6 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
 
 @click.command(
     cls=GlobalOptionsCommand,
-    at_dashboard=AtDashboard.REFUSED,
     example='orchestrator embed my-encoder "A charming film."\n'
     "orchestrator embed my-encoder texts.jsonl.gz -o vectors.npy --workers 4",
 )

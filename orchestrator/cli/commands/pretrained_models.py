@@ -4,7 +4,7 @@ from dataclasses import asdict
 
 import click
 
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.messages import say_now
 from orchestrator.cli.output import show_record, show_rows
 from orchestrator.cli.reading import output_options, reading_options
@@ -13,7 +13,6 @@ from orchestrator.cli.reading import output_options, reading_options
 @click.command(
     "fill-mask",
     cls=GlobalOptionsCommand,
-    at_dashboard=AtDashboard.REFUSED,
     example='orchestrator fill-mask my-model "Paris is the [MASK] of France."',
 )
 @click.argument("model", metavar="MODEL")
@@ -34,7 +33,6 @@ def fill_mask(model: str, text: str, top_k: int, form: str | None, output: str |
 @click.command(
     "next-sentence",
     cls=GlobalOptionsCommand,
-    at_dashboard=AtDashboard.REFUSED,
     example='orchestrator next-sentence my-model "He went home." "Then he slept."',
 )
 @click.argument("model", metavar="MODEL")

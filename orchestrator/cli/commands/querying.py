@@ -16,7 +16,7 @@ from orchestrator.cli.commands.registry_reading import (
 )
 from orchestrator.cli.commands.run_annotating import add_notes
 from orchestrator.cli.commands.run_conditions import no_such_run, since_too
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
+from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.messages import tell_more
 from orchestrator.cli.output import num_rows_shown, show_rows, shows_briefly
 from orchestrator.cli.reading import output_options
@@ -29,7 +29,6 @@ _PAGE = 30
     cls=GlobalOptionsCommand,
     example='orchestrator query "metrics.f1 > 0.9 and params.learning_rate < 5e-5"\n'
     "orchestrator query \"task = 'mrpc'\" --group-by params.size --pivot seed",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("text", metavar="QUERY")
 @click.option("--sort", help="Field to sort by; `-FIELD` for descending order.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.commands.registry_reading import no_runs, open_registry, tell_archived
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
+from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows, shows_briefly
 from orchestrator.cli.reading import output_options
@@ -23,7 +23,7 @@ _BY = {
 }
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator leaderboard sst2", at_dashboard=AtDashboard.SENT)
+@click.command(cls=GlobalOptionsCommand, example="orchestrator leaderboard sst2")
 @click.argument("task", required=False)
 @click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="Number of places for each task.")
 @click.option(

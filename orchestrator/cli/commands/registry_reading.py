@@ -37,7 +37,7 @@ def open_registry() -> "Registry":
 
 
 def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: bool = False) -> "RunRecord":
-    """The run or trial that a person means: by the beginning of its id, else by its name.
+    """The run or trial that a person means: by its exact name, its whole id, or the beginning of its id.
 
     Of several runs of a name the newest, which is said. Raises: NotFoundError, with the nearest name.
 
@@ -45,54 +45,39 @@ def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: 
         only: whether a name that several runs have is an error, for a command that takes something away.
         or_task: whether the nearest name may be a task's, for a command that takes tasks, too.
     """
-    from orchestrator.errors import NotFoundError, SeveralRunsError
-    from orchestrator.registry.missing_runs import missing_run
-
-    try:
-        return registry.run(wanted)
-    except SeveralRunsError:
-        raise
-    except NotFoundError as error:
-        named = _find_named(registry, wanted, only=only)
-        if named is None:
-            raise missing_run(registry, wanted, error, registry.ranked_tasks() if or_task else ()) from None
-        return named
+    run = registry.find_run(wanted, or_task=or_task)
+    if run.name == wanted and not run.id.startswith(wanted):
+        _tell_others_called(registry, run, only=only)
+    return run
 
 
 def group_name(registry: "Registry", wanted: str) -> str:
-    """Return what `Registry.group` takes for what a person calls a group: the text, or the id of a run called so.
-
-    Raises: NotFoundError, with the nearest name; InputError for a run without a score or with several groups.
-    """
+    """The text that names a group, once it is known to. Raises: NotFoundError, with the nearest name; InputError."""
     from orchestrator.errors import NotFoundError, SeveralRunsError
-    from orchestrator.registry.missing_runs import missing_run
 
     try:
         registry.group(wanted)
-    except NotFoundError as error:
-        named = _find_named(registry, wanted)
-        if named is None:
-            raise (error if isinstance(error, SeveralRunsError) else missing_run(registry, wanted, error)) from None
-        return named.id
+    except SeveralRunsError:
+        raise
+    except NotFoundError:
+        registry.find_run(wanted)  # which tells the nearest name
     return wanted
 
 
-def _find_named(registry: "Registry", name: str, *, only: bool = False) -> "RunRecord | None":
-    """The newest run of a name, else the newest trial; None where nothing is called so."""
+def _tell_others_called(registry: "Registry", run: "RunRecord", *, only: bool) -> None:
+    """Say how many other runs have the name of a run that was named by it; where only one may, it is an error."""
     from orchestrator.errors import SeveralRunsError
     from orchestrator.registry.queries.query_tree import quoted
 
-    called = registry.newest_called(name)
-    if called is None:
-        return None
-    run, num_called = called
-    if only and num_called > 1:
-        rows = registry.run_table(f"name = {quoted(name)}", trials=run.parent_id is not None, limit=_NUM_LISTED).records
-        ids = ", ".join(str(row["id"]) for row in rows) + (", …" if num_called > len(rows) else "")
-        raise SeveralRunsError(f"{num_called} runs are called {name}; give the id of one: {ids}")
-    if num_called > 1:
-        notify(f"{num_called} runs are called {name}; this is the newest, {run.id} (`runs list` has the others)")
-    return run
+    called = registry.newest_called(run.name)
+    if called is None or called[1] == 1:
+        return
+    if only:
+        filter = f"name = {quoted(run.name)}"
+        rows = registry.run_table(filter, trials=run.parent_id is not None, limit=_NUM_LISTED).records
+        ids = ", ".join(str(row["id"]) for row in rows) + (", …" if called[1] > len(rows) else "")
+        raise SeveralRunsError(f"{called[1]} runs are called {run.name}; give the id of one: {ids}")
+    notify(f"{called[1]} runs are called {run.name}; this is the newest, {run.id} (`runs list` has the others)")
 
 
 def run_id_of(wanted: str) -> str:

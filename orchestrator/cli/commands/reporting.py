@@ -6,7 +6,7 @@ import click
 
 from orchestrator.cli.commands.costing import recorded_cost
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
-from orchestrator.cli.frame import AtDashboard, WritingCommand, current_settings
+from orchestrator.cli.frame import WritingCommand, current_settings
 from orchestrator.cli.messages import notify, say_now
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     cls=WritingCommand,
     example="orchestrator report 7f3a -o report.html\norchestrator report sst2 -o sst2.html",
     output_help="HTML file to write.",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("subject", metavar="RUN|TASK")
 def report(subject: str, output: str) -> None:

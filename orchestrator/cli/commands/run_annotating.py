@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, given_options
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, given_options
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows
 from orchestrator.cli.reading import reading_options
@@ -37,7 +37,6 @@ def _open_for_writing() -> "Registry":
 @click.command(
     cls=GlobalOptionsCommand,
     example='orchestrator runs note 7f3a "the learning rate was too high"\norchestrator runs note 7f3a',
-    at_dashboard=AtDashboard.SENT,
 )
 @_run_argument
 @click.argument("text", required=False)
@@ -94,9 +93,7 @@ def _user() -> str | None:
         return None
 
 
-@click.command(
-    cls=GlobalOptionsCommand, example="orchestrator runs tag 7f3a paper baseline", at_dashboard=AtDashboard.SENT
-)
+@click.command(cls=GlobalOptionsCommand, example="orchestrator runs tag 7f3a paper baseline")
 @_run_argument
 @_tags_argument
 def tag(run_id: str, tags: tuple[str, ...]) -> None:
@@ -107,7 +104,7 @@ def tag(run_id: str, tags: tuple[str, ...]) -> None:
         notify(f"tags of {run.id}: {', '.join(registry.tags(run.id))}")
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator runs untag 7f3a paper", at_dashboard=AtDashboard.SENT)
+@click.command(cls=GlobalOptionsCommand, example="orchestrator runs untag 7f3a paper")
 @_run_argument
 @_tags_argument
 def untag(run_id: str, tags: tuple[str, ...]) -> None:
@@ -131,9 +128,7 @@ def _flag_command(name: str, flag: "Flag", *, sets: bool, says: str, about: str)
             for one in found:
                 _tell_reach(registry, one, flag, sets=sets, says=says)
 
-    made = click.command(
-        name, cls=GlobalOptionsCommand, example=f"orchestrator runs {name} 7f3a", at_dashboard=AtDashboard.SENT
-    )(_runs_argument(run))
+    made = click.command(name, cls=GlobalOptionsCommand, example=f"orchestrator runs {name} 7f3a")(_runs_argument(run))
     made.help = about
     return made
 

@@ -8,7 +8,7 @@ import click
 
 from orchestrator.cells import MISSING, cell, printable, setting_cell
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
+from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.output import chosen_form, show_record, show_rows, show_text
 from orchestrator.cli.reading import output_options
 
@@ -35,7 +35,6 @@ TITLES = {
     "diff",
     cls=GlobalOptionsCommand,
     example="orchestrator runs diff 7f3a 9c21\norchestrator runs diff 7f3a 9c21 -f json",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("first", metavar="RUN")
 @click.argument("second", metavar="RUN")
@@ -102,7 +101,7 @@ def _told(run: "RunRecord") -> str:
 
 def _difference_lines(each: "Difference") -> list[str]:
     """Lines of one field: both values in one line where they fit, else one below the other."""
-    from orchestrator.progress.table_layout import wrapped
+    from orchestrator.progress.log_lines import wrapped
 
     name, change = field_text(each.field), change_text(each)
     one, other = value_texts(each)

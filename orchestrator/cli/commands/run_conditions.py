@@ -15,11 +15,11 @@ def check_kind(kind: str | None) -> None:
     if kind is None:
         return
     from orchestrator.errors import InputError
+    from orchestrator.nearest import did_you_mean
     from orchestrator.specs.kinds import SPEC_KINDS
-    from orchestrator.specs.problems import nearest
 
     if kind not in (*SPEC_KINDS, "trial"):
-        raise InputError(f"--kind: {kind!r} is no kind of run{nearest(kind, SPEC_KINDS)}")
+        raise InputError(f"--kind: {kind!r} is no kind of run{did_you_mean(kind, SPEC_KINDS)}")
 
 
 def no_such_run(registry: "Registry", filter: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
+from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.messages import notify, say_now, status_line
 from orchestrator.cli.output import show_rows, write_output
 from orchestrator.cli.output_option import check_output
@@ -23,35 +23,21 @@ _ENDINGS = (".csv", ".json", ".parquet")
 _TRACKERS = ("tensorboard", "mlflow", "wandb")
 
 
-class _ExportCommand(GlobalOptionsCommand):
-    """Command whose last argument is the file to write where `-o` names none, as of old."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line."""
-        rest = super().parse_args(ctx, args)
-        run_ids, output = ctx.params.get("run_ids") or (), ctx.params.get("output")
-        if ctx.resilient_parsing:
-            return rest
-        if output is None:
-            if not run_ids:
-                raise click.UsageError("-o FILE is missing; name one FILE to write, or one FOLDER with --tracker", ctx)
-            *others, ctx.params["output"] = run_ids
-            ctx.params["run_ids"] = tuple(others)
-        elif files := [word for word in run_ids if word.endswith(_ENDINGS)]:
-            raise click.UsageError(f"{files[0]} and {output} are two places; name one FILE to write, by -o", ctx)
-        return rest
-
-
 @click.command(
-    cls=_ExportCommand,
+    cls=GlobalOptionsCommand,
     example="orchestrator runs export -o runs.csv --where \"task = 'sst2'\"\n"
     "orchestrator runs export 7f3a --tracker tensorboard -o events/",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("run_ids", metavar="[RUN...]", nargs=-1)
 @click.option("--tracker", type=click.Choice(_TRACKERS), help="Write for another tracker, by its own library.")
 @click.option("--where", default="", help="A query, as `orchestrator query` takes it; all runs when left out.")
-@click.option("-o", "--output", metavar="FILE|FOLDER", help="File (.csv, .json, .parquet), or folder for --tracker.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE|FOLDER",
+    help="File (.csv, .json, .parquet), or folder for --tracker.",
+)
 @raw_option
 def export(run_ids: tuple[str, ...], tracker: str | None, output: str, where: str) -> None:
     """Write runs and trials to a file, or for another tracker.
@@ -96,7 +82,7 @@ def _query(registry: "Registry", run_ids: tuple[str, ...]) -> str:
 def _write_for(tracker: str, run_ids: tuple[str, ...], where: str, output: str) -> None:
     if ASKED_AT_VARIABLE in os.environ:
         raise InputError(
-            "--tracker writes a folder of this machine; bring the runs here first: orchestrator cluster pull"
+            "--tracker writes a folder of this machine; copy the registry here first, as docs/cluster.md says"
         )
     folder = Path(output).expanduser()
     if folder.exists() and not folder.is_dir():

@@ -8,7 +8,7 @@ from orchestrator.cli.commands.grouping import GroupingOptions, grouping_options
 from orchestrator.cli.commands.registry_reading import count_archived, no_runs, num_in_all, open_registry, tell_archived
 from orchestrator.cli.commands.run_annotating import add_notes
 from orchestrator.cli.commands.run_conditions import check_kind, given_conditions, no_such_run, since_too
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
+from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.messages import tell_more
 from orchestrator.cli.output import show_rows, shows_briefly
 from orchestrator.cli.reading import page_options
@@ -34,7 +34,6 @@ class _States(click.Choice[RunState]):
     cls=GlobalOptionsCommand,
     example="orchestrator runs list --state failed --since 7d\n"
     "orchestrator runs list --trials --group-by params.size --agg mean,count",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.option("--archived", is_flag=True, help="Include archived runs.")
 @click.option("--trials", is_flag=True, help="Include the trials of sweeps.")

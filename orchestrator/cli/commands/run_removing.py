@@ -3,7 +3,7 @@
 import click
 
 from orchestrator.cli.confirming import is_confirmed
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings, given_options
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, given_options
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_rows
 from orchestrator.cli.reading import output_options, reading_options
@@ -17,7 +17,6 @@ _TRASH_COLUMNS = ["id", "name", "kind", "trials", "num_bytes", "removed_at", "st
 @click.command(
     cls=GlobalOptionsCommand,
     example="orchestrator runs rm 7f3a 9c21 --dry-run\norchestrator runs rm 7f3a --yes",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
@@ -77,7 +76,7 @@ def rm(
         notify("\n".join(f"  orchestrator{given_options()} runs restore {run_id}" for run_id in named))
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator runs trash", at_dashboard=AtDashboard.SENT)
+@click.command(cls=GlobalOptionsCommand, example="orchestrator runs trash")
 @reading_options
 def trash(form: str | None, output: str | None) -> None:
     """Show removed runs, and the room that their files take."""
@@ -94,7 +93,7 @@ def trash(form: str | None, output: str | None) -> None:
         notify(f"{counted(len(records), 'run')}, {size}; `orchestrator gc` deletes them for good")
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator runs restore 7f3a", at_dashboard=AtDashboard.SENT)
+@click.command(cls=GlobalOptionsCommand, example="orchestrator runs restore 7f3a")
 @click.argument("run_ids", metavar="REMOVED...", nargs=-1, required=True)
 def restore(run_ids: tuple[str, ...]) -> None:
     """Bring runs back from the trash, a pipeline with its stages.

@@ -8,7 +8,7 @@ from orchestrator.cells import setting_cell
 from orchestrator.cli.commands.registry_reading import find_run, open_registry
 from orchestrator.cli.commands.run_annotating import marks_of, note_lines
 from orchestrator.cli.commands.run_brief import brief_record, find_best_trial, next_commands, stage_lines
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand
+from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.output import chosen_form, show_record, show_text, shows_briefly
 from orchestrator.cli.reading import current_reading, output_options
 from orchestrator.measurements import COLLAPSED
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 @click.command(
     cls=GlobalOptionsCommand,
     example="orchestrator runs show 7f3a\norchestrator runs show my-sweep --all",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("run_id", metavar="RUN")
 @click.option("--all", "is_whole", is_flag=True, help="Show everything that is recorded, the whole spec included.")
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 def show(run_id: str, is_whole: bool, form: str | None, output: str | None) -> None:
     """Show a run: what it is, its scores, its files, what to do next.
 
-    RUN is an id or the beginning of one, or a run's name: of several runs the newest. Of its spec the fields that
+    RUN is a run's name (its newest run), its id, or its first characters, four at least. Of its spec the fields that
     differ from their defaults, as they are typed behind `run`; of a sweep its best trial. With --all, or as JSON or
     CSV, there is everything that is recorded: the machine, each attempt, every score; as JSON the counts of each file.
     """

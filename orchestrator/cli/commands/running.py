@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,22 +12,19 @@ import click
 from orchestrator.cli.commands.next_steps import next_steps
 from orchestrator.cli.commands.registry_reading import run_id_of
 from orchestrator.cli.frame import (
-    AtDashboard,
     GlobalOptionsCommand,
     current_settings,
     given_options,
     nice_option,
     overrides_argument,
-    priority_option,
     resume_command,
     spec_argument,
 )
-from orchestrator.cli.last_words import last_words
-from orchestrator.cli.messages import notify, say_now
+from orchestrator.cli.messages import at_work, notify, say_now
 from orchestrator.cli.output import show_record, show_rows, show_text
 from orchestrator.cli.reading import reading_options
 from orchestrator.cluster.environment import give_way
-from orchestrator.errors import BudgetReached
+from orchestrator.errors import HoursReached
 from orchestrator.progress import reader_may_leave
 from orchestrator.run_ids import is_run_id
 
@@ -65,7 +62,6 @@ def _whole_id(context: click.Context, parameter: click.Parameter, value: str | N
 @overrides_argument
 @click.option("--name", help="The experiment's name; the spec's own, or its file's, when left out.")
 @click.option("--dry-run", is_flag=True, help="Only say what it needs, as `orchestrator plan` does.")
-@priority_option
 @nice_option
 @click.option(
     "--run-id", callback=_whole_id, hidden=True, help="Id of the run, which was drawn where it was submitted."
@@ -75,7 +71,6 @@ def run(
     overrides: tuple[str, ...],
     name: str | None,
     dry_run: bool,
-    priority: int,
     nice: bool,
     run_id: str | None,
 ) -> int:
@@ -95,14 +90,11 @@ def run(
     from orchestrator.execution.runner import run_spec  # torch among it: a wrong spec is told before
 
     settings = current_settings()
-    return _carried_out(
-        partial(run_spec, spec, settings=settings, run_id=run_id, overrides=overrides, priority=priority)
-    )
+    return _carried_out(partial(run_spec, spec, settings=settings, run_id=run_id, overrides=overrides))
 
 
 @click.command(
     cls=GlobalOptionsCommand,
-    at_dashboard=AtDashboard.SENT,
     example="orchestrator plan experiments/pretrain_base.yaml execution.num_workers=8",
 )
 @spec_argument
@@ -138,16 +130,14 @@ def _plan(spec_path: str, overrides: tuple[str, ...], form: str | None, output: 
 
 @click.command(
     cls=GlobalOptionsCommand,
-    at_dashboard=AtDashboard.REFUSED,
     example="orchestrator resume 7f3a execution.num_workers=2",
 )
 @click.argument("run_id", metavar="RUN")
 @overrides_argument
 @click.option("--allow-drift", is_flag=True, help="Go on although data, models or versions changed; tags the run.")
-@priority_option
 @nice_option
 @click.option("--check", is_flag=True, hidden=True, help="Only check that it can go on here; the run goes to stdout.")
-def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, priority: int, nice: bool, check: bool) -> int:
+def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: bool, check: bool) -> int:
     """Go on with a run that was interrupted.
 
     Pretraining continues from its last checkpoint, a sweep with its unfinished trials; the id stays. RUN is an id, the
@@ -166,7 +156,7 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, priority:
         if nice:
             give_way()
         again = [*(["--allow-drift"] if allow_drift else []), *(["--nice"] if nice else []), *overrides]
-        resumed = partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift, priority=priority)
+        resumed = partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift)
         return _carried_out(resumed, *again)
 
 
@@ -205,32 +195,23 @@ def _interruptible(*again: str) -> Iterator[Callable[[str], None]]:
 
     `again` are words of the command that a person will want to type again when going on.
     """
-    from orchestrator.execution.interruption import record_left, where_it_stopped
+    from orchestrator.execution.interruption import where_it_stopped
 
     started: list[str] = []
-    words = ExitStack()
 
     def go_on(run_id: str, *more: str) -> str:
         return f"go on with: {resume_command(run_id)}{''.join(f' {shlex.quote(word)}' for word in (*again, *more))}"
 
     def began(run_id: str) -> None:
-        from orchestrator.execution.origin import means_the_same_anywhere
-
-        settings = means_the_same_anywhere(current_settings())  # a resume works in the folder of the run's origin
-        text = go_on(run_id)  # `leave` is called in a thread, where Click knows no options
-
-        def leave() -> str:
-            record_left(run_id, settings)
-            return f"{where_it_stopped(run_id, KeyboardInterrupt(), settings)}; {text}"
-
         started.append(run_id)
-        words.enter_context(last_words(text, leave))
+        at_work.append(f"left without saving; {go_on(run_id)}")
 
     try:
-        with words:
-            yield began
+        yield began
     except KeyboardInterrupt as error:
         for run_id in started:
-            more = [error.again] if isinstance(error, BudgetReached) else []
+            more = [error.again] if isinstance(error, HoursReached) else []
             notify(f"{where_it_stopped(run_id, error, current_settings())}; {go_on(run_id, *more)}")
         raise
+    finally:
+        del at_work[len(at_work) - len(started) :]

@@ -14,11 +14,12 @@ from orchestrator.cli.commands.run_exporting import export
 from orchestrator.cli.commands.run_listing import list_runs
 from orchestrator.cli.commands.run_removing import restore, rm, trash
 from orchestrator.cli.commands.run_showing import show
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsGroup, WritingCommand, current_settings, given_options
+from orchestrator.cli.frame import GlobalOptionsGroup, WritingCommand, current_settings, given_options
 from orchestrator.cli.messages import make_room, notify, say_now
 from orchestrator.cli.output import show_rows, show_text, shows_briefly
 from orchestrator.cli.reading import reading_options
-from orchestrator.progress import is_terminal, show_progress, terminal_width
+from orchestrator.progress import terminal_width
+from orchestrator.progress.log_lines import folded
 
 if TYPE_CHECKING:
     from orchestrator.registry.records import RunRecord
@@ -26,14 +27,17 @@ if TYPE_CHECKING:
 
 @click.group(cls=GlobalOptionsGroup)
 def runs() -> None:
-    """Show what was run, and how it went. RUN is the id of a run, its first characters, or its name."""
+    """Show what was run, and how it went.
+
+    RUN is a run's name, which means its newest run, its id, or the first characters of its id, four at least.
+    """
 
 
 runs.add_command(list_runs)
 runs.add_command(show)
 
 
-@runs.command(example="orchestrator runs trials 7f3a -f csv -o trials.csv", at_dashboard=AtDashboard.SENT)
+@runs.command(example="orchestrator runs trials 7f3a -f csv -o trials.csv")
 @click.argument("run_id", metavar="RUN")
 @reading_options
 def trials(run_id: str, form: str | None, output: str | None) -> None:
@@ -57,8 +61,7 @@ def trials(run_id: str, form: str | None, output: str | None) -> None:
     ]
     own = [f"metrics.{run.metric}"] if f"metrics.{run.metric}" in scores else []
     if shows_briefly(form, output):
-        changed = [name for name in scores if name.startswith("metrics.recipe.")]
-        scores = [*changed[:NUM_PARAMETERS_SHOWN], *(own or scores[:NUM_PARAMETERS_SHOWN])]
+        scores = own or scores[:NUM_PARAMETERS_SHOWN]
         varied = varied[:NUM_PARAMETERS_SHOWN]
     columns = ["number", "id", "state", "seed", *varied, *scores, "seconds"]
     show_rows(table.records, columns, form, output, spare=["seconds", "state", *scores[1:], "seed", "id"])
@@ -70,7 +73,7 @@ def _stages_text(stages: "Sequence[RunRecord]") -> str:
     return f"; its stages have them: {named}" if named else ""
 
 
-@runs.command(example="orchestrator runs metrics 7f3a mlm_loss -f csv", at_dashboard=AtDashboard.SENT)
+@runs.command(example="orchestrator runs metrics 7f3a mlm_loss -f csv")
 @click.argument("run_id", metavar="RUN")
 @click.argument("name", required=False)
 @reading_options
@@ -95,7 +98,6 @@ def metrics(run_id: str, name: str | None, form: str | None, output: str | None)
     cls=WritingCommand,
     example="orchestrator runs plot 7f3a -o losses.png",
     output_help="Picture to write; it ends in .png, .svg or .pdf.",
-    at_dashboard=AtDashboard.SENT,
 )
 @click.argument("run_id", metavar="RUN")
 def plot(run_id: str, output: str) -> None:
@@ -111,7 +113,7 @@ def plot(run_id: str, output: str) -> None:
     notify(f"wrote {output}")
 
 
-@runs.command(example="orchestrator runs logs 7f3a --worker 1 | tail", at_dashboard=AtDashboard.SENT)
+@runs.command(example="orchestrator runs logs 7f3a --worker 1 | tail")
 @click.argument("run_id", metavar="RUN")
 @click.option(
     "--worker",
@@ -125,10 +127,9 @@ def plot(run_id: str, output: str) -> None:
 def logs(run_id: str, rank: str | None, follow: bool) -> int:
     """Print the log of a run, or of its workers.
 
-    With --follow a terminal shows how far the run is, as `run` does; of a pipeline the log of the stage at work too.
+    With --follow the log of a pipeline has that of the stage at work too.
     """
     from orchestrator.errors import NotFoundError
-    from orchestrator.execution.pulling import log_folder
     from orchestrator.storage import join, read_bytes
 
     if rank not in (None, "all") and not rank.isdecimal():
@@ -139,7 +140,7 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
         return _follow(run_id_of(run_id))
     with open_registry() as registry:
         run = find_run(registry, run_id)
-        folder = log_folder(run, registry, current_settings())
+        folder = run.folder(current_settings().storage)
         stages = registry.stages(run.id)[::-1] if run.kind == "pipeline" else []
     if rank is not None:
         _show_worker_logs(run.id, folder, None if rank == "all" else int(rank))
@@ -156,15 +157,12 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
 
 def _log_text(data: bytes) -> str:
     """Text of a log; for a terminal its lines are broken between words."""
-    from orchestrator.progress.line_folding import folded
-
     return folded(data.decode("utf-8", "replace"), terminal_width(sys.stdout))
 
 
 def _follow(run_id: str) -> int:
     """Print a run's log until it has ended; returns the exit status that `wait` would give."""
     from orchestrator.execution.log_following import follow_log
-    from orchestrator.execution.run_watch import RunWatch
     from orchestrator.execution.waiting import outcome_line
     from orchestrator.run_states import RunState
 
@@ -172,14 +170,7 @@ def _follow(run_id: str) -> int:
         make_room(sys.stdout)
         click.echo(_log_text(data), nl=False)
 
-    settings = current_settings()
-    if is_terminal(sys.stderr):
-        with show_progress() as progress:
-            record = follow_log(
-                run_id, settings=settings, write=write, watch=lambda registry: RunWatch(registry, progress).look
-            )
-    else:
-        record = follow_log(run_id, settings=settings, write=write)
+    record = follow_log(run_id, settings=current_settings(), write=write)
     notify(outcome_line(record))
     return 0 if record.state == RunState.COMPLETED else 1
 

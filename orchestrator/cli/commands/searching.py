@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.messages import notify, say_now, status_line
 from orchestrator.cli.output import show_rows, shows_briefly
 from orchestrator.cli.precision_option import precision_option
@@ -76,7 +76,6 @@ def reranking_options(command: Callable[..., T]) -> Callable[..., T]:
 
 @click.command(
     cls=GlobalOptionsCommand,
-    at_dashboard=AtDashboard.REFUSED,
     example='orchestrator search my-encoder "lift of a wing" --documents corpus.jsonl\n'
     "orchestrator search my-encoder --index ix/ --rerank my-pairs < queries.txt",
 )

@@ -8,7 +8,7 @@ import click
 from orchestrator.cells import setting_cell
 from orchestrator.cli.commands.ranking import no_groups, seeds_text
 from orchestrator.cli.commands.registry_reading import group_name, open_registry, tell_archived
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsGroup
+from orchestrator.cli.frame import GlobalOptionsGroup
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import (
     num_rows_shown,
@@ -37,7 +37,7 @@ def groups() -> None:
     """Groups of runs that differ only in their seed."""
 
 
-@groups.command("list", example="orchestrator groups list sst2", at_dashboard=AtDashboard.SENT)
+@groups.command("list", example="orchestrator groups list sst2")
 @click.argument("task", required=False)
 @click.option("--archived", is_flag=True, help="Include archived runs.")
 @reading_options
@@ -72,7 +72,7 @@ def list_groups(task: str | None, archived: bool, form: str | None, output: str 
     tell_archived(num_archived)
 
 
-@groups.command("show", example="orchestrator groups show 3f2a", at_dashboard=AtDashboard.SENT)
+@groups.command("show", example="orchestrator groups show 3f2a")
 @click.argument("group")
 @output_options
 def show_group(group: str, form: str | None, output: str | None) -> None:
@@ -136,7 +136,7 @@ def _run_row(group: "GroupRecord", run: "GroupRun") -> dict[str, Any]:
     }
 
 
-@groups.command("compare", example="orchestrator groups compare 3f2a 77c0", at_dashboard=AtDashboard.SENT)
+@groups.command("compare", example="orchestrator groups compare 3f2a 77c0")
 @click.argument("names", metavar="A B [C …]", nargs=-1, required=True)
 @output_options
 def compare(names: tuple[str, ...], form: str | None, output: str | None) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.frame import AtDashboard, GlobalOptionsCommand, current_settings
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings
 from orchestrator.cli.messages import notify, say_now
 from orchestrator.cli.output import show_text
 from orchestrator.cli.precision_option import precision_option
@@ -19,20 +19,18 @@ if TYPE_CHECKING:
 
 @click.command(
     cls=GlobalOptionsCommand,
-    at_dashboard=AtDashboard.REFUSED,
     example="orchestrator serve my-model\norchestrator serve my-model --host 0.0.0.0 --token-file token",
 )
 @click.argument("model", metavar="MODEL")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; others need a token.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0 for any free one.")
 @click.option("--token-file", metavar="FILE", help="File of mode 0600 with the token that requests must carry.")
-@click.option("--num-replicas", type=click.IntRange(1), default=1, show_default=True, help="Processes with the model.")
 @click.option(
     "--device",
     type=click.Choice(["cpu", "cuda"]),
     default="cpu",
     show_default=True,
-    help="Where the model computes; cuda takes a GPU for each replica.",
+    help="Where the model computes.",
 )
 @precision_option
 def serve(
@@ -40,32 +38,24 @@ def serve(
     host: str,
     port: int,
     token_file: str | None,
-    num_replicas: int,
     device: str,
     precision: "Precision",
 ) -> None:
     """Answer by HTTP with a model, until Ctrl-C.
 
-    There is a page to try it, a JSON endpoint (POST /v1/answers) and its description (/openapi.json). A fine-tuned
+    There is a page to try it, a JSON endpoint (POST /v1/answers; GET /v1/model says what it reads). A fine-tuned
     model predicts, an embedding model gives vectors, a pretrained one fills [MASK]. Only this machine reaches it;
     with --host others do, and a token is needed: in a file, or in ORCHESTRATOR_SERVE_TOKEN. The connection is not
-    encrypted: beyond a private network, put a proxy with TLS in front. Needs the extra `serve`.
+    encrypted: beyond a private network, put a proxy with TLS in front.
     """
     say_now(f"loading {model}")
-    from orchestrator.errors import InputError
     from orchestrator.models.resolve import resolve_model
     from orchestrator.web.tokens import TOKEN_VARIABLE, read_token
 
     token = read_token(host, token_file)
-    settings = current_settings()
-    folder = resolve_model(model, settings)
-    try:
-        import fastapi  # noqa: F401
-    except ImportError:
-        raise InputError("serving needs more packages; run: pip install 'bert-orchestrator[serve]'") from None
-    from orchestrator.serving.server import ServeOptions, serve_model
+    folder = resolve_model(model, current_settings())
+    from orchestrator.serving.app import serve_model
 
-    options = ServeOptions(host, port, num_replicas, device, token, precision)
     urls: list[str] = []
 
     def on_ready(url: str, abilities: "Abilities") -> None:
@@ -75,7 +65,7 @@ def serve(
         _say_how_to_ask(model, url, abilities, carried)
 
     try:
-        serve_model(model, folder, options, settings, on_ready)
+        serve_model(model, folder, on_ready, host=host, port=port, device=device, token=token, precision=precision)
     except KeyboardInterrupt:
         if not urls:
             raise

@@ -2,8 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +12,6 @@ from orchestrator.cli.frame import (
     current_settings,
     given_options,
     overrides_argument,
-    priority_option,
 )
 from orchestrator.cli.messages import notify, say_now, write_message
 from orchestrator.cli.output import show_text
@@ -24,7 +22,6 @@ from orchestrator.run_ids import new_run_id
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
-    from orchestrator.execution.head_commands import HeadCommand
     from orchestrator.execution.jobs import SubmittedJob
 
 
@@ -38,7 +35,6 @@ if TYPE_CHECKING:
 @click.option("--resume", "resumed", metavar="RUN", help="Go on with this run, in place of a new one of a spec.")
 @click.option("--allow-drift", is_flag=True, help="With --resume: go on although data, models or versions changed.")
 @click.option("--name", help="The experiment's name; the spec's own, or its file's, when left out.")
-@priority_option
 @click.option("--no-wait", is_flag=True, help="Leave when the job is accepted; do not follow its log.")
 def submit(
     spec_path: str | None,
@@ -46,7 +42,6 @@ def submit(
     resumed: str | None,
     allow_drift: bool,
     name: str | None,
-    priority: int,
     no_wait: bool,
 ) -> int:
     """Carry out a run as a Ray job on a cluster.
@@ -63,9 +58,9 @@ def submit(
     job: SubmittedJob | None
     if resumed is None:
         assert spec_path is not None
-        job = _submit_spec(spec_path, overrides, name, priority)
+        job = _submit_spec(spec_path, overrides, name)
     else:  # there is no spec, so that the first word is the first override
-        job = _submit_resume(resumed, [word for word in (spec_path, *overrides) if word], allow_drift, priority)
+        job = _submit_resume(resumed, [word for word in (spec_path, *overrides) if word], allow_drift)
     if job is None:
         return 0
     notify(f"submitted to {job.address} as job {job.id}")
@@ -78,48 +73,45 @@ def submit(
     return _follow(job)
 
 
-def _submit_spec(spec_path: str, overrides: tuple[str, ...], name: str | None, priority: int) -> "SubmittedJob":
-    from orchestrator.execution.jobs import plan_command, submit_run
+def _submit_spec(spec_path: str, overrides: tuple[str, ...], name: str | None) -> "SubmittedJob":
+    from orchestrator.execution.jobs import SPEC_FILE, spec_files, submit_run
     from orchestrator.specs.loading import load_spec
 
     spec = load_spec(spec_path, overrides)
     spec = spec.model_copy(update={"name": name}) if name else spec
     settings = current_settings()
     address = dashboard_address(settings)
-    _check(plan_command(spec), settings, address)
-    return submit_run(spec, new_run_id(), settings, address, priority)
+    _check(["plan", SPEC_FILE], settings, address, spec_files(spec))
+    return submit_run(spec, new_run_id(), settings, address)
 
 
-def _submit_resume(run_id: str, overrides: Sequence[str], allow_drift: bool, priority: int) -> "SubmittedJob | None":
+def _submit_resume(run_id: str, overrides: Sequence[str], allow_drift: bool) -> "SubmittedJob | None":
     """Submit another attempt at a run; None where it has completed, which the head has said."""
-    from orchestrator.execution.head_commands import HeadCommand
     from orchestrator.execution.jobs import submit_resume
     from orchestrator.run_states import RunState
 
     settings = current_settings()
     address = dashboard_address(settings)
     options = ["--check", *(["--allow-drift"] if allow_drift else [])]
-    run = json.loads(_check(HeadCommand(["resume", *options, "--", run_id, *overrides]), settings, address))
+    run = json.loads(_check(["resume", *options, "--", run_id, *overrides], settings, address))
     if run["state"] == RunState.COMPLETED:
         return None
     run_metadata = {"job_name": run["name"], "kind": run["kind"]}
-    return submit_resume(run["id"], overrides, run_metadata, allow_drift, settings, address, priority)
+    return submit_resume(run["id"], overrides, run_metadata, allow_drift, settings, address)
 
 
-def _check(command: "HeadCommand", settings: Settings, address: str) -> bytes:
+def _check(words: Sequence[str], settings: Settings, address: str, files: Mapping[str, bytes] | None = None) -> bytes:
     """Have the head check what is to be submitted; returns what it printed, or ends here with its status."""
-    from orchestrator.cli.head import head_streams
-    from orchestrator.execution.head_commands import carry_out_on_head, refuse_password
+    from orchestrator.execution.head_commands import ask_head
 
-    refuse_password(settings)
-    printed: list[bytes] = []
-    with head_streams(f"checking it on the head of the cluster at {address} …") as streams:
-        checking = replace(streams, out=printed.append, terminals={})
-        status = carry_out_on_head(command, settings, address, checking).status
-    if status:
+    say_now(f"checking it on the head of the cluster at {address}")
+    answer = ask_head(words, settings, address, files=files)
+    with reader_may_leave(sys.stderr):
+        click.echo(answer.err, nl=False, err=True)
+    if answer.status:
         notify("nothing was submitted")
-        click.get_current_context().exit(status)
-    return b"".join(printed)
+        click.get_current_context().exit(answer.status)
+    return answer.out
 
 
 def _follow(job: "SubmittedJob") -> int:

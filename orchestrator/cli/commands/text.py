@@ -74,8 +74,9 @@ def tokenizer() -> None:
 
 @tokenizer.command(example="orchestrator tokenizer train data --vocab-size 8000 -o tokenizers/wiki")
 @source_options
-@click.option("-o", "--output", metavar="FOLDER", help="Folder for tokenizer.json and the like; it is made.")
-@click.option("--to", metavar="FOLDER", hidden=True, help="Older name of --output.")
+@click.option(
+    "-o", "--output", required=True, metavar="FOLDER", help="Folder for tokenizer.json and the like; it is made."
+)
 @click.option(
     "--model",
     "algorithm",
@@ -103,8 +104,7 @@ def train(
     input_format: str,
     text_field: str,
     on_bad_record: str,
-    output: str | None,
-    to: str | None,
+    output: str,
     algorithm: Literal["wordpiece", "byte_bpe", "unigram"],
     vocab_size: int,
     cased: bool,
@@ -117,9 +117,6 @@ def train(
 
     The folder is one that Hugging Face's libraries read. How it cuts other text goes to stdout.
     """
-    folder = output or to
-    if folder is None or (to and output):
-        raise click.UsageError("name one folder for the tokenizer, by -o FOLDER")
     say_now(f"training a tokenizer of {vocab_size:,} entries")
     from bert_core.text.tokenization import Tokenizer
     from orchestrator.corpus.tokenizer_job import tokenizer_notes, train_tokenizer
@@ -127,8 +124,8 @@ def train(
     from orchestrator.specs import TokenizerSpec
     from orchestrator.storage import local_copy, names_in
 
-    if names_in(folder):
-        raise InputError(f"{folder} is there already and not empty; give another -o, or delete it first")
+    if names_in(output):
+        raise InputError(f"{output} is there already and not empty; give another -o, or delete it first")
     spec = TokenizerSpec(
         corpus=text_source(files, input_format, text_field, on_bad_record, sampling_exponent=sampling_exponent),
         algorithm=algorithm,
@@ -138,11 +135,11 @@ def train(
         max_bytes=max_bytes,
     )
     result = train_tokenizer(spec, current_settings().storage)
-    Tokenizer.load(local_copy(result.folder)).save(folder)
-    notify(f"saved to {folder}")
+    Tokenizer.load(local_copy(result.folder)).save(output)
+    notify(f"saved to {output}")
     for note in tokenizer_notes(spec, result):
         notify(note)
-    show_record({"folder": folder, "vocab_size": result.vocab_size, **result.report}, form, None)
+    show_record({"folder": output, "vocab_size": result.vocab_size, **result.report}, form, None)
 
 
 @tokenizer.command(example="orchestrator tokenizer report tokenizers/wiki data/wikinews.jsonl.xz")

@@ -1,6 +1,6 @@
-"""The heads in training: an object for each task type that models are fine-tuned for, a file for each object.
+"""The heads in training: an object for each task type that models are fine-tuned for.
 
-The contract is `base.HeadTraining`. A new head adds a file here, its line in the list and its model's class, and
+The contract is `base.HeadTraining`. A new head adds a class here, its line in the list and its model's class, and
 likewise a task type in `orchestrator.tasks.types`, which reads its data and scores it.
 """
 
@@ -17,14 +17,14 @@ from bert_core.heads import (
 from bert_core.heads.sentence_selection import BertForSentenceSelection
 from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.finetuning.heads.base import Batch, HeadTraining
-from orchestrator.finetuning.heads.classification import ClassificationHead
 from orchestrator.finetuning.heads.embedding import EmbeddingHead
-from orchestrator.finetuning.heads.multi_label import MultiLabelHead
-from orchestrator.finetuning.heads.multiple_choice import MultipleChoiceHead
-from orchestrator.finetuning.heads.ner import NerHead
-from orchestrator.finetuning.heads.qa import QuestionAnsweringHead
-from orchestrator.finetuning.heads.regression import RegressionHead
-from orchestrator.finetuning.heads.sentence_selection import SentenceSelectionHead
+from orchestrator.finetuning.heads.sequence import (
+    ClassificationHead,
+    MultiLabelHead,
+    MultipleChoiceHead,
+    RegressionHead,
+)
+from orchestrator.finetuning.heads.tokens import NerHead, QuestionAnsweringHead, SentenceSelectionHead
 from orchestrator.specs.task import Head
 
 __all__ = ["HEADS", "Batch", "HeadModel", "HeadTraining"]

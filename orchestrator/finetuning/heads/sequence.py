@@ -1,16 +1,25 @@
-"""Common part of the heads on a sequence's [CLS]: logits, and a label for each window.
+"""Heads on a sequence's [CLS] in training: classes, numbers, labels, choices.
 
-Shapes: W windows, C classes, E numbers beside the text.
+Shapes: W windows, C classes, E numbers beside the text; for multiple choice a window for each choice, G examples, C
+choices of each.
 """
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bert_core.heads import BertForSequenceClassification
+from bert_core.config import BertConfig
+from bert_core.constants import IGNORE_INDEX
+from bert_core.distillation import soft_target_loss
+from bert_core.heads import BertForMultipleChoice, BertForSequenceClassification
 from orchestrator.finetuning.heads.base import Batch, HeadTraining
 from orchestrator.tasks import Features
 from orchestrator.tasks.features import Array
+from orchestrator.tasks.types.multiple_choice import ChoiceArrays
 from orchestrator.tasks.types.text import TextArrays
 
 
@@ -33,3 +42,100 @@ class SequenceHead(HeadTraining[BertForSequenceClassification, TextArrays]):
     def logits(self, model: BertForSequenceClassification, batch: Batch) -> Tensor:
         """Logits of each window's class: (W, C)."""
         return model.packed_logits(batch.seqs, batch.tabular_features).float()
+
+
+class ClassificationHead(SequenceHead):
+    """One class for each text."""
+
+    problem_type = "single_label_classification"
+
+    def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
+        """A classifier of sequences with classes that exclude one another."""
+        is_other = config.problem_type == "multi_label_classification" or config.num_labels == 1
+        return super().recognizes(folder, config, architectures) and not is_other
+
+    def loss(self, model: BertForSequenceClassification, logits: Tensor, batch: Batch) -> Tensor:
+        """Mean cross entropy over the windows with a known class."""
+        return F.cross_entropy(logits, batch.targets, ignore_index=IGNORE_INDEX)
+
+    def soft_loss(
+        self, logits: Tensor, teacher_logits: Tensor, features: Features[TextArrays], batch: Batch, temperature: float
+    ) -> Tensor:
+        """Divergence of the distributions over classes, mean over windows."""
+        return soft_target_loss(logits, teacher_logits, temperature)
+
+
+class RegressionHead(SequenceHead):
+    """A number for each text."""
+
+    problem_type = "regression"
+
+    def with_labels(self, config: BertConfig, labels: Sequence[str]) -> BertConfig:
+        """One output, by the name that it has in transformers' model cards."""
+        return config.with_labels(["score"], self.problem_type)
+
+    def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
+        """A classifier of sequences with one output."""
+        is_single = config.num_labels == 1 and config.problem_type != "multi_label_classification"
+        return super().recognizes(folder, config, architectures) and is_single
+
+    def loss(self, model: BertForSequenceClassification, logits: Tensor, batch: Batch) -> Tensor:
+        """Mean squared distance from the labels."""
+        return F.mse_loss(logits.squeeze(-1), batch.targets)
+
+    def soft_loss(
+        self, logits: Tensor, teacher_logits: Tensor, features: Features[TextArrays], batch: Batch, temperature: float
+    ) -> Tensor:
+        """Mean squared distance from the teacher's values."""
+        return F.mse_loss(logits, teacher_logits)
+
+
+class MultiLabelHead(SequenceHead):
+    """Any number of labels for each text."""
+
+    problem_type = "multi_label_classification"
+
+    def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
+        """A classifier of sequences whose configuration says so."""
+        return super().recognizes(folder, config, architectures) and config.problem_type == self.problem_type
+
+    def targets(self, features: Features[TextArrays], windows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Array:
+        """Whether each label is there, as 0.0 or 1.0: (W, C)."""
+        return super().targets(features, windows, tokens).astype(np.float32)
+
+    def loss(self, model: BertForSequenceClassification, logits: Tensor, batch: Batch) -> Tensor:
+        """Mean binary cross entropy over windows and labels."""
+        return F.binary_cross_entropy_with_logits(logits, batch.targets)
+
+    def soft_loss(
+        self, logits: Tensor, teacher_logits: Tensor, features: Features[TextArrays], batch: Batch, temperature: float
+    ) -> Tensor:
+        """Divergence for each label, which is a choice between it and its absence, whose logit is 0."""
+        student, teacher = (F.pad(values.reshape(-1, 1), (0, 1)) for values in (logits, teacher_logits))  # (W·C, 2)
+        return soft_target_loss(student, teacher, temperature)
+
+
+class MultipleChoiceHead(HeadTraining[BertForMultipleChoice, ChoiceArrays]):
+    """A score for each choice."""
+
+    model_type = BertForMultipleChoice
+
+    def targets(self, features: Features[ChoiceArrays], windows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Array:
+        """Places of the right choices: (G,)."""
+        return features.head_arrays.labels[features.examples_of(windows)]
+
+    def logits(self, model: BertForMultipleChoice, batch: Batch) -> Tensor:
+        """A logit for each choice, (W,)."""
+        return model.packed_logits(batch.seqs).float()
+
+    def loss(self, model: BertForMultipleChoice, logits: Tensor, batch: Batch) -> Tensor:
+        """Mean cross entropy over the examples with a known choice."""
+        rows = logits.view(len(batch.targets), -1)  # (G, C)
+        return F.cross_entropy(rows, batch.targets, ignore_index=IGNORE_INDEX)
+
+    def soft_loss(
+        self, logits: Tensor, teacher_logits: Tensor, features: Features[ChoiceArrays], batch: Batch, temperature: float
+    ) -> Tensor:
+        """Divergence of the distributions over choices, mean over examples."""
+        student, teacher = (values.view(len(batch.targets), -1) for values in (logits, teacher_logits))  # (G, C)
+        return soft_target_loss(student, teacher, temperature)

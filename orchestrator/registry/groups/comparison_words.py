@@ -4,7 +4,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.measurements import is_better_lower
-from orchestrator.significance.sample_size import POWER
+from orchestrator.significance.comparison import POWER
 from orchestrator.significance.summary import why_noise_is_unknown
 
 if TYPE_CHECKING:

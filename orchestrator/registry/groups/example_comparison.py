@@ -15,9 +15,8 @@ from orchestrator.registry.groups.kept_predictions import (
     scores_for,
 )
 from orchestrator.registry.groups.prediction_files import PredictionRow, read_predictions
-from orchestrator.significance.bootstrap import ExampleBootstrapResult, ScoreOfWeights, compare_over_examples
-from orchestrator.significance.many_comparisons import holm
-from orchestrator.significance.mcnemar import McNemarResult, compare_answers
+from orchestrator.significance.comparison import McNemarResult, compare_answers, holm
+from orchestrator.significance.resampling import ExampleBootstrapResult, ScoreOfWeights, compare_over_examples
 from orchestrator.significance.summary import Interval
 
 logger = logging.getLogger(__name__)

@@ -10,13 +10,13 @@ from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.registry.groups.group_keys import LABEL_DIGITS, distinct_labels, group_code, group_key, group_label
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.groups import is_ranked, load_groups
-from orchestrator.registry.run_records import MAX_CANDIDATES, find_run
+from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, find_run, newest_called
 from orchestrator.registry.tables import RunRow
 from orchestrator.run_states import RunState
 
 
 def find_group(session: Session, name: str, state: ColumnElement[RunState]) -> GroupRecord:
-    """Find the group whose digest begins with `name`, or a run's or trial's part of its group.
+    """Find the group whose digest begins with `name` (four characters), or a run's or trial's part of its group.
 
     A whole digest, or one as lists show it, means that group, although longer ones begin with it. A trial, a student or
     an evaluation stands for itself alone; a sweep for its own trials, where they are one group, without those of other
@@ -28,12 +28,16 @@ def find_group(session: Session, name: str, state: ColumnElement[RunState]) -> G
     digest, _, code = name.lower().partition(".")
     is_called = RunRow.group_key.startswith(digest, autoescape=True)
     ranked = select(RunRow.group_key, RunRow.code_version).where(is_called, is_ranked())
-    pairs = session.execute(ranked.distinct().order_by(RunRow.group_key, RunRow.code_version)).all() if name else []
+    is_long = len(digest) >= MIN_ID_DIGITS
+    pairs = session.execute(ranked.distinct().order_by(RunRow.group_key, RunRow.code_version)).all() if is_long else []
     keys = {group_key(*pair): pair for pair in pairs if group_code(group_key(*pair)).startswith(code)}
     is_shown = len(digest) >= LABEL_DIGITS
     exact = {key: pair for key, pair in keys.items() if is_shown and name.lower() == group_label(key, len(digest))}
     if len(exact) == 1:  # a group of before the code was recorded has no more to its name than others begin with
         keys = exact
+    named = newest_called(session, name, state) if keys else None
+    if named is not None:
+        raise SeveralRunsError(f"{name!r} is the name of run {named[0].id}, and begins a group's digest; give that id.")
     if len(keys) == 1:
         ((own_digest, version),) = keys.values()
         of_code = RunRow.code_version.is_(None) if version is None else RunRow.code_version == version

@@ -17,7 +17,7 @@ from orchestrator.registry.groups.example_comparison import ExampleComparison
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.seed_comparison import SeedComparison, SeedTests, compare_seeds
 from orchestrator.registry.groups.varying_paths import varying_paths
-from orchestrator.significance.many_comparisons import holm
+from orchestrator.significance.comparison import holm
 from orchestrator.significance.summary import LEVEL
 
 

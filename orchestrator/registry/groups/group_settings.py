@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import json_object, select_items
-from orchestrator.registry.parameter_values import KIND_END, decode_stored, without_as_before
+from orchestrator.registry.parameter_values import KIND_END, decode_stored
 from orchestrator.registry.tables import ParameterRow
 
 SEED_PATH = "recipe.seed"
@@ -46,10 +46,10 @@ _decode_plain = lru_cache(maxsize=10_000)(decode_stored)
 
 
 def setting_values(settings: Settings, paths: Iterable[str] | None = None) -> dict[str, Any]:
-    """Values of settings by path, without fields that a later version added, at the value of before.
+    """Values of settings by path.
 
     Args:
         paths: settings that are asked for; all where it is None.
     """
     asked = settings if paths is None else [path for path in paths if path in settings]
-    return without_as_before({path: setting_value(settings[path]) for path in asked})
+    return {path: setting_value(settings[path]) for path in asked}

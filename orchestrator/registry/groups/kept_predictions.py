@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 
 from bert_core.metrics.ner import entity_spans
 from orchestrator.registry.groups.prediction_files import PredictionRow
-from orchestrator.significance.bootstrap import Numbers, ScoreOfWeights
-from orchestrator.significance.rank_correlation import spearman_of
+from orchestrator.significance.resampling import Numbers, ScoreOfWeights, spearman_of
 
 ScoreOfCounts = Callable[[Numbers], ScoreOfWeights]
 """Function from counts (N, K), K numbers for each of N examples, to the score of examples that are drawn."""

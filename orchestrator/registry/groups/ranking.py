@@ -12,9 +12,8 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.standings import Standing
-from orchestrator.significance.many_comparisons import holm
+from orchestrator.significance.comparison import holm, means_p_value
 from orchestrator.significance.summary import LEVEL
-from orchestrator.significance.welch import means_p_value
 
 Order = Literal["lower", "mean", "median", "best"]
 """Number that ranks groups: the end of the mean's interval that is the worse one, the mean, median, or best seed."""

@@ -9,7 +9,6 @@ from orchestrator.registry.groups.group_settings import setting_value
 from orchestrator.registry.groups.split_data import taken_path
 from orchestrator.registry.groups.standings import TRIAL, Standing
 from orchestrator.registry.groups.varying_paths import hashable, paths_with_several_values
-from orchestrator.registry.parameter_values import is_as_before
 
 _OWN_COLUMNS = ("recipe.init_from", "recipe.size", taken_path("validation"), taken_path("test"), "split")
 """Parameters that the leaderboard has columns of their own for."""
@@ -20,10 +19,7 @@ _CODE = "code"
 
 
 def recipe_texts(groups: Sequence[Standing]) -> dict[int, str]:
-    """Values in which each group differs from others of its task and kind, by the `id` of its standing.
-
-    Groups of before all that tells groups apart was recorded have the beginnings of their digests, too.
-    """
+    """Values in which each group differs from others of its task and kind, by the `id` of its standing."""
     by_kind: dict[tuple[str, str], list[Standing]] = defaultdict(list)
     for group in groups:
         by_kind[group.task, group.kind].append(group)
@@ -33,9 +29,7 @@ def recipe_texts(groups: Sequence[Standing]) -> dict[int, str]:
 def _texts(kind: str, groups: Sequence[Standing]) -> dict[int, str]:
     """Texts of all groups of one kind."""
     num_having = Counter(chain.from_iterable(group.settings.items() for group in groups))
-    values = {
-        (path, stored): value for path, stored in num_having if not is_as_before(path, value := setting_value(stored))
-    }
+    values = {(path, stored): setting_value(stored) for path, stored in num_having}
     same = Counter[tuple[str, object]]()
     for (path, stored), value in values.items():
         same[path, hashable(value)] += num_having[path, stored]

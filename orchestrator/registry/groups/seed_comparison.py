@@ -17,11 +17,20 @@ from dataclasses import dataclass
 from statistics import stdev
 
 from orchestrator.registry.groups.group_records import GroupRecord
-from orchestrator.significance.bootstrap import bootstrap_interval, paired_bootstrap_interval
-from orchestrator.significance.paired_permutation import PairedResult, compare_pairs, least_p_value
-from orchestrator.significance.sample_size import pairs_of_seeds, seeds_of_each_group
+from orchestrator.significance.comparison import (
+    WelchResult,
+    compare_means,
+    least_p_value,
+    pairs_of_seeds,
+    seeds_of_each_group,
+)
+from orchestrator.significance.resampling import (
+    PairedResult,
+    bootstrap_interval,
+    compare_pairs,
+    paired_bootstrap_interval,
+)
 from orchestrator.significance.summary import LEVEL, Interval, has_spread
-from orchestrator.significance.welch import WelchResult, compare_means
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ def varying_paths(recipes: Sequence[Mapping[str, Any]]) -> set[str]:
 def paths_with_several_values(num_having: Mapping[tuple[str, Hashable], int], num_recipes: int) -> set[str]:
     """Paths whose values differ between recipes, by the number of recipes that have each path and value.
 
-    Digests of what data were taken from are left out: recipes that earlier versions recorded lack them.
+    Digests of what data were taken from are left out: those of the examples tell more.
     """
     values: dict[str, set[Hashable]] = defaultdict(set)
     num_lacking = dict.fromkeys((path for path, _ in num_having), num_recipes)

@@ -28,13 +28,6 @@ def annotations_of(session: Session, run_ids: Collection[str]) -> Annotations:
     return found
 
 
-def of_runs(annotations: Annotations, run_ids: Collection[str]) -> Annotations:
-    """Those of some runs alone."""
-    return {
-        name: {key: row for key, row in rows.items() if row["run_id"] in run_ids} for name, rows in annotations.items()
-    }
-
-
 def missing_annotations(ours: Annotations, theirs: Annotations) -> Annotations:
     """Rows of theirs that we lack, or have with a later time."""
     return {

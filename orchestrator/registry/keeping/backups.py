@@ -1,8 +1,7 @@
 """Backups of a registry, made while others write: whole or not at all, and read once before they count.
 
-A SQLite file is copied by SQLite itself. A server's tables go into an archive of `pg_dump` where that program is there,
-else into the portable form. Before tables are brought to a newer revision, a copy is made of them as they are: of a
-SQLite file beside it, of a server's by `pg_dump` into a folder for backups.
+A SQLite file is copied by SQLite itself, a server's tables go into an archive of `pg_dump`. Before tables are brought
+to a newer revision, a copy is made of them as they are: of a SQLite file beside it, of a server's into a folder.
 """
 
 import logging
@@ -11,69 +10,44 @@ import shutil
 import sqlite3
 import subprocess
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy import URL, make_url, text
-from sqlalchemy.exc import SQLAlchemyError
 
 from bert_core.checkpoints.atomic_files import atomic_write
 from orchestrator.errors import InputError, RegistryError
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.database_errors import translate
 from orchestrator.registry.engines.dialects import open_engine
 from orchestrator.registry.engines.sqlite_engine import back_up
-from orchestrator.registry.keeping.portable_form import OnRows, write_portable
-from orchestrator.registry.keeping.table_copy import reading_snapshot
-from orchestrator.registry.location import display_url, resolve_url, without_secrets
-from orchestrator.registry.revisions import refuse_unknown
+from orchestrator.registry.location import display_url, without_secrets
 
 logger = logging.getLogger(__name__)
-PORTABLE_ENDINGS = (".jsonl", ".gz", ".zst")
 
 
-@dataclass(frozen=True)
-class Backup:
-    """A file that holds a registry."""
-
-    path: Path
-    form: str
-    """`sqlite`, `pg_dump` or `portable`."""
-    num_bytes: int
-
-
-def back_up_registry(
-    location: str, path: Path, *, overwrite: bool = False, on_rows: OnRows = lambda table, rows: None
-) -> Backup:
-    """Write a copy of a registry to a file; it may be of an older revision. Writers go on meanwhile.
+def back_up_registry(location: str, path: Path, *, overwrite: bool = False) -> str:
+    """Write a copy of a registry to a file while writers go on; returns its form, `sqlite` or `pg_dump`.
 
     Raises: RegistryError where there is no registry, or it cannot be read; InputError where the file cannot be written.
     """
-    revision = _revision(location)
-    url = resolve_url(location)
+    database = Database(location, read_only=True)
+    revision = database.current_revision()
+    database.close()
+    if revision is None:
+        raise RegistryError(f"There is no registry at {database}; check the path.")
+    url = database.url
     check_target(path, url, overwrite=overwrite)
-    if path.suffix in PORTABLE_ENDINGS:
-        return _export(url, revision, path, on_rows)
     if url.get_backend_name() == "sqlite":
         atomic_write(path, lambda temporary: copy_file(url, temporary))
-        return Backup(path, "sqlite", path.stat().st_size)
+        return "sqlite"
     program = shutil.which("pg_dump")
     if program is None:
-        return _export(url, revision, path, on_rows)
+        raise RegistryError(
+            f"The registry {database} is backed up by pg_dump, which is not on this machine; install PostgreSQL's "
+            "client programs."
+        )
     atomic_write(path, lambda temporary: _dump(url, program, temporary))
-    return Backup(path, "pg_dump", path.stat().st_size)
-
-
-def export_registry(
-    location: str, path: Path, *, overwrite: bool = False, on_rows: OnRows = lambda table, rows: None
-) -> tuple[Backup, int]:
-    """Write a registry in portable form; returns the file and its number of rows. Raises as `back_up_registry` does."""
-    revision = _revision(location)
-    url = resolve_url(location)
-    check_target(path, url, overwrite=overwrite)
-    num_rows = _write(url, revision, path, on_rows)
-    return Backup(path, "portable", path.stat().st_size), num_rows
+    return "pg_dump"
 
 
 def back_up_before_migration(url: URL, revision: str, folder: Path | None) -> Path:
@@ -91,7 +65,7 @@ def back_up_before_migration(url: URL, revision: str, folder: Path | None) -> Pa
     if not is_file and program is None:
         raise RegistryError(
             f"{stays}: pg_dump, which makes its backup, is not on this machine; install PostgreSQL's client programs, "
-            "or back it up by `orchestrator db export FILE` and upgrade with --no-backup."
+            "or upgrade with --no-backup."
         )
     place = source.parent if is_file else folder
     if place is None:
@@ -136,41 +110,6 @@ def check_target(path: Path, url: URL, *, overwrite: bool) -> None:
         raise InputError(f"{path} cannot be written: permission denied; name another file")
 
 
-def _revision(location: str) -> str:
-    """Revision of a registry that is there, and that this version can read. Raises: RegistryError."""
-    database = Database(location, read_only=True)
-    try:
-        revision = database.current_revision()
-    finally:
-        database.close()
-    if revision is None:
-        raise RegistryError(f"There is no registry at {database}; check the path.")
-    refuse_unknown(revision, str(database))
-    return revision
-
-
-def _export(url: URL, revision: str, path: Path, on_rows: OnRows) -> Backup:
-    _write(url, revision, path, on_rows)
-    return Backup(path, "portable", path.stat().st_size)
-
-
-def _write(url: URL, revision: str, path: Path, on_rows: OnRows) -> int:
-    written = []
-    engine = open_engine(url, read_only=True)
-
-    def write(temporary: Path) -> None:
-        with reading_snapshot(engine) as reading:
-            written.append(write_portable(reading, revision, temporary, ending=path.suffix, on_rows=on_rows))
-
-    try:
-        atomic_write(path, write)
-    except SQLAlchemyError as error:
-        raise translate(error, url) from error
-    finally:
-        engine.dispose()
-    return written[0]
-
-
 def _dump(url: URL, program: str, path: Path) -> None:
     """Have `pg_dump` write the registry's schema; the password goes by the environment, which others cannot read."""
     engine = open_engine(url, read_only=True)
@@ -189,7 +128,4 @@ def _dump(url: URL, program: str, path: Path) -> None:
     )
     if done.returncode:
         cause = without_secrets(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message", url)
-        raise RegistryError(
-            f"pg_dump could not back up {display_url(url)}: {cause}; `orchestrator db export FILE` needs no such "
-            "program."
-        )
+        raise RegistryError(f"pg_dump could not back up {display_url(url)}: {cause}")

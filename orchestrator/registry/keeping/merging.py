@@ -1,8 +1,8 @@
 """Merging: what another registry has, joined to this one. No value that is here is ever replaced by another.
 
     run            new here: copied with its trials · the same: stays, and their tags, notes and flags are joined
-                   another one of that id: a conflict, named with what differs, and left as it is · in the trash
-                   here: named, and left there
+                   another one of that id: a conflict, named with the tables that differ, and left as it is · in the
+                   trash here: named, and left there
     model          weights that are new under their name: recorded, with a new version where theirs is taken, or was;
                    numbers that removed models had there are given to none here
     alias          new here: recorded · on other weights: a conflict
@@ -15,27 +15,28 @@ is in the other's trash stays there.
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from sqlalchemy import RowMapping, Table, select, update
+from sqlalchemy import RowMapping, Table, exists, insert, select, update
 from sqlalchemy.orm import Session
 
+from orchestrator.errors import InputError, RegistryError
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import lock_until_commit, upsert_rows
+from orchestrator.registry.engines.dialects import select_items, upsert_rows
 from orchestrator.registry.keeping.annotations import add_annotations, annotations_of, missing_annotations
-from orchestrator.registry.keeping.run_conflicts import run_conflict
 from orchestrator.registry.keeping.run_families import (
     bring_models,
     bring_row,
     copy_family,
+    family_digests,
     family_of,
     models_of,
     shared_keys,
     tables_of_runs,
 )
-from orchestrator.registry.keeping.table_copy import copy_tables
 from orchestrator.registry.keeping_tables import ANNOTATIONS, AliasRow, TrashRow, VersionRow
 from orchestrator.registry.model_versions import free_version
-from orchestrator.registry.tables import BaseRow, ExperimentRow, ModelRow, RunRow
+from orchestrator.registry.tables import BaseRow, ExperimentRow, LineageRow, ModelRow, RunRow
 
 _WITH_RULES = {table.__tablename__ for table in (RunRow, ModelRow, VersionRow, ExperimentRow, AliasRow, TrashRow)}
 
@@ -94,13 +95,33 @@ def merge_registry(
         yield from rest
 
 
-def fill_if_empty(target: Database, source: Database) -> int | None:
-    """Copy all rows into a registry that has none, in one transaction; returns how many, None where it has some."""
-    with source.session(writing=False) as there, target.session(writing=True) as here:
-        lock_until_commit(here.connection(), "fill")
-        if any(here.execute(select(table).limit(1)).first() for table in BaseRow.metadata.sorted_tables):
-            return None
-        return copy_tables(there.connection(), here.connection())
+def open_other(target: Database, location: str) -> Database:
+    """Open another registry, by what `Registry` takes, for reading alone.
+
+    Raises: RegistryError where there is none; InputError where it is the target itself.
+    """
+    other = Database(location, read_only=True)
+    paths = [Path(str(url.database)) for url in (target.url, other.url) if url.get_backend_name() == "sqlite"]
+    is_same_file = len(paths) == 2 and all(path.exists() for path in paths) and paths[0].samefile(paths[1])
+    if is_same_file or other.url == target.url:
+        raise InputError(f"{target} is the registry itself; name another one")
+    if other.current_revision() is None:
+        raise RegistryError(f"There is no registry at {other}; check the path.")
+    other.open()  # which refuses another revision
+    return other
+
+
+def copy_run(there: Session, here: Session, run_id: str) -> None:
+    """Copy a run into an empty registry, with all that `merge_registry` brings back from there."""
+    family = copy_family(there, here, run_id)
+    bring_models(there, here, models_of(there, family))
+    add_annotations(here, annotations_of(there, family))
+    its = select_items(there, family)
+    of_its = (ModelRow.name == AliasRow.name, ModelRow.version == AliasRow.version, ModelRow.run_id.in_(its))
+    for row, condition in ((LineageRow, LineageRow.run_id.in_(its)), (AliasRow, exists().where(*of_its))):
+        rows = [dict(each) for each in there.execute(select(row.__table__).where(condition)).mappings()]
+        if rows:
+            here.execute(insert(row), rows)
 
 
 def other_tables() -> list[Table]:
@@ -118,8 +139,10 @@ def _merge_run(
     if known is None and in_trash and not from_trash:
         remark = f"it is in the trash here; to bring it back: orchestrator runs restore {run_id}"
         return Merged(*merged, "removed", remark)
-    if known is not None and (conflict := run_conflict(there, here, run_id)):
-        return Merged(*merged, "conflict", conflict)
+    if known is not None:
+        ours, theirs = family_digests(here, run_id), family_digests(there, run_id)
+        if differing := [name for name in ours if ours[name] != theirs[name]]:
+            return Merged(*merged, "conflict", f"both have a run of this id, and differ in {', '.join(differing)}")
     if known is None and not other.state.is_final and not unfinished:
         return Merged(*merged, "unfinished", f"it is {other.state} there; merge again when it has ended")
     family = family_of(there, run_id)
@@ -232,6 +255,6 @@ def _is_relinked(own: RowMapping, row: RowMapping) -> bool:
 
 _OF_THIS_PLACE = (
     *("path", "files", "recorded_at", "created_at", "name", "child_name", "parent_name", "run_id"),
-    "tokenizer_digest",  # the fingerprint follows from it, and records of before lack it
+    "tokenizer_digest",  # the fingerprint follows from it
 )
 """Columns that say where something lies and when it was seen, which two machines may tell differently of the same."""

@@ -47,15 +47,6 @@ def family_digests(session: Session, run_id: str) -> dict[str, str]:
     return {name: digest.hexdigest() for name, digest in digests.items()}
 
 
-def family_digest(session: Session, run_id: str) -> str:
-    """One digest of a run, its trials, and the weights that they registered under names."""
-    family = select_items(session, family_of(session, run_id))
-    models = select(ModelRow.name, ModelRow.digest).where(ModelRow.run_id.in_(family))
-    named = sorted(tuple(row) for row in session.execute(models))
-    whole = [sorted(family_digests(session, run_id).items()), named]
-    return hashlib.sha256(repr(whole).encode()).hexdigest()[:16]
-
-
 def copy_family(there: Session, here: Session, run_id: str) -> list[str]:
     """Insert a run, its trials and their rows, and what these rest on; returns their ids, the run first."""
     runs = [dict(run) for run in _runs_of_family(there, run_id)]
@@ -98,16 +89,6 @@ def models_of(session: Session, run_ids: Iterable[str]) -> list[ModelRow]:
     """Records of the models that runs registered, in the order of their versions."""
     statement = select(ModelRow).where(ModelRow.run_id.in_(select_items(session, run_ids)))
     return list(session.scalars(statement.order_by(ModelRow.name, ModelRow.version)))
-
-
-def run_values(session: Session, run_id: str) -> dict[str, Any]:
-    """All columns of a run's own row, by name."""
-    return dict(session.execute(select(RunRow.__table__).where(RunRow.id == run_id)).mappings().one())
-
-
-def rows_of_run(session: Session, table: Table, run_id: str) -> Select[Any]:
-    """Statement that selects the rows of a table that belong to a run, by their key."""
-    return _rows_in_order(session, table, table.c.run_id == run_id)
 
 
 def _runs_of_family(session: Session, run_id: str) -> Sequence[RowMapping]:

@@ -1,38 +1,35 @@
 """The trash: runs that were removed and can be restored, until `gc` deletes their files.
 
-Removing a run takes its record out of every other table, and keeps it here as lines of the portable form, in the same
-transaction. So nothing that reads runs needs to know of the trash. The files stay where they are until then.
+Removing a run takes its record out of every other table, and keeps it here as a small registry of its own, a SQLite
+file, in the same transaction. So nothing that reads runs needs to know of the trash. The files stay where they are
+until then.
 
 Whoever deletes the files claims the run first, in a transaction that a restoration cannot cross: either the run is back
 by then, and its files stay, or it is claimed, and cannot be restored any more.
 """
 
-import io
-import json
-from collections.abc import Callable
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import zstandard
-from sqlalchemy import Select, Table, and_, delete, exists, false, or_, select
+from sqlalchemy import delete, select, text
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import select_items
-from orchestrator.registry.keeping.merging import Merged, merge_registry
-from orchestrator.registry.keeping.portable_form import read_lines, write_lines
-from orchestrator.registry.keeping.run_families import family_of, shared_keys
-from orchestrator.registry.keeping.table_copy import ordered_rows
-from orchestrator.registry.keeping_tables import AliasRow, TrashRow
+from orchestrator.registry.keeping.merging import Merged, copy_run, merge_registry
+from orchestrator.registry.keeping.run_families import family_of
+from orchestrator.registry.keeping_tables import TrashRow
 from orchestrator.registry.place_tags import PIPELINE
-from orchestrator.registry.revisions import NEWEST_REVISION
-from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
-from orchestrator.registry.tables import BaseRow, ExperimentRow, ModelRow, RunRow, TagRow
+from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, load_records
+from orchestrator.registry.tables import ModelRow, RunRow, TagRow
 
 
 @dataclass(frozen=True)
@@ -68,9 +65,7 @@ class Trash:
             run = session.get(RunRow, run_id, with_for_update=True)
             if run is None or not run.state.is_final:
                 return False
-            family = family_of(session, run_id)
-            record = io.BytesIO()
-            write_lines(session.connection(), NEWEST_REVISION, record, rows_of=_rows_of_family(run_id))
+            family, record = family_of(session, run_id), _record_of(session, run_id)
             session.merge(
                 TrashRow(
                     run_id=run_id,
@@ -79,7 +74,7 @@ class Trash:
                     num_trials=len(family) - 1,
                     storage_path=run.storage_path,
                     num_bytes=num_bytes,
-                    record=zstandard.ZstdCompressor().compress(record.getvalue()),
+                    record=record,
                     created_at=run.created_at,
                 )
             )
@@ -96,34 +91,32 @@ class Trash:
             return load_records(session, newest_first, TrashRecord)
 
     def called(self, wanted: str) -> list[TrashRecord]:
-        """Runs in the trash whose id begins so, else those of that name, the newest first."""
+        """Runs in the trash with that id, else those of that name and those whose id begins so, the newest first."""
         records = self.records() if wanted else []
-        begun = [one for one in records if one.run_id.startswith(wanted.lower())]
-        return begun or [one for one in records if one.name == wanted]
+        is_long = len(wanted) >= MIN_ID_DIGITS
+        whole = [one for one in records if one.run_id == wanted.lower()]
+        return whole or [
+            one for one in records if one.name == wanted or (is_long and one.run_id.startswith(wanted.lower()))
+        ]
 
-    def find(self, prefix: str) -> TrashRecord:
-        """Run in the trash whose id begins so, else the one of that name.
+    def find(self, wanted: str) -> TrashRecord:
+        """Run in the trash that a text means alone: by its id, its name, or the beginning of its id.
 
         Raises: NotFoundError, which lists those that are there.
         """
-        found = self.called(prefix)
+        found = self.called(wanted)
         if len(found) == 1:
             return found[0]
-        known = found or self.records()
-        listed = ", ".join(f"{one.run_id} ({one.name[:40]!r})" for one in known[:MAX_CANDIDATES])
-        what = "is no run in the trash"
-        if found and found[0].run_id.startswith(prefix.lower()):
-            what = "begins the ids of several runs in the trash"
-        elif found:
-            what = "is the name of several runs in the trash; give the id of one"
-        raise NotFoundError(f"{prefix!r} {what}; there are: {listed or 'none'}")
+        listed = ", ".join(f"{one.run_id} ({one.name[:40]!r})" for one in (found or self.records())[:MAX_CANDIDATES])
+        what = "stands for several runs in the trash; give the id of one" if found else "is no run in the trash"
+        raise NotFoundError(f"{wanted!r} {what}; there are: {listed or 'none'}")
 
     def stages_of(self, pipeline_id: str) -> list[TrashRecord]:
         """Stages of a pipeline that are in the trash and can be restored, the oldest first."""
         tag = f"{PIPELINE}{pipeline_id}"
         rows = select(TrashRow).where(TrashRow.claimed_at.is_(None)).order_by(TrashRow.created_at, TrashRow.run_id)
         with self._database.session(writing=False) as session:
-            stages = {row.run_id for row in session.scalars(rows) if tag in _tags_in(_lines(row), row.run_id)}
+            stages = {row.run_id for row in session.scalars(rows) if _has_tag(row, tag)}
             return [one for one in load_records(session, rows, TrashRecord) if one.run_id in stages]
 
     def restore(self, run_id: str) -> list[Merged]:
@@ -132,11 +125,8 @@ class Trash:
         Raises: NotFoundError; InputError where another run has its id by now, or its files are being deleted.
         """
         with self._database.session(writing=False) as session:
-            lines = _lines(_restorable(session, run_id))
-        with TemporaryDirectory(prefix="orchestrator-trash-") as folder:
-            scratch = Path(folder) / "registry.sqlite"
-            read_lines(io.BytesIO(lines), scratch, f"the record of run {run_id}")
-            source = Database(str(scratch), read_only=True)
+            row = _restorable(session, run_id)
+        with _opened(row) as source:
             merge = merge_registry(
                 self._database,
                 source,
@@ -145,25 +135,34 @@ class Trash:
                 before_run=lambda here: _restorable(here, run_id, lock=True),
             )
             merged = list(merge)
-            source.close()
         for one in merged:
             if one.what == "run" and one.change == "conflict":
                 raise InputError(f"run {run_id} cannot be restored: the registry has another run of that id")
         self.drop(run_id)
         return [one for one in merged if one.remark and (one.what == "run" or one.change == "conflict")]
 
-    def claim(self, run_id: str) -> bool:
-        """Claim a run in the trash, whose files are about to be deleted; returns whether they may be.
+    @contextmanager
+    def claiming(self) -> Iterator[Callable[[str], bool]]:
+        """Hold off whoever writes runs until the end of the block, to see what may go and to claim it.
 
-        They may not where the run is not in the trash, or back in the record. Whoever finds a claim may claim again, to
-        finish what another has begun.
+        The block gets a function that claims a run in the trash, whose files are about to be deleted, and returns
+        whether they may be: not where the run is not in the trash, or back in the record. Whoever finds a claim may
+        claim again, to finish what another has begun. The block reads by another `Registry`, and writes nothing else.
         """
         with self._database.session(writing=True) as session:
-            row = session.get(TrashRow, run_id, with_for_update=True)
-            if row is None or session.get(RunRow, run_id) is not None:
-                return False
-            row.claimed_at = row.claimed_at or utc_now()
-        return True
+            if self._database.dialect == "postgresql":
+                session.execute(text("LOCK TABLE runs, trash IN EXCLUSIVE MODE"))
+            else:
+                session.connection()  # which begins the transaction, and takes SQLite's one lock
+
+            def claim(run_id: str) -> bool:
+                row = session.get(TrashRow, run_id)
+                if row is None or session.get(RunRow, run_id) is not None:
+                    return False
+                row.claimed_at = row.claimed_at or utc_now()
+                return True
+
+            yield claim
 
     def drop(self, run_id: str) -> None:
         """Forget a run in the trash for good."""
@@ -171,22 +170,30 @@ class Trash:
             session.execute(delete(TrashRow).where(TrashRow.run_id == run_id))
 
 
-def _lines(row: TrashRow) -> bytes:
-    """The record of a removed run, as lines of the portable form."""
-    return zstandard.ZstdDecompressor().decompressobj().decompress(row.record)
+def _record_of(session: Session, run_id: str) -> bytes:
+    """A registry of a run alone, as a compressed SQLite file."""
+    with TemporaryDirectory(prefix="orchestrator-trash-") as folder:
+        path = Path(folder) / "registry.sqlite"
+        with closing(Database(str(path))) as record, record.session(writing=True) as here:
+            copy_run(session, here, run_id)
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+        return zstandard.ZstdCompressor().compress(path.read_bytes())
 
 
-def _tags_in(lines: bytes, run_id: str) -> set[str]:
-    """Tags that a run has in lines of the portable form."""
-    tags, columns = set(), None
-    for line in lines.split(b"\n"):
-        if line.startswith(b"{"):
-            header = json.loads(line)
-            columns = header["columns"] if header.get("table") == TagRow.__tablename__ else None
-        elif columns is not None:
-            row = dict(zip(columns, json.loads(line), strict=True))
-            tags |= {str(row["tag"])} if row["run_id"] == run_id else set()
-    return tags
+@contextmanager
+def _opened(row: TrashRow) -> Iterator[Database]:
+    """Open the registry of a removed run."""
+    with TemporaryDirectory(prefix="orchestrator-trash-") as folder:
+        path = Path(folder) / "registry.sqlite"
+        path.write_bytes(zstandard.ZstdDecompressor().decompress(row.record))
+        with closing(Database(str(path), read_only=True)) as record:
+            yield record
+
+
+def _has_tag(row: TrashRow, tag: str) -> bool:
+    with _opened(row) as record, record.session(writing=False) as session:
+        return session.get(TagRow, (row.run_id, tag)) is not None
 
 
 def _restorable(session: Session, run_id: str, *, lock: bool = False) -> TrashRow:
@@ -204,36 +211,3 @@ def _restorable(session: Session, run_id: str, *, lock: bool = False) -> TrashRo
             f"{row.claimed_at:%Y-%m-%d %H:%M} UTC; what is left of it goes with: orchestrator gc"
         )
     return row
-
-
-def _rows_of_family(run_id: str) -> Callable[[Table, str], Select[Any]]:
-    """Function that selects from a table what belongs to a run and its trials, and what their rows need."""
-    family = select(RunRow.id).where(or_(RunRow.id == run_id, RunRow.parent_id == run_id))
-
-    def rows_of(table: Table, dialect: str) -> Select[Any]:
-        statement = ordered_rows(table, dialect)
-        if table.name == RunRow.__tablename__:
-            return statement.where(or_(table.c.id == run_id, table.c.parent_id == run_id))
-        if table.name == ExperimentRow.__tablename__:
-            return statement.where(table.c.id.in_(select(RunRow.experiment_id).where(RunRow.id.in_(family))))
-        if table.name == AliasRow.__tablename__:
-            is_its = and_(ModelRow.name == table.c.name, ModelRow.version == table.c.version)
-            return statement.where(exists().where(is_its, ModelRow.run_id.in_(family)))
-        if table.name != TrashRow.__tablename__ and "run_id" in table.c:
-            return statement.where(table.c.run_id.in_(family))
-        others = BaseRow.metadata.sorted_tables
-        return statement.where(or_(false(), *(_is_needed(table, other, family) for other in others)))
-
-    return rows_of
-
-
-def _is_needed(table: Table, other: Table, family: Select[str]) -> Any:
-    """Whether a row of a shared table is one that a row of another table needs, which belongs to the family."""
-    needed: Any = false()
-    if "run_id" in other.primary_key.columns and table.name != TrashRow.__tablename__:
-        for key in shared_keys(other):
-            if key.shared.name == table.name:
-                pairs = zip(key.columns, key.shared_columns, strict=True)
-                same = [other.c[own] == table.c[shared] for own, shared in pairs]
-                needed = or_(needed, exists().where(*same, other.c.run_id.in_(family)))
-    return needed

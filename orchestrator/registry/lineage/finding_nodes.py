@@ -9,7 +9,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry.lineage.lineage_edges import LineageNode, edges_of_run, model_node
 from orchestrator.registry.records import RunRecord
-from orchestrator.registry.run_records import find_run, newest_called
+from orchestrator.registry.run_records import find_run
 from orchestrator.registry.tables import LineageRow, ModelRow, RunRow
 from orchestrator.registry.trial_rows import load_kept_trials
 from orchestrator.run_states import RunState
@@ -98,15 +98,13 @@ def _made_by(session: Session, name: str) -> LineageNode | None:
 
 
 def _run_called(session: Session, name: str) -> RunRecord | None:
-    """Find the run or trial whose id begins so, else the newest of that name. Raises: SeveralRunsError."""
-    state = RunRow.state.expression
+    """Find the run or trial that a text means. Raises: SeveralRunsError."""
     try:
-        return find_run(session, name, state)
+        return find_run(session, name, RunRow.state.expression)
     except SeveralRunsError:
         raise
     except NotFoundError:
-        named = newest_called(session, name, state)
-        return None if named is None else named[0]
+        return None
 
 
 def _newest_models(session: Session) -> Sequence[ModelRow]:

@@ -43,14 +43,6 @@ class Lineage:
         with self._database.session(writing=True) as session:
             derive_edges(session, [run_id], is_here=is_here)
 
-    def record_all(self) -> None:
-        """Record the edges of every completed run, each from what is recorded of it."""
-        with self._database.session(writing=True) as session:
-            completed = (RunRow.state == RunState.COMPLETED, RunRow.parent_id.is_(None))
-            derive_edges(
-                session, list(session.scalars(select(RunRow.id).where(*completed).order_by(RunRow.created_at)))
-            )
-
     def record_export(self, folder: str, target: str) -> None:
         """Record that the model in a folder was exported to another one; nothing for a model that is not registered."""
         with self._database.session(writing=True) as session:
@@ -141,13 +133,6 @@ def derive_edges(session: Session, run_ids: Sequence[str], *, is_here: bool = Fa
         if run is not None and run.state == RunState.COMPLETED and run.parent_id is None:
             write_edges(session, edges_of_run(session, run, is_here=is_here))
             session.expunge(run)
-
-
-def copy_edges(there: Session, here: Session, run_id: str) -> None:
-    """Write the edges of a completed run of another registry here, with what its names meant there."""
-    run = there.get_one(RunRow, run_id)
-    if run.state == RunState.COMPLETED and run.parent_id is None:
-        write_edges(here, edges_of_run(there, run))
 
 
 def load_edges(session: Session, column: InstrumentedAttribute[Any], values: Collection[str]) -> list[LineageEdge]:

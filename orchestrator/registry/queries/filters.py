@@ -12,7 +12,6 @@ from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken, VisitError
 
 from orchestrator.errors import InputError
-from orchestrator.registry.queries.expected_words import in_words
 from orchestrator.registry.queries.query_tree import (
     Age,
     Combination,
@@ -205,7 +204,7 @@ def _explained(error: UnexpectedInput, text: str, start: str) -> InputError:
     if isinstance(error, UnexpectedToken):
         expected = _accepted_after(text[:place], start) if error.token.type != "$END" else error.accepts
         if error.token.type == "$END":
-            return error_at(text, len(text.rstrip()), f"The query ends too early; expected {in_words(expected)}:")
+            return error_at(text, len(text.rstrip()), f"The query ends too early; expected {_in_words(expected)}:")
         message = f"The query goes wrong at {shown_word(text, place)!r}"
     else:
         assert isinstance(error, UnexpectedCharacters)
@@ -218,7 +217,7 @@ def _explained(error: UnexpectedInput, text: str, start: str) -> InputError:
         message = f"The query goes wrong at {word!r}"
         if "NUMBER" in expected and word[0].isalnum():
             message = f"{word!r} is no number, date or age, and text stands in quotes ('{word}')"
-    return error_at(text, place, f"{message}; expected {in_words(expected)}:")
+    return error_at(text, place, f"{message}; expected {_in_words(expected)}:")
 
 
 def _accepted_after(text: str, start: str) -> Collection[str]:
@@ -229,3 +228,35 @@ def _accepted_after(text: str, start: str) -> Collection[str]:
     except (UnexpectedInput, VisitError, _MisplacedError):
         return ()
     return list(parser.accepts())  # type: ignore[no-untyped-call]
+
+
+_OTHER_WORDS = {
+    "FIELD": "a field",
+    "LPAR": "(",
+    "RPAR": ")",
+    "COMMA": "a comma",
+    "NULL": "null",
+    "_NOT": "not",
+    "_AND": "and",
+    "_OR": "or",
+    "$END": "the end",
+}
+
+
+def _in_words(tokens: Collection[str]) -> str:
+    """Words for what may stand in a place: `and, or, or the end`. Of what hardly anybody means nothing is said."""
+    if "FIELD" in tokens and "_NOT" in tokens:
+        words = ["a field (metrics.f1, params.learning_rate, task, …)", "not", "("]
+    elif "FIELD" in tokens and "NUMBER" in tokens:
+        words = ["a number", "text in quotes", "a date", "an age (7d)", "a field"]
+    elif "_IN" in tokens:
+        words = ["a comparison (= != < <= > >=)", "in", "like", "between", "is"]
+    elif "TEXT" in tokens:
+        words = ["text in quotes"]
+    elif "NUMBER" in tokens:
+        words = ["a number"]
+    else:
+        words = [word for name, word in _OTHER_WORDS.items() if name in tokens]
+    if len(words) < 3:
+        return " or ".join(words)
+    return ", ".join(words[:-1]) + f", or {words[-1]}"

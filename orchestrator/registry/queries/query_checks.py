@@ -8,20 +8,24 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, func, literal, select
 from sqlalchemy.orm import Session
 
+from orchestrator.nearest import nearest
 from orchestrator.registry.place_tags import is_internal
 from orchestrator.registry.queries.query_fields import ColumnField, Field, ParameterField
 from orchestrator.registry.queries.query_links import LinkedField, TagValueField
-from orchestrator.registry.queries.query_names import distinct, listed, near_tags, nearest
+from orchestrator.registry.queries.query_names import listed, near_tags
 from orchestrator.registry.queries.query_tree import Comparison, Value, quoted
 from orchestrator.registry.queries.query_values import WrongValueError, as_text
 from orchestrator.registry.tables import ExperimentRow, ModelRow, ParameterRow, RunRow, TagRow
 
-_INDEXED = {"task": RunRow.task, "tag": TagRow.tag, "model": ModelRow.name}
-"""Columns of text whose values can be listed without reading every row."""
-_SAMPLED = {"name": RunRow.name, "host": RunRow.host, "experiment": ExperimentRow.name}
-"""Columns of text whose values are those that the newest runs have."""
-_IDS = ("id", "parent", "fingerprint")
-"""Fields whose values are long, so that a person gives the beginning of one."""
+_WORDS = {
+    "task": RunRow.task,
+    "tag": TagRow.tag,
+    "model": ModelRow.name,
+    "name": RunRow.name,
+    "host": RunRow.host,
+    "experiment": ExperimentRow.name,
+}
+"""Columns of text with words to choose from."""
 _SAMPLE = 500
 """Rows of a parameter that tell what type it has; only a value of another type is looked for in all of them."""
 _WORDS_SAMPLE = 20_000
@@ -56,7 +60,7 @@ def words_of_none(session: Session, field: Field, comparison: Comparison) -> lis
         having = select(RunRow.id).join(ExperimentRow, ExperimentRow.id == RunRow.experiment_id)
         if session.scalar(having.where(field.compared("=", value)).limit(1)) is not None:
             continue
-        remark = _near_words(session, str(comparison.operand), value) or _beginning(session, field, comparison, value)
+        remark = _near_words(session, str(comparison.operand), value)
         unmatched.append(f"no run has {comparison.operand} = {_shortened(value)}{remark}")
     return unmatched
 
@@ -72,36 +76,15 @@ def wrong_patterns(comparison: Comparison) -> list[str]:
 
 def _near_words(session: Session, operand: str, value: str) -> str:
     """The end of a message about a text that no run has: the nearest ones, else what there is; empty where unknown."""
-    known = [word for word in _known_words(session, operand) if not is_internal(word)]
-    name, at, _ = value.rpartition("@")
-    if operand == "model" and at and name in known:
-        versions = session.scalars(select(ModelRow.version).where(ModelRow.name == name).order_by(ModelRow.version))
-        return f"; there are: {listed([f'{name}@{version}' for version in versions])}"
+    if operand not in _WORDS:
+        return ""
+    some = select(_WORDS[operand].label("word")).limit(_WORDS_SAMPLE).subquery()
+    words = session.scalars(select(some.c.word).where(some.c.word.is_not(None)).distinct().order_by(some.c.word))
+    known = [word for word in words if not is_internal(word)]
     near = nearest(value, known)
     if near and len(near) < len(known):
         return f"; nearest: {listed(near)}"
     return f"; there are: {listed(known)}" if known else ""
-
-
-def _known_words(session: Session, operand: str) -> list[str]:
-    """Texts that runs have in a field, sorted; none of a field whose texts nobody would choose from."""
-    if operand in _INDEXED:
-        return distinct(session, _INDEXED[operand])
-    if operand not in _SAMPLED:
-        return []
-    newest = select(_SAMPLED[operand].label("word")).select_from(RunRow).join(ExperimentRow)
-    some = newest.order_by(RunRow.created_at.desc()).limit(_WORDS_SAMPLE).subquery()
-    return sorted(session.scalars(select(some.c.word).where(some.c.word.is_not(None)).distinct()))
-
-
-def _beginning(session: Session, field: Field, comparison: Comparison, value: str) -> str:
-    """The end of a message about an id that no run has: how to ask for its beginning, where some run's begins so."""
-    if str(comparison.operand) not in _IDS or not value or "%" in value or "_" in value:
-        return ""
-    begins = select(RunRow.id).join(ExperimentRow, ExperimentRow.id == RunRow.experiment_id)
-    if session.scalar(begins.where(field.compared("like", f"{value}%")).limit(1)) is not None:
-        return f"; some begin so: {comparison.operand} like {quoted(f'{value}%')}"
-    return "; the parent of a trial is its sweep's id" if str(comparison.operand) == "parent" else ""
 
 
 def _check_parameter(session: Session, field: ParameterField, operator: str, values: Sequence[Value]) -> None:

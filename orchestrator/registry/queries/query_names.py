@@ -5,12 +5,12 @@ look-up in an index, the smallest name after the one before, so that a misspelt 
 """
 
 from collections.abc import Collection, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from sqlalchemy import ColumnElement, func, select, true
 from sqlalchemy.orm import Session, aliased
 
+from orchestrator.nearest import nearest
 from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.place_tags import is_internal
@@ -20,7 +20,6 @@ from orchestrator.registry.tables import MetricRow, ParameterRow, TagRow
 
 MAX_NAMES = 2_000
 """Number of names of one sort that are read at most."""
-_NUM_NEAREST = 4
 _NUM_LISTED = 8
 
 
@@ -62,7 +61,7 @@ def parameter_fields(session: Session) -> list[str]:
 
 
 def tag_fields(session: Session) -> list[str]:
-    """Fields of the tags that runs have: `tags.paper`, and `tags.pulled` of `pulled:HEAD`."""
+    """Fields of the tags that runs have: `tags.paper`, and `tags.drift` of `drift:seed`."""
     tags = [tag for tag in distinct(session, TagRow.tag) if not is_internal(tag)]
     return [f"tags.{key}" for key in dict.fromkeys(tag.partition(":")[0] for tag in tags)]
 
@@ -90,11 +89,7 @@ def load_values(session: Session, fields: Collection[str], except_of: Collection
 
 
 def nearest_fields(session: Session, name: str) -> str:
-    """Tell what a person may have meant by the name of a field that no run has, else which fields there are.
-
-    A field's own last part (`f1` for `metrics.f1`), its initials (`params.lr` for `params.learning_rate`), its
-    beginning (`acc`) and a slip of the pen all count.
-    """
+    """Tell what a person may have meant by the name of a field that no run has, else which fields there are."""
     known = [*NAMES, *metric_fields(session), *parameter_fields(session)]
     near = nearest(name, known)
     if near:
@@ -104,28 +99,6 @@ def nearest_fields(session: Session, name: str) -> str:
     return "there are: " + ", ".join(_some(there) if there else [*NAMES, "metrics.NAME", "params.PATH", "tags.NAME"])
 
 
-def nearest(name: str, known: Sequence[str]) -> list[str]:
-    """The known names that a name may stand for, the likeliest first.
-
-    >>> nearest("params.lr", ["params.head", "params.recipe.learning_rate"])
-    ['params.recipe.learning_rate']
-    """
-    area, _, rest = name.rpartition(".")
-    area = area.partition(".")[0]
-    wanted = rest.lower()
-    there = [other for other in known if not area or other.startswith(area)] or known
-    meant = [other for other in there if _last(other) == wanted or _initials(_last(other)) == wanted]
-    if len(wanted) > 2:
-        meant += [other for other in there if _last(other).startswith(wanted) or _last(other).endswith(f"_{wanted}")]
-    if meant:
-        shortest_first = sorted(meant, key=lambda other: other.count("."))
-        return list(dict.fromkeys(shortest_first))[:_NUM_NEAREST]
-    close = get_close_matches(name, known, n=_NUM_NEAREST, cutoff=0.5)
-    by_last = {_last(other): other for other in reversed(there)}
-    close += [by_last[last] for last in get_close_matches(wanted, list(by_last), n=_NUM_NEAREST, cutoff=0.7)]
-    return list(dict.fromkeys(close))[:_NUM_NEAREST]
-
-
 def listed(values: Sequence[str]) -> str:
     """Values for a message, in quotes, not too many of them."""
     return ", ".join(value if value == "…" else repr(value) for value in _some(values))
@@ -133,11 +106,3 @@ def listed(values: Sequence[str]) -> str:
 
 def _some(names: Sequence[str]) -> list[str]:
     return [*names[:_NUM_LISTED], *(["…"] if len(names) > _NUM_LISTED else [])]
-
-
-def _last(name: str) -> str:
-    return name.rpartition(".")[2].lower()
-
-
-def _initials(name: str) -> str:
-    return "".join(word[0] for word in name.split("_") if word)

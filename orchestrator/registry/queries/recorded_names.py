@@ -17,6 +17,7 @@ MAX_NAMES = 200
 """Number of names of one kind that are given at most, the newest ones."""
 _SQLITE = "sqlite:///"
 _BUSY_TIMEOUT_S = 1.0
+_CALLED = "SELECT id FROM runs WHERE name = :name OR id LIKE :prefix"
 
 Named = list[tuple[str, str]]
 """Names, each with what it is in a few words."""
@@ -49,11 +50,11 @@ class RecordedNames:
         newest = {label.rpartition("@")[0]: head for label, head in reversed(rows) if not head.startswith("version ")}
         return [*reversed(newest.items()), *rows]
 
-    def tags(self, run_prefix: str = "") -> Named:
-        """Tags of runs; of those whose id begins so, else of all."""
+    def tags(self, run: str = "") -> Named:
+        """Tags of the runs of a name, or whose id begins so; of all runs when it is empty."""
         return self._named(
-            "SELECT DISTINCT tag, 'tag' FROM tags WHERE run_id LIKE :prefix ORDER BY 1 LIMIT :most",
-            {"prefix": _like(run_prefix) + "%"},
+            f"SELECT DISTINCT tag, 'tag' FROM tags WHERE run_id IN ({_CALLED}) ORDER BY 1 LIMIT :most",
+            {"name": run, "prefix": _like(run) + "%"},
         )
 
     def aliases(self) -> Named:
@@ -70,12 +71,12 @@ class RecordedNames:
             "SELECT DISTINCT task, 'recorded' FROM runs WHERE task IS NOT NULL AND parent_id IS NOT NULL LIMIT :most"
         )
 
-    def metrics(self, run_prefix: str = "") -> Named:
-        """Measurements as queries name them (`f1`, `train.loss`); of the runs whose id begins so, else of all."""
+    def metrics(self, run: str = "") -> Named:
+        """Measurements as queries name them (`f1`, `train.loss`); of runs as `tags` finds them."""
         return self._named(
             "SELECT DISTINCT CASE split WHEN 'validation' THEN name ELSE split || '.' || name END, 'measurement' "
-            "FROM metrics WHERE run_id LIKE :prefix ORDER BY 1 LIMIT :most",
-            {"prefix": _like(run_prefix) + "%"},
+            f"FROM metrics WHERE run_id IN ({_CALLED}) ORDER BY 1 LIMIT :most",
+            {"name": run, "prefix": _like(run) + "%"},
         )
 
     def parameters(self) -> Named:
@@ -84,12 +85,15 @@ class RecordedNames:
         short = {leaf: path for path, leaf in rows if leaf}
         return [*sorted(short.items()), *((path, "parameter") for path, _ in rows if path not in short)]
 
-    def kind_of_run(self, prefix: str) -> str | None:
-        """The kind of the one run whose id begins so."""
+    def kind_of_run(self, wanted: str) -> str | None:
+        """The kind of the newest run of a name, else of the one run whose id begins so."""
+        values = {"name": wanted, "prefix": _like(wanted) + "%"}
         rows = self._named(
-            "SELECT id, kind FROM runs WHERE id LIKE :prefix LIMIT :most", {"prefix": _like(prefix) + "%"}
+            f"SELECT name, kind FROM runs WHERE id IN ({_CALLED}) ORDER BY name = :name DESC, created_at DESC "
+            "LIMIT :most",
+            values,
         )
-        return rows[0][1] if len(rows) == 1 else None
+        return rows[0][1] if len(rows) == 1 or (rows and rows[0][0] == wanted) else None
 
     def _named(self, statement: str, values: Mapping[str, Any] | None = None) -> Named:
         rows = _rows(self._location, statement, {"most": MAX_NAMES, **(values or {})})

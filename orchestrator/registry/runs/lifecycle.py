@@ -119,18 +119,6 @@ class RunLifecycle:
                 run.started_at = utc_now()
         return number
 
-    def set_queued(self, run_id: str, number: int, *, queued: bool) -> None:
-        """Record that an attempt waits in its cluster's queue, or that it does so no longer: it begins then.
-
-        An attempt that has ended, or was superseded, stays as it is.
-        """
-        states = (RunState.RUNNING, RunState.PENDING) if queued else (RunState.PENDING, RunState.RUNNING)
-        with self._database.session(writing=True) as session:
-            attempt = session.get(AttemptRow, (run_id, number))
-            if attempt is not None and attempt.state == states[0]:
-                attempt.state = states[1]
-                attempt.started_at = utc_now()  # time spent waiting is none of the run's
-
     def record_workers(self, run_id: str, number: int, events: Iterable[WorkersEvent]) -> None:
         """Record groups of training workers of an attempt. A group that begins earlier than one before replaces it."""
         with self._database.session(writing=True) as session:
@@ -225,23 +213,21 @@ def _end_attempts(
 ) -> list[float]:
     """End the open attempts whose numbers lie between `after` and `before`, both excluded.
 
-    Returns their durations in seconds, by the database's clock; none of those that waited in a queue.
+    Returns their durations in seconds, by the database's clock.
 
     Args:
         at: when they ended; now when left out.
     """
-    queued = select(AttemptRow.number).where(AttemptRow.run_id == run_id, AttemptRow.state == RunState.PENDING)
-    waiting = set(session.scalars(queued))
     times = session.execute(
         update(AttemptRow)
         .where(AttemptRow.run_id == run_id, AttemptRow.number < before, AttemptRow.number > after)
-        .where(AttemptRow.state.in_((RunState.PENDING, RunState.RUNNING)))
+        .where(AttemptRow.state == RunState.RUNNING)
         .values(state=state, error=error, finished_at=utc_now() if at is None else at)
-        .returning(AttemptRow.number, AttemptRow.started_at, AttemptRow.finished_at)
+        .returning(AttemptRow.started_at, AttemptRow.finished_at)
         .execution_options(synchronize_session=False)
     ).all()
     return [
-        0.0 if number in waiting else max(0.0, (finished_at - started_at).total_seconds())
-        for number, started_at, finished_at in times
+        max(0.0, (finished_at - started_at).total_seconds())
+        for started_at, finished_at in times
         if finished_at is not None
     ]

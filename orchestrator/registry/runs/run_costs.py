@@ -1,9 +1,7 @@
-"""Costs of runs: what each attempt has taken of processors, GPUs and energy."""
+"""Costs of attempts: how long each has worked, and what it held of processors and GPUs meanwhile."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import asdict
-from datetime import datetime
-from typing import Any
 
 from sqlalchemy import select
 
@@ -16,7 +14,7 @@ from orchestrator.registry.run_records import record_columns
 from orchestrator.registry.tables import RunRow
 
 _KEYS = ("run_id", "number")
-_VALUES = ("seconds", "cpu_seconds", "cpu_measured", "gpu_seconds", "gpu_type", "energy_joules")
+_VALUES = ("seconds", "cpu_seconds", "cpu_measured", "gpu_seconds", "gpu_type")
 
 
 class RunCosts:
@@ -28,7 +26,7 @@ class RunCosts:
     def record(self, cost: AttemptCostRecord) -> None:
         """Record what an attempt has taken so far, in place of what was recorded of it before."""
         with self._database.session(writing=True) as session:
-            upsert_rows(session, AttemptCostRow, _KEYS, _VALUES, [asdict(cost)])
+            upsert_rows(session, AttemptCostRow, _KEYS, _VALUES, [asdict(cost) | {"cpu_measured": False}])
 
     def of_runs(self, run_ids: Collection[str]) -> list[AttemptCostRecord]:
         """Costs of the attempts of some runs, by run and number; none of attempts of which nothing is recorded."""
@@ -38,61 +36,21 @@ class RunCosts:
             rows = session.execute(statement.order_by(*AttemptCostRow.__table__.primary_key))
             return [AttemptCostRecord(*row) for row in rows]
 
-    def trial_seconds(self, sweep_id: str, attempt: int | None = None) -> float | None:
-        """Seconds that a sweep's trials have taken in all, those that run included; None of a run without trials.
-
-        Args:
-            attempt: number of an attempt, from whose beginning on they are counted; None for all attempts.
-        """
+    def trial_seconds(self, sweep_id: str, attempt: int) -> float | None:
+        """Seconds that a sweep's trials have worked in one attempt, those at work included; None without trials."""
         columns = select(RunRow.started_at, RunRow.finished_at, RunRow.seconds).where(RunRow.parent_id == sweep_id)
         with self._database.session(writing=False) as session:
             trials = session.execute(columns).all()
-            row = None if attempt is None else session.get(AttemptRow, (sweep_id, attempt))
+            begun_at = session.get_one(AttemptRow, (sweep_id, attempt)).started_at
             now = session.scalar(select(utc_now()))
-        since = None if row is None else row.started_at
-        return sum(_spent_s(*trial, since, now) for trial in trials) if trials and now is not None else None
-
-    def trial_seconds_of(self, sweep_ids: Collection[str]) -> dict[str, float]:
-        """Seconds that the trials of each of some sweeps have taken in all, by sweep; a run without trials has none.
-
-        They are those of `trial_seconds`, read at once.
-        """
-        columns = select(RunRow.parent_id, RunRow.started_at, RunRow.finished_at, RunRow.seconds)
-        with self._database.session(writing=False) as session:
-            statement = columns.where(RunRow.parent_id.in_(select_items(session, sweep_ids)))
-            # in the order of their index, in which the trials of one sweep are read: the same sum to the last digit
-            trials = session.execute(statement.order_by(RunRow.parent_id, RunRow.trial_key)).all()
-            now = session.scalar(select(utc_now()))
-            assert now is not None
-        spent: dict[str, float] = {}
-        for sweep_id, started_at, finished_at, seconds in trials:
-            assert sweep_id is not None
-            spent[sweep_id] = spent.get(sweep_id, 0.0) + _spent_s(started_at, finished_at, seconds, None, now)
-        return spent
-
-    def worker_groups(self, run_ids: Collection[str]) -> dict[str, list[Mapping[str, Any]]]:
-        """Groups of training workers that runs had, in order over all attempts; a run without any has no entry."""
-        found: dict[str, list[Mapping[str, Any]]] = {}
-        with self._database.session(writing=False) as session:
-            columns = select(AttemptRow.run_id, AttemptRow.workers)
-            statement = columns.where(AttemptRow.run_id.in_(select_items(session, run_ids)))
-            for run_id, groups in session.execute(statement.order_by(AttemptRow.run_id, AttemptRow.number)):
-                if groups:
-                    found.setdefault(run_id, []).extend(groups)
-        return found
-
-
-def _spent_s(
-    started_at: datetime | None,
-    finished_at: datetime | None,
-    seconds: float | None,
-    since: datetime | None,
-    now: datetime,
-) -> float:
-    """Seconds of a trial after a time. What its process has measured leaves out the time that the trial waited."""
-    if started_at is None:
-        ended_before = since is not None and finished_at is not None and finished_at < since
-        return 0.0 if ended_before else seconds or 0.0
-    begun_at = started_at if since is None else max(started_at, since)
-    passed_s = max(0.0, ((finished_at or now) - begun_at).total_seconds())
-    return passed_s if seconds is None else min(passed_s, seconds)
+        if not trials or now is None:
+            return None
+        spent_s = 0.0
+        for started_at, finished_at, seconds in trials:
+            if started_at is None:  # recorded with its end alone
+                spent_s += 0.0 if finished_at is not None and finished_at < begun_at else seconds or 0.0
+                continue
+            passed_s = max(0.0, ((finished_at or now) - max(started_at, begun_at)).total_seconds())
+            # What its process has measured leaves out the time that the trial waited.
+            spent_s += passed_s if seconds is None else min(passed_s, seconds)
+        return spent_s

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +17,7 @@ from orchestrator.registry.queries.query_fields import METRIC_SPLITS
 from orchestrator.registry.record_table import RecordTable, record_table
 from orchestrator.registry.run_records import metric_name
 from orchestrator.registry.tables import MetricPointRow, MetricRow, RunRow
-from orchestrator.results import MetricEvent, Split
+from orchestrator.results import MetricEvent
 
 if TYPE_CHECKING:
     import pandas
@@ -28,14 +26,6 @@ Curves = dict[tuple[str, str, str], tuple[list[int], list[float | None], list[fl
 """Steps, values and epochs of points by their run, split and name."""
 _MANY = 10
 """Points of a curve that are worth a statement of their own; fewer are written with those of other curves."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Measurements of a step, as they are recorded."""
-
-    event: MetricEvent
-    recorded_at: datetime
 
 
 class RunMetrics:
@@ -63,20 +53,6 @@ class RunMetrics:
         with self._database.session(writing=False) as session:
             rows = session.execute(columns.order_by(MetricRow.split.desc(), MetricRow.name)).all()
         return {metric_name(split, name): float("nan") if value is None else value for split, name, value in rows}
-
-    def newest(self, run_id: str) -> dict[Split, Measured]:
-        """Newest measurements of each split: those of its highest step. Reads a few rows, however long the history."""
-        newest, point = MetricRow, MetricPointRow
-        columns = select(newest.split, newest.name, newest.step, newest.value).where(newest.run_id == run_id)
-        found: dict[Split, Measured] = {}
-        with self._database.session(writing=False) as session:
-            rows = session.execute(columns.order_by(newest.step)).all()
-            for split, step in {row.split: row.step for row in rows}.items():  # of a split's steps the highest stays
-                last = [row for row in rows if (row.split, row.step) == (split, step)]
-                values = {row.name: float("nan") if row.value is None else row.value for row in last}
-                one = session.get_one(point, (run_id, split, last[0].name, step))  # joined, all points would be read
-                found[split] = Measured(MetricEvent(step, split, values, one.epoch), one.recorded_at)
-        return found
 
     def last_step(self, run_id: str) -> int | None:
         """Highest step at which something was measured; None where nothing was."""

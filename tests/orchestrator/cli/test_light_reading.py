@@ -35,7 +35,7 @@ def test_reading_the_registry_loads_nothing_heavy(recorded_sweep: RecordedSweep)
 def test_what_asks_about_one_run_loads_nothing_heavy(recorded_sweep: RecordedSweep) -> None:
     sweep, trials = recorded_sweep.run_id, recorded_sweep.trial_ids
     with Registry(Settings.from_options().registry) as registry:
-        registry.costs.record(AttemptCostRecord(sweep, 1, 60.0, 50.0, cpu_measured=True, gpu_seconds=0.0))
+        registry.costs.record(AttemptCostRecord(sweep, 1, 60.0, 50.0, gpu_seconds=0.0))
     commands = [
         ["wait", sweep],
         ["cost", sweep],

@@ -9,16 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import InputError, NotFoundError
-from orchestrator.inference import predict
+from orchestrator.errors import NotFoundError
 from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
 from orchestrator.models.resolve import resolve_model
-from orchestrator.registry import Registry
-from orchestrator.results import ModelResult
-from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
-from tests.orchestrator.tiny_models import save_pair_model
 
 TEXT = "the cat sat on the mat and the dog sat on the log while it rained all day long"
 SIZES = {
@@ -58,16 +53,6 @@ def fine_tuned(pretrained: str, name: str, labels: list[str]) -> str:
 @pytest.fixture(scope="module")
 def classifier(pretrained: str) -> str:
     return fine_tuned(pretrained, "BertForSequenceClassification", ["negative", "positive"])
-
-
-@pytest.fixture(scope="module")
-def tagger(pretrained: str) -> str:
-    return fine_tuned(pretrained, "BertForTokenClassification", ["O", "B-PER", "I-PER"])
-
-
-@pytest.fixture(scope="module")
-def answerer(pretrained: str) -> str:
-    return fine_tuned(pretrained, "BertForQuestionAnswering", ["a", "b"])
 
 
 def test_fill_mask_gives_the_likeliest_tokens_in_order(pretrained: str) -> None:
@@ -185,49 +170,6 @@ def test_predict_that_breaks_off_leaves_the_old_file(command: Command, classifie
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lines.txt", "old.jsonl"]
 
 
-def test_predict_classifies_lines_and_pairs(classifier: str) -> None:
-    lines = ["the cat sat\n", "\n", "the cat\tthe dog\n", '{"text": "a dog", "text_pair": "a cat", "id": 7}']
-    first, second, third = predict(classifier, lines)
-    assert set(first["probabilities"]) == {"negative", "positive"}
-    assert sum(first["probabilities"].values()) == pytest.approx(1)
-    assert first["label"] == max(first["probabilities"], key=first["probabilities"].get)
-    assert (second["text"], second["text_pair"], third["id"]) == ("the cat", "the dog", 7)
-
-
-def test_predict_tags_every_word(tagger: str) -> None:
-    (row,) = predict(tagger, ["the cat sat on Zürich"])
-    assert row["words"] == ["the", "cat", "sat", "on", "Zürich"]
-    assert len(row["tags"]) == 5
-
-
-def test_predict_answers_with_text_of_the_passage(answerer: str) -> None:
-    (row,) = predict(answerer, [json.dumps({"question": "who sat?", "context": TEXT})])
-    assert row["answer"] in TEXT
-    assert row["candidates"][0]["text"] == row["answer"]
-
-
-@pytest.mark.parametrize(
-    ("line", "complaint"),
-    [
-        ('{"text": ', "line 2 is not whole JSON"),
-        ('{"txt": "a"}', "line 2: no key 'text'; it has: txt"),
-        ('{"text": 5}', "line 2: text must be text; the keys of classification are text, text_pair"),
-        (b"caf\xe9".decode(errors="surrogateescape"), "line 2 is not UTF-8"),
-        ('{"text": "\\ud83d"}', "line 2 has half a surrogate pair"),
-    ],
-)
-def test_a_broken_line_is_named(classifier: str, line: str, complaint: str) -> None:
-    with pytest.raises(InputError, match=complaint):
-        list(predict(classifier, ["fine", line]))
-
-
-def test_a_question_needs_its_passage(answerer: str, tagger: str) -> None:
-    with pytest.raises(InputError, match="JSON object"):
-        list(predict(answerer, ["who?"]))
-    with pytest.raises(InputError, match="words must be a list"):
-        list(predict(tagger, ['{"words": "one"}']))
-
-
 def test_predict_reads_a_file_and_writes_json_lines(command: Command, classifier: str, tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("the cat\nthe dog\n")
     outcome = command("predict", classifier, "lines.txt")
@@ -235,13 +177,6 @@ def test_predict_reads_a_file_and_writes_json_lines(command: Command, classifier
     assert [json.loads(line)["text"] for line in outcome.out.splitlines()] == ["the cat", "the dog"]
     assert command("predict", classifier, "lines.txt", "-o", "answers.jsonl").out == ""
     assert (tmp_path / "answers.jsonl").read_text() == outcome.out
-
-
-def test_predict_refuses_bytes_that_are_not_utf8(command: Command, classifier: str, tmp_path: Path) -> None:
-    (tmp_path / "lines.txt").write_bytes(b"the cat\ncaf\xe9\n")
-    outcome = command("predict", classifier, "lines.txt")
-    assert (outcome.status, outcome.out) == (2, "")
-    assert "lines.txt: line 2 is not UTF-8" in outcome.err
 
 
 def test_evaluate_shows_classes_confusions_and_the_worst_mistakes(
@@ -265,18 +200,6 @@ def test_evaluate_shows_classes_confusions_and_the_worst_mistakes(
     assert [row["support"] for row in record["classes"]] == [2, 1]
     assert all(row["prediction"] != row["gold"] for row in record["mistakes"])
     assert json.loads((tmp_path / "p.jsonl").read_text().splitlines()[0])["text"] == "cats rest"
-
-
-def test_evaluate_lists_the_commonest_confusions_of_many_classes(command: Command, tmp_path: Path) -> None:
-    labels = [f"class{number}" for number in range(11)]
-    many = save_pair_model(tmp_path / "many", labels)
-    (tmp_path / "dev.csv").write_text("text,label\n" + "".join(f"the cat,{label}\n" for label in labels) * 2)
-    shown = command("evaluate", many, "dev.csv", "text_columns=[text]").out
-    assert "\nconfusions: the commonest 10 of 10\ngold" in shown
-    heading, *rows = (line.split() for line in shown[shown.index("\nconfusions") :].splitlines()[2:])
-    (predicted,) = {answer for _, answer, _ in rows}  # one text, one answer
-    assert heading == ["gold", "predicted", "count"]
-    assert sorted(rows) == sorted([label, predicted, "2"] for label in labels if label != predicted)
 
 
 def test_evaluate_scores_a_folder_on_a_task(command: Command, classifier: str, tmp_path: Path) -> None:
@@ -333,15 +256,6 @@ def test_a_model_is_found_by_folder_name_or_run(recorded_sweep: RecordedSweep, h
     assert resolve_model(pretrained, settings) == pretrained
     for name in ("first", "first@1", recorded_sweep.run_id, recorded_sweep.run_id[:6]):
         assert resolve_model(name, settings) == str(home / "model")
-
-
-def test_a_run_that_made_the_same_weights_again_has_its_own_model(recorded_sweep: RecordedSweep) -> None:
-    settings = Settings.from_options()
-    with Registry(settings.registry) as registry:
-        run = registry.lifecycle.create(kind="pretrain", name="again", fingerprint="f" * 64, spec={})
-        registry.models.register("first", ModelResult("again/model", "d" * 64, 4_385_920, "classification"), run)
-        registry.lifecycle.finish(run, RunState.COMPLETED, model_folder="again/model")
-    assert resolve_model(run, settings) == resolve_model("first@1", settings) == "again/model"
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ import orchestrator.storage
 from orchestrator.cli.commands.next_steps import ASKED_BY_A_LINE
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import MetricEvent, ModelResult, TrialResult
-from orchestrator.run_states import RunState
+from orchestrator.results import MetricEvent, ModelResult
 from orchestrator.settings import Settings
 from orchestrator.tasks import TASK_TYPES
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
@@ -122,15 +121,3 @@ def test_plot_is_offered_where_something_can_be_drawn(command: Command, home: Pa
     with Registry(Settings.from_options().registry) as registry:
         registry.metrics.record(RUN, [MetricEvent(1, "train", {"loss": 1.0})])
     assert plot in following(command("runs", "show", RUN).out)
-
-
-def test_plot_of_a_sweep_is_offered_where_a_trial_has_the_score_that_ranks(
-    command: Command, recorded_sweep: RecordedSweep
-) -> None:
-    assert "runs plot" in command("runs", "show", recorded_sweep.run_id).out
-    failed = TrialResult("bad", 0, {}, RunState.FAILED, 0, error="diverged")
-    with Registry(Settings.from_options().registry) as registry:
-        recorder = Recorder(registry)
-        recorder.start({"kind": "sweep", "name": "one"}, "f", run_id=RUN, metric="accuracy")
-        recorder.record_trials(RUN, [failed])
-    assert "runs plot" not in command("runs", "show", RUN).out

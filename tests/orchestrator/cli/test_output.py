@@ -19,7 +19,6 @@ from rich.text import Text
 
 from orchestrator.cells import cell, printable
 from orchestrator.cli.output import show_lines, show_record, show_rows, write_output
-from orchestrator.cli.row_texts import table_columns
 from orchestrator.errors import InputError
 from orchestrator.progress import is_terminal
 from tests.waiting import PATIENCE_S
@@ -107,18 +106,6 @@ def test_scores_of_each_metric_have_their_own_number_of_decimals(capsys: pytest.
     rows = [{"metric": "f1", "mean": 0.8820}, {"metric": "f1", "mean": 0.8816}, {"metric": "perplexity", "mean": 50.5}]
     show_rows(rows, ["mean"], None, None)
     assert capsys.readouterr().out.split() == ["mean", "0.8820", "0.8816", "50.50"]
-
-
-def test_a_very_long_name_is_cut_in_its_middle_on_a_terminal_alone() -> None:
-    rows = [{"name": "a" * 300 + "z", "state": "FAILED"}]
-    (name, state) = table_columns(rows, ["name", "state"], [None], is_fitted=True)
-    assert (len(name.texts[1]), name.texts[1][-1], state.texts[1]) == (40, "z", "FAILED")
-    assert len(table_columns(rows, ["name"], [None])[0].texts[1]) == 301
-
-
-def test_wide_characters_keep_the_columns_aligned(capsys: pytest.CaptureFixture[str]) -> None:
-    show_rows([{"a": "日本", "b": "x"}, {"a": "abcd", "b": "y"}], ["a", "b"], None, None)
-    assert capsys.readouterr().out == "a     b\n日本  x\nabcd  y\n"
 
 
 def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,27 +8,15 @@ from pathlib import Path
 import click
 import pytest
 
-from orchestrator.cli.entry import cli
 from orchestrator.cli.frame import WritingCommand
 from orchestrator.cli.output_option import check_output, output_option
 from orchestrator.errors import InputError
-from tests.orchestrator.cli.laboratory import Command
+from tests.orchestrator.cli.laboratory import Command, commands_below
 
 
-def commands(group: click.Group, path: str = "") -> list[tuple[str, click.Command]]:
-    """All commands below a group, by their words."""
-    found: list[tuple[str, click.Command]] = []
-    for name, member in group.commands.items():
-        words = f"{path} {name}".strip()
-        found += commands(member, words) if isinstance(member, click.Group) else [(words, member)]
-    return found
-
-
-def test_every_command_that_writes_takes_output_and_none_shows_an_older_name() -> None:
-    older = {"--to", "--predictions"}
-    for words, member in commands(cli):
+def test_every_command_that_writes_takes_output() -> None:
+    for words, member in commands_below().items():
         for option in (parameter for parameter in member.params if isinstance(parameter, click.Option)):
-            assert option.hidden or not older & set(option.opts), words
             if "--output" in option.opts:
                 assert "-o" in option.opts, words
                 is_checked = option.callback is not None or isinstance(member, WritingCommand)
@@ -83,14 +71,3 @@ def test_a_file_in_this_folder_is_let_through_and_a_file_as_a_folder_is_not(comm
     (tmp_path / "taken").write_text("")
     with pytest.raises(InputError, match="taken is no folder"):
         check_output(str(tmp_path / "taken" / "out.csv"))
-
-
-def test_a_tokenizers_folder_is_made_under_both_names_of_the_option(command: Command) -> None:
-    Path("a.txt").write_text("the cat sat on the mat\n" * 20)
-    for name in ("-o", "--output", "--to"):
-        outcome = command("tokenizer", "train", "a.txt", "--vocab-size", "120", name, f"made/{name.strip('-')}")
-        assert outcome.status == 0, outcome.err
-        assert Path("made", name.strip("-"), "tokenizer.json").exists()
-    both = command("tokenizer", "train", "a.txt", "-o", "one", "--to", "two")
-    assert (both.status, "name one folder for the tokenizer, by -o FOLDER" in both.err) == (2, True)
-    assert command("tokenizer", "train", "a.txt").status == 2

@@ -41,13 +41,6 @@ def test_workers_want_a_file(command: Command, encoder: str) -> None:
     assert "name a FILE, or leave --workers out" in outcome.err
 
 
-def test_how_far_answers_are_is_told_beside_them(command: Command, encoder: str, tmp_path: Path) -> None:
-    (tmp_path / "lines.txt").write_text("cats rest\n" * 1500)
-    outcome = command("embed", encoder, "lines.txt", "-o", "rows.jsonl")
-    assert "1,024 lines  " in outcome.err
-    assert len((tmp_path / "rows.jsonl").read_text().splitlines()) == 1500
-
-
 @pytest.mark.parametrize("name", ["embed", "predict"])
 def test_a_text_in_place_of_a_file_is_answered(
     name: str, command: Command, encoder: str, classifier: str, tmp_path: Path

@@ -81,11 +81,6 @@ def test_a_text_that_tsv_cannot_hold_is_named_and_nothing_is_written(
     assert not Path("answers.tsv").exists()
 
 
-def test_a_carriage_return_comes_back_quoted(command: Command, classifier: str, home: Path) -> None:
-    Path("rows.csv").write_bytes(b'text,id\n"cats\rrest",1\n')
-    assert command("predict", classifier, "rows.csv").out.startswith('text,id,prediction,score\n"cats\rrest",1,')
-
-
 def test_a_text_column_is_named_where_it_has_another_name(command: Command, classifier: str, home: Path) -> None:
     Path("rows.csv").write_text("title,body\ncats rest,rain falls\n")
     outcome = command("predict", classifier, "rows.csv")
@@ -97,13 +92,6 @@ def test_a_text_column_is_named_where_it_has_another_name(command: Command, clas
     assert row["prediction"] == _prediction(command, classifier, "cats rest\train falls")["label"]
 
 
-def test_a_file_with_semicolons_is_read_as_training_reads_it(command: Command, classifier: str, home: Path) -> None:
-    Path("rows.csv").write_text("text;label\ncats, rest;no\n")
-    (row,) = csv.DictReader(command("predict", classifier, "rows.csv").out.splitlines(), delimiter=";")
-    assert (row["text"], row["label"]) == ("cats, rest", "no")
-    assert row["prediction"] == _prediction(command, classifier, "cats, rest")["label"]
-
-
 def test_an_answer_replaces_no_column(command: Command, classifier: str, home: Path) -> None:
     Path("rows.csv").write_text("text,score\ncats rest,3\n")
     assert (
@@ -111,23 +99,7 @@ def test_an_answer_replaces_no_column(command: Command, classifier: str, home: P
     )
 
 
-def test_a_broken_row_is_named_by_the_line_of_its_file(command: Command, classifier: str, home: Path) -> None:
-    Path("rows.csv").write_text('text,label\n"cats\nrest",no\nrain\n')
-    assert (
-        "rows.csv, line 4: 1 fields where the first line has 2; correct it"
-        in command("predict", classifier, "rows.csv").err
-    )
-
-
 def test_a_text_column_needs_a_table(command: Command, classifier: str, home: Path) -> None:
     Path("lines.txt").write_text("cats rest\n")
     assert "lines.txt is none" in command("predict", classifier, "lines.txt", "--text-column", "a").err
     assert "stdin is read as lines" in command("predict", classifier, "--text-column", "a").err
-
-
-def test_a_terminal_gets_short_numbers(
-    command: Command, classifier: str, table: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("orchestrator.cli.commands.predicting.is_terminal", lambda stream: True)
-    rows = list(csv.DictReader(command("predict", classifier, "rows.csv").out.splitlines()))
-    assert all(len(row["score"]) <= len("0.1234") for row in rows)

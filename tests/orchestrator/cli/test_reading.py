@@ -5,14 +5,12 @@ Alone: .venv/bin/pytest tests/orchestrator/cli/test_reading.py
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
 
 import click
 import pytest
 
-from orchestrator.cli.entry import cli
 from orchestrator.cli.output import show_rows
-from tests.orchestrator.cli.laboratory import Command, RecordedSweep
+from tests.orchestrator.cli.laboratory import Command, RecordedSweep, commands_below
 
 ROWS = [{"id": f"{number:012x}", "name": "n" * 30, "score": number / 7} for number in range(40)]
 
@@ -119,15 +117,7 @@ def test_wide_shows_everything_on_a_narrow_terminal(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.splitlines()[1].split() == ["000000000000", "n" * 30, "0"]
 
 
-def _leaves(commands: Iterable[click.Command], path: str = "") -> Iterator[tuple[str, click.Command]]:
-    for command in commands:
-        if isinstance(command, click.Group):
-            yield from _leaves(command.commands.values(), f"{path}{command.name} ")
-        else:
-            yield f"{path}{command.name}", command
-
-
-@pytest.mark.parametrize(("path", "command"), list(_leaves(cli.commands.values())))
+@pytest.mark.parametrize(("path", "command"), commands_below().items())
 def test_a_command_with_a_format_has_all_options_of_reading(path: str, command: click.Command) -> None:
     options = {option for parameter in command.params for option in parameter.opts}
     forms = [parameter.type for parameter in command.params if parameter.name == "form"]

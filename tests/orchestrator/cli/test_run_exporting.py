@@ -86,7 +86,7 @@ def test_from_a_head_no_folder_is_written(
     monkeypatch.setenv("ORCHESTRATOR_ASKED_AT", "http://head:8265")
     outcome = command("runs", "export", recorded_sweep.run_id, "--tracker", "tensorboard", "-o", "events")
     assert outcome.status == 2
-    assert "cluster pull" in outcome.err
+    assert "cluster.md" in outcome.err
 
 
 @pytest.mark.parametrize("tracker", ["tensorboard", "mlflow", "wandb"])

@@ -42,7 +42,7 @@ def test_tags_are_added_and_taken(command: Command, recorded_sweep: RecordedSwee
     outcome = command("runs", "untag", run_id, "tried", "never")
     assert f"tags of {run_id}: paper" in outcome.err
     assert "has no tag 'never'" in outcome.err
-    assert command("runs", "tag", run_id, "pulled:x").status == 2
+    assert command("runs", "tag", run_id, "pipeline:x").status == 2
 
 
 def test_an_archived_run_is_not_listed_and_that_is_said(command: Command, recorded_sweep: RecordedSweep) -> None:
@@ -57,61 +57,6 @@ def test_an_archived_run_is_not_listed_and_that_is_said(command: Command, record
     assert "sst2" in command("leaderboard", "--archived").out
     assert command("runs", "unarchive", run_id).status == 0
     assert run_id in command("runs", "list").out
-
-
-@pytest.fixture
-def pipelines(home: Path) -> tuple[str, str]:
-    """Ids of two pipelines: `first` with the stages first/words, which `second` uses too, and first/tuning."""
-    with Registry(Settings.from_options().registry) as registry:
-        recorder = Recorder(registry)
-        ids = ["a" * 12, "b" * 12]
-        for run_id, name in zip(ids, ("whole", "other"), strict=True):
-            recorder.start({"kind": "pipeline", "name": name}, "f", run_id=run_id)
-        for number, (stage, users) in enumerate({"words": ids, "tuning": ids[:1]}.items()):
-            tags = [f"pipeline:{user}" for user in users]
-            spec = {"kind": "tokenizer", "name": f"whole/{stage}", "tags": tags}
-            recorder.start(spec, "f", run_id=f"{number}" * 12)
-    return ids[0], ids[1]
-
-
-def test_a_pipeline_is_archived_with_its_stages_and_what_stays_is_told(
-    command: Command, pipelines: tuple[str, str]
-) -> None:
-    whole, other = pipelines
-    outcome = command("runs", "archive", whole)
-    assert f"archived pipeline {whole} (whole) and its 1 stage" in outcome.err
-    assert f"{'0' * 12} (whole/words) stays as it was, since pipeline {other} uses it too" in outcome.err
-    assert "whole/tuning" not in command("runs", "list").out
-    assert "whole/words" in command("runs", "list").out
-    assert json.loads(command("runs", "show", "1" * 12, "-f", "json").out)["marks"] == [f"archived with {whole}"]
-    told = command("runs", "unarchive", "1" * 12).err
-    assert "back in lists" not in told
-    assert f"is still archived with {whole}; this ends it: orchestrator" in told
-    assert told.rstrip().endswith(f"runs unarchive {whole}")
-    assert f"back in lists: pipeline {whole} (whole) and its 2 stages" in command("runs", "unarchive", whole).err
-    assert "whole/tuning" in command("runs", "list").out
-
-
-def test_a_stage_that_was_archived_by_itself_does_not_come_back_with_its_pipeline(
-    command: Command, pipelines: tuple[str, str]
-) -> None:
-    whole, _ = pipelines
-    command("runs", "archive", "1" * 12)
-    assert f"archived pipeline {whole} (whole) and its 1 stage" in command("runs", "archive", whole).err
-    told = command("runs", "unarchive", whole).err
-    assert f"{'1' * 12} (whole/tuning) is still archived by itself; this ends it: orchestrator" in told
-    assert "whole/tuning" not in command("runs", "list").out
-    assert f"back in lists: tokenizer {'1' * 12}" in command("runs", "unarchive", "1" * 12).err
-
-
-def test_a_pipeline_is_pinned_with_its_stages(command: Command, pipelines: tuple[str, str]) -> None:
-    whole, other = pipelines
-    assert f"pinned pipeline {whole} (whole) and its 2 stages" in command("runs", "pin", whole).err
-    assert json.loads(command("runs", "show", "0" * 12, "-f", "json").out)["marks"] == [f"pinned with {whole}"]
-    command("runs", "pin", other)
-    told = command("runs", "unpin", whole).err
-    assert f"unpinned pipeline {whole} (whole) and its 1 stage" in told
-    assert f"(whole/words) is still pinned with {other}" in told
 
 
 def test_a_pinned_run_is_left_alone_by_gc_and_rm(command: Command, recorded_sweep: RecordedSweep, home: Path) -> None:
@@ -157,53 +102,20 @@ def test_a_removed_run_is_restored_as_it_was(command: Command, recorded_sweep: R
     assert "the trash is empty" in command("runs", "trash").err
 
 
-def test_a_run_in_the_trash_is_said_to_be_there(
-    command: Command, recorded_sweep: RecordedSweep, removable: Path
-) -> None:
-    run_id = recorded_sweep.run_id
-    assert command("runs", "rm", run_id, "--yes", "--force").status == 0
-    for name in ("first", run_id[:6]):
-        outcome = command("runs", "show", name)
-        assert outcome.status == 3
-        assert (
-            f"Run {run_id} (first) is in the trash; to bring it back: orchestrator runs restore {run_id}" in outcome.err
-        )
-
-
-def test_a_run_is_removed_and_restored_by_its_name(
-    command: Command, recorded_sweep: RecordedSweep, removable: Path
-) -> None:
-    assert "1 run in the trash now" in command("runs", "rm", "first", "--yes", "--force").err
-    assert f"restored sweep {recorded_sweep.run_id} (first)" in command("runs", "restore", "first").err
+def test_the_run_of_a_name_is_removed_and_no_other_whose_id_begins_so(command: Command, home: Path) -> None:
     with Registry(Settings.from_options().registry) as registry:
-        Recorder(registry).start({"kind": "sweep", "name": "first"}, "f", run_id="a" * 12)
-    outcome = command("runs", "rm", "first", "--yes", "--force")
-    assert outcome.status == 3
-    assert f"2 runs are called first; give the id of one: {'a' * 12}, {recorded_sweep.run_id}" in outcome.err
-    assert command("runs", "trash").out == ""
-
-
-def test_a_pipeline_is_removed_with_its_stages_and_brings_them_back(
-    command: Command, pipelines: tuple[str, str], home: Path
-) -> None:
-    whole, other = pipelines
-    with Registry(Settings.from_options().registry) as registry:
-        for run_id in (whole, other, "0" * 12, "1" * 12):
+        recorder = Recorder(registry)
+        for name, run_id in (("c4", "a" * 12), ("wiki", "c4" * 6), ("c4c4", "b" * 12)):
+            recorder.start({"kind": "corpus", "name": name}, "f", run_id=run_id)
             registry.lifecycle.finish(run_id, RunState.COMPLETED)
-        registry.annotations.tag(whole, ["paper"])
-        before = {run_id: registry.tags(run_id) for run_id in (whole, "1" * 12)}
-    outcome = command("runs", "rm", whole, "--yes")
-    assert f"stage {'0' * 12} (whole/words) stays: pipeline {other} uses it too" in outcome.err
-    assert "2 runs in the trash now" in outcome.err
-    assert outcome.err.count("runs restore") == 1
-    assert "whole/tuning" not in command("runs", "list").out
-    restored = command("runs", "restore", whole).err
-    assert f"restored pipeline {whole} (whole)" in restored
-    assert f"restored tokenizer {'1' * 12} (whole/tuning)" in restored
-    assert "the trash is empty" in command("runs", "trash").err
-    with Registry(Settings.from_options().registry) as registry:
-        assert {run_id: registry.tags(run_id) for run_id in before} == before
-        assert {stage.id for stage in registry.stages(whole)} == {"0" * 12, "1" * 12}
+    assert command("runs", "rm", "c4", "--yes").status == 0
+    assert command("runs", "restore", "wiki").status == 3
+    assert command("runs", "show", "wiki").status == 0
+    assert command("runs", "restore", "c4").status == 0
+    refused = command("runs", "rm", "c4c4", "--yes")
+    assert refused.status == 3
+    assert "b" * 12 in refused.err
+    assert "c4" * 6 in refused.err
 
 
 def test_gc_empties_the_trash(command: Command, recorded_sweep: RecordedSweep, removable: Path) -> None:
@@ -257,16 +169,6 @@ def test_an_alias_means_a_version_wherever_a_model_is_named(command: Command, re
     assert command("models", "unalias", f"{name}@production").status == 3
 
 
-def test_an_alias_is_moved_and_says_so(command: Command, recorded_sweep: RecordedSweep) -> None:
-    from tests.orchestrator.registry.samples import model_result
-
-    name = model_name()
-    with Registry(Settings.from_options().registry) as registry:
-        registry.models.register(name, model_result("e" * 64))
-    command("models", "alias", f"{name}@1", "production")
-    assert f"is {name}@2, before {name}@1" in command("models", "alias", f"{name}@2", "production").err
-
-
 def test_a_card_says_what_is_known_and_what_is_not(
     command: Command, recorded_sweep: RecordedSweep, tmp_path: Path
 ) -> None:
@@ -285,47 +187,6 @@ def test_a_card_says_what_is_known_and_what_is_not(
     assert "No score on a test split" not in card
     assert "Which data it was trained on is not recorded" in card
     assert command("models", "card", "nobody").status == 3
-
-
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        ("orchestrator runs tag ", "RUN"),
-        ("orchestrator runs untag RUN ", "tried"),
-        ("orchestrator runs restore ", "REMOVED"),
-        ("orchestrator runs pin ", "RUN"),
-        ("orchestrator models card MODEL@", "MODEL@production"),
-        ("orchestrator models alias MODEL ", "production"),
-    ],
-)
-def test_a_shell_is_offered_what_there_is(
-    command: Command,
-    recorded_sweep: RecordedSweep,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    words: str,
-    offered: str,
-) -> None:
-    from orchestrator.cli.entry import cli
-    from tests.orchestrator.registry.samples import new_run
-
-    name = model_name()
-    command("models", "alias", name, "production")
-    with Registry(Settings.from_options().registry) as registry:
-        thrown = new_run(registry)
-        registry.lifecycle.start_attempt(thrown)
-        registry.lifecycle.finish(thrown, RunState.FAILED)
-        assert registry.trash.put(thrown, 0)
-    known = {"RUN": recorded_sweep.run_id, "MODEL": name, "REMOVED": thrown}
-    for word, value in known.items():
-        words = words.replace(word, value)
-        offered = offered.replace(word, value)
-    from click.shell_completion import BashComplete
-
-    typed = words.split()
-    incomplete = "" if words.endswith(" ") else typed.pop()
-    found = [item.value for item in BashComplete(cli, {}, "orchestrator", "X").get_completions(typed[1:], incomplete)]
-    assert offered in found
 
 
 def test_nothing_is_noted_in_a_registry_that_is_not_there(command: Command, home: Path, tmp_path: Path) -> None:

@@ -30,13 +30,6 @@ def _ids(command: Command, *options: str) -> list[str]:
     return [row["id"] for row in json.loads(command("runs", "list", "-f", "json", *options).out)]
 
 
-def test_a_state_chooses_runs_in_any_case_of_its_letters(
-    command: Command, recorded_sweep: RecordedSweep, failed_run: str
-) -> None:
-    assert _ids(command, "--state", "failed") == [failed_run]
-    assert _ids(command, "--state", "Completed", "--state", "failed") == [failed_run, recorded_sweep.run_id]
-
-
 def test_a_task_and_a_kind_choose_runs(command: Command, recorded_sweep: RecordedSweep, failed_run: str) -> None:
     assert _ids(command, "--task", "sst2") == [recorded_sweep.run_id]
     assert _ids(command, "--kind", "pretrain") == [failed_run]
@@ -61,13 +54,6 @@ def test_a_run_that_failed_says_at_which_step_and_why(
     assert (row["step"], row["error"]) == (1200, "the loss is not finite\nlower learning_rate")
 
 
-def test_a_limit_says_how_many_more_runs_there_are(
-    command: Command, recorded_sweep: RecordedSweep, failed_run: str
-) -> None:
-    assert command("runs", "list", "--limit", "1").err == "1 of 2 are shown; all of them: --limit 2\n"
-    assert command("runs", "list", "--limit", "2").err == ""
-
-
 def test_pages_of_runs_follow_one_another(command: Command, recorded_sweep: RecordedSweep, failed_run: str) -> None:
     def page(*options: str) -> list[str]:
         return [row["id"] for row in json.loads(command("runs", "list", "-f", "json", *options).out)]
@@ -75,29 +61,6 @@ def test_pages_of_runs_follow_one_another(command: Command, recorded_sweep: Reco
     assert page("--limit", "1") + page("--limit", "1", "--offset", "1") == page()
     assert command("runs", "list", "--trials", "--limit", "1", "--offset", "1").err.endswith("--offset 2\n")
     assert command("runs", "list", "--offset", "2").err == "there are 2 runs\n"
-
-
-def test_pages_of_trials_follow_one_another(command: Command, recorded_sweep: RecordedSweep) -> None:
-    def page(*options: str) -> list[int]:
-        shown = command("runs", "trials", recorded_sweep.run_id, "-f", "json", *options).out
-        return [row["number"] for row in json.loads(shown)]
-
-    assert page("--limit", "1") + page("--offset", "1") == page()
-
-
-def test_models_are_listed_by_the_page(command: Command, recorded_sweep: RecordedSweep) -> None:
-    assert command("models", "list", "--offset", "1").err == "there are 1 models\n"
-    assert "30; x>=1]" in command("models", "list", "--help").out
-
-
-def test_a_list_of_archived_runs_alone_does_not_call_the_registry_empty(
-    command: Command, recorded_sweep: RecordedSweep
-) -> None:
-    assert command("runs", "archive", recorded_sweep.run_id).status == 0
-    said = command("runs", "list").err
-    assert "every run is archived" in said
-    assert "1 archived run not shown" in said
-    assert "no runs yet" not in said
 
 
 def test_several_states_may_stand_in_one_option(

@@ -9,12 +9,12 @@ import pytest
 import orchestrator.execution.runner
 import orchestrator.execution.session
 from orchestrator.cli.entry import Interrupted
-from orchestrator.cli.last_words import has_last_words
+from orchestrator.cli.messages import at_work
 from orchestrator.errors import RunFailedError
 from orchestrator.kinds.tokenizer import TokenizerKind
 from orchestrator.results import TokenizerResult
 from orchestrator.specs import Spec
-from tests.orchestrator.cli.laboratory import Command, RecordedSweep
+from tests.orchestrator.cli.laboratory import Command
 
 SPEC = "kind: tokenizer\ncorpus: {files: [text.txt]}\n"
 
@@ -33,7 +33,6 @@ def driver(error: BaseException | None) -> Callable[..., None]:
         *,
         settings: object,
         run_id: str | None,
-        priority: int,
         on_started: Callable[[str], None],
         overrides: Sequence[str],
     ) -> None:
@@ -67,16 +66,16 @@ def test_an_interrupted_demo_says_how_to_go_on(
 ) -> None:
     def run_spec(spec: Spec, *, settings: object, on_started: Callable[[str], None]) -> None:
         on_started("7f3a90b1c2d4")
-        said.append(has_last_words())
+        said.extend(at_work)
         raise Interrupted(2)
 
-    said: list[bool] = []
+    said: list[str] = []
     monkeypatch.setattr(orchestrator.execution.runner, "run_spec", run_spec)
     interrupted = command("demo", "--home", "my things")
     assert interrupted.status == 130
     assert "stopped; go on with: orchestrator --home 'my things' resume 7f3a90b1c2d4\n" in interrupted.err
-    assert said == [True]  # so that a signal is answered by "stopping" at once
-    assert not has_last_words()
+    assert len(said) == 1  # so that a signal is answered by "stopping" at once
+    assert at_work == []
 
 
 def test_an_interrupted_resume_is_gone_on_with_as_it_was_begun(
@@ -89,28 +88,6 @@ def test_an_interrupted_resume_is_gone_on_with_as_it_was_begun(
     monkeypatch.setattr(orchestrator.execution.runner, "resume_run", resume_run)
     said = command("resume", "7f3a90b1c2d4", "execution.num_workers=2", "--allow-drift").err
     assert "go on with: orchestrator resume 7f3a90b1c2d4 --allow-drift execution.num_workers=2\n" in said
-
-
-def test_a_completed_run_says_where_to_look(command: Command, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orchestrator.execution.runner, "run_spec", driver(None))
-    assert command("run", spec).err.endswith("completed\ngo on with:\n  orchestrator runs show id-of-words\n")
-
-
-def test_a_completed_run_gives_commands_to_go_on_with(
-    command: Command, recorded_sweep: RecordedSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def resume_run(run_id: str, *arguments: object, on_started: Callable[[str], None], **options: object) -> None:
-        on_started(run_id)
-
-    monkeypatch.setattr(orchestrator.execution.runner, "resume_run", resume_run)
-    lines = command("resume", recorded_sweep.run_id).err.splitlines()
-    assert lines[-5].startswith("completed; its files: ")
-    assert lines[-4:] == [
-        "go on with:",
-        f"  orchestrator runs show {recorded_sweep.run_id}",
-        '  echo "A text of your own." | orchestrator predict first@1',
-        "  orchestrator models export first@1 first-1",
-    ]
 
 
 def test_a_name_is_the_specs_name(command: Command, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,11 +27,6 @@ def test_embed_writes_json_lines_or_a_matrix(command: Command, encoder: str, tmp
     np.testing.assert_allclose(np.load(tmp_path / "rows.npy"), [row["embedding"] for row in rows], atol=1e-6)
 
 
-def test_embed_tells_what_it_did_not_read(command: Command, encoder: str, tmp_path: Path) -> None:
-    (tmp_path / "texts.txt").write_text("cats rest\n" + "cats rest " * 20)
-    assert "of 1 text only the beginning was read" in command("embed", encoder, "texts.txt").err
-
-
 def test_search_shows_the_hits_of_each_query(command: Command, encoder: str, documents: str) -> None:
     outcome = command("search", encoder, "a cold mat", "planes", "--documents", documents, "--top-k", "2", "-f", "json")
     assert outcome.status == 0, outcome.err
@@ -62,14 +57,6 @@ def test_embed_that_breaks_off_leaves_the_old_file(output: str, command: Command
     assert (outcome.status, (tmp_path / output).read_text()) == (2, "old")
     assert "texts.txt: line 2501 is not UTF-8" in outcome.err
     assert sorted(path.name for path in tmp_path.iterdir()) == [output, "texts.txt"]
-
-
-def test_vectors_are_written_whatever_the_case_of_the_ending(command: Command, encoder: str, tmp_path: Path) -> None:
-    (tmp_path / "texts.txt").write_text("cats rest\n")
-    for name in ("rows.NPY", "rows.json"):
-        assert command("embed", encoder, "texts.txt", "-o", name).status == 0
-    assert np.load(tmp_path / "rows.NPY").shape == (1, 16)
-    assert json.loads((tmp_path / "rows.json").read_text())["text"] == "cats rest"
 
 
 def test_outputs_that_cannot_be_written_are_refused_before_any_work(

@@ -4,8 +4,6 @@ Alone: .venv/bin/pytest tests/orchestrator/cli/test_showing.py
 """
 
 import json
-import os
-import pty
 import re
 import subprocess
 import sys
@@ -31,7 +29,7 @@ validation_fraction: 0
 def spec(command: Command, tmp_path: Path) -> str:
     """A pretraining spec over a text and its tokenizer."""
     (tmp_path / "a.txt").write_text(DOCUMENTS)
-    assert command("tokenizer", "train", "a.txt", "--to", "tok", "--vocab-size", "120").status == 0
+    assert command("tokenizer", "train", "a.txt", "-o", "tok", "--vocab-size", "120").status == 0
     (tmp_path / "p.yaml").write_text(SPEC)
     return "p.yaml"
 
@@ -114,34 +112,6 @@ def test_what_cannot_be_shown_is_refused(command: Command, spec: str, arguments:
     outcome = command("corpus", "show", *arguments)
     assert (outcome.status, outcome.out) == (2, "")
     assert message in outcome.err
-
-
-def test_a_tokenizer_that_is_not_there_is_named(command: Command, spec: str) -> None:
-    outcome = command("corpus", "show", "a.txt", "--tokenizer", "none")
-    assert outcome.status == 3
-    assert "tokenizer: nothing at none" in outcome.err
-
-
-def test_a_terminal_gets_colors_and_lines_of_its_width(command: Command, spec: str) -> None:
-    arguments = ("corpus", "show", spec, "--examples", "1", "mlm_probability=0.5", "mask_mix=[1.0, 0.0, 0.0]")
-    code = f"from orchestrator.cli.entry import run_command_line; run_command_line({arguments!r})"
-    terminal = {"COLUMNS": "40", "TERM": "xterm"}
-    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | terminal
-    ours, theirs = pty.openpty()
-    subprocess.run(
-        [sys.executable, "-c", code],
-        stdout=theirs,
-        stderr=subprocess.PIPE,
-        env=environment,
-        timeout=PATIENCE_S,
-        check=True,
-    )
-    os.close(theirs)
-    shown = os.read(ours, 1 << 16).decode()
-    os.close(ours)
-    assert re.search(r"\x1b\[36m\S+→\[MASK\]\x1b\[0m", shown)
-    lines = re.sub(r"\x1b\[\d+m", "", shown).splitlines()
-    assert all(len(line) <= 40 for line in lines if line.startswith(" ") and "label" not in line)
 
 
 def test_examples_are_shown_without_torch_and_ray(command: Command, spec: str) -> None:

@@ -58,14 +58,14 @@ def test_a_missing_text_is_named(command: Command) -> None:
 def test_a_folder_that_holds_something_is_no_place_for_a_tokenizer(command: Command, tmp_path: Path) -> None:
     (tmp_path / "tok").mkdir()
     (tmp_path / "tok" / "notes.txt").write_text("mine")
-    outcome = command("tokenizer", "train", "a.txt", "--to", "tok")
+    outcome = command("tokenizer", "train", "a.txt", "-o", "tok")
     assert outcome.status == 2
     assert "tok is there already and not empty" in outcome.err
 
 
 def test_a_tokenizer_is_trained_saved_and_reported_on(command: Command, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(DOCUMENTS)
-    trained = command("tokenizer", "train", "a.txt", "--to", "tok", "--vocab-size", "120", "-f", "json")
+    trained = command("tokenizer", "train", "a.txt", "-o", "tok", "--vocab-size", "120", "-f", "json")
     assert trained.status == 0, trained.err
     assert json.loads(trained.out)["folder"] == "tok"
     assert {"tokenizer.json", "vocab.txt"} <= {path.name for path in (tmp_path / "tok").iterdir()}
@@ -84,7 +84,7 @@ def test_a_tokenizer_is_trained_saved_and_reported_on(command: Command, tmp_path
 def test_a_tokenizer_of_another_kind_is_trained(command: Command, tmp_path: Path, model: str, sep: str) -> None:
     (tmp_path / "a.txt").write_text(DOCUMENTS)
     (tmp_path / "b.txt").write_text(DOCUMENTS[: len(DOCUMENTS) // 2])
-    arguments = ["a.txt", "b.txt", "--to", "tok", "--vocab-size", "300", "--model", model, "--sampling-exponent", "0.7"]
+    arguments = ["a.txt", "b.txt", "-o", "tok", "--vocab-size", "300", "--model", model, "--sampling-exponent", "0.7"]
     trained = command("tokenizer", "train", *arguments, "-f", "json")
     assert trained.status == 0, trained.err
     assert json.loads((tmp_path / "tok" / "tokenizer_config.json").read_text())["sep_token"] == sep
@@ -97,7 +97,7 @@ def test_a_tokenizer_that_is_not_there_or_text_without_words_is_refused(command:
     (tmp_path / "a.txt").write_text(DOCUMENTS)
     (tmp_path / "empty.txt").write_text("\n\n")
     assert command("tokenizer", "report", "none", "a.txt").status == 2
-    command("tokenizer", "train", "a.txt", "--to", "tok", "--vocab-size", "120")
+    command("tokenizer", "train", "a.txt", "-o", "tok", "--vocab-size", "120")
     for arguments in (["report", "tok", "empty.txt"], ["train", "empty.txt", "--to", "new"]):
         outcome = command("tokenizer", *arguments)
         assert (outcome.status, outcome.out) == (2, "")
@@ -144,13 +144,6 @@ def test_doctor_has_a_remedy_for_each_problem_and_says_so_by_its_status(command:
     assert (states["storage"], states["registry"]) == ("problem", "problem")
 
 
-def test_the_tables_revision_is_shown_in_each_form(command: Command) -> None:
-    assert command("db", "current").out.split() == ["revision", "empty"]
-    command("db", "upgrade")
-    revision = json.loads(command("db", "current", "-f", "json").out)["revision"]
-    assert revision == command("db", "upgrade").out.split()[-1]
-
-
 def test_doctor_looks_whether_a_named_cluster_listens(command: Command) -> None:
     findings = json.loads(command("doctor", "-f", "json", "--address", "127.0.0.1:1").out)
     (cluster,) = [finding for finding in findings if finding["part"] == "cluster"]
@@ -184,51 +177,9 @@ def test_a_plan_refuses_input_that_is_not_there(command: Command, tmp_path: Path
     assert "none.txt" in outcome.err
 
 
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("./words", "tokenizer: nothing at ./words, and no model of that name; make one with: "),
-        ("words", "tokenizer: nothing at words, and no model of that name; make one with: "),
-        (
-            "home",
-            "tokenizer: home has neither tokenizer.json nor vocab.txt nor vocab.json, and no model of that name; make",
-        ),
-    ],
-)
-def test_a_plan_says_how_to_make_a_tokenizer_that_is_not_there(
-    command: Command, tmp_path: Path, name: str, found: str
-) -> None:
-    (tmp_path / "home").mkdir()
-    (tmp_path / "a.txt").write_text(DOCUMENTS)
-    (tmp_path / "c.yaml").write_text(f"kind: corpus\ncorpus: {{files: [a.txt]}}\ntokenizer: {name}\n")
-    outcome = command("plan", "c.yaml")
-    assert (outcome.status, outcome.out) == (3, "")
-    assert found in outcome.err
-    assert f"orchestrator tokenizer train FILES -o {name}" in outcome.err
-
-
-def test_a_plan_names_the_field_of_a_model_that_is_not_there(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "dev.tsv").write_text("sentence\tlabel\na\t1\n")
-    (tmp_path / "s.yaml").write_text("kind: sweep\ntask: {id: sst2, folder: .}\nspace: {init_from: [pretrain_tiny]}\n")
-    outcome = command("plan", "s.yaml")
-    assert outcome.status == 3
-    assert "init_from: 'pretrain_tiny' is no registered model, run or folder" in outcome.err
-    assert "run the spec that makes it first, or name another" in outcome.err
-
-
-def test_a_tilde_in_a_spec_is_the_home_folder(
-    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "a.txt").write_text(DOCUMENTS)
-    command("tokenizer", "train", "a.txt", "--to", "tok", "--vocab-size", "120")
-    (tmp_path / "c.yaml").write_text("kind: corpus\ncorpus: {files: [a.txt]}\ntokenizer: ~/tok\n")
-    assert command("plan", "c.yaml").status == 0
-
-
 def test_a_plan_refuses_what_this_machine_could_not_carry(command: Command, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(DOCUMENTS)
-    command("tokenizer", "train", "a.txt", "--to", "tok", "--vocab-size", "120")
+    command("tokenizer", "train", "a.txt", "-o", "tok", "--vocab-size", "120")
     spec = "kind: pretrain\ncorpus: {files: [a.txt]}\ntokenizer: tok\nsteps: 1\nglobal_batch_size: 4096\n"
     (tmp_path / "p.yaml").write_text(spec)
     assert command("plan", "p.yaml").status == 0

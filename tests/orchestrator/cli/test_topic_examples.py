@@ -11,13 +11,14 @@ from pathlib import Path
 import click
 import pytest
 
+from orchestrator.cli.commands import PLACES
 from orchestrator.cli.entry import cli
 from orchestrator.cli.topics import load_topics
 from orchestrator.registry import Registry
 from orchestrator.results import MetricEvent, ModelResult
 from orchestrator.settings import Settings
 from tests.contracts.imports import ROOT
-from tests.orchestrator.cli.laboratory import Command, RecordedSweep
+from tests.orchestrator.cli.laboratory import Command, RecordedSweep, commands_below
 
 TOPICS = load_topics()
 TEXT = "\n".join(topic.text for topic in TOPICS.values())
@@ -29,7 +30,6 @@ NOT_RUN = {
     "stop": "changes a run",
     "submit": "wants a cluster",
     "runs logs": "wants a cluster, by its address",
-    "cluster pull": "wants a cluster",
     "doctor": "starts a Ray; tests/orchestrator/cluster/doctor runs it",
     "plan": "reads models and times steps; tests/orchestrator/planning runs it",
     "evaluate": "wants a model; test_own_task.py beside this file runs it",
@@ -40,7 +40,7 @@ NOT_RUN = {
 def typed_command(example: str) -> str:
     """The command of an example, with the one below it where there is one."""
     first, *others = shlex.split(example)
-    return f"{first} {others[0]}" if isinstance(cli.commands[first], click.Group) else first
+    return f"{first} {others[0]}" if isinstance(cli.get_command(click.Context(cli), first), click.Group) else first
 
 
 def all_options(command: click.Command) -> set[str]:
@@ -55,18 +55,19 @@ def test_a_command_that_a_topic_mentions_exists(mention: str) -> None:
     command: click.Command = cli
     for word in mention.split():
         if isinstance(command, click.Group):
-            assert word in command.commands, mention
-            command = command.commands[word]
+            found = command.get_command(click.Context(command), word)
+            assert found is not None, mention
+            command = found
         elif word.startswith("-"):
             assert word in all_options(command), mention
         elif command.name == "help":
-            assert word in {*TOPICS, *cli.commands, "TOPIC", "COMMAND"}, mention
+            assert word in {*TOPICS, *PLACES, "TOPIC", "COMMAND"}, mention
 
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_an_option_that_a_topic_mentions_is_one_of_some_command(topic: str) -> None:
     mentioned = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", TOPICS[topic].text))
-    assert mentioned - all_options(cli) == set()
+    assert mentioned - set().union(*map(all_options, commands_below().values())) == set()
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"experiments/\w+\.yaml", TEXT))))

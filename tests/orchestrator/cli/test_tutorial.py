@@ -24,14 +24,12 @@ ROWS: dict[str, dict[str, tuple[str, ...]]] = {
     "which data": {
         "runs show spring --all": ("60 train examples", "40 validation examples", "params.data.validation_digest")
     },
-    "what did it cost": {"cost spring": ("spring", "in all: ", " CPU ", " (measured)")},
+    "what did it cost": {"cost spring": ("spring", "in all: ", " CPU ")},
     "against published numbers": {
         "check sst2": ("validation", "accuracy", "Devlin et al. 2019", "yours began with random weights")
     },
     "how two runs differ": {"runs diff spring summer": ("recipe.epochs: 2 → 4", "The same in both: ")},
-    "the command that makes it again": {
-        "runs reproduce spring": ("# makes sweep spring", " --show spec > ", "orchestrator --home")
-    },
+    "the command that makes it again": {"runs reproduce spring": ("command", " --show spec > ", "inputs")},
     "commit, uncommitted changes, packages": {
         "runs show spring --all": ("made_with.code.commit", "made_with.code.diff_bytes", "made_with.versions.torch")
     },
@@ -43,8 +41,8 @@ ROWS: dict[str, dict[str, tuple[str, ...]]] = {
         "runs rm summer": ("summer", "1 run in the trash now"),
     },
     "lineage": {"models lineage summer": ("model summer@1", "glue/SST-2/train.tsv", "tokenizer tokenizers/notes")},
-    "import and merge": {
-        "db import record.jsonl.gz": ("copy.sqlite was empty, and has everything now",),
+    "back up and merge": {
+        "db backup backup.sqlite": ("wrote backup.sqlite",),
         "db merge backup.sqlite": ("both have the same", "would be: 2 the same"),
     },
     "pages in a browser": {"board": ("http://127.0.0.1:",), "report spring": ("wrote spring.html",)},

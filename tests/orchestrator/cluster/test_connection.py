@@ -1,19 +1,30 @@
-"""Connection to Ray: the private token of a local one, and a local one that does not start.
+"""Connection to Ray, the variables that Ray reads, and addresses.
 
-Alone: .venv/bin/pytest tests/orchestrator/cluster/test_connection.py
+Alone: pytest tests/orchestrator/cluster/test_connection.py
 """
 
 import os
+import signal
+import socket
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 import ray
-from ray._private.node import Node
 
+from orchestrator.cluster.addresses import (
+    check_listening,
+    check_reachable,
+    dashboard_address,
+    head_dashboard,
+    names_no_cluster,
+)
 from orchestrator.cluster.connection import _use_private_token, connect
+from orchestrator.cluster.environment import give_way, prepare_driver
 from orchestrator.errors import ClusterError
 from orchestrator.settings import Settings
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -50,39 +61,32 @@ def test_a_token_or_mode_of_ones_own_is_left_alone(tmp_path: Path, monkeypatch: 
     assert "RAY_AUTH_TOKEN_PATH" not in os.environ
 
 
-class SlowNode(Node):
-    """A node that Ray starts, and that does not come up in time."""
-
-    def __init__(self, ended: list[str]) -> None:
-        self.ended = ended
-        raise Exception("The current node timed out during startup.")  # as Ray says it
-
-    def kill_all_processes(self, *_: object, **__: object) -> None:
-        self.ended.append("its processes")
-
-
 @pytest.mark.parametrize("num_slow", [1, 2])
-def test_a_local_ray_that_does_not_start_in_time_is_tried_again(
+def test_a_local_ray_that_does_not_start_in_time_is_ended_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_slow: int
 ) -> None:
-    ended: list[str] = []
+    started: list[subprocess.Popen[bytes]] = []
 
     def init(**options: object) -> None:
-        if len(ended) < num_slow:
-            SlowNode(ended)
+        if len(started) < num_slow:
+            started.append(subprocess.Popen(["sleep", "1000"]))
+            raise Exception("The current node timed out during startup.")  # as Ray says it
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
     monkeypatch.setattr(ray, "shutdown", lambda: None)
-    with connect(Settings.from_options(home=str(tmp_path), environ={})):
-        assert ended == ["its processes"] * num_slow
+    with subprocess.Popen(["sleep", "1000"]) as other:
+        with connect(Settings.from_options(home=str(tmp_path), environ={})):
+            assert [node.wait(PATIENCE_S) for node in started] == [-signal.SIGKILL] * num_slow
+            assert other.poll() is None
+        other.kill()
 
 
 def test_a_local_ray_that_does_not_start_in_time_is_trouble_of_the_cluster_at_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def init(**options: object) -> None:
-        SlowNode([])
+        raise Exception("The current node timed out during startup.")
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
@@ -92,3 +96,105 @@ def test_a_local_ray_that_does_not_start_in_time_is_trouble_of_the_cluster_at_la
         connect(settings),
     ):
         pytest.fail("there is no Ray to work on")
+
+
+NICENESS = "RAY_worker_niceness"
+
+
+@pytest.fixture
+def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {})
+
+
+@pytest.mark.usefixtures("own_environment")
+def test_workers_of_a_local_ray_do_not_wait_for_other_programs() -> None:
+    prepare_driver(local=True)
+    assert os.environ[NICENESS] == "0"
+
+
+@pytest.mark.usefixtures("own_environment")
+def test_a_niceness_of_ones_own_stays() -> None:
+    os.environ[NICENESS] = "5"
+    prepare_driver(local=True)
+    assert os.environ[NICENESS] == "5"
+
+
+@pytest.mark.usefixtures("own_environment")
+def test_workers_give_way_where_that_is_asked() -> None:
+    give_way()
+    prepare_driver(local=True)
+    assert os.environ[NICENESS] == "15"
+
+
+@pytest.mark.usefixtures("own_environment")
+def test_a_clusters_niceness_is_its_own_matter() -> None:
+    prepare_driver(local=False)
+    assert NICENESS not in os.environ
+
+
+@pytest.mark.parametrize(("address", "is_local"), [(None, True), ("local", True), ("auto", False), ("h:1", False)])
+def test_without_a_cluster_ray_is_local(address: str | None, is_local: bool, tmp_path: Path) -> None:
+    settings = Settings.from_options(home=tmp_path, address=address, environ={})
+    assert names_no_cluster(settings) is is_local
+
+
+@pytest.mark.parametrize(
+    ("address", "complaint"),
+    [
+        ("nowhere", "no address of a Ray cluster"),
+        ("host:notaport", "no address of a Ray cluster"),
+        ("http://127.0.0.1:8265", "orchestrator submit"),
+    ],
+)
+def test_what_is_no_address_of_a_cluster_is_refused(address: str, complaint: str) -> None:
+    with pytest.raises(ClusterError, match=complaint):
+        check_reachable(address)
+
+
+def test_an_address_where_nobody_listens_is_refused() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        with pytest.raises(ClusterError, match=f"no Ray answers at {address}"):
+            check_reachable(address)
+
+
+def test_a_listening_address_is_connected_to() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(PATIENCE_S)
+        for scheme in ("", "ray://"):
+            check_reachable(f"{scheme}127.0.0.1:{server.getsockname()[1]}")
+            caller, (host, _) = server.accept()
+            caller.close()
+            assert host == "127.0.0.1"
+
+
+def test_a_dashboard_that_does_not_answer_may_lack_its_tunnel() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        with pytest.raises(ClusterError, match=r"cluster\.yaml"):
+            check_listening(f"http://127.0.0.1:{closed.getsockname()[1]}")
+
+
+def test_the_dashboards_address_comes_from_option_or_environment() -> None:
+    variable = {"RAY_API_SERVER_ADDRESS": "http://env:8265/"}
+    driver = Settings.from_options(address="10.0.0.1:6379", environ={})
+    assert dashboard_address(Settings.from_options(environ={}), variable) == "http://env:8265"
+    assert dashboard_address(driver, variable) == "http://env:8265"
+    assert dashboard_address(Settings.from_options(address="https://opt", environ={}), variable) == "https://opt"
+    with pytest.raises(ClusterError, match="--address http"):
+        dashboard_address(driver, {})
+
+
+def test_the_registry_is_read_on_the_head_where_only_the_dashboard_is_named(tmp_path: Path) -> None:
+    def dashboard(address: str | None = None, registry: str | None = None, **environ: str) -> str | None:
+        return head_dashboard(Settings.from_options(address=address, registry=registry, environ={}), environ)
+
+    (tmp_path / "url").touch()
+    assert dashboard() is None
+    assert dashboard("http://h:8265/") == "http://h:8265"
+    assert dashboard(RAY_API_SERVER_ADDRESS="http://env:8265") == "http://env:8265"
+    assert dashboard("10.0.0.1:6379", RAY_API_SERVER_ADDRESS="http://env:8265") is None
+    assert dashboard("http://h:8265", "runs.sqlite") is None
+    assert dashboard("http://h:8265", f"file:{tmp_path}/url") is None
+    assert dashboard("http://h:8265", f"file:{tmp_path}/of-the-cluster") == "http://h:8265"

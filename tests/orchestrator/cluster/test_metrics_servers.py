@@ -1,19 +1,26 @@
-"""Prometheus and Grafana beside a head. Alone: pytest tests/orchestrator/cluster/test_metrics_servers.py"""
+"""Gauges of runs, and the servers that read and draw them.
+
+Alone: pytest tests/orchestrator/cluster/test_metrics_servers.py
+"""
 
 import json
 import os
 import re
+import urllib.request
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bert_core.objectives import OBJECTIVES
+from orchestrator.cluster import gauges
 from orchestrator.cluster import metrics_servers as module
-from orchestrator.cluster.gauges import LABELS
+from orchestrator.cluster.gauges import LABELS, RunGauges
 from orchestrator.cluster.metrics_servers import metrics_servers
 from orchestrator.errors import ClusterError
-from tests.waiting import wait_until
+from orchestrator.results import MetricEvent
+from tests.waiting import PATIENCE_S, wait_until
 
 PROGRAM = """#!/bin/sh
 echo "$0 $@" > {folder}/{name}.arguments
@@ -91,3 +98,44 @@ def test_the_board_shows_measurements_that_there_are_with_their_labels() -> None
         gauge, labels = re.fullmatch(r"ray_bert_(\w+)\{(.*)\}", target["expr"]).groups()
         assert gauge in known, panel["title"]
         assert {label.partition("=")[0].strip() for label in labels.split(",")} <= set(LABELS)
+
+
+EVENT = MetricEvent(40, "train", {"loss": 2.5, "nsp-f1": 0.5})
+
+
+class FakeGauge:
+    def __init__(self) -> None:
+        self.values: list[tuple[float, dict[str, str]]] = []
+
+    def set(self, value: float, labels: dict[str, str]) -> None:
+        self.values.append((value, labels))
+
+
+def test_each_measurement_and_the_step_have_the_runs_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: dict[str, FakeGauge] = {}
+    monkeypatch.setattr(gauges, "_gauge", lambda name: made.setdefault(name, FakeGauge()))
+    for run in ("a1", "b2"):
+        RunGauges(run, "first try").show(EVENT)
+    assert {name: gauge.values[0][0] for name, gauge in made.items()} == {"loss": 2.5, "nsp-f1": 0.5, "step": 40.0}
+    assert [labels["run"] for _, labels in made["loss"].values] == ["a1", "b2"]
+    assert made["step"].values[0][1] == {"run": "a1", "name": "first try", "split": "train"}
+
+
+@pytest.mark.ray
+def test_prometheus_reads_them_where_ray_exports_its_own(ray_cluster: Any) -> None:
+    import ray
+
+    RunGauges("7f3a", "first try").show(EVENT)
+    (node,) = ray.nodes()
+    address = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+
+    def lines() -> list[str]:
+        with urllib.request.urlopen(address, timeout=PATIENCE_S) as answer:
+            return [line for line in answer.read().decode().splitlines() if line.startswith("ray_bert_")]
+
+    wait_until(lambda: len(lines()) >= 3, "Ray exports no gauge of the run")
+    found = {line.partition("{")[0]: line for line in lines()}
+    assert set(found) == {"ray_bert_loss", "ray_bert_nsp_f1", "ray_bert_step"}
+    assert 'run="7f3a"' in found["ray_bert_loss"]
+    assert 'name="first try"' in found["ray_bert_loss"]
+    assert found["ray_bert_loss"].endswith(" 2.5")

@@ -1,54 +1,108 @@
-"""Survey of a cluster's nodes: clocks, silent nodes, and two real nodes of this machine.
+"""Survey of a cluster's nodes: what is wrong with one, by its report; then two real nodes of this machine.
 
 Run alone: pytest tests/orchestrator/cluster/test_node_survey.py
 """
 
 import json
-import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ray import cloudpickle
 
-from orchestrator.cluster.doctor.node_survey import _raylet_state, best_clock
+from orchestrator.cluster import node_survey
+from orchestrator.cluster.node_survey import judge, versions
 from tests.waiting import PATIENCE_S
 
+HERE = {"python": "3.11.7", "ray": "2.60.0", "torch": "2.13.0+cpu", "sources": "ab12ab12ab12"}
+REPORT = {"versions": HERE, "asks_for_token": True, "storage_error": "", "free_disk_bytes": 812 << 30}
+ON_TWO_NODES = """
+import json, os, signal, sys
+import ray
+from ray.cluster_utils import Cluster
+from orchestrator.cluster.node_survey import survey_nodes
+from orchestrator.settings import Settings
 
-def test_the_shortest_round_trip_decides_on_the_clock() -> None:
-    ahead_s, uncertainty_s = best_clock([(0.0, 9.0, 4.0), (10.0, 15.5, 11.0), (20.0, 26.0, 23.0)])
-    assert (ahead_s, uncertainty_s) == (5.0, 0.5)
+def tell(timeout_s):
+    rows, findings = survey_nodes(settings, timeout_s)
+    print(json.dumps([rows, [(finding.part, finding.state, finding.found) for finding in findings]]))
+
+cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+try:
+    second = cluster.add_node(num_cpus=1)
+    settings = Settings.from_options(storage=sys.argv[1], address=cluster.address, environ={})
+    ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
+    ray.get(ray.util.placement_group([{"CPU": 1}] * 2).ready())
+    tell(float(sys.argv[2]))
+    (raylet,) = (started.process.pid for started in second.all_processes["raylet"])
+    os.kill(raylet, signal.SIGSTOP)
+    tell(3.0)
+    os.kill(raylet, signal.SIGCONT)
+finally:
+    ray.shutdown()
+    cluster.shutdown()
+"""
+WITHOUT_PACKAGE = """
+import json, pathlib, pickle, sys
+import ray
+sys.meta_path = [finder for finder in sys.meta_path if "editable" not in str(finder)]
+sys.path = [folder for folder in sys.path if folder and not pathlib.Path(folder, "orchestrator").exists()]
+look, versions = pickle.load(open(sys.argv[1], "rb"))
+print(json.dumps(versions()))
+"""
 
 
-def test_a_silent_nodes_raylet_is_looked_at() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
-        answers, state = _raylet_state("127.0.0.1", port)
-        assert answers
-        assert state.startswith(f"its raylet answers at 127.0.0.1:{port}, but")
-    answers, state = _raylet_state("127.0.0.1", port)
-    assert not answers
-    assert state.startswith(f"its raylet cannot be reached at 127.0.0.1:{port} (Connection")
+def test_a_node_like_the_drivers_is_well() -> None:
+    assert not list(judge("node a", REPORT, HERE, "/srv/lab"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "names"),
+    [
+        ({"silence": "no answer within 30 s"}, "problem", "no answer"),
+        ({"storage_error": "FileNotFoundError: not seen"}, "problem", "/srv/lab"),
+        ({"asks_for_token": False}, "note", "token"),
+        ({"free_disk_bytes": 4 << 30}, "note", "4.0 GiB"),
+        ({"versions": HERE | {"sources": "cd34"}}, "problem", "sources"),
+        ({"versions": HERE | {"python": "3.12.1"}}, "problem", "python"),
+        ({"versions": HERE | {"torch": ""}}, "problem", "torch"),
+    ],
+)
+def test_each_fault_of_a_node_is_found_with_a_remedy(changes: dict[str, Any], state: str, names: str) -> None:
+    (finding,) = judge("node a", REPORT | changes, HERE, "/srv/lab")
+    assert (finding.part, finding.state) == ("node a", state)
+    assert names in finding.found
+    assert finding.remedy
+
+
+def test_builds_for_cpus_and_gpus_are_the_same_version() -> None:
+    assert not list(judge("node a", REPORT | {"versions": HERE | {"torch": "2.13.0+cu130"}}, HERE, "/srv/lab"))
+
+
+def test_a_node_that_lacks_this_package_can_still_be_looked_at(tmp_path: Path) -> None:
+    cloudpickle.register_pickle_by_value(node_survey)
+    try:
+        (tmp_path / "look.pkl").write_bytes(cloudpickle.dumps((node_survey.look, versions)))
+    finally:
+        cloudpickle.unregister_pickle_by_value(node_survey)
+    command = [sys.executable, "-c", WITHOUT_PACKAGE, str(tmp_path / "look.pkl")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    there, here = json.loads(done.stdout.splitlines()[-1]), versions()
+    assert there["ray"] == here["ray"]
+    assert there["sources"] != here["sources"]
 
 
 @pytest.mark.ray
 def test_busy_nodes_are_looked_at_and_a_frozen_one_holds_up_no_other(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.orchestrator.cluster.doctor_on_nodes", str(tmp_path)]
+    command = [sys.executable, "-c", ON_TWO_NODES, str(tmp_path), str(PATIENCE_S)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
-    both, frozen = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
-    for node in both:
-        report, measured = node["view"]["report"], node["view"]["measured"]
-        assert (report["sees_storage"], report["writes_storage"], measured["marker_arrived"]) == (True, True, True)
-        assert abs(measured["clock_s"]) <= measured["clock_uncertainty_s"] + 0.001, "it is one machine"
-        assert (node["view"]["total"]["CPU"], node["view"]["free"].get("CPU", 0.0)) == (1.0, 0.0)
-        assert measured["link_problem"] == "", "it is one machine"
-        assert node["view"]["num_at_address"] == 2
-        assert all(finding["found"] and finding["remedy"] for finding in node["findings"])
-    speeds = [node["view"]["measured"]["bytes_per_s"] for node in both]
-    assert speeds[0] is None, "the driver's node comes first, and gets nothing from itself"
-    assert speeds[1] > 0
-    assert frozen[0]["view"]["report"] is not None
-    assert frozen[1]["view"]["report"] is None
-    assert frozen[1]["view"]["silence"].startswith("no answer within 3 s; its raylet answers at ")
-    assert frozen[1]["state"] == "problem"
+    (rows, found), (frozen_rows, frozen) = (json.loads(line) for line in done.stdout.splitlines() if line[:2] == "[[")
+    for row in rows:
+        assert (row["cpu"], row["storage_error"], row["versions"]) == ("0/1", "", versions())
+        assert 0 < row["free_memory_bytes"] <= row["memory_bytes"]
+    assert {state for _, state, _ in found} <= {"note"}
+    assert ["memory" in row for row in frozen_rows] == [True, False]
+    assert [said for _, state, said in frozen if state == "problem"] == ["no answer within 3 s"]
     assert not list(tmp_path.iterdir()), "the markers are gone"

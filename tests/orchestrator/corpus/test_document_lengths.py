@@ -3,7 +3,6 @@
 Run alone: pytest tests/orchestrator/corpus/test_document_lengths.py
 """
 
-import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +11,10 @@ import pytest
 
 from orchestrator import storage
 from orchestrator.corpus import held_out, token_store
-from orchestrator.corpus.document_lengths import DocumentLengths
 from orchestrator.corpus.held_out import ChosenShards, choose_shards
 from orchestrator.corpus.manifest import Manifest, ShardInfo
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
-from tests.orchestrator.corpus.batch_digests import digests
 from tests.orchestrator.pretraining import small_run
 
 
@@ -90,25 +87,6 @@ def test_a_manifest_is_walked_over_a_few_times_whatever_its_size(
     assert CountedShards.num_walks < 10
 
 
-def test_a_store_pickles_without_what_was_computed_from_it(tmp_path: Path) -> None:
-    store = make_store(tmp_path)
-    shards = SplitShards(store, "train")
-    before = len(pickle.dumps(SplitShards(TokenStore.open(str(tmp_path)), "train")))
-    lengths_of(store), shards.document_lengths(0), shards.fingerprint
-    assert len(pickle.dumps(shards)) == before
-    assert pickle.loads(pickle.dumps(shards)) == shards
-
-
-def test_rows_lie_end_to_end() -> None:
-    lengths = DocumentLengths.join([np.array([3, 1]), np.array([], np.int64), np.array([7])])
-    assert [lengths.of_shard(shard).tolist() for shard in range(3)] == [[3, 1], [], [7]]
-
-
-def test_few_held_out_tokens_are_all_drawn_from(tmp_path: Path) -> None:
-    shards = SplitShards(make_store(tmp_path), "train")
-    assert choose_shards(shards, seed=1) is shards
-
-
 def test_of_many_held_out_tokens_the_seed_chooses_some_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shards = SplitShards(make_store(tmp_path), "train")
     sizes = [int(shards.document_lengths(shard).sum()) for shard in range(3)]
@@ -125,19 +103,3 @@ def test_of_many_held_out_tokens_the_seed_chooses_some_shards(tmp_path: Path, mo
 
 def digests_of_documents(shards: ChosenShards | SplitShards, shard: int) -> list[int]:
     return shards.read_documents(shard).tokens.tolist()
-
-
-def test_validation_of_a_huge_split_reads_the_chosen_shards_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = small_run.make_job(tmp_path)
-    assert job.validation is not None
-    expected = digests(list(job.validation.batches(range(1))))
-    again = small_run.make_job(tmp_path)
-    assert again.validation is not None
-    assert digests(list(again.validation.batches(range(1)))) == expected
-    store = TokenStore.open(str(tmp_path / "store"))
-    monkeypatch.setattr(held_out, "HELD_OUT_TOKENS", 1)
-    validation = small_run.build_validation(job.spec, SplitShards(store, "train"), job.tokenizer)
-    assert validation is not None
-    assert validation.store.num_shards == 1

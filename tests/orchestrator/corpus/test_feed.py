@@ -9,19 +9,17 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-import ray
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_core.examples.packing import PackedBatch
-from orchestrator.corpus import feed, prefetch_pace
+from orchestrator.corpus import feed
 from orchestrator.corpus.feed import (
     built_ahead,
     from_table,
     prefetch_windows,
     ray_batches,
     to_table,
-    window_memory,
 )
 from orchestrator.corpus.prefetch_pace import PrefetchPace, WindowTimes
 from orchestrator.corpus.stream import ExampleStream
@@ -92,37 +90,6 @@ def small_stream(tmp_path_factory: pytest.TempPathFactory) -> ExampleStream:
     return make_job(tmp_path_factory.mktemp("job")).stream
 
 
-class FakeTime:
-    """A clock that stands still unless it is set forward."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 0.0
-        monkeypatch.setattr(feed.time, "perf_counter", lambda: self.now)
-
-
-def test_a_pace_learns_what_windows_hold_and_how_long_they_are_worked_on(
-    small_stream: ExampleStream, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = FakeTime(monkeypatch)
-    noted: list[WindowTimes] = []
-
-    class Noting(PrefetchPace):
-        def note(self, window: WindowTimes) -> None:
-            noted.append(window)
-
-    monkeypatch.setattr(feed, "BLOCK_TOKENS", 2 * 8 * 48)
-    windows = iter([(range(0, 6), 2), (range(6, 10), 2)])
-    batches = []
-    for batch in built_ahead(windows, partial(build_here, small_stream), lambda table: table, Noting()):
-        batches.append(batch[1])
-        clock.now += 0.25
-    assert [window.num_blocks for window in noted] == [3, 2]
-    assert [window.train_s for window in noted] == [1.5, 1.0]
-    assert noted[0].num_tokens == sum(len(batch.input_ids) for batch in batches[:6])
-    arrays = sum(value.nbytes for batch in batches[6:] for value in vars(batch).values())
-    assert arrays <= noted[1].num_bytes <= arrays + 4 * 8 * 10, "beside the arrays there are numbers and offsets"
-
-
 def test_a_window_is_built_while_the_one_before_it_is_worked_on_and_no_further(small_stream: ExampleStream) -> None:
     begun: list[range] = []
     has_begun = threading.Semaphore(0)
@@ -163,24 +130,6 @@ def test_no_task_wants_more_than_its_share_of_a_cpu(ray_cluster: None, tmp_path:
     assert len(list(ray_batches(make_job(tmp_path).stream, 20, rank=0, num_workers=1, num_cpus=0.5))) == 4
     assert asked_cpus
     assert max(asked_cpus) <= 0.5
-
-
-@pytest.mark.ray
-def test_prefetch_windows_begin_at_any_step_and_follow_one_another(
-    ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(feed, "BLOCK_TOKENS", 8 * 48)
-    monkeypatch.setattr(prefetch_pace, "FEWEST_BLOCKS", 3)
-    stream = make_job(tmp_path).stream
-    straight = digests(list(stream.batches(range(24))))
-    assert digests(collect(stream, 13, 1)) == straight[13:]
-
-
-@pytest.mark.ray
-def test_windows_may_take_a_quarter_of_the_object_store_two_for_each_worker(ray_cluster: None) -> None:
-    store = ray.cluster_resources()["object_store_memory"]
-    assert window_memory(1) == pytest.approx(store / 8)
-    assert window_memory(4) == pytest.approx(store / 32)
 
 
 @pytest.mark.ray

@@ -6,7 +6,6 @@ As a program it builds a store, and kills itself in the unit of the given number
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -163,15 +162,6 @@ def test_bad_text_is_met_again_after_it_was_mended(corpus: Path, tmp_path: Path,
         build(corpus, tmp_path / "storage", make_tokenizer())
     write_corpus(corpus)
     assert build(corpus, tmp_path / "storage", make_tokenizer()).counts["num_documents"] == 90
-
-
-def test_another_process_that_finished_first_removes_the_units(tmp_path: Path) -> None:
-    unit = finished_units.FinishedUnit((), (), 5, is_last=True)
-    finished_units.write_unit(str(tmp_path), (0, 0), unit)
-    assert finished_units.read_units(str(tmp_path)) == {(0, 0): unit}
-    finished_units.delete_units(str(tmp_path))
-    assert finished_units.read_units(str(tmp_path)) == {}
-    shutil.rmtree(tmp_path)
 
 
 def test_a_store_is_whole_though_another_build_of_it_still_writes(

@@ -30,12 +30,6 @@ def test_bad_records_are_counted_and_the_first_is_told(tmp_path: Path) -> None:
     assert row.first_problem.startswith(f"{path}: line 2 (byte 15) is not JSON")
 
 
-def test_an_empty_file_has_zeros(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").touch()
-    (row,) = inspect_corpus(TextSource(files=(str(tmp_path),)))
-    assert (row.num_documents, row.long_sentence_words, row.sample) == (0, 0, ())
-
-
 def test_max_documents_counts_across_files(tmp_path: Path) -> None:
     for name in ("a.txt", "b.txt", "c.txt"):
         (tmp_path / name).write_text("One.\n\nTwo.")

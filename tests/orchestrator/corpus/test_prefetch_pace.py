@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.corpus.prefetch_pace import FEWEST_BLOCKS, TARGET_S, PrefetchPace, WindowTimes
+from orchestrator.corpus.prefetch_pace import TARGET_S, PrefetchPace, WindowTimes
 
 BLOCK_TOKENS, BLOCK_BYTES = 200_000, 1_500_000
 
@@ -34,10 +34,6 @@ def test_windows_of_a_fast_device_double_until_they_last_long_enough() -> None:
     assert window(pace, 8e6).train_s == pytest.approx(TARGET_S)
 
 
-def test_windows_of_a_slow_device_stay_as_small_as_the_first() -> None:
-    assert sizes(PrefetchPace(), 4, train_tokens_per_s=20_000) == [FEWEST_BLOCKS] * 4
-
-
 def test_windows_take_no_more_memory_than_they_may() -> None:
     assert sizes(PrefetchPace(max_window_bytes=40 * BLOCK_BYTES), 6, train_tokens_per_s=8e6) == [8, 16, 32, 40, 40, 40]
     assert sizes(PrefetchPace(max_window_bytes=BLOCK_BYTES / 2), 3, train_tokens_per_s=8e6) == [8, 1, 1]
@@ -59,19 +55,3 @@ def test_slow_data_tasks_are_told_once_and_only_of_windows_of_full_size() -> Non
         pace.note(window(pace, 8e6, build_tokens_per_s=1e6))
     assert pace.num_blocks == 23, "longer windows of slow tasks would gain nothing"
     assert warnings == ["data tasks deliver 901,961 tokens/s, training takes 8,000,000: raise execution.data_cpus"]
-
-
-def test_data_tasks_that_keep_up_are_not_told() -> None:
-    warnings: list[str] = []
-    pace = PrefetchPace(warn=warnings.append)
-    for _ in range(9):
-        pace.note(window(pace, 8e6, build_tokens_per_s=1e7))
-    assert warnings == []
-
-
-def test_slow_data_tasks_are_told_where_memory_keeps_windows_short() -> None:
-    warnings: list[str] = []
-    pace = PrefetchPace(20 * BLOCK_BYTES, warnings.append)
-    for _ in range(4):
-        pace.note(window(pace, 8e6))
-    assert len(warnings) == 1

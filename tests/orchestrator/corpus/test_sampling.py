@@ -97,5 +97,5 @@ def test_what_is_read_before_the_end_has_the_shares_too(folder: Path) -> None:
 
 
 def test_a_limit_on_documents_and_an_exponent_exclude_each_other() -> None:
-    with pytest.raises(ValidationError, match="max_documents 5 takes the first documents of all"):
+    with pytest.raises(ValidationError, match="max_documents"):
         TextSource(files=("a", "b"), max_documents=5, sampling_exponent=0.7)

@@ -13,7 +13,6 @@ from bert_core.examples.segments import TokenizedDocuments
 from bert_core.masking import MaskingConfig
 from bert_core.objectives.packed_batches import SegmentConfig
 from orchestrator.corpus import shuffle_windows
-from orchestrator.corpus.shuffle_windows import even_windows
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
 from tests.bert_core.small_documents import BERT, documents
 from tests.orchestrator.corpus.batch_digests import digests
@@ -47,11 +46,6 @@ CONFIG = StreamConfig(
 def open_stream(store: MemoryStore | None = None, **changes: object) -> ExampleStream:
     store = store or MemoryStore()
     return ExampleStream.open(store, replace(CONFIG, **changes))
-
-
-def test_batches_come_in_order_over_all_phases() -> None:
-    steps = [step for step, _ in open_stream().batches(range(30))]
-    assert steps == list(range(30))
 
 
 @pytest.mark.parametrize(("phase", "step"), [(0, 3), (1, 21)])
@@ -106,13 +100,6 @@ def test_a_process_that_starts_anew_makes_the_same_batches() -> None:
     for cache in (shuffle_windows.load_window, shuffle_windows.window_order, shuffle_windows.epoch_layout):
         cache.cache_clear()
     assert digests(list(pickle.loads(pickle.dumps(stream)).batches(range(5)))) == before
-
-
-def test_windows_are_loaded_once_over_unpickled_streams() -> None:
-    shuffle_windows.load_window.cache_clear()
-    for _ in range(3):
-        list(pickle.loads(pickle.dumps(open_stream(window_shards=5))).batches(range(4)))
-    assert shuffle_windows.load_window.cache_info().misses == 1
 
 
 @pytest.mark.parametrize("change", [{"seed": 4}, {"window_shards": 3}])
@@ -196,11 +183,6 @@ def test_a_batch_larger_than_the_corpus_runs_over_several_epochs() -> None:
     stream = open_stream(global_batch_size=4096, phases=((64, 2),))
     (_, first), (_, second) = stream.batches(range(2))
     assert first.num_sequences == second.num_sequences == 4096
-
-
-def test_windows_are_even() -> None:
-    assert [len(window) for window in even_windows(range(17), 16)] == [9, 8]
-    assert sorted(sum(even_windows(range(17), 4), ())) == list(range(17))
 
 
 def test_a_step_beyond_the_end_is_refused() -> None:

@@ -6,13 +6,26 @@ pytest tests/orchestrator/demo/test_demo_data.py
 import csv
 import json
 from collections import Counter
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from orchestrator.demo.demo_data import DemoData, write_demo_data
-from orchestrator.demo.documents import things_by_kind
-from orchestrator.demo.sentences import TALK
+from orchestrator.demo.demo_data import DemoData
+from orchestrator.demo.documents import SAY, things_by_kind
 
+DIGESTS = {
+    "corpus.txt": "0f3a42a0a5cacf0d",
+    "kinds/test.csv": "5c13f3daaccad526",
+    "kinds/train.csv": "1eb5edce04d0e3e7",
+    "kinds/validation.csv": "28612c2dd2c325a7",
+    "names/test.conll": "3dd1080f1bdc4e44",
+    "names/train.conll": "9d69a6f7380985e4",
+    "names/validation.conll": "5a594d20e99f9db8",
+    "questions/test.json": "5d0640873a4ae62c",
+    "questions/train.json": "134c8c0042fd86ae",
+    "questions/validation.json": "76eab7fda876a61b",
+}
+"""Beginnings of the SHA-256 of each file of seed 0: the demo's table is of this world."""
 SPLITS = ("train", "validation", "test")
 
 
@@ -32,20 +45,10 @@ def read_questions(path: Path) -> list[tuple[str, dict[str, Any]]]:
     return [(paragraph["context"], qa) for paragraph in content["data"][0]["paragraphs"] for qa in paragraph["qas"]]
 
 
-def test_same_seed_writes_the_same_bytes(data: DemoData, tmp_path: Path) -> None:
-    again = write_demo_data(tmp_path, seed=0)
-    pairs = [(data.corpus, again.corpus)]
-    for task in ("kinds", "names", "questions"):
-        pairs += [(getattr(data, task)[split], getattr(again, task)[split]) for split in SPLITS]
-    for first, second in pairs:
-        assert first.read_bytes() == second.read_bytes(), first.name
-
-
-def test_corpus_is_documents_with_a_blank_line_between(data: DemoData) -> None:
-    text = data.corpus.read_text(encoding="utf-8")
-    documents = text.strip().split("\n\n")
-    assert 1_500_000 < len(text) < 3_000_000
-    assert all(document and "\n" not in document for document in documents)
+def test_the_world_of_the_demo_is_the_same_as_ever(data: DemoData) -> None:
+    folder = data.corpus.parent
+    files = {str(path.relative_to(folder)): path for path in folder.rglob("*.*")}
+    assert {name: sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()} == DIGESTS
 
 
 def test_kinds_are_balanced_and_disjoint(data: DemoData) -> None:
@@ -62,7 +65,7 @@ def test_kinds_are_balanced_and_disjoint(data: DemoData) -> None:
 def test_kinds_to_be_scored_are_asked_of_new_things(data: DemoData) -> None:
     halves = [things_by_kind(data.world, group) for group in (0, 1)]
     things = {thing.text for half in halves for mentions in half.values() for thing in mentions}
-    about = {template.replace("{thing}", thing): thing for template in TALK for thing in things}
+    about = {template.replace("{thing}", thing): thing for template in SAY["talk"] for thing in things}
     spoken_of = {split: {about[row["text"]] for row in read_kinds(data.kinds[split])} for split in SPLITS}
     assert len(spoken_of["train"]) > 60
     assert not spoken_of["train"] & spoken_of["validation"]
@@ -90,17 +93,6 @@ def test_names_to_be_scored_are_not_in_training(data: DemoData) -> None:
     assert not training & first_words("test")
 
 
-def test_names_splits_share_no_sentence(data: DemoData) -> None:
-    sentences = [tuple(sentence) for split in SPLITS for sentence in read_names(data.names[split])]
-    assert len(set(sentences)) == len(sentences)
-
-
-def test_names_to_be_scored_are_in_the_corpus(data: DemoData) -> None:
-    words = set(data.corpus.read_text(encoding="utf-8").replace(".", " ").replace(",", " ").replace("?", " ").split())
-    for sentence in read_names(data.names["test"]):
-        assert {word for word, tag in sentence if tag != "O"} <= words
-
-
 def test_answers_stand_where_they_are_said_to(data: DemoData) -> None:
     for split in SPLITS:
         for context, qa in read_questions(data.questions[split]):
@@ -117,9 +109,3 @@ def test_question_ids_are_unique_and_passages_disjoint(data: DemoData) -> None:
     assert not passages["train"] & passages["validation"]
     assert not passages["train"] & passages["test"]
     assert not passages["validation"] & passages["test"]
-
-
-def test_every_split_has_its_number_of_questions(data: DemoData) -> None:
-    sizes = [len(read_questions(data.questions[split])) for split in SPLITS]
-    assert sizes[1] == sizes[2] == 400
-    assert sizes[0] > sizes[1]

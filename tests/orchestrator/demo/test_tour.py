@@ -1,13 +1,11 @@
 """The tour through the results; `-m slow` runs the whole demo. Alone: pytest tests/orchestrator/demo/test_tour.py"""
 
-import io
 import sys
 from functools import partial
 from pathlib import Path
 from shlex import split
 
 import pytest
-from rich.console import Console
 
 from orchestrator.cli.entry import run_command_line
 from orchestrator.demo.demo_data import DemoData
@@ -17,7 +15,6 @@ from orchestrator.demo.tour import (
     STAGES,
     activation,
     comparison,
-    comparison_table,
     demo_spec,
     next_commands,
     opening,
@@ -58,17 +55,6 @@ def test_the_best_recipe_of_each_start_is_compared(tmp_path: Path) -> None:
     assert row["pretrained"] == 0.9
     assert row["gain"] == pytest.approx(0.65)
     assert row["baseline"] == 0.1
-
-
-def test_the_comparison_fits_80_columns(tmp_path: Path) -> None:
-    import pandas
-
-    row = {"task": "questions", "head": "classification", "metric": "accuracy", "baseline": 0.01}
-    frame = pandas.DataFrame([row | {"random": 0.42, "pretrained": 0.734, "gain": 0.314}])
-    out = io.StringIO()
-    Console(file=out, width=80).print(comparison_table(frame))
-    assert "classification" in out.getvalue()
-    assert "0.734" in out.getvalue()
 
 
 def test_the_opening_has_a_line_for_each_stage_of_the_pipeline(data: DemoData) -> None:

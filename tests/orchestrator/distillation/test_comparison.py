@@ -14,7 +14,6 @@ from orchestrator.finetuning.trial_job import prepare_trial_features
 from orchestrator.specs.network import Precision
 from orchestrator.tasks import load_task
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.tasks.definitions import features_of
 
 
 def two_models(vocab_size: int) -> tuple[BertForSequenceClassification, BertForSequenceClassification]:
@@ -28,16 +27,6 @@ def test_sizes_count_every_weight() -> None:
     sizes = compare_sizes(student, teacher)
     assert sizes["teacher.num_parameters"] - sizes["num_parameters"] == 7 * layer
     assert sizes["parameter_ratio"] == sizes["num_parameters"] / sizes["teacher.num_parameters"]
-
-
-def test_an_eighth_of_the_layers_is_faster(tmp_path: Path) -> None:
-    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    task = load_task(tiny_tasks.classification(tmp_path))
-    features = features_of(task.head, task.labels, task.examples("train"), tokenizer, max_seq_length=32)
-    student, teacher = two_models(tokenizer.vocab_size)
-    speeds = compare_speeds(student, teacher, features, "fp32")
-    assert speeds["examples_per_s"] > speeds["teacher.examples_per_s"] > 0
-    assert speeds["speed_ratio"] > 1.5
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

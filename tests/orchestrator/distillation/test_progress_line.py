@@ -13,10 +13,6 @@ def measured(step: int, epoch: float, speed: float = 8.0) -> MetricEvent:
     return MetricEvent(step, "train", {"loss": 0.5, "examples_per_s": speed, "learning_rate": 1e-4}, epoch)
 
 
-def test_a_student_begins_at_step_0() -> None:
-    assert StudentStatus(30, 3.0, 16).view == TrainingView(0, 30)
-
-
 def test_steps_loss_speed_and_time_left_are_shown() -> None:
     status = StudentStatus(30, 3.0, 16)
     assert status.line(measured(10, 1.0)) is None

@@ -159,7 +159,7 @@ def test_a_distillation_whose_newest_checkpoint_is_damaged_goes_on_from_the_one_
 
 def test_what_has_changed_since_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     run_until(bench, monkeypatch, 1, "save", 1)
-    with pytest.raises(CheckpointError, match=r"from step 7.*: spec\.objective\.labels_weight: .* → 0\.25"):
+    with pytest.raises(CheckpointError, match=r"spec\.objective\.labels_weight"):
         bench.run(attempt=2, **{**FIELDS, "objective": {"labels_weight": 0.25}})
 
 

@@ -71,12 +71,8 @@ def end_interrupted_at_step_7(context: RunContext) -> None:
         raise
 
 
-def stay_queued(context: RunContext) -> None:
-    """Never begin: another run is before it in the queue of its cluster (`main` sees to that)."""
-
-
 WORK: dict[str, Callable[[RunContext], None]] = {
-    work.__name__: work for work in (chat, wait, hang, fail, succeed, end_interrupted_at_step_7, stay_queued)
+    work.__name__: work for work in (chat, wait, hang, fail, succeed, end_interrupted_at_step_7)
 }
 
 
@@ -123,25 +119,20 @@ def main() -> None:
     from contextlib import nullcontext
 
     from orchestrator.cli import entry
-    from orchestrator.cluster.queue_places import Place, Ticket
-    from orchestrator.cluster.run_queue import RunQueue
     from orchestrator.execution import session
+    from orchestrator.kinds.pretrain import PretrainKind
     from orchestrator.kinds.tokenizer import TokenizerKind
     from orchestrator.registry.recorder import RunOutcome
 
     work = WORK[sys.argv.pop(1)]
-    replaced: Any = TokenizerKind
-    replaced.run = lambda kind, spec, inputs, context: work(context)
-    replaced.record = lambda kind, result, run_id, recorder: RunOutcome()
+    kinds: tuple[Any, ...] = (TokenizerKind, PretrainKind)
+    for replaced in kinds:
+        replaced.run = lambda kind, spec, inputs, context: work(context)
+        replaced.record = lambda kind, result, run_id, recorder: RunOutcome()
     changed: Any = session
     changed.connect = lambda settings, **options: nullcontext()
     changed.check_connected_room = lambda *arguments: None
     changed.metered = partial(session.metered, interval_s=0.05)
-    if work is stay_queued:
-        behind = Place(False, (Ticket("r1", 1, {"GPU": 2.0}, 0.0, is_at_work=True),))
-        changed.names_no_cluster = lambda settings: False
-        changed.cluster_resources = dict
-        changed.connected_queue = lambda priority: RunQueue(priority, lambda *word: behind, lambda *word: None, dict)
     entry.main()
 
 

@@ -95,6 +95,9 @@ class JobCluster:
         for start in range(0, len(log), _PIECE):
             yield log[start : start + _PIECE]
 
+    def get_job_logs(self, job_id: str) -> str:
+        return self.logs.get(job_id, "")
+
     def get_job_info(self, job_id: str) -> Details:
         return self.ends.get(job_id, Details(Status.RUNNING, submission_id=job_id))
 

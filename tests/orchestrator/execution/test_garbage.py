@@ -4,6 +4,8 @@ Alone: .venv/bin/pytest tests/orchestrator/execution/test_garbage.py
 """
 
 import os
+import shutil
+import threading
 import time
 from pathlib import Path
 
@@ -113,14 +115,14 @@ def test_weights_are_kept_that_the_leaderboard_shows_for_each_code_and_score(
     assert weights == {"a/trials/k/model", "c/trials/k/model"}
 
 
-def test_the_best_weights_here_stay_although_a_pulled_run_is_better(settings: Settings, recorder: Recorder) -> None:
-    for run_id, score in (("own", 0.8), ("pulled", 0.9)):
+def test_the_best_weights_here_stay_although_a_merged_run_is_better(settings: Settings, recorder: Recorder) -> None:
+    for run_id, score in (("own", 0.8), ("merged", 0.9)):
         folder = start(recorder, settings, run_id)
         result = TrialResult("k", 0, {"learning_rate": 1e-4}, RunState.COMPLETED, seed=0, metrics={"accuracy": score})
         recorder.record_trials(run_id, [result])
         write(folder / "trials" / "k" / "model" / "w")
         recorder.complete(run_id, RunOutcome())
-    recorder.registry.tag("pulled", "pulled:head")
+    shutil.rmtree(folder)
     assert not [path for what, path in found(settings) if what == "trial weights"]
 
 
@@ -136,8 +138,6 @@ def test_shared_data_goes_when_nobody_has_used_it_of_late(settings: Settings, re
     recorder.fail("run", RunFailedError("no luck"))
     shared = {(what, path) for what, path in found(settings) if "runs" not in path}
     assert shared == {("token store", "home/storage/corpora/old"), ("tokenized task", "home/storage/tasks/old")}
-    recorder.registry.tag("run", "pulled:head")
-    assert found(settings) == shared, "what a cluster's runs have used on a shared storage stays too"
 
 
 def test_downloads_go_unless_a_process_works_with_them(settings: Settings, recorder: Recorder) -> None:
@@ -145,7 +145,7 @@ def test_downloads_go_unless_a_process_works_with_them(settings: Settings, recor
     write(old / "w")
     os.utime(old, (0, 0))
     assert found(settings) == {("download", "cache/old")}
-    (gone,) = delete_garbage(find_garbage(settings, DAY_S), settings)
+    (gone,) = delete_garbage(find_garbage(settings, DAY_S), settings, DAY_S)
     assert gone.num_bytes == 7
     assert not old.exists()
 
@@ -163,8 +163,8 @@ def test_a_collection_that_was_interrupted_is_finished_by_the_next(
         interrupted.setattr(garbage, "delete", interrupt)
         for _ in range(4):
             with pytest.raises(KeyboardInterrupt):
-                list(delete_garbage(find_garbage(settings, DAY_S), settings))
-    list(delete_garbage(find_garbage(settings, DAY_S), settings))
+                list(delete_garbage(find_garbage(settings, DAY_S), settings, DAY_S))
+    list(delete_garbage(find_garbage(settings, DAY_S), settings, DAY_S))
     assert sorted(path.name for path in folder.iterdir()) == ["log.txt", "model"]
     assert find_garbage(settings, DAY_S) == []
 
@@ -180,7 +180,7 @@ def test_a_replaced_folder_that_a_killed_process_left_is_found(
     recorder.fail("failed", RunFailedError("no luck"))
     (left,) = [item.path for item in find_garbage(settings, DAY_S) if ".old" in item.path]
     assert (Path(left) / "w").exists()
-    list(delete_garbage(find_garbage(settings, DAY_S), settings))
+    list(delete_garbage(find_garbage(settings, DAY_S), settings, DAY_S))
     assert sorted(path.name for path in folder.iterdir()) == ["checkpoints", "checkpoints.json", "log.txt", "model"]
 
 
@@ -189,8 +189,61 @@ def test_a_run_that_goes_on_meanwhile_keeps_everything(settings: Settings, recor
     recorder.fail("failed", RunFailedError("no luck"))
     items = find_garbage(settings, DAY_S)
     recorder.resume("failed")
-    assert list(delete_garbage(items, settings)) == []
+    assert list(delete_garbage(items, settings, 30 * DAY_S)) == []
     assert (folder / "ray").is_dir()
+
+
+@pytest.mark.parametrize("start_from", ["trial", "folder"])
+def test_weights_stay_that_a_run_has_begun_from_since_the_list_was_made(
+    settings: Settings, recorder: Recorder, start_from: str
+) -> None:
+    folder = start(recorder, settings, "sweep")
+    for seed, key in enumerate(("best", "worse")):
+        score = {"accuracy": 0.9 - seed / 10}
+        recorder.record_trials("sweep", [TrialResult(key, seed, {}, RunState.COMPLETED, seed=seed, metrics=score)])
+        write(folder / "trials" / key / "model" / "w")
+    recorder.complete("sweep", RunOutcome())
+    items = [item for item in find_garbage(settings, 30 * DAY_S) if item.what == "trial weights"]
+    assert [item.num_bytes for item in items] == [7]
+    model = trial_id("sweep", "worse") if start_from == "trial" else str(folder / "trials/worse/model")
+    start(recorder, settings, "next", {"kind": "pretrain", "name": "n", "init_from": model})
+    assert list(delete_garbage(items, settings, 30 * DAY_S)) == []
+    assert (folder / "trials/worse/model/w").exists()
+
+
+def test_a_removed_run_stays_whose_files_a_run_has_begun_from_since_the_list_was_made(
+    settings: Settings, recorder: Recorder
+) -> None:
+    folder = start(recorder, settings, "gone")
+    recorder.complete("gone", RunOutcome())
+    recorder.registry.trash.put("gone", 7)
+    items = [item for item in find_garbage(settings, DAY_S) if item.what == garbage.TRASH]
+    start(recorder, settings, "next", {"kind": "pretrain", "name": "n", "init_from": str(folder / "model")})
+    assert list(delete_garbage(items, settings, DAY_S)) == []
+    assert (folder / "model" / "w").exists()
+    recorder.registry.trash.restore("gone")
+
+
+def test_no_run_begins_while_the_list_is_made_again(
+    settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = start(recorder, settings, "done")
+    recorder.complete("done", RunOutcome())
+    items, find = find_garbage(settings, DAY_S), garbage.find_garbage
+    threads: list[threading.Thread] = []
+
+    def look(*args: object, **options: object) -> object:
+        threads.append(threading.Thread(target=start, args=(recorder, settings, "next")))
+        threads[0].start()
+        threads[0].join(0.5)
+        assert threads[0].is_alive()
+        return find(*args, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(garbage, "find_garbage", look)
+    assert len(list(delete_garbage(items, settings, DAY_S))) == len(items)
+    threads[0].join()
+    assert recorder.registry.run("next").state == RunState.RUNNING
+    assert not (folder / "ray").exists()
 
 
 def test_shared_data_stays_once_a_run_has_begun_that_may_use_it(settings: Settings, recorder: Recorder) -> None:
@@ -198,10 +251,10 @@ def test_shared_data_stays_once_a_run_has_begun_that_may_use_it(settings: Settin
     write(store / "manifest.json", days_old=40)
     items = find_garbage(settings, 30 * DAY_S)
     start(recorder, settings, "run")
-    assert list(delete_garbage(items, settings)) == []
+    assert list(delete_garbage(items, settings, 30 * DAY_S)) == []
     assert (store / "manifest.json").exists()
     recorder.fail("run", RunFailedError("no luck"))
-    assert list(delete_garbage(items, settings)) == items
+    assert list(delete_garbage(items, settings, 30 * DAY_S)) == items
     assert not store.exists()
 
 
@@ -238,6 +291,6 @@ def test_a_run_that_is_restored_meanwhile_keeps_its_files(settings: Settings, re
     with pytest.MonkeyPatch.context() as patched:  # its last step, which takes it out of the trash, has not come yet
         patched.setattr("orchestrator.registry.keeping.trash.Trash.drop", lambda *_: None)
         recorder.registry.trash.restore("back")
-    assert list(delete_garbage(items, settings)) == []
+    assert list(delete_garbage(items, settings, 30 * DAY_S)) == []
     assert (folder / "log.txt").exists()
     assert not [item for item in find_garbage(settings, DAY_S) if item.what == garbage.TRASH]

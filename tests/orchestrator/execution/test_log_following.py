@@ -3,7 +3,6 @@
 Alone: .venv/bin/pytest tests/orchestrator/execution/test_log_following.py
 """
 
-from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import IO
@@ -12,10 +11,9 @@ import pytest
 
 from orchestrator.cli.entry import run_command_line
 from orchestrator.errors import NotFoundError, RunFailedError
-from orchestrator.execution.log_following import Look, follow_log
+from orchestrator.execution.log_following import follow_log
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.registry.records import RunRecord
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.storage import open_read, write_bytes
@@ -83,22 +81,6 @@ def test_of_a_pipeline_the_log_of_the_stage_at_work_is_passed_on_too(
 
     follow_log(RUN_ID, settings=settings, write=take, pause_s=0)
     assert heard == ["stage 2 of 4", "step 1", "completed", "stage 4 of 4", "step 1 of the last"]
-
-
-def test_whoever_watches_is_told_the_run_while_it_is_at_work(
-    settings: Settings, recorder: Recorder, tmp_path: Path
-) -> None:
-    def watch(registry: Registry) -> Look:
-        def look(record: RunRecord, stages: Sequence[RunRecord]) -> None:
-            told.append((record.state, [*stages]))
-            recorder.complete(RUN_ID, RunOutcome())
-
-        return look
-
-    start(recorder, tmp_path)
-    told: list[tuple[RunState, list[RunRecord]]] = []
-    follow_log(RUN_ID, settings=settings, write=print, watch=watch, pause_s=0)
-    assert told == [(RunState.RUNNING, [])]
 
 
 def test_a_run_that_ended_without_a_log_is_followed_to_its_end(

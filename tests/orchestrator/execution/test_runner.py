@@ -14,8 +14,7 @@ import pytest
 
 from bert_core.config import BertConfig
 from bert_core.errors import ConfigError
-from orchestrator.costs.usage import Usage
-from orchestrator.errors import BudgetReached, CorpusError, InputError, RunFailedError, SpecError
+from orchestrator.errors import CorpusError, HoursReached, InputError, RunFailedError, SpecError
 from orchestrator.execution import metering, session
 from orchestrator.execution.refusals import check_places
 from orchestrator.execution.room import check_room
@@ -26,10 +25,10 @@ from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.records import RunRecord
 from orchestrator.results import PretrainResult
 from orchestrator.settings import Settings
-from orchestrator.specs import PretrainSpec
-from orchestrator.specs.fields import BudgetSpec
+from orchestrator.specs import PretrainSpec, Spec
 from orchestrator.specs.loading import load_spec
 from orchestrator.storage import digest_file
 from orchestrator.training.checkpoints import Checkpoints
@@ -116,13 +115,13 @@ def test_a_pipeline_runs_is_recorded_and_is_not_done_twice(
 
     with Registry(settings.registry) as registry:
         recorder, stage = Recorder(registry), pretraining(settings).id
-        recorder.start({"kind": "pretrain", "name": "pulled"}, "f" * 64, run_id="a-newer-one")
+        recorder.start({"kind": "pretrain", "name": "merged"}, "f" * 64, run_id="a-newer-one")
         recorder.complete("a-newer-one", RunOutcome(model_folder="/of/the/cluster"))
         registry.tag("a-newer-one", next(tag for tag in registry.tags(stage) if tag.startswith("inputs:")))
     again = run_spec(spec, settings=settings)
     assert again.id != record.id
     with Registry(settings.registry) as registry:
-        assert len(registry.runs(trials=False)) == 6, "only the pipeline's own row is new beside the pulled one"
+        assert len(registry.runs(trials=False)) == 6, "only the pipeline's own row is new beside the merged one"
 
     assert resume_run(record.id, settings=settings).finished_at == record.finished_at
 
@@ -193,7 +192,7 @@ def test_a_killed_driver_resumes_in_mid_epoch_to_the_same_weights(
 
 
 @pytest.mark.ray
-def test_a_run_stopped_by_its_budget_goes_on_to_the_same_weights(
+def test_a_run_stopped_at_its_limit_goes_on_to_the_same_weights(
     ray_cluster: None, laboratory: tuple[Path, Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, settings = laboratory
@@ -201,19 +200,19 @@ def test_a_run_stopped_by_its_budget_goes_on_to_the_same_weights(
     model = spec.stages["model"].model_copy(update={"tokenizer": str(_tokenizer(spec, settings))})
     straight = run_spec(model.named("straight"), settings=settings)
 
-    def is_spent(budget: BudgetSpec, usage: Usage, prices: None) -> str | None:
-        """A small budget is spent as soon as there is a checkpoint: whatever this machine's speed, in mid-run."""
+    whole = metering.hours_reached
+    started: list[str] = []
+
+    def is_reached(record: RunRecord, spec: Spec, seconds: float, *pipeline: str | None) -> HoursReached | None:
+        """A small limit is reached as soon as there is a checkpoint: whatever this machine's speed, in mid-run."""
         folders = [str(Path(settings.storage) / "runs" / run_id) for run_id in started]
         saved = any(Checkpoints(folder).newest_first() for folder in folders)
-        return "hours" if saved and budget.limits["hours"] < 1 else None
+        return whole(record, spec, 3600.0 if saved else 0.0, *pipeline)
 
-    monkeypatch.setattr(metering, "reached_limit", is_spent)
+    monkeypatch.setattr(metering, "hours_reached", is_reached)
     monkeypatch.setattr(session, "metered", partial(metering.metered, interval_s=0.05))
-    started: list[str] = []
-    limited = model.model_copy(update={"budget": BudgetSpec(hours=0.5)})
-    with pytest.raises(
-        BudgetReached, match=r"its budget of 0.5 hours is spent: .* resume \w+ budget.hours=1$"
-    ) as reached:
+    limited = model.model_copy(update={"execution": model.execution.model_copy(update={"max_hours": 0.5})})
+    with pytest.raises(HoursReached) as reached:
         run_spec(limited.named("limited"), settings=settings, on_started=started.append)
     with Registry(settings.registry) as registry:
         stopped = registry.run(started[0])
@@ -221,9 +220,9 @@ def test_a_run_stopped_by_its_budget_goes_on_to_the_same_weights(
     assert reached.value.step is not None
     assert 0 < reached.value.step < 300
 
-    with pytest.raises(InputError, match=f"run {stopped.id} cannot go on: its budget of 0.5 hours is spent"):
+    with pytest.raises(InputError, match="max_hours=1"):
         resume_run(stopped.id, settings=settings)
-    resumed = resume_run(stopped.id, ["budget.hours=2"], settings=settings)
+    resumed = resume_run(stopped.id, ["execution.max_hours=2"], settings=settings)
     assert (resumed.state, resumed.attempt) == ("COMPLETED", 2)
     assert resumed.fingerprint == straight.fingerprint
     weights = [digest_file(f"{record.model_folder}/model.safetensors") for record in (straight, resumed)]

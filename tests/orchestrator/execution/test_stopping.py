@@ -29,7 +29,7 @@ from orchestrator.results import TrialResult, TrialStart
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from tests.orchestrator.execution.below_ray import command_of, environment_of, running, write_inputs
-from tests.waiting import PATIENCE_S, wait_until
+from tests.waiting import PATIENCE_S
 
 SPEC = {"kind": "pretrain", "name": "small", "steps": 100}
 
@@ -61,21 +61,6 @@ def orchestrator(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[
         timeout=PATIENCE_S,
         check=False,
     )
-
-
-@pytest.mark.runs
-def test_a_queued_run_is_listed_as_such_and_taken_out_by_a_stop(tmp_path: Path, settings: Settings) -> None:
-    with running("stay_queued", tmp_path) as (process, run_id):
-        wait_until(lambda: record_of(settings, run_id).state == RunState.QUEUED, "the run is never queued")
-        assert ",QUEUED," in orchestrator(tmp_path, "runs", "list", "-f", "csv").stdout
-        again = orchestrator(tmp_path, "resume", run_id)
-        assert (again.returncode, f"run {run_id} is still queued on" in again.stderr) == (2, True)
-        assert orchestrator(tmp_path, "stop", run_id).returncode == 0
-        _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1
-    assert "waiting for run r1 (2 GPUs), before it in the queue; position 1" in said
-    record = record_of(settings, run_id)
-    assert (record.state, record.seconds) == (RunState.STOPPED, 0.0)
 
 
 @pytest.mark.runs

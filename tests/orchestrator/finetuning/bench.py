@@ -41,21 +41,13 @@ class Bench:
         self.messages: list[MessageEvent] = []
         self.scores: list[float | None] = []
 
-    def run(self, **changes: object) -> TrialResult:
-        """Run one trial to its end; `changes` are fields of its recipe, or what `run_until` takes."""
-        result = self.run_until(**changes)  # type: ignore[arg-type]
-        assert result is not None, "it waits for no other trial"
-        return result
+    def run(self, killed_at: int | None = None, **changes: object) -> TrialResult:
+        """Run one trial; `changes` are fields of its recipe.
 
-    def run_until(
-        self, killed_at: int | None = None, pause_after: int | None = None, **changes: object
-    ) -> TrialResult | None:
-        """Run one trial; `killed_at` is the number of the evaluation whose report its process does not survive.
-
-        After the evaluation `pause_after` the trial waits, and there is no result.
+        `killed_at` is the number of the evaluation whose report its process does not survive.
         """
         recipe = RecipeSpec.model_validate({**tiny_tasks.RECIPE.model_dump(), "tokenizer": "own", **changes})
-        plan = TrialPlan(0, {}, recipe, pause_after)
+        plan = TrialPlan(0, {}, recipe)
         self.key = plan.key
         self.events, self.messages, self.scores = [], [], []
 

@@ -19,8 +19,6 @@ from orchestrator.finetuning.card_share import (
     count_trials,
     largest_recipes,
     measure_trial_memory,
-    share_line,
-    share_of_card,
 )
 from orchestrator.finetuning.heads import Batch
 from orchestrator.finetuning.heads.sequence import SequenceHead
@@ -53,17 +51,6 @@ def test_as_many_trials_share_a_card_as_it_holds_with_a_margin(
     assert count_trials(memory, most) == expected
 
 
-@pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_the_shares_of_a_card_fit_on_it(number: int) -> None:
-    assert number * share_of_card(number) <= 1.0 < (number + 1) * share_of_card(number)
-
-
-def test_a_person_is_told_what_was_measured() -> None:
-    memory = TrialMemory(3 * GIB, 79 * GIB, 80 * GIB)
-    assert share_line(4, memory) == "4 trials share a GPU: the largest takes 3.0 GiB of 80.0 GiB"
-    assert share_line(1, memory) == "each trial has a GPU of its own: the largest takes 3.0 GiB of 80.0 GiB"
-
-
 def test_the_largest_recipes_are_of_each_model_with_the_largest_batches(tmp_path: Path) -> None:
     space: dict[str, object] = {"init_from": ["a", "b"], "batch_size": [16, 64], "learning_rate": [1e-4, 1e-3]}
     spec = SweepSpec.model_validate({"task": tiny_tasks.classification(tmp_path), "space": space})
@@ -72,22 +59,6 @@ def test_the_largest_recipes_are_of_each_model_with_the_largest_batches(tmp_path
         ("a", 64, 128),
         ("b", 64, 128),
     ]
-
-
-@pytest.mark.parametrize(
-    ("recipe", "space", "largest"),
-    [
-        ({}, {}, None),
-        ({"micro_batch_size": 8}, {}, 8),
-        ({}, {"micro_batch_size": [4, 16]}, 16),
-    ],
-)
-def test_the_largest_recipe_has_the_largest_micro_batches(
-    tmp_path: Path, recipe: dict[str, object], space: dict[str, object], largest: int | None
-) -> None:
-    values = {"task": tiny_tasks.classification(tmp_path), "recipe": {"tokenizer": "own", **recipe}, "space": space}
-    (found,) = largest_recipes(SweepSpec.model_validate(values))
-    assert found.micro_batch_size == largest
 
 
 @pytest.fixture

@@ -85,36 +85,6 @@ def test_texts_of_equal_tokens_have_one_number(tmp_path: Path) -> None:
     assert batch.targets.tolist() == [[0, 3], [0, 1]]
 
 
-def test_a_trial_repeats_exactly(tmp_path: Path) -> None:
-    bench = Bench(tiny_tasks.pairs(tmp_path, "in_batch_negatives"), tmp_path)
-    assert bench.run(epochs=1.0).metrics == bench.run(epochs=1.0).metrics
-
-
-@pytest.mark.parametrize(
-    ("objective", "fields", "complaint"),
-    [
-        ("cosine", {"text_columns": ("a",)}, "name the two columns"),
-        ("cosine", {"score_range": None}, "needs the least and the greatest score"),
-        ("classification", {"score_range": (0.0, 1.0)}, "pairs have no score with objective classification"),
-        ("cosine", {"score_range": (5.0, 1.0)}, "the least score comes first"),
-        ("in_batch_negatives", {"label_column": "class"}, "have no label"),
-        ("cosine", {"head": "regression"}, "is for embedding"),
-        ("cosine", {"metric": "f1"}, "has the scores pearson, spearman"),
-    ],
-)
-def test_a_task_that_does_not_say_what_its_pairs_are_is_refused(
-    objective: str, fields: dict[str, Any], complaint: str, tmp_path: Path
-) -> None:
-    with pytest.raises(SpecError, match=complaint):
-        load_task(tiny_tasks.pairs(tmp_path, objective, **fields))
-
-
-def test_a_task_for_embeddings_names_its_objective(tmp_path: Path) -> None:
-    spec = tiny_tasks.pairs(tmp_path, "cosine").model_copy(update={"objective": None, "score_range": None})
-    with pytest.raises(SpecError, match=r"one of cosine \(pairs with a score\), in_batch"):
-        load_task(spec)
-
-
 def test_a_score_outside_its_range_and_a_missing_text_are_named(tmp_path: Path) -> None:
     with pytest.raises(TaskDataError, match=r"line \d+: score 5 is not from 0 to 4"):
         load_task(tiny_tasks.pairs(tmp_path, "cosine", score_range=(0.0, 4.0))).examples("train")
@@ -146,16 +116,6 @@ def test_a_sweep_without_a_head_to_learn_is_refused(head: Head, fields: dict[str
     assert isinstance(spec, SweepSpec)
     with pytest.raises(SpecError, match=complaint):
         check_space(spec, head)
-
-
-@pytest.mark.parametrize("changes", [{"recipe": {"temperature": 0.1}}, {"space": {"temperature": [0.1, 0.05]}}])
-def test_a_temperature_is_for_a_softmax_over_a_batch(changes: dict[str, Any]) -> None:
-    recipe = {"tokenizer": "t", **changes.get("recipe", {})}
-    spec = parse_spec({"kind": "sweep", "task": {"id": "own"}, **changes, "recipe": recipe})
-    assert isinstance(spec, SweepSpec)
-    with pytest.raises(SpecError, match=r"temperature: it is for finding partners .* objective is cosine: leave"):
-        check_space(spec, "embedding", "cosine")
-    check_space(spec, "embedding", "in_batch_negatives")
 
 
 def test_a_broken_classifier_of_pairs_is_refused(tmp_path: Path) -> None:

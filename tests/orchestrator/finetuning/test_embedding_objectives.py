@@ -17,7 +17,6 @@ from orchestrator.errors import SpecError
 from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.finetuning.embedding_objectives import EMBEDDING_LOSSES
 from orchestrator.specs.task import EmbeddingObjectiveName
-from orchestrator.tasks.types.embedding_objectives import EMBEDDING_OBJECTIVES
 
 FIRST, SECOND = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0)).unbind()
 COSINES = F.normalize(FIRST, dim=1) @ F.normalize(SECOND, dim=1).T
@@ -29,10 +28,6 @@ class Model:
 
     temperature: float = 0.05
     classifier: PairClassifier | None = None
-
-
-def test_both_halves_have_the_same_objectives() -> None:
-    assert EMBEDDING_LOSSES.keys() == EMBEDDING_OBJECTIVES.keys()
 
 
 def test_cosine_is_the_squared_distance_from_the_score() -> None:

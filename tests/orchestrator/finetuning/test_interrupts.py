@@ -10,7 +10,7 @@ from types import FrameType
 import pytest
 
 from orchestrator.cli.entry import Interrupted
-from orchestrator.finetuning.interrupts import held_interrupts
+from orchestrator.finetuning.tune_run import held_interrupts
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -13,19 +13,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from bert_core.model import BertModel
-from bert_core.packed_sequences import PackedSequences
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.heads import HEADS, Batch
 from orchestrator.finetuning.heads.sequence import SequenceHead
-from orchestrator.finetuning.micro_batches import MicroBatches
 from orchestrator.finetuning.step_loss import forward_and_backward, seed_dropout
-from orchestrator.finetuning.training import _Training
+from orchestrator.finetuning.training import MicroBatches, _Training
 from orchestrator.finetuning.trial_job import prepare_trial_features
 from orchestrator.inference.predictor import Predictor
-from orchestrator.results import TrialResult
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.storage import digest_file
 from orchestrator.tasks import load_task
@@ -125,14 +121,6 @@ def test_pairs_that_are_compared_have_the_same_dropout_in_all_parts(tmp_path: Pa
     assert float((found - expected).norm() / expected.norm()) < 1e-5
 
 
-def test_micro_batches_are_cut_from_the_groups_in_their_order() -> None:
-    micro_batches = MicroBatches(None, pytest.fail)
-    (whole,) = micro_batches.split(GROUPS)
-    assert whole is GROUPS
-    micro_batches = MicroBatches(3, pytest.fail)
-    assert [part.tolist() for part in micro_batches.split(GROUPS)] == [[7, 2, 30], [11, 4, 23], [19]]
-
-
 def test_half_of_what_was_tried_is_taken_until_one_example_is_alone() -> None:
     told: list[str] = []
     micro_batches = MicroBatches(None, told.append)
@@ -205,22 +193,13 @@ def test_a_training_that_ran_out_of_memory_ends_as_one_with_its_size_resumed_or_
         with room_for(room):
             if killed_at is not None:
                 with pytest.raises(Killed):
-                    bench.run_until(killed_at=killed_at, epochs=4.0, dropout=0.1)
+                    bench.run(killed_at=killed_at, epochs=4.0, dropout=0.1)
             assert bench.run(epochs=4.0, dropout=0.1, **changes).state == "COMPLETED"
         if killed_at is not None:
             assert bench.num_trained_steps < 32
             assert warnings(bench) == [], "the checkpoint has the size"
         digests.append(digest(bench))
     assert digests[0] == digests[1] == digests[2]
-
-
-@training
-def test_one_example_that_does_not_fit_is_the_reason_of_a_failed_trial(tmp_path: Path) -> None:
-    with room_for(0):
-        result: TrialResult = Bench(tiny_tasks.classification(tmp_path), tmp_path).run(epochs=1.0)
-    assert result.state == "FAILED"
-    assert str(result.error).startswith("memory ran out at step 1 with one example at a time (CUDA out of memory.")
-    assert "execution.gpus_per_trial 1" in str(result.error)
 
 
 @training
@@ -235,25 +214,6 @@ def test_memory_that_runs_out_in_an_evaluation_changes_no_score(tmp_path: Path) 
     assert len(whole.validation("spearman")) == 2
     for name in ("spearman", "pearson"):
         assert bench.validation(name) == pytest.approx(whole.validation(name), rel=1e-4)
-
-
-@training
-def test_memory_that_runs_out_in_a_frozen_encoder_is_told_once_for_both_splits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    layer_outputs = BertModel.layer_outputs
-
-    def on_small_device(model: BertModel, seqs: PackedSequences) -> Any:
-        if seqs.num_tokens > 200:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.\nGPU 0 has 79 GiB.")
-        return layer_outputs(model, seqs)
-
-    monkeypatch.setattr(BertModel, "layer_outputs", on_small_device)
-    bench = new_bench(tmp_path / "frozen", tiny_tasks.regression)
-    assert bench.run(epochs=2.0, freeze_encoder=True).state == "COMPLETED"
-    assert [text.partition(" at a time")[0] for text in warnings(bench)] == [
-        f"memory ran out while texts were answered, {number}" for number in (320, 160, 80, 40, 20)
-    ]
 
 
 @training

@@ -1,11 +1,10 @@
-"""The record in a fine-tuned model's folder: what it says, that it is read as written, files of an earlier version.
+"""The record in a fine-tuned model's folder: what it says, that it is read as written.
 
 Alone: pytest tests/orchestrator/finetuning/test_model_folder.py
 """
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -14,21 +13,6 @@ from orchestrator.finetuning.model_record import FineTuningRecord, record_of
 from orchestrator.specs.task import Head
 from orchestrator.tasks.tabular_columns import CategoricalColumn, NumericalColumn, TabularColumns
 from tests.orchestrator.tasks.definitions import define, options_of
-
-EARLIER: dict[str, Any] = {
-    "task": "words",
-    "metric": "f1",
-    "max_seq_length": 24,
-    "doc_stride": 8,
-    "max_query_length": 7,
-    "max_answer_length": 6,
-    "context": "document",
-    "unanswerable": True,
-    "null_threshold": 1.5,
-    "columns": {"numbers": [], "categories": []},
-    "objective": None,
-}
-"""A record that has the options of all types, as those of an earlier version do."""
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -41,14 +25,6 @@ def test_a_record_is_read_as_it_was_written(head: Head) -> None:
     assert values["max_seq_length"] == 17
 
 
-@pytest.mark.parametrize("head", HEADS)
-def test_a_record_of_an_earlier_version_gives_each_type_its_own_options(head: Head) -> None:
-    record = FineTuningRecord.from_dict({**EARLIER, "head": head})
-    names = vars(record.options)
-    assert names == {name: EARLIER[name] for name in names}
-    assert (record.task, record.head, record.metric, record.unanswerable) == ("words", head, "f1", True)
-
-
 def test_a_record_keeps_the_options_of_its_own_type_alone() -> None:
     keys = {head: record_of(define(head), options_of(head)).to_dict().keys() for head in ("qa", "ner", "regression")}
     assert keys["qa"] - keys["regression"] == {"doc_stride", "max_query_length", "max_answer_length", "null_threshold"}
@@ -57,7 +33,7 @@ def test_a_record_keeps_the_options_of_its_own_type_alone() -> None:
 
 @pytest.mark.parametrize("missing", ["task", "head", "metric", "max_seq_length", "doc_stride"])
 def test_a_record_without_a_value_that_it_needs_is_not_read(missing: str) -> None:
-    values = {**EARLIER, "head": "qa"}
+    values = record_of(define("qa"), options_of("qa")).to_dict()
     del values[missing]
     with pytest.raises((KeyError, TypeError), match=missing):
         FineTuningRecord.from_dict(values)
@@ -65,4 +41,4 @@ def test_a_record_without_a_value_that_it_needs_is_not_read(missing: str) -> Non
 
 def test_a_record_with_a_value_that_nobody_knows_is_not_read() -> None:
     with pytest.raises(TypeError, match="strange"):
-        FineTuningRecord.from_dict({**EARLIER, "head": "qa", "strange": 1})
+        FineTuningRecord.from_dict(record_of(define("qa"), options_of("qa")).to_dict() | {"strange": 1})

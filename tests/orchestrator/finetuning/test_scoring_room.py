@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.logits import _windows_at_a_time
 from orchestrator.finetuning.scoring_room import ScoringRoom
-from orchestrator.training.batch_order import length_batches
 
 LENGTHS = np.array([5, 30, 8, 8, 30, 4])
 
@@ -28,13 +27,6 @@ class SmallDevice:
         if len(windows) * self.lengths[windows].max() > self.room:
             raise torch.OutOfMemoryError("CUDA out of memory.\nGPU 0 has 79 GiB.")
         self.done.append(windows.tolist())
-
-
-def test_with_enough_memory_batches_are_those_by_length() -> None:
-    device = SmallDevice(LENGTHS, 10_000)
-    ScoringRoom(60, pytest.fail).compute(LENGTHS, 3, device)
-    assert device.done == [batch.tolist() for batch in length_batches(LENGTHS, 3, 60)]
-    assert device.done == [[1, 4], [2, 3, 0], [5]]
 
 
 def test_a_gpu_takes_as_many_windows_as_there_is_room_for_where_nobody_says_a_number() -> None:

@@ -8,34 +8,17 @@ from pydantic import ValidationError
 
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.search_space import (
-    build_search,
     check_space,
-    listed_values,
     most_evaluations,
     plan_trials,
     value_bounds,
 )
-from orchestrator.results import TrialResult
-from orchestrator.run_states import RunState
 from orchestrator.specs import RecipeSpec, SweepSpec
-from orchestrator.specs.task import Head
 
 
 def sweep(recipe: dict[str, object] | None = None, **fields: object) -> SweepSpec:
     task = {"id": "own", "head": "classification"}
     return SweepSpec.model_validate({"task": task, "recipe": {"tokenizer": "own", **(recipe or {})}, **fields})
-
-
-def test_search_is_built_from_the_spec() -> None:
-    spec = sweep(space={"batch_size": [8, 16], "epochs": {"choice": [1.0, 2.0]}}, trials=3)
-    assert [tuple(point.values()) for point in build_search(spec).propose()] == [(8, 1.0), (8, 2.0), (16, 1.0)]
-
-
-def test_values_of_a_field_are_the_axis_s_or_the_recipe_s() -> None:
-    spec = sweep(space={"batch_size": [8, 16], "epochs": {"uniform": [1, 2]}}, search="random", trials=1)
-    assert listed_values(spec, "batch_size") == (8, 16)
-    assert listed_values(spec, "epochs") == ()
-    assert listed_values(spec, "size") == ("tiny",)
 
 
 def test_bounds_of_a_field_are_the_smallest_and_the_largest_value() -> None:
@@ -52,11 +35,6 @@ def test_each_point_is_tried_with_each_seed() -> None:
     assert [(plan.number, plan.seed, plan.recipe.learning_rate) for plan in plans] == [(4, 3, 1e-3), (5, 7, 1e-3)]
 
 
-def test_seeds_differ_in_key() -> None:
-    first, second = plan_trials(sweep(seeds=[0, 1]), {}, 0)
-    assert first.key != second.key
-
-
 def test_key_tells_parameters_apart_and_ignores_where_they_came_from() -> None:
     by_recipe = plan_trials(sweep(recipe={"learning_rate": 1e-3}), {}, 0)[0]
     by_space = plan_trials(sweep(), {"learning_rate": 1e-3}, 5)[0]
@@ -64,33 +42,9 @@ def test_key_tells_parameters_apart_and_ignores_where_they_came_from() -> None:
     assert by_recipe.key == by_space.key != other.key
 
 
-def test_result_of_a_plan_carries_what_tells_its_trial_apart() -> None:
-    plan = plan_trials(sweep(seeds=[3, 7]), {"learning_rate": 1e-3}, 2)[1]
-    assert plan.result(RunState.FAILED, error="why") == TrialResult(
-        key=plan.key, number=5, parameters=plan.parameters, state=RunState.FAILED, seed=7, error="why"
-    )
-
-
 def test_range_of_fractions_on_a_whole_number_is_refused() -> None:
     with pytest.raises(SpecError, match=r"space\.batch_size has .*, which .* refuses; it must be a whole number"):
         check_space(sweep(space={"batch_size": {"uniform": [8, 64]}}, search="random", trials=1), "classification")
-
-
-@pytest.mark.parametrize(
-    ("head", "recipe", "space", "complaint"),
-    [
-        ("qa", {"token_decoder": "crf"}, {}, r"recipe\.token_decoder: .* head is qa: leave 'crf' out"),
-        ("qa", {}, {"context": ["sentence"]}, r"space\.context: .* head is qa: leave the axis out"),
-        ("ner", {"doc_stride": 8}, {}, r"recipe\.doc_stride: .* head is ner: leave 8 out"),
-        ("ner", {}, {"pooling": ["cls"]}, r"space\.pooling: it is for vectors"),
-        ("ner", {"temperature": 1.0}, {}, r"recipe\.temperature: it is for vectors"),
-    ],
-)
-def test_fields_that_the_head_has_no_use_for_are_refused(
-    head: Head, recipe: dict[str, object], space: dict[str, object], complaint: str
-) -> None:
-    with pytest.raises(SpecError, match=complaint):
-        check_space(sweep(recipe, space=space), head)
 
 
 def test_frozen_trials_with_a_rate_for_each_layer_are_refused() -> None:
@@ -122,16 +76,3 @@ def test_most_evaluations_are_those_of_the_longest_trial() -> None:
     assert most_evaluations(sweep(recipe={"epochs": 1.5, "evaluations_per_epoch": 4})) == 6
     space = {"epochs": [1.0, 3.0], "evaluations_per_epoch": {"int_uniform": [1, 5]}}
     assert most_evaluations(sweep(space=space, search="random", trials=1)) == 15
-
-
-@pytest.mark.parametrize(
-    ("fields", "complaint"),
-    [
-        ((1.0, [0, 1]), r"pbt would compare no trials: it does so after every 1 evaluations .*, and there are 1"),
-        ((2.0, [0]), r"pbt compares trials with one another, and the sweep has only one"),
-    ],
-)
-def test_a_population_that_cannot_be_compared_is_refused(fields: tuple[float, list[int]], complaint: str) -> None:
-    epochs, seeds = fields
-    with pytest.raises(SpecError, match=complaint):
-        check_space(sweep({"epochs": epochs}, seeds=seeds, scheduler="pbt"), "classification")

@@ -4,7 +4,6 @@ Run alone: pytest tests/orchestrator/finetuning/test_strategies.py
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -71,16 +70,6 @@ def test_kept_outputs_give_the_logits_of_the_whole_model(head: Head, layer_pooli
     np.testing.assert_allclose(from_kept, logits, atol=1e-5)
 
 
-def test_outputs_kept_of_a_causal_encoder_have_the_token_that_it_pools(tmp_path: Path) -> None:
-    task = load_task(tiny_tasks.classification(tmp_path))
-    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    both_ways = build_model(task, RecipeSpec(), None, tokenizer)
-    model = type(both_ways).from_config(replace(both_ways.config, causal_attention=True)).eval()
-    features = features_of("classification", task.labels, task.examples("train")[:40], tokenizer, max_seq_length=16)
-    kept = compute_states(features, model)
-    np.testing.assert_allclose(compute_logits(model, kept), compute_logits(model, features), atol=1e-5)
-
-
 @pytest.mark.parametrize("head", ["classification", "ner"])
 def test_a_model_from_left_to_right_stays_causal_in_fine_tuning(head: Head, tmp_path: Path) -> None:
     tokenizer = tiny_tasks.load_tokenizer(tmp_path)
@@ -94,16 +83,6 @@ def test_a_model_from_left_to_right_stays_causal_in_fine_tuning(head: Head, tmp_
     assert load_fine_tuned(Path(bench.model_folder)).model.config.causal_attention
     again, *_ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
     assert again[bench.task.metric] == result.metrics[bench.task.metric]
-
-
-def test_outputs_kept_for_lstm_layers_are_those_of_every_token(tmp_path: Path) -> None:
-    task = load_task(tiny_tasks.ner(tmp_path))
-    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    recipe = RecipeSpec(num_lstm_layers=2, lstm_hidden_size=16, token_decoder="crf")
-    model = build_model(task, recipe, None, tokenizer).eval()
-    features = features_of("ner", task.labels, task.examples("train")[:40], tokenizer, max_seq_length=16)
-    kept = compute_states(features, model)
-    np.testing.assert_allclose(compute_logits(model, kept), compute_logits(model, features), atol=1e-5)
 
 
 def test_lstm_layers_learn_over_a_frozen_encoder_and_share_what_it_gave(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ class Sweep:
         )
 
     def start(self) -> TrialPlan:
-        plan = self.progress.next()
+        plan = self.progress.queue.next()
         assert plan is not None
         self.progress.started(plan)
         return plan
@@ -64,44 +64,6 @@ def test_weights_are_deleted_only_after_the_better_result_is_recorded() -> None:
     ]
 
 
-def diverged(plan: TrialPlan) -> TrialResult:
-    values = {"error": "the loss became nan", "seconds": 3.0, "diverged": True}
-    return TrialResult(plan.key, plan.number, plan.parameters, "FAILED", plan.seed, **values)
-
-
-def test_a_trial_that_diverged_comes_again_from_a_better_one() -> None:
-    sweep = Sweep(scheduler="pbt")
-    for score in (None, 0.8, 0.7):
-        plan = sweep.start()
-        if score is None:
-            sweep.progress.ended(plan, diverged(plan))
-        else:
-            sweep.progress.reported(plan, [MetricEvent(10, "validation", {"f1": score})])
-            sweep.progress.left(plan)
-    assert ("recorded", 0) not in sweep.told
-    again = sweep.start()
-    assert (again.number, again.legs[0].is_copy, again.pause_after) == (0, True, 2)
-
-
-@pytest.mark.parametrize("scheduler", ["none", "hyperband"])
-def test_without_a_population_a_trial_that_diverged_has_failed(scheduler: str) -> None:
-    sweep = Sweep(scheduler=scheduler)
-    plan = sweep.start()
-    sweep.progress.ended(plan, diverged(plan))
-    assert sweep.told == [("started", 0), ("recorded", 0)]
-
-
-def test_trials_that_have_all_diverged_have_failed() -> None:
-    sweep = Sweep(scheduler="pbt")
-    for _ in range(3):
-        plan = sweep.start()
-        sweep.progress.ended(plan, diverged(plan))
-    assert sweep.progress.next() is None
-    results = [(result.state, result.error, result.seconds) for result in sweep.progress.results.values()]
-    assert results == [("FAILED", "the loss became nan", 3.0)] * 3
-    assert sweep.progress.queue.is_done()
-
-
 def test_pruned_trial_has_its_best_scores_beside_the_majoritys() -> None:
     sweep = Sweep()
     plan = sweep.start()
@@ -109,29 +71,6 @@ def test_pruned_trial_has_its_best_scores_beside_the_majoritys() -> None:
         sweep.progress.reported(plan, [MetricEvent(step, "validation", {"f1": score})])
     result = sweep.progress.pruned(plan)
     assert (result.state, result.best_step, result.metrics) == ("PRUNED", 20, {"f1": 0.65, "baseline.f1": 0.5})
-
-
-def test_trials_that_wait_are_recorded_once_and_waiting_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr("orchestrator.finetuning.sweep_progress.time.monotonic", lambda: now)
-    sweep = Sweep(scheduler="hyperband")
-    for score in (0.6, 0.8, 0.7):
-        plan = sweep.start()
-        sweep.progress.reported(plan, [MetricEvent(10, "validation", {"f1": score})])
-        now += 5
-        sweep.progress.left(plan)
-    assert [told for told in sweep.told if told[0] == "recorded"] == [("recorded", 0), ("recorded", 2)]
-    assert {result.seconds for result in sweep.progress.results.values()} == {5.0}
-    assert {result.state for result in sweep.progress.results.values()} == {"PRUNED"}
-
-    now += 1000
-    best = sweep.start()
-    assert best.number == 1
-    done = TrialResult(best.key, 1, best.parameters, "COMPLETED", best.seed, metrics={"f1": 0.9}, seconds=7.0)
-    sweep.progress.ended(best, done)
-    assert sweep.progress.results[best.key].seconds == 12.0
-    assert sweep.progress.next() is None
-    assert sweep.progress.queue.is_done()
 
 
 def test_a_resumed_sweep_names_its_leader_and_deletes_what_the_last_trial_left() -> None:
@@ -264,18 +203,6 @@ def test_before_a_trial_has_ended_the_time_left_is_by_the_speed_of_those_that_ru
     assert views[-1].left_s == 220.0, "20 s of the first one are done, in whatever attempt"
 
 
-def test_where_trials_wait_for_one_another_no_time_is_told_before_one_has_ended() -> None:
-    views: list[SweepView] = []
-    sweep = Sweep(scheduler="pbt")
-    sweep.progress.listener = replace(sweep.progress.listener, on_view=views.append)
-    waiting = sweep.start()
-    speed = MetricEvent(10, "train", {"examples_per_s": 16.0}, epoch=1.0)
-    sweep.progress.reported(waiting, [speed, MetricEvent(10, "validation", {"f1": 0.5}, epoch=1.0)])
-    sweep.progress.left(waiting)
-    sweep.progress.reported(sweep.start(), [speed])
-    assert views[-1].left_s is None
-
-
 def test_the_time_of_an_earlier_attempt_is_not_this_ones() -> None:
     sweep = Sweep()
     sweep.complete(0.5)
@@ -285,7 +212,7 @@ def test_the_time_of_an_earlier_attempt_is_not_this_ones() -> None:
         results=dict(sweep.progress.results),
         listener=replace(sweep.progress.listener, on_view=views.append),
     )
-    plan = again.next()
+    plan = again.queue.next()
     assert plan is not None
     again.started(plan)
     assert views[-1].left_s is None
@@ -312,15 +239,3 @@ def test_values_that_all_trials_share_are_not_shown() -> None:
     )
     sweep.start()
     assert set(views[-1].running[0].varied) == {"learning_rate", "weight_decay"}
-
-
-def test_a_line_of_the_only_trial_names_no_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines: list[str] = []
-    sweep = Sweep(seeds=[3])
-    sweep.progress = replace(
-        sweep.progress,
-        fixed=fixed_names(sweep.spec),
-        listener=replace(sweep.progress.listener, on_progress=lines.append),
-    )
-    sweep.progress.reported(sweep.start(), [MetricEvent(1, "validation", {"f1": 0.5}, epoch=1.0)])
-    assert lines == ["trial 0: epoch 1.0/4, f1 0.5000, best 0.5000"]

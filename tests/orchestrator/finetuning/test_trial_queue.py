@@ -8,8 +8,8 @@ import pytest
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.results import TrialResult
+from orchestrator.search.algorithms import GridSearch
 from orchestrator.search.axes import Point
-from orchestrator.search.grid import GridSearch
 from orchestrator.specs import SweepSpec
 
 
@@ -104,70 +104,3 @@ def test_interrupted_optuna_trials_run_again_under_their_numbers() -> None:
     assert [result.number for result in after] == [1, 3, 4]
     assert after[0].key == begun[1].key
     assert len(proposed) == 5
-
-
-HYPERBAND = {
-    "recipe": {"tokenizer": "own", "epochs": 9.0},
-    "scheduler": "hyperband",
-    "search": "random",
-    "space": {"learning_rate": {"log_uniform": [1e-6, 1e-1]}},
-}
-
-
-def test_trials_that_wait_come_again_and_the_next_bracket_starts_meanwhile() -> None:
-    queue = TrialQueue(sweep(**{**HYPERBAND, "trials": 11}), "accuracy", {})
-    first = [plan for _ in range(9) if (plan := queue.next()) is not None]
-    assert {plan.pause_after for plan in first} == {1}
-    for plan in first[:8]:
-        queue.wait(plan, [plan.number / 10])
-    later = queue.next()
-    assert later is not None
-    assert (later.number, later.pause_after) == (9, 3), "the first bracket waits for its last trial"
-    queue.wait(first[8], [0.0])
-    going_on = [plan for _ in range(3) if (plan := queue.next())]
-    assert [(plan.number, plan.pause_after) for plan in going_on] == [(5, 3), (6, 3), (7, 3)]
-    pruned = [plan for _ in range(6) if (plan := queue.next_pruned())]
-    assert [plan.number for plan in pruned] == [0, 1, 2, 3, 4, 8]
-    assert queue.next_pruned() is None
-
-
-def test_queue_is_used_up_only_when_no_trial_can_come_again() -> None:
-    queue = TrialQueue(sweep(**{**HYPERBAND, "trials": 2}), "accuracy", {})
-    plans = [plan for _ in range(2) if (plan := queue.next()) is not None]
-    queue.wait(plans[0], [0.1])
-    assert (queue.next(), queue.is_used_up()) == (None, False), "the other one still runs"
-    queue.wait(plans[1], [0.2])
-    for pause_after in (3, None):
-        going_on = queue.next()
-        assert going_on is not None
-        assert (going_on.number, going_on.pause_after) == (1, pause_after)
-        if pause_after:
-            queue.wait(going_on, [0.2])
-    assert queue.is_used_up()
-    assert not queue.is_done()
-    queue.record(going_on, ended(going_on, 0.3))
-    pruned = queue.next_pruned()
-    assert pruned is not None
-    assert pruned.key == plans[0].key
-    assert queue.next_pruned() is None
-    queue.record(pruned, ended(pruned, 0.1))
-    assert queue.is_done()
-
-
-def test_optuna_learns_from_trials_that_hyperband_ended() -> None:
-    """BOHB's idea: points of later brackets come from a density model of the scores before."""
-    spec = sweep(**{**HYPERBAND, **OPTUNA, "space": HYPERBAND["space"], "trials": 60})
-    queue = TrialQueue(spec, "accuracy", {})
-    scores = {}
-    while not queue.is_done():
-        plan = queue.next()
-        assert plan is not None
-        scores[plan.number] = closeness(plan)
-        if plan.pause_after is None:
-            queue.record(plan, ended(plan, scores[plan.number]))
-        else:
-            queue.wait(plan, [scores[plan.number]])
-        while (pruned := queue.next_pruned()) is not None:
-            queue.record(pruned, ended(pruned, scores[pruned.number]))
-    early, late = ([scores[number] for number in numbers] for numbers in (range(17), range(43, 60)))
-    assert sum(late) / len(late) > sum(early) / len(early) + 0.1

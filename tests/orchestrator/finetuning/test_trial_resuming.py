@@ -21,7 +21,6 @@ from orchestrator.results import TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.storage import digest_file, exists, join, names_in
 from orchestrator.training import checkpoints
-from orchestrator.training.checkpoints import delete_checkpoints
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench, Killed
 
@@ -75,21 +74,6 @@ def test_a_trial_killed_again_and_again_ends_with_the_same_bits(tmp_path: Path) 
 
 
 @pytest.mark.training
-def test_a_trial_that_waits_for_others_ends_with_the_same_bits_wherever_it_was_killed_before(tmp_path: Path) -> None:
-    whole = Bench(tiny_tasks.classification(tmp_path / "whole"), tmp_path / "whole")
-    whole.run(**RECIPE)
-    bench = Bench(tiny_tasks.classification(tmp_path / "waiting"), tmp_path / "waiting")
-    bench.job = replace(bench.job, checkpoint_every_s=3600.0)
-    for pause_after, num_steps in ((1, 10), (3, 20), (1, 0), (2, 0), (3, 0)):
-        assert bench.run_until(pause_after=pause_after, **RECIPE) is None  # type: ignore[arg-type]
-        assert bench.num_trained_steps == num_steps
-        assert bench.scores == whole.scores[:pause_after], "a comparison sees what it saw before"
-    assert bench.run(pause_after=6, **RECIPE), "after the last evaluation there is nothing to wait for"
-    assert weights(bench) == weights(whole)
-    assert measured(bench) == measured(whole)
-
-
-@pytest.mark.training
 def test_a_trial_whose_checkpoint_is_damaged_begins_anew_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -137,16 +121,6 @@ def test_only_a_trial_that_leads_writes_its_weights(tmp_path: Path) -> None:
     write_leader(bench.job.run_folder, replace(leader, metrics=result.metrics), "accuracy")
     bench.run(epochs=0.5)
     assert exists(bench.model_folder), "of equal scores the earlier trial leads"
-
-
-@pytest.mark.training
-def test_a_trial_that_ended_leaves_no_checkpoint(tmp_path: Path) -> None:
-    bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
-    bench.run(**RECIPE)
-    folder = trial_folder(bench.job.run_folder, bench.key)
-    assert names_in(folder) == ["checkpoints", "checkpoints.json", "model", "predictions.jsonl"]
-    delete_checkpoints(folder)  # as the driver does once the result is in its journal
-    assert names_in(folder) == ["model", "predictions.jsonl"]
 
 
 def test_checkpoints_are_due_at_intervals_but_not_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ Run alone: pytest tests/orchestrator/finetuning/test_tune_run.py
 """
 
 import logging
-import math
 import os
 import signal
 import threading
@@ -18,24 +17,20 @@ from unittest.mock import Mock
 import pytest
 import ray
 from ray import tune
-from ray.tune import schedulers
 from ray.tune.experiment import Trial
 
 from orchestrator.cli.entry import Interrupted
 from orchestrator.errors import ClusterError, RunFailedError
 from orchestrator.finetuning import tune_run
-from orchestrator.finetuning.population import Comparison
 from orchestrator.finetuning.search_space import TrialPlan
 from orchestrator.finetuning.sweep_listener import SweepListener
 from orchestrator.finetuning.sweep_progress import SweepProgress
 from orchestrator.finetuning.trial_checkpoint import Report
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.trial_watch import watch_trials
-from orchestrator.finetuning.tune_callback import PLAN
-from orchestrator.finetuning.tune_run import RunTrial, build_scheduler, run_with_tune
+from orchestrator.finetuning.tune_run import PLAN, RunTrial, run_with_tune
 from orchestrator.results import MetricEvent, TrialResult, TrialStart
 from orchestrator.run_states import RunState
-from orchestrator.search.schedulers import SCHEDULERS
 from orchestrator.specs import SweepSpec
 from orchestrator.training.event_queue import EventQueue
 from tests.waiting import wait_until
@@ -57,13 +52,11 @@ def score_of(plan: TrialPlan) -> float:
     return plan.recipe.batch_size / 100
 
 
-def pretend(plan: TrialPlan, report: Report) -> TrialResult | None:
+def pretend(plan: TrialPlan, report: Report) -> TrialResult:
     """Three evaluations, each a little better; the larger the batch, the better."""
     for number in (1, 2, 3):
         score = score_of(plan) + number / 1000
         report([MetricEvent(number * 10, "validation", {"f1": score})], None if number == 3 else score, number)
-        if number == plan.pause_after:
-            return None
     return plan.result(RunState.COMPLETED, best_step=30, metrics={"f1": score})
 
 
@@ -75,14 +68,13 @@ class Run:
         self.started: list[TrialStart] = []
         self.events: list[tuple[str, int]] = []
         self.superseded: list[int] = []
-        self.compared: list[Comparison] = []
 
         def note_events(key: str, events: Sequence[MetricEvent]) -> None:
             self.events += [(key, event.step) for event in events]
             on_event(key)
 
         self.progress = SweepProgress(
-            queue=TrialQueue(spec, "f1", {}, on_compared=lambda found, plans: self.compared.append(found)),
+            queue=TrialQueue(spec, "f1", {}),
             metric="f1",
             baseline={"f1": 0.01},
             listener=SweepListener(self.started.append, note_events, lambda result: None, lambda line: None),
@@ -99,24 +91,12 @@ class Run:
 
 
 def test_trials_report_and_only_the_best_is_kept(ray_cluster: None, tmp_path: Path) -> None:
-    run = Run(sweep(4))
+    run = Run(sweep(4, name="жалобы"))
     results = run(pretend, tmp_path)
     assert [result.state for result in results] == ["COMPLETED"] * 4
     assert run.progress.best == results[0]
     assert sorted(run.superseded) == [1, 2, 3]
     assert [step for key, step in run.events if key == results[2].key] == [10, 20, 30]
-
-
-def test_a_sweep_is_called_in_any_script(ray_cluster: None, tmp_path: Path) -> None:
-    (result,) = Run(sweep(1, name="жалобы"))(pretend, tmp_path)
-    assert result.state == "COMPLETED"
-
-
-@pytest.mark.parametrize("name", SCHEDULERS)
-def test_every_scheduler_is_one_of_tunes(name: str) -> None:
-    assert type(build_scheduler(sweep(1, scheduler=name, space={}), max_evaluations=3)) is getattr(
-        schedulers, SCHEDULERS[name].tune_class
-    )
 
 
 def test_asha_prunes_weak_trials_and_keeps_their_scores(ray_cluster: None, tmp_path: Path) -> None:
@@ -125,73 +105,10 @@ def test_asha_prunes_weak_trials_and_keeps_their_scores(ray_cluster: None, tmp_p
     assert (results[1].best_step, results[1].metrics) == (10, {"f1": 0.031, "baseline.f1": 0.01})
 
 
-HYPERBAND = {"scheduler": "hyperband", "recipe": {"tokenizer": "own", "epochs": 3.0}}
-
-
-@pytest.mark.parametrize("search", [{}, {"search": "optuna", "trials": 5, "space": {"batch_size": [5, 4, 3, 2, 1]}}])
-def test_hyperband_decides_the_same_however_many_trials_run_at_a_time(
-    ray_cluster: None, tmp_path: Path, search: dict[str, object]
-) -> None:
-    """Brackets of three trials, of which one goes on, and of two that are not compared."""
-    for limit in (1, None):
-        execution = {"max_concurrent_trials": limit, "gpus_per_trial": 0}
-        run = Run(sweep(5, **{**HYPERBAND, **search, "execution": execution}))
-        results = run(pretend, tmp_path)
-        best = max(results[:3], key=lambda result: float(str(result.parameters["batch_size"])))
-        completed = {result.number for result in results if result.state == "COMPLETED"}
-        assert completed == {best.number, 3, 4}
-        assert {result.state for result in results} == {"COMPLETED", "PRUNED"}
-        assert sorted(start.number for start in run.started) == sorted([0, 1, 2, 3, 4, best.number])
-
-
-def test_hyperband_goes_on_without_a_trial_that_dies(ray_cluster: None, tmp_path: Path) -> None:
-    def die(plan: TrialPlan, report: Report) -> TrialResult | None:
-        if plan.number == 0:
-            os._exit(7)
-        return pretend(plan, report)
-
-    execution = {"max_concurrent_trials": 2, "gpus_per_trial": 0, "max_failures": 0}
-    results = Run(sweep(3, **HYPERBAND, execution=execution))(die, tmp_path)
-    assert [result.state for result in results] == ["FAILED", "COMPLETED", "PRUNED"]
-
-
-def test_a_population_decides_the_same_however_many_trials_run_at_a_time(ray_cluster: None, tmp_path: Path) -> None:
-    def train(plan: TrialPlan, report: Report) -> TrialResult | None:
-        """The nearer to 1e-3 its present learning rate, the better."""
-        for number in (1, 2, 3):
-            score = 1 / (1 + abs(math.log10(float(plan.values_at(number)["learning_rate"])) + 3))
-            report([MetricEvent(number * 10, "validation", {"f1": score})], None if number == 3 else score, number)
-            if number == plan.pause_after:
-                return None
-        return TrialResult(plan.key, plan.number, plan.parameters, "COMPLETED", plan.seed, 30, {"f1": score})
-
-    spec = {**HYPERBAND, "scheduler": "pbt", "space": {"learning_rate": [1e-6, 1e-5, 1e-4, 1e-3, 1e-2]}}
-    found = []
-    for limit in (1, 2):
-        run = Run(sweep(5, **{**spec, "execution": {"max_concurrent_trials": limit, "gpus_per_trial": 0}}))
-        results = run(train, tmp_path)
-        assert [result.state for result in results] == ["COMPLETED"] * 5
-        assert len(run.started) == 15, "each trial has three parts"
-        found.append((run.compared, [result.metrics for result in results]))
-    assert found[0] == found[1]
-    assert [[(one.member, one.donor) for one in comparison.takeovers] for comparison in found[0][0]] == [
-        [(0, 3)],
-        [(1, 3)],
-    ]
-
-
-def test_optuna_tries_each_of_its_points_with_every_seed(ray_cluster: None, tmp_path: Path) -> None:
-    space = {"batch_size": {"int_uniform": [1, 64]}}
-    run = Run(sweep(0, space=space, search="optuna", trials=3, seeds=[0, 1]))
-    results = run(pretend, tmp_path)
-    assert [result.seed for result in results] == [0, 1] * 3
-    assert len({start.parameters["batch_size"] for start in run.started}) == 3
-
-
 def test_trial_whose_process_dies_is_tried_again_and_then_fails(
     ray_cluster: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def die(plan: TrialPlan, report: Report) -> TrialResult | None:
+    def die(plan: TrialPlan, report: Report) -> TrialResult:
         """The first trial's process dies once, the second's always."""
         before = tmp_path / f"died-{plan.number}"
         if plan.number == 1 or (plan.number == 0 and not before.exists()):
@@ -247,7 +164,7 @@ def num_pending_groups() -> int:
 
 
 def test_a_host_that_refuses_trials_ends_the_sweep_with_its_reason(ray_cluster: None, tmp_path: Path) -> None:
-    def refuse(plan: TrialPlan, report: Report) -> TrialResult | None:
+    def refuse(plan: TrialPlan, report: Report) -> TrialResult:
         raise ClusterError("host north does not see the storage")
 
     run = Run(sweep(50))
@@ -319,17 +236,6 @@ def test_scratch_of_an_attempt_that_was_killed_is_deleted(tmp_path: Path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
-def test_scratch_of_an_attempt_that_was_killed_after_its_last_trial_is_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "ray/tune-before/trial").mkdir(parents=True)
-    replace_tune(monkeypatch, Mock(side_effect=AssertionError("there is nothing left to do")))
-    run = Run(sweep(1))
-    monkeypatch.setattr(run.progress.queue, "is_done", lambda: True)
-    assert run(pretend, tmp_path) == []
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_scratch_that_cannot_be_deleted_hides_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fit(config: tune.RunConfig) -> None:
         monkeypatch.setattr(tune_run, "delete", Mock(side_effect=OSError("Directory not empty")))
@@ -349,7 +255,7 @@ def test_error_that_comes_up_when_tune_ends_ends_the_sweep(tmp_path: Path, monke
     error_file.write_text("it died\n")
 
     def fit(config: tune.RunConfig) -> None:
-        died = Mock(status=Trial.ERROR, config={PLAN: run.progress.next()}, error_file=str(error_file))
+        died = Mock(status=Trial.ERROR, config={PLAN: run.progress.queue.next()}, error_file=str(error_file))
         for callback in config.callbacks:
             callback.on_experiment_end([died])
 

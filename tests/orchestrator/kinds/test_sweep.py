@@ -14,13 +14,12 @@ from pydantic import ValidationError
 from orchestrator.errors import InputError, SpecError
 from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.kinds import resolved_inputs
-from orchestrator.kinds.sweep import SweepKind, most_parameters
+from orchestrator.kinds.sweep import SweepKind
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import MetricEvent, SweepResult, TrialEvents, TrialStart
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import SweepSpec
-from orchestrator.storage import write_json
 from tests.orchestrator.kinds.contexts import Notebook, context_of
 from tests.orchestrator.kinds.samples import SWEEP_RESULT, TRIALS, complete
 from tests.orchestrator.small_specs import (
@@ -94,26 +93,6 @@ def test_a_plan_of_a_sweep(settings: Settings) -> None:
     }
 
 
-def test_trials_that_wait_for_others_keep_their_checkpoints_on_the_disk(settings: Settings) -> None:
-    def num_checkpoints(num_trials: int, scheduler: str) -> float:
-        fields = {
-            "scheduler": scheduler,
-            "space": {"learning_rate": [number / 1e5 for number in range(1, 1 + num_trials)]},
-            "recipe": {"tokenizer": "words", "epochs": 9},
-            "execution": {"max_concurrent_trials": 2},
-        }
-        spec = SweepSpec.model_validate({**SWEEP, **fields})
-        inputs = resolved_inputs(spec, settings)
-        num_parameters = most_parameters(spec, inputs)
-        assert num_parameters is not None
-        checkpoints, _ = SweepKind().disk(spec, inputs)
-        return checkpoints.num_bytes / (16 * num_parameters)
-
-    assert num_checkpoints(20, "none") == 2 * 2, "those that run, each with a new one beside the old one"
-    assert num_checkpoints(20, "hyperband") == 2 * 2 + 9, "the first bracket compares nine trials"
-    assert num_checkpoints(5, "hyperband") == 2 * 2 + 3, "no more trials can wait than there are"
-
-
 SPEC = SweepSpec.model_validate({**SWEEP, "seeds": [0, 1]})
 
 
@@ -184,37 +163,12 @@ def test_a_sweep_does_not_go_on_with_other_data(
         finished_of_next_attempt(settings, monkeypatch, Notebook())
 
 
-def test_trials_of_an_earlier_version_do_not_stand(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_folder = context_of(settings, Notebook()).run_folder
-    write_json(f"{run_folder}/finished_trials.json", [])
-    with pytest.raises(InputError, match="not written down by the earlier version"):
-        finished_of_next_attempt(settings, monkeypatch, Notebook())
-    assert finished_of_next_attempt(settings, monkeypatch, Notebook(), allow_drift=True) == {}
-    assert finished_of_next_attempt(settings, monkeypatch, Notebook()) == {}
-
-
 def test_a_scheduler_refuses_fields_that_it_does_not_read() -> None:
     for name in ("reduction_factor", "grace_evaluations"):
         with pytest.raises(ValidationError, match=f"{name}: scheduler none does not read it; leave {name} out"):
             SweepSpec.model_validate({**SWEEP, name: 4})
         assert SweepSpec.model_validate({**SWEEP, "scheduler": "asha", name: 4}).fingerprint() != SPEC.fingerprint()
     assert not {"reduction_factor", "grace_evaluations"} & SPEC.identity_values().keys(), "old fingerprints stand"
-
-
-@pytest.mark.parametrize(
-    ("fields", "complaint"),
-    [
-        ({"space": {"batch_size": [8, 16]}}, "space.batch_size: scheduler pbt gives trials other values while they"),
-        ({"reduction_factor": 4}, "reduction_factor: scheduler pbt does not read it"),
-        ({"recipe": {"tokenizer": "words", "patience": 2}}, "recipe.patience: with scheduler pbt no trial ends before"),
-        ({"search": "optuna", "trials": 4}, "search: optuna learns from trials that have ended"),
-    ],
-)
-def test_trials_that_exchange_weights_refuse_what_cannot_change(fields: dict[str, object], complaint: str) -> None:
-    values = {**SWEEP, "scheduler": "pbt", "space": {"learning_rate": [1e-4, 1e-3]}}
-    assert SweepSpec.model_validate(values).scheduler == "pbt"
-    with pytest.raises(ValidationError, match=complaint):
-        SweepSpec.model_validate({**values, **fields})
 
 
 def test_trials_take_a_gpu_where_there_is_one() -> None:

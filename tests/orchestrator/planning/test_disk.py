@@ -74,15 +74,6 @@ def test_a_plan_tells_both_sizes_in_one_line(settings: Settings, free: Any) -> N
     assert free.asked[-1] == Path.cwd(), "the storage is not there yet; its file system is that of the folder above"
 
 
-def test_trials_that_exchange_weights_keep_checkpoints_while_they_wait(settings: Settings, free: Any) -> None:
-    free(10**12)
-    sweep = {**SWEEP, "seeds": [0, 1, 2, 3], "scheduler": "pbt"}
-    one, four = needed(settings, SWEEP), needed(settings, sweep)
-    one_checkpoint = one["checkpoints"] // 2  # it and its successor
-    assert four["checkpoints"] == (4 * 2 + 1) * one_checkpoint, "two each, and a new one of the trial that runs"
-    assert four["models"] == one["models"]
-
-
 def test_what_earlier_attempts_have_left_is_not_written_again(settings: Settings, free: Any, tmp_path: Path) -> None:
     spec = parse_spec(PRETRAIN)
     inputs = resolved_inputs(spec, settings)

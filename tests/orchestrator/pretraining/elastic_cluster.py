@@ -34,7 +34,7 @@ def main(folder: Path) -> None:
             try:
                 wait_until(lambda: num_steps_of(2, trace) >= 10, "no group of 2 has trained")
                 node = cluster.add_node(num_cpus=2, object_store_memory=STORE_BYTES)
-                wait_until(lambda: num_steps_of(4, trace) >= 70, "no group of 4 has trained")
+                wait_until(lambda: num_steps_of(3, trace) >= 70, "no group of 3 has trained")
                 cluster.remove_node(node, allow_graceful=False)
                 driver.wait(PATIENCE_S)
             finally:

@@ -8,8 +8,11 @@ import os
 import sys
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import ray.train
 
 from orchestrator.execution.run_log import LOG_FILE
 from orchestrator.execution.runner import run_spec
@@ -33,7 +36,7 @@ def slow_loss(*arguments: Any) -> Any:
 
 
 def write_spec(folder: Path, num_workers: object) -> PretrainSpec:
-    """A pretraining of batches that neither 2 nor 4 workers share equally."""
+    """A pretraining of batches that neither 2 nor 3 workers share equally."""
     make_tokenizer().save(folder / "tokenizer")
     lines = [" ".join(WORDS[(3 * n + k) % len(WORDS)] for k in range(7)) + "." for n in range(1500)]
     (folder / "text.txt").write_text("\n\n".join("\n".join(lines[n : n + 5]) for n in range(0, len(lines), 5)))
@@ -70,13 +73,11 @@ def carry_out(folder: Path, address: str, num_workers: object) -> dict[str, Any]
 
 
 def main(folder: Path, address: str) -> None:
-    from orchestrator.pretraining import launch
-
     straight = carry_out(folder, address, 1)
-    launch.RESIZE_INTERVAL_S = 5.0
+    ray.train.ScalingConfig = partial(ray.train.ScalingConfig, elastic_resize_monitor_interval_s=5.0)
     build_request = pretrain.build_request
     pretrain.build_request = lambda *given: replace(build_request(*given), loss=slow_loss)
-    elastic = carry_out(folder, address, {"min": 2, "max": 4})
+    elastic = carry_out(folder, address, {"min": 1, "max": 3})
     print(json.dumps({"straight": straight, "elastic": elastic}))
 
 

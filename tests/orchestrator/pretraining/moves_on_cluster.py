@@ -1,4 +1,4 @@
-"""A training of two workers whose nodes go: one is drained, the next killed, and only the head is left. Then the same
+"""A training of two workers whose nodes are lost one after the other, until only the head is left. Then the same
 training undisturbed. Says as JSON on which nodes the workers were, what the driver told, and the digests at the end.
 
 python -m tests.orchestrator.pretraining.moves_on_cluster FOLDER
@@ -14,7 +14,6 @@ import ray
 from ray._private.state import actors
 from ray.cluster_utils import Cluster
 
-from orchestrator.cluster.drain_notice import Notice, drain_node
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.launch import _train
 from orchestrator.results import Event, MetricEvent
@@ -29,9 +28,8 @@ EXECUTION = {
     "data_cpus": 0.5,
     "log_every_steps": LOGGED_EVERY,
     "evaluate_every_steps": STEPS,
-    "checkpoint_every_steps": STEPS,
+    "checkpoint_every_steps": 10,
 }
-DRAINED_S = 300
 
 
 class Moves:
@@ -51,7 +49,7 @@ class Moves:
             self.step = event.step
 
     def on_wait(self) -> None:
-        """Note where the workers are; drain the second node under the first group, kill the first under the second."""
+        """Note where the workers are; the first group loses the second node, the second group the first."""
         places = sorted(
             self.names[actor["Address"]["NodeID"]]
             for actor in actors().values()
@@ -64,8 +62,7 @@ class Moves:
             return
         self.begun_at = STEPS
         if len(self.groups) == 1:
-            notice = Notice("a spot machine is taken back", DRAINED_S)
-            assert not drain_node(self.second.node_id, notice)
+            self.cluster.remove_node(self.second, allow_graceful=False)
         elif len(self.groups) == 2:
             self.cluster.remove_node(self.first, allow_graceful=False)
 

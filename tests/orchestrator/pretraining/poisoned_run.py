@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from bert_core.heads import BertForPreTraining
-from orchestrator.pretraining.batch_digests import combine_digests, example_digests, global_batch_digest
+from orchestrator.pretraining.batch_trace import combine_digests, example_digests, global_batch_digest
 from orchestrator.pretraining.device_batch import MicroBatch
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loss import GlobalCounts, Sums, label_loss

@@ -1,6 +1,8 @@
-"""One of several training workers in plain processes, joined by gloo; the first may be killed after a checkpoint.
+"""One of several training workers in plain processes, joined by gloo; the first may be killed, or asked to stop.
 
 python -m tests.orchestrator.pretraining.several_workers FOLDER RANK '{"num_workers": 3, "attempt": 1, "kill_at": 10}'
+
+Prints whether the training is complete. With `"keeps": true` it leaves the losses and the weights that it has.
 """
 
 import json
@@ -9,28 +11,55 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
+
+import torch.distributed
+from safetensors.torch import save_file
 
 from orchestrator.pretraining import step as step_module
+from orchestrator.pretraining.batch_trace import traced
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.gradient_buckets import GradientBuckets
+from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.results import CheckpointEvent, Event
-from tests.orchestrator.pretraining.pair_of_workers import leave, meet
-from tests.orchestrator.pretraining.small_run import make_job, run
+from tests.orchestrator.pretraining.small_run import keeping_losses, make_job
 
 BUCKET_BYTES = 8_000
 """So small that the model has several buckets."""
 
+
+def leave() -> NoReturn:
+    """Wait for the other workers, then end this process at once, as Ray ends a worker's.
+
+    Where torch._dynamo is loaded, torch 2.13 keeps the threads of a group that was destroyed; now and then one of them
+    ends the interpreter that closes down beside it with "terminate called without an active exception".
+    """
+    torch.distributed.barrier()
+    sys.stdout.flush()
+    os._exit(0)
+
+
 if __name__ == "__main__":
     folder, rank, order = Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
     num_workers, attempt = order["num_workers"], order["attempt"]
-    meet(folder, rank, num_workers, f"meeting-{attempt}")
+    meeting = f"file://{folder}/meeting-{attempt}"
+    torch.distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=num_workers)
     step_module.GradientBuckets = partial(GradientBuckets, bucket_bytes=BUCKET_BYTES)  # type: ignore[misc,assignment]
+    losses: list[float] = []
+    keep = keeping_losses(losses)
 
     def emit(event: Event) -> None:
+        keep(event)
         if isinstance(event, CheckpointEvent) and event.step == order.get("kill_at"):
             os.kill(os.getpid(), signal.SIGKILL)
 
     execution = {"num_workers": num_workers, "checkpoint_every_steps": 5, "log_every_steps": 2}
     job = make_job(folder, attempt, **{"execution": execution, **order.get("changes", {})})
-    run(job, emit, Worker(rank, num_workers))
+    worker, steps = Worker(rank, num_workers), job.spec.steps
+    loop = TrainingLoop(job, worker, emit, note_step=lambda step: rank == 0 and step == order.get("stop_after"))
+    batches = traced(lambda first: job.stream.batches(range(first, steps), rank, num_workers), worker, attempt)
+    print(json.dumps(loop.train(batches)))
+    if order.get("keeps"):
+        (folder / f"rank-{rank}.json").write_text(json.dumps(losses))
+        save_file(loop.model.state_dict(), folder / f"rank-{rank}.safetensors")
     leave()

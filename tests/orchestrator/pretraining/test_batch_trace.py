@@ -50,12 +50,6 @@ def test_any_number_of_workers_leaves_the_same_trace(
         assert trace_of(monkeypatch, tmp_path / str(num_workers), job, range(24), num_workers) == whole
 
 
-def test_another_seed_leaves_another_trace(job: PretrainJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = trace_of(monkeypatch, tmp_path / "first", job, range(3))
-    other = make_job(tmp_path, global_batch_size=12, seed=1)
-    assert not set(trace_of(monkeypatch, tmp_path / "second", other, range(3)).values()) & set(whole.values())
-
-
 def test_a_killed_and_resumed_run_leaves_the_trace_of_a_straight_one(
     job: PretrainJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

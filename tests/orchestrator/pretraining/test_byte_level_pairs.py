@@ -19,10 +19,9 @@ from tests.orchestrator.pretraining.small_run import WORDS, make_job, make_store
 pytestmark = pytest.mark.training
 
 
-@pytest.mark.parametrize("objective", ["next_sentence", "sentence_order"])
-def test_a_bert_of_byte_level_pieces_is_pretrained_on_pairs(tmp_path: Path, objective: str) -> None:
+def test_a_bert_of_byte_level_pieces_is_pretrained_on_pairs(tmp_path: Path) -> None:
     tokenizer = train_byte_bpe([" ".join(WORDS)] * 20, vocab_size=320)
-    job = make_job(tmp_path, sentence_objective=objective)
+    job = make_job(tmp_path)
     store = make_store(tmp_path / "pieces", tokenizer)
     train, validation = SplitShards(store, "train"), SplitShards(store, "validation")
     stream = build_stream(job.spec, train, tokenizer)

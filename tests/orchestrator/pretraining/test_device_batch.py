@@ -56,11 +56,3 @@ def test_a_batch_is_cut_anew_from_the_same_copy(tmp_path: Path) -> None:
     copied = DeviceBatch.copied(batch, CPU)
     for size in (8, 4, 1):
         assert_equal(batch, PackedBatch.concatenate([on_host(micro) for micro in copied.cut(batch.split(size))]))
-
-
-def test_only_the_micro_batch_that_is_asked_for_is_made(tmp_path: Path) -> None:
-    batch = first_batch(tmp_path)
-    asked: list[PackedBatch] = []
-    parts = (asked.append(part) or part for part in batch.split(2))
-    next(DeviceBatch.copied(batch, CPU).cut(parts))
-    assert len(asked) == 1

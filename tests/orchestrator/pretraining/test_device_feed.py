@@ -5,7 +5,7 @@ What a real GPU does with it: tests/gpu/test_synchronizations.py.
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,9 +15,8 @@ from ray.exceptions import RayError
 
 from bert_core.examples.packing import PackedBatch
 from orchestrator.errors import CorpusError
-from orchestrator.pretraining import device_feed
-from orchestrator.pretraining.device_batch import DeviceBatch, lay_end_to_end, num_values
-from orchestrator.pretraining.device_feed import CopyStream, device_batches, one_step_ahead
+from orchestrator.pretraining.device_batch import lay_end_to_end, num_values
+from orchestrator.pretraining.device_feed import one_step_ahead
 
 WAIT_S = 600.0
 """Longest wait for the feed's thread, on a busy machine."""
@@ -90,16 +89,6 @@ def test_an_error_comes_as_it_is_after_the_batches_before_it(error: Exception) -
     assert not feed_threads()
 
 
-def test_an_error_of_a_copy_comes_as_it_is() -> None:
-    class NoMemory(FakeCopies):
-        def send(self, batch: PackedBatch) -> torch.Tensor:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-
-    with pytest.raises(torch.OutOfMemoryError):
-        next(one_step_ahead(map(numbered, range(3)), NoMemory()))
-    assert not feed_threads()
-
-
 def test_leaving_early_ends_the_thread_and_its_source() -> None:
     ended: list[str] = []
 
@@ -115,68 +104,3 @@ def test_leaving_early_ends_the_thread_and_its_source() -> None:
     assert not feed_threads()
     assert ended == ["source"]
     assert len(copies.sent) <= 2
-
-
-def test_on_a_cpu_batches_are_converted_where_they_are_asked_for() -> None:
-    asked: list[int] = []
-
-    def batches() -> Iterator[tuple[int, PackedBatch]]:
-        for step in range(3):
-            asked.append(step)
-            yield numbered(step)
-
-    fed = device_batches(batches(), torch.device("cpu"))
-    step, batch = next(fed)
-    assert (step, asked) == (0, [0])
-    assert isinstance(batch, DeviceBatch)
-    assert not feed_threads()
-
-
-def test_a_step_waits_for_its_own_copy_and_keeps_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The calls that a GPU gets, in order: nothing there waits for the whole device."""
-    calls: list[str] = []
-
-    class FakeStream:
-        def __init__(self, device: torch.device) -> None:
-            self.name = f"stream {len(streams)}"
-            streams.append(self)
-
-        def record_event(self) -> str:
-            calls.append(f"{self.name} records its event")
-            return f"event of {self.name}"
-
-        def wait_event(self, event: str) -> None:
-            calls.append(f"{self.name} waits for {event}")
-
-    @contextmanager
-    def on_stream(stream: FakeStream) -> Iterator[None]:
-        calls.append(f"on {stream.name}")
-        yield
-        calls.append(f"off {stream.name}")
-
-    def pinned(size: int, **options: object) -> torch.Tensor:
-        assert options == {"dtype": torch.int32, "pin_memory": True}
-        return made(size, dtype=torch.int32)
-
-    streams: list[FakeStream] = []
-    made = torch.empty
-    device = torch.device("cpu")
-    training = FakeStream(device)
-    monkeypatch.setattr(torch.cuda, "Stream", FakeStream)
-    monkeypatch.setattr(torch.cuda, "stream", on_stream)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: training)
-    monkeypatch.setattr(device_feed.torch, "empty", pinned)
-    monkeypatch.setattr(
-        torch.Tensor, "record_stream", lambda self, stream: calls.append(f"memory is kept for {stream.name}")
-    )
-    copies = CopyStream(device)
-    _, batch = numbered(7)
-    values = copies.receive(copies.send(batch))
-    assert values[:2].tolist() == [7, 7]
-    assert calls == [
-        "on stream 1",
-        "stream 1 records its event",
-        "off stream 1",
-        "stream 0 waits for event of stream 1",
-        "memory is kept for stream 0",
-    ]

@@ -26,13 +26,12 @@ def test_a_run_grows_with_a_node_and_goes_on_without_it_on_the_batches_of_a_run_
     found = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
     straight, elastic = found["straight"], found["elastic"]
     assert (straight["state"], elastic["state"]) == ("COMPLETED", "COMPLETED")
-    assert [len(group["hosts"]) for group in elastic["workers"]] == [2, 4, 2]
+    assert [len(group["hosts"]) for group in elastic["workers"]] == [2, 3, 2]
     begun, grown, lost = (group["first_step"] for group in elastic["workers"])
-    assert begun == 0 < grown < lost < STEPS
-    assert lost % CHECKPOINT_EVERY == 0, "what was trained since the last checkpoint is trained again"
+    assert begun == 0 < grown <= lost < STEPS
+    assert grown % CHECKPOINT_EVERY == lost % CHECKPOINT_EVERY == 0, "steps since the last checkpoint are trained again"
     assert len(straight["batches"]) == STEPS
     assert elastic["batches"] == straight["batches"]
-    assert elastic["log"].count("2 to 4, as there is room; every step has the same batch") == 1
     for group in elastic["workers"]:
         assert f"from step {group['first_step']} on: {len(group['hosts'])} workers on " in elastic["log"]
-    assert elastic["log"].count(" failed: ") == 1, "a group that makes room has not failed"
+    assert elastic["log"].count(" failed: ") == 1, "a group that Ray ends for a wider one has not failed"

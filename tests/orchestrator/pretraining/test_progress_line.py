@@ -23,22 +23,6 @@ def test_the_validation_line_has_accuracies_beside_losses() -> None:
     assert len(found) <= 80
 
 
-def test_a_sentence_order_goes_by_its_own_name() -> None:
-    found = line("train", MLM | {"sop_loss": 0.61, "sop_accuracy": 0.7})
-    assert found == "step 20,000/100,000  mlm 6.430  sop 0.610  1,500 tokens/s"
-
-
-def test_left_to_right_goes_by_its_own_name() -> None:
-    values = {"ltr_loss": 5.1, "ltr_accuracy": 0.2, "perplexity": 164.0, "tokens_per_s": 1500.0}
-    assert line("validation", values) == "held out 20,000: ltr 5.100 (20.0 %)  perplexity 164.0"
-    assert line("train", values) == "step 20,000/100,000  ltr 5.100  1,500 tokens/s"
-
-
-def test_a_run_without_next_sentences_shows_none() -> None:
-    assert line("validation", MLM) == "held out 20,000: mlm 6.430 (15.2 %)  perplexity 1,234.5"
-    assert line("train", MLM) == "step 20,000/100,000  mlm 6.430  1,500 tokens/s"
-
-
 @pytest.mark.parametrize(("share", "told"), [(0.0, ""), (0.02, ""), (0.137, "  14 % waiting for data")])
 def test_waiting_for_data_is_told_where_it_costs_something(share: float, told: str) -> None:
     values = MLM | {"data_wait_share": share}

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from bert_core.errors import CheckpointError
-from orchestrator.errors import RunStoppedError
 from orchestrator.pretraining import shared_checkpoint
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.shared_checkpoint import read_for_all
@@ -120,16 +119,6 @@ def test_all_workers_fall_back_to_the_checkpoint_before_a_damaged_one(tmp_path: 
     read_for_all(checkpoints, FIRST, warnings.append)
     assert receive(wire)[0].step == 1
     assert len(warnings) == 1
-
-
-def test_a_superseded_attempt_ends_as_one_on_all_workers(tmp_path: Path, wire: Wire) -> None:
-    Checkpoints(str(tmp_path), attempt=2).save(1, *trained(), {})
-    superseded = Checkpoints(str(tmp_path), attempt=1)
-    with pytest.raises(RunStoppedError, match=r"resumed elsewhere \(attempt 2\)") as own:
-        read_for_all(superseded, FIRST, told)
-    with pytest.raises(RunStoppedError) as theirs:
-        receive(wire)
-    assert str(theirs.value) == str(own.value)
 
 
 def test_what_a_person_has_to_mend_ends_all_workers_with_the_same_words(tmp_path: Path, wire: Wire) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import RunFailedError
 from orchestrator.measurements import is_of_the_machine
 from orchestrator.results import Event, MetricEvent
 from orchestrator.storage import digest_file, read_json
@@ -48,7 +47,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], dict[
     return final_digests(folder), measured(events)
 
 
-@pytest.mark.parametrize("asked_after", [1, 4, 5, 7, 11, 22])
+@pytest.mark.parametrize("asked_after", [4, 7, 22])
 def test_a_stopped_run_ends_with_the_bits_and_measurements_of_one_that_was_not(
     tmp_path: Path, straight: tuple[list[str], dict[tuple[int, str], dict[str, float]]], asked_after: int
 ) -> None:
@@ -63,13 +62,6 @@ def test_a_run_that_is_asked_at_its_last_step_completes(tmp_path: Path) -> None:
     loop = run(make_job(tmp_path, **RARELY), lambda event: None, note_step=lambda step: step == 23)
     assert Checkpoints(str(tmp_path / "run")).newest_first()[0].step == 24
     assert loop.train(lambda first_step: iter(())), "nothing is left to do"
-
-
-def test_a_loss_that_is_no_number_is_not_saved(tmp_path: Path) -> None:
-    job = make_job(tmp_path, warmup_ratio=0.0, learning_rate=1e30, **RARELY)
-    with pytest.raises(RunFailedError, match=r"step 2 diverged: its loss is nan .*; lower learning_rate"):
-        run(job, lambda event: None, note_step=lambda step: step == 3)
-    assert Checkpoints(str(tmp_path / "run")).newest_first() == []
 
 
 def test_all_workers_stop_after_the_same_step_where_one_is_asked(tmp_path: Path) -> None:
@@ -90,12 +82,10 @@ def run_two(folder: Path, stop_after: int | None, attempt: int) -> list[bool]:
     """Train with two workers in processes of their own; returns whether each of them completed the training."""
     folder.mkdir(exist_ok=True)
     make_job(folder)
-    command = [sys.executable, "-m", "tests.orchestrator.pretraining.two_stopping_workers", str(folder)]
-    (folder / "meeting").unlink(missing_ok=True)
-    workers = [
-        subprocess.Popen([*command, str(rank), json.dumps([stop_after, attempt])], stdout=subprocess.PIPE, text=True)
-        for rank in (0, 1)
-    ]
+    command = [sys.executable, "-m", "tests.orchestrator.pretraining.several_workers", str(folder)]
+    changes = {"execution": {"num_workers": 2, "log_every_steps": 6}}
+    order = json.dumps({"num_workers": 2, "attempt": attempt, "stop_after": stop_after, "changes": changes})
+    workers = [subprocess.Popen([*command, str(rank), order], stdout=subprocess.PIPE, text=True) for rank in (0, 1)]
     outputs = [worker.communicate(timeout=PATIENCE_S)[0] for worker in workers]
     assert [worker.returncode for worker in workers] == [0, 0]
     return [json.loads(output.splitlines()[-1]) for output in outputs]

@@ -55,7 +55,7 @@ def waits_by_step(job: PretrainJob) -> dict[int, list[str]]:
             # Clipping moves norms to the device of the first one, where on a single GPU they are; a vote is the host's.
             free = (
                 "to (orchestrator/pretraining/step.py:",
-                "_local_scalar_dense (orchestrator/pretraining/stop_vote.py:",
+                "_local_scalar_dense (orchestrator/pretraining/collectives.py:",
             )
             found[step] = [wait for wait in waits if not wait.startswith(free)]
             waits.clear()

@@ -9,8 +9,8 @@ import time
 import pytest
 from rich.console import Console
 
-from orchestrator.progress.drawing import Frame, Shown
-from orchestrator.progress.run_views import StageView, SweepView, TrainingView, TrialView
+from orchestrator.progress.drawing import Frame
+from orchestrator.progress.run_views import Shown, StageView, SweepView, TrainingView, TrialView
 
 
 def screen(shown: Shown, width: int = 80, height: int = 24) -> list[str]:
@@ -57,7 +57,8 @@ MANY_VARIED = tuple(TrialView(n, FIVE_VALUES | {"seed": str(n)}, 1.5, 3, 0.6512,
 
 @pytest.mark.parametrize("width", [20, 32, 40, 60, 80, 120])
 def test_no_number_of_a_trial_is_cut(width: int) -> None:
-    header, *rows = (line.split() for line in screen(Shown(view=SweepView("accuracy", MANY_VARIED, 3, 8)), width)[1:4])
+    lines = screen(Shown(view=SweepView("accuracy", MANY_VARIED, 3, 8)), width)
+    header, *rows = (line.split() for line in lines[1:4])
     whole = {"trial": "1", "epoch": "1.5/3", "accuracy": "0.6512", "best": "0.6634", **FIVE_VALUES}
     shown = dict(zip(header, rows[1], strict=True))
     assert {name: text for name, text in shown.items() if text != whole[name]}.keys() <= {"init_from"}

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
+from rich.cells import cell_len
 
-from orchestrator.cli.messages import make_room
-from orchestrator.progress import OWN_LOGGERS, UNDER_WAY, Progress, attached, duration, show_progress, times
+from orchestrator.progress import OWN_LOGGERS, UNDER_WAY, Progress, attached, show_progress, times
+from orchestrator.progress.log_lines import folded
 from orchestrator.progress.run_views import StageView, TrainingView
 from tests.waiting import PATIENCE_S
 
@@ -40,16 +41,16 @@ def test_lines_are_plain_and_more_than_information_has_its_level(capsys: pytest.
     assert capsys.readouterr().err == "100 % [bold] :smile:\nwarning: no document of corpus\n"
 
 
-def test_where_a_pipe_leads_to_the_same_terminal_nothing_is_redrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_pipe_may_lead_to_the_same_terminal_nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
     reading, writing = os.pipe()
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    with open(reading), open(writing, "w") as pipe, show_progress() as progress:
-        progress.status("loading the model")
-        make_room(pipe)
-        written = len(sys.stderr.getvalue())
-        progress.status("10 lines")
-        logger.info("done")
-        assert sys.stderr.getvalue()[written:] in ("10 lines\ndone\n", "done\n")
+    terminal = Terminal()
+    with open(reading), open(writing, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        with closing(Progress(terminal)) as progress, attached(progress):
+            progress.status("loading the model")
+            progress.show(TrainingView(1, 2))
+    assert terminal.getvalue() == "loading the model\n"
 
 
 @pytest.mark.parametrize("package", ["orchestrator", "bert_core"])
@@ -206,13 +207,6 @@ def test_on_a_terminal_the_status_line_is_written_over(colors: dict[str, str]) -
     assert shown.index("\x1b[?25h") < shown.index("step 1"), "and shown again before anything else"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0 s"), (59.6, "1:00 min"), (3599, "59:59 min"), (90_000, "25:00 h")]
-)
-def test_a_length_of_time_is_short(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
 def test_long_lines_are_folded_between_words_on_a_terminal_alone() -> None:
     line = "beside the next group: +0.0042; two seeds that score the same: seed noise not known"
     code = (
@@ -228,3 +222,23 @@ def test_long_lines_are_folded_between_words_on_a_terminal_alone() -> None:
     assert seen == "beside the next group: +0.0042; two seeds that score the\n  same: seed noise not known\n"
     piped = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     assert piped.stderr == f"{line}\n"
+
+
+@pytest.mark.parametrize("text", ["short", "  orchestrator runs show 7f3a --all --columns name", "one\ntwo\n", "a  b"])
+def test_what_fits_or_is_indented_is_not_folded(text: str) -> None:
+    assert folded(text, 20) == text
+
+
+@pytest.mark.parametrize("width", [20, 40, 79])
+def test_no_folded_line_is_too_wide_and_no_word_is_lost(width: int) -> None:
+    text = "no column 'text' in reviews.csv, which has these: label, 本文は日本語です, author; name one by --text"
+    rows = folded(text, width).split("\n")
+    assert max(map(cell_len, rows)) <= width
+    assert " ".join(rows).split() == text.split()
+
+
+def test_commands_in_a_folded_line_stay_whole() -> None:
+    quoted = folded("a column that is no table's (see `orchestrator schema task`) is refused", 40)
+    assert "`orchestrator schema task`" in quoted
+    behind = folded("what differs: orchestrator runs diff efed16ff8fc7 ba721d82f26d --all", 40)
+    assert behind == "what differs:\n  orchestrator runs diff efed16ff8fc7 ba721d82f26d --all"

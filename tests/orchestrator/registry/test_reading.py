@@ -7,7 +7,7 @@ import dataclasses
 
 import pytest
 
-from orchestrator.errors import NotFoundError
+from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry import Registry
 from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import new_run
@@ -16,7 +16,7 @@ from tests.orchestrator.registry.samples import new_run
 def test_a_run_is_found_by_any_unique_beginning_of_its_id(registry: Registry) -> None:
     new_run(registry, run_id="abc111")
     new_run(registry, run_id="abd222")
-    for prefix in ("abc", "abc111", "ABC1"):
+    for prefix in ("abc1", "abc111", "ABC1"):
         assert registry.run(prefix).id == "abc111"
 
 
@@ -27,11 +27,40 @@ def test_a_whole_id_wins_over_a_longer_one(registry: Registry) -> None:
 
 
 def test_an_ambiguous_beginning_lists_the_candidates(registry: Registry) -> None:
-    for run_id in ("abc111", "abd222"):
+    for run_id in ("abcd11", "abcd22"):
         new_run(registry, run_id=run_id, name=f"name of {run_id}")
-    with pytest.raises(NotFoundError, match=r"several runs.*'name of ab") as caught:
-        registry.run("ab")
-    assert all(run_id in str(caught.value) for run_id in ("abc111", "abd222"))
+    with pytest.raises(NotFoundError, match="abcd") as caught:
+        registry.run("abcd")
+    assert all(run_id in str(caught.value) for run_id in ("abcd11", "abcd22"))
+
+
+def test_a_name_means_its_newest_run_before_anything_that_begins_so(registry: Registry) -> None:
+    new_run(registry, name="c4", run_id="111111111111")
+    new_run(registry, name="c4", run_id="222222222222")
+    new_run(registry, name="wiki", run_id="c4a0c4a0c4a0")
+    assert registry.run("c4").id == registry.find_run("c4").id == "222222222222"
+    assert registry.run("c4a0").name == "wiki"
+
+
+def test_three_characters_begin_no_id(registry: Registry) -> None:
+    new_run(registry, run_id="abc111")
+    with pytest.raises(NotFoundError, match="abc111"):
+        registry.run("abc")
+
+
+def test_a_name_that_another_id_begins_with_is_refused_with_both(registry: Registry) -> None:
+    new_run(registry, name="face", run_id="111111111111")
+    new_run(registry, name="wiki", run_id="face22222222")
+    with pytest.raises(SeveralRunsError, match=r"111111111111.*face22222222"):
+        registry.run("face")
+    new_run(registry, name="c0ffee", run_id="c0ffee000000")
+    assert registry.run("c0ffee").id == "c0ffee000000"  # both are the same run
+
+
+def test_a_whole_id_is_that_run_whatever_others_are_called(registry: Registry) -> None:
+    new_run(registry, run_id="111111111111")
+    new_run(registry, name="111111111111", run_id="222222222222")
+    assert registry.run("111111111111").id == "111111111111"
 
 
 @pytest.mark.parametrize("prefix", ["x", "%", "_", "\\", "", "'"])

@@ -120,7 +120,7 @@ def test_a_trial_that_has_ended_is_of_the_host_on_which_it_ran(registry: Registr
 
 def test_trials_have_the_tags_and_the_data_of_their_sweep(registry: Registry) -> None:
     recorder = Recorder(registry)
-    sweep = recorder.start(SWEEP | {"tags": ["paper", "pipeline:x", "inputs:y", "reproduces:z"]}, "f")
+    sweep = recorder.start(SWEEP | {"tags": ["paper", "pipeline:x", "inputs:y"]}, "f")
     recorder.record_dataset(sweep.id, DatasetResult("early", "task", "1" * 64, "p", {}))
     (trial,) = recorder.record_trials(sweep.id, [TrialStart("k0", 0, {}, 0)])
     assert registry.tags(trial) == ["paper"]

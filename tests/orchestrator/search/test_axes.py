@@ -24,38 +24,6 @@ def test_listed_values_have_equal_shares() -> None:
 
 
 @pytest.mark.parametrize(
-    ("axis", "value", "lower", "higher"),
-    [
-        (Choices((1e-5, 1e-4, 1e-3)), 1e-4, 1e-5, 1e-3),
-        (Choices((1e-5, 1e-4)), 1e-4, 1e-5, 1e-4),
-        (Choices((1, 2)), 1, 1, 2),
-        (Uniform((0.0, 0.5)), 0.25, 0.2, 0.3),
-        (Uniform((0.24, 0.26)), 0.25, 0.24, 0.26),
-        (LogUniform((1e-5, 1e-3)), 1e-4, 8e-5, 1.2e-4),
-        (IntUniform((1, 5)), 1, 1, 2),
-        (IntUniform((1, 5)), 5, 4, 5),
-    ],
-)
-def test_a_value_near_another_is_on_the_axis(axis: Axis, value: float, lower: float, higher: float) -> None:
-    assert (axis.near(value, 0.8), axis.near(value, 1.2)) == pytest.approx((lower, higher))
-
-
-@pytest.mark.parametrize(
-    ("axis", "written", "listed"),
-    [
-        (Choices((1, 2)), (1, 2), (1, 2)),
-        (Uniform((1.0, 2.0)), (1.0, 2.0), None),
-        (LogUniform((1.0, 2.0)), (1.0, 2.0), None),
-        (IntUniform((1, 2)), (1, 2), None),
-    ],
-)
-def test_an_axis_knows_what_stands_in_the_spec_and_whether_that_is_all(
-    axis: Axis, written: tuple[object, ...], listed: tuple[object, ...] | None
-) -> None:
-    assert (axis.written, axis.listed) == (written, listed)
-
-
-@pytest.mark.parametrize(
     ("make", "complaint"),
     [
         (lambda: Uniform((2.0, 1.0)), "the lower bound 2 must be below the upper bound 1"),

@@ -37,10 +37,10 @@ def ask(url: str, inputs: list[str], token: str) -> tuple[int, dict[str, object]
             return error.code, json.load(error)
 
 
-@pytest.mark.ray
+@pytest.mark.runs
 def test_a_served_model_answers_as_predict_does_until_it_is_interrupted(tmp_path: Path) -> None:
     folder = save_pair_model(tmp_path / "model", ["no", "yes"])
-    arguments = ["--home", str(tmp_path / "home"), "serve", folder, "--port", "0", "--num-replicas", "2"]
+    arguments = ["--home", str(tmp_path / "home"), "serve", folder, "--port", "0"]
     server = subprocess.Popen(
         [sys.executable, "-c", "from orchestrator.cli import main; main()", *arguments],
         stdout=subprocess.PIPE,

@@ -10,9 +10,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from orchestrator.significance import paired_permutation
-from orchestrator.significance.bootstrap import bootstrap_interval, compare_over_examples, paired_bootstrap_interval
-from orchestrator.significance.paired_permutation import compare_pairs, least_p_value
+from orchestrator.significance import resampling
+from orchestrator.significance.comparison import least_p_value
+from orchestrator.significance.resampling import (
+    bootstrap_interval,
+    compare_over_examples,
+    compare_pairs,
+    paired_bootstrap_interval,
+)
 
 DIFFERENCES = st.lists(st.integers(-20, 20).map(lambda number: number / 100), min_size=1, max_size=8)
 
@@ -73,7 +78,7 @@ def test_few_pairs_can_show_nothing_and_have_no_interval() -> None:
 def test_drawn_arrangements_come_close_to_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     differences = list(np.random.default_rng(5).normal(0.3, 1.0, 12))
     exact = compare_pairs(differences)
-    monkeypatch.setattr(paired_permutation, "MOST_EXACT_PAIRS", 11)
+    monkeypatch.setattr(resampling, "MOST_EXACT_PAIRS", 11)
     drawn = compare_pairs(differences)
     assert not drawn.is_exact
     assert drawn.p_value == pytest.approx(exact.p_value, abs=0.01)

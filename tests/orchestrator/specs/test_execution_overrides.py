@@ -59,35 +59,20 @@ def test_an_execution_field_of_any_kind_changes_alone(kind: str, override: str, 
     ],
 )
 def test_a_field_that_shapes_the_result_is_refused_by_name(kind: str, key: str) -> None:
-    with pytest.raises(SpecError, match=rf"override {key}=5: {key} shapes the result.*; start a new run"):
+    with pytest.raises(SpecError, match=rf"override {key}=5: {key} shapes"):
         override_execution(parse_spec(SPECS[kind]), [f"{key}=5"])
 
 
 @pytest.mark.parametrize(
-    ("kind", "override", "changeable"),
+    ("override", "named"),
     [
-        ("pretrain", "steps=5", r"budget, execution\.…"),
-        ("pipeline", "stages.model.small.steps=5", r"budget, execution\.…"),
-        ("pipeline", "name=other", r"budget, stages\.NAME\.execution\.…"),
-        ("corpus", "shard_bytes=5000", "budget, num_cpus"),
-        ("distill", "pretraining.steps=5", r"budget, pretraining\.execution\.…, execution\.…"),
-    ],
-)
-def test_a_refusal_names_what_an_attempt_may_change(kind: str, override: str, changeable: str) -> None:
-    with pytest.raises(SpecError, match=rf": {changeable}$"):
-        override_execution(parse_spec(SPECS[kind]), [override])
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("name=other", "name cannot change between attempts"),
-        ("tags=[a]", "tags cannot change between attempts"),
+        ("name=other", "name cannot change"),
+        ("tags=[a]", "tags cannot change"),
         ("execution.num_worker=2", "did you mean num_workers"),
-        ("execution.num_workers=0", "must be at least 1"),
-        ("nonsense", "is not KEY=VALUE"),
+        ("execution.num_workers=0", "execution.num_workers"),
+        ("nonsense", "nonsense"),
     ],
 )
-def test_what_cannot_be_set_says_why(override: str, message: str) -> None:
-    with pytest.raises(SpecError, match=message):
+def test_what_cannot_be_set_is_named(override: str, named: str) -> None:
+    with pytest.raises(SpecError, match=named):
         override_execution(parse_spec(PRETRAIN), [override])

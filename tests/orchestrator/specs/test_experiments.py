@@ -84,27 +84,3 @@ def test_a_sweep_finds_its_data_beside_the_checkout(path: Path) -> None:
     assert isinstance(spec, SweepSpec)
     assert spec.task.folder is not None
     assert any(shared_file(spec.task.folder.removeprefix("data/")).iterdir())
-
-
-@pytest.mark.parametrize("name", MADE)
-def test_files_that_are_made_are_made_by_the_lab_log(name: str) -> None:
-    spec = load_spec(FOLDER / f"{name}.yaml")
-    assert isinstance(spec, SweepSpec)
-    _, section = (FOLDER.parent / "docs/lab_log.md").read_text().split(f"### {MADE[name]}\n")
-    assert {str(Path(path).parent) for path in spec.task.files.values()} == {"data/squad_sentences"}
-    assert all(Path(path).name in section for path in spec.task.files.values())
-
-
-def test_one_card_pretrains_once_and_asks_each_task_what_that_is_worth() -> None:
-    spec = load_spec(FOLDER / "one_card.yaml")
-    assert isinstance(spec, PipelineSpec)
-    pretraining = spec.stages["pretraining"]
-    assert isinstance(pretraining, PretrainSpec)
-    assert (pretraining.execution.num_workers, pretraining.execution.device) == (1, "gpu")
-    sweeps = [stage for stage in spec.stages.values() if isinstance(stage, SweepSpec)]
-    assert [sweep.task.id for sweep in sweeps] == ["sst2", "mrpc", "stsb", "conll2003", "squad"]
-    for sweep in sweeps:
-        assert sweep.space["init_from"] == ("@pretraining", "random")
-        assert (sweep.recipe.size, sweep.recipe.tokenizer) == (pretraining.model.size, pretraining.tokenizer)
-        assert (sweep.recipe.precision, sweep.execution.gpus_per_trial) == ("bf16", "auto")
-        assert any(shared_file(str(sweep.task.folder).removeprefix("data/")).iterdir())

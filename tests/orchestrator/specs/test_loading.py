@@ -146,99 +146,79 @@ def test_the_one_task_of_a_pipelines_stages_is_the_pipelines(tmp_path: Path) -> 
         load_task_spec(str(tmp_path / "two.yaml"))
 
 
+VARIANTS = "    corpus: {files: [a.txt]}\n    variants: {small: {vocab_size: 99}}\n"
+
+
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "place"),
     [
-        ("extends: none.yaml\n", "spec.yaml:1: extends names"),
+        ("extends: none.yaml\n", "spec.yaml:1: extends"),
         ("extends: 5\n", "extends is 5"),
         ("steps: 5\n", "kind is missing"),
         ("kind: pertrain\n", "spec.yaml:1: kind is 'pertrain'; did you mean pretrain?"),
         ("kind: [a]\n", "kind is ['a']"),
         (PRETRAIN + "stepz: 5\n", "spec.yaml:6: stepz is no field of this spec; did you mean steps?"),
-        (
-            "kind: pipeline\nstages:\n  words:\n    kind: tokenizer\n    files: [a.txt]\nvocab_size: 99\n",
-            "spec.yaml:6: vocab_size is no field of this spec; did you mean stages.words.vocab_size?",
-        ),
-        (
-            "kind: pipeline\nstages:\n  words:\n    kind: tokenizer\n    corpus: {files: [a.txt]}\n"
-            "    variants: {small: {vocab_size: 99}, large: {vocab_size: 999}}\nmin_frequency: 3\n",
-            "spec.yaml:7: min_frequency is no field of this spec; did you mean stages.words.min_frequency?",
-        ),
+        (f"kind: pipeline\nstages:\n  a:\n    kind: tokenizer\n{VARIANTS}min_frequency: 3\n", "mean stages.a.min_fre"),
         (PRETRAIN + "model:\n  size: bse\n", "spec.yaml:7: model.size 'bse' is not known; did you mean base?"),
-        (PRETRAIN + "model: [1]\n", "model is [1]; it must be a mapping of fields"),
-        (
-            PRETRAIN + "model:\n  hiden_size: 8\n",
-            "spec.yaml:7: model.hiden_size is no field of this spec; did you mean",
-        ),
+        (PRETRAIN + "model: [1]\n", "model is [1]"),
+        (PRETRAIN + "model:\n  hiden_size: 8\n", "spec.yaml:7: model.hiden_size"),
         (PRETRAIN + "learning_rate: fast\n", "learning_rate is 'fast'; it must be a number"),
-        (PRETRAIN + "learning_rate: -1\n", "learning_rate is -1; it must be more than 0"),
-        (PRETRAIN + "seed: 1.5\n", "seed is 1.5; it must be a whole number"),
-        (PRETRAIN + "seed: true\n", "spec.yaml:6: seed is true; it must be a number"),
-        (PRETRAIN + "tags: word\n", "tags is 'word'; it must be a list: [word]"),
-        (PRETRAIN + "name: 5\n", "name is 5; it must be text; put it in quotes: '5'"),
-        (PRETRAIN + "phases: [{share: 0.5}]\n", "the shares of phases add up to 0.5"),
-        (PRETRAIN + "residual_precision: bf16\n", "residual_precision is bf16, and precision is fp32"),
-        (PRETRAIN + "adam_betas: [0.9, 2]\n", "spec.yaml:6: adam_betas (0.9, 2.0) must both be"),
-        (PRETRAIN + "next_sentence_prediction: false\n", "no field of this spec; did you mean sentence_objective?"),
-        (PRETRAIN + "cross_documents: true\n", "spec.yaml:6: cross_documents is for sequences without a question"),
-        (PRETRAIN + "mask_unit: words\n", "mask_unit is 'words'; allowed: token, word, span; did you mean word?"),
-        (PRETRAIN + "micro_batch_size: 8\nmicro_batch_tokens: 512\n", "micro_batch_tokens 512 both say how much"),
-        (PRETRAIN + "micro_batch_tokens: 100\n", "micro_batch_tokens 100 has no room for an example of phases."),
-        (PRETRAIN + "mask_mix: [1, 1, 1]\n", "spec.yaml:6: mask_mix (1.0, 1.0, 1.0) must be three shares"),
-        ("kind: pretrain\ncorpus: {files: []}\ntokenizer: t\nsteps: 1\n", "corpus.files is []; it needs 1 or more"),
-        ("kind: pretrain\ntokenizer: t\nsteps: 1\n", "corpus is needed: The text."),
-        (SWEEP + "  epochs: {choise: [1]}\n", "spec.yaml:7: space.epochs {'choise': [1]} is no axis; give a list"),
+        (PRETRAIN + "learning_rate: -1\n", "learning_rate is -1"),
+        (PRETRAIN + "seed: 1.5\n", "seed is 1.5"),
+        (PRETRAIN + "seed: true\n", "spec.yaml:6: seed is true"),
+        (PRETRAIN + "tags: word\n", "tags is 'word'"),
+        (PRETRAIN + "name: 5\n", "put it in quotes: '5'"),
+        (PRETRAIN + "phases: [{share: 0.5}]\n", "phases"),
+        (PRETRAIN + "residual_precision: bf16\n", "residual_precision"),
+        (PRETRAIN + "adam_betas: [0.9, 2]\n", "spec.yaml:6: adam_betas"),
+        (PRETRAIN + "cross_documents: true\n", "spec.yaml:6: cross_documents"),
+        (PRETRAIN + "micro_batch_size: 8\nmicro_batch_tokens: 512\n", "micro_batch_tokens 512"),
+        (PRETRAIN + "micro_batch_tokens: 100\n", "micro_batch_tokens 100"),
+        (PRETRAIN + "mask_mix: [1, 1, 1]\n", "spec.yaml:6: mask_mix"),
+        (PRETRAIN.replace("[a.txt]", "[]"), "corpus.files is []"),
+        ("kind: pretrain\ntokenizer: t\nsteps: 1\n", "corpus is needed"),
+        (SWEEP + "  epochs: {choise: [1]}\n", "spec.yaml:7: space.epochs"),
         (SWEEP + "  epoch: [1]\n", "spec.yaml:7: space.epoch is no field of recipe; did you mean epochs?"),
-        (SWEEP + "  epochs: [0]\n", "space.epochs has 0, which recipe.epochs refuses; it must be more than 0"),
-        (
-            SWEEP + "  epochs: [1]\n  doc_stride: [8.5]\n",
-            "spec.yaml:8: space.doc_stride has 8.5, which recipe.doc_stride",
-        ),
-        (SWEEP + "  doc_stride: [8.5]\n", "which recipe.doc_stride refuses; it must be a whole number"),
-        (SWEEP + "  size: [bse]\n", "which recipe.size refuses; 'bse' is not known; did you mean base?"),
-        (SWEEP + "  epochs: {uniform: [1, 2]}\n", "space.epochs is a range, which a grid cannot walk"),
-        (SWEEP + "  seed: [1]\n", "give seeds in `seeds`"),
-        (SWEEP + "search: random\n", "needs `trials`"),
-        (SWEEP + "search: randm\n", "search is 'randm'; allowed: grid, random, halton, optuna; did you mean random?"),
-        (SWEEP + "scheduler: asa\n", "scheduler is 'asa'; allowed: none, asha, hyperband, pbt; did you mean asha?"),
-        (SWEEP + "  epochs: {choice: []}\n", "spec.yaml:7: space.epochs lists no values; give at least one"),
-        (SWEEP + "  epochs: {uniform: [1, inf]}\n", "space.epochs {'uniform': [1, 'inf']} is no axis; give a list"),
-        ("kind: pipeline\nstages:\n  a: {kind: swep}\n", "spec.yaml:3: stages.a has an unknown kind: 'swep'; did you"),
+        (SWEEP + "  epochs: [1]\n  doc_stride: [8.5]\n", "spec.yaml:8: space.doc_stride has 8.5"),
+        (SWEEP + "  size: [bse]\n", "'bse' is not known; did you mean base?"),
+        (SWEEP + "  epochs: {uniform: [1, 2]}\n", "space.epochs is a range"),
+        (SWEEP + "  seed: [1]\n", "`seeds`"),
+        (SWEEP + "search: random\n", "`trials`"),
+        (SWEEP + "scheduler: asa\n", "allowed: none, asha; did you mean asha?"),
+        (SWEEP + "scheduler: pbt\n", "spec.yaml:7: scheduler pbt is gone; use asha"),
+        (SWEEP + "  epochs: {choice: []}\n", "spec.yaml:7: space.epochs"),
+        (SWEEP + "  epochs: {uniform: [1, inf]}\n", "space.epochs"),
+        (SWEEP + "  epochs: {uniform: [2, 1]}\n", "space.epochs"),
+        ("kind: pipeline\nstages:\n  a: {kind: swep}\n", "spec.yaml:3: stages.a has an unknown kind: 'swep'"),
         ("kind: pipeline\nstages:\n  a: {}\n", "stages.a has no kind"),
-        ("kind: pipeline\nstages:\n  a: {kind: sweep, trials: 0}\n", "stages.a.trials is 0; it must be at least 1"),
+        ("kind: pipeline\nstages:\n  a: {kind: sweep, trials: 0}\n", "stages.a.trials is 0"),
     ],
 )
-def test_a_broken_spec_is_told_apart_by_place_field_and_remedy(tmp_path: Path, text: str, complaint: str) -> None:
+def test_a_broken_spec_is_told_apart_by_place_and_field(tmp_path: Path, text: str, place: str) -> None:
     with pytest.raises(SpecError) as caught:
         load_spec(write(tmp_path, text))
-    assert complaint in str(caught.value)
+    assert place in str(caught.value)
     assert "pydantic" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("override", "complaint"),
+    ("override", "named"),
     [
-        ("steps", "'steps' is not KEY=VALUE"),
-        ("=5", "is not KEY=VALUE"),
-        ("a..b=1", "empty part"),
-        ("steps.x=1", "there is nothing below a value that is 10"),
-        ("corpus.files.7=b", "the list has entries 0 to 0"),
-        ("steps=[", "not valid YAML"),
+        ("steps", "'steps'"),
+        ("=5", "'=5'"),
+        ("a..b=1", "a..b"),
+        ("steps.x=1", "steps.x=1"),
+        ("corpus.files.7=b", "corpus.files.7"),
+        ("steps=[", "steps=["),
         ("stps=5", "override stps=5: stps is no field of this spec; did you mean steps?"),
-        ("space={}", "space is no field of this spec"),
-        ("recipe.epochs=2", "override recipe.epochs=2: recipe is no field of this spec"),
+        ("recipe.epochs=2", "override recipe.epochs=2: recipe"),
         ("files=a", "override files=a: files is no field of this spec; did you mean corpus.files?"),
     ],
 )
-def test_a_broken_override_is_named(tmp_path: Path, override: str, complaint: str) -> None:
+def test_a_broken_override_is_named(tmp_path: Path, override: str, named: str) -> None:
     with pytest.raises(SpecError) as caught:
         load_spec(write(tmp_path, PRETRAIN), [override])
-    assert complaint in str(caught.value)
-
-
-def test_a_range_the_wrong_way_round_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"space.epochs the lower bound 2 must be below the upper bound 1"):
-        load_spec(write(tmp_path, SWEEP), {"search": "random", "trials": 1, "space.epochs": {"uniform": [2, 1]}})
+    assert named in str(caught.value)
 
 
 def test_random_weights_without_a_tokenizer_are_refused_wherever_they_are_asked_for(tmp_path: Path) -> None:
@@ -246,20 +226,14 @@ def test_random_weights_without_a_tokenizer_are_refused_wherever_they_are_asked_
     arms = sweep + "recipe: {learning_rate: 1.0e-4}\nspace: {init_from: [pretrained, random]}\n"
     stage = "kind: pipeline\nstages:\n  learn: {kind: sweep, task: {id: sst2}, space: {init_from: ['@m', random]}}\n"
     for text, place in ((sweep, "spec.yaml:1"), (arms, "spec.yaml:3"), (stage, "spec.yaml:3: stages.learn")):
-        with pytest.raises(SpecError, match=f"{place}.* recipe.tokenizer is left out, but init_from has `random`"):
+        with pytest.raises(SpecError, match=f"{place}.* recipe.tokenizer"):
             load_spec(write(tmp_path, text))
-
-
-@pytest.mark.parametrize(
-    "override", ["recipe.tokenizer=@words", "space.tokenizer=[a, b]", "space.init_from=[a]", "recipe.init_from=a"]
-)
-def test_a_tokenizer_or_a_model_makes_a_sweep_whole(tmp_path: Path, override: str) -> None:
-    text = "kind: sweep\ntask: {id: sst2, folder: data}\nspace: {learning_rate: [1.0e-4]}\n"
-    assert isinstance(load_spec(write(tmp_path, text), [override]), SweepSpec)
+    for override in ("recipe.tokenizer=@words", "space.tokenizer=[a, b]", "space.init_from=[a]", "recipe.init_from=a"):
+        assert isinstance(load_spec(write(tmp_path, sweep), [override]), SweepSpec)
 
 
 def test_many_problems_are_cut_to_a_handful(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"and 4 more problems"):
+    with pytest.raises(SpecError, match="4 more"):
         load_spec(write(tmp_path, PRETRAIN + "".join(f"x{i}: 1\n" for i in range(9))))
 
 

@@ -44,7 +44,7 @@ class CausalLM(MaskedLM):
 @pytest.mark.parametrize("sentence", SENTENCE_OBJECTIVES)
 def test_a_causal_objective_takes_no_pairs_of_segments(monkeypatch: pytest.MonkeyPatch, sentence: str) -> None:
     monkeypatch.setitem(TOKEN_OBJECTIVES, "masked_lm", CausalLM())  # type: ignore[arg-type]
-    with pytest.raises(SpecError, match=f"with whatever B sentence_objective {sentence} puts there; set that to none"):
+    with pytest.raises(SpecError, match=f"sentence_objective {sentence}"):
         parse_spec({**SMALLEST, "sentence_objective": sentence})
     parse_spec({**SMALLEST, "sentence_objective": "none", "cross_documents": True})
 
@@ -59,10 +59,9 @@ class ShortLM(MaskedLM):
 def test_fields_made_for_another_token_objective_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TOKEN_OBJECTIVES, "short_lm", ShortLM())  # type: ignore[arg-type]
     parse_spec({**SMALLEST, "mask_unit": "word", "short_seq_prob": 0.1, "model": {"initializer_range": 0.02}})
-    given = r"model\.initializer_range is for token_objective short_lm, and token_objective is masked_lm"
-    with pytest.raises(SpecError, match=rf"{given}; leave 0\.06 out, or set it back to 0\.02"):
+    with pytest.raises(SpecError, match=r"model\.initializer_range .*0\.06"):
         parse_spec({**SMALLEST, "model": {"initializer_range": 0.06}})
-    with pytest.raises(SpecError, match=r"short_seq_prob is for .* leave 0\.5 out, or set it back to 0\.1"):
+    with pytest.raises(SpecError, match=r"short_seq_prob .*0\.5"):
         parse_spec({**SMALLEST, "short_seq_prob": 0.5})
 
 
@@ -70,9 +69,7 @@ def test_fields_made_for_another_token_objective_are_refused(monkeypatch: pytest
     "changes", [{"mlm_probability": 0.3}, {"mask_unit": "word"}, {"model": {"span_boundary_objective": True}}]
 )
 def test_settings_of_masks_say_nothing_from_left_to_right(changes: dict[str, object]) -> None:
-    with pytest.raises(
-        SpecError, match="is for token_objective masked_lm, and token_objective is left_to_right; leave"
-    ):
+    with pytest.raises(SpecError, match="masked_lm"):
         parse_spec({**SMALLEST, "token_objective": "left_to_right", "sentence_objective": "none", **changes})
 
 

@@ -41,7 +41,7 @@ def test_a_log_cut_at_any_length_keeps_its_whole_lines_and_goes_on(tmp_path: Pat
 def test_a_damaged_line_within_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b'1\n{"b"\n3\n')
-    with pytest.raises(CheckpointError, match="log, entry 2, is altered"):
+    with pytest.raises(CheckpointError, match="is altered"):
         AppendLog(str(path)).read()
 
 

@@ -4,7 +4,6 @@ Run alone: pytest tests/orchestrator/storage/test_file_access.py
 """
 
 import hashlib
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -30,13 +29,6 @@ def test_what_is_written_is_read_with_its_digest(root: str) -> None:
         assert file.read(3) == b"\x00\x01\x02"
 
 
-def test_a_file_is_replaced(root: str) -> None:
-    path = storage.join(root, "file.bin")
-    storage.write_bytes(path, DATA)
-    storage.write_bytes(path, memoryview(b"new"))
-    assert storage.read_bytes(path) == b"new"
-
-
 def test_json_is_readable_and_its_digest_is_the_files(root: str) -> None:
     path = storage.join(root, "a.json")
     digest = storage.write_json(path, {"b": [1, "é"], "a": None})
@@ -49,13 +41,6 @@ def test_a_missing_file_is_not_found(root: str) -> None:
     for read in (storage.read_bytes, storage.read_json, storage.digest_file):
         with pytest.raises(FileNotFoundError):
             read(storage.join(root, "gone"))
-
-
-def test_broken_json_is_an_error(root: str) -> None:
-    path = storage.join(root, "a.json")
-    storage.write_bytes(path, b'{"a": ')
-    with pytest.raises(json.JSONDecodeError):
-        storage.read_json(path)
 
 
 def _failing(function: Callable[..., Any], fail_at: int, calls: list[int]) -> Callable[..., Any]:

@@ -31,5 +31,5 @@ def test_lines_end_at_line_feeds_whatever_the_file_is_packed_in(ending: str, com
 def test_a_file_that_is_cut_short_is_named(tmp_path: Path) -> None:
     path = tmp_path / "lines.gz"
     path.write_bytes(gzip.compress(b"a line\n" * 1000)[:-12])
-    with pytest.raises(InputError, match=r"lines\.gz cannot be read \(.*\); check the path, or fetch the file again"):
+    with pytest.raises(InputError, match=r"lines\.gz"):
         list(stream_lines(str(path)))

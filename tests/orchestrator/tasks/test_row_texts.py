@@ -13,7 +13,7 @@ from orchestrator.registry.groups.prediction_files import read_predictions
 from orchestrator.specs import TaskSpec
 from orchestrator.specs.task import Head
 from orchestrator.tasks import Task, kept_rows, load_task, rows_with_texts, write_prediction_rows
-from orchestrator.tasks.row_texts import KEPT_CHARACTERS, digest_without_texts
+from orchestrator.tasks.row_texts import KEPT_CHARACTERS
 from orchestrator.tasks.types.classification import ClassPrediction
 from orchestrator.tasks.types.multiple_choice import ChoicePrediction
 from orchestrator.tasks.types.qa import AnswerPrediction
@@ -88,16 +88,3 @@ def test_texts_with_any_line_separator_are_read_as_they_were_written(pairs: Task
     write_prediction_rows(path, rows)
     assert rows[1]["text"] == BREAKS
     assert read_predictions(path) == rows
-
-
-def test_a_digest_knows_what_was_predicted_and_not_which_texts_were_kept(pairs: Task, tmp_path: Path) -> None:
-    def digest(rows: list[dict[str, Any]]) -> str:
-        path = str(tmp_path / "rows.jsonl")
-        write_prediction_rows(path, rows)
-        return digest_without_texts(path)
-
-    rows = kept_rows(pairs, "validation", GIVEN)
-    of_before = [{key: row[key] for key in row if key not in ("text", "text_pair")} for row in rows]
-    assert digest(rows) == digest(of_before) == digest(rows_with_texts(pairs, "validation", GIVEN))
-    surer = [ClassPrediction("yes", (0.2, 0.8)), GIVEN[1]]
-    assert digest(kept_rows(pairs, "validation", surer)) != digest(rows)

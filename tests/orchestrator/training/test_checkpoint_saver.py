@@ -65,21 +65,6 @@ def test_a_checkpoint_is_that_of_its_step_and_named_when_it_is_complete(tmp_path
     assert saver.take(wait=True) is None
 
 
-def test_the_next_checkpoint_has_its_own_numbers(tmp_path: Path) -> None:
-    training, checkpoints = Training(), Checkpoints(str(tmp_path / "run"))
-    saver, digests = CheckpointSaver(checkpoints, in_background=True), []
-    for step in (1, 2):
-        saver.save(step, training.model, training.optimizer, {})
-        training.step()
-        saved = saver.take(wait=True)
-        assert saved is not None
-        digests.append(saved.event.digest)
-    other = Training()
-    other.step()
-    assert digests[1] == Checkpoints(str(tmp_path / "other")).save(2, other.model, other.optimizer, {}).digest
-    assert digests[0] != digests[1]
-
-
 def test_a_write_that_fails_is_raised_when_it_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> CheckpointEvent:
         raise OSError(errno.ENOSPC, "No space left on device")

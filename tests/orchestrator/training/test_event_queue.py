@@ -98,28 +98,13 @@ def test_a_worker_that_begins_again_without_a_word_had_died(queue: EventQueue) -
     assert queue.status().failures == (WorkerFailure(0, "its process was killed or crashed", "a"),)
 
 
-def test_workers_that_pause_are_still_there_until_others_begin(queue: EventQueue) -> None:
-    north, south = WorkerPlace(0, "north", 7), WorkerPlace(1, "south", 8)
-    queue.begin(north), queue.begin(south)
-    assert queue.pause()
-    assert queue.report_step(5)
-    assert queue.leave(1)
-    assert not queue.has_paused(), "the first worker still saves"
-    assert queue.status().places == (north, south)
-    assert queue.leave(0)
-    assert queue.has_paused()
-    assert queue.pause(), "asking again takes nothing back"
-    queue.stop()
-    assert not queue.leave(1), "a stop ends a pause"
-
-
-def test_a_group_that_begins_is_not_paused_for_one_that_was_ended_without_a_word(queue: EventQueue) -> None:
-    queue.begin(WorkerPlace(0, "north", 7))
-    assert queue.pause()
-    assert queue.leave(0)
-    queue.begin(WorkerPlace(0, "south", 9))
-    assert not queue.report_step(6)
-    assert not queue.leave(0)
+def test_a_group_that_ray_has_ended_for_another_one_has_not_failed(queue: EventQueue) -> None:
+    queue.begin(WorkerPlace(0, "a", 1))
+    queue.report_step(7)
+    queue.place_workers({"disk": "ssd"})
+    assert (queue.status().places, queue.status().step) == ((), None)
+    queue.begin(WorkerPlace(0, "a", 2))
+    assert not queue.status().failures
 
 
 @pytest.mark.ray

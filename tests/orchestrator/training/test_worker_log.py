@@ -52,14 +52,6 @@ def test_a_worker_that_begins_again_appends(tmp_path: Path) -> None:
     assert text.endswith("ended\n")
 
 
-def test_streams_lead_where_they_led_after_the_block(tmp_path: Path) -> None:
-    code = BEGIN + "print('afterwards', file=sys.stderr)\n"
-    found = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], timeout=PATIENCE_S, check=True, capture_output=True, text=True
-    )
-    assert (found.stdout, found.stderr) == ("", "afterwards\n")
-
-
 def test_an_object_store_gets_the_log_at_the_end(tmp_path: Path) -> None:
     code = (
         BEGIN.replace("sys.argv[1]", "'memory://run'")
@@ -96,11 +88,3 @@ def test_a_full_disk_under_the_log_changes_nothing_of_how_the_work_ends(
     assert found.returncode == (1 if last_words else 0)
     assert "No space left" not in found.stderr
     assert last_words in found.stderr
-
-
-@pytest.mark.parametrize("names", [[], ["notes.txt", "attempt-1-rank-10.txt", "attempt-1-rank-9.txt"]])
-def test_logs_are_ordered_by_number_and_nothing_else_is_one(tmp_path: Path, names: list[str]) -> None:
-    (tmp_path / "workers").mkdir()
-    for name in names:
-        (tmp_path / "workers" / name).write_text("")
-    assert [log.rank for log in worker_logs(str(tmp_path))] == ([9, 10] if names else [])

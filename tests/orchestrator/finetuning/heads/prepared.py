@@ -82,11 +82,3 @@ def assert_soft_loss_is_a_distance(prepared: Prepared, *shape: int) -> None:
 
         assert abs(soft_loss(teacher.clone())) < 1e-6
         assert soft_loss(other) > 1e-3
-
-
-def assert_reads_the_first_token_of_each_window(prepared: Prepared) -> None:
-    """A frozen encoder's outputs are kept for [CLS] alone; for all tokens of a causal encoder, which pools the last."""
-    found = prepared.head.tokens_read(CONFIG, prepared.features)
-    assert found is not None
-    np.testing.assert_array_equal(found, prepared.features.cu_seqlens[:-1])
-    assert prepared.head.tokens_read(replace(CONFIG, causal_attention=True), prepared.features) is None

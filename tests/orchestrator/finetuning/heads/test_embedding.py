@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.nn.functional as F
 
 from bert_core.checkpoints.sentence_transformers import MODULES_FILE
 from bert_core.errors import DataError
@@ -19,8 +18,6 @@ from orchestrator.tasks.types.regression import RegressionExample
 from tests.orchestrator.finetuning.heads.prepared import (
     CONFIG,
     Prepared,
-    assert_logits_give_the_loss,
-    assert_soft_loss_is_a_distance,
     prepare,
 )
 
@@ -32,23 +29,6 @@ def prepared(tokenizer: Tokenizer) -> Prepared:
         RegressionExample("1", "one tree", "anna", value=0.25),
     ]
     return prepare("embedding", (), examples, tokenizer, objective="cosine")
-
-
-def test_targets_are_one_for_each_pair(prepared: Prepared) -> None:
-    assert prepared.batch.targets.tolist() == [1.0, 0.25]
-    assert prepared.features.num_windows == 4
-
-
-def test_loss_compares_the_two_vectors_of_a_pair(prepared: Prepared) -> None:
-    vectors = prepared.logits(4, 8)
-    cosines = F.cosine_similarity(vectors[[0, 2]], vectors[[1, 3]])
-    expected = ((cosines - torch.tensor([1.0, 0.25])) ** 2).mean()
-    torch.testing.assert_close(prepared.head.loss(prepared.model(), vectors, prepared.batch), expected)
-    assert_logits_give_the_loss(prepared, (4, 8))
-
-
-def test_soft_loss_is_a_distance(prepared: Prepared) -> None:
-    assert_soft_loss_is_a_distance(prepared, 4, 8)
 
 
 def test_soft_loss_needs_a_student_of_the_teachers_width(prepared: Prepared) -> None:

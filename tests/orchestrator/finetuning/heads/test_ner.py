@@ -22,9 +22,7 @@ from orchestrator.tasks.types.conll import NerExample
 from tests.orchestrator.finetuning.heads.prepared import (
     CONFIG,
     Prepared,
-    assert_logits_give_the_loss,
     assert_losses_wait_for_nothing,
-    assert_soft_loss_is_a_distance,
     prepare,
 )
 
@@ -44,20 +42,8 @@ def prepared(tokenizer: Tokenizer) -> Prepared:
     return prepare("ner", TAGS, examples, tokenizer)
 
 
-def test_targets_stand_on_first_sub_tokens(prepared: Prepared) -> None:
-    assert prepared.batch.targets.tolist() == [-100, 0, 1, 2, -100, -100, 1, 0, -100]
-
-
 def test_a_batch_has_its_lengths_on_the_host_for_an_lstm(prepared: Prepared) -> None:
     assert prepared.batch.seqs.host_lengths.tolist() == [5, 4]
-
-
-def test_loss_is_the_cross_entropy_of_words(prepared: Prepared) -> None:
-    logits = prepared.logits(9, 3)
-    shares = logits[torch.tensor(IS_WORD)].log_softmax(dim=1)
-    expected = -shares[torch.arange(5), torch.tensor([*PATHS[0], *PATHS[1]])].mean()
-    torch.testing.assert_close(prepared.head.loss(prepared.model(), logits, prepared.batch), expected)
-    assert_logits_give_the_loss(prepared, (9, 3))
 
 
 def test_loss_of_a_crf_is_a_words_share_of_the_paths_log_likelihood(prepared: Prepared) -> None:
@@ -99,16 +85,6 @@ def test_outputs_of_a_crf_are_the_best_paths_on_words(prepared: Prepared) -> Non
 def test_outputs_without_a_crf_are_the_logits(prepared: Prepared) -> None:
     logits = prepared.logits(9, 3).numpy()
     assert prepared.head.outputs(prepared.model(), prepared.features, logits) is logits
-
-
-def test_soft_loss_is_a_distance(prepared: Prepared) -> None:
-    assert_soft_loss_is_a_distance(prepared, 9, 3)
-
-
-def test_soft_loss_passes_over_tokens_that_are_no_words(prepared: Prepared) -> None:
-    teacher = prepared.logits(9, 3)
-    student = torch.where(torch.tensor(IS_WORD)[:, None], teacher, 0.0)
-    assert abs(prepared.head.soft_loss(student, teacher, prepared.features, prepared.batch, 1.0)) < 1e-6
 
 
 def test_a_student_starts_with_its_teachers_transitions(prepared: Prepared) -> None:

@@ -117,10 +117,9 @@ def test_the_test_score_of_a_sweep_is_judged_as_that_of_the_trial_that_it_kept(r
     assert registry.test_refusals([sweep, trial]) == {sweep: REFUSED, trial: REFUSED}
 
 
-@pytest.mark.parametrize("way", ["merged", "pulled"])
 @pytest.mark.parametrize("tainted", ["here", "there"])
 def test_a_name_from_another_registry_means_the_weights_that_it_meant_there(
-    registry: Registry, tmp_path: Path, tainted: str, way: str
+    registry: Registry, tmp_path: Path, tainted: str
 ) -> None:
     """There `start@1` is what is `start@2` here."""
     with Registry(str(tmp_path / "there.sqlite")) as there:
@@ -131,10 +130,7 @@ def test_a_name_from_another_registry_means_the_weights_that_it_meant_there(
         runs = list(there.runs("kind = 'sweep'").id)[::-1]  # the oldest first
         for run in runs:
             there.lineage.record_run(run)
-        if way == "merged":
-            assert [*merge_registry(registry._database, there._database)]
-        for run in runs if way == "pulled" else []:
-            registry.transfers.bring(run, there.transfers, "there")
+        assert [*merge_registry(registry._database, there._database)]
     assert sorted(row.version for row in registry.models.frame().itertuples() if row.name == "start") == [1, 2]
     run = evaluation_of(registry, "tuned", "t")
     assert registry.test_refusals([run]) == ({run: REFUSED} if tainted == "there" else {})

@@ -18,7 +18,7 @@ from bert_core.metrics import binary_metrics, classification_metrics, multi_labe
 from orchestrator.errors import InputError
 from orchestrator.registry.groups.kept_predictions import right_answers, same_examples, scores_for
 from orchestrator.registry.groups.prediction_files import read_predictions
-from orchestrator.significance.bootstrap import compare_over_examples
+from orchestrator.significance.resampling import compare_over_examples
 
 NUM_EXAMPLES = 60
 TAGS = ("O", "B-PER", "I-PER", "B-LOC")

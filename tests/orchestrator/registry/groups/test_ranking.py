@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from orchestrator.registry import Registry
 from orchestrator.registry.groups.ranking import ORDERS, Order, ranked_groups
 from orchestrator.registry.groups.varying_paths import varying_paths
-from orchestrator.significance.many_comparisons import holm
-from orchestrator.significance.welch import means_p_value
+from orchestrator.significance.comparison import holm, means_p_value
 from tests.orchestrator.registry.groups.samples import (
     group_of,
     new_sweep,

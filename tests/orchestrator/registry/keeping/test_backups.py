@@ -6,7 +6,6 @@ pytest tests/orchestrator/registry/keeping/test_backups.py
 import shutil
 import sqlite3
 import subprocess
-import sys
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -21,27 +20,25 @@ from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.full_registries import fill_every_table
 from tests.orchestrator.registry.samples import everything, new_run
 
-OLD_REGISTRY = Path(__file__).parents[3] / "saved_before" / "registry_0001.sqlite"
+needs_pg_dump = pytest.mark.skipif(shutil.which("pg_dump") is None, reason="pg_dump is not on this machine")
 
 
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    """A registry at the first revision."""
-    (tmp_path / "lab").mkdir()
-    return Path(shutil.copy(OLD_REGISTRY, tmp_path / "lab" / "registry.sqlite"))
+def restore_dump(path: Path, location: str) -> None:
+    """Bring a server's tables back from an archive of `pg_dump`."""
+    command = ["pg_restore", "--clean", "--no-owner", f"--dbname={location.partition('&options')[0]}", str(path)]
+    subprocess.run(command, check=True)
 
 
 def test_a_backup_has_every_row_and_is_one_file(tmp_path: Path) -> None:
-    path = tmp_path / "registry.sqlite"
+    path, made = tmp_path / "registry.sqlite", tmp_path / "copy.sqlite"
     with Registry(str(path)) as registry:
         fill_every_table(registry)
         before = everything(registry)
-        made = back_up_registry(str(path), tmp_path / "copy.sqlite")  # with its newest part in the log
-    with closing(sqlite3.connect(made.path)) as copy:
+        assert back_up_registry(str(path), made) == "sqlite"  # with its newest part in the log
+    with closing(sqlite3.connect(made)) as copy:
         assert copy.execute("PRAGMA journal_mode").fetchone() == ("delete",)
-    with Registry(str(made.path), read_only=True) as copied:
+    with Registry(str(made), read_only=True) as copied:
         assert everything(copied) == before
-    assert (made.form, made.num_bytes) == ("sqlite", made.path.stat().st_size)
 
 
 def test_a_backup_is_made_while_others_write_and_has_whole_transactions(tmp_path: Path) -> None:
@@ -70,30 +67,29 @@ def test_a_backup_is_made_while_others_write_and_has_whole_transactions(tmp_path
 
 
 @pytest.mark.postgres
-@pytest.mark.skipif(shutil.which("pg_restore") is None, reason="pg_dump and pg_restore are not on this machine")
+@needs_pg_dump
 def test_a_servers_registry_goes_through_pg_dump_and_back(postgres_location: str, tmp_path: Path) -> None:
     with Registry(postgres_location) as registry:
         fill_every_table(registry)
         before = everything(registry)
-        made = back_up_registry(postgres_location, tmp_path / "lab.dump")
-        assert made.form == "pg_dump"
+        assert back_up_registry(postgres_location, tmp_path / "lab.dump") == "pg_dump"
         with registry._database.session(writing=True) as session:
             session.connection().exec_driver_sql("TRUNCATE runs, trash CASCADE")
         assert everything(registry)["runs"] == []
         registry.close()
-        command = ["pg_restore", "--clean", "--no-owner", f"--dbname={postgres_location.partition('&options')[0]}"]
-        subprocess.run([*command, str(made.path)], check=True)
+        restore_dump(tmp_path / "lab.dump", postgres_location)
         assert everything(registry) == before
 
 
 @pytest.mark.postgres
-def test_without_pg_dump_a_servers_backup_is_in_portable_form(
+def test_without_pg_dump_a_server_is_not_backed_up(
     postgres_location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Registry(postgres_location) as registry:
-        fill_every_table(registry)
+        new_run(registry)
     monkeypatch.setenv("PATH", "")
-    assert back_up_registry(postgres_location, tmp_path / "lab.backup").form == "portable"
+    with pytest.raises(RegistryError, match="pg_dump"):
+        back_up_registry(postgres_location, tmp_path / "lab.backup")
 
 
 def test_a_backup_never_replaces_what_is_there(tmp_path: Path) -> None:
@@ -101,41 +97,29 @@ def test_a_backup_never_replaces_what_is_there(tmp_path: Path) -> None:
     with Registry(str(path)) as registry:
         new_run(registry)
     kept.write_text("mine")
-    with pytest.raises(InputError, match="is there already; name another file, or give --overwrite"):
+    with pytest.raises(InputError, match="--overwrite"):
         back_up_registry(str(path), kept)
-    with pytest.raises(InputError, match="is the registry itself"):
-        back_up_registry(str(path), path, overwrite=True)
-    with pytest.raises(InputError, match="is a folder"):
-        back_up_registry(str(path), tmp_path)
-    with pytest.raises(InputError, match="there is no folder"):
-        back_up_registry(str(path), tmp_path / "typo" / "kept.sqlite")
+    for target in (path, tmp_path, tmp_path / "typo" / "kept.sqlite"):
+        with pytest.raises(InputError):
+            back_up_registry(str(path), target, overwrite=True)
     assert kept.read_text() == "mine"
-    assert back_up_registry(str(path), kept, overwrite=True).num_bytes > 4
+    back_up_registry(str(path), kept, overwrite=True)
+    assert kept.stat().st_size > 4
 
 
-def test_what_is_no_registry_is_not_backed_up_and_not_made(tmp_path: Path) -> None:
+@pytest.mark.parametrize("location", ["typo.sqlite", "notes.txt"])
+def test_what_is_no_registry_is_not_backed_up_and_not_made(tmp_path: Path, location: str) -> None:
     (tmp_path / "notes.txt").write_text("my notes\n" * 100)
-    for location, says in (("typo.sqlite", "There is no registry"), ("notes.txt", "is not a SQLite database")):
-        with pytest.raises(RegistryError, match=says):
-            back_up_registry(str(tmp_path / location), tmp_path / "copy.sqlite")
+    with pytest.raises(RegistryError, match=location):
+        back_up_registry(str(tmp_path / location), tmp_path / "copy.sqlite")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_a_migration_keeps_the_file_as_it_was(old: Path) -> None:
-    before = sqlite3.connect(old).execute("SELECT * FROM runs ORDER BY id").fetchall()
-    with Registry(str(old)) as registry:
-        assert registry.upgrade() == NEWEST_REVISION
-        assert registry.upgrade() == NEWEST_REVISION  # which changes nothing more, and keeps no second copy
-    (kept,) = old.parent.glob("*.backup")
-    assert kept.name.startswith("registry.sqlite.0001-")
-    with closing(sqlite3.connect(kept)) as copy:
-        assert copy.execute("SELECT version_num FROM registry_revision").fetchone() == ("0001",)
-        assert copy.execute("SELECT * FROM runs ORDER BY id").fetchall() == before
-
-
 @pytest.fixture
-def next_revision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
-    """One more revision than there is, which takes the runs' names away; returns the revision before it."""
+def older(location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The location of a registry that is a revision older than the newest, which takes the runs' names away."""
+    with Registry(location) as registry:
+        new_run(registry, name="kept")
     folder = Path(shutil.copytree(revisions.MIGRATIONS, tmp_path / "migrations"))
     (folder / "versions" / "9999_nameless.py").write_text(
         f"from alembic import op\n\nrevision = '9999'\ndown_revision = '{NEWEST_REVISION}'\n\n\n"
@@ -143,82 +127,46 @@ def next_revision(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     )
     monkeypatch.setattr(revisions, "MIGRATIONS", folder)
     monkeypatch.setattr(revisions, "NEWEST_REVISION", "9999")
-    return NEWEST_REVISION
+    return location
 
 
-def recorded_before(location: str) -> str:
-    """Record a run in a registry that is at the revision of before; return its id."""
-    with pytest.MonkeyPatch.context() as patched, Registry(location) as registry:
-        patched.setattr(revisions, "NEWEST_REVISION", NEWEST_REVISION)
-        return new_run(registry, name="of before")
-
-
-@pytest.mark.postgres
-@pytest.mark.skipif(shutil.which("pg_restore") is None, reason="pg_dump and pg_restore are not on this machine")
-def test_a_migration_of_a_servers_registry_keeps_it_as_it_was(
-    postgres_location: str, tmp_path: Path, next_revision: str
-) -> None:
-    run_id = recorded_before(postgres_location)
-    with Registry(postgres_location) as registry:
-        assert registry.upgrade(tmp_path / "home" / "backups") == "9999"
-        assert registry.run(run_id).name == ""
-        (kept,) = (tmp_path / "home" / "backups").iterdir()
-        assert f".{next_revision}-" in kept.name
+@needs_pg_dump
+def test_a_migration_keeps_the_registry_as_it_was(older: str, tmp_path: Path) -> None:
+    folder = tmp_path / "backups"
+    with Registry(older) as registry:
+        assert registry.upgrade(folder) == "9999"
+        assert registry.upgrade(folder) == "9999"  # which changes nothing more, and keeps no second copy
+        assert registry.runs()["name"].tolist() == [""]
         registry.close()
-        command = ["pg_restore", "--clean", "--no-owner", f"--dbname={postgres_location.partition('&options')[0]}"]
-        subprocess.run([*command, str(kept)], check=True)
-        assert registry.current_revision() == next_revision
+        (kept,) = [*tmp_path.rglob("*.backup")]
+        assert f".{NEWEST_REVISION}-" in kept.name
+        if older.startswith("postgresql"):
+            restore_dump(kept, older)
+            assert registry.current_revision() == NEWEST_REVISION
+        else:
+            with closing(sqlite3.connect(kept)) as copy:
+                assert copy.execute("SELECT version_num FROM registry_revision").fetchone() == (NEWEST_REVISION,)
+                assert copy.execute("SELECT name FROM runs").fetchall() == [("kept",)]
 
 
-@pytest.mark.postgres
-def test_without_pg_dump_a_servers_registry_is_not_migrated_unless_that_is_asked_for(
-    postgres_location: str, tmp_path: Path, next_revision: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recorded_before(postgres_location)
-    monkeypatch.setenv("PATH", "")
-    with Registry(postgres_location) as registry:
-        with pytest.raises(RegistryError) as caught:
-            registry.upgrade(tmp_path / "backups")
-        for words in ("pg_dump", "install PostgreSQL's client programs", "db export FILE", "--no-backup"):
-            assert words in str(caught.value)
-        assert registry.current_revision() == next_revision
+def test_a_migration_without_a_backup_is_asked_for(older: str, tmp_path: Path) -> None:
+    with Registry(older) as registry:
         assert registry.upgrade(tmp_path / "backups", with_backup=False) == "9999"
-    assert not (tmp_path / "backups").exists()
+    assert [*tmp_path.rglob("*.backup")] == []
 
 
-@pytest.mark.postgres
-@pytest.mark.skipif(shutil.which("pg_dump") is None, reason="pg_dump is not on this machine")
-def test_a_servers_backup_that_fails_leaves_its_registry_as_it_is(
-    postgres_location: str, tmp_path: Path, next_revision: str
-) -> None:
-    recorded_before(postgres_location)
-    (tmp_path / "backups").write_text("no folder")
-    with Registry(postgres_location) as registry:
-        with pytest.raises(RegistryError, match=rf"stays at revision {next_revision}: no backup .*--no-backup"):
-            registry.upgrade(tmp_path / "backups")
-        assert registry.current_revision() == next_revision
+def test_without_a_backup_nothing_is_migrated(older: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No room for one, a folder that is none, or no `pg_dump`."""
 
-
-def test_a_migration_without_a_backup_is_asked_for(old: Path) -> None:
-    with Registry(str(old)) as registry:
-        registry.upgrade(with_backup=False)
-    assert list(old.parent.glob("*.backup")) == []
-
-
-def test_without_room_for_a_backup_nothing_is_migrated(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(url: object, path: Path) -> None:
         raise OSError(28, "No space left on device")
 
+    (tmp_path / "backups").write_text("no folder")
     monkeypatch.setattr("orchestrator.registry.keeping.backups.copy_file", full)
-    with Registry(str(old)) as registry:
-        with pytest.raises(RegistryError, match=r"stays at revision 0001: .*No space left.*--no-backup"):
-            registry.upgrade()
-        assert registry.current_revision() == "0001"
-
-
-def test_processes_that_migrate_at_once_keep_one_backup(old: Path) -> None:
-    program = "import sys; from orchestrator.registry import Registry; print(Registry(sys.argv[1]).upgrade())"
-    command = [sys.executable, "-c", program, str(old)]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    assert [process.communicate()[0] for process in processes] == [f"{NEWEST_REVISION}\n"] * 4
-    assert len(list(old.parent.glob("*.backup"))) == 1
+    with Registry(older) as registry:
+        with pytest.raises(RegistryError, match="--no-backup"):
+            registry.upgrade(tmp_path / "backups")
+        monkeypatch.setenv("PATH", "")
+        with pytest.raises(RegistryError, match="--no-backup"):
+            registry.upgrade(tmp_path / "backups")
+        assert registry.current_revision() == NEWEST_REVISION

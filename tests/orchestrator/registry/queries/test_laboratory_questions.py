@@ -183,7 +183,7 @@ QUESTIONS: list[tuple[str, str, tuple[str, ...]]] = [
     ("what ran out of memory", "error like '%out of memory%'", ("base again",)),
     ("what needed further attempts", "attempt > 1", ("base again",)),
     ("what vanished", "state = 'LOST'", ("vanished",)),
-    ("what is at work", "state in ('running', 'queued', 'pending')", ("summer",)),
+    ("what is at work", "state in ('running', 'pending')", ("summer",)),
     (
         "what neither ended well nor is at work",
         "not (state = 'completed' or state = 'running')",

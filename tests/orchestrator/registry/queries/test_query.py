@@ -66,7 +66,7 @@ MEASURED = ["metrics.f1", "metrics.test.f1", "metrics.train.loss", "params.learn
 LOOKING_BACK = ["best(metrics.train.loss)", "max(metrics.train.loss)", "at(metrics.train.loss, 10)"]
 LOOKING_BACK += ["first(metrics.train.loss)", "last(metrics.train.loss)", "at(metrics.train.loss, 4)"]
 numbers, whole, words = st.sampled_from(NUMBERS), st.sampled_from([0.0, 1.0, 3.0]), st.sampled_from(WORDS)
-tags = st.sampled_from(["odd", "even", "tiny", "pulled:head", "none"])
+tags = st.sampled_from(["odd", "even", "tiny", "drift:head", "none"])
 patterns = st.sampled_from(["%s%", "s_t2", "100%", "%\\%", "%CODE", "", "%", "it's", "_"])
 leaves = st.one_of(
     *(comparisons(name, numbers, ORDER) for name in MEASURED[:-1]),
@@ -78,7 +78,7 @@ leaves = st.one_of(
     comparisons("tag", tags, EQUAL),
     comparisons("model", st.sampled_from(["best", "other", "best@1", "best@7"]), EQUAL),
     comparisons("dataset", st.sampled_from(["corpus", "c" * 64, "c"]), EQUAL),
-    comparisons("tags.pulled", st.sampled_from(["head", "other", True, False]), EQUAL),
+    comparisons("tags.drift", st.sampled_from(["head", "other", True, False]), EQUAL),
     comparisons("tags.odd", st.booleans(), EQUAL),
     comparisons("created_at", st.sampled_from(DAYS), ORDER),
     st.builds(

@@ -99,7 +99,7 @@ VALUES = "a number, text in quotes, a date, an age \\(7d\\), or a field"
         ("tag = task", "a run may have several tags", 0),
         ("seed = 1.5", "this is a whole number, and never 1.5", 0),
         ("seconds > '1h'", "a number of seconds; compare it with one, or with a length like 30m", 0),
-        ("state = 'done'", "no run is ever 'done'; a state is 'pending', 'queued', 'running', 'completed'", 0),
+        ("state = 'done'", "no run is ever 'done'; a state is 'pending', 'running', 'completed'", 0),
         ("state in ('completed', 'done')", "no run is ever 'done'", 0),
         ("state > 'done'", "states have no order", 0),
         ("kind = 'pretran'", "no run is ever of the kind 'pretran'; a kind is .*'pretrain'", 0),
@@ -150,9 +150,9 @@ def test_a_monstrous_query_is_refused(filled: Registry, query: str) -> None:
 
 
 def test_a_tag_of_no_run_is_no_error_and_is_told(filled: Registry) -> None:
-    for query in ("tags.pulld", "tags.pulld = 'head'"):
+    for query in ("tags.drit", "tags.drit = 'head'"):
         assert filled.num_runs(query) == 0
-        assert filled.unmatched(query) == ["no run has the tag 'pulld'; nearest: tags.pulled"]
+        assert filled.unmatched(query) == ["no run has the tag 'drit'; nearest: tags.drift"]
     assert filled.num_runs("not tags.paper") == filled.num_runs()
 
 

@@ -3,7 +3,6 @@
 pytest tests/orchestrator/registry/runs/test_run_metrics.py
 """
 
-from datetime import UTC, datetime, timedelta
 from math import inf, isnan, nan
 
 import pytest
@@ -30,17 +29,6 @@ def test_metrics_have_a_history_and_a_latest_value(registry: Registry) -> None:
     assert list(history.epoch) == [0.25, 0.5, 0.75]
     assert len(registry.metrics.history(run_id, "loss")) == 4
     assert len(registry.metrics.history(run_id)) == 7
-
-
-def test_the_newest_measurements_are_those_of_each_splits_highest_step(registry: Registry) -> None:
-    run_id = new_run(registry)
-    events = [MetricEvent(step, "train", {"loss": 1.0 / step, "speed": 5.0}, epoch=step / 4) for step in (1, 3, 2)]
-    held_out = MetricEvent(2, "validation", {"loss": 0.5, "accuracy": 0.75})
-    registry.metrics.record(run_id, [*events, held_out, MetricEvent(1, "validation", {"seldom": 1.0})])
-    newest = registry.metrics.newest(run_id)
-    assert {split: measured.event for split, measured in newest.items()} == {"train": events[1], "validation": held_out}
-    assert newest["train"].recorded_at <= datetime.now(UTC) + timedelta(minutes=1)
-    assert registry.metrics.newest(new_run(registry)) == {}
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

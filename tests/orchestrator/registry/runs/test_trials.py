@@ -3,18 +3,13 @@
 pytest tests/orchestrator/registry/runs/test_trials.py
 """
 
-from datetime import UTC, datetime, timedelta
 from itertools import product
-from math import nan
 from typing import Any
 
 import pytest
-from sqlalchemy import update
 
 from orchestrator.registry import Registry
 from orchestrator.registry.runs import trials
-from orchestrator.registry.runs.sweep_standing import Evaluation, SweepStanding
-from orchestrator.registry.tables import MetricPointRow, RunRow
 from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
@@ -185,57 +180,3 @@ def test_runs_can_be_listed_without_trials(registry: Registry) -> None:
     registry.trials.record(sweep, [scored("a", 0.9), scored("b", 0.8)])
     assert len(registry.runs()) == 3
     assert list(registry.runs(trials=False).id) == [sweep]
-
-
-def test_the_standing_of_a_sweep_has_its_running_trials_and_the_best_one(registry: Registry) -> None:
-    sweep = new_sweep(registry)
-    assert registry.trials.standing(sweep, "accuracy") == SweepStanding({}, 0, None, [], None)
-    scores = [MetricEvent(step, "validation", {"accuracy": score}, step / 2) for step, score in ((2, 0.7), (4, nan))]
-    registry.trials.record(
-        sweep,
-        [
-            scored("a", 0.9, number=0, seconds=10.0),
-            scored("b", 0.9, number=1, seconds=20.0),
-            scored("c", 1.0, number=2, seconds=60.0, state=RunState.PRUNED),
-            TrialStart("d", 3, {"learning_rate": 1e-5}, 7),
-            TrialEvents("d", scores),
-        ],
-    )
-    standing = registry.trials.standing(sweep, "accuracy")
-    assert standing.num_in == {RunState.COMPLETED: 2, RunState.PRUNED: 1, RunState.RUNNING: 1}
-    assert (standing.num_ended, standing.typical_s, standing.best) == (3, 30.0, (0, 0.9))
-    (trial,) = standing.running
-    assert (trial.number, trial.parameters, trial.seed) == (3, {"learning_rate": 1e-5}, 7)
-    assert trial.evaluations == [Evaluation(1.0, 0.7)]
-
-
-def test_the_standing_of_a_resumed_sweep_has_nothing_of_trials_that_run_again(registry: Registry) -> None:
-    sweep = new_sweep(registry)
-    early = [MetricEvent(2, "validation", {"accuracy": 0.7}, 1.0), MetricEvent(4, "validation", {"accuracy": 0.8}, 2.0)]
-    early.append(MetricEvent(4, "train", {"examples_per_s": 99.0}, 2.0))
-    states = {"a": RunState.COMPLETED, "b": RunState.FAILED, "c": RunState.STOPPED, "d": RunState.STOPPED}
-    begun = [TrialStart(key, number, {}, number) for number, key in enumerate(states)]
-    ended = [scored(key, 0.9, number=number, state=state) for number, (key, state) in enumerate(states.items())]
-    registry.trials.record(sweep, [*begun, TrialEvents("d", early), *ended])
-    hour_ago = datetime.now(UTC) - timedelta(hours=1)
-    with registry._database.session(writing=True) as session:
-        session.execute(update(RunRow).values(finished_at=hour_ago))
-        session.execute(update(MetricPointRow).values(recorded_at=hour_ago))
-    since = registry.run(registry.trials.record(sweep, [begun[3]])[0]).started_at
-    speeds = [MetricEvent(step, "train", {"examples_per_s": 10.0 * step}, step / 2) for step in (1, 2)]
-    again = [MetricEvent(2, "validation", {"accuracy": 0.6}, 1.0), *speeds]
-    registry.trials.record(sweep, [TrialEvents("d", again)])
-    standing = registry.trials.standing(sweep, "accuracy", since)
-    assert standing.num_ended == 1, "the trial that failed runs again"
-    assert registry.trials.standing(sweep, "accuracy").num_ended == 2
-    (trial,) = standing.running
-    assert trial.evaluations == [Evaluation(1.0, 0.6)]
-    assert trial.speed == speeds[1], "the newest of its present try, although an earlier one went further"
-
-
-def test_the_best_trial_of_a_score_that_falls_has_the_lowest(registry: Registry) -> None:
-    sweep = new_sweep(registry)
-    registry.trials.record(
-        sweep, [trial_result(key, number=n, metrics={"perplexity": 9.0 - n}) for n, key in enumerate("abc")]
-    )
-    assert registry.trials.standing(sweep, "perplexity").best == (2, 7.0)

@@ -1,0 +1,46 @@
+"""Names that a mistyped one may stand for: the one way in which every message finds them."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def nearest(name: str, known: Iterable[str], num: int = 4) -> list[str]:
+    """Known names that a name may stand for, the likeliest first.
+
+    A name's last part (`f1` for `metrics.f1`), its initials (`lr` for `learning_rate`), its beginning or end, and a
+    slip of the pen all count.
+
+    >>> nearest("params.lr", ["params.head", "params.recipe.learning_rate"])
+    ['params.recipe.learning_rate']
+    >>> nearest("Swep", ["sweep", "probe"])
+    ['sweep']
+    """
+    names = list(known)
+    area, _, rest = name.rpartition(".")
+    area, wanted = area.partition(".")[0], rest.lower()
+    there = [other for other in names if not area or other.startswith(area)] or names
+    meant = [other for other in there if wanted in (_last(other), _initials(_last(other)))]
+    if len(wanted) > 2:
+        meant += [other for other in there if _last(other).startswith(wanted) or _last(other).endswith(f"_{wanted}")]
+    if meant:
+        return list(dict.fromkeys(sorted(meant, key=lambda other: other.count("."))))[:num]
+    whole = {other.lower(): other for other in reversed(names)}
+    by_last = {_last(other): other for other in reversed(there)}
+    close = [whole[other] for other in get_close_matches(name.lower(), list(whole), n=num)]
+    close += [by_last[last] for last in get_close_matches(wanted, list(by_last), n=num, cutoff=0.7)]
+    return list(dict.fromkeys(close))[:num]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Ending of a message about an unknown name: the nearest known one, else a list of all."""
+    names = list(known)
+    close = nearest(name, names, 1)
+    return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(names)}"
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2].lower()
+
+
+def _initials(name: str) -> str:
+    return "".join(word[0] for word in name.split("_") if word)

@@ -1,0 +1,194 @@
+"""Every head in training: targets, loss, the distance from a teacher's logits, and the tokens that it reads.
+
+Alone: pytest tests/orchestrator/finetuning/heads/test_heads.py
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.specs.task import Head
+from orchestrator.tasks.tabular_columns import NumericalColumn, TabularColumns
+from orchestrator.tasks.types.classification import ClassificationExample
+from orchestrator.tasks.types.conll import NerExample
+from orchestrator.tasks.types.multi_label import MultiLabelExample
+from orchestrator.tasks.types.multiple_choice import MultipleChoiceExample
+from orchestrator.tasks.types.regression import RegressionExample
+from orchestrator.tasks.types.sentence_selection import SentencesExample
+from orchestrator.tasks.types.squad import Answer, QaExample
+from tests.orchestrator.finetuning.heads.prepared import (
+    CONFIG,
+    Prepared,
+    assert_logits_give_the_loss,
+    assert_soft_loss_is_a_distance,
+    prepare,
+)
+
+CLASSES = [
+    ClassificationExample("0", "the good road", label="yes"),
+    ClassificationExample("1", "a tree"),
+    ClassificationExample("2", "bad", "the river", label="no"),
+]
+CHOICES = ("the road", "a tree", "one stone")
+EXAMPLES: dict[Head, tuple[tuple[str, ...], list[Any]]] = {
+    "classification": (("no", "yes"), CLASSES),
+    "multi_label": (
+        ("bad", "good", "plus"),
+        [
+            MultiLabelExample("0", "the good plus road", labels=("plus", "good")),
+            MultiLabelExample("1", "a tree", labels=()),
+        ],
+    ),
+    "multiple_choice": ((), [MultipleChoiceExample(str(label), "it is", CHOICES, label) for label in (2, None, 0)]),
+    "regression": ((), [RegressionExample("0", "plus", value=1.5), RegressionExample("1", "a tree", value=-2.0)]),
+    "ner": (
+        ("O", "B-PER", "I-PER"),
+        [
+            NerExample("0", ("the", "anna", "bruno"), ("O", "B-PER", "I-PER")),
+            NerExample("1", ("clara", "road"), ("B-PER", "O")),
+        ],
+    ),
+    "qa": ((), [QaExample("0", "what", "the anna", (Answer("anna", 4),)), QaExample("1", "what", "the old road", ())]),
+    "sentence_selection": (
+        (),
+        [
+            SentencesExample("0", ("anna", "a tree"), selected=(1,)),
+            SentencesExample("1", ("road",), query="what", selected=(0,)),
+        ],
+    ),
+    "embedding": (
+        (),
+        [
+            RegressionExample("0", "the road", "a road", value=1.0),
+            RegressionExample("1", "one tree", "anna", value=0.25),
+        ],
+    ),
+}
+SHAPES: dict[Head, tuple[int, ...]] = {
+    "classification": (3, 2),
+    "multi_label": (2, 3),
+    "multiple_choice": (9,),
+    "regression": (2, 1),
+    "ner": (9, 3),
+    "qa": (13, 2),
+    "sentence_selection": (13,),
+    "embedding": (4, 8),
+}
+"""Shapes of the logits."""
+STARTS = [0, 3, 10]
+"""First tokens of the sentences that are scored, where `what` is a query."""
+WORDS = [1, 2, 3, 6, 7]
+"""First tokens of words, of `[CLS] the anna bruno [SEP] [CLS] clara road [SEP]`."""
+TARGETS: dict[Head, list[Any]] = {
+    "classification": [1, -100, 0],
+    "multi_label": [[0.0, 1.0, 1.0], [0.0, 0.0, 0.0]],
+    "multiple_choice": [2, -100, 0],
+    "regression": [1.5, -2.0],
+    "ner": [-100, 0, 1, 2, -100, -100, 1, 0, -100],
+    "qa": [[4, 4], [0, 0]],
+    "sentence_selection": [{0: 0, 3: 1, 10: 1}.get(token, -100) for token in range(13)],
+    "embedding": [1.0, 0.25],
+}
+
+
+def qa_loss(logits: Tensor) -> Tensor:
+    first, second = (window.log_softmax(dim=0) for window in logits.split([6, 7]))
+    return -(first[4].sum() + second[0].sum()) / 4
+
+
+LOSSES: dict[Head, Callable[[Tensor], Tensor]] = {
+    "classification": lambda logits: F.cross_entropy(logits[[0, 2]], torch.tensor([1, 0])),
+    "multi_label": lambda logits: F.binary_cross_entropy(logits.sigmoid(), torch.tensor(TARGETS["multi_label"])),
+    "multiple_choice": lambda logits: F.cross_entropy(logits.view(3, 3)[[0, 2]], torch.tensor([2, 0])),
+    "regression": lambda logits: ((logits[0, 0] - 1.5) ** 2 + (logits[1, 0] + 2.0) ** 2) / 2,
+    "ner": lambda logits: F.cross_entropy(logits[WORDS], torch.tensor([0, 1, 2, 1, 0])),
+    "qa": qa_loss,
+    "sentence_selection": lambda logits: F.binary_cross_entropy(
+        logits[STARTS].sigmoid(), torch.tensor([0.0, 1.0, 1.0])
+    ),
+    "embedding": lambda logits: (
+        (F.cosine_similarity(logits[[0, 2]], logits[[1, 3]]) - torch.tensor([1.0, 0.25])) ** 2
+    ).mean(),
+}
+READ: dict[Head, list[int]] = {
+    "classification": [0, 5, 9],
+    "multi_label": [0, 6],
+    "regression": [0, 3],
+    "ner": [0, 1, 2, 3, 5, 6, 7],
+    "sentence_selection": [0, 3, 7, 10],
+}
+"""Tokens whose outputs a frozen encoder keeps, where these are not all."""
+
+
+def prepared_for(head: Head, tokenizer: Tokenizer, **options: Any) -> Prepared:
+    labels, examples = EXAMPLES[head]
+    objective = {"objective": "cosine"} if head == "embedding" else {}
+    return prepare(head, labels, examples, tokenizer, **objective, **options)
+
+
+@pytest.mark.parametrize("head", EXAMPLES)
+def test_targets_are_the_labels_of_a_batch(head: Head, tokenizer: Tokenizer) -> None:
+    assert prepared_for(head, tokenizer).batch.targets.tolist() == TARGETS[head]
+
+
+@pytest.mark.parametrize("head", EXAMPLES)
+def test_loss_is_its_definition_and_that_of_the_models_logits(head: Head, tokenizer: Tokenizer) -> None:
+    prepared = prepared_for(head, tokenizer)
+    logits = prepared.logits(*SHAPES[head])
+    torch.testing.assert_close(prepared.head.loss(prepared.model(), logits, prepared.batch), LOSSES[head](logits))
+    assert_logits_give_the_loss(prepared, SHAPES[head])
+
+
+@pytest.mark.parametrize("head", EXAMPLES)
+def test_soft_loss_is_a_distance(head: Head, tokenizer: Tokenizer) -> None:
+    assert_soft_loss_is_a_distance(prepared_for(head, tokenizer), *SHAPES[head])
+
+
+def test_soft_loss_of_labels_is_the_divergence_of_each_from_its_absence(tokenizer: Tokenizer) -> None:
+    prepared = prepared_for("multi_label", tokenizer)
+    student, teacher = prepared.logits(2, 3), prepared.logits(2, 3, seed=1)
+    ours, theirs = student.sigmoid(), teacher.sigmoid()
+    expected = (theirs * (theirs / ours).log() + (1 - theirs) * ((1 - theirs) / (1 - ours)).log()).mean()
+    found = prepared.head.soft_loss(student, teacher, prepared.features, prepared.batch, 1.0)
+    torch.testing.assert_close(found, expected)
+
+
+def test_soft_loss_passes_over_what_no_decision_depends_on(tokenizer: Tokenizer) -> None:
+    """What all choices have in common; tokens that are no words; tokens that begin no sentence."""
+    teacher = {head: prepared_for(head, tokenizer).logits(*SHAPES[head]) for head in SHAPES}
+    student = {"multiple_choice": teacher["multiple_choice"] + torch.tensor([5.0, -3.0, 0.0]).repeat_interleave(3)}
+    for head, places in (("ner", WORDS), ("sentence_selection", STARTS)):
+        student[head] = torch.zeros_like(teacher[head])
+        student[head][places] = teacher[head][places]
+    for head, logits in student.items():
+        prepared = prepared_for(head, tokenizer)
+        assert abs(prepared.head.soft_loss(logits, teacher[head], prepared.features, prepared.batch, 1.0)) < 1e-6
+
+
+@pytest.mark.parametrize("head", ["classification", "multi_label", "regression", "ner", "qa", "sentence_selection"])
+def test_a_frozen_encoder_keeps_the_tokens_that_are_read(head: Head, tokenizer: Tokenizer) -> None:
+    prepared = prepared_for(head, tokenizer)
+    found = prepared.head.tokens_read(CONFIG, prepared.features)
+    assert (None if found is None else found.tolist()) == READ.get(head)
+
+
+@pytest.mark.parametrize("head", ["classification", "multi_label", "multiple_choice", "regression"])
+def test_all_tokens_are_read_of_a_causal_encoder_which_pools_the_last(head: Head, tokenizer: Tokenizer) -> None:
+    prepared = prepared_for(head, tokenizer)
+    assert prepared.head.tokens_read(CONFIG, prepared.features) is not None
+    assert prepared.head.tokens_read(replace(CONFIG, causal_attention=True), prepared.features) is None
+
+
+def test_own_columns_stand_beside_each_window(tokenizer: Tokenizer) -> None:
+    columns = TabularColumns((NumericalColumn("size", mean=2.0, standard_deviation=4.0),))
+    examples = [replace(example, numbers=(size,)) for example, size in zip(CLASSES, (6.0, None, 0.0), strict=True)]
+    beside = prepare("classification", ("no", "yes"), examples, tokenizer, columns=columns)
+    found = beside.head.tabular_features(beside.features, np.array([2, 0, 1]))
+    np.testing.assert_array_equal(found, np.array([[-0.5, 0.0], [1.0, 0.0], [0.0, 1.0]], np.float32))
