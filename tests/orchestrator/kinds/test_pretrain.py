@@ -112,7 +112,7 @@ def test_an_elastic_run_asks_for_the_fewest_workers_and_plans_both(settings: Set
     execution = {"num_workers": {"min": 2, "max": 8}}
     spec = PretrainSpec.model_validate({**PRETRAIN, "execution": execution})
     resources = PretrainKind().resources(spec)
-    assert (resources.total, resources.processes) == ({"CPU": 4.0}, [Processes(2, {"CPU": 1.0})])
+    assert (resources.total, resources.processes) == ({"CPU": 4.0}, [Processes(2, {"CPU": 2.0})])
     rows = plan(settings, pipeline(model={**PRETRAIN, "execution": execution}))
     assert rows["workers"].startswith("2 to 8, as there is room; every step has the same batch, and weights differ")
     assert "workers" not in plan(settings, pipeline(model=PRETRAIN))
