@@ -4,29 +4,21 @@ pytest tests/orchestrator/kinds/test_distill.py
 """
 
 import json
-import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from unittest.mock import Mock
 
 import pytest
-from fsspec.implementations.memory import MemoryFileSystem
 
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, ConfigError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.cluster.processes import Processes
-from orchestrator.distillation.progress_line import StudentStatus
 from orchestrator.errors import CorpusError, SpecError, TaskDataError
 from orchestrator.kinds.distill import DistillKind
 from orchestrator.kinds.pretrain import PretrainKind
-from orchestrator.kinds.students import _event_callback
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import MetricEvent
 from orchestrator.settings import Settings
 from orchestrator.specs import DistillSpec, PretrainSpec
-from orchestrator.storage import write_bytes
 from tests.orchestrator.kinds.samples import SAMPLES, complete
 from tests.orchestrator.small_specs import (
     CLASSIFIER,
@@ -100,25 +92,6 @@ def test_a_teacher_that_reads_from_left_to_right_fills_no_masks(settings: Settin
         check(settings, student=spec)
 
 
-def test_a_teacher_elsewhere_is_planned_without_its_weights(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for path in Path("short").iterdir():
-        write_bytes(f"memory://planned/short/{path.name}", path.read_bytes())
-    write_bytes("memory://planned/short/model.safetensors", b"never read")
-    fetched: list[str] = []
-    get_file = MemoryFileSystem.get_file
-
-    def note(system: MemoryFileSystem, path: str, *rest: Any, **options: Any) -> None:
-        fetched.append(Path(path).name)
-        get_file(system, path, *rest, **options)
-
-    monkeypatch.setattr(MemoryFileSystem, "get_file", note)
-    check(settings, student={**DISTILL, "teacher": "memory://planned/short"})
-    assert "config.json" in fetched
-    assert "model.safetensors" not in fetched
-
-
 def test_texts_without_labels_are_planned_and_must_be_there(settings: Settings) -> None:
     Path("texts.txt").write_text("a cat\na dog\na cat sat\n")
     spec = {**DISTILL, "unlabeled": ["texts.txt"], "recipe": {"max_seq_length": 40, "batch_size": 1, "epochs": 1}}
@@ -186,11 +159,6 @@ def test_a_plan_of_a_distillation(settings: Settings) -> None:
     assert rows["resources"] == "2 CPU, 0.5 GPU"
 
 
-def test_a_student_takes_a_gpu_where_there_is_one(settings: Settings) -> None:
-    rows = plan(settings, {**DISTILL, "num_hidden_layers": 1})
-    assert rows["resources"] == "1 CPU, and 1 GPU if available"
-
-
 def test_a_distillation_leaves_a_student_and_both_scores(recorder: Recorder) -> None:
     run = recorder.start({"kind": "distill", "name": "small", "task": {"id": "x"}}, "f", metric="f1")
     complete(recorder, run.id, "distill")
@@ -216,17 +184,3 @@ def test_a_student_of_a_pretrained_teacher_is_recorded_as_a_pretraining(recorder
     complete(recorder, run.id, "distill", SAMPLES["pretrain"].result)
     assert recorder.registry.metrics.latest(run.id)["perplexity"] == 12.2
     assert recorder.registry.models.get("small").head == "pretraining"
-
-
-def test_what_a_students_process_reports_is_recorded_shown_and_said(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    context = Mock()
-    report = _event_callback(context, StudentStatus(num_steps=20, epochs=2.0, batch_size=8))
-    train = MetricEvent(10, "train", {"loss": 0.5, "examples_per_s": 8.0}, 1.0)
-    scores = MetricEvent(10, "validation", {"accuracy": 0.75}, 1.0)
-    for event in (train, scores):
-        report(event)
-    assert [call.args[0] for call in context.record_events.call_args_list] == [[train], [scores]]
-    (shown,) = context.progress.show.call_args.args
-    assert (shown.step, shown.num_steps, shown.left_s) == (10, 20, 10.0)
-    assert caplog.messages == ["step 10  accuracy 0.7500"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bert_core.errors import CheckpointError, ConfigError, TokenizerError
+from bert_core.errors import CheckpointError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.cluster import device_line
 from orchestrator.cluster.capacity import check_processes
@@ -54,11 +54,6 @@ def test_a_pretraining_registers_its_model_under_the_specs_name(recorder: Record
     model = registry.models.get("tiny wiki")
     assert (model.run_id, model.head, model.folder) == (run.id, "pretraining", registry.run(run.id).model_folder)
     assert registry.run(run.id).seed == 3
-
-
-def test_numbers_that_cannot_be_a_model_are_refused(settings: Settings) -> None:
-    with pytest.raises(ConfigError, match=r"stages\.model: hidden_size 128 cannot be split over 3 heads"):
-        check(settings, model={**PRETRAIN, "model": {"num_attention_heads": 3}})
 
 
 def test_a_plan_of_a_pretraining(settings: Settings) -> None:

@@ -70,16 +70,6 @@ def test_steps_are_measured_and_nothing_is_written(settings: Settings, values: d
     assert not settings.home.exists()
 
 
-@pytest.mark.training
-def test_ten_times_the_steps_take_ten_times_as_long(settings: Settings) -> None:
-    spec = parse_spec({**TINY, "steps": 1000})
-    more = parse_spec({**TINY, "steps": 10_000})
-    short, long = (kind_of(one).measure_time(one, resolved_inputs(one, settings)) for one in (spec, more))
-    assert short is not None
-    assert long is not None
-    assert 2 < long.seconds / short.seconds < 50, "both are measured, on a machine that does other work"
-
-
 @pytest.mark.parametrize(
     "changes",
     [{"model": {"size": "large"}, "phases": [{"max_seq_length": 512}]}, {"execution": {"device": "gpu"}}],
@@ -125,17 +115,6 @@ def test_a_tokenizer_that_is_there_takes_no_time(settings: Settings) -> None:
     assert isinstance(spec, TokenizerSpec)
     train_tokenizer(spec, settings.storage)
     assert told(settings, TOKENIZER) is None
-
-
-@pytest.mark.training
-def test_a_frozen_encoder_takes_less_time_than_one_that_learns(settings: Settings) -> None:
-    """A hundred epochs: the encoder reads each example in each of them, or once."""
-    long = {**TRIALS, "recipe": {**TRIALS["recipe"], "epochs": 100, "evaluations_per_epoch": 1}}
-    specs = [parse_spec({**long, "recipe": {**long["recipe"], "freeze_encoder": is_frozen}}) for is_frozen in (1, 0)]
-    frozen, learning = (kind_of(one).measure_time(one, resolved_inputs(one, settings)) for one in specs)
-    assert frozen is not None
-    assert learning is not None
-    assert frozen.seconds < learning.seconds
 
 
 def test_a_text_whose_beginning_is_one_long_document_has_a_plan(settings: Settings, tmp_path: Path) -> None:
