@@ -120,6 +120,10 @@ def test_a_completed_run_stays_as_it_is(laboratory: Laboratory) -> None:
     assert "has completed; there is nothing to resume" in said
 
 
+def test_an_unknown_run_is_status_3(laboratory: Laboratory) -> None:
+    assert laboratory.command("resume", "zzz")[0] == 3
+
+
 @pytest.mark.parametrize(("host", "pid"), [("elsewhere", 77), (socket.gethostname(), os.getppid())])
 def test_a_run_at_work_is_named_with_its_host_and_process(laboratory: Laboratory, host: str, pid: int) -> None:
     run_id = laboratory.start(fail)
