@@ -56,7 +56,7 @@ def test_a_failed_run_goes_with_its_files_and_its_record(settings: Settings, rec
 
 def test_a_run_at_work_stays(settings: Settings, recorder: Recorder) -> None:
     _run(recorder, settings, "working")
-    assert _refusal(settings, "working") == "it is RUNNING; end it first: orchestrator stop working"
+    assert "orchestrator stop working" in _refusal(settings, "working")
 
 
 def test_a_run_that_starts_again_in_the_meantime_stays(settings: Settings, recorder: Recorder) -> None:
@@ -73,9 +73,7 @@ def test_a_run_whose_model_is_registered_stays(settings: Settings, recorder: Rec
     folder = _run(recorder, settings, "registered")
     recorder.record_model("registered", ModelResult(str(folder / "model"), "d" * 64, 1, "classification"))
     recorder.complete("registered", RunOutcome())
-    assert (
-        _refusal(settings, "registered") == "its model is registered: first@1; --force takes it out of the registry too"
-    )
+    assert "first@1" in _refusal(settings, "registered")
 
 
 def test_the_best_of_a_group_stays_and_another_goes(settings: Settings, recorder: Recorder) -> None:
@@ -104,7 +102,7 @@ def test_the_start_of_another_run_stays(settings: Settings, recorder: Recorder) 
         _trial(recorder, run_id, score)
         recorder.complete(run_id, RunOutcome())
     _run(recorder, settings, "next", {"kind": "pretrain", "name": "n", "init_from": trial_id("start", "a")})
-    assert _refusal(settings, "start") == "other runs started from its model, or read its files: next (n)"
+    assert "next (n)" in _refusal(settings, "start")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +123,7 @@ def test_a_run_whose_files_another_one_names_stays(
     assert _refusal(settings, "start") == ""
     spec = json.loads(json.dumps({"kind": "sweep", "name": "n", **named}).replace("FOLDER", str(folder)))
     _run(recorder, settings, "next", spec)
-    assert _refusal(settings, "start") == "other runs started from its model, or read its files: next (n)"
+    assert "next (n)" in _refusal(settings, "start")
 
 
 def test_a_stage_of_a_pipeline_that_may_go_on_stays(settings: Settings, recorder: Recorder) -> None:
@@ -133,8 +131,7 @@ def test_a_stage_of_a_pipeline_that_may_go_on_stays(settings: Settings, recorder
     _run(recorder, settings, "stage", {"kind": "tokenizer", "name": "p/words", "tags": ["pipeline:whole"]})
     recorder.complete("stage", RunOutcome())
     for state in ("RUNNING", "FAILED"):
-        told = f"it is a stage of whole, which is {state} and may go on; remove that first"
-        assert _refusal(settings, "stage") == told
+        assert f"whole, which is {state}" in _refusal(settings, "stage")
         recorder.fail("whole", RunFailedError("no luck"))
     gone = remove_runs(find_removals(["whole"], settings), settings)
     assert [removal.run.id for removal in gone] == ["stage", "whole"], "its pipeline takes it with it"
@@ -215,7 +212,7 @@ def test_a_stage_of_a_pinned_pipeline_stays(settings: Settings, recorder: Record
         recorder.complete(run_id, RunOutcome())
     assert _refusal(settings, "stage") == ""
     recorder.registry.annotations.set_flag("whole", "pinned")
-    assert _refusal(settings, "stage") == "it is pinned with pipeline whole; orchestrator runs unpin whole"
+    assert "unpin whole" in _refusal(settings, "stage")
 
 
 def test_a_pipeline_stays_with_a_stage_that_is_needed_in_the_meantime(settings: Settings, recorder: Recorder) -> None:
@@ -248,7 +245,7 @@ def test_what_is_registered_and_best_goes_by_force_and_what_others_start_from_st
     recorder.complete("best", RunOutcome())
     _run(recorder, settings, "next", {"kind": "pretrain", "name": "n", "init_from": "first@1"})
     (kept,) = find_removals(["best"], settings, force=True)
-    assert kept.refusal == "other runs started from its model, or read its files: next (n)"
+    assert "next (n)" in kept.refusal
     recorder.fail("next", RunFailedError("no luck"))
     gone = [removal for run_id in ("next", "best") for removal in _removed(run_id, settings)]
     assert [removal.run.id for removal in gone] == ["next", "best"]
@@ -263,13 +260,13 @@ def _removed(run_id: str, settings: Settings) -> list[Removal]:
 def test_a_folder_that_may_hold_more_than_the_run_stays(settings: Settings, recorder: Recorder) -> None:
     recorder.start(SWEEP, "f" * 64, storage_path=settings.storage, run_id="odd")
     recorder.fail("odd", RunFailedError("no luck"))
-    assert _refusal(settings, "odd").endswith("has not its id and may hold more; remove it by hand")
+    assert _refusal(settings, "odd").endswith("by hand")
 
 
 def test_a_trial_goes_with_its_sweep_alone(settings: Settings, recorder: Recorder) -> None:
     _run(recorder, settings, "sweep")
     _trial(recorder, "sweep", 0.5)
-    assert _refusal(settings, trial_id("sweep", "a")) == "it is a trial of sweep; remove that sweep"
+    assert "trial of sweep" in _refusal(settings, trial_id("sweep", "a"))
 
 
 def test_the_command_removes_all_or_none(

@@ -193,7 +193,7 @@ def test_trials_of_an_earlier_version_do_not_stand(settings: Settings, monkeypat
 
 def test_a_scheduler_refuses_fields_that_it_does_not_read() -> None:
     for name in ("reduction_factor", "grace_evaluations"):
-        with pytest.raises(ValidationError, match=f"{name}: scheduler none does not read it; leave {name} out"):
+        with pytest.raises(ValidationError, match=name):
             SweepSpec.model_validate({**SWEEP, name: 4})
         assert SweepSpec.model_validate({**SWEEP, "scheduler": "asha", name: 4}).fingerprint() != SPEC.fingerprint()
     assert not {"reduction_factor", "grace_evaluations"} & SPEC.identity_values().keys(), "old fingerprints stand"

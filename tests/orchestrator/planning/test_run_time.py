@@ -28,7 +28,6 @@ TRIALS = {
     **{**SWEEP, "recipe": {"tokenizer": "words", "size": "tiny", "max_seq_length": 16}, "seeds": [0, 1]},
     "execution": {"gpus_per_trial": 0},
 }
-FROZEN = {"init_from": "@model", "max_seq_length": 16, "freeze_encoder": True}
 FILLING = {"kind": "distill", "pretraining": TINY}
 
 
@@ -86,12 +85,11 @@ def test_a_large_model_and_gpus_are_not_measured_here(settings: Settings, change
         ({"words": TOKENIZER, "model": {**TINY, "tokenizer": "@words"}}, "for 10 steps, "),
         ({"words": TOKENIZER, "tokens": {**STORE, "tokenizer": "@words"}}, "for tokenizing, from its first text"),
         ({"words": TOKENIZER, "model": {**TINY, "tokenizer": "@words"}, "trials": from_stage("model")}, "for 2 trials"),
-        ({"model": TINY, "trials": {**from_stage("model"), "recipe": FROZEN}}, "for 2 trials"),
         ({"model": TRIALS, "scores": {**EVALUATE, "model": "@model", "gpus": 0}}, "for 2 examples"),
         ({"model": TRIALS, "student": {**DISTILL, "teacher": "@model"}}, "for 3 steps and the teacher's answers"),
         ({"model": TINY, "student": {**FILLING, "teacher": "@model"}}, "for 10 steps, "),
     ],
-    ids=["pretrain", "corpus", "sweep", "frozen", "evaluate", "distill", "distill on text"],
+    ids=["pretrain", "corpus", "sweep", "evaluate", "distill", "distill on text"],
 )
 def test_what_begins_with_a_stage_is_measured_with_what_is_like_it(
     settings: Settings, stages: dict[str, Any], of_what: str
