@@ -6,6 +6,7 @@ pytest tests/orchestrator/kinds/test_distill.py
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
