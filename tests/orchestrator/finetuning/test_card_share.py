@@ -61,6 +61,22 @@ def test_the_largest_recipes_are_of_each_model_with_the_largest_batches(tmp_path
     ]
 
 
+@pytest.mark.parametrize(
+    ("recipe", "space", "largest"),
+    [
+        ({}, {}, None),
+        ({"micro_batch_size": 8}, {}, 8),
+        ({}, {"micro_batch_size": [4, 16]}, 16),
+    ],
+)
+def test_the_largest_recipe_has_the_largest_micro_batches(
+    tmp_path: Path, recipe: dict[str, object], space: dict[str, object], largest: int | None
+) -> None:
+    values = {"task": tiny_tasks.classification(tmp_path), "recipe": {"tokenizer": "own", **recipe}, "space": space}
+    (found,) = largest_recipes(SweepSpec.model_validate(values))
+    assert found.micro_batch_size == largest
+
+
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """A bench whose card has 8 GiB, of which a work that is done takes 1 GiB, then 2, and so on."""
@@ -93,6 +109,21 @@ def test_two_steps_with_the_longest_windows_are_measured(bench: Bench, monkeypat
     assert memory == TrialMemory(2 * GIB, 7 * GIB, 8 * GIB)
     assert [len(some) for some in lengths] == [8, 8, 4, 4]
     assert min(lengths[2]) >= max(map(min, lengths[:2]))
+
+
+def test_a_step_is_measured_beside_the_best_weights_that_are_kept(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_best: list[bool] = []
+    step = _Training.step
+
+    def noted(training: _Training[Any], number: int, groups: Any) -> None:
+        has_best.append(training.best is not None)
+        step(training, number, groups)
+
+    monkeypatch.setattr(_Training, "step", noted)
+    measure_trial_memory(bench.job, [recipe_of(batch_size=8)], "cpu")
+    assert has_best == [False, True]
 
 
 def test_a_trial_that_fills_the_card_has_it_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

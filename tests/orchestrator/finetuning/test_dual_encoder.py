@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from bert_core.errors import CheckpointError
 from bert_core.text_embedding import TextEmbedder
-from orchestrator.errors import InputError, TaskDataError
+from orchestrator.errors import InputError, SpecError, TaskDataError
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE
 from orchestrator.finetuning.evaluation import evaluate_model
@@ -76,6 +76,12 @@ def test_texts_of_equal_tokens_have_one_number(tmp_path: Path) -> None:
     assert features.head_arrays.labels.tolist() == [[0, 1], [2, 1], [0, 3], [1, 4], [5, 4]]
     batch = make_batch(features, features.windows_of(np.array([2, 0])), torch.device("cpu"))
     assert batch.targets.tolist() == [[0, 3], [0, 1]]
+
+
+def test_a_task_for_embeddings_names_its_objective(tmp_path: Path) -> None:
+    spec = tiny_tasks.pairs(tmp_path, "cosine").model_copy(update={"objective": None, "score_range": None})
+    with pytest.raises(SpecError, match="in_batch"):
+        load_task(spec)
 
 
 def test_a_score_outside_its_range_and_a_missing_text_are_named(tmp_path: Path) -> None:

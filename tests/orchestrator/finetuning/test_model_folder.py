@@ -23,6 +23,7 @@ from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.model_folder import load_fine_tuned, save_model_folder
 from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord, record_of
 from orchestrator.inference.task_scores import Scoring, evaluate
+from orchestrator.models.info import count_parameters
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.network import Precision
 from orchestrator.specs.task import Head
@@ -146,6 +147,11 @@ def test_random_weights_spread_as_the_recipe_says(tmp_path: Path) -> None:
         recipe = RECIPE.model_copy(update={"initializer_range": spread})
         weight = build_model(define("ner", ("O",)), recipe, None, tokenizer).bert.layers[0].intermediate.weight
         assert weight.std().item() == pytest.approx(spread, rel=0.05)
+
+
+def test_weights_are_counted_without_loading_them(tmp_path: Path, task: Task) -> None:
+    folder = save_model(tmp_path, task)
+    assert count_parameters(folder) == sum(p.numel() for p in load_fine_tuned(Path(folder)).model.parameters())
 
 
 def test_a_model_is_moved_to_the_device_that_is_asked(

@@ -28,7 +28,7 @@ from orchestrator.finetuning.sweep_progress import SweepProgress
 from orchestrator.finetuning.trial_checkpoint import Report
 from orchestrator.finetuning.trial_queue import TrialQueue
 from orchestrator.finetuning.trial_watch import watch_trials
-from orchestrator.finetuning.tune_run import PLAN, RunTrial, run_with_tune
+from orchestrator.finetuning.tune_run import PLAN, RunTrial, build_scheduler, run_with_tune
 from orchestrator.results import MetricEvent, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 from orchestrator.specs import SweepSpec
@@ -97,6 +97,16 @@ def test_trials_report_and_only_the_best_is_kept(ray_cluster: None, tmp_path: Pa
     assert run.progress.best == results[0]
     assert sorted(run.superseded) == [1, 2, 3]
     assert [step for key, step in run.events if key == results[2].key] == [10, 20, 30]
+
+
+def test_asha_has_the_specs_factor_and_its_grace_as_far_as_trials_are_that_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tune_run.tune_schedulers, "ASHAScheduler", dict)
+    for grace, expected in ((2, 2), (9, 4)):
+        spec = sweep(1, scheduler="asha", reduction_factor=4, grace_evaluations=grace)
+        options: Any = build_scheduler(spec, max_evaluations=3)
+        assert (options["grace_period"], options["reduction_factor"], options["max_t"]) == (expected, 4, 4)
 
 
 def test_asha_prunes_weak_trials_and_keeps_their_scores(ray_cluster: None, tmp_path: Path) -> None:

@@ -212,3 +212,8 @@ def test_points_of_an_earlier_attempt_are_learned_from_again() -> None:
     _, after = run_learning(OptunaSearch(WIDE, max_points=30, seed=0, proposed=points))
     assert after[:20] == before
     assert mean(after[20:]) > mean(before[:10]) + 0.2
+
+
+@every_search
+def test_next_point_does_not_wait_for_scores(kind: type[Search]) -> None:
+    assert len(list(begin(kind).propose())) == 5

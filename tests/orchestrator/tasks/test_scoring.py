@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.errors import TaskDataError
 from orchestrator.registry.groups.prediction_files import read_predictions
 from orchestrator.specs import TaskSpec
 from orchestrator.specs.task import Head
@@ -133,6 +134,11 @@ def test_types_of_entities_are_scored_beside_the_whole(names: Task) -> None:
     scores = score(names, "validation", predictions)
     assert (scores["precision"], scores["recall"]) == (1.0, 0.5)
     assert (scores["f1_PER"], scores["f1_LOC"]) == (1.0, 0.0)
+
+
+def test_a_prediction_short_is_named(classes: Task) -> None:
+    with pytest.raises(TaskDataError, match="3 predictions"):
+        score(classes, "validation", [ClassPrediction("yes")] * 3)
 
 
 def test_majority_baselines_are_those_of_the_training_split(

@@ -190,6 +190,12 @@ def test_an_unknown_kind_of_file_is_named(tmp_path: Path) -> None:
 NER = NerTable("tokens", "tags", ("O", "B-PER", "I-PER"))
 
 
+def test_a_file_without_a_readable_line_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_bytes(b"\n\n")
+    with pytest.raises(TaskDataError, match=r"a\.tsv"):
+        read(PAIRS, tmp_path / "a.tsv", "skip")
+
+
 def test_ner_tables_hold_lists(tmp_path: Path) -> None:
     records = [{"tokens": ["Ada", "L", "ran"], "tags": ["I-PER", "I-PER", "O"]}, {"tokens": [], "tags": []}]
     jsonl = write(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in records))

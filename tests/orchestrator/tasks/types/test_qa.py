@@ -244,3 +244,8 @@ def test_every_question_is_answered_where_all_have_answers(
     logits[features.cu_seqlens[:-1]] = 99.0
     predictions = decode(answerable, features, answerable.examples("validation"), np.stack([logits, logits], axis=1))
     assert all(isinstance(p, AnswerPrediction) and p.text for p in predictions)
+
+
+def test_what_concerns_answers_alone_decides_no_window() -> None:
+    options = options_of("qa", max_answer_length=7, null_threshold=1.5)
+    assert options.window_values() == options_of("qa").window_values()
