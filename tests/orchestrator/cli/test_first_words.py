@@ -29,7 +29,7 @@ WORDS = {
     "serve minilm": "loading minilm",
     "doctor": "looking at this machine",
     "corpus inspect text.txt": "reading the text",
-    "tokenizer train text.txt --to words": "training a tokenizer of 30,522 entries",
+    "tokenizer train text.txt -o words": "training a tokenizer of 30,522 entries",
 }
 """The first words of each command that works for longer."""
 
