@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.cli.spreadsheet_cells import safe_field
+from orchestrator.cli.row_texts import safe_field
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
