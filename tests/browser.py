@@ -3,11 +3,12 @@
 import base64
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from tests.waiting import PATIENCE_S, wait_until
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
+_ANSWER_S = 10.0
+"""Time after which a question is taken for lost: a page that is left may take it along."""
 _MIN_CONTRAST = 4.5
 """Contrast of text with what is behind it at least (WCAG 2.2, 1.4.3)."""
 _CONTRASTS = """(() => {
@@ -61,21 +64,22 @@ class Browser:
         self._commands, self._answers = commands, answers
         self._rest, self._number, self._session = b"", 0, ""
         self.console: list[str] = []
+        self._is_loaded = False
         self._scheme: list[dict[str, str]] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
 
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Call a method of the protocol; return its result."""
+    def call(self, method: str, within_s: float = PATIENCE_S, **parameters: Any) -> dict[str, Any]:
+        """Call a method of the protocol; return its result. Raises: TimeoutError."""
         self._number += 1
         session = {"sessionId": self._session} if self._session else {}
         message = {"id": self._number, "method": method, "params": parameters, **session}
         data = json.dumps(message).encode() + b"\0"
         while data:
             data = data[os.write(self._commands, data) :]
-        while (answer := self._read()).get("id") != self._number:
+        while (answer := self._read(within_s)).get("id") != self._number:
             self._note(answer)
         assert "error" not in answer, f"{method}: {answer['error']}"
         return dict(answer["result"])
@@ -88,24 +92,31 @@ class Browser:
 
     def open(self, url: str) -> None:
         """Load a page."""
+        self._is_loaded = False
         self.call("Page.navigate", url=url)
-        self.wait_for("document.readyState === 'complete' && location.href !== 'about:blank'")
+        while not self._is_loaded:
+            self._note(self._read())
 
     def leave(self) -> None:
         """Leave the page, which may still ask a server that has ended, and forget what its console said."""
-        self.call("Page.navigate", url="about:blank")
-        self.value("document.readyState")
+        self.open("about:blank")
         self.console.clear()
 
-    def value(self, script: str) -> Any:
-        """Value of an expression in the page, a promise's once it is there."""
-        found = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+    def value(self, script: str, within_s: float = PATIENCE_S) -> Any:
+        """Value of an expression in the page, a promise's once it is there. Raises: TimeoutError."""
+        found = self.call("Runtime.evaluate", within_s, expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, f"{script}: {found['exceptionDetails']}"
         return found["result"].get("value")
 
     def wait_for(self, condition: str) -> None:
-        """Ask the page until a condition holds."""
-        wait_until(lambda: bool(self.value(condition)), f"never: {condition}; look at the console of the page")
+        """Ask the page until a condition holds; a question that a page leaves unanswered as it goes is asked again."""
+
+        def holds() -> bool:
+            with suppress(TimeoutError):
+                return bool(self.value(condition, _ANSWER_S))
+            return False
+
+        wait_until(holds, f"never: {condition}; look at the console of the page")
 
     def weak_contrasts(self) -> list[Any]:
         """Elements whose text does not stand out enough from what is behind it, with the contrast of each."""
@@ -144,8 +155,10 @@ class Browser:
         """Write what is seen as a PNG."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
-    def _read(self) -> dict[str, Any]:
+    def _read(self, within_s: float = PATIENCE_S) -> dict[str, Any]:
         while b"\0" not in self._rest:
+            if not select.select([self._answers], [], [], within_s)[0]:
+                raise TimeoutError("the browser does not answer")
             piece = os.read(self._answers, 1 << 20)
             assert piece, "the browser has ended"
             self._rest += piece
@@ -153,6 +166,7 @@ class Browser:
         return dict(json.loads(message))
 
     def _note(self, event: dict[str, Any]) -> None:
+        self._is_loaded |= event.get("method") == "Page.loadEventFired"
         if event.get("method") in ("Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded"):
             self.console.append(json.dumps(event["params"]))
 

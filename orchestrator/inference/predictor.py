@@ -10,8 +10,7 @@ from orchestrator.finetuning.evaluation import predict_examples
 from orchestrator.finetuning.model_folder import FineTunedModel, load_fine_tuned
 from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.inference.blocks import LineBlock, PredictedBlock, json_lines, line_blocks, rounded
-from orchestrator.inference.request_files import ANSWER_COLUMNS, TableColumns
-from orchestrator.inference.request_lines import make_request
+from orchestrator.inference.requests import ANSWER_COLUMNS, TableColumns, make_request
 from orchestrator.models.device import choose_device
 from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy

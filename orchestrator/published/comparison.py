@@ -1,6 +1,7 @@
 """Comparison of a run's scores with published numbers: the difference, its noise, and why the two may not compare."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -24,7 +25,7 @@ _SAME_SIZE = 1.1
 
 @dataclass(frozen=True)
 class RunScore:
-    """Scores of a run on one split: one, or those of the seeds of its best recipe."""
+    """Scores of a run on one split: one, or those of the seeds of its best recipe of `num_recipes`."""
 
     run_id: str
     task: str
@@ -32,10 +33,9 @@ class RunScore:
     metric: str
     scores: Sequence[float]
     num_recipes: int = 1
-    """Recipes of which this one was the best on the validation split."""
     millions: float | None = None
     """Parameters of the model, in millions; None where it is not registered."""
-    own_files: bool = False
+    has_own_files: bool = False
     """Whether the task's files are a person's own, and not the official ones in a folder."""
     begins_at_random: bool = False
     refusal: str | None = None
@@ -57,36 +57,26 @@ def run_scores(run: "RunRecord", registry: "Registry") -> Iterator[RunScore]:
     if run.task is None:
         return
     spec = run.spec if run.parent_id is None else registry.run(run.parent_id).spec
-    task, refusal = spec.get("task") or {}, registry.test_refusals([run.id]).get(run.id)
+    task, scored = spec.get("task") or {}, run.spec.get("model")
     parameters = registry.parameters(registry.trials.kept(run.id) or run.id)
     starts = parameters.get("recipe.init_from", (spec.get("recipe") or {}).get("init_from"))
+    models = registry.models.left_by(run)
+    with suppress(NotFoundError):
+        models = models or ([registry.models.get(scored)] if isinstance(scored, str) else [])
+    about: dict[str, Any] = {
+        "millions": models[0].num_parameters / 1e6 if models and models[0].num_parameters else None,
+        "has_own_files": bool(task.get("files")) or not task.get("folder"),
+        "begins_at_random": starts == RANDOM and "model" not in spec,
+    }
+    refusal = registry.test_refusals([run.id]).get(run.id)
     recipes = scored_groups(registry.trials.table(run.id).records, str(run.metric))
     for name, value in registry.metrics.latest(run.id).items():
         metric = name.removeprefix("test.")
         is_test = metric != name
-        own = [row[f"metrics.{name}"] for row in scored_trials(recipes[0], name)] if recipes and not is_test else []
-        yield RunScore(
-            run.id,
-            run.task,
-            "test" if is_test else "validation",
-            metric,
-            own or [value],
-            max(1, len(recipes)),
-            _millions(run, registry),
-            own_files=bool(task.get("files")) or not task.get("folder"),
-            begins_at_random=starts == RANDOM and "model" not in spec,
-            refusal=refusal if is_test else None,
-        )
-
-
-def _millions(run: "RunRecord", registry: "Registry") -> float | None:
-    """Millions of parameters of the model that a run left, or that it scored; None where it is not registered."""
-    scored, left = run.spec.get("model"), registry.models.left_by(run)
-    try:
-        model = left[0] if left else registry.models.get(scored) if isinstance(scored, str) else None
-    except NotFoundError:
-        model = None
-    return None if model is None or model.num_parameters is None else model.num_parameters / 1e6
+        seeds = scored_trials(recipes[0], metric) if recipes and not is_test else []
+        own = [row[f"metrics.{metric}"] for row in seeds] or [value]
+        split, refused = ("test", refusal) if is_test else ("validation", None)
+        yield RunScore(run.id, run.task, split, metric, own, max(1, len(recipes)), refusal=refused, **about)
 
 
 def compare(score: RunScore, numbers: Sequence[Row]) -> list[dict[str, Any]]:
@@ -94,11 +84,15 @@ def compare(score: RunScore, numbers: Sequence[Row]) -> list[dict[str, Any]]:
 
     `half_width` is half of the 95 % interval of the difference, None where the seeds show no noise.
     """
-    same = [one for one in numbers if one["task"] == score.task and one.get("metric") in (score.metric, None)]
     mean, interval = fmean(score.scores), mean_interval(score.scores)
     half_width = None if interval is None else interval.half_width
+
+    def distance(one: Row) -> tuple[bool, bool, bool, float]:
+        return "metric" not in one, one["split"] != score.split, "note" in one, _size_ratio(score, one)
+
     rows = []
-    for one in sorted(same, key=lambda one: _distance(score, one)):
+    same = (one for one in numbers if one["task"] == score.task and one.get("metric") in (score.metric, None))
+    for one in sorted(same, key=distance):
         difference = mean - one["value"]
         if half_width is None:
             noise = f"{why_noise_is_unknown(score.scores)}: noise not known"
@@ -109,11 +103,6 @@ def compare(score: RunScore, numbers: Sequence[Row]) -> list[dict[str, Any]]:
         row |= {"difference": difference, "half_width": half_width, "noise": noise, "published_split": one["split"]}
         rows.append(row | {"table": one["table"], "url": one["url"], "why": list(_reasons(score, one))})
     return rows
-
-
-def _distance(score: RunScore, number: Row) -> tuple[bool, bool, bool, float]:
-    """Distance of a number from comparable: by metric, split, way of training, and size."""
-    return "metric" not in number, number["split"] != score.split, "note" in number, _size_ratio(score, number)
 
 
 def _size_ratio(score: RunScore, number: Row) -> float:
@@ -139,13 +128,14 @@ def _reasons(score: RunScore, number: Row) -> Iterator[str]:
         yield "the models' sizes cannot be compared"
     elif ratio > _SAME_SIZE:
         yield f"{number['model']} has {number['millions']:.3g} M parameters, yours {score.millions:.3g} M"
-    if score.own_files:
+    if score.has_own_files:
         yield "your task reads files of its own, which may not be the official split"
     if score.num_recipes > 1 and score.split == "validation":
         yield f"yours is the best of {score.num_recipes} recipes on the split that it is scored on"
     if chosen in ("best_of_grid", "best_of_restarts"):
         where = "split that it is scored on" if split == "validation" else "validation split"
         yield f"published is the {chosen.replace('_', ' ')}, chosen on the {where}"
-    elif chosen in ("unstated", "one_run"):
-        said = "published is one run, whose own noise is not known"
-        yield said if chosen == "one_run" else "how the published one was chosen is not said"
+    if chosen == "unstated":
+        yield "how the published one was chosen is not said"
+    if chosen == "one_run":
+        yield "published is one run, whose own noise is not known"

@@ -76,9 +76,11 @@ def build_app(registry: "Registry", cost_of: Callable[["RunRecord"], str | None]
 
 def list_page(registry: "Registry", asked: Served) -> Page:
     """Make the page of the newest runs that match. Raises: InputError for a query with an error."""
-    query, kinds = asked.query or "", {"trials": asked.trials, "archived": asked.archived}
-    records = registry.run_table(query, limit=MAX_ROWS, **kinds).records
-    num_runs = registry.num_runs(query, **kinds) if len(records) == MAX_ROWS else len(records)
+    query, trials, archived = asked.query or "", asked.trials, asked.archived
+    records = registry.run_table(query, limit=MAX_ROWS, trials=trials, archived=archived).records
+    num_runs = len(records)
+    if num_runs == MAX_ROWS:
+        num_runs = registry.num_runs(query, trials=trials, archived=archived)
     newest = f"the newest {MAX_ROWS:,} of " if num_runs > MAX_ROWS else ""
     table = Table(_COLUMNS, list(map(_row, records)), choices=[record["id"] for record in records])
     return Page("Runs", f"{newest}{num_runs:,} run{'s' * (num_runs != 1)}", [Section("Newest first", [table])])

@@ -174,8 +174,8 @@ def score_by_setting(rows: Sequence[Row], setting: str, metric: str) -> Chart:
     Args:
         rows: `trial`, a trial's name; `score`; and the settings by their names.
     """
-    values = [row.get(setting) for row in rows]
-    numbers = sorted({value for value in values if is_numeric(value)}) if all(map(is_numeric, values)) else []
+    values: list[Any] = [row.get(setting) for row in rows]
+    numbers: list[Any] = sorted(set(values)) if all(map(is_numeric, values)) else []
     axis: dict[str, Any] = {"title": {"text": setting}}
     if len(numbers) > _FEW_VALUES:
         axis["type"] = "log" if numbers[0] > 0 and numbers[-1] / numbers[0] >= _LOGARITHMIC_FROM else "linear"
@@ -239,9 +239,9 @@ def setting_importances(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(direction="maximize" if larger_is_better else "minimize")
     for number, row in enumerate(whole):
-        values = {name: column[number] for name, column in columns.items()}
+        chosen = {name: column[number] for name, column in columns.items()}
         study.add_trial(
-            optuna.trial.create_trial(params=values, distributions=distributions, value=float(row["score"]))
+            optuna.trial.create_trial(params=chosen, distributions=distributions, value=float(row["score"]))
         )
     evaluator = optuna.importance.PedAnovaImportanceEvaluator(target_quantile=0.5)
     with warnings.catch_warnings():

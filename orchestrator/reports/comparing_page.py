@@ -57,13 +57,9 @@ def _settings(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequenc
     """Settings that are not the same in all runs, a row each."""
     settings = [registry.parameters(run.id) for run in runs]
     headings = {f"run {number}": label for number, label in enumerate(labels)}
-    rows = [
-        {"setting": path}
-        | {
-            key: short_value(values[path]) if path in values else None
-            for key, values in zip(headings, settings, strict=True)
-        }
-        for path in sorted(varying_paths(settings))
-        if not path.startswith(_OF_EXECUTION)
-    ]
+    rows = []
+    for path in sorted(varying_paths(settings)):
+        if not path.startswith(_OF_EXECUTION):
+            texts = [short_value(values[path]) if path in values else None for values in settings]
+            rows.append({"setting": path, **dict(zip(headings, texts, strict=True))})
     return Table(("setting", *headings), rows, headings)

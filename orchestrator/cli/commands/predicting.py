@@ -108,8 +108,13 @@ def predict(
     """
     say_now(f"loading {model}")
     from orchestrator.finetuning.model_record import read_saved_definition
-    from orchestrator.inference.request_checks import check_request, check_requests
-    from orchestrator.inference.request_files import RequestFile, look_at_requests, refuse_table
+    from orchestrator.inference.requests import (
+        RequestFile,
+        check_request,
+        check_requests,
+        look_at_requests,
+        refuse_table,
+    )
     from orchestrator.models.resolve import resolve_model
     from orchestrator.storage import local_copy
     from orchestrator.storage.text_lines import stream_lines

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.queries.query_names import load_values
-from orchestrator.registry.queries.run_listing import count_runs, list_runs, list_runs_by_id, ordered_ids, selecting
+from orchestrator.registry.queries.run_listing import count_runs, list_runs, ordered_ids, selecting
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.records import RunRecord
@@ -67,11 +67,6 @@ class QueriedRuns(RunReader):
         """Ids of the runs and trials that a query selects, in the order of `run_table`. Raises: as `runs`."""
         with self._database.session(writing=False) as session:
             return ordered_ids(session, self._state(), filter, sort, trials=trials, archived=archived)
-
-    def run_table_of(self, run_ids: Sequence[str]) -> RecordTable:
-        """The table of `run_table` for the runs with these ids, in this order; without those that are not there."""
-        with self._database.session(writing=False) as session:
-            return list_runs_by_id(session, self._state(), run_ids)
 
     def selected(self, filter: str, *, trials: bool = True) -> list[RunRecord]:
         """Records of the runs that a query selects, the newest first; nothing else is read of them."""

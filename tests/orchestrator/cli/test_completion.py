@@ -83,7 +83,7 @@ def test_a_leaderboards_task_and_a_runs_measurements_are_those_recorded(recorded
     assert "accuracy" in offered(f"runs metrics {recorded_sweep.trial_ids[3]} ")
     assert offered(f"runs metrics {recorded_sweep.trial_ids[3]} train.") == ["train.loss"]
     assert "params.learning_rate" in offered("query params.learn")
-    assert offered("runs export runs.csv --where metrics.acc") == ["metrics.accuracy"]
+    assert offered("runs export -o runs.csv --where metrics.acc") == ["metrics.accuracy"]
     assert offered("query (metrics.acc") == ["(metrics.accuracy"]
 
 

@@ -82,13 +82,6 @@ def test_given_splits_are_used_as_they_are(tmp_path: Path) -> None:
     assert "leak: 10 of 20 examples" in told(made)
 
 
-def test_a_test_file_without_labels_is_left_out(tmp_path: Path) -> None:
-    train = write_reviews(tmp_path / "train.csv")
-    made = draft(tmp_path, train, write(tmp_path / "test.csv", "id,text\n1,a film\n"))
-    assert "test" not in yaml.safe_load(made.spec_text)["stages"]["finetuning"]["task"]["files"]
-    assert "has no column 'label', so it is left out" in told(made)
-
-
 def test_a_model_to_start_from_makes_a_plain_sweep(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     encoder = save_encoder(tmp_path_factory.mktemp("encoder"), seed=0)
     values = written(tmp_path, write_reviews(tmp_path / "reviews.csv"), model=encoder)
@@ -120,13 +113,6 @@ def test_tagged_sentences_and_questions_are_split(tmp_path: Path) -> None:
     assert qa["task"]["head"] == "qa"
     assert [len(some) for some in contexts] == [16, 4]
     assert not contexts[0] & contexts[1]
-
-
-def test_broken_rows_are_left_out_and_told(tmp_path: Path) -> None:
-    path = write_reviews(tmp_path / "reviews.csv")
-    path.write_text(path.read_text() + "no label\n")
-    made = draft(tmp_path, path)
-    assert "1 broken record, the first at line 62: 1 fields where the first line has 2" in told(made)
 
 
 def test_a_record_broken_in_another_column_keeps_its_place_in_the_split(tmp_path: Path) -> None:
@@ -165,13 +151,6 @@ def test_text_of_one_document_holds_nothing_out(tmp_path: Path) -> None:
     assert (stages["pretraining"]["validation_fraction"], stages["tokenizer"]["corpus"]["format"]) == (0.0, "text")
 
 
-def test_text_for_validation_by_its_name_is_left_out(tmp_path: Path) -> None:
-    files = write_text(tmp_path / "wiki.train.txt"), write_text(tmp_path / "wiki.valid.txt", 10)
-    made = draft(tmp_path, *files)
-    assert yaml.safe_load(made.spec_text)["stages"]["tokenizer"]["corpus"]["files"] == [str(files[0])]
-    assert f"left out: {files[1]}" in told(made)
-
-
 def test_records_of_text_are_read_by_their_field(tmp_path: Path) -> None:
     records = "".join(json.dumps({"body": f"The film {n} was long and nobody left."}) + "\n" for n in range(60))
     stages = written(tmp_path, write(tmp_path / "films.jsonl", records))["stages"]
@@ -181,10 +160,10 @@ def test_records_of_text_are_read_by_their_field(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "problem"),
     [
-        ("a.txt", "few words\n", "2 words are too few to learn a language from"),
-        ("a.csv", "text,label\n" + "good,pos\n" * 20, "has one label only"),
-        ("a.csv", "text\n" + "good\n" * 20, "no column that looks like a label"),
-        ("a.csv", "text,label\ngood,pos\nbad,neg\n", "2 labeled examples with text; at least 10"),
+        ("a.txt", "few words\n", "2 words"),
+        ("a.csv", "text,label\n" + "good,pos\n" * 20, "one label"),
+        ("a.csv", "text\n" + "good\n" * 20, "label"),
+        ("a.csv", "text,label\ngood,pos\nbad,neg\n", "at least 10"),
     ],
 )
 def test_data_that_is_not_enough_writes_nothing(tmp_path: Path, name: str, text: str, problem: str) -> None:
@@ -197,31 +176,31 @@ def test_data_that_is_not_enough_writes_nothing(tmp_path: Path, name: str, text:
 def test_options_that_do_not_fit_the_file_are_refused(tmp_path: Path) -> None:
     text, tagged, table = write_text(tmp_path / "a.txt"), write_sentences(tmp_path / "a.conll"), tmp_path / "a.csv"
     write_reviews(table)
-    with pytest.raises(InputError, match=r"--label: .* has no named columns"):
+    with pytest.raises(InputError, match="--label"):
         draft(tmp_path, text, label_column="label")
-    with pytest.raises(InputError, match="is plain text without labels, and --kind qa needs labels"):
+    with pytest.raises(InputError, match="--kind qa"):
         draft(tmp_path, text, kind="qa")
-    with pytest.raises(InputError, match="is laid out for a ner task; leave --kind qa out"):
+    with pytest.raises(InputError, match="--kind qa"):
         draft(tmp_path, tagged, kind="qa")
-    with pytest.raises(InputError, match="are laid out differently"):
+    with pytest.raises(InputError, match=r"a\.csv"):
         draft(tmp_path, text, table)
-    with pytest.raises(InputError, match=r"pretraining reads plain text, JSONL and Parquet; save the column 'text'"):
+    with pytest.raises(InputError, match="pretraining"):
         draft(tmp_path, table, kind="pretraining")
-    with pytest.raises(InputError, match=r"a spec's name ends in \.yaml"):
+    with pytest.raises(InputError, match=r"\.yaml"):
         draft(tmp_path, table, output="spec.txt")
 
 
 def test_files_in_the_way_are_not_written_over(tmp_path: Path) -> None:
     made = draft(tmp_path, write_reviews(tmp_path / "reviews.csv"))
     (tmp_path / "drafted.dev.csv").write_text("mine")
-    with pytest.raises(InputError, match=r"drafted\.dev\.csv is there already; write over with --force"):
+    with pytest.raises(InputError, match=r"drafted\.dev\.csv.* --force"):
         check_targets(made, (), force=False)
     check_targets(made, (), force=True)
 
 
 def test_the_data_itself_is_never_written_over(tmp_path: Path) -> None:
     path = write_reviews(tmp_path / "drafted.train.csv")
-    with pytest.raises(InputError, match="and it is the data itself"):
+    with pytest.raises(InputError, match=r"drafted\.train\.csv"):
         check_targets(draft(tmp_path, path), (str(path),), force=True)
 
 
@@ -252,84 +231,51 @@ def test_text_and_a_model_go_on_with_its_pretraining(tmp_path: Path, tmp_path_fa
     assert (values["kind"], values["init_from"], values["tokenizer"]) == ("pretrain", encoder, encoder)
 
 
-@pytest.mark.parametrize(("load", "is_told"), [(1.0, False), (12.3, True)])
-def test_a_busy_machine_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: float, is_told: bool) -> None:
-    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
-    made = draft(tmp_path, write_reviews(tmp_path / "reviews.csv"))
-    assert ("this machine is busy (load 12 on 2 cores)" in told(made)) == is_told
-
-
-def test_registered_models_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_person_should_look_at_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine, GPUs, registered models, the class of f1; broken, long and few examples."""
     monkeypatch.setattr("orchestrator.drafting.labeled_findings.registered_starts", lambda settings: ("minilm", "wiki"))
-    assert "registered here: minilm, wiki" in told(draft(tmp_path, write_reviews(tmp_path / "reviews.csv")))
-
-
-def test_the_class_that_f1_is_of_is_told(tmp_path: Path) -> None:
-    made = draft_spec(request_for(tmp_path, write_reviews(tmp_path / "reviews.csv")))
-    assert "f1 is the score of pos: of neg and pos it is the second; task.labels in the spec can say another order" in [
-        finding.text for finding in made.findings
-    ]
-
-
-@pytest.mark.parametrize(
-    ("gpus", "said"),
-    [((), None), (("H200",), "machine has a GPU (H200):"), (("H200",) * 2, "machine has 2 GPUs (H200):")],
-)
-def test_gpus_that_sizes_leave_out_are_told(tmp_path: Path, gpus: tuple[str, ...], said: str | None) -> None:
-    made = draft_spec(request_for(tmp_path, write_reviews(tmp_path / "reviews.csv"), gpus=gpus))
-    assert (said is None and "GPU" not in told(made)) or (said is not None and said in told(made))
-
-
-@pytest.mark.parametrize("rare", ["", "stars: one,rare\n"])
-def test_labels_that_validation_lacks_are_told(tmp_path: Path, rare: str) -> None:
-    path = write_reviews(tmp_path / "reviews.csv", 150)
-    path.write_text(path.read_text() + rare)
-    told_of = told(draft(tmp_path, path))
-    assert ("no text is in both, other labels in the same shares" in told_of) == bool(rare)
-    assert ("not in validation: rare: no score tells how well this is learned" in told_of) == bool(rare)
-    assert "measure next to nothing" not in told_of
-
-
-def test_few_examples_for_validation_are_told(tmp_path: Path) -> None:
-    split_here = draft(tmp_path, write_reviews(tmp_path / "reviews.csv", 10))
-    assert "2 examples for validation measure next to nothing, each is 50 points of the score" in told(split_here)
-    train, dev = write_reviews(tmp_path / "train.csv"), write(tmp_path / "dev.csv", "text,label\na film,pos\n")
-    given = told(draft(tmp_path, train, dev))
-    assert "1 example for validation measures next to nothing, it is 100 points of the score" in given
-    assert "not in validation: neg:" in given
-
-
-def test_an_example_out_of_all_proportion_is_told(tmp_path: Path) -> None:
+    monkeypatch.setattr("os.getloadavg", lambda: (1.0, 0.0, 0.0))
     path = write_reviews(tmp_path / "reviews.csv")
-    assert "the longest" not in told(draft(tmp_path, path))
-    path.write_text(path.read_text() + "word " * 4000 + ",pos\n")
-    assert "; the longest has 4,000: look whether it is one example" in told(draft(tmp_path, path))
+    plain = told(draft(tmp_path, path))
+    monkeypatch.setattr("os.getloadavg", lambda: (12.3, 0.0, 0.0))
+    path.write_text(path.read_text() + "no label\n" + "word " * 4000 + ",pos\n")
+    noted = told(draft(tmp_path, path, gpus=("H200",) * 2))
+    for words in ("load 12", "2 GPUs (H200)", "1 broken record", "line 62", "the longest has 4,000"):
+        assert words in noted
+        assert words not in plain
+    assert "minilm, wiki" in plain
+    assert "f1 is the score of pos" in plain
+    assert "each is 50 points" in told(draft(tmp_path, write_reviews(tmp_path / "few.csv", 10)))
+
+
+def test_labels_that_validation_lacks_are_told(tmp_path: Path) -> None:
+    path = write_reviews(tmp_path / "reviews.csv", 150)
+    assert "not in validation" not in told(draft(tmp_path, path))
+    path.write_text(path.read_text() + "stars: one,rare\n")
+    assert "not in validation: rare" in told(draft(tmp_path, path))
+
+
+def test_files_that_cannot_be_used_as_their_names_say_are_left_out(tmp_path: Path) -> None:
+    train = write_reviews(tmp_path / "train.csv")
+    made = draft(tmp_path, train, write(tmp_path / "test.csv", "id,text\n1,a film\n"))
+    assert "test" not in yaml.safe_load(made.spec_text)["stages"]["finetuning"]["task"]["files"]
+    files = write_text(tmp_path / "wiki.train.txt"), write_text(tmp_path / "wiki.valid.txt", 10)
+    made = draft(tmp_path, *files)
+    assert yaml.safe_load(made.spec_text)["stages"]["tokenizer"]["corpus"]["files"] == [str(files[0])]
+    assert f"left out: {files[1]}" in told(made)
 
 
 def test_a_file_with_other_columns_than_the_one_for_training_is_refused(tmp_path: Path) -> None:
     train = write_reviews(tmp_path / "train.csv")
     dev = write(tmp_path / "dev.csv", "review,sentiment\na film,pos\n")
-    with pytest.raises(
-        InputError, match=r"no column 'text', it has 'review'.* rename those of .*dev\.csv, or name by --t"
-    ):
+    with pytest.raises(InputError, match=r"'review'.*dev\.csv"):
         draft(tmp_path, train, dev)
 
 
-@pytest.mark.parametrize(
-    ("name", "make", "said"),
-    [
-        ("names.conll", write_sentences, "names.conll: CoNLL columns, 30 examples"),
-        ("questions.json", write_questions, "questions.json: SQuAD's JSON, 40 examples"),
-    ],
-)
-def test_the_layout_of_a_file_that_is_no_table_is_told(tmp_path: Path, name: str, make: Any, said: str) -> None:
-    assert said in told(draft(tmp_path, make(tmp_path / name)))
-
-
-@pytest.mark.parametrize("good_rows", [0, 20])
-def test_the_remedy_of_another_encoding_is_told_once(tmp_path: Path, good_rows: int) -> None:
-    rows = [*(f"film {n},{('pos', 'neg')[n % 2]}" for n in range(good_rows)), *(f"caf\xe9 {n},neg" for n in range(20))]
-    (tmp_path / "a.csv").write_bytes("\n".join(["text,label", *rows]).encode("latin-1"))
-    with pytest.raises(InputError, match=r"is not UTF-8.*, save the file as UTF-8$") as caught:
+def test_the_remedy_of_another_encoding_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(
+        "\n".join(["text,label", *(f"caf\xe9 {n},neg" for n in range(20))]).encode("latin-1")
+    )
+    with pytest.raises(InputError, match=r"a\.csv") as caught:
         draft(tmp_path, tmp_path / "a.csv")
-    assert str(caught.value).count("save the file as UTF-8") == 1
+    assert str(caught.value).count("UTF-8") == 2

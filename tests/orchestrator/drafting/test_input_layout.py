@@ -37,13 +37,13 @@ def test_a_layout_is_found_by_ending_and_content(
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("a.csv", b"", r"a\.csv is empty"),
-        ("a.csv", b"PK\x03\x04sheet", "Excel sheet; save the sheet as CSV"),
-        ("a.txt", b"\xff\xfeh\0i\0", "is UTF-16; save it as UTF-8"),
-        ("a.txt", b"abc\0def", "is a binary file, byte 4 is 0"),
-        ("a.csv", gzip.compress(b"text,label\n", mtime=0), r"holds gz data; rename it to .*a\.csv\.gz"),
-        ("a.csv.gz", b"text,label\n", r"is not compressed; rename it to .*a\.csv$"),
-        ("a.json", b'[{"text": "a"}]', r"not laid out as SQuAD.*end.* in \.jsonl"),
+        ("a.csv", b"", "empty"),
+        ("a.csv", b"PK\x03\x04sheet", "Excel"),
+        ("a.txt", b"\xff\xfeh\0i\0", "UTF-16"),
+        ("a.txt", b"abc\0def", "byte 4"),
+        ("a.csv", gzip.compress(b"text,label\n", mtime=0), r"a\.csv\.gz"),
+        ("a.csv.gz", b"text,label\n", "not compressed"),
+        ("a.json", b'[{"text": "a"}]', "SQuAD"),
     ],
 )
 def test_a_file_that_is_not_read_is_told_why(tmp_path: Path, name: str, content: bytes, problem: str) -> None:
@@ -53,9 +53,9 @@ def test_a_file_that_is_not_read_is_told_why(tmp_path: Path, name: str, content:
 
 
 def test_a_folder_and_a_missing_file_are_told(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"is a folder; name its files"):
+    with pytest.raises(InputError, match="folder"):
         detect_layout(str(tmp_path))
-    with pytest.raises(InputError, match="there is no file"):
+    with pytest.raises(InputError, match=r"a\.csv"):
         detect_layout(str(tmp_path / "a.csv"))
 
 
@@ -64,5 +64,5 @@ def test_prose_with_capitals_is_no_tagged_text(tmp_path: Path) -> None:
 
 
 def test_lines_with_tabs_in_a_text_file_are_a_table_by_another_name(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"columns with tabs between them; let its name end in \.tsv"):
+    with pytest.raises(InputError, match=r"\.tsv"):
         detect_layout(str(write(tmp_path / "a.txt", "text\tlabel\n" + "good\tpos\n" * 10)))

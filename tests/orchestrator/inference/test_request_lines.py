@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import InputError
-from orchestrator.inference.request_lines import make_request
+from orchestrator.inference.requests import make_request
 from orchestrator.storage.text_lines import parse_line
 from orchestrator.tasks import TabularColumns, TaskDefinition
 from orchestrator.tasks.tabular_columns import NO_COLUMNS, CategoricalColumn, NumericalColumn
@@ -53,17 +53,12 @@ def test_own_columns_are_read_by_their_names_and_null_is_missing() -> None:
 @pytest.mark.parametrize(
     ("head", "columns", "line", "message"),
     [
-        (
-            "multiple_choice",
-            NO_COLUMNS,
-            "plain",
-            "line 3 is plain text; this model reads JSON .* keys text, choices, as {.text.: ",
-        ),
-        ("multiple_choice", NO_COLUMNS, {"text": "x"}, "line 3: no key 'choices'; it has: text"),
-        ("multiple_choice", NO_COLUMNS, {"text": "x", "choices": ["y"]}, "choices must be a list of texts, at least 2"),
-        ("regression", COLUMNS, "plain", "line 3 is plain text; .* keys text, text_pair, size, color"),
-        ("regression", COLUMNS, {"text": "x", "size": 1}, "line 3: no key 'color'; it has: text, size"),
-        ("regression", COLUMNS, {"text": "x", "size": "big", "color": "red"}, "line 3: size 'big' is not a .*; null"),
+        ("multiple_choice", NO_COLUMNS, "plain", "line 3 .*text, choices"),
+        ("multiple_choice", NO_COLUMNS, {"text": "x"}, "line 3.*'choices'"),
+        ("multiple_choice", NO_COLUMNS, {"text": "x", "choices": ["y"]}, "choices.* 2"),
+        ("regression", COLUMNS, "plain", "line 3 .*text, text_pair, size, color"),
+        ("regression", COLUMNS, {"text": "x", "size": 1}, "line 3.*'color'"),
+        ("regression", COLUMNS, {"text": "x", "size": "big", "color": "red"}, "line 3: size 'big'"),
     ],
 )
 def test_a_line_that_lacks_something_is_named(head: str, columns: TabularColumns, line: Any, message: str) -> None:

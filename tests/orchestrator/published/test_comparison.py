@@ -71,7 +71,7 @@ def test_the_nearest_is_of_the_same_split_trained_plainly_and_of_like_size() -> 
         ({}, {"millions": 4.39}, "4.39 M"),
         ({"millions": None}, {}, "sizes"),
         ({"begins_at_random": True}, {}, "random weights"),
-        ({"own_files": True}, {}, "files"),
+        ({"has_own_files": True}, {}, "files"),
         ({"num_recipes": 4}, {}, "4 recipes"),
         ({}, {"chosen": "best_of_grid"}, "best of grid"),
         ({}, {"chosen": "one_run"}, "one run"),

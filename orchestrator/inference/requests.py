@@ -1,9 +1,9 @@
-"""Files that a fine-tuned model is asked about: what each record asks, whatever form the file has.
+"""Requests that a fine-tuned model is asked, whatever form their file has, and their checks, without torch.
 
     .csv .tsv .parquet     a request for each row, from the columns that the model reads; the others come back untouched
     CoNLL columns          a sentence's words, with tags or without (ner)
     .json                  SQuAD's questions and passages (qa)
-    anything else          a line is a text or a JSON object (`request_lines.py`)
+    anything else          a line is a text or a JSON object (`make_request`)
 
 A record becomes a JSON line, so that lines are all that a model's workers read. Blank lines stand between them where
 the file has more lines than records, so that a message names the line of the file.
@@ -16,15 +16,16 @@ from functools import partial
 from typing import Any
 
 from orchestrator.errors import InputError
-from orchestrator.inference.request_forms import forms_text
 from orchestrator.storage import exists
-from orchestrator.storage.text_lines import stream_lines
+from orchestrator.storage.text_lines import numbered_lines, parse_line, stream_lines
+from orchestrator.storage.uris import is_local, local_path
 from orchestrator.tasks.csv_tables import declared_delimiter, fields_of
 from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import column_names, read_rows, table_name
 from orchestrator.tasks.text_files import BadRecords, plain_name
 from orchestrator.tasks.types.base import AnyTaskType, TaskDefinition
 from orchestrator.tasks.types.conll import is_named_conll
+from orchestrator.tasks.types.requests import Request
 
 ANSWER_COLUMNS = ("prediction", "score")
 """Columns that a table gets."""
@@ -190,3 +191,68 @@ def _example_lines(path: str, reader: Reader[Any], task_type: AnyTaskType) -> It
 
 def _json_line(values: dict[str, Any]) -> str:
     return json.dumps(values, ensure_ascii=False, default=str) + "\n"
+
+
+def forms_text(task: TaskDefinition) -> str:
+    """List the forms of files that a model reads, its own layout first."""
+    task_type = task.type
+    has_plain_lines = task_type.reads_plain_text and not task.columns.names
+    forms = [
+        task_type.own_layout,
+        "lines of text" if has_plain_lines else "",
+        f"JSON lines as {example_line(task)}",
+        "Parquet with such lists" if task_type.list_keys else "tables (.csv, .tsv, .parquet)",
+    ]
+    return " or ".join(filter(None, forms))
+
+
+def example_line(task: TaskDefinition) -> str:
+    """A request as JSON: the example of the task's type, and the model's own columns without a value."""
+    example: dict[str, Any] = {**task.type.example_request, **dict.fromkeys(task.columns.names)}
+    return json.dumps(example, ensure_ascii=False)
+
+
+def make_request(
+    read: dict[str, Any] | str, number: int, task: TaskDefinition, text_columns: Sequence[str] = ()
+) -> Request:
+    """Make a request of what a line says: an object, or plain text where the task's type reads some.
+
+    Args:
+        text_columns: keys of the object whose values are those of the type's own keys, in their order, in an
+            object that has all of them.
+
+    Raises: InputError, naming the line.
+    """
+    keys, names = task.type.request_keys, task.columns.names
+    if isinstance(read, dict):
+        if text_columns and set(text_columns) <= set(read):
+            texts = {key: read[name] for key, name in zip(keys, text_columns, strict=False)}
+            read = {name: value for name, value in read.items() if name not in keys} | texts
+        return Request(read, number, task.head, keys)
+    values = None if names else task.type.parse_text(read)
+    if values is None:
+        raise InputError(
+            f"line {number} is plain text; this model reads JSON objects with the keys {', '.join((*keys, *names))}, "
+            f"as {example_line(task)}"
+        )
+    return Request(values, number, task.head, keys)
+
+
+def check_requests(file: str, requests: RequestFile, task: TaskDefinition) -> None:
+    """Check every record of a file, as answering it will. Raises: InputError, naming file and line.
+
+    What can be read only once, a pipe, and what lies elsewhere is not looked at: answering tells what is wrong with it.
+    """
+    if not is_local(file) or not local_path(file).is_file():
+        return
+    columns = requests.text_columns(task)
+    for number, line in numbered_lines(requests.read(file)):
+        try:
+            check_request(line, number, task, columns)
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from None
+
+
+def check_request(line: str, number: int, task: TaskDefinition, text_columns: Sequence[str]) -> None:
+    """Check that a line is a request of the task's type. Raises: InputError, naming the line."""
+    task.type.example_of(task, make_request(parse_line(line, number), number, task, text_columns))
