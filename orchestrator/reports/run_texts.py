@@ -1,4 +1,4 @@
-"""What is recorded of a run as short lines of text: for `runs show` and for a page."""
+"""Facts of a recorded run as short lines of text: for `runs show` and for a page."""
 
 from collections.abc import Mapping
 from itertools import pairwise
