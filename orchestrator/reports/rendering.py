@@ -35,7 +35,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Served:
-    """How the board serves a page."""
+    """Way in which the board serves a page."""
 
     is_live: bool = False
     """Whether the page looks for what is new every few seconds."""
