@@ -1,6 +1,7 @@
 """Rows as texts: the columns of a table for a person, and CSV for a program."""
 
 import json
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,14 +14,17 @@ _MEASURED |= {"baseline", "test"}
 """Columns with values of what a row measures."""
 
 
+_FORMULA_SIGNS = frozenset("=+-@\t\r＝＋－＠")
+"""First characters that make a formula of a field, which can run programs and send data away (OWASP, CSV Injection)."""
+
+
 def csv_text(rows: Sequence[Row], columns: Sequence[str], *, raw: bool = False) -> str:
     """Rows as CSV, the names of the columns first; lists and mappings in a field are JSON.
 
     Args:
         raw: whether texts that a spreadsheet would take for formulas stay as they are.
     """
-    from orchestrator.cli.spreadsheet_cells import safe_field  # a table needs neither
-    from orchestrator.storage.delimited_lines import csv_lines
+    from orchestrator.storage.delimited_lines import csv_lines  # a table needs none
 
     plain = ([plain_value(row.get(column)) for column in columns] for row in rows)
     fields = [[json.dumps(v) if isinstance(v, list | dict) else v for v in values] for values in plain]
@@ -71,3 +75,24 @@ def _texts(rows: Sequence[Row], column: str, measurements: Sequence[str | None])
         for place, text in zip(places, found, strict=True):
             texts[place] = text
     return texts
+
+
+def safe_field(value: Any) -> Any:
+    r"""A field without control characters, an apostrophe before what a spreadsheet would take for a formula.
+
+    >>> safe_field("=cmd|'/c calc'!A1"), safe_field("-0.5"), safe_field(-0.5), safe_field("a\x1b[31m\nb")
+    ("'=cmd|'/c calc'!A1", '-0.5', -0.5, 'a�[31m\nb')
+    """
+    if not isinstance(value, str):
+        return value
+    text = "".join(c if c in "\r\n\t" or unicodedata.category(c) not in ("Cc", "Cs") else "�" for c in value)
+    is_formula = text.lstrip(" \n")[:1] in _FORMULA_SIGNS and not _is_number(text)
+    return f"'{text}" if text and is_formula else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return not text[:1].isspace()

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import ray
 
 from orchestrator.cluster.processes import Processes
-from orchestrator.cluster.silence import telling_silence
+from orchestrator.cluster.shortage import telling_silence
 from orchestrator.cluster.worker_warnings import CollectedWarnings, WarningRelay
 from orchestrator.errors import OWN_ERRORS, OwnError, RunFailedError, last_line
 from orchestrator.progress import attached

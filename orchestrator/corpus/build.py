@@ -22,7 +22,7 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
 from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.cluster.processes import Processes
-from orchestrator.cluster.silence import telling_silence
+from orchestrator.cluster.shortage import telling_silence
 from orchestrator.corpus.document_batches import Bundle, DocumentBatch, no_text, plan_bundles, read_batches
 from orchestrator.corpus.document_readers import Document
 from orchestrator.corpus.finished_units import (

@@ -36,7 +36,7 @@ def follow_log(
     """
     with Registry(settings.registry, read_only=True) as registry:
         whole_id = recorded_id(registry, run_id, pause_s=pause_s)
-        logs = _GrowingLogs(registry, settings, write)
+        logs = _GrowingLogs(settings.storage, write)
         for _ in looks(None, pause_s):
             # The state before the log, so that the last lines are there when the run has ended.
             record = retry_while_unavailable(lambda: registry.run(whole_id))
@@ -50,8 +50,8 @@ def follow_log(
 class _GrowingLogs:
     """Logs of a run and of a pipeline's stages, each passed on from where it was last read."""
 
-    def __init__(self, registry: Registry, settings: Settings, write: Callable[[bytes], object]) -> None:
-        self._registry, self._settings, self._write = registry, settings, write
+    def __init__(self, storage: str, write: Callable[[bytes], object]) -> None:
+        self._storage, self._write = storage, write
         self._paths: dict[str, str] = {}
         self._positions: dict[str, int] = {}
         self._done: set[tuple[str, int]] | None = None
@@ -70,7 +70,7 @@ class _GrowingLogs:
 
     def _pass_on(self, run: RunRecord) -> None:
         if run.id not in self._paths:
-            self._paths[run.id] = join(run.folder(self._settings.storage), LOG_FILE)
+            self._paths[run.id] = join(run.folder(self._storage), LOG_FILE)
         position = self._positions.get(run.id, 0)
         added = _read_from(self._paths[run.id], position)
         if not run.state.is_final:  # its last line may be half written

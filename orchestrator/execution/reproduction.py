@@ -132,14 +132,18 @@ def _changed_names(registry: Registry, spec: Spec, settings: Settings) -> Iterat
     """Yield the models and tokenizers that are gone, or whose content is not what was registered under their name."""
     for field, name in dict.fromkeys(names_of(spec)):
         try:
-            folder = resolve_name(field, name, settings)
-            try:
-                then, now = registry.models.get(name).digest, digest_file(join(folder, WEIGHTS_FILE))
-            except NotFoundError:
-                then = registry.datasets.tokenizer_at(name) if field in TOKENIZER_FIELDS else None
-                now = content_digest(field, folder) if then is not None else ""
+            digests = _digests(registry, field, name, resolve_name(field, name, settings))
         except (*OWN_ERRORS, OSError) as error:
             yield f"{field}: {str(error).removeprefix(f'{field}: ')}"
             continue
-        if then is not None and now != then:
-            yield f"{field}: {name} has changed: digest {then[:12]} then, {now[:12]} now"
+        if digests is not None and digests[0] != digests[1]:
+            yield f"{field}: {name} has changed: digest {digests[0][:12]} then, {digests[1][:12]} now"
+
+
+def _digests(registry: Registry, field: str, name: str, folder: str) -> tuple[str, str] | None:
+    """Digests of a model or tokenizer as it was recorded, and as it is now; None where none was recorded."""
+    try:
+        return registry.models.get(name).digest, digest_file(join(folder, WEIGHTS_FILE))
+    except NotFoundError:
+        then = registry.datasets.tokenizer_at(name) if field in TOKENIZER_FIELDS else None
+        return None if then is None else (then, content_digest(field, folder))

@@ -17,7 +17,7 @@ from ray.exceptions import RayError
 
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
 from orchestrator.cluster.processes import Processes
-from orchestrator.cluster.silence import telling_silence
+from orchestrator.cluster.shortage import telling_silence
 from orchestrator.cluster.worker_warnings import CollectedWarnings, WarningRelay, WithWarnings
 from orchestrator.errors import OWN_ERRORS, ClusterError, InputError, OwnError, last_line
 from orchestrator.inference.blocks import LineBlock, LinePredictor, PredictedBlock, line_blocks, predict_blocks

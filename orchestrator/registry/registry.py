@@ -171,11 +171,20 @@ class Registry(QueriedRuns, SeedGroups):
                 raise NotFoundError(
                     f"{where}; to bring it back: orchestrator runs restore {removed[0].run_id}"
                 ) from None
+            if "@" in wanted and self._is_model(wanted):
+                raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`") from None
             newest = self.run_table("", limit=_NUM_COMPARED, trials=False).values("name")
             names = [*dict.fromkeys([*newest, *(self.ranked_tasks() if or_task else ())])]
             close = nearest(wanted, names, 1) if wanted else []
             hint = f"; did you mean {close[0]}?" if close else ", and none is called so." if names else "."
             raise NotFoundError(f"{str(error).rstrip('.')}{hint}") from None
+
+    def _is_model(self, name: str) -> bool:
+        try:
+            self.models.get(name)
+        except NotFoundError:
+            return False
+        return True
 
     def run_records(self, run_ids: Collection[str]) -> list[RunRecord]:
         """Records of the runs with these ids, the newest first; without those that are not there."""

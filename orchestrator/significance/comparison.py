@@ -142,7 +142,7 @@ def sign_test(num_first: int, num_second: int) -> float:
     for number in range(fewer):
         arrangements = arrangements * (total - number) // (number + 1)
         tail += arrangements
-    return 2 * tail / 2**total  # of whole numbers, which no float would hold
+    return 2 * tail / (1 << total)  # of whole numbers, which no float would hold
 
 
 def _paired_interval(num_examples: int, only_first: int, only_second: int, level: float) -> Interval:

@@ -195,3 +195,8 @@ def test_every_field_of_a_model_refuses_what_is_none_of_its_kind(name: str) -> N
     """A list fits no field but the names of classes: whatever is added to the configuration is checked."""
     with pytest.raises(ConfigError, match=name):
         ConfigFields(**{name: ["no"]})
+
+
+def test_config_of_google_without_model_type_is_read() -> None:
+    values = {"hidden_size": 128, "num_attention_heads": 2, "intermediate_size": 512, "directionality": "bidi"}
+    assert BertConfig.from_dict(values).hidden_size == 128

@@ -99,18 +99,12 @@ def test_lengths_that_do_not_rise_are_refused(cu_seqlens: list[int]) -> None:
         PackedSequences.from_lengths(tokens, tokens, torch.tensor(cu_seqlens))
 
 
-def test_lengths_of_other_tokens_are_refused() -> None:
+def test_lengths_rows_and_shapes_that_do_not_fit_are_refused() -> None:
     with pytest.raises(DataError, match="cu_seqlens"):
         PackedSequences.from_lengths(torch.zeros(4), torch.zeros(4), torch.tensor([0, 3]))
-
-
-def test_row_without_a_token_is_refused() -> None:
-    with pytest.raises(DataError, match="zero over a whole row"):
+    with pytest.raises(DataError, match="whole row"):
         PackedSequences.from_padded(torch.ones(2, 3), torch.tensor([[1, 1, 0], [0, 0, 0]]))
-
-
-def test_shapes_that_differ_are_refused() -> None:
-    with pytest.raises(DataError, match=r"shapes \(2, 3\), \(2, 2\), \(2, 3\)"):
+    with pytest.raises(DataError, match=r"\(2, 3\), \(2, 2\)"):
         PackedSequences.from_padded(torch.ones(2, 3), torch.ones(2, 2))
 
 

@@ -17,7 +17,6 @@ TREES = {
 MAY_SLEEP = {
     "tests/chaos/episode.py": "chance chooses a moment before there is anything to wait for",
     "tests/chaos/faults.py": "a fault lasts for a time",
-    "tests/orchestrator/execution/slow_nodes.py": "a cloud's machines come late",
     "tests/waiting.py": "another process gives no event to wait for",
 }
 """Files that may sleep, with the reason."""

@@ -143,3 +143,30 @@ def test_nothing_is_opened_to_the_world(kind: str) -> None:
     assert not {"serviceType", "enableIngress", "headService"} & CLUSTERS[kind]["headGroupSpec"].keys()
     ports = [port for _, template in pod_templates() for one in containers(template) for port in one.get("ports", ())]
     assert not [port for port in ports if "hostPort" in port]
+
+
+@pytest.mark.parametrize("kind", CLUSTERS)
+def test_gpu_workers_scale_from_none_and_are_limited_to_what_they_ask_for(kind: str) -> None:
+    spec = CLUSTERS[kind]
+    (group,) = spec["workerGroupSpecs"]
+    assert spec["enableInTreeAutoscaling"]
+    assert (group["minReplicas"], group["maxReplicas"]) == (0, 4)
+    for template in (group["template"], spec["headGroupSpec"]["template"]):
+        resources = template["spec"]["containers"][0]["resources"]
+        assert resources["limits"] == resources["requests"]
+    assert group["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
+
+
+@pytest.mark.parametrize("kind", CLUSTERS)
+def test_pods_do_not_restart_by_themselves(kind: str) -> None:
+    """Version 2 of the autoscaler demands it: a container that came back alone would be a node that nobody knows."""
+    spec = CLUSTERS[kind]
+    assert spec["autoscalerOptions"]["version"] == "v2"
+    groups = [spec["headGroupSpec"], *spec["workerGroupSpecs"]]
+    assert [group["template"]["spec"]["restartPolicy"] for group in groups] == ["Never", "Never"]
+
+
+def test_a_job_is_not_tried_again_as_another_run() -> None:
+    job = kubernetes_object("RayJob")["spec"]
+    assert job["backoffLimit"] == 0
+    assert job["shutdownAfterJobFinishes"]

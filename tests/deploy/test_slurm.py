@@ -4,6 +4,7 @@ Alone: .venv/bin/pytest tests/deploy/test_slurm.py
 """
 
 import os
+import re
 import shlex
 import signal
 import socket
@@ -20,6 +21,7 @@ from tests.deploy.slurm_stage import SCRIPT, Stage
 from tests.waiting import PATIENCE_S, wait_until
 
 TEXT = SCRIPT.read_text("utf-8")
+OPTIONS = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?", TEXT, re.MULTILINE))
 
 
 @pytest.fixture
@@ -233,3 +235,16 @@ def test_an_interface_without_address_is_named(stage: Stage) -> None:
     status, said = stage.play("run", "spec.yaml")
     assert status == 2
     assert "no address on interface eth0; set BERT_LAB_INTERFACE" in said
+
+
+def test_slurm_warns_the_script_alone_in_time_and_may_queue_it_again() -> None:
+    assert OPTIONS["signal"] == "B:USR1@300"
+    assert "requeue" in OPTIONS
+    assert OPTIONS["open-mode"] == "append", "the first attempt's words would be lost"
+    assert OPTIONS["ntasks-per-node"] == "1"
+
+
+def test_a_resume_that_was_queued_again_keeps_its_words(stage: Stage) -> None:
+    for _ in range(2):
+        stage.play("resume", "7f3a", "execution.num_workers=4")
+    assert set(stage.calls("orchestrator")) == {"orchestrator resume 7f3a execution.num_workers=4"}

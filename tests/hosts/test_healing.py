@@ -33,7 +33,7 @@ def test_a_killed_node_comes_back_by_itself(cluster: RayCluster) -> None:
     before = cluster.wait_for_nodes()
     *_, host = cluster.site.hosts
     kill(host, "raylet/raylet")
-    check_that_only_one_is_new(cluster, host, before)
+    assert_that_only_one_is_new(cluster, host, before)
 
 
 def test_a_host_that_was_switched_off_is_back_after_its_boot(cluster: RayCluster) -> None:
@@ -41,7 +41,7 @@ def test_a_host_that_was_switched_off_is_back_after_its_boot(cluster: RayCluster
     *_, host = cluster.site.hosts
     host.power_off()
     host.power_on()
-    check_that_only_one_is_new(cluster, host, before)
+    assert_that_only_one_is_new(cluster, host, before)
 
 
 def test_a_host_that_was_cut_off_is_back_when_its_cable_is(cluster: RayCluster) -> None:
@@ -50,7 +50,7 @@ def test_a_host_that_was_cut_off_is_back_when_its_cable_is(cluster: RayCluster) 
     host.link.cut()
     cluster.wait_for_loss(before[host.address])
     host.link.heal()
-    check_that_only_one_is_new(cluster, host, before)
+    assert_that_only_one_is_new(cluster, host, before)
 
 
 def test_a_head_whose_gcs_is_killed_is_back_and_the_workers_after_it(cluster: RayCluster) -> None:
@@ -87,7 +87,7 @@ def kill(host: Machine, title: str) -> None:
         process.kill()
 
 
-def check_that_only_one_is_new(cluster: RayCluster, host: Machine, before: dict[str, str]) -> None:
+def assert_that_only_one_is_new(cluster: RayCluster, host: Machine, before: dict[str, str]) -> None:
     after = cluster.wait_for_nodes(without={host.address: before[host.address]})
     assert {**after, host.address: ""} == {**before, host.address: ""}, "other nodes were started anew"
 

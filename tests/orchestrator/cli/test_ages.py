@@ -18,17 +18,10 @@ def test_an_age_is_hours_or_days() -> None:
     assert age_s("30s", "--since") == 30
 
 
-def test_a_day_that_the_calendar_has_not_and_what_is_no_time_are_told_of_days() -> None:
-    with pytest.raises(InputError, match="--since is 2026-13-40, which the calendar has not; give a day such as"):
-        time_of("2026-13-40", "--since")
-    with pytest.raises(InputError, match=r"--since is soon; give an age such as .*, or a day such as 2026-11-22"):
-        time_of("soon", "--since")
-
-
-@pytest.mark.parametrize("age", ["", "12", "d", "-3d", "3 d", "yesterday", "99999d"])
-def test_what_is_no_age_is_refused_by_the_options_name(age: str) -> None:
-    with pytest.raises(InputError, match=rf"--since is {age}; give"):
-        age_s(age, "--since")
+@pytest.mark.parametrize("age", ["", "12", "d", "-3d", "3 d", "yesterday", "99999d", "2026-13-40"])
+def test_what_is_no_age_and_no_day_is_refused_by_the_options_name(age: str) -> None:
+    with pytest.raises(InputError, match="--since"):
+        time_of(age, "--since")
 
 
 def test_a_time_is_an_age_ago() -> None:

@@ -42,22 +42,8 @@ def test_a_board_with_long_recipes_stays_a_table_with_all_of_them(
     assert len(recipes) == 6 * (2 if "sst2" in words else 4)
 
 
-def test_in_a_pipe_a_long_recipe_stands_in_its_row(command: Command, long_recipes: None) -> None:
-    lines = command("leaderboard").out.splitlines()
-    assert len(lines) == 5
-    assert all("a_setting_5=" in line for line in lines[1:])
-
-
 @pytest.mark.parametrize("page", [["--limit", "3"], ["--limit", "2", "--offset", "1"], ["--limit", "9"]])
 def test_a_page_of_groups_is_that_part_of_all_of_them(command: Command, long_recipes: None, page: list[str]) -> None:
     every = json.loads(command("groups", "list", "-f", "json").out)
     first, limit = int(page[3]) if "--offset" in page else 0, int(page[1])
     assert json.loads(command("groups", "list", "-f", "json", *page).out) == every[first : first + limit]
-
-
-def test_a_page_of_groups_on_a_terminal_says_how_many_there_are(
-    command: Command, long_recipes: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("orchestrator.cli.output.is_terminal", lambda stream: True)
-    monkeypatch.setattr("orchestrator.cli.commands.seed_groups._PAGE", 3)
-    assert "3 of 4 are shown; all of them: --limit 4" in command("groups", "list").err

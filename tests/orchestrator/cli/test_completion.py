@@ -83,8 +83,16 @@ def test_a_leaderboards_task_and_a_runs_measurements_are_those_recorded(recorded
     assert "accuracy" in offered(f"runs metrics {recorded_sweep.trial_ids[3]} ")
     assert offered(f"runs metrics {recorded_sweep.trial_ids[3]} train.") == ["train.loss"]
     assert "params.learning_rate" in offered("query params.learn")
-    assert offered("runs export runs.csv --where metrics.acc") == ["metrics.accuracy"]
+    assert offered("runs export -o runs.csv --where metrics.acc") == ["metrics.accuracy"]
     assert offered("query (metrics.acc") == ["(metrics.accuracy"]
+
+
+def test_tags_of_a_run_and_aliases_of_models_are_offered(recorded_sweep: RecordedSweep) -> None:
+    assert offered(f"runs untag {recorded_sweep.run_id} ") == ["tried"]
+    with Registry(Settings.from_options().registry) as registry:
+        registry.models.set_alias("first@1", "production")
+    assert "first@production" in offered("models card first@")
+    assert "production" in offered("models alias first ")
 
 
 def test_overrides_are_offered_for_the_spec_that_was_named(spec: Path) -> None:
@@ -179,9 +187,3 @@ def test_the_script_of_a_shell_is_printed(command: Command, shell: str, begins: 
     outcome = command("completion", shell)
     assert (outcome.status, outcome.err) == (0, "")
     assert outcome.out.startswith(begins)
-
-
-def test_an_unknown_shell_is_refused_with_the_known_ones(command: Command) -> None:
-    outcome = command("completion", "tcsh")
-    assert outcome.status == 2
-    assert "'bash', 'zsh', 'fish'" in outcome.err

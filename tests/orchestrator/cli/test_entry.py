@@ -54,13 +54,6 @@ def test_help_ends_in_an_example_of_the_command(path: str, command: Command) -> 
     assert f"orchestrator {path}" in outcome.out.partition("Example:")[2]
 
 
-@pytest.mark.parametrize("group", [None, "runs", "models", "corpus", "tokenizer", "db"])
-def test_an_overview_shows_each_summary_whole(command: Command, group: str | None) -> None:
-    listed = command(*filter(None, [group]), "--help").out.partition("Commands:")[2]
-    assert listed
-    assert "..." not in listed
-
-
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [

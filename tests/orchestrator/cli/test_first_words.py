@@ -18,7 +18,7 @@ WORDS = {
     "submit --resume 7f3a": "looking up run 7f3a on the cluster",
     "resume 7f3a": "looking up run 7f3a",
     "verify-resume words.yaml": "reading the spec words.yaml",
-    "runs plot 7f3a losses.png": "drawing run 7f3a",
+    "runs plot 7f3a -o losses.png": "drawing run 7f3a",
     "evaluate minilm sst2": "loading minilm",
     "predict minilm": "loading minilm",
     "fill-mask minilm [MASK]": "loading minilm",
@@ -29,7 +29,7 @@ WORDS = {
     "serve minilm": "loading minilm",
     "doctor": "looking at this machine",
     "corpus inspect text.txt": "reading the text",
-    "tokenizer train text.txt --to words": "training a tokenizer of 30,522 entries",
+    "tokenizer train text.txt -o words": "training a tokenizer of 30,522 entries",
 }
 """The first words of each command that works for longer."""
 

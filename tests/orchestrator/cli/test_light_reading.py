@@ -57,12 +57,6 @@ def test_a_run_is_shown_beside_the_defaults_of_its_own_kind_of_spec(recorded_swe
     assert not (of_trial[1] | of_sweep[1]) & NOT_FOR_READING
 
 
-def test_a_run_is_made_again_on_paper_without_the_libraries_that_make_it(recorded_sweep: RecordedSweep) -> None:
-    ((status, loaded),) = loaded_by_each([["runs", "reproduce", recorded_sweep.run_id]]).values()
-    assert status == 0
-    assert not loaded & {"pandas", "numpy", "ray", "torch", "pyarrow", "matplotlib"}
-
-
 def test_lists_and_boards_need_neither_the_query_parser_nor_specs(recorded_sweep: RecordedSweep) -> None:
     with Registry(Settings.from_options().registry) as registry:
         pipeline = Recorder(registry).start({"kind": "pipeline", "name": "all", "stages": {}}, "f").id

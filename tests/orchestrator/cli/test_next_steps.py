@@ -16,7 +16,7 @@ from orchestrator.registry.recorder import Recorder
 from orchestrator.results import MetricEvent, ModelResult
 from orchestrator.settings import Settings
 from orchestrator.tasks import TASK_TYPES
-from tests.orchestrator.cli.laboratory import Command, RecordedSweep
+from tests.orchestrator.cli.laboratory import Command
 
 RUN = "7f3a90b1c2d4"
 
@@ -107,11 +107,6 @@ def test_a_registry_that_breaks_does_not_change_the_status_of_a_completed_run(
     monkeypatch.setattr(Registry, "run", run)
     shown = command("resume", RUN)
     assert (shown.status, shown.out) == (0, f"{RUN}\n")
-
-
-def test_a_trials_model_is_used_by_the_trials_id(command: Command, recorded_sweep: RecordedSweep) -> None:
-    best = recorded_sweep.trial_ids[3]
-    assert following(command("runs", "show", best).out)[0].endswith(f"orchestrator predict {best}")
 
 
 def test_plot_is_offered_where_something_can_be_drawn(command: Command, home: Path) -> None:

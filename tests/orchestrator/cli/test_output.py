@@ -97,11 +97,6 @@ def test_each_measurement_has_its_own_number_of_decimals(capsys: pytest.CaptureF
     assert texts == ["0.5251", "1.234e-05", "0.5000", "1234.6"]
 
 
-def test_a_columns_numbers_have_equally_many_decimals(capsys: pytest.CaptureFixture[str]) -> None:
-    show_rows([{"f1": 0.9}, {"f1": 0.91234}, {"f1": 1.0}], ["f1"], None, None)
-    assert capsys.readouterr().out.split() == ["f1", "0.9000", "0.9123", "1.0000"]
-
-
 def test_scores_of_each_metric_have_their_own_number_of_decimals(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [{"metric": "f1", "mean": 0.8820}, {"metric": "f1", "mean": 0.8816}, {"metric": "perplexity", "mean": 50.5}]
     show_rows(rows, ["mean"], None, None)

@@ -50,11 +50,6 @@ def test_a_text_in_place_of_a_file_is_answered(
     assert command(name, model, "cats rest.").out == command(name, model, "one.txt").out
 
 
-def test_a_file_goes_before_a_text_of_the_same_name(command: Command, classifier: str, tmp_path: Path) -> None:
-    (tmp_path / "cats rest").write_text("rain falls\n")
-    assert json.loads(command("predict", classifier, "cats rest").out)["text"] == "rain falls"
-
-
 @pytest.mark.parametrize("file", ["my reviews.csv", "reviews", "my data/reviews.csv.gz"])
 def test_a_file_that_is_not_there_is_no_text(file: str, command: Command, classifier: str) -> None:
     outcome = command("predict", classifier, file)
@@ -77,12 +72,6 @@ def test_a_key_of_the_answer_that_a_line_has_stays_as_it_is(command: Command, cl
     first, second = map(json.loads, command("predict", classifier, "gold.jsonl").out.splitlines())
     assert list(first) == ["text", "label", "id", "predicted_label", "probabilities"]
     assert (first["label"], first["predicted_label"]) == ("gold", second["label"])
-
-
-def test_a_line_with_both_keys_is_refused(command: Command, classifier: str, tmp_path: Path) -> None:
-    (tmp_path / "gold.jsonl").write_text('{"text": "cats rest", "label": "gold", "predicted_label": "b"}\n')
-    outcome = command("predict", classifier, "gold.jsonl")
-    assert "gold.jsonl: line 1 has the key 'predicted_label' already, which the answer would replace" in outcome.err
 
 
 def test_a_folder_without_weights_is_enough_to_refuse_a_broken_line(

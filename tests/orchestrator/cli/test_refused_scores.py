@@ -3,13 +3,9 @@
 pytest tests/orchestrator/cli/test_refused_scores.py
 """
 
-from pathlib import Path
-
 import pytest
 
 from orchestrator.registry import Registry
-from orchestrator.reports.blocks import Words
-from orchestrator.reports.comparing_page import comparing_page
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 
@@ -31,14 +27,6 @@ def test_a_refused_test_score_is_told_by_the_run_and_beside_another(
     assert REASON in " ".join(command("runs", "show", sweep, "--all").out.split())
     difference = command("runs", "diff", sweep, recorded_sweep.trial_ids[0]).out
     assert f"The test score of {sweep} is refused: {REASON}." in difference
-
-
-def test_pages_tell_it_of_a_run_and_of_several(command: Command, sweep: str, tmp_path: Path) -> None:
-    assert command("report", sweep, "-o", "page.html").status == 0
-    assert f"(refused: {REASON})" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    with Registry(Settings.from_options().registry) as registry:
-        scores = comparing_page(registry, [registry.run(sweep)] * 3).sections[0]
-    assert Words(f"The test score of {sweep} is refused: {REASON}.") in scores.blocks
 
 
 def test_a_model_card_tells_it(command: Command, recorded_sweep: RecordedSweep) -> None:

@@ -91,21 +91,13 @@ def test_what_is_not_there_is_told_and_not_made(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
 
 
-@pytest.mark.parametrize("verb", ["current", "upgrade"])
-def test_a_mistyped_registry_is_told_and_not_made(command: Command, home: Path, tmp_path: Path, verb: str) -> None:
-    outcome = command("db", verb, "--registry", "typo.sqlite")
-    assert outcome.status == 4
-    assert "There is no registry at" in outcome.err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_registry_is_not_joined_to_itself(command: Command, recorded_sweep: RecordedSweep) -> None:
     outcome = command("db", "merge", "home/registry.sqlite")
     assert outcome.status == 2
     assert "is the registry itself" in outcome.err
 
 
-@pytest.mark.parametrize("content", [b"my notes\n" * 100, b"", b"\x1f\x8bgarbage", b'{"foo": 1}\n'])
+@pytest.mark.parametrize("content", [b"my notes\n" * 100, b""])
 def test_garbage_is_refused_and_changes_nothing(
     command: Command, recorded_sweep: RecordedSweep, tmp_path: Path, content: bytes
 ) -> None:

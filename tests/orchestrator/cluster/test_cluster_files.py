@@ -69,6 +69,14 @@ def test_every_node_asks_for_the_token(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLUSTER_FILES)
+def test_many_files_may_be_opened_but_no_more_than_the_host_allows(name: str) -> None:
+    for line in start_commands(load(name)):
+        prefix = line.removeprefix(". ~/.profile && ").partition("ray start")[0]
+        asked = ["bash", "-ec", f"ulimit -Sn 100; ulimit -Hn 200; {prefix} ulimit -n"]
+        assert subprocess.run(asked, capture_output=True, text=True, check=True).stdout == "200\n"
+
+
+@pytest.mark.parametrize("name", CLUSTER_FILES)
 def test_what_trains_on_a_cluster_is_seen_in_the_dashboard(name: str) -> None:
     assert "export RAY_USAGE_STATS_ENABLED=0 RAY_TRAIN_ENABLE_STATE_TRACKING=1" in commands(load(name))
 

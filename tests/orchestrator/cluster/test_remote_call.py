@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import reminders
-from orchestrator.cluster import remote_call, silence
+from orchestrator.cluster import remote_call, shortage
 from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.remote_call import call_on_device
 from orchestrator.cluster.worker_warnings import CollectedWarnings, WarningRelay, WithWarnings
@@ -165,7 +165,7 @@ def test_work_without_a_place_is_told_and_can_be_interrupted(
         os.kill(os.getpid(), signal.SIGINT)
         return Shortage(True, "no GPU", "no GPU")
 
-    monkeypatch.setattr(silence, "find_shortage", interrupt)
+    monkeypatch.setattr(shortage, "find_shortage", interrupt)
     monkeypatch.setattr(reminders, "SAY_AFTER_S", 0.0)
     with pytest.raises(KeyboardInterrupt):
         call_on_device(str, 1.0, 1.0, PROBLEM)

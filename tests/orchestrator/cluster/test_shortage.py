@@ -10,10 +10,9 @@ import ray
 from ray.autoscaler.v2 import schema
 
 from orchestrator import reminders
-from orchestrator.cluster import silence as module
+from orchestrator.cluster import shortage as module
 from orchestrator.cluster.processes import Processes
-from orchestrator.cluster.shortage import find_shortage, shortage_of, shortage_text
-from orchestrator.cluster.silence import SilenceWatch, telling_silence
+from orchestrator.cluster.shortage import SilenceWatch, find_shortage, shortage_of, shortage_text, telling_silence
 from orchestrator.reminders import Shortage
 from tests.waiting import PATIENCE_S, wait_until
 

@@ -113,17 +113,6 @@ def test_an_unchanged_corpus_is_reused_and_a_changed_file_is_noticed(
     assert touched.fingerprint == first.fingerprint, "the content is the same"
 
 
-def test_a_half_written_store_is_built_again(corpus: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
-    first = build(corpus, tmp_path, tokenizer)
-    (Path(first.path) / "manifest.json").unlink()
-    shard = next(Path(first.path).glob("*.parquet"))
-    shard.write_bytes(shard.read_bytes()[:100])
-    again = build(corpus, tmp_path, tokenizer)
-    assert (again.reused, again.fingerprint) == (False, first.fingerprint)
-    store = TokenStore.open(again.path)
-    assert all(store.read_shard(info).num_documents for info in store.manifest.shards)
-
-
 def test_an_error_in_a_task_is_one_plain_message(corpus: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
     (corpus / "d.txt").write_bytes(b"Fine.\n\nBad \xff byte.")
     with pytest.raises(CorpusError) as caught:
@@ -131,13 +120,6 @@ def test_an_error_in_a_task_is_one_plain_message(corpus: Path, tmp_path: Path, t
     place = f"{corpus / 'd.txt'}: line 3 (byte 11) is not UTF-8 (byte 0xff)"
     assert str(caught.value).startswith(f"{place}; mend the file, or set corpus.on_bad_record ")
     assert not list(tmp_path.rglob("manifest.json"))
-
-
-def test_a_corpus_without_text_is_refused(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    (tmp_path / "empty.txt").write_text("\n \n")
-    with pytest.raises(CorpusError, match=r"empty\.txt"):
-        build(tmp_path / "empty.txt", tmp_path / "storage", tokenizer)
-    assert not (tmp_path / "storage").exists()
 
 
 def test_a_storage_that_cannot_be_written_is_named(corpus: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_pipelines import SPECIAL_TOKENS
-from bert_core.text.tokenizer_training import TRAINERS
+from bert_core.text.tokenizer_training import TRAINERS, train_wordpiece
 from orchestrator.corpus import tokenizer_job
 from orchestrator.corpus.tokenizer_job import tokenizer_report, train_tokenizer
 from orchestrator.errors import CorpusError
@@ -41,6 +41,26 @@ def test_the_spec_chooses_the_algorithm(spec: TokenizerSpec, tmp_path: Path, alg
     plain = TRAINERS[algorithm]([SENTENCE] * 9, 300, True, 2)
     assert [tokenizer.token(i) for i in range(5)] == [plain.token(i) for i in range(5)]
     assert len(tokenizer.encode_ids([" harbour"])[0]) == 1
+
+
+def test_sampled_languages_shape_the_vocabulary(tmp_path: Path) -> None:
+    (tmp_path / "large.txt").write_text("\n\n".join(f"alpha beta {i}" for i in range(2000)))
+    (tmp_path / "small.txt").write_text("\n\n".join(f"omega sigma {i}" for i in range(20)))
+    files = tuple(str(tmp_path / name) for name in ("large.txt", "small.txt"))
+    learned = {
+        exponent: Tokenizer.load(
+            train_tokenizer(
+                TokenizerSpec(
+                    corpus=TextSource(files=files, sampling_exponent=exponent), vocab_size=100, min_frequency=40
+                ),
+                str(tmp_path),
+            ).folder
+        )
+        for exponent in (1.0, 0.3)
+    }
+    assert learned[1.0].id("omega") == learned[1.0].unk_id
+    assert learned[0.3].id("omega") != learned[0.3].unk_id
+    assert learned[0.3].id("alpha") != learned[0.3].unk_id
 
 
 def test_a_trained_tokenizer_is_reused_until_a_file_changes(
@@ -89,3 +109,8 @@ def test_the_report_counts_pieces_unknowns_and_characters(tmp_path: Path) -> Non
         "characters_per_token": 18 / 7,
         "num_words": 5.0,
     }
+
+
+def test_a_report_on_nothing_is_empty() -> None:
+    tokenizer = train_wordpiece(["some words"], 100)
+    assert tokenizer_report(tokenizer, [" \n"]) == {}

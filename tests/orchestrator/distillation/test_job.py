@@ -6,6 +6,7 @@ Run alone: pytest tests/orchestrator/distillation/test_job.py
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,11 +15,13 @@ from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, TokenizerError
 from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.errors import SpecError
+from orchestrator.errors import ClusterError, SpecError
 from orchestrator.finetuning.dual_encoder import DualEncoder
 from orchestrator.finetuning.evaluation import evaluate_model
+from orchestrator.finetuning.heads import Batch
+from orchestrator.finetuning.heads.sequence import SequenceHead
 from orchestrator.finetuning.model_folder import load_fine_tuned
-from orchestrator.results import MetricEvent
+from orchestrator.results import MessageEvent, MetricEvent
 from orchestrator.specs import TaskSpec
 from orchestrator.storage import digest_file
 from orchestrator.tasks import load_task
@@ -60,6 +63,33 @@ def test_texts_without_labels_teach_what_few_labels_do_not(classifier: Bench, tm
     assert [dataset.counts["num_train_examples"] for dataset in taught.datasets] == [8, 320]
     begun = [few.run(unlabeled=[str(tmp_path / name)], recipe={"epochs": 1.0}) for name in ("texts.txt", "texts.jsonl")]
     assert begun[0].metrics["agreement"] == begun[1].metrics["agreement"]
+
+
+def test_a_student_without_a_card_is_told_the_field_of_its_spec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
+    bench = Bench(tiny_tasks.classification(tmp_path), "teacher", tmp_path)
+    with pytest.raises(ClusterError, match=r"execution\.gpus"):
+        bench.run(execution={"gpus": 1})
+
+
+def test_memory_that_runs_out_is_told_with_the_size_that_fits(
+    classifier: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logits = SequenceHead.logits
+
+    def on_small_device(head: SequenceHead, model: Any, batch: Batch) -> torch.Tensor:
+        if model.training and len(batch.windows) > 8:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return logits(head, model, batch)
+
+    monkeypatch.setattr(SequenceHead, "logits", on_small_device)
+    classifier.events.clear()
+    classifier.run(recipe={"epochs": 1.0})
+    (warning,) = [event.text for event in classifier.events if isinstance(event, MessageEvent)]
+    assert warning.startswith("memory ran out at step 1 with 16 examples at a time (CUDA out of memory.)")
+    assert "recipe.micro_batch_size 8 does so from the start" in warning
 
 
 def test_hidden_states_alone_make_the_students_like_the_teachers(classifier: Bench) -> None:

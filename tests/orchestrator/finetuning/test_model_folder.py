@@ -1,18 +1,37 @@
-"""The record in a fine-tuned model's folder: what it says, that it is read as written.
+"""Model folders: what a recipe builds, what the record says, and how a folder is scored on a task.
 
-Alone: pytest tests/orchestrator/finetuning/test_model_folder.py
+Run alone: pytest tests/orchestrator/finetuning/test_model_folder.py
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+import transformers
 
+from bert_core.config import BertConfig
+from bert_core.errors import CheckpointError, NewerFormatError
+from bert_core.heads import BertForPreTraining, BertForQuestionAnswering, BertForSequenceClassification
+from orchestrator.errors import SpecError
+from orchestrator.finetuning.building import build_model
+from orchestrator.finetuning.evaluation import evaluate_model, with_labels_of
 from orchestrator.finetuning.heads import HEADS
-from orchestrator.finetuning.model_record import FineTuningRecord, record_of
+from orchestrator.finetuning.model_folder import load_fine_tuned, save_model_folder
+from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord, record_of
+from orchestrator.inference.task_scores import Scoring, evaluate
+from orchestrator.specs import RecipeSpec
+from orchestrator.specs.network import Precision
 from orchestrator.specs.task import Head
+from orchestrator.tasks import Task, load_task
+from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.tabular_columns import CategoricalColumn, NumericalColumn, TabularColumns
+from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.tasks.definitions import define, options_of
+from tests.orchestrator.training.cards_in_place import put_in_place
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -42,3 +61,206 @@ def test_a_record_without_a_value_that_it_needs_is_not_read(missing: str) -> Non
 def test_a_record_with_a_value_that_nobody_knows_is_not_read() -> None:
     with pytest.raises(TypeError, match="strange"):
         FineTuningRecord.from_dict(record_of(define("qa"), options_of("qa")).to_dict() | {"strange": 1})
+
+
+@pytest.mark.parametrize(
+    ("dropout", "attention_dropout", "built"),
+    [(None, None, (0.1, 0.1)), (0.2, None, (0.2, 0.2)), (0.2, 0.0, (0.2, 0.0)), (None, 0.0, (0.1, 0.0))],
+)
+def test_attention_weights_have_the_recipes_dropout_unless_it_has_one_for_them(
+    tmp_path: Path, dropout: float | None, attention_dropout: float | None, built: tuple[float, float]
+) -> None:
+    recipe = tiny_tasks.RECIPE.model_copy(update={"dropout": dropout, "attention_dropout": attention_dropout})
+    config = build_model(
+        load_task(tiny_tasks.classification(tmp_path)), recipe, None, tiny_tasks.load_tokenizer(tmp_path)
+    ).config
+    assert isinstance(config, BertConfig)
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == built
+
+
+RECIPE = RecipeSpec(max_seq_length=32)
+OPTIONS = TaskOptions(max_seq_length=32)
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    return load_task(tiny_tasks.classification(tmp_path))
+
+
+def save_model(folder: Path, task: Task, labels: Sequence[str] = ("no", "yes")) -> str:
+    """A model of random weights whose first class gets a bonus, so that its answers are known."""
+    tokenizer = tiny_tasks.load_tokenizer(folder)
+    model = build_model(define("classification", labels), RECIPE, None, tokenizer)
+    assert isinstance(model, BertForSequenceClassification)
+    with torch.no_grad():
+        model.classifier.bias[0] = 100.0
+    save_model_folder(model, tokenizer, record_of(task, OPTIONS), str(folder / "model"))
+    return str(folder / "model")
+
+
+def share_of(task: Task, label: str) -> float:
+    examples = task.examples("validation")
+    return sum(example.label == label for example in examples) / len(examples)  # type: ignore[union-attr]
+
+
+def test_a_model_is_scored_in_fp32_unless_bf16_is_asked(tmp_path: Path, task: Task) -> None:
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    model = build_model(define("classification", ("no", "yes")), RECIPE, None, tokenizer)
+    save_model_folder(model, tokenizer, record_of(task, OPTIONS), str(tmp_path / "model"))
+
+    def probabilities(**asked: Precision) -> list[float]:
+        found = evaluate_model(str(tmp_path / "model"), task, "validation", 16, str(tmp_path / "cache"), "cpu", **asked)
+        return [prediction.probabilities[0] for prediction in found.predictions]
+
+    exact, rounded = probabilities(precision="fp32"), probabilities(precision="bf16")
+    assert probabilities() == exact
+    assert rounded != exact
+    assert rounded == pytest.approx(exact, abs=0.02)
+
+
+@pytest.mark.parametrize("labels", [("no", "yes"), ("yes", "no")])
+def test_labels_count_by_name_whatever_their_order(tmp_path: Path, task: Task, labels: tuple[str, str]) -> None:
+    folder = save_model(tmp_path, task, labels)
+    metrics, predictions, _ = evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"))
+    assert {prediction.label for prediction in predictions} == {labels[0]}  # type: ignore[union-attr]
+    assert metrics["accuracy"] == share_of(task, labels[0])
+
+
+def test_probabilities_go_by_the_models_own_order_of_labels(tmp_path: Path, task: Task) -> None:
+    folder, path = save_model(tmp_path, task, ("yes", "no")), tmp_path / "predictions.jsonl"
+    evaluate(Scoring(folder, task, "validation", str(tmp_path / "storage"), predictions=str(path)))
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {row["prediction"] for row in rows} == {"yes"}
+    assert all(row["probabilities"]["yes"] > 0.99 for row in rows)
+
+
+def test_nameless_labels_are_taken_in_the_tasks_order(tmp_path: Path, task: Task) -> None:
+    folder = save_model(tmp_path, task, ("LABEL_0", "LABEL_1"))
+    metrics, *_ = evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"))
+    assert metrics["accuracy"] == share_of(task, "no")
+
+
+def test_random_weights_spread_as_the_recipe_says(tmp_path: Path) -> None:
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    for spread in (0.02, 0.06):
+        recipe = RECIPE.model_copy(update={"initializer_range": spread})
+        weight = build_model(define("ner", ("O",)), recipe, None, tokenizer).bert.layers[0].intermediate.weight
+        assert weight.std().item() == pytest.approx(spread, rel=0.05)
+
+
+def test_a_model_is_moved_to_the_device_that_is_asked(
+    tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    put_in_place(monkeypatch)
+    monkeypatch.setattr(torch.nn.Module, "to", lambda model, device: asked.append(device) or model)
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", asked.append)
+    evaluate(Scoring(save_model(tmp_path, task), task, "validation", str(tmp_path / "storage")), device="cuda")
+    assert asked == ["high", torch.device("cuda")]
+
+
+def test_other_labels_are_refused(tmp_path: Path, task: Task) -> None:
+    folder = save_model(tmp_path, task, ("negative", "positive"))
+    with pytest.raises(SpecError, match="negative, positive"):
+        evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"))
+
+
+def test_other_head_is_refused(tmp_path: Path, task: Task) -> None:
+    folder = save_model(tmp_path, task)
+    ner = load_task(tiny_tasks.ner(tmp_path / "ner"))
+    with pytest.raises(SpecError, match="ner"):
+        evaluate_model(folder, ner, "validation", 16, str(tmp_path / "cache"))
+
+
+def test_other_columns_are_refused(tmp_path: Path, task: Task) -> None:
+    folder = save_model(tmp_path, task)
+    beside = load_task(tiny_tasks.columns(tmp_path / "columns"))
+    with pytest.raises(SpecError, match="size, color"):
+        evaluate_model(folder, beside, "validation", 16, str(tmp_path / "cache"))
+
+
+def test_columns_count_as_the_model_has_learnt_them(tmp_path: Path) -> None:
+    spec = tiny_tasks.columns(tmp_path)
+    task = load_task(spec)
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    model = build_model(task, RECIPE, None, tokenizer)
+    save_model_folder(model, tokenizer, record_of(task, OPTIONS), str(tmp_path / "model"))
+    fine_tuned = load_fine_tuned(tmp_path / "model")
+    assert fine_tuned.record.columns == task.columns == fine_tuned.task().columns
+    files = {"validation": spec.files["validation"]}
+    elsewhere = load_task(spec.model_copy(update={"files": files, "labels": task.labels}))
+    assert elsewhere.columns != task.columns
+    assert with_labels_of(fine_tuned, elsewhere, "model").columns == task.columns
+
+
+def test_transformers_loads_the_folder_and_agrees(tmp_path: Path, task: Task) -> None:
+    folder = save_model(tmp_path, task)
+    text = "the good old road"
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    batch = transformers.AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")
+    ours = load_fine_tuned(Path(folder))
+    with torch.no_grad():
+        expected = theirs(**batch).logits
+        found = ours.model(**batch).logits
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    assert theirs.config.id2label == {0: "no", 1: "yes"}
+
+
+def test_transformers_reads_several_labels_as_such(tmp_path: Path) -> None:
+    task = load_task(tiny_tasks.multi_label(tmp_path))
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    model = build_model(task, RECIPE, None, tokenizer)
+    save_model_folder(model, tokenizer, record_of(task, OPTIONS), str(tmp_path / "model"))
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
+    assert theirs.config.problem_type == "multi_label_classification"
+    assert theirs.config.id2label == dict(enumerate(task.labels))
+    (tmp_path / "model" / RECORD_FILE).unlink()
+    assert load_fine_tuned(tmp_path / "model").record.head == "multi_label"
+
+
+@pytest.mark.parametrize(
+    ("made", "config", "head"),
+    [
+        (transformers.BertForMultipleChoice, transformers.BertConfig, "multiple_choice"),
+        (transformers.RobertaForTokenClassification, transformers.RobertaConfig, "ner"),
+    ],
+)
+def test_folder_of_transformers_tells_its_head(tmp_path: Path, made: Any, config: Any, head: str) -> None:
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    made(config(vocab_size=400, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(
+        tmp_path / "model"
+    )
+    tokenizer.save(tmp_path / "model")
+    assert load_fine_tuned(tmp_path / "model").record.head == head
+
+
+def test_folder_made_elsewhere_gets_usual_lengths(tmp_path: Path) -> None:
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=256)
+    BertForQuestionAnswering.from_config(config).save_pretrained(tmp_path / "model")
+    tokenizer.save(tmp_path / "model")
+    record = load_fine_tuned(tmp_path / "model").record
+    assert (record.head, record.options.max_seq_length, record.options.max_answer_length) == ("qa", 256, 30)
+
+
+def test_model_without_a_head_is_refused(tmp_path: Path) -> None:
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size)
+    BertForPreTraining.from_config(config).save_pretrained(tmp_path / "model")
+    tokenizer.save(tmp_path / "model")
+    with pytest.raises(CheckpointError, match="BertForPreTraining"):
+        load_fine_tuned(tmp_path / "model")
+
+
+def test_record_that_is_cut_short_is_refused(tmp_path: Path, task: Task) -> None:
+    path = Path(save_model(tmp_path, task)) / RECORD_FILE
+    path.write_text(json.dumps({"task": "words"}))
+    with pytest.raises(CheckpointError, match=r"fine_tuning\.json"):
+        load_fine_tuned(path.parent)
+
+
+def test_record_of_a_newer_version_is_refused(tmp_path: Path, task: Task) -> None:
+    path = Path(save_model(tmp_path, task)) / RECORD_FILE
+    path.write_text(json.dumps({"format": 2, "tasks": ["words"]}))
+    with pytest.raises(NewerFormatError, match=r"fine_tuning\.json"):
+        load_fine_tuned(path.parent)

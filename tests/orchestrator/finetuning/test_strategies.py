@@ -35,7 +35,7 @@ TASKS: dict[Head, Callable[[Path], TaskSpec]] = {
     "sentence_selection": tiny_tasks.sentence_selection,
 }
 LENGTHS: dict[Head, dict[str, int]] = {"qa": {"doc_stride": 4, "max_query_length": 6}}
-INPUTS = ("last", "second_to_last", "sum_last_four", "concat_last_four", "scalar_mix", "embeddings")
+INPUTS = ("last", "concat_last_four", "scalar_mix")
 
 
 def save_encoder(folder: Path, tokenizer: Tokenizer) -> BertForPreTraining:

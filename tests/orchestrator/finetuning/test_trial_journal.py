@@ -4,6 +4,7 @@ Run alone: pytest tests/orchestrator/finetuning/test_trial_journal.py
 """
 
 import dataclasses
+from itertools import pairwise
 from pathlib import Path
 from uuid import uuid4
 
@@ -65,3 +66,16 @@ def test_a_journal_of_other_values_is_refused(tmp_path: Path) -> None:
         write_bytes(str(tmp_path / "trials.jsonl"), text)
         with pytest.raises(CheckpointError, match=r"trials\.jsonl is altered .*; put it back, or start a new run"):
             TrialJournal(str(tmp_path))
+
+
+def test_an_entry_costs_the_same_after_many(tmp_path: Path) -> None:
+    journal, path = TrialJournal(str(tmp_path)), tmp_path / "trials.jsonl"
+    journal.begin(IDENTITY)
+    sizes = [path.stat().st_size]
+    for _ in range(500):
+        journal.append(EndedTrial(RESULT, EVENTS))
+        sizes.append(path.stat().st_size)
+    assert len({after - before for before, after in pairwise(sizes)}) == 1
+    inode = path.stat().st_ino
+    journal.append(EndedTrial(RESULT, EVENTS))
+    assert path.stat().st_ino == inode, "the file is added to, not written anew"

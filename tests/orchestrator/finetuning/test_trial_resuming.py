@@ -24,7 +24,7 @@ from orchestrator.training import checkpoints
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench, Killed
 
-RECIPE = {"epochs": 3.0, "evaluations_per_epoch": 2, "dropout": 0.1}
+RECIPE = {"epochs": 2.0, "evaluations_per_epoch": 2, "dropout": 0.1}
 
 
 def weights(bench: Bench) -> str:
@@ -49,7 +49,7 @@ def kill(bench: Bench, number: int, **changes: object) -> None:
 def test_a_trial_killed_after_any_evaluation_ends_with_the_same_bits(tmp_path: Path) -> None:
     whole = Bench(tiny_tasks.classification(tmp_path / "whole"), tmp_path / "whole")
     expected = whole.run(**RECIPE)
-    for number in range(1, 7):
+    for number in range(1, 5):
         bench = Bench(tiny_tasks.classification(tmp_path / str(number)), tmp_path / str(number))
         kill(bench, number)
         result = bench.run(**RECIPE)
@@ -59,18 +59,7 @@ def test_a_trial_killed_after_any_evaluation_ends_with_the_same_bits(tmp_path: P
         assert weights(bench) == weights(whole)
         assert measured(bench) == measured(whole), "a registry that missed some gets them again"
         assert bench.scores == whole.scores, "a scheduler decides on the same scores"
-        assert bench.num_trained_steps == 60 - 10 * (number - 1), "a checkpoint follows each report"
-
-
-@pytest.mark.training
-def test_a_trial_killed_again_and_again_ends_with_the_same_bits(tmp_path: Path) -> None:
-    whole = Bench(tiny_tasks.classification(tmp_path / "whole"), tmp_path / "whole")
-    whole.run(**RECIPE)
-    bench = Bench(tiny_tasks.classification(tmp_path / "killed"), tmp_path / "killed")
-    for number in (2, 3, 5):
-        kill(bench, number)
-    bench.run(**RECIPE)
-    assert weights(bench) == weights(whole)
+        assert bench.num_trained_steps == 40 - 10 * (number - 1), "a checkpoint follows each report"
 
 
 @pytest.mark.training
@@ -84,7 +73,7 @@ def test_a_trial_whose_checkpoint_is_damaged_begins_anew_with_a_warning(
     data[-1] ^= 1
     file.write_bytes(bytes(data))
     assert bench.run(**RECIPE).state == RunState.COMPLETED
-    assert bench.num_trained_steps == 60
+    assert bench.num_trained_steps == 40
     (warning,) = caplog.messages
     assert re.match(r"the trial begins anew, and its checkpoints are deleted: .*model\.safetensors is altered", warning)
 

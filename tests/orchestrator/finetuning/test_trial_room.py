@@ -1,9 +1,23 @@
-"""Room for trials: as many as fit on the cluster, and one more; a fake clock, no Ray.
+"""Places of trials: how many are out at once, on which nodes and cores, what is said of those without. No Ray.
 
 Run alone: pytest tests/orchestrator/finetuning/test_trial_room.py
 """
 
-from orchestrator.finetuning.trial_room import TrialRoom
+import logging
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.cluster import capacity, node_types
+from orchestrator.cluster.capacity import CORES
+from orchestrator.cluster.nodes import NODE_ID, Node
+from orchestrator.errors import ClusterError
+from orchestrator.finetuning import trial_room, trial_watch
+from orchestrator.finetuning.trial_room import TrialRoom, room_for_trials, trial_group
+from orchestrator.finetuning.trial_watch import TrialWatch, expect_trials, find_trial_shortage
+from orchestrator.reminders import Shortage
+from orchestrator.specs.sweep import SweepExecutionSpec
+from orchestrator.training.worker_watch import WorkerWatch
 
 
 class Cluster:
@@ -48,3 +62,115 @@ def test_nodes_that_join_are_filled_and_the_cluster_is_asked_rarely() -> None:
 
 def test_a_cluster_without_a_place_gets_one_trial_which_its_autoscaler_sees() -> None:
     assert Cluster(0).fill() == 1
+
+
+HEAD = Node({"CPU": 4.0, "node:__internal_head__": 1.0}, {NODE_ID: "h0"})
+OTHER = Node({"CPU": 2.0}, {NODE_ID: "n1"})
+
+
+def places_and_labels(
+    monkeypatch: pytest.MonkeyPatch, nodes: list[Node], on_head: bool = False
+) -> tuple[int, list[dict[str, str]] | None]:
+    """Places that there are for trials, and the labels that Tune asks for."""
+    for module in (trial_room, capacity):
+        monkeypatch.setattr(module, "connected_nodes", lambda: nodes)
+    monkeypatch.setattr(node_types, "startable_nodes", list)
+    execution = SweepExecutionSpec(gpus_per_trial=0.0, on_head=on_head)
+    room, num_trials = room_for_trials(execution), 0
+    while room.has_room():
+        room.add()
+        num_trials += 1
+    group = trial_group(execution)
+    assert group.bundles == [{"CPU": 1.0}]
+    return num_trials - 1, group._kwargs.get("bundle_label_selector")  # nothing public tells it
+
+
+def test_trials_leave_the_head_to_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert places_and_labels(monkeypatch, [HEAD, OTHER]) == (2, [{NODE_ID: "!h0"}])
+
+
+def test_trials_take_the_head_where_they_may_or_where_nothing_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert places_and_labels(monkeypatch, [HEAD, OTHER], on_head=True) == (6, None)
+    assert places_and_labels(monkeypatch, [HEAD]) == (4, None)
+    assert places_and_labels(monkeypatch, [HEAD, Node({"CPU": 0.5}, {NODE_ID: "n1"})]) == (4, None)
+
+
+@pytest.mark.parametrize(("cpus_per_trial", "num_at_once"), [(1.0, 2), (0.5, 4), (3.0, 1)])
+def test_trials_on_a_local_ray_share_no_core(
+    monkeypatch: pytest.MonkeyPatch, cpus_per_trial: float, num_at_once: int
+) -> None:
+    local = Node({"CPU": 4.0, CORES: 2.0}, {NODE_ID: "h0"})
+    for module in (trial_room, capacity):
+        monkeypatch.setattr(module, "connected_nodes", lambda: [local])
+    monkeypatch.setattr(node_types, "startable_nodes", list)
+    execution = SweepExecutionSpec(gpus_per_trial=0.0, cpus_per_trial=cpus_per_trial)
+    assert trial_group(execution).bundles == [{"CPU": cpus_per_trial, CORES: min(cpus_per_trial, 2.0)}]
+    room = room_for_trials(execution)
+    for _ in range(num_at_once + 1):  # and one that waits
+        assert room.has_room()
+        room.add()
+    assert not room.has_room()
+
+
+class Bench:
+    """A watch with half an hour of patience, and the clock that it looks at."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.WARNING)
+        self.caplog, self.now = caplog, 0.0
+        self.shortage = Shortage(False, "1 × (1 GPU) asked, none free on any node", "needs 1 × {GPU: 1}")
+        expected = expect_trials(SweepExecutionSpec(max_wait_minutes=30))
+        workers = WorkerWatch(expected, lambda: self.shortage, "resume it", lambda: self.now)
+        self.watch = TrialWatch(workers)
+
+    def pass_time(self, seconds: float) -> list[int]:
+        """Look four times a second; returns when something was said."""
+        said: list[int] = []
+        end = self.now + seconds
+        while self.now < end:
+            self.now += 0.25
+            self.caplog.clear()
+            self.watch.look()
+            said += [round(self.now) for _ in self.caplog.messages]
+        return said
+
+
+@pytest.fixture
+def bench(caplog: pytest.LogCaptureFixture) -> Bench:
+    return Bench(caplog)
+
+
+def test_trials_without_a_place_are_told_within_a_minute_and_end_the_sweep_at_last(bench: Bench) -> None:
+    assert bench.pass_time(300) == [60, 120, 240]
+    with pytest.raises(ClusterError, match=r"1 × \{GPU: 1\}.*max_wait_minutes"):
+        bench.pass_time(1800)
+
+
+def test_a_sweep_that_cannot_start_says_so_within_ten_seconds(bench: Bench) -> None:
+    bench.shortage = replace(bench.shortage, is_waiting=True)
+    assert bench.pass_time(100) == [10, 20, 40, 80]
+
+
+@pytest.mark.parametrize("one_is_starting", [True, False])
+def test_one_trial_more_than_there_is_room_for_is_no_trouble_while_another_is_starting(
+    one_is_starting: bool, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial_watch, "find_shortage", lambda needed: replace(bench.shortage, is_waiting=True))
+    monkeypatch.setattr(trial_watch, "placed_trial", lambda execution: None)
+    monkeypatch.setattr(trial_watch, "holds_a_place", lambda: one_is_starting)
+    bench.shortage = find_trial_shortage(SweepExecutionSpec())
+    assert bench.pass_time(20) == ([] if one_is_starting else [10, 20])
+
+
+def test_nothing_is_said_while_any_trial_runs(bench: Bench) -> None:
+    bench.watch.began("a")
+    bench.watch.began("b")
+    bench.watch.ended("a")
+    assert bench.pass_time(7200) == []
+
+
+def test_a_trial_that_waits_for_another_process_counts_from_then_on(bench: Bench) -> None:
+    bench.watch.began("a")
+    bench.pass_time(1000)
+    bench.watch.ended("a")
+    assert bench.pass_time(90) == [1060]

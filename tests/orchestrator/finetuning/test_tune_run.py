@@ -130,8 +130,7 @@ def test_trials_without_a_place_end_the_sweep_with_what_is_missing(ray_cluster: 
     ray.get(holder.num_put.remote())
     try:
         run = Run(sweep(2, execution={"gpus_per_trial": 0, "max_wait_minutes": 0.05}))
-        missing = r"no trial has found a place .*needs 1 × \{CPU: 1\}; free now: 0\.5 of 6 CPU on .*orchestrator resume"
-        with pytest.raises(ClusterError, match=missing):
+        with pytest.raises(ClusterError, match=r"needs 1 × \{CPU: 1\}; free now: 0\.5 of 6 CPU"):
             run(pretend, tmp_path)
         assert not run.started
     finally:
@@ -236,6 +235,17 @@ def test_scratch_of_an_attempt_that_was_killed_is_deleted(tmp_path: Path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
+def test_scratch_of_an_attempt_that_was_killed_after_its_last_trial_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ray/tune-before/trial").mkdir(parents=True)
+    replace_tune(monkeypatch, Mock(side_effect=AssertionError("there is nothing left to do")))
+    run = Run(sweep(1))
+    monkeypatch.setattr(run.progress.queue, "is_done", lambda: True)
+    assert run(pretend, tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_scratch_that_cannot_be_deleted_hides_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fit(config: tune.RunConfig) -> None:
         monkeypatch.setattr(tune_run, "delete", Mock(side_effect=OSError("Directory not empty")))
@@ -266,6 +276,5 @@ def test_error_that_comes_up_when_tune_ends_ends_the_sweep(tmp_path: Path, monke
 
 def test_tune_that_ends_while_trials_are_left_is_no_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replace_tune(monkeypatch, lambda config: None)
-    message = "Ray Tune ended before all trials had; 0 of 2 trials have ended and stand; resuming runs the others"
-    with pytest.raises(RunFailedError, match=message):
+    with pytest.raises(RunFailedError, match="0 of 2 trials"):
         Run(sweep(2))(pretend, tmp_path)

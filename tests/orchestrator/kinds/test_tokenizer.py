@@ -34,7 +34,7 @@ def test_a_tokenizer_run_trains_and_says_how_many_entries(settings: Settings, ca
     result = TokenizerKind().run(spec, resolved_inputs(spec, settings), context_of(settings, book))
     assert (Path(result.folder) / "tokenizer.json").exists()
     assert caplog.messages[0].startswith(f"tokenizer: {result.vocab_size} entries")
-    assert caplog.messages[1].startswith(f"tokenizer: {result.vocab_size} entries in place of 100: the text gives no m")
+    assert "in place of 100" in caplog.messages[1]
 
 
 def test_a_later_stage_is_planned_with_the_size_that_a_tokenizer_stage_asks_for(settings: Settings) -> None:

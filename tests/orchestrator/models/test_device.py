@@ -10,8 +10,6 @@ import pytest
 import torch
 
 from orchestrator.models.device import choose_device, keep_one_order
-from orchestrator.specs import PretrainSpec
-from orchestrator.specs.recipe import RecipeSpec
 from tests.orchestrator.training.cards_in_place import put_in_place
 
 
@@ -38,15 +36,6 @@ def test_a_cpu_is_left_as_it_is() -> None:
     before = torch.get_float32_matmul_precision()
     assert choose_device("cpu") == torch.device("cpu")
     assert torch.get_float32_matmul_precision() == before
-
-
-def test_specs_allow_tf32_and_keep_their_fingerprints() -> None:
-    spec = PretrainSpec.model_validate({"corpus": {"files": ["a.txt"]}, "tokenizer": "t", "steps": 1})
-    exact = spec.model_copy(update={"allow_tf32": False})
-    assert spec.allow_tf32
-    assert RecipeSpec().allow_tf32
-    assert "allow_tf32" not in spec.identity_values()
-    assert exact.fingerprint() != spec.fingerprint()
 
 
 def test_one_order_is_asked_of_torch_and_of_its_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import delete
 
 from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.planning.plan import plan_rows
@@ -16,7 +15,6 @@ from orchestrator.planning.run_time import ExpectedTime, cost_fact, expected_tim
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import AttemptCostRecord
-from orchestrator.registry.tables import ParameterRow
 from orchestrator.results import MetricEvent, TrialStart
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
@@ -89,18 +87,6 @@ def test_other_steps_tell_nothing(settings: Settings, recorder: Recorder, change
     record(recorder, SHORT, 50.0, steps=100)
     spec = parse_spec({**SHORT, "steps": 1000, **changes})
     assert kind_of(spec).recorded_time(spec, recorder.registry) is None
-
-
-def test_a_run_of_before_a_field_was_added_tells_the_time_where_the_field_is_off(
-    settings: Settings, recorder: Recorder
-) -> None:
-    run_id = record(recorder, SHORT, 50.0, steps=100)
-    added = ["execution.deterministic"]
-    with recorder.registry._database.session(writing=True) as session:
-        gone = session.execute(delete(ParameterRow).where(ParameterRow.run_id == run_id, ParameterRow.path.in_(added)))
-    assert gone.rowcount == len(added)  # type: ignore[attr-defined]
-    spec = parse_spec({**SHORT, "steps": 1000})
-    assert kind_of(spec).recorded_time(spec, recorder.registry) is not None
 
 
 def test_a_run_of_few_steps_tells_nothing(settings: Settings, recorder: Recorder) -> None:

@@ -28,7 +28,6 @@ TRIALS = {
     **{**SWEEP, "recipe": {"tokenizer": "words", "size": "tiny", "max_seq_length": 16}, "seeds": [0, 1]},
     "execution": {"gpus_per_trial": 0},
 }
-FROZEN = {"init_from": "@model", "max_seq_length": 16, "freeze_encoder": True}
 FILLING = {"kind": "distill", "pretraining": TINY}
 
 
@@ -70,16 +69,6 @@ def test_steps_are_measured_and_nothing_is_written(settings: Settings, values: d
     assert not settings.home.exists()
 
 
-@pytest.mark.training
-def test_ten_times_the_steps_take_ten_times_as_long(settings: Settings) -> None:
-    spec = parse_spec({**TINY, "steps": 1000})
-    more = parse_spec({**TINY, "steps": 10_000})
-    short, long = (kind_of(one).measure_time(one, resolved_inputs(one, settings)) for one in (spec, more))
-    assert short is not None
-    assert long is not None
-    assert 2 < long.seconds / short.seconds < 50, "both are measured, on a machine that does other work"
-
-
 @pytest.mark.parametrize(
     "changes",
     [{"model": {"size": "large"}, "phases": [{"max_seq_length": 512}]}, {"execution": {"device": "gpu"}}],
@@ -96,12 +85,11 @@ def test_a_large_model_and_gpus_are_not_measured_here(settings: Settings, change
         ({"words": TOKENIZER, "model": {**TINY, "tokenizer": "@words"}}, "for 10 steps, "),
         ({"words": TOKENIZER, "tokens": {**STORE, "tokenizer": "@words"}}, "for tokenizing, from its first text"),
         ({"words": TOKENIZER, "model": {**TINY, "tokenizer": "@words"}, "trials": from_stage("model")}, "for 2 trials"),
-        ({"model": TINY, "trials": {**from_stage("model"), "recipe": FROZEN}}, "for 2 trials"),
         ({"model": TRIALS, "scores": {**EVALUATE, "model": "@model", "gpus": 0}}, "for 2 examples"),
         ({"model": TRIALS, "student": {**DISTILL, "teacher": "@model"}}, "for 3 steps and the teacher's answers"),
         ({"model": TINY, "student": {**FILLING, "teacher": "@model"}}, "for 10 steps, "),
     ],
-    ids=["pretrain", "corpus", "sweep", "frozen", "evaluate", "distill", "distill on text"],
+    ids=["pretrain", "corpus", "sweep", "evaluate", "distill", "distill on text"],
 )
 def test_what_begins_with_a_stage_is_measured_with_what_is_like_it(
     settings: Settings, stages: dict[str, Any], of_what: str
@@ -125,17 +113,6 @@ def test_a_tokenizer_that_is_there_takes_no_time(settings: Settings) -> None:
     assert isinstance(spec, TokenizerSpec)
     train_tokenizer(spec, settings.storage)
     assert told(settings, TOKENIZER) is None
-
-
-@pytest.mark.training
-def test_a_frozen_encoder_takes_less_time_than_one_that_learns(settings: Settings) -> None:
-    """A hundred epochs: the encoder reads each example in each of them, or once."""
-    long = {**TRIALS, "recipe": {**TRIALS["recipe"], "epochs": 100, "evaluations_per_epoch": 1}}
-    specs = [parse_spec({**long, "recipe": {**long["recipe"], "freeze_encoder": is_frozen}}) for is_frozen in (1, 0)]
-    frozen, learning = (kind_of(one).measure_time(one, resolved_inputs(one, settings)) for one in specs)
-    assert frozen is not None
-    assert learning is not None
-    assert frozen.seconds < learning.seconds
 
 
 def test_a_text_whose_beginning_is_one_long_document_has_a_plan(settings: Settings, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from tests.orchestrator.registry.samples import new_run
 from tests.orchestrator.registry.writers import (
     NUM_ROUNDS,
     WRITING_S,
-    begin_run,
     create,
     kill_writers,
     migrate,
@@ -34,14 +33,6 @@ def test_processes_that_meet_at_an_empty_database_make_its_tables_once(location:
     assert {revision for _, revision in lines} == {NEWEST_REVISION}
     with Registry(location) as registry:
         assert set(registry.runs().id) == {run_id for run_id, _ in lines}
-
-
-def test_runs_that_begin_at_once_in_a_new_registry_wait_for_one_another(location: str) -> None:
-    """However short a time each waits for the others before it tries anew."""
-    run_ids = run_together(begin_run, location, "", NUM_PROCESSES)
-    with Registry(location) as registry:
-        assert set(registry.runs().id) == set(run_ids)
-        assert all([attempt.number for attempt in registry.attempts(run_id)] == [1] for run_id in run_ids)
 
 
 def test_no_writer_starves(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ pytest tests/orchestrator/registry/test_opening.py
 """
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -154,22 +153,6 @@ def test_a_registry_that_others_own_can_be_read(folder_mode: int) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         folder.chmod(0o755)
         assert done.stdout == "kept\n"
-
-
-def test_a_log_that_cannot_be_read_is_no_older_state(tmp_path: Path) -> None:
-    """What was copied of a registry in use, into a folder that cannot be written: its newest part is in the log."""
-    path = tmp_path / "registry.sqlite"
-    with tempfile.TemporaryDirectory() as name, Registry(str(path)) as registry:
-        new_run(registry, name="kept")
-        folder = Path(name)
-        for file in (path, path.with_name("registry.sqlite-wal")):
-            Path(shutil.copy(file, folder)).chmod(0o444)
-        folder.chmod(0o555)
-        command = [sys.executable, "-c", READ_AS_NOBODY, str(folder / path.name)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        folder.chmod(0o755)
-    assert done.stdout.startswith("RegistryError")
-    assert "copy both files to another folder" in done.stdout
 
 
 def test_a_server_that_is_not_there_is_named_without_its_password() -> None:

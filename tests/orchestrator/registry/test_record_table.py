@@ -10,8 +10,7 @@ import pytest
 
 from orchestrator.registry import Registry
 from orchestrator.registry.record_table import RecordTable, record_table
-from orchestrator.results import MetricEvent, TrialResult
-from orchestrator.run_states import RunState
+from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import new_run
 
 
@@ -34,26 +33,8 @@ def test_a_frame_has_the_columns_in_order_and_their_dtypes() -> None:
     assert str(frame["recorded_at"].dt.tz) == "UTC"
 
 
-def test_plain_values_keep_their_types_beside_runs_without_them(registry: Registry) -> None:
-    """Integers become floats in a DataFrame's column that has missing values; in records they stay."""
-    new_run(registry, spec={"kind": "sweep", "recipe": {"batch_size": 8}})
-    new_run(registry)
-    table = registry.run_table()
-    assert [value for value in table.values("params.batch_size") if value is not None] == [8]
-    assert all(not isinstance(value, float) for value in table.values("params.batch_size"))
-
-
 def test_a_measurement_that_is_not_a_number_is_none_and_nan_in_a_frame(registry: Registry) -> None:
     run_id = new_run(registry)
     registry.metrics.record(run_id, [MetricEvent(1, "train", {"loss": float("nan")})])
     assert registry.metrics.history_table(run_id).values("value") == [None]
     assert registry.metrics.history(run_id)["value"].isna().all()
-
-
-def test_records_of_the_leaderboard_have_its_columns_alone(registry: Registry) -> None:
-    sweep = new_run(registry, kind="sweep")
-    registry.trials.set_metric(sweep, "sst2", "accuracy")
-    trial = TrialResult("k", 0, {"size": "tiny"}, RunState.COMPLETED, 0, metrics={"accuracy": 0.9})
-    registry.trials.record(sweep, [trial])
-    table = registry.leaderboard_table()
-    assert [set(record) for record in table.records] == [set(table.columns)]

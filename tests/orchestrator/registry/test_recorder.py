@@ -27,7 +27,7 @@ from orchestrator.results import (
     WorkersEvent,
 )
 from tests.orchestrator.postgres_server import find_binaries, running_server
-from tests.orchestrator.registry.samples import everything, made_with, trial_result
+from tests.orchestrator.registry.samples import everything, made_with
 from tests.waiting import PATIENCE_S
 
 SWEEP = {
@@ -79,43 +79,6 @@ def test_an_attempt_has_what_it_was_made_with(registry: Registry) -> None:
     assert "diff" not in first.code
     assert (registry.code_diff(run.id, 1), registry.code_diff(run.id, 2)) == ("+x = 1", None)
     assert second.diff_digest is None
-
-
-def test_changes_of_code_are_kept_once(registry: Registry) -> None:
-    recorder = Recorder(registry, made_with=made_with("a" * 40, "+x = 1"))
-    for _ in range(3):
-        recorder.start({"kind": "pretrain"}, "f")
-    assert len(everything(registry)["code_diffs"]) == 1
-
-
-def test_an_attempt_of_an_unknown_make_leaves_it_open(recorder: Recorder) -> None:
-    run = recorder.start({"kind": "pretrain"}, "f")
-    (attempt,) = recorder.registry.attempts(run.id)
-    assert (run.code_version, attempt.code, attempt.command, attempt.environment) == (None, None, None, None)
-
-
-def test_trials_have_the_code_and_the_host_of_their_sweep(registry: Registry) -> None:
-    recorder = Recorder(registry, made_with=made_with("a" * 40))
-    sweep = recorder.start(SWEEP, "f")
-    (trial,) = recorder.record_trials(sweep.id, [TrialStart("k0", 0, {}, 0)])
-    later = Recorder(registry, made_with=made_with("b" * 40))
-    later.resume(sweep.id)
-    versions = {
-        key: later.read_run(later.record_trials(sweep.id, [TrialStart(key, 0, {}, 0)])[0]).code_version
-        for key in ("k0", "k1")
-    }
-    assert registry.run(trial).host == sweep.host
-    assert versions == {"k0": "0.1.0+gbbbbbbbbbbbb", "k1": "0.1.0+gbbbbbbbbbbbb"}, "k0 began again"
-
-
-def test_a_trial_that_has_ended_is_of_the_host_on_which_it_ran(registry: Registry) -> None:
-    recorder = Recorder(registry)
-    sweep = recorder.start(SWEEP, "f")
-    recorder.record_trials(sweep.id, [TrialStart("begun", 0, {}, 0)])
-    ends = [trial_result("begun", host="node-7"), trial_result("at once", number=1, host="node-8")]
-    begun, at_once, silent = recorder.record_trials(sweep.id, [*ends, trial_result("silent", number=2)])
-    assert [registry.run(trial).host for trial in (begun, at_once, silent)] == ["node-7", "node-8", sweep.host]
-    assert registry.run_table("host = 'node-7'").values("id") == [begun]
 
 
 def test_trials_have_the_tags_and_the_data_of_their_sweep(registry: Registry) -> None:

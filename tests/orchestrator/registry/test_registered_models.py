@@ -55,12 +55,6 @@ def test_the_number_of_a_removed_model_is_given_to_no_other(registry: Registry) 
     assert registry.models.register("bert", model_result("b")) == 2, "the same weights are the same version"
 
 
-def test_a_pipelines_model_is_named_for_who_says_the_pipeline_alone(registry: Registry) -> None:
-    registry.models.register("reviews/finetuning", model_result())
-    with pytest.raises(NotFoundError, match=r"did you mean reviews/finetuning\?"):
-        registry.models.get("reviews")
-
-
 def test_a_model_that_is_not_there_is_named_with_candidates(registry: Registry) -> None:
     with pytest.raises(NotFoundError, match="there is none yet"):
         registry.models.get("bert")
@@ -68,9 +62,3 @@ def test_a_model_that_is_not_there_is_named_with_candidates(registry: Registry) 
     for name in ("brt", "bert@2", "bert@", "bert@99999999999999999999"):
         with pytest.raises(NotFoundError, match="bert@1"):
             registry.models.get(name)
-
-
-def test_a_model_with_another_spelling_is_asked_for(registry: Registry) -> None:
-    registry.models.register("complaints", model_result())
-    with pytest.raises(NotFoundError, match="did you mean complaints"):
-        registry.models.get("complaint")

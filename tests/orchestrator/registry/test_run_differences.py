@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.commands.run_comparing import same_sentences
 from orchestrator.errors import NotFoundError
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.registry.run_differences import RunComparison, compare_runs, make_of
+from orchestrator.registry.run_differences import RunComparison, compare_runs
 from orchestrator.results import DatasetResult, FileCount, MetricEvent, TrialStart
 from tests.orchestrator.registry.samples import made_with, trial_result
 
@@ -83,89 +82,15 @@ def test_what_differs_is_found(registry: Registry, changes: dict[str, Any], diff
     assert found(compare_runs(registry, recorded(registry), recorded(registry, **changes))) == differing
 
 
-def test_of_data_that_one_run_alone_has_the_digest_is_told_and_no_counts(registry: Registry) -> None:
-    files = (FileCount("names.conll", 9, 2),)
-    other = {"name": "names", "fingerprint": "2" * 64, "counts": {"num_tokens": 7, "num_words": 3}, "files": files}
-    comparison = compare_runs(registry, recorded(registry), recorded(registry, data=other))
-    assert found(comparison) == {
-        "data: corpus text.digest": ("1" * 64, None),
-        "data: corpus names.digest": (None, "2" * 64),
-    }
-    assert same_sentences(comparison)[0] == ("The data differ; counts of data that one run alone has are left out.")
-    same = compare_runs(registry, recorded(registry), recorded(registry))
-    assert not any("left out" in sentence for sentence in same_sentences(same))
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "differing", "sentence"),
-    [
-        (
-            {"train": "first 100", "train_whole": "w", "train_file": "f"},
-            {"train": "w", "train_file": "f"},
-            {"data: data.train_digest": ("first 100", "w")},
-            "Other examples of the same file, or the same file read another way: the train data.",
-        ),
-        (
-            {"train": "w", "train_file": "f"},
-            {"train": "x", "train_file": "g"},
-            {"data: data.train_digest": ("w", "x")},
-            None,
-        ),
-        ({"train": "w"}, {"train": "w", "train_file": "f"}, {}, None),
-        ({"train": "w"}, {"train": "x"}, {"data: data.train_digest": ("w", "x")}, None),
-    ],
-    ids=["a part of the file", "another file", "of before", "both of before"],
-)
-def test_other_examples_of_the_same_file_are_told(
-    registry: Registry,
-    first: dict[str, str],
-    second: dict[str, str],
-    differing: dict[str, Any],
-    sentence: str | None,
-) -> None:
-    runs = [recorded(registry) for _ in range(2)]
-    for run, digests in zip(runs, (first, second), strict=True):
-        registry.trials.set_data(run, digests)
-    comparison = compare_runs(registry, *runs)
-    assert found(comparison) == differing
-    assert comparison.same_files == (["train"] if sentence else [])
-    assert [told for told in same_sentences(comparison) if "same file" in told] == ([sentence] if sentence else [])
-
-
-def test_a_number_is_the_same_with_and_without_a_fraction(registry: Registry) -> None:
-    comparison = compare_runs(registry, recorded(registry), recorded(registry, spec={"steps": 10.0}))
-    assert found(comparison) == {}
-
-
 def test_scores_that_are_no_numbers_are_the_same(registry: Registry) -> None:
     nan = {"metrics": {"mlm_loss": float("nan")}}
     assert found(compare_runs(registry, recorded(registry, **nan), recorded(registry, **nan))) == {}
-
-
-def test_the_machine_and_versions_are_compared(registry: Registry) -> None:
-    from dataclasses import replace
-
-    other = replace(made_with("a" * 40), environment={"hostname": "b", "versions": {"python": "3.12"}})
-    run = Recorder(registry, made_with=other).start(SPEC, "f")
-    comparison = compare_runs(registry, Recorder(registry, made_with=made_with("a" * 40)).start(SPEC, "f").id, run.id)
-    assert found(comparison) == {
-        "environment: hostname": ("a", "b"),
-        "environment: python": ("3.11", "3.12"),
-    }
 
 
 def test_the_newest_attempt_counts(registry: Registry) -> None:
     run = Recorder(registry, made_with=made_with("a" * 40)).start(SPEC, "f")
     Recorder(registry, made_with=made_with("b" * 40)).resume(run.id)
     assert "code: commit" in found(compare_runs(registry, recorded(registry), run.id))
-
-
-def test_what_was_never_recorded_is_told_and_no_difference(registry: Registry) -> None:
-    old = Recorder(registry).start(SPEC, "f").id
-    new = Recorder(registry, made_with=made_with("a" * 40)).start(SPEC, "f").id
-    comparison = compare_runs(registry, old, new)
-    assert found(comparison) == {}
-    assert comparison.unknown == {"code": [old], "environment": [old]}
 
 
 def test_trials_are_compared_by_their_recipes_and_scores(registry: Registry) -> None:
@@ -190,19 +115,6 @@ def test_trials_are_compared_by_their_recipes_and_scores(registry: Registry) -> 
         "scores: accuracy": (0.5, 0.7),
     }
     assert "code" in comparison.same, "the sweep's"
-
-
-def test_a_trials_code_is_that_of_the_attempt_that_made_it(registry: Registry) -> None:
-    spec = {"kind": "sweep", "task": {"id": "sst2"}, "recipe": {"learning_rate": 1.0, "epochs": 3, "seed": 0}}
-    first = Recorder(registry, made_with=made_with("a" * 40))
-    sweep = first.start(spec, "f")
-    (early,) = first.record_trials(sweep.id, [trial_result("a")])
-    second = Recorder(registry, made_with=made_with("a" * 40, "+x = 1"))
-    second.resume(sweep.id)
-    (late,) = second.record_trials(sweep.id, [trial_result("b", number=1)])
-    makes = [make_of(registry, registry.run(run)) for run in (early, late, sweep.id)]
-    assert [make and make.number for make in makes] == [1, 2, 2]
-    assert found(compare_runs(registry, early, late)).keys() == {"code: changes", "code: changed files"}
 
 
 def test_pipelines_name_the_stages_that_differ(registry: Registry) -> None:

@@ -3,10 +3,6 @@
 Alone: .venv/bin/pytest tests/orchestrator/registry/test_run_flags.py
 """
 
-import random
-
-import pytest
-
 from orchestrator.registry import Registry
 from orchestrator.registry.run_flags import Flag
 from tests.orchestrator.registry.samples import new_run, trial_result
@@ -70,16 +66,6 @@ def test_a_stage_that_another_pipeline_uses_is_put_away_with_the_last_of_them(re
     assert listed(registry) == {first, own, shared}
 
 
-def test_a_pipeline_that_is_gone_uses_nothing(registry: Registry) -> None:
-    kept = pipeline(registry, "p1")
-    shared = stage(registry, "s1", kept, "gone")
-    registry.annotations.set_flag(kept, "archived")
-    assert listed(registry) == set()
-    orphan = stage(registry, "s2", "gone")
-    assert listed(registry) == {orphan}
-    assert registry.annotations.flag_bearers(shared, "archived") == [kept]
-
-
 def test_a_stage_is_pinned_with_the_first_of_its_pipelines(registry: Registry) -> None:
     first, second = pipeline(registry, "p1"), pipeline(registry, "p2")
     shared, own = stage(registry, "s1", first, second), stage(registry, "s2", second)
@@ -107,34 +93,3 @@ def test_who_bears_a_flag_is_told_the_run_itself_first(registry: Registry) -> No
     assert bearers(shared) == [shared, first, second]
     assert bearers(trial) == [shared, first, second]
     assert bearers(trial, "pinned") == []
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_generated_pipelines_agree_with_the_rule_in_words(registry: Registry, seed: int) -> None:
-    """Twelve stages of up to three of five pipelines, some of which are not there; flags set and cleared at random."""
-    rng = random.Random(seed)
-    there = [pipeline(registry, f"p{number}") for number in range(4)]
-    uses = {f"s{number}": rng.sample([*there, "gone"], rng.randrange(4)) for number in range(12)}
-    trials = {}
-    for one, pipelines in uses.items():
-        stage(registry, one, *pipelines)
-        trials[trial_of(registry, one)] = one
-    flags: dict[Flag, set[str]] = {"archived": set(), "pinned": set()}
-    quantifier = {"archived": all, "pinned": any}
-    for _ in range(25):
-        flag: Flag = rng.choice(["archived", "pinned"])
-        run_id = rng.choice([*there, *uses, *trials])
-        if rng.random() < 0.6:
-            registry.annotations.set_flag(run_id, flag)
-            flags[flag].add(run_id)
-        else:
-            registry.annotations.clear_flag(run_id, flag)
-            flags[flag].discard(run_id)
-        for name, own in flags.items():
-            reached = set(own)
-            for one, pipelines in uses.items():
-                present = [each in own for each in pipelines if each != "gone"]
-                reached |= {one} if present and quantifier[name](present) else set()
-            reached |= {trial for trial, one in trials.items() if one in reached}
-            assert registry.annotations.flagged(name) == reached
-        assert listed(registry) == {*there, *uses, *trials} - registry.annotations.flagged("archived")

@@ -11,9 +11,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-from orchestrator.registry import patience, revisions
-from orchestrator.registry.engines import sqlite_engine, write_queue
-from orchestrator.registry.recorder import Recorder
+from orchestrator.registry import revisions
 from orchestrator.registry.registry import Registry
 from orchestrator.results import MetricEvent, ModelResult
 from tests.waiting import PATIENCE_S
@@ -77,13 +75,6 @@ def write(location: str, shared: str, number: int) -> str:
             registry.metrics.record(own, [MetricEvent(step, "train", {"loss": 0.5, "rate": 1.0})])
             registry.models.register("shared", ModelResult("folder", f"{number}-{step}", 1, "ner"), own)
     return own
-
-
-def begin_run(location: str, shared: str, number: int) -> str:
-    """Record the start of a run as its driver does, in a registry that never waits long for another process."""
-    write_queue.BUSY_TIMEOUT_S = sqlite_engine.BUSY_TIMEOUT_S = patience.RETRY_S = 0.02
-    with Registry(location) as registry:
-        return Recorder(registry).start({"kind": "corpus", "name": str(number)}, "f").id
 
 
 def write_for_a_while(location: str, shared: str, number: int) -> str:

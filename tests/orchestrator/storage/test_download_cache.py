@@ -170,6 +170,12 @@ def test_a_file_that_is_not_the_manifests_is_refused(as_table: bool, folder: str
     assert (local_copy(folder) / "deep" / "b.bin").read_bytes() == b"b"
 
 
+@pytest.mark.parametrize("manifest", [b"{", b"[]", b'{"files": ["deep/b.bin"]}', b'{"files": {"deep/b.bin": 1}}'])
+def test_a_manifest_of_another_form_is_a_file_like_any_other(manifest: bytes, folder: str) -> None:
+    storage.write_bytes(storage.join(folder, "manifest.json"), manifest)
+    assert (local_copy(folder) / "manifest.json").read_bytes() == manifest
+
+
 def test_a_storage_without_versions_is_downloaded_at_each_call(
     folder: str, cache: Path, downloaded: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,6 +295,15 @@ def test_what_was_not_used_for_longest_goes_first_and_what_is_in_use_stays(
     storage.write_bytes(f"{tmp_path}/remote/last", b"changed")
     local_copy(f"local://{tmp_path}/remote/last")
     assert not in_use.exists()
+
+
+def test_a_copy_that_was_removed_by_hand_is_made_again(folder: str, cache: Path, downloaded: list[str]) -> None:
+    copy = local_copy(folder)
+    for path in cache.iterdir():
+        storage.delete(str(path))
+    assert local_copy(folder) == copy
+    assert (copy / "a.bin").read_bytes() == DATA
+    assert len(downloaded) == 4
 
 
 def test_a_file_system_without_locks_has_copies_all_the_same(

@@ -12,11 +12,10 @@ import torch
 from torch import nn
 
 from orchestrator import storage
-from orchestrator.corpus.input_files import find_files
 from orchestrator.errors import RunStoppedError
-from orchestrator.specs import TextSource
 from orchestrator.storage.uris import filesystem_of
 from orchestrator.training.checkpoints import Checkpoints
+from orchestrator.training.snapshots import Snapshots, snapshot_folders
 from tests.orchestrator.s3_server import new_s3_root
 
 pytestmark = pytest.mark.usefixtures("s3_server")
@@ -84,6 +83,21 @@ def test_an_older_attempt_that_writes_at_the_same_time_names_no_checkpoint(
     assert [each.step for each in newer.newest_first()] == [7]
 
 
+def test_an_older_attempt_that_writes_at_the_same_time_names_no_snapshot(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older, newer = Snapshots(folder, attempt=1), Snapshots(folder, attempt=2)
+
+    def write(at: Path) -> None:
+        (at / "model.safetensors").write_bytes(b"weights")
+
+    meet(monkeypatch, lambda: newer.save(7, write))
+    with pytest.raises(RunStoppedError, match="attempt 2"):
+        older.save(5, write)
+    assert list(snapshot_folders(folder)) == [7]
+    assert storage.names_in(storage.join(folder, "snapshots")) == ["step-00000007-attempt-2"]
+
+
 def test_what_another_process_writes_is_seen_at_once(folder: str) -> None:
     assert storage.names_in(folder) == []
     assert not storage.exists(storage.join(folder, "a"))
@@ -102,16 +116,6 @@ def test_a_copy_is_made_once_and_follows_the_object(folder: str) -> None:
     assert storage.local_copy(storage.join(folder, "model")) == first
     storage.write_bytes(storage.join(folder, "model", "a.bin"), b"2")
     assert (storage.local_copy(storage.join(folder, "model")) / "a.bin").read_bytes() == b"2"
-
-
-def test_text_is_found_and_another_content_is_another_version(folder: str) -> None:
-    versions = []
-    for text in (b"one", b"two"):
-        storage.write_bytes(storage.join(folder, "text", "a.txt"), text)
-        for pattern in ("text", "text/*.txt"):
-            (file,) = find_files(TextSource(files=(storage.join(folder, pattern),)))
-            versions.append(file.version)
-    assert versions[0] == versions[1] != versions[2] == versions[3]
 
 
 def test_a_large_file_is_written_piece_by_piece(folder: str) -> None:

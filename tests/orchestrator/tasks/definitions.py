@@ -1,7 +1,9 @@
 """Tasks without files, for tests that bring their own examples."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from bert_core.text.tokenization import Tokenizer
@@ -9,6 +11,7 @@ from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import Head
 from orchestrator.tasks import TASK_TYPES, Features, TaskDefinition, build_features
 from orchestrator.tasks.options import TaskOptions
+from orchestrator.tasks.text_files import BadRecords
 
 
 def define(head: Head, labels: Sequence[str] = (), **fields: Any) -> TaskDefinition:
@@ -28,3 +31,20 @@ def features_of(
     names = TASK_TYPES[head].options_type.window_fields()
     values = {name: options.pop(name) for name in list(options) if name in names}
     return build_features(define(head, labels, **options), examples, tokenizer, options_of(head, **values))
+
+
+def write_records(path: Path, *records: dict[str, Any]) -> Path:
+    """A file of JSON lines."""
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def examples_of(table: Any, path: Path, policy: Any = "error") -> list[Any]:
+    """What a reader of tables makes of a file."""
+    return list(table.read(str(path), BadRecords(str(path), policy)))
+
+
+def window_texts(features: Features[Any], tokenizer: Tokenizer) -> list[str]:
+    """The text of each window, with its special tokens."""
+    bounds = zip(features.cu_seqlens[:-1], features.cu_seqlens[1:], strict=True)
+    return [tokenizer.decode(features.input_ids[a:b].tolist(), skip_special_tokens=False) for a, b in bounds]

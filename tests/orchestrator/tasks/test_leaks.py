@@ -6,8 +6,6 @@ Alone: .venv/bin/pytest tests/orchestrator/tasks/test_leaks.py
 import json
 from pathlib import Path
 
-import pytest
-
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task
 from orchestrator.tasks.leaks import count_leaks
@@ -65,13 +63,6 @@ def test_questions_are_shared_by_their_passage(tmp_path: Path) -> None:
     train = write("train.json", "Ada sat.", "Who sat?")
     validation = write("dev.json", "Ada sat.", "Who was it?", "What is her name?")
     assert leaks("qa", train=train, validation=validation) == {"validation": 2}
-
-
-@pytest.mark.parametrize("head", ["classification", "regression"])
-def test_every_type_on_texts_is_looked_at(tmp_path: Path, head: str) -> None:
-    train = table(tmp_path / "train.csv", "a cat,1", "a dog,2")
-    validation = table(tmp_path / "dev.csv", "a cat,1")
-    assert leaks(head, ("text",), train=train, validation=validation) == {"validation": 1}
 
 
 def test_choices_belong_to_what_is_shared(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Scores, majority baselines and rows to keep, per kind of task.
+"""Scores, majority baselines, and rows to keep with the texts of their examples.
 
 Alone: pytest tests/orchestrator/tasks/test_scoring.py
 """
@@ -9,16 +9,20 @@ from typing import Any
 
 import pytest
 
-from orchestrator.errors import TaskDataError
+from orchestrator.registry.groups.prediction_files import read_predictions
 from orchestrator.specs import TaskSpec
+from orchestrator.specs.task import Head
 from orchestrator.tasks import (
     Task,
+    kept_rows,
     load_task,
     majority_baseline,
     prediction_rows,
+    rows_with_texts,
     score,
     write_prediction_rows,
 )
+from orchestrator.tasks.row_texts import KEPT_CHARACTERS
 from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
 from orchestrator.tasks.types.conll import NerExample
 from orchestrator.tasks.types.multi_label import LabelsPrediction, MultiLabelExample
@@ -112,11 +116,6 @@ def test_f1_of_a_two_class_task_is_that_of_the_second_label(classes: Task) -> No
     assert scores["macro_f1"] == pytest.approx((0.4 + 0.0) / 2)
 
 
-def test_more_classes_have_no_f1_of_one(tmp_path: Path) -> None:
-    task = own_task(tmp_path, "classification", "text,label\na,x\nb,y\nc,z\n", "a.csv", text_columns=("text",))
-    assert score(task, "validation", gold_predictions(task)).keys() == {"accuracy", "macro_f1", "matthews_correlation"}
-
-
 def test_several_labels_are_scored_one_by_one_and_together(topics: Task) -> None:
     assert topics.labels == ("x", "y", "z")
     said = [LabelsPrediction.from_probabilities(topics.labels, (0.9, 0.2, 0.6))] * 4
@@ -134,11 +133,6 @@ def test_types_of_entities_are_scored_beside_the_whole(names: Task) -> None:
     scores = score(names, "validation", predictions)
     assert (scores["precision"], scores["recall"]) == (1.0, 0.5)
     assert (scores["f1_PER"], scores["f1_LOC"]) == (1.0, 0.0)
-
-
-def test_a_prediction_short_is_named(classes: Task) -> None:
-    with pytest.raises(TaskDataError, match="3 predictions for 4 examples of mine validation"):
-        score(classes, "validation", [ClassPrediction("yes")] * 3)
 
 
 def test_majority_baselines_are_those_of_the_training_split(
@@ -202,3 +196,67 @@ def test_rows_are_json_and_say_what_was_right(
     path = tmp_path / "rows.jsonl"
     write_prediction_rows(str(path), questions)
     assert [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] == questions
+
+
+LONG = "word " * 200
+BREAKS = "a\u2028b\u2029c\x85d"
+"""Characters that end a line for `str.splitlines`, and for no reader of JSON lines."""
+
+
+def _task(folder: Path, head: Head, rows: list[dict[str, Any]], **fields: Any) -> Task:
+    file = folder / f"{head}.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return load_task(TaskSpec(id="mine", head=head, files={"train": str(file), "validation": str(file)}, **fields))
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Task:
+    rows = [
+        {"a": "It rains.", "b": LONG, "label": "no"},
+        {"a": BREAKS, "b": "The same.", "label": "yes"},
+    ]
+    return _task(tmp_path, "classification", rows, text_columns=("a", "b"))
+
+
+GIVEN = [ClassPrediction("yes", (0.25, 0.75)), ClassPrediction("yes", (0.25, 0.75))]
+"""Predictions for both pairs, the first of them wrong."""
+
+
+def test_a_kept_row_says_both_texts_of_a_pair_the_long_one_cut(pairs: Task) -> None:
+    first = kept_rows(pairs, "validation", GIVEN)[0]
+    assert list(first)[:3] == ["id", "text", "text_pair"]
+    assert (first["text"], first["prediction"], first["gold"]) == ("It rains.", "yes", "no")
+    assert len(first["text_pair"]) == KEPT_CHARACTERS
+    assert first["text_pair"] == LONG[: KEPT_CHARACTERS - 1] + "…"
+
+
+def test_a_persons_own_file_has_the_whole_texts(pairs: Task) -> None:
+    assert rows_with_texts(pairs, "validation", GIVEN)[0]["text_pair"] == LONG
+
+
+def test_choices_are_kept_up_to_a_length_that_they_have_together(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"text": "a", "x": "b", "y": "c", "label": 1}]
+    rows.append({"text": "a", "x": LONG, "y": "never", "label": 0})
+    task = _task(tmp_path, "multiple_choice", rows, text_columns=("text",), choice_columns=("x", "y"))
+    few, many = kept_rows(task, "validation", [ChoicePrediction(0, (0.5, 0.5))] * 2)
+    assert few["choices"] == ["b", "c"]
+    assert many["choices"] == [LONG[: KEPT_CHARACTERS - 1] + "…", "…"]
+
+
+def test_a_row_that_says_its_question_by_itself_gets_no_whole_passage(tmp_path: Path) -> None:
+    question = {"id": "q", "question": "What?", "answers": [{"text": "word", "answer_start": 0}]}
+    file = tmp_path / "squad.json"
+    file.write_text(json.dumps({"data": [{"paragraphs": [{"context": LONG, "qas": [question]}]}]}))
+    task = load_task(TaskSpec(id="mine", head="qa", files={"train": str(file), "validation": str(file)}))
+    (kept,) = kept_rows(task, "validation", [AnswerPrediction("word")])
+    assert "context" not in kept
+    assert kept["question"] == "What?"
+    assert len(kept["passage"]) < len(LONG)
+
+
+def test_texts_with_any_line_separator_are_read_as_they_were_written(pairs: Task, tmp_path: Path) -> None:
+    rows = kept_rows(pairs, "validation", GIVEN)
+    path = str(tmp_path / "predictions.jsonl")
+    write_prediction_rows(path, rows)
+    assert rows[1]["text"] == BREAKS
+    assert read_predictions(path) == rows

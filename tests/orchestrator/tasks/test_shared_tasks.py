@@ -52,29 +52,3 @@ def test_conll2003_has_its_published_numbers_of_entities() -> None:
     task = load_task(TaskSpec(id="conll2003", folder=str(shared_file("ner/conll2003"))))
     entities = Counter(tag[2:] for example in task.examples("test") for tag in example.tags if tag[0] == "B")
     assert entities == {"LOC": 1668, "MISC": 702, "ORG": 1661, "PER": 1617}
-
-
-def test_one_file_of_one_s_own_needs_a_few_lines() -> None:
-    subj = {"train": str(shared_file("classification/Subj/train.jsonl.gz"))}
-    subj["validation"] = str(shared_file("classification/Subj/test.jsonl.gz"))
-    task = load_task(TaskSpec(id="subj", head="classification", files=subj, text_columns=("text",)))
-    assert task.labels == ("objective", "subjective")
-    assert [len(task.examples(split)) for split in task.splits] == [9000, 1000]
-
-
-def test_sick_is_an_own_regression_over_pairs() -> None:
-    sick = {split: str(shared_file(f"similarity/SICK/{name}.tsv.gz")) for split, name in _SICK_FILES.items()}
-    columns = {"text_columns": ("sentence_A", "sentence_B"), "label_column": "relatedness_score"}
-    task = load_task(TaskSpec(id="sick", head="regression", files=sick, **columns))
-    assert [len(task.examples(split)) for split in task.splits] == [4500, 500, 4927]
-    assert task.examples("train")[0].value == 4.5
-
-
-_SICK_FILES = {"train": "train", "validation": "trial", "test": "test"}
-
-
-def test_wikigold_is_an_own_ner_task() -> None:
-    path = str(shared_file("ner/wikigold/wikigold.conll.txt.gz"))
-    task = load_task(TaskSpec(id="wikigold", head="ner", files={"train": path, "validation": path}))
-    assert len(task.examples("train")) == 1696
-    assert task.labels == ("O", "B-LOC", "I-LOC", "B-MISC", "I-MISC", "B-ORG", "I-ORG", "B-PER", "I-PER")

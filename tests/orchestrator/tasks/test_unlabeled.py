@@ -73,11 +73,6 @@ def test_plain_text_is_a_line_each_with_a_tab_in_a_pair(tmp_path: Path) -> None:
         pairs.without_labels(str(path)).examples("train")
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(TaskDataError, match=r"unlabeled: there is no file absent\.txt"):
-        load_task(tiny_tasks.classification(tmp_path)).without_labels("absent.txt")
-
-
 @pytest.mark.parametrize("head", NO_LABEL)
 def test_joined_features_are_those_of_all_examples(head: str, tmp_path: Path) -> None:
     task, tokenizer = load_task(load(head, tmp_path)), tiny_tasks.load_tokenizer(tmp_path)

@@ -12,12 +12,12 @@ import pytest
 from orchestrator.registry import Registry
 from orchestrator.registry.groups.model_makers import NAME_PATHS
 from orchestrator.registry.keeping.merging import merge_registry
-from orchestrator.results import DatasetResult, FileCount, MetricEvent, ModelResult
+from orchestrator.results import DatasetResult, FileCount, ModelResult
 from orchestrator.run_states import RunState
 from orchestrator.specs.fields import Section
 from orchestrator.specs.kinds import SPEC_KINDS, spec_class
 from orchestrator.specs.references import NAME_FIELDS, Product
-from tests.orchestrator.registry.groups.samples import RECIPE, evaluated, new_sweep, scored, seeds
+from tests.orchestrator.registry.groups.samples import evaluated, new_sweep, scored
 from tests.orchestrator.registry.samples import model_result, new_run
 
 REFUSED = "the model was made of one that was trained on the test data"
@@ -64,30 +64,6 @@ def test_a_model_is_scored_on_data_that_its_start_model_was_trained_on_however_f
     assert registry.test_refusals([run, apart]) == {run: REFUSED}
 
 
-def test_trials_that_start_from_a_model_of_their_validation_or_test_data_are_told(registry: Registry) -> None:
-    start = model_of(registry, "first", train="v", validation="t")
-    sweep = new_sweep(registry)
-    registry.trials.set_data(sweep, {"train": "x", "validation": "v", "test": "t"})
-    seeds(registry, [0.8, 0.7], sweep=sweep, init_from=start)
-    best = registry.trials.table(sweep).records[0]["id"]
-    registry.metrics.record(best, [MetricEvent(7, "test", {"accuracy": 0.77})], final=True)
-    (row,) = (row for row in registry.leaderboard_table().records if row["n"] == 2)
-    reason = "the model was made of one that was chosen on the test data"
-    assert (row["origin"], row["test"]) == ("trained earlier", None)
-    notes = (f"test score refused: {reason}", "its model was made of one that was trained on these data")
-    assert row["notes"] == "; ".join(notes)
-    assert registry.test_refusals([best]) == {best: reason}
-
-
-def test_a_student_is_told_of_what_its_teacher_was_trained_on(registry: Registry) -> None:
-    teacher = model_of(registry, "teacher", train="v", validation="other")
-    spec = {"kind": "distill", "teacher": teacher, "recipe": RECIPE}
-    student = new_run(registry, kind="distill", spec=spec, task="sst2", metric="accuracy")
-    registry.trials.set_data(student, {"train": "x", "validation": "v"})
-    registry.metrics.record(student, [MetricEvent(3, "validation", {"accuracy": 0.9})], final=True)
-    assert only_row(registry, "distill")["origin"] == "trained earlier"
-
-
 def test_the_model_of_a_sweep_over_start_models_is_made_of_that_of_the_trial_that_was_kept(registry: Registry) -> None:
     on_test = model_of(registry, "on_test", train="t", validation="v")
     clean = model_of(registry, "clean", train="c", validation="v")
@@ -103,18 +79,6 @@ def test_the_model_of_a_sweep_over_start_models_is_made_of_that_of_the_trial_tha
         finish_with(registry, sweep, model, kept)
     bad, good = (evaluation_of(registry, kept, "t") for kept in ("bad", "good"))
     assert registry.test_refusals([bad, good]) == {bad: REFUSED}
-
-
-def test_the_test_score_of_a_sweep_is_judged_as_that_of_the_trial_that_it_kept(registry: Registry) -> None:
-    on_test = model_of(registry, "on_test", train="t", validation="v")
-    sweep = new_sweep(registry)
-    registry.trials.set_data(sweep, {"train": "x", "validation": "v", "test": "t"})
-    model = model_result("s" * 64)
-    (trial,) = registry.trials.record(sweep, [scored("k", 0.8, parameters={"init_from": on_test}, model=model)])
-    finish_with(registry, sweep, model, "s")
-    for run in (sweep, trial):
-        registry.metrics.record(run, [MetricEvent(7, "test", {"accuracy": 0.77})], final=True)
-    assert registry.test_refusals([sweep, trial]) == {sweep: REFUSED, trial: REFUSED}
 
 
 @pytest.mark.parametrize("tainted", ["here", "there"])
@@ -134,28 +98,6 @@ def test_a_name_from_another_registry_means_the_weights_that_it_meant_there(
     assert sorted(row.version for row in registry.models.frame().itertuples() if row.name == "start") == [1, 2]
     run = evaluation_of(registry, "tuned", "t")
     assert registry.test_refusals([run]) == ({run: REFUSED} if tainted == "there" else {})
-
-
-def test_a_digest_tells_which_of_two_runs_made_the_model_and_whether_it_is_known_here(registry: Registry) -> None:
-    honest, on_test = (
-        model_of(registry, name, train="x", validation=validation, weights="same")
-        for name, validation in (("honest", "v"), ("on_test", "t"))
-    )
-    same = f"{'same':-<16}"
-    first, second = (evaluated(registry, "test", "t", 0.9, model, digest=same) for model in (honest, on_test))
-    other = evaluated(registry, "test", "t", 0.9, on_test, digest="of no model here")
-    reason = "the model was chosen on the test data"
-    assert registry.test_refusals([first, second, other]) == {second: reason}
-
-
-def test_a_model_that_is_no_text_is_none(registry: Registry) -> None:
-    """A spec that was written by hand into a registry must not end every board."""
-    spec = {"kind": "evaluate", "model": ["m@1"], "task": {"id": "sst2"}, "split": "test"}
-    run = new_run(registry, kind="evaluate", spec=spec, task="sst2", metric="accuracy")
-    registry.trials.set_data(run, {"test": "t", "model": "d" * 16})
-    registry.metrics.record(run, [MetricEvent(0, "test", {"accuracy": 0.9})], final=True)
-    registry.lifecycle.finish(run, RunState.COMPLETED)
-    assert only_row(registry)["mean"] == 0.9
 
 
 def test_a_pretraining_on_the_file_of_the_test_data_is_told_and_refuses_nothing(registry: Registry) -> None:
@@ -183,17 +125,6 @@ def test_a_path_in_the_folder_of_a_run_leads_to_what_the_run_began_with(registry
     model_of(registry, "tuned", starts_from=path.format(pretraining), train="x", validation="w")
     run = evaluation_of(registry, "tuned", "t")
     assert registry.test_refusals([run]) == {run: REFUSED}
-
-
-def test_a_path_in_the_folder_of_a_trial_leads_to_that_trial_whichever_its_sweep_kept(registry: Registry) -> None:
-    on_test = model_of(registry, "on_test", train="t", validation="v")
-    sweep = new_sweep(registry)
-    registry.trials.set_data(sweep, {"train": "x", "validation": "v"})
-    starts = {"a" * 16: on_test, "b" * 16: "random"}
-    registry.trials.record(sweep, [scored(key, 0.8, parameters={"init_from": starts[key]}) for key in starts])
-    bad, good = (f"/storage/runs/{sweep}/trials/{key}/model" for key in starts)
-    first, second = (evaluated(registry, "test", "t", 0.9, folder, digest="not registered!!") for folder in (bad, good))
-    assert registry.test_refusals([first, second]) == {first: REFUSED}
 
 
 def test_a_cycle_of_start_models_ends(registry: Registry) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bert_core.metrics import binary_metrics, classification_metrics, multi_label_metrics, ner_f1, regression_metrics
+from bert_core.metrics import classification_metrics, multi_label_metrics, ner_f1
 from orchestrator.errors import InputError
 from orchestrator.registry.groups.kept_predictions import right_answers, same_examples, scores_for
 from orchestrator.registry.groups.prediction_files import read_predictions
@@ -56,13 +56,6 @@ def score(metric: str, rows: Sequence[dict[str, Any]]) -> float:
     return first
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "f1", "macro_f1", "matthews_correlation"])
-def test_scores_of_two_classes_are_the_metrics(metric: str) -> None:
-    rows = class_rows(1, ["0", "1"])
-    expected = binary_metrics([int(row["prediction"]) for row in rows], [int(row["gold"]) for row in rows])
-    assert score(metric, rows) == pytest.approx(expected[metric])
-
-
 @pytest.mark.parametrize("metric", ["accuracy", "macro_f1", "matthews_correlation"])
 def test_scores_of_several_classes_are_the_metrics(metric: str) -> None:
     labels = ["a", "b", "c", "never"]
@@ -99,31 +92,11 @@ def test_scores_of_several_labels_are_the_metrics() -> None:
     assert score("micro_f1", rows) == pytest.approx(expected["micro_f1"])
 
 
-def test_pearsons_correlation_is_the_metric() -> None:
-    rng = drawn(5)
-    rows = [{"id": str(n), "prediction": rng.random(), "gold": rng.random()} for n in range(NUM_EXAMPLES)]
-    expected = regression_metrics([row["prediction"] for row in rows], [row["gold"] for row in rows])
-    assert score("pearson", rows) == pytest.approx(expected["pearson"])
-    assert score("spearman", rows) == pytest.approx(expected["spearman"])
-
-
 def graded_rows(seed: int, num_examples: int) -> list[dict[str, Any]]:
     """Rows of a regression on grades, with equal ones among them; the gold is the same for any seed."""
     gold = np.random.default_rng(0).integers(0, 6, num_examples)
     predictions = np.round(gold + np.random.default_rng(seed).normal(0, seed, num_examples), 1)
     return [{"id": str(n), "prediction": float(predictions[n]), "gold": float(gold[n])} for n in range(num_examples)]
-
-
-@pytest.mark.parametrize(("metric", "oracle"), [("spearman", stats.spearmanr), ("pearson", stats.pearsonr)])
-def test_correlations_of_drawn_examples_are_scipys(metric: str, oracle: Any) -> None:
-    rows = graded_rows(1, NUM_EXAMPLES)
-    drawn_places = np.random.default_rng(1).integers(0, NUM_EXAMPLES, (20, NUM_EXAMPLES))
-    found = scores_for(metric, rows, graded_rows(2, NUM_EXAMPLES))
-    assert found is not None
-    weights = np.stack([np.bincount(places, minlength=NUM_EXAMPLES) for places in drawn_places]).astype(float)
-    values = np.asarray([[row["prediction"], row["gold"]] for row in rows])
-    expected = [oracle(*values[places].T).statistic for places in drawn_places]
-    assert found[0](weights) == pytest.approx(expected)
 
 
 def test_a_bootstrap_of_spearmans_correlation_is_scipys_and_quick() -> None:
@@ -154,11 +127,6 @@ def test_a_bootstrap_of_spearmans_correlation_is_scipys_and_quick() -> None:
     assert (found.interval.low, found.interval.high) == pytest.approx((expected.low, expected.high), abs=0.003)
 
 
-def test_a_correlation_with_predictions_that_are_all_equal_is_zero() -> None:
-    rows = [{"id": str(n), "prediction": 2.5, "gold": float(n)} for n in range(5)]
-    assert (score("spearman", rows), score("pearson", rows)) == (0.0, 0.0)
-
-
 def test_scores_of_answers_are_means_of_each_question() -> None:
     rng = drawn(6)
     rows = [{"id": str(n), "prediction": "", "gold": [], "f1": rng.random(), "exact_match": 1.0} for n in range(9)]
@@ -179,15 +147,6 @@ def test_rows_without_a_known_answer_are_not_counted(metric: str, changes: dict[
     assert scores_for(metric, rows, [*rows[1:], rows[0] | changes]) is None
 
 
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("missing", ["gold", "prediction"])
-@pytest.mark.parametrize("prediction", ["0", ["a"], 0.5])
-def test_rows_without_a_field_are_not_counted(metric: str, missing: str, prediction: Any) -> None:
-    row = {"id": "1", "prediction": prediction, "gold": prediction, "probabilities": {"0": 0.5, "1": 0.5}}
-    rows = [{name: value for name, value in row.items() if name != missing}]
-    assert scores_for(metric, rows, rows) is None
-
-
 def test_rows_are_put_side_by_side_by_their_example() -> None:
     first, second = class_rows(1, ["0", "1"]), class_rows(2, ["0", "1"])[::-1]
     pairs = same_examples(first, second)
@@ -197,12 +156,6 @@ def test_rows_are_put_side_by_side_by_their_example() -> None:
     other_gold = [{**row, "gold": "other"} for row in second]
     assert same_examples(first, other_gold) is None, "the same number of a row is no same example"
     assert same_examples([], []) is None
-
-
-def test_rows_without_ids_are_no_same_examples() -> None:
-    rows = [{key: value for key, value in row.items() if key != "id"} for row in class_rows(1, ["0", "1"])]
-    assert same_examples(rows, rows) is None
-    assert same_examples(rows[:1], rows[:1]) is None
 
 
 A_CLASS = {"id": "1", "prediction": "a", "gold": "b", "correct": False, "probabilities": {"a": 0.7, "b": 0.3}}

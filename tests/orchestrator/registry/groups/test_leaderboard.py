@@ -4,14 +4,11 @@ pytest tests/orchestrator/registry/groups/test_leaderboard.py
 """
 
 import pytest
-from sqlalchemy import Dialect, delete, true
+from sqlalchemy import Dialect, true
 from sqlalchemy.dialects import postgresql, sqlite
 
-from orchestrator.registry import Registry, parameter_values
+from orchestrator.registry import Registry
 from orchestrator.registry.groups import groups
-from orchestrator.registry.groups.scored_trials import scored_groups
-from orchestrator.registry.tables import ParameterRow
-from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.groups.samples import RECIPE, new_sweep, scored, scored_on, seeds, set_code
@@ -69,28 +66,6 @@ def test_each_score_of_a_task_has_a_first_place(registry: Registry) -> None:
     assert list(zip(board["metric"], board["rank"], strict=True)) == [("accuracy", 1), ("f1", 1)]
 
 
-def test_trials_of_before_a_field_was_added_are_in_the_group_of_those_that_leave_it_alone(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    old = new_sweep(registry)
-    registry.trials.record(old, [scored("old", 0.6)])
-    monkeypatch.setattr(parameter_values, "ADDED_FIELDS", {"recipe.weight_decay": 0.01})
-    new = new_sweep(registry)
-    as_before, used = {**RECIPE, "weight_decay": 0.01}, {**RECIPE, "weight_decay": 0.1}
-    registry.trials.record(new, [scored("new", 0.8, seed=1, number=1, parameters=as_before)])
-    registry.trials.record(new, [scored("used", 0.5, number=2, parameters=used)])
-    board = registry.leaderboard("sst2")
-    assert list(board["mean"]) == [pytest.approx(0.7), 0.5]
-    assert list(board["n"]) == [2, 1]
-    assert list(board["recipe"]) == ["", "weight_decay=0.1"]
-
-
-def test_trials_on_other_data_are_no_group(registry: Registry) -> None:
-    for size in (100, 200):
-        registry.trials.record(new_sweep(registry, max_train_examples=size), [scored("k", size / 1000)])
-    assert list(registry.leaderboard()["mean"]) == [0.2, 0.1]
-
-
 def test_scores_on_other_validation_data_are_ranked_apart(registry: Registry) -> None:
     for validation, score, seed in (("v1", 0.90, 0), ("v1", 0.88, 1), ("v2", 0.60, 0)):
         scored_on(registry, validation, score, seed)
@@ -99,38 +74,6 @@ def test_scores_on_other_validation_data_are_ranked_apart(registry: Registry) ->
         ("v2", 1, 1, 0.60),
         ("v1", 1, 2, pytest.approx(0.89)),
     ]
-
-
-def test_trials_on_other_training_data_are_told_apart_in_one_ranking(registry: Registry) -> None:
-    scored_on(registry, "v1", 0.8, train="few")
-    scored_on(registry, "v1", 0.9, train="many")
-    board = registry.leaderboard("sst2")
-    assert list(board["rank"]) == [1, 2]
-    assert list(board["recipe"]) == ["data.train_digest=many", "data.train_digest=few"]
-
-
-def test_an_older_result_outlives_a_newer_one_with_other_threads(registry: Registry) -> None:
-    """Another number of threads rounds otherwise: the same seed gives another score."""
-    for threads, score in ((1, 0.90), (8, 0.60)):
-        sweep = new_run(
-            registry,
-            kind="sweep",
-            spec={"kind": "sweep", "task": {"id": "sst2"}, "recipe": RECIPE, "threads_per_trial": threads},
-            task="sst2",
-            metric="accuracy",
-        )
-        registry.trials.record(sweep, [scored("k", score)])
-    board = registry.leaderboard("sst2")
-    assert list(zip(board["mean"], board["recipe"], strict=True)) == [
-        (0.90, "threads_per_trial=1"),
-        (0.60, "threads_per_trial=8"),
-    ]
-
-
-def test_the_data_of_trials_can_be_asked_for(registry: Registry) -> None:
-    sweep = scored_on(registry, "v1", 0.9)
-    assert set(registry.runs("params.validation_digest = 'v1'").id) == {sweep, trial_id(sweep, "k")}
-    assert registry.parameters(sweep)["task.id"] == "sst2"
 
 
 def test_groups_of_more_runs_than_a_statement_has_variables(registry: Registry) -> None:
@@ -144,14 +87,6 @@ def test_an_empty_leaderboard_has_its_columns(registry: Registry) -> None:
     board = registry.leaderboard("sst2")
     assert board.empty
     assert {"task", "mean", "sd", "n", "baseline", "model"} <= set(board.columns)
-
-
-def test_the_numbers_of_a_place_are_those_of_its_seeds(registry: Registry) -> None:
-    seeds(registry, [0.7, 0.9, 0.8, 0.8])
-    (row,) = registry.leaderboard_table().records
-    assert (row["mean"], row["median"], row["worst"], row["best"]) == pytest.approx((0.8, 0.8, 0.7, 0.9))
-    assert row["low"] == pytest.approx(0.8 - 3.182446 * row["sd"] / 2)
-    assert row["high"] == pytest.approx(0.8 + 3.182446 * row["sd"] / 2)
 
 
 def test_nothing_of_a_group_is_left_out(registry: Registry) -> None:
@@ -203,18 +138,6 @@ def test_other_code_is_another_group_and_told_beside_its_twin(registry: Registry
     assert registry.group(rows[1]["group"]).code_version == rows[1]["recipe"].removeprefix("code=")
 
 
-def test_a_sweep_that_goes_on_under_other_code_has_the_same_two_groups_everywhere(registry: Registry) -> None:
-    sweep = new_sweep(registry)
-    for first, code in enumerate(("0.1.0+g1", "0.1.0+g2")):
-        set_code(registry, sweep, code)
-        seeds(registry, [0.8 + first / 10], first=first, sweep=sweep)
-    ranked = registry.leaderboard_table().values("group")
-    trials = registry.trials.table(sweep).records
-    assert len(ranked) == 2
-    assert [group[0]["group"] for group in scored_groups(trials, "accuracy")] == ranked
-    assert sorted(registry.grouped_table("group", "kind = 'trial'").values("group")) == sorted(ranked)
-
-
 def test_the_fields_of_a_task_tell_groups_apart_and_trials_have_them(registry: Registry) -> None:
     for size in (100, 200):
         sweep = new_sweep(registry, max_train_examples=size, labels=None, files={"train": f"t{size}.csv"})
@@ -223,16 +146,6 @@ def test_the_fields_of_a_task_tell_groups_apart_and_trials_have_them(registry: R
     found = registry.runs("params.max_train_examples = 100 and kind = 'trial'")
     assert list(found["metrics.accuracy"]) == [0.1]
     assert not [path for path in registry.parameters(found["id"][0]) if path.startswith(("task.files", "task.labels"))]
-
-
-def test_rows_of_before_their_differences_were_recorded_are_told_apart_by_their_group(registry: Registry) -> None:
-    for size in (100, 200):
-        sweep = new_sweep(registry, max_train_examples=size)
-        seeds(registry, [size / 1000], sweep=sweep)
-    with registry._database.session(writing=True) as session:
-        session.execute(delete(ParameterRow).where(ParameterRow.path == "task.max_train_examples"))
-    rows = registry.leaderboard_table().records
-    assert [row["recipe"] for row in rows] == [f"group={row['group'][:8]}" for row in rows]
 
 
 def test_the_same_data_at_another_place_are_the_same_group(registry: Registry) -> None:

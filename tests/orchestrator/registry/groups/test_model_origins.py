@@ -3,18 +3,7 @@
 pytest tests/orchestrator/registry/groups/test_model_origins.py
 """
 
-from typing import Any
-
-import pytest
-from sqlalchemy import update
-
-from orchestrator.errors import InputError
 from orchestrator.registry import Registry
-from orchestrator.registry.groups.model_origins import ModelData, ModelOrigin, load_origins
-from orchestrator.registry.groups.split_data import DigestSets, SplitData
-from orchestrator.registry.tables import RunRow
-from orchestrator.reports.blocks import Chart
-from orchestrator.reports.task_page import task_page
 from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.groups.samples import evaluated, new_sweep, seeds
 from tests.orchestrator.registry.samples import model_result
@@ -100,14 +89,6 @@ def test_an_evaluation_on_the_data_that_its_model_was_trained_on_is_told_and_as_
     assert registry.test_refusals([run]) == {run: reason}
 
 
-def test_trials_that_were_trained_on_their_validation_data_are_told(registry: Registry) -> None:
-    sweep = new_sweep(registry)
-    registry.trials.set_data(sweep, {"train": "x", "validation": "x", "test": "x"})
-    seeds(registry, [0.8, 0.7], sweep=sweep)
-    (row,) = registry.leaderboard_table().records
-    assert (row["origin"], row["notes"]) == ("trained", "its model was trained on these data")
-
-
 def test_an_evaluation_on_the_whole_file_of_whose_beginning_its_model_learned_is_told_and_as_a_test_refused(
     registry: Registry,
 ) -> None:
@@ -136,87 +117,3 @@ def test_an_evaluation_on_the_same_file_read_otherwise_is_told_and_not_refused(r
     assert (row["mean"], row["origin"]) == (0.8, "same file")
     assert SAME_FILE in row["notes"]
     assert registry.test_refusals([run]) == {}
-
-
-@pytest.mark.parametrize(("model", "origin"), [("m@1", "apart"), ("elsewhere@1", None)])
-def test_files_that_were_not_recorded_of_a_model_say_nothing(
-    registry: Registry, model: str, origin: str | None
-) -> None:
-    """A run of before has digests of its examples alone, a model from elsewhere has no run."""
-    sweep = new_sweep(registry, max_train_examples=100)
-    registry.trials.set_data(sweep, {"train": "first 100", "validation": "v"})
-    registry.models.register("m", model_result("d" * 64), sweep)
-    run = evaluated(registry, "test", "w", 0.8, model, file="f", digest=("d" if origin else "e") * 16)
-    (row,) = registry.leaderboard_table().records
-    assert (row["mean"], row["origin"]) == (0.8, origin)
-    assert registry.test_refusals([run]) == {}
-
-
-def test_trials_that_were_trained_on_some_of_their_validation_data_are_told(registry: Registry) -> None:
-    sweep = new_sweep(registry, max_train_examples=100)
-    data = {"train": "first 100", "train_whole": "w", "train_file": "f", "validation": "w", "validation_file": "f"}
-    registry.trials.set_data(sweep, data)
-    seeds(registry, [0.8, 0.7], sweep=sweep)
-    (row,) = registry.leaderboard_table().records
-    told = "its model was trained on at least some of these data"
-    assert (row["origin"], row["notes"]) == ("partly trained", told)
-
-
-def test_trials_of_before_files_were_recorded_are_in_the_groups_of_those_after(registry: Registry) -> None:
-    """And no digest of a file tells groups apart in words."""
-    files = {"train_file": "f", "validation_file": "g", "validation_whole": "w"}
-    for first, more in enumerate(({}, files)):
-        sweep = new_sweep(registry)
-        registry.trials.set_data(sweep, {"train": "x", "validation": "v"} | more)
-        seeds(registry, [0.8], first=first, sweep=sweep)
-        seeds(registry, [0.6 - first / 10], sweep=sweep, learning_rate=first + 1.0)
-    rows = registry.leaderboard_table().records
-    assert [(row["n"], row["recipe"]) for row in rows] == [
-        (2, "learning_rate=0.0001"), (1, "learning_rate=1"), (1, "learning_rate=2")
-    ]  # fmt: skip
-
-
-def test_evaluations_on_other_test_data_are_ranked_apart(registry: Registry) -> None:
-    """Also those of a registry that recorded one key for all of them."""
-    of_before = [evaluated(registry, "test", data, score) for data, score in (("t1", 0.9), ("t2", 0.5))]
-    with registry._database.session(writing=True) as session:
-        session.execute(update(RunRow).where(RunRow.id.in_(of_before)).values(group_key="3f2a77c0b1d2e3f4"))
-    for data, score in (("t3", 0.8), ("t4", 0.6)):
-        evaluated(registry, "test", data, score)
-    evaluated(registry, "test", "t4", 0.6)
-    rows = registry.leaderboard_table().records
-    found = {row["data"]: (row["rank"], row["n"], row["completed"], row["mean"]) for row in rows}
-    assert found == {"t1": (1, 1, 1, 0.9), "t2": (1, 1, 1, 0.5), "t3": (1, 1, 1, 0.8), "t4": (1, 1, 2, 0.6)}
-    assert not [row for row in rows if "although nothing else does" in row["notes"]]
-    assert len({row["group"] for row in rows}) == 3, "new ones have keys of their own"
-    with pytest.raises(InputError, match=f"3f2a77c0 stands for 2 groups.*{of_before[0]} .accuracy, data t1"):
-        registry.group("3f2a77c0")
-    assert registry.group(of_before[1]).data == "t2"
-    charts = [block for section in task_page(registry, "sst2").sections for block in section.blocks]
-    scores = [trace["x"] for chart in charts if isinstance(chart, Chart) for trace in chart.traces]
-    assert sorted(x[0] for x in scores if len(x) == 1)[::2] == [0.5, 0.6, 0.8, 0.9]
-
-
-def test_where_models_were_chosen_is_asked_of_those_that_evaluations_name_alone(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    maker = new_sweep(registry)
-    for number in range(20):
-        other = maker if number == 7 else new_sweep(registry)
-        registry.trials.set_data(other, {"train": "x", "validation": f"v{number}"})
-        registry.models.register(f"m{number}", model_result(f"{number:-<64}"), other)
-    num_rows = 0
-    with registry._database.session(writing=False) as session:
-        execute = session.execute
-
-        def counted(statement: Any) -> list[Any]:
-            nonlocal num_rows
-            rows = list(execute(statement))
-            num_rows += len(rows)
-            return rows
-
-        monkeypatch.setattr(session, "execute", counted)
-        made_with = load_origins(session, {"e": {"model": "m7@1", "data.model_digest": f"{7:-<16}"}})
-    data = ModelData(DigestSets.of(SplitData("x", "x")), DigestSets.of(SplitData("v7", "v7")))
-    assert made_with == {"e": ModelOrigin(data)}
-    assert num_rows < 10, "those of one model among 20"

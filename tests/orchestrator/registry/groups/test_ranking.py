@@ -6,8 +6,6 @@ pytest tests/orchestrator/registry/groups/test_ranking.py
 import dataclasses
 import math
 import random
-from itertools import pairwise, product
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,24 +14,12 @@ from hypothesis import strategies as st
 from orchestrator.registry import Registry
 from orchestrator.registry.groups.ranking import ORDERS, Order, ranked_groups
 from orchestrator.registry.groups.varying_paths import varying_paths
-from orchestrator.significance.comparison import holm, means_p_value
 from tests.orchestrator.registry.groups.samples import (
     group_of,
     new_sweep,
-    scored,
     seeds,
 )
-from tests.orchestrator.registry.samples import model_result, trial_result
-
-
-@pytest.mark.parametrize("winner", ["a", "b"])
-def test_of_equal_groups_one_with_a_model_is_first(registry: Registry, winner: str) -> None:
-    sweep = new_sweep(registry)
-    models = {winner: model_result(winner)}
-    trials = [scored(key, 0.9, parameters={"size": key}, model=models.get(key)) for key in ("a", "b")]
-    registry.trials.record(sweep, trials)
-    registry.models.register("best", model_result(winner), sweep)
-    assert list(registry.leaderboard()["model"].isna()) == [False, True]
+from tests.orchestrator.registry.samples import trial_result
 
 
 def test_the_newest_of_equal_runs_stands_for_the_group(registry: Registry) -> None:
@@ -101,18 +87,6 @@ def test_a_score_that_falls_ranks_the_smallest_first(registry: Registry, metric:
     assert [row["mean"] for row in registry.leaderboard_table().records] == pytest.approx([5.1, 4.95, 50.0])
 
 
-@pytest.mark.parametrize(("metric", "is_known"), [("surprise", False), ("macro_f1", True), ("wer", True)])
-def test_a_score_of_which_it_is_not_known_whether_more_is_better_is_told(
-    registry: Registry, metric: str, is_known: bool
-) -> None:
-    sweep = new_sweep(registry)
-    registry.trials.set_metric(sweep, "sst2", metric)
-    registry.trials.record(sweep, [trial_result(f"{seed}", seed=seed, metrics={metric: seed / 9}) for seed in (1, 2)])
-    (row,) = registry.leaderboard_table().records
-    note = f"whether a larger {metric} is better is not known: it is ranked so"
-    assert row["notes"] == ("" if is_known else note)
-
-
 def test_places_that_cannot_be_told_apart_are_ties(registry: Registry) -> None:
     seeds(registry, [0.90, 0.91, 0.92], learning_rate=1e-5)
     seeds(registry, [0.89, 0.91, 0.93], learning_rate=2e-5)
@@ -162,16 +136,6 @@ def test_no_score_that_is_no_number_and_no_single_seed_leads(scores: list[list[f
         assert has_interval == sorted(has_interval, reverse=True)
 
 
-VALUES = st.one_of(st.none(), st.booleans(), st.sampled_from([0, 1, 1.0, 16, 16.0, "a", "", "1"]), st.just([1, 2.0]))
-
-
-@given(st.lists(st.dictionaries(st.sampled_from("abc"), VALUES), max_size=6))
-def test_varying_paths_are_those_in_which_any_two_recipes_differ(recipes: list[dict[str, Any]]) -> None:
-    paths = {path for recipe in recipes for path in recipe}
-    by_pairs = {path for path in paths if any(a.get(path) != b.get(path) for a, b in product(recipes, recipes))}
-    assert varying_paths(recipes) == by_pairs
-
-
 class Counted(str):
     """Text that counts how often any was compared with another."""
 
@@ -202,22 +166,3 @@ def test_intervals_of_scores_between_0_and_1_end_there(registry: Registry) -> No
     assert good["high"] == 1.0
     assert good["low"] == pytest.approx(0.986333 - 0.0567, abs=1e-3)
     assert poor["low"] == 0.0
-
-
-def test_the_first_places_are_those_of_the_whole_board(registry: Registry) -> None:
-    for number in range(3):
-        seeds(registry, [0.7 + 0.1 * number, 0.71 + 0.1 * number], learning_rate=1e-5 * (number + 1))
-    places = registry.leaderboard_table(limit=2)
-    assert places.records == registry.leaderboard_table().records[:2]
-    assert {row["num_ranked"] for row in places.records} == {3}
-
-
-def test_a_long_ranking_has_the_ties_that_exact_tests_of_all_neighbors_give() -> None:
-    """Neighbors that are close are not tested; whatever their p-value, a correction leaves them ties."""
-    rng = random.Random(3)
-    drawn = [[rng.gauss(mean, 0.002) for _ in range(rng.choice((1, 3, 8)))] for mean in (0.5, 0.6, 0.8) * 20]
-    ranked = ranked_groups([group_of(f"{number:016}", scores) for number, scores in enumerate(drawn)])
-    p_values = [means_p_value(above.group.scores, one.group.scores) for above, one in pairwise(ranked)]
-    corrected = iter(holm([p_value for p_value in p_values if p_value is not None]))
-    assert [one.tie for one in ranked[1:]] == [None if p is None else next(corrected) >= 0.05 for p in p_values]
-    assert {one.tie for one in ranked[1:]} == {None, True, False}

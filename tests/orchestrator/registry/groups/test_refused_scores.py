@@ -5,9 +5,7 @@ pytest tests/orchestrator/registry/groups/test_refused_scores.py
 
 import pytest
 
-from orchestrator.published.comparison import compare, load_numbers, run_scores
 from orchestrator.registry import Registry
-from orchestrator.registry.run_differences import compare_runs
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import model_result, new_run, trial_result
@@ -79,14 +77,3 @@ def test_a_group_of_evaluations_is_refused_where_one_of_them_is(registry: Regist
     (row,) = registry.leaderboard_table().records
     assert (row["mean"], row["completed"], row["rank"]) == (None, 2, None)
     assert row["notes"] == f"score refused: {reason}"
-
-
-def test_it_is_told_beside_published_numbers_and_between_two_runs(
-    registry: Registry, chosen_on_test: list[str]
-) -> None:
-    sweep, best = chosen_on_test
-    registry.metrics.record(sweep, [MetricEvent(7, "validation", {"accuracy": 0.8})], final=True)
-    by_split = {score.split: score for score in run_scores(registry.run(sweep), registry)}
-    assert (by_split["test"].refusal, by_split["validation"].refusal) == (REASON, None)
-    assert compare(by_split["test"], load_numbers())[0]["why"][0] == f"your score is refused: {REASON}"
-    assert compare_runs(registry, sweep, best).refusals == {sweep: REASON, best: REASON}

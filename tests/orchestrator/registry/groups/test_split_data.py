@@ -7,7 +7,6 @@ import pytest
 
 from orchestrator.registry.groups.model_origins import ModelData, ModelOrigin
 from orchestrator.registry.groups.split_data import DigestSets, SplitData
-from orchestrator.registry.parameter_values import run_group_digest
 
 WHOLE = SplitData("whole", "whole", "file")
 FIRST = SplitData("first 100", "whole", "file")
@@ -46,15 +45,6 @@ def test_examples_are_known_to_be_the_same_by_their_digests(
     assert DigestSets.of(used).overlap(scored) == overlap
 
 
-def test_data_without_a_limit_are_the_whole_of_those_with_one_even_of_a_run_of_before() -> None:
-    before = SplitData.of({"data.train_digest": "whole"}, "train")
-    now = {"data.train_digest": "first", "data.train_whole_digest": "whole", "data.train_file_digest": "file"}
-    assert before == SplitData("whole", "whole", None)
-    assert SplitData.of(now, "train") == SplitData("first", "whole", "file")
-    assert DigestSets.of(SplitData.of(now, "train")).overlap(before) == "some"
-    assert SplitData.of(now, "validation") == SplitData()
-
-
 @pytest.mark.parametrize(
     ("trained_on", "chosen_on", "scored", "origin"),
     [
@@ -80,11 +70,3 @@ def test_the_origin_of_a_score_is_the_gravest_use_of_its_data_that_is_certain(
 ) -> None:
     use = ModelData(DigestSets.of(trained_on), DigestSets.of(chosen_on))
     assert ModelOrigin(use).use_of(scored) == origin
-
-
-@pytest.mark.parametrize("kind", ["sweep", "evaluate"])
-def test_a_group_of_before_stays_that_of_runs_whose_files_are_recorded(kind: str) -> None:
-    before = {"recipe.size": "tiny", "data.train_digest": "t", "data.test_digest": "u"}
-    now = before | {"data.train_file_digest": "f", "data.train_whole_digest": "w", "data.test_file_digest": "g"}
-    assert run_group_digest(kind, now) == run_group_digest(kind, before)
-    assert run_group_digest(kind, {**now, "data.train_digest": "x"}) != run_group_digest(kind, before)

@@ -13,10 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
-from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
-from orchestrator.registry.database import Database
-from orchestrator.registry.keeping.merging import Merged, merge_registry, open_other, other_tables
+from orchestrator.registry.keeping.merging import Merged, merge_registry, other_tables
 from orchestrator.registry.keeping_tables import AliasRow
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.tables import BaseRow, DatasetRow, RunRow
@@ -217,12 +215,6 @@ def test_a_merge_that_breaks_off_is_done_again(make: Callable[[str], Registry]) 
 def test_every_table_has_a_place_in_a_merge() -> None:
     """A new table whose key is a number of one database alone needs a rule of its own in `merging`."""
     assert [table.name for table in other_tables()] == ["code_diffs", "datasets", "lineage"]
-
-
-def test_a_source_that_is_not_there_is_not_read_as_an_empty_one(tmp_path: Path) -> None:
-    with pytest.raises(RegistryError, match=r"typo\.sqlite"):
-        open_other(Database(str(tmp_path / "here.sqlite")), str(tmp_path / "typo.sqlite"))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_table_has_a_row_in_these_tests(registry: Registry) -> None:

@@ -45,15 +45,6 @@ def train_tokenizer(recorder: Recorder, text: Path, digest: str = TOKENIZER) -> 
     return complete(recorder, run.id)
 
 
-def pretrain_of_one_file(recorder: Recorder, text: Path) -> None:
-    """Pretrain on a corpus that is called as its only file."""
-    run = recorder.start({"kind": "pretrain", "name": "life/encoder", "tokenizer": "storage/tokenizers/words"}, "f")
-    files = [FileCount(str(text), text.stat().st_size, 5)]
-    recorder.record_dataset(run.id, DatasetResult(str(text), "corpus", CORPUS, "/corpora/b", {}, files))
-    recorder.record_model(run.id, model_result(PRETRAINED))
-    complete(recorder, run.id, model_folder="storage/model")
-
-
 def pretrain(recorder: Recorder, text: Path, digest: str = PRETRAINED, **spec: Any) -> str:
     values = {
         "kind": "pretrain",
@@ -172,11 +163,6 @@ def test_a_run_is_found_by_its_name(registry: Registry, text: Path) -> None:
     assert registry.lineage.ancestors("life/words").node.digest == TOKENIZER
 
 
-def test_a_run_that_made_again_what_another_had_made_is_found_too(registry: Registry, text: Path) -> None:
-    made = {train_tokenizer(Recorder(registry), text) for _ in range(2)}
-    assert {registry.lineage.ancestors(run_id).node.digest for run_id in made} == {TOKENIZER}
-
-
 def test_a_trial_leads_to_the_model_that_its_sweep_kept_of_it(registry: Registry, text: Path) -> None:
     recorder = Recorder(registry)
     pretrain(recorder, text)
@@ -220,11 +206,6 @@ def test_of_a_sweep_over_models_the_winners_origin_counts(registry: Registry, te
     fine_tune(recorder, ("life/encoder@1", "life/encoder@2"))
     (weights,) = [edge.parent.name for edge in registry.lineage.parents([TUNED]) if edge.role == "weights"]
     assert weights == "life/encoder@2"
-
-
-def test_nothing_is_stale_at_first(life: Registry, text: Path) -> None:
-    assert stale(life.lineage.descendants(str(text))) == {}
-    assert stale(life.lineage.ancestors("life/student")) == {}
 
 
 @pytest.mark.parametrize(
@@ -280,12 +261,6 @@ def test_a_tokenizer_that_was_trained_again_makes_its_children_stale(life: Regis
     )
 
 
-def test_a_model_under_a_newer_name_as_well_is_not_superseded(life: Registry, text: Path) -> None:
-    life.models.register("chosen", model_result(PRETRAINED))
-    pretrain(Recorder(life), text, "4" * 64)
-    assert stale(life.lineage.descendants("chosen")) == {}
-
-
 def test_files_of_another_machine_are_not_looked_for(registry: Registry, tmp_path: Path) -> None:
     recorder = Recorder(registry)
     run_id = pretrain(recorder, tmp_path / "elsewhere.txt")
@@ -322,14 +297,6 @@ def test_a_token_stores_tokenizer_is_the_one_that_it_was_made_with(registry: Reg
         assert (parent.digest, parent.name) == (tokenizer, "storage/tokenizers/words")
 
 
-def test_a_tokenizer_that_was_trained_elsewhere_is_known_by_its_digest(registry: Registry) -> None:
-    recorder = Recorder(registry)
-    run = recorder.start({"kind": "pretrain", "name": "p", "tokenizer": "/words"}, "f")
-    recorder.record_dataset(run.id, DatasetResult("t", "corpus", CORPUS, "/b", {}, tokenizer_digest=TOKENIZER))
-    complete(recorder, run.id)
-    assert [edge.parent.digest for edge in registry.lineage.parents([CORPUS])] == [TOKENIZER]
-
-
 def test_edges_outlive_their_run(life: Registry) -> None:
     (run_id,) = {edge.run_id for edge in life.lineage.parents([PRETRAINED])}
     assert run_id is not None
@@ -343,17 +310,3 @@ def test_hostile_names_are_names(registry: Registry, text: Path, name: str) -> N
     pretrain(recorder, text, init_from=name)
     (weights,) = [edge.parent for edge in registry.lineage.parents([PRETRAINED]) if edge.role == "weights"]
     assert registry.lineage.descendants(weights.digest).branches[0].node.digest == PRETRAINED
-
-
-def test_a_path_that_is_a_files_and_its_corpus_has_the_tokenizer_of_the_file_below_it(
-    registry: Registry, text: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recorder = Recorder(registry)
-    train_tokenizer(recorder, text)
-    pretrain_of_one_file(recorder, text)
-    monkeypatch.chdir(text.parent)
-    for name in (str(text), text.name):
-        tree = registry.lineage.descendants(name)
-        assert tree.node.kind == "file"
-        assert {branch.node.kind for branch in tree.branches} == {"tokenizer", "corpus"}
-        assert registry.lineage.ancestors(name).node.kind == "corpus"

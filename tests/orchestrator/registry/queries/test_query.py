@@ -232,35 +232,11 @@ def test_a_run_is_found_by_its_code(registry: Registry) -> None:
     ]
 
 
-def test_the_score_of_a_run_is_of_its_own_measurement(registry: Registry) -> None:
-    for run_id, metric in (("a", "f1"), ("b", "accuracy"), ("c", None)):
-        new_run(registry, run_id=run_id, metric=metric)
-        registry.metrics.record(run_id, [MetricEvent(1, "validation", {"f1": 0.9, "accuracy": 0.7})])
-    assert list(registry.run_table("score > 0.8").values("id")) == ["a"]
-    assert list(registry.run_table("score is not null", sort="score").values("id")) == ["b", "a"]
-    assert list(registry.run_table(sort="-score").values("id")) == ["a", "b", "c"]
-
-
 def test_a_run_is_found_by_the_fingerprint_of_its_spec(registry: Registry) -> None:
     run_id = new_run(registry, fingerprint="ab" * 32)
     new_run(registry)
     assert list(registry.run_table(f"fingerprint = '{'ab' * 32}'").values("id")) == [run_id]
     assert list(registry.run_table("fingerprint like 'abab%'").values("id")) == [run_id]
-
-
-def test_the_design_page_query_works(filled: Registry) -> None:
-    query = "metrics.f1 > 0.9 and (params.learning_rate < 5e-5 or task = 'cola')"
-    expected = selected(
-        lambda run: (
-            (run["metrics.f1"] or 0) > 0.9
-            and (
-                (run["params.learning_rate"] is not None and run["params.learning_rate"] < 5e-5)
-                or run["task"] == "cola"
-            )
-        )
-    )
-    assert expected
-    assert found(filled, query) == expected
 
 
 def test_words_that_no_run_has_are_told(filled: Registry) -> None:
@@ -277,10 +253,6 @@ def test_words_that_no_run_has_are_told(filled: Registry) -> None:
     assert filled.unmatched(" ") == []
 
 
-def test_an_empty_query_finds_all(filled: Registry) -> None:
-    assert found(filled, " ") == list(range(len(SAMPLES)))
-
-
 def test_states_are_asked_for_in_any_case(registry: Registry) -> None:
     run_id = new_run(registry)
     registry.lifecycle.finish(run_id, RunState.COMPLETED)
@@ -294,35 +266,6 @@ def test_tags_are_asked_for_by_word(filled: Registry) -> None:
     assert found(filled, "tag = 'odd'") == odd
     assert found(filled, "tag in ('odd', 'none') and tag not like 'ev%'") == odd
     assert found(filled, "tag = null") == selected(lambda run: not run["tag"]) != []
-
-
-def test_the_beginning_of_an_id_and_a_star_are_told_how_to_ask_for(registry: Registry) -> None:
-    sweep = new_run(registry, run_id="64fa6766d2e7", kind="sweep", name="spring", fingerprint="91d6" + "0" * 60)
-    registry.trials.record(sweep, [trial_result()])
-    for query, told in (
-        ("id = '64fa'", "no run has id = '64fa'; some begin so: id like '64fa%'"),
-        ("fingerprint = '91d6'", "no run has fingerprint = '91d6'; some begin so: fingerprint like '91d6%'"),
-        ("parent = '64fa'", "no run has parent = '64fa'; some begin so: parent like '64fa%'"),
-        ("parent = 'spring'", "no run has parent = 'spring'; the parent of a trial is its sweep's id"),
-        ("name like 'spr*'", "any text is % in a pattern: name like 'spr%'"),
-    ):
-        assert registry.num_runs(query) == 0
-        assert registry.unmatched(query) == [told]
-    for query in ("id like '64fa%'", "fingerprint like '91d6%'", "parent like '64fa%'", "name like 'spr%'"):
-        assert registry.num_runs(query) > 0
-    assert registry.unmatched("name like 'nobody%'") == []
-
-
-def test_a_model_of_another_version_is_told_which_there_are(filled: Registry) -> None:
-    (told,) = filled.unmatched("model = 'best@9'")
-    assert told.startswith("no run has model = 'best@9'; there are: 'best@1', 'best@2'")
-
-
-def test_a_kind_may_stand_in_capitals(registry: Registry) -> None:
-    run_id = new_run(registry, kind="sweep")
-    for query in ("kind = 'Sweep'", "kind in ('SWEEP')"):
-        assert list(registry.run_table(query).values("id")) == [run_id]
-    assert registry.num_runs("kind != 'Sweep'") == registry.num_runs("kind = 'Trial'") == 0
 
 
 def test_times_are_compared_as_moments(filled: Registry) -> None:
@@ -362,12 +305,6 @@ def test_sorting_puts_runs_without_the_value_last(filled: Registry, sort: str) -
     present = [value for value in values if value is not None]
     assert present == sorted(present, reverse=sort != name)
     assert values == present + [None] * (len(SAMPLES) - len(present))
-
-
-@pytest.mark.parametrize("field", ["metrics.f1", "params.learning_rate", "tag", "task"])
-def test_a_query_can_be_sorted_by_the_field_it_asks_about(filled: Registry, field: str) -> None:
-    for sort in (field, f"-{field}"):
-        assert sorted(filled.runs(f"{field} != null", sort=sort).id) == sorted(filled.runs(f"{field} != null").id)
 
 
 def test_a_limit_takes_the_first(filled: Registry) -> None:

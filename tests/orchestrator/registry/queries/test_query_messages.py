@@ -3,140 +3,75 @@
 pytest tests/orchestrator/registry/queries/test_query_messages.py
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import event
 
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
 from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.queries.query_fields import NAMES
-from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.queries.query_samples import literal
 from tests.orchestrator.registry.samples import new_run
 
 SLOW_ENOUGH = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-END = "and, or, or the end"
-VALUES = "a number, text in quotes, a date, an age \\(7d\\), or a field"
 
 
 @pytest.mark.parametrize(
-    ("query", "message", "column"),
+    ("query", "named", "column"),
     [
-        ("metrics.f1 >", f"ends too early; expected {VALUES}:", 12),
-        ("metrics.f1 > 0.9 and", "ends too early; expected a field", 20),
-        ("(task = 'a'", "ends too early; expected \\):", 11),
-        ("task = 'a' task = 'b'", f"goes wrong at 'task'; expected {END}:", 11),
-        ("task = 'a') or (seed = 1", rf"goes wrong at '\)'; expected {END}:", 10),
-        ("task = 'a' ; drop", f"goes wrong at ';'; expected {END}:", 11),
-        ("task 'a'", "goes wrong at .*; expected a comparison .*, in, like, between, or is:", 5),
-        ("task = “sst2”", "Text stands in straight quotes, ' or \":", 7),
-        ("task = ‘sst2’", "Text stands in straight quotes", 7),
-        ("TASK = 'sst2'", "No run has a field 'TASK'; nearest: task:", 0),
-        ("task = 'a", "quote that opens here is not closed", 7),
-        ("task in ()", "goes wrong at '\\)'", 9),
-        ("seed between 1 or 2", "goes wrong at 'or'; expected and:", 15),
-        ("task is 'a'", "expected null or not:", 8),
-        ("created_at > 7days", "'7days' is no number, date or age, and text stands in quotes \\('7days'\\)", 13),
-        ("1 < 2", "There should be a field on one side", 4),
-        # words without quotes
-        ("task = cola", "cola is no field, and text stands in quotes: task = 'cola':", 7),
-        ("task in ('sst2', cola)", r"stands in quotes: task in \('cola', …\):", 17),
-        ("task like co", "Text stands in quotes: like 'co':", 10),
-        ("state = completed", "text stands in quotes: state = 'completed'", 8),
-        ("tag = paper", "text stands in quotes: tag = 'paper'", 6),
-        ("metrics.f1 > high", "No run has a field 'high'", 13),
-        ("metrics.f1 > metrics.tst.f1", "No run has a field 'metrics.tst.f1'; nearest: .*metrics.test.f1", 13),
+        # the language
+        ("metrics.f1 >", "a number, text in quotes", 12),
+        ("metrics.f1 > 0.9 and", "a field", 20),
+        ("task = 'a') or (seed = 1", "and, or, or the end", 10),
+        ("task 'a'", "in, like, between", 5),
+        ("task = “sst2”", "straight quotes", 7),
+        ("task = 'a", "not closed", 7),
+        ("1 < 2", "a field", 4),
+        ("task = cola", "task = 'cola'", 7),
+        ("created_at > 7days", "'7days'", 13),
         # names
-        ("metrics.ff > 1", "No run has a field 'metrics.ff'; nearest: metrics.f1", 0),
-        ("f1 > 1", "nearest: metrics.f1, metrics.test.f1", 0),
-        ("params.lr > 1", "nearest: params.learning_rate, params.recipe.learning_rate:", 0),
-        ("metrics.los > 1", "nearest: metrics.train.loss", 0),
-        ("commit = 'xyz'", "this is a commit's id; give 4 to 40 of its hexadecimal digits", 0),
-        ("commit < 'abcd'", "commits have no order", 0),
-        ("task = 'a' or params.learning_rat > 1", "nearest: params.learning_rate", 14),
-        ("tusk = 'a'", "nearest: task", 0),
-        ("password = 'a'", "there are: state, id, name", 0),
-        ("avg(metrics.f1) > 1", "avg is no function; there are best, worst, min, max, first, last, at:", 0),
-        ("best(task) > 1", "task has no history; best takes a measurement", 5),
-        ("best(score) > 1", r"score has no history; best takes a measurement, such as metrics\.f1:", 5),
-        ("at(metrics.f1) > 1", r"at takes a step, at\(metrics.loss, 1000\)", 0),
-        ("best(metrics.f1, 3) > 1", "and the other functions none", 0),
-        ("at(metrics.f1, 1.5) > 1", "a step is a whole number", 0),
-        ("at(metrics.f1, 1e30) > 1", "a step is a whole number", 0),
+        ("metrics.ff > 1", "metrics.f1", 0),
+        ("f1 > 1", "metrics.f1, metrics.test.f1", 0),
+        ("params.lr > 1", "params.learning_rate", 0),
+        ("metrics.los > 1", "metrics.train.loss", 0),
+        ("task = 'a' or params.learning_rat > 1", "params.learning_rate", 14),
+        ("metrics.f1 > metrics.tst.f1", "metrics.test.f1", 13),
+        ("password = 'a'", "state, id, name", 0),
+        ("avg(metrics.f1) > 1", "best, worst, min, max, first, last, at", 0),
+        ("best(task) > 1", "task has no history", 5),
+        ("at(metrics.f1, 1.5) > 1", "whole number", 0),
         # values that a field never has
-        ("group = 'spring'", "this is a group's id; give 4 or more of its digits, in quotes", 0),
-        ("group = 'abc'", "this is a group's id", 0),
-        ("group in ('abcd', '')", "this is a group's id", 0),
-        ("metrics.f1 > 'a'", "this is a number; compare it with one", 0),
-        ("metrics.f1 = true", "this is a number", 0),
-        ("metrics.f1 > 7d", "this is a number", 0),
-        ("metrics.f1 like 'a'", "like compares text", 0),
-        (
-            "metrics.f1 between 0.9 and 0.7",
-            "nothing is between 0.9 and 0.7; the smaller one comes first: between 0.7 and 0.9:",
-            0,
-        ),
-        ("metrics.f1 not between 0.9 and 0.7", "nothing is between 0.9 and 0.7", 0),
-        ("seconds between 2h and 30m", "between 2h and 30m; the smaller one comes first: between 30m and 2h:", 0),
-        ("seconds between 2h and 60", "between 2h and 60; the smaller one comes first: between 60 and 2h:", 0),
-        ("created_at between 1d and 7d", "between 1d and 7d; the older one comes first: between 7d and 1d:", 0),
-        (
-            "created_at between 2026-11-22 and 2026-11-20",
-            "2026-11-22 and 2026-11-20; the older one comes first: between 2026-11-20 and 2026-11-22:",
-            0,
-        ),
-        ("created_at between 1d and 2026-11-20", "nothing is between 1d and 2026-11-20; the older one", 0),
-        ("metrics.f1 between null and 1", "between takes two values", 0),
-        ("task > 3", "this is text", 0),
-        ("task > metrics.f1", "text cannot be compared with number", 0),
-        ("tag = task", "a run may have several tags", 0),
-        ("seed = 1.5", "this is a whole number, and never 1.5", 0),
-        ("seconds > '1h'", "a number of seconds; compare it with one, or with a length like 30m", 0),
-        ("state = 'done'", "no run is ever 'done'; a state is 'pending', 'running', 'completed'", 0),
-        ("state in ('completed', 'done')", "no run is ever 'done'", 0),
-        ("state > 'done'", "states have no order", 0),
-        ("kind = 'pretran'", "no run is ever of the kind 'pretran'; a kind is .*'pretrain'", 0),
-        ("created_at > 'yesterday'", "this is a time; compare it with one like 2026-11-20", 0),
-        ("created_at > '7d'", "or with an age like 7d, which stands without quotes:", 0),
-        ("created_at > 2026-13-99", "this is a time, and the calendar has no 2026-13-99:", 0),
-        ("created_at > '0001-01-01T00:00+14:00'", "this is a time", 0),
-        ("created_at like '2026%'", "like compares text, and this is a time", 0),
-        ("created_at = 7d", "an age can be compared with < <= > >= and between only", 0),
-        ("created_at > 99999w", "the longest age is 36500d", 0),
-        ("params.cased > true", "with = and != only", 0),
-        ("params.cased = 'true'", "this is true or false; write it without quotes", 0),
-        ("params.learning_rate = '5e-5'", "this is a number; compare it with one, without quotes", 0),
-        ("params.learning_rate like '5%'", "this is a number", 0),
-        ("params.learning_rate > 7d", "an age is compared with a time or with seconds only", 0),
-        ("params.size = 3", "this is text; compare it with text in quotes", 0),
-        ("params.size = 'SST2'", r"no run has 'SST2'; did you mean 'sst2'\? There are '', '100%', 'C:", 0),
-        ("params.size = 'zzzzzz'", r"no run has 'zzzzzz'; there are '', '100%', 'C:", 0),
-        ("params.size != 'SST2'", "no run has 'SST2'", 0),
-        ("params.size in ('SST2', 'COLA')", "no run has 'SST2' or 'COLA'", 0),
-        ("task < null", "null can be compared with = and != only", 0),
-        ("tags.odd = 3", "this is true, or the text after the colon", 0),
+        ("commit = 'xyz'", "commit", 0),
+        ("group = 'spring'", "group", 0),
+        ("metrics.f1 > 'a'", "number", 0),
+        ("metrics.f1 > 7d", "number", 0),
+        ("metrics.f1 between 0.9 and 0.7", "between 0.7 and 0.9", 0),
+        ("created_at between 1d and 7d", "between 7d and 1d", 0),
+        ("task > 3", "text", 0),
+        ("seed = 1.5", "1.5", 0),
+        ("seconds > '1h'", "seconds", 0),
+        ("state = 'done'", "'pending', 'running', 'completed'", 0),
+        ("kind = 'pretran'", "'pretrain'", 0),
+        ("created_at > 'yesterday'", "a time", 0),
+        ("created_at > 2026-13-99", "2026-13-99", 0),
+        ("created_at > 99999w", "36500d", 0),
+        ("params.cased = 'true'", "without quotes", 0),
+        ("params.learning_rate = '5e-5'", "number", 0),
+        ("params.size = 3", "text", 0),
+        ("params.size = 'SST2'", "did you mean 'sst2'", 0),
+        ("task < null", "null", 0),
+        ("tags.odd = 3", "true", 0),
     ],
 )
-def test_a_wrong_query_is_shown_with_a_caret_under_the_place(
-    filled: Registry, query: str, message: str, column: int
+def test_a_wrong_query_names_what_is_wrong_with_a_caret_under_the_place(
+    filled: Registry, query: str, named: str, column: int
 ) -> None:
-    with pytest.raises(InputError, match=message) as caught:
-        filled.runs(query)
-    *_, line, caret = str(caught.value).split("\n")
-    assert (line, caret.index("^") - 2) == (f"  {query}", column)
-
-
-def test_the_caret_stands_under_its_own_line(filled: Registry) -> None:
     with pytest.raises(InputError) as caught:
-        filled.runs("task = 'a'\n  and tusk = 'b'\n  and name = 'c'")
-    assert str(caught.value).endswith("\n    and tusk = 'b'\n        ^")
+        filled.runs(query)
+    *message, line, caret = str(caught.value).split("\n")
+    assert named in " ".join(message)
+    assert (line, caret.index("^") - 2) == (f"  {query}", column)
 
 
 @pytest.mark.parametrize(
@@ -147,13 +82,6 @@ def test_the_caret_stands_under_its_own_line(filled: Registry) -> None:
 def test_a_monstrous_query_is_refused(filled: Registry, query: str) -> None:
     with pytest.raises(InputError, match="too long"):
         filled.runs(query)
-
-
-def test_a_tag_of_no_run_is_no_error_and_is_told(filled: Registry) -> None:
-    for query in ("tags.drit", "tags.drit = 'head'"):
-        assert filled.num_runs(query) == 0
-        assert filled.unmatched(query) == ["no run has the tag 'drit'; nearest: tags.drift"]
-    assert filled.num_runs("not tags.paper") == filled.num_runs()
 
 
 def test_tags_that_serve_the_laboratory_alone_are_not_offered(registry: Registry) -> None:
@@ -187,14 +115,6 @@ def test_a_parameter_may_be_of_several_types(registry: Registry) -> None:
     assert registry.num_runs("params.batch_size = params.batch_size") == 3
 
 
-def test_a_long_line_is_shown_around_the_place(filled: Registry) -> None:
-    with pytest.raises(InputError) as caught:
-        filled.runs(" or ".join(["seed = 1"] * 100) + " or tusk = 'a' or " + " or ".join(["seed = 1"] * 50))
-    *_, line, caret = str(caught.value).split("\n")
-    assert len(line) < 130
-    assert line[caret.index("^") :].startswith("tusk = 'a'")
-
-
 # ------------------------------------------------------------------ what nothing may break
 
 PIECES = [*NAMES, "metrics.f1", "params.size", "params.learning_rate", "params.cased", "tags.odd", "metrics.train.loss"]
@@ -207,12 +127,12 @@ PIECES += [
     "'%_'",
     "best(",
     "at(",
-    "at(metrics.f1, 5)",
+    "at(metrics.f1,5)",
     "max(metrics.train.loss)",
     "mrpc",
     ";",
     "--",
-    "\0",
+    "\x00",
 ]
 
 
@@ -291,39 +211,4 @@ def test_hostile_names_are_found_by_their_text_alone(registry: Registry) -> None
             assert set(names) == same, (field, text)
 
 
-@pytest.mark.parametrize("length", [9_000, 1_000_000])
-def test_a_very_long_text_is_compared_or_refused(filled: Registry, length: int) -> None:
-    assert is_answered_or_refused(filled, f"name = {literal('x' * length)}")
-
-
 # ------------------------------------------------------------------ what an error costs
-
-
-def test_an_error_costs_the_same_however_many_runs_there_are(tmp_path: Path) -> None:
-    """Counted in steps of SQLite's machine, of which a scan takes several for each row."""
-    costs = []
-    with Registry(str(tmp_path / "registry.sqlite")) as registry:
-        for size in (10, 300):
-            for index in range(size):
-                run_id = new_run(registry, spec={"recipe": {"learning_rate": float(index), "size": "tiny"}})
-                registry.metrics.record(run_id, [MetricEvent(1, "validation", {"f1": float(index)})])
-            with counted_steps(registry) as steps, pytest.raises(InputError, match=r"nearest: params\.learning_rate"):
-                registry.runs("params.lr > 1")
-            costs.append(len(steps))
-    assert costs[1] < 1.5 * costs[0]
-
-
-@contextmanager
-def counted_steps(registry: Registry) -> Iterator[list[int]]:
-    """A list that grows by one at every step of SQLite's machine."""
-    steps: list[int] = []
-    registry.open()
-    engine = registry._database._engine
-    assert engine is not None
-
-    def count(connection: Any, cursor: Any, *_: object) -> None:
-        cursor.connection.set_progress_handler(lambda: steps.append(1), 1)
-
-    event.listen(engine, "before_cursor_execute", count)
-    yield steps
-    event.remove(engine, "before_cursor_execute", count)

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
-from orchestrator.registry.queries.group_aggregates import AGGREGATES
 from orchestrator.results import DatasetResult, MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.queries.query_samples import SAMPLES
@@ -100,26 +99,12 @@ def test_scores_of_different_measurements_are_never_taken_together(scored: Regis
     ]
 
 
-def test_the_best_of_a_falling_measurement_is_the_lowest(scored: Registry) -> None:
-    run_id = new_run(scored, task="lm", metric="perplexity")
-    complete(scored, run_id, perplexity=9.0)
-    (row,) = scored.grouped_table("task", "task = 'lm'", aggregates="best,worst,best(metrics.perplexity)").records
-    assert row == {"task": "lm", "best": 9.0, "worst": 12.0, "best(metrics.perplexity)": 9.0}
-
-
 def test_a_pivot_makes_a_column_of_each_value(scored: Registry) -> None:
     table = scored.grouped_table("params.learning_rate", "task = 'mrpc'", pivot="seed")
     assert table.columns == ["params.learning_rate", "seed=0", "seed=1"]
     assert [tuple(row.values()) for row in table.records] == [(1e-5, 0.7, 0.8), (3e-5, 0.9, None)]
     several = scored.grouped_table("task", "task = 'mrpc'", aggregates="count,max", pivot="seed")
     assert several.columns == ["task", "count seed=0", "max seed=0", "count seed=1", "max seed=1"]
-
-
-def test_groups_can_be_sorted_by_their_columns(scored: Registry) -> None:
-    rates = scored.grouped_table("params.learning_rate", "task = 'mrpc'", sort="-mean").values("params.learning_rate")
-    assert rates == [3e-5, 1e-5]
-    deviations = scored.grouped_table("params.learning_rate", "task = 'mrpc'", sort="sd").values("sd")
-    assert deviations[-1] is None
 
 
 def test_a_run_with_several_tags_is_in_the_group_of_each(scored: Registry) -> None:
@@ -172,16 +157,6 @@ def test_refused_test_scores_are_in_no_mean(registry: Registry) -> None:
     assert table.notes == ["left out: the test score of 1 run, refused; `orchestrator runs show` says why"]
 
 
-def test_groups_become_a_dataframe(scored: Registry) -> None:
-    frame = scored.grouped(["task", "seed"], "task = 'mrpc'", aggregates=["count"])
-    assert frame.to_dict("list") == {"task": ["mrpc", "mrpc"], "seed": [0, 1], "count": [2, 2]}
-
-
-def test_no_runs_are_no_groups(scored: Registry) -> None:
-    table = scored.grouped_table("task", "seed = 77", pivot="seed")
-    assert (table.columns, table.records) == (["task"], [])
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -200,12 +175,6 @@ def test_what_cannot_be_grouped_is_told(scored: Registry, arguments: dict[str, s
         new_run(scored, spec={})
     with pytest.raises(InputError, match=message):
         scored.grouped_table(**arguments)
-
-
-def test_every_aggregate_has_an_answer(scored: Registry) -> None:
-    (row,) = scored.grouped_table("task", "task = 'mrpc'", aggregates=AGGREGATES).records
-    assert set(row) == {"task", *AGGREGATES}
-    assert None not in row.values()
 
 
 def test_scores_of_different_tasks_are_never_taken_together_and_of_different_data_not_silently(

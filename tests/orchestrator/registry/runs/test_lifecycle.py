@@ -61,17 +61,6 @@ def test_an_attempt_runs_and_ends_the_run(registry: Registry, state: RunState) -
     assert run.started_at <= run.finished_at
 
 
-def test_a_runs_seconds_are_those_of_its_attempts_together(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_id = new_run(registry)
-    for seconds in (7, 30):
-        attempt = registry.lifecycle.start_attempt(run_id)
-        finished_at = registry.attempts(run_id)[-1].started_at + timedelta(seconds=seconds)
-        with monkeypatch.context() as patched:
-            patched.setattr(CLOCK, lambda at=finished_at: at)
-            registry.lifecycle.finish(run_id, RunState.STOPPED, attempt=attempt)
-    assert registry.run(run_id).seconds == pytest.approx(37)
-
-
 def test_seconds_of_all_attempts_count_whether_their_clock_is_their_own_or_the_databases(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,14 +165,6 @@ def test_a_run_starts_again_as_its_state_allows(registry: Registry, old: RunStat
         with pytest.raises(InputError, match=f"has ended as {old}"):
             registry.lifecycle.start_attempt(run_id)
         assert registry.run(run_id).state is old
-
-
-@pytest.mark.parametrize("state", [state for state in RunState if state not in RUN_ENDS])
-def test_a_run_cannot_be_finished_as_what_is_no_end_of_a_run(registry: Registry, state: RunState) -> None:
-    run_id = run_in(registry, RunState.RUNNING)
-    with pytest.raises(AssertionError):
-        registry.lifecycle.finish(run_id, state)
-    assert registry.run(run_id).state is RunState.RUNNING
 
 
 def test_an_attempt_announced_twice_is_one_attempt(registry: Registry) -> None:

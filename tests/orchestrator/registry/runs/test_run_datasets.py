@@ -26,11 +26,3 @@ def test_a_tokenizer_is_data_of_the_run_that_trained_it(registry: Registry) -> N
     assert (row["kind"], row["name"], row["path"], row["counts"], row["files"]) == (
         "tokenizer", "tokenizer", "folder", {"vocab_size": 8_000}, []
     )  # fmt: skip
-
-
-def test_counts_recorded_under_a_former_name_are_read(registry: Registry) -> None:
-    counts = {"num_documents": 5, "num_held_out_documents": 1, "num_held_out_tokens": 7}
-    run_id = new_run(registry)
-    registry.datasets.record(run_id, DatasetResult("wiki", "corpus", "f" * 64, "path", counts, ()))
-    (found,) = registry.datasets.frame(run_id).counts
-    assert found == {"num_documents": 5, "num_validation_documents": 1, "num_validation_tokens": 7}

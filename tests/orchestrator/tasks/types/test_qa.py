@@ -1,4 +1,4 @@
-"""Question answering: windows of passages, answers from logits, the threshold for no answer.
+"""Question answering: SQuAD's JSON, windows of passages, answers from logits, the threshold for no answer.
 
 Alone: pytest tests/orchestrator/tasks/types/test_qa.py
 """
@@ -14,27 +14,118 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.errors import TaskDataError
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import (
-    Features,
-    Task,
-    decode,
-    load_task,
-    prepare_features,
-    score,
-)
+from orchestrator.tasks import Features, Task, decode, load_task, prepare_features, score
+from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.qa import AnswerPrediction
 from orchestrator.tasks.types.qa_windows import passage_windows
-from orchestrator.tasks.types.squad import Answer, QaExample
+from orchestrator.tasks.types.squad import Answer, QaExample, SquadReader, find_answer
 from tests.orchestrator.tasks.definitions import features_of, options_of
 
-CONTEXT = "Ada Lovelace wrote to Charles Babbage in London about the engine. It rained for nine days near Oslo."
+CONTEXT = "the cat saw the cat and the ünruly cat"
+
+
+def question(question_id: str = "q", **more: Any) -> dict[str, Any]:
+    return {"id": question_id, "question": "Who?", "answers": [{"text": "cat", "answer_start": 16}], **more}
+
+
+def read(path: Path, data: Any, policy: str = "error") -> tuple[list[QaExample], BadRecords]:
+    path.write_text(data if isinstance(data, str) else json.dumps(data), encoding="utf-8")
+    bad = BadRecords(str(path), policy)
+    return list(SquadReader().read(str(path), bad)), bad
+
+
+def layout(*questions: Any) -> dict[str, Any]:
+    return {"version": "1.1", "data": [{"title": "T", "paragraphs": [{"context": CONTEXT, "qas": list(questions)}]}]}
+
+
+def test_questions_are_read_in_order(tmp_path: Path) -> None:
+    unanswerable = question("b", is_impossible=True, answers=[], plausible_answers=[{"text": "x", "answer_start": 0}])
+    examples, bad = read(tmp_path / "a.json", layout(question("a"), unanswerable, question("c", answers=[])))
+    assert examples == [
+        QaExample("a", "Who?", CONTEXT, (Answer("cat", 16),)),
+        QaExample("b", "Who?", CONTEXT),
+        QaExample("c", "Who?", CONTEXT),
+    ]
+    assert (bad.count, bad.num_repaired) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "expected"),
+    [
+        ("cat", 4, 4),
+        ("cat", 5, 4),
+        ("cat", 15, 16),
+        ("cat", 0, 4),
+        ("cat", -7, 4),
+        ("cat", 999, 35),
+        ("ünruly", 27, 28),
+        ("dog", 4, None),
+        ("", 4, None),
+    ],
+)
+def test_an_answer_is_found_nearest_to_where_it_should_be(text: str, start: int, expected: int | None) -> None:
+    assert find_answer(CONTEXT, text, start) == (None if expected is None else Answer(text, expected))
+
+
+def test_a_mended_answer_is_counted(tmp_path: Path) -> None:
+    examples, bad = read(tmp_path / "a.json", layout(question(answers=[{"text": "cat", "answer_start": 17}])))
+    assert examples[0].answers == (Answer("cat", 16),)
+    assert bad.num_repaired == 1
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        question(answers=[{"text": "dog", "answer_start": 1}]),
+        question("a"),
+        question(question="Wh\ud83d?"),
+        question(question=None),
+        {"id": "q", "question": "Who?"},
+        question(answers=[{"text": "cat"}]),
+        question(answers=["cat"]),
+        "cat",
+    ],
+)
+def test_a_broken_question_is_named_by_its_place_or_counted(tmp_path: Path, broken: Any) -> None:
+    data = layout(question("a"), broken, question("c"))
+    with pytest.raises(TaskDataError, match=r"a\.json, data\[0\]\.paragraphs\[0\]\.qas\[1\]: "):
+        read(tmp_path / "a.json", data)
+    examples, bad = read(tmp_path / "a.json", data, "skip")
+    assert [example.id for example in examples] == ["a", "c"]
+    assert bad.count == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        ('{"data": [\n{"', "line 2"),
+        ("[]", '"data"'),
+        ({"data": "x"}, '"data"'),
+        ({"data": [{"title": "T"}]}, r"data\[0\]: .*'paragraphs'"),
+        ({"data": [{"paragraphs": [{"qas": []}]}]}, r"data\[0\]\.paragraphs\[0\]: .*context"),
+        ({"data": [{"paragraphs": [{"context": "\ud83d", "qas": []}]}]}, r"paragraphs\[0\]: .*context"),
+        ({"data": [{"paragraphs": [{"context": "x"}]}]}, r"data\[0\]\.paragraphs\[0\]: .*'qas'"),
+    ],
+)
+def test_another_layout_is_named(tmp_path: Path, data: Any, place: str) -> None:
+    with pytest.raises(TaskDataError, match=place):
+        read(tmp_path / "a.json", data)
+
+
+def test_a_file_that_is_no_json_by_its_name_is_told_what_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("Who wrote it?\n")
+    with pytest.raises(TaskDataError, match=r"line 1: .*SQuAD"):
+        list(SquadReader().read(str(tmp_path / "a.txt"), BadRecords(str(tmp_path / "a.txt"), "error")))
+
+
+CONTEXT_QA = "Ada Lovelace wrote to Charles Babbage in London about the engine. It rained for nine days near Oslo."
 
 
 def answer_at(text: str) -> Answer:
-    return Answer(text, CONTEXT.index(text))
+    return Answer(text, CONTEXT_QA.index(text))
 
 
 def read_answers(features: Features, contexts: Sequence[str]) -> list[str]:
@@ -52,18 +143,18 @@ def read_answers(features: Features, contexts: Sequence[str]) -> list[str]:
 
 @pytest.mark.parametrize("text", ["Ada", "Charles Babbage", "engine", "nine days near Oslo", "Oslo."])
 def test_answer_positions_lead_back_to_the_answer(tokenizer: Tokenizer, text: str) -> None:
-    examples = [QaExample("0", "Who wrote?", CONTEXT, (answer_at(text),)), QaExample("1", "Who?", CONTEXT)]
+    examples = [QaExample("0", "Who wrote?", CONTEXT_QA, (answer_at(text),)), QaExample("1", "Who?", CONTEXT_QA)]
     features = features_of("qa", (), examples, tokenizer, max_seq_length=256)
-    assert read_answers(features, [CONTEXT, CONTEXT]) == [text, ""]
+    assert read_answers(features, [CONTEXT_QA, CONTEXT_QA]) == [text, ""]
     assert features.counts["num_misaligned"] == 0
 
 
 def test_windows_of_a_passage_hold_the_question_and_only_a_whole_answer(tokenizer: Tokenizer) -> None:
-    example = QaExample("0", "who wrote about it", CONTEXT, (answer_at("Charles Babbage"),))
+    example = QaExample("0", "who wrote about it", CONTEXT_QA, (answer_at("Charles Babbage"),))
     features = features_of("qa", (), [example], tokenizer, max_seq_length=16, doc_stride=4, max_query_length=3)
     assert features.num_windows > 2
     assert features.lengths.max() <= 16
-    answers = read_answers(features, [CONTEXT])
+    answers = read_answers(features, [CONTEXT_QA])
     assert set(answers) == {"Charles Babbage", ""}
     question = tokenizer.encode_ids(["who wrote about it"])[0][:3]
     for begin in features.cu_seqlens[:-1]:
@@ -84,14 +175,14 @@ def test_passage_windows_cover_every_token_and_none_is_needless(num_tokens: int,
 
 @pytest.fixture
 def questions(tmp_path: Path) -> Task:
-    answer = {"text": "Charles Babbage", "answer_start": CONTEXT.index("Charles")}
+    answer = {"text": "Charles Babbage", "answer_start": CONTEXT_QA.index("Charles")}
     qas = [
         {"id": "a", "question": "Who?", "answers": [answer]},
         {"id": "b", "question": "Who?", "answers": []},
         {"id": "c", "question": "Who?", "answers": [answer]},
     ]
     path = tmp_path / "dev-v2.0.json"
-    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": CONTEXT, "qas": qas}]}]}), encoding="utf-8")
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": CONTEXT_QA, "qas": qas}]}]}), encoding="utf-8")
     return load_task(TaskSpec(id="squad_v2", folder=str(tmp_path)))
 
 
@@ -115,18 +206,13 @@ def gold_logits(features: Features[Any]) -> np.ndarray:
     return logits.T
 
 
-def test_outputs_that_are_no_pairs_are_named(questions: Task, tokenizer: Tokenizer, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="start_logits, end_logits"):
-        decode(questions, prepare(questions, tokenizer, tmp_path), questions.examples("validation"), np.zeros(3))
-
-
 def test_answers_come_from_the_window_that_holds_them(questions: Task, tokenizer: Tokenizer, tmp_path: Path) -> None:
     features = prepare(questions, tokenizer, tmp_path)
     predictions = decode_questions(questions, features)
     assert [p.text for p in predictions] == ["Charles Babbage", "", "Charles Babbage"]
     assert [p.null_margin for p in predictions] == [-6.0, 4.0, -6.0]
     best = predictions[0].candidates[0]
-    assert CONTEXT[best.start : best.end] == best.text
+    assert CONTEXT_QA[best.start : best.end] == best.text
     assert score(questions, "validation", predictions)["exact_match"] == 1.0
 
 
@@ -135,12 +221,6 @@ def test_an_answer_is_no_longer_than_asked(questions: Task, tokenizer: Tokenizer
     answer = decode_questions(questions, features, max_answer_length=1, null_threshold=9.0)[0]
     assert answer.text in "Charles Babbage"
     assert len(tokenizer.encode_ids([answer.text])[0]) == 1
-
-
-def test_what_concerns_answers_alone_decides_no_window() -> None:
-    options = options_of("qa", max_answer_length=7, null_threshold=1.5)
-    assert options.window_values() == options_of("qa").window_values()
-    assert options.window_values().keys() == {"max_seq_length", "doc_stride", "max_query_length"}
 
 
 def test_a_threshold_decides_between_an_answer_and_none(questions: Task, tokenizer: Tokenizer, tmp_path: Path) -> None:

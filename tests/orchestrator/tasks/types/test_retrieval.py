@@ -73,12 +73,6 @@ def test_a_collection_that_has_moved_is_the_same(tmp_path: Path) -> None:
     assert here == there
 
 
-def test_columns_of_a_collection_are_refused(tmp_path: Path) -> None:
-    spec = collection(tmp_path).model_copy(update={"text_columns": ("text",)})
-    with pytest.raises(SpecError, match=r"task\.text_columns: a task with head: retrieval has no use for it"):
-        load_task(spec)
-
-
 @pytest.mark.parametrize(
     ("judgments", "complaint"),
     [

