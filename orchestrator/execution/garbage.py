@@ -42,7 +42,7 @@ TRASH = "trash"
 """Name of the files of removed runs in a list of garbage."""
 DOWNLOAD = "download"
 _KEEP_THEIR_NAMES = (TRASH, DOWNLOAD)
-"""What is claimed or held in another way until it is deleted."""
+"""Garbage that is claimed or held in another way until it is deleted."""
 _CHECKPOINT_NAMES = ("checkpoints.json", "checkpoints")
 """A run's checkpoints, the file that names them first."""
 

@@ -1,4 +1,4 @@
-"""Errors of a model, from the predictions that its run has kept (`predictions.jsonl`): blocks of a page.
+"""Mistakes of a model, from the predictions that its run has kept (`predictions.jsonl`): blocks of a page.
 
 The keys of a row tell what was predicted: a class or several, a tag of each word, a value, or an answer.
 """

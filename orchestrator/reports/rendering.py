@@ -35,7 +35,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Served:
-    """Way in which the board serves a page."""
+    """Differences of a page that the board serves."""
 
     is_live: bool = False
     """Whether the page looks for what is new every few seconds."""

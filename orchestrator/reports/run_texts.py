@@ -1,4 +1,4 @@
-"""Texts on what is recorded of a run, a line each: for `runs show` and for a page."""
+"""Facts of a recorded run as short lines of text: for `runs show` and for a page."""
 
 from collections.abc import Mapping
 from itertools import pairwise

@@ -82,6 +82,7 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.inference.requests": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.models": frozenset({"ray", "click"}),
     "orchestrator.models.config": frozenset({"ray", "torch", *DRIVER_ONLY}),
+    "orchestrator.nearest": EVERYTHING_HEAVY | {"numpy", "pydantic", "click"},
     "orchestrator.progress": frozenset({"ray", "torch", "numpy", "sqlalchemy", "click"}),
     "orchestrator.reports": frozenset({"ray", "torch", "click", "orchestrator.cli"}),
     "orchestrator.significance": EVERYTHING_HEAVY | {"scipy", "pydantic", "click"},
