@@ -84,11 +84,16 @@ def _find(settings: Settings, older_than_s: float) -> list[Garbage]:
     return [*found, *_shared_data(settings.storage, used, older_than_s), *_downloads(older_than_s)]
 
 
-def delete_garbage(items: Iterable[Garbage], settings: Settings, older_than_s: float) -> Iterator[Garbage]:
+def delete_garbage(
+    items: Iterable[Garbage], settings: Settings, older_than_s: float = 30 * 86_400.0
+) -> Iterator[Garbage]:
     """Delete what was found, except what something has come to need in the meantime; yields what is gone.
 
     What nothing needs is looked for again while no run can begin or change, and only what is found then too loses its
     name, or is claimed: a run that begins afterwards does not see it any more.
+
+    Args:
+        older_than_s: age in seconds at which shared data counts as unused when it is looked for again.
     """
     with Registry(settings.registry) as registry:
         going: list[tuple[Garbage, str]] = []
