@@ -36,14 +36,12 @@ def hours_reached(record: RunRecord, spec: Spec, seconds: float, pipeline: str |
     Args:
         pipeline: id of the run's pipeline, with which a person goes on.
     """
-    limit = hour_limit_of(spec)
+    limit, whole = hour_limit_of(spec), pipeline or record.id
     if limit is None or seconds < limit[1] * _HOUR_S:
         return None
-    stage = "" if pipeline in (None, record.id) else f"stages.{record.name.rpartition('/')[2]}."
     field, hours = limit
-    return HoursReached(
-        pipeline or record.id, f"run {record.id} has worked {field}, {hours:g} h", f"{stage}{field}={2 * hours:g}"
-    )
+    stage = "" if whole == record.id else f"stages.{record.name.rpartition('/')[2]}."
+    return HoursReached(whole, f"run {record.id} has reached {field}, {hours:g} h", f"{stage}{field}={2 * hours:g}")
 
 
 @contextmanager
@@ -90,14 +88,15 @@ class _Meter:
     def record(self) -> None:
         """Record what the attempt has taken so far; a registry that does not answer is asked again."""
         now = time.monotonic()
+        run_id, number = self._run.id, self._run.attempt
         with suppress(RegistryError):
             self._held_s += self._num_held() * (now - self._looked_at)
             self._looked_at = now
-            trial_s = self._registry.costs.trial_seconds(self._run.id, self._run.attempt)
+            trial_s = self._registry.costs.trial_seconds(run_id, number)
             held_s = self._held_s if trial_s is None else trial_s
             cpu_s, gpu_s = (held_s * self._held.total.get(name, 0.0) for name in ("CPU", "GPU"))
-            cost = (self._run.id, self._run.attempt, now - self._begun_at, cpu_s, gpu_s, self._gpu_type)
-            self._registry.costs.record(AttemptCostRecord(*cost))
+            cost = AttemptCostRecord(run_id, number, now - self._begun_at, cpu_s, gpu_s, self._gpu_type)
+            self._registry.costs.record(cost)
 
     def _num_held(self) -> float:
         """Number of times that the resources are held now: several where a range of workers has found room."""

@@ -11,8 +11,6 @@ import yaml
 from orchestrator.errors import OWN_ERRORS, NotFoundError
 from orchestrator.execution.origin import origin_folder
 from orchestrator.models.resolve import WEIGHTS_FILE, content_digest, resolve_name
-from orchestrator.provenance.machine import installed_versions
-from orchestrator.provenance.source_code import read_source_code
 from orchestrator.registry import Registry
 from orchestrator.registry.lineage.lineage_staleness import written_again
 from orchestrator.registry.parameter_values import RECORDED_DIGITS
@@ -33,28 +31,24 @@ def reproduction_facts(run: RunRecord, registry: Registry, settings: Settings) -
     whole = run if run.parent_id is None else registry.run(run.parent_id)
     make = make_of(registry, run)
     folder, code = origin_folder(whole.storage_path), (make.code if make else None) or {}
-    versions, now = ((make.environment if make else None) or {}).get("versions") or {}, installed_versions()
-    own = f"orchestrator runs reproduce {whole.id}"
-    facts: dict[str, Any] = {
+    own, changes = f"orchestrator runs reproduce {whole.id}", None
+    if make is not None and code.get("diff_digest"):
+        changes = f"{own} --show diff > {whole.id}.diff; git apply {whole.id}.diff"
+        if make.diff_digest is None:
+            changes = f"not kept: {code['diff_bytes']:,} bytes are too many, or no text"
+        elif code.get("has_masked_secrets"):
+            changes += "  # then set its secrets again, where *** stands"
+    return {
         "run": f"{whole.id} {whole.name}",
         "folder": f"{folder}{'' if folder.is_dir() else ', which is gone'}",
         "command": make.command if make else None,
         "spec": f"{own} --show spec > {whole.id}.yaml",
         "code": code_line(code) if code else "not recorded",
         "commit": code.get("commit"),
-        "is_code_of_now": run.code_version == read_source_code().code_version,
-        "uncommitted_changes": None,
-        "versions": versions,
-        "other_versions": [f"{name}=={version}" for name, version in versions.items() if now.get(name) != version],
+        "uncommitted_changes": changes,
+        "versions": ((make.environment if make else None) or {}).get("versions"),
         "changed_inputs": changed_inputs(registry, whole, settings),
     }
-    if code.get("diff_digest"):
-        facts["uncommitted_changes"] = f"{own} --show diff > {whole.id}.diff; git apply {whole.id}.diff"
-        if make is None or make.diff_digest is None:
-            facts["uncommitted_changes"] = f"not kept: {code['diff_bytes']:,} bytes are too many, or no text"
-        elif code.get("has_masked_secrets"):
-            facts["uncommitted_changes"] += "  # set its secrets again, where *** stands"
-    return facts
 
 
 def spec_text(run: RunRecord, registry: Registry) -> str:

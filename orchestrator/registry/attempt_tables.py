@@ -53,7 +53,7 @@ class CodeDiffRow(BaseRow):
 
 
 class AttemptCostRow(BaseRow):
-    """Costs of one start of a run so far: processors, GPUs and energy. Attempts of before have no row."""
+    """Costs of one start of a run so far: the processors and GPUs that it held."""
 
     __tablename__ = "attempt_costs"
 
@@ -61,11 +61,7 @@ class AttemptCostRow(BaseRow):
     number: Mapped[int] = mapped_column(primary_key=True)
     seconds: Mapped[float]
     cpu_seconds: Mapped[float]
-    cpu_measured: Mapped[bool]
-    """Whether the processor time was measured, or else derived from the CPUs that the attempt held."""
     gpu_seconds: Mapped[float]
     """Seconds of GPUs that the attempt held."""
     gpu_type: Mapped[FreeTextStr | None]
-    energy_joules: Mapped[float | None]
-    """Energy of the driver's host meanwhile, as far as its counters could be read."""
     recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())

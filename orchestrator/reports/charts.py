@@ -128,7 +128,7 @@ def _label_above(label: str, lines: Sequence[str]) -> dict[str, Any]:
 def count_matrix(title: str, names: Sequence[str], counts: Sequence[Sequence[int]]) -> Chart:
     """Counts of gold classes (rows) by predicted classes (columns), shaded by the share of the row."""
     places = list(range(len(names)))
-    texts = [_cut(name) for name in names]
+    texts = [short_value(name, _LONGEST_NAME) for name in names]
     trace = {
         "type": "heatmap",
         "x": places,
@@ -151,10 +151,6 @@ def count_matrix(title: str, names: Sequence[str], counts: Sequence[Sequence[int
     headings = {f"predicted {place}": name for place, name in enumerate(names)}
     rows = [{"gold": name, **dict(zip(headings, row, strict=True))} for name, row in zip(names, counts, strict=True)]
     return Chart(title, [trace], layout, 260 + 24 * len(names), table=Table(("gold", *headings), rows, headings))
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
 def predicted_values(gold: Sequence[float], predicted: Sequence[float]) -> Chart:

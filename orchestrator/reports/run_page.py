@@ -1,7 +1,7 @@
 """The page of a run: its result, its trials and curves, where it errs, what it was made with, how to make it again."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -57,7 +57,11 @@ def run_page(registry: "Registry", run: "RunRecord", more: Mapping[str, str] | N
         Section("Result", _result(registry, run, more or {}, trials)),
         Section("Stages", [_stage_table(registry, stages)]),
         *_sweep_sections(registry, run, trials),
-        *(section for stage in stages for section in _stage_sections(registry, stage)),
+        *(
+            Section(f"{_stage_name(stage)}: {section.heading}", section.blocks)
+            for stage in stages
+            for section in _sweep_sections(registry, stage, registry.trials.table(stage.id).records)
+        ),
         Section("How it learned", curve_charts(registry, {"": run})),
         *(Section(f"How {_stage_name(stage)} learned", curve_charts(registry, {"": stage})) for stage in stages),
         Section("Where it errs", prediction_blocks(run.predictions_path) if run.predictions_path else []),
@@ -114,12 +118,6 @@ def _stage_table(registry: "Registry", stages: Sequence["RunRecord"]) -> Table:
         for stage in stages
     ]
     return Table(("stage", "kind", "state", "metric", "score", "took", "run"), rows)
-
-
-def _stage_sections(registry: "Registry", stage: "RunRecord") -> Iterator[Section]:
-    """Yield the sections on the trials of a pipeline's stage, under its name."""
-    for section in _sweep_sections(registry, stage, registry.trials.table(stage.id).records):
-        yield Section(f"{_stage_name(stage)}: {section.heading}", section.blocks)
 
 
 def _stage_name(stage: "RunRecord") -> str:

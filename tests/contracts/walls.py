@@ -120,6 +120,7 @@ ONLY_STANDARD_LIBRARY = (
     "orchestrator.measurements",
     "orchestrator.results",
     "orchestrator.run_states",
+    "orchestrator.nearest",
     "orchestrator.run_ids",
     "orchestrator.reminders",
     "orchestrator.repeating",

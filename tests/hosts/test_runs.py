@@ -31,7 +31,7 @@ def cluster() -> Iterator[RayCluster]:
         tell("up, until all three hosts are there", time.monotonic() - began)
         keep_up(cluster)
         write_text(cluster.site.shared / "data" / "pretrain")
-        cluster.head.run(f"orchestrator tokenizer train /srv/lab/data/pretrain --vocab-size 500 --to {TOKENIZER}")
+        cluster.head.run(f"orchestrator tokenizer train /srv/lab/data/pretrain --vocab-size 500 -o {TOKENIZER}")
         with opened_dashboard(cluster.control):
             yield cluster
         began = time.monotonic()

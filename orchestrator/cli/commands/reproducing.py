@@ -37,11 +37,9 @@ def reproduce(run_id: str, part: str | None, form: str | None, output: str | Non
         show_record(facts, "json", output)
         return
     lines = {name: facts[name] for name in ("run", "folder", "command", "spec", "code")}
-    lines["code"] += ", that of now" if facts["is_code_of_now"] else ""
-    lines["checkout"] = None if facts["is_code_of_now"] else facts["commit"] and f"git checkout {facts['commit']}"
+    lines["checkout"] = facts["commit"] and f"git checkout {facts['commit']}"
     lines["changes"] = facts["uncommitted_changes"]
-    others = " ".join(facts["other_versions"])
-    lines["versions"] = f"{others}, others now" if others else facts["versions"] and "those of now"
+    lines["versions"] = " ".join(f"{name}=={version}" for name, version in (facts["versions"] or {}).items())
     inputs = [f"{'inputs':10}{line}" for line in facts["changed_inputs"] or ["unchanged"]]
     text = [*(f"{name:10}{value}" for name, value in lines.items() if value), *inputs]
     show_text("".join(f"{printable(line, keep_lines=False)}\n" for line in text), output)

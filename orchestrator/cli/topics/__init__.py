@@ -22,11 +22,3 @@ def load_topics() -> dict[str, Topic]:
     found = (file for file in files(__name__).iterdir() if file.name.endswith(".md"))
     topics = (Topic(file.name.removesuffix(".md"), file.read_text(encoding="utf-8")) for file in found)
     return {topic.name: topic for topic in sorted(topics, key=lambda topic: topic.name)}
-
-
-def table_rows(text: str) -> list[list[str]]:
-    """Cells of the tables in a text, without their headings."""
-    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
-    rules = [number for number, cells in enumerate(lines) if set("".join(cells)) <= set("-: |")]
-    headings = {number - 1 for number in rules}
-    return [cells for number, cells in enumerate(lines) if number not in headings and number not in rules]

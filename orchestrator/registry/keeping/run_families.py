@@ -9,17 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, Select, Table, insert, or_, select, update
+from sqlalchemy import ColumnElement, RowMapping, Select, String, Table, collate, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.engines.dialects import lock_until_commit, select_items, upsert
-from orchestrator.registry.keeping.table_copy import ROWS_AT_ONCE, in_byte_order
 from orchestrator.registry.keeping_tables import ANNOTATIONS, TrashRow
 from orchestrator.registry.model_versions import give_version
 from orchestrator.registry.tables import BaseRow, ExperimentRow, ModelRow, RunRow
 
 _RUNS = RunRow.__tablename__
+_ROWS_AT_ONCE = 5_000
 
 
 def tables_of_runs() -> list[Table]:
@@ -107,8 +107,10 @@ def _members(run_id: str) -> Select[Any]:
 
 
 def _rows_in_order(session: Session, table: Table, condition: ColumnElement[bool]) -> Select[Any]:
-    order = [in_byte_order(column, session.get_bind().dialect.name) for column in table.primary_key]
-    return select(table).where(condition).order_by(*order).execution_options(yield_per=ROWS_AT_ONCE)
+    # Texts in the order that SQLite has: that of PostgreSQL depends on the server's locale.
+    is_server = session.get_bind().dialect.name == "postgresql"
+    order = [collate(key, "C") if is_server and isinstance(key.type, String) else key for key in table.primary_key]
+    return select(table).where(condition).order_by(*order).execution_options(yield_per=_ROWS_AT_ONCE)
 
 
 def _experiment_here(there: Session, here: Session, experiment_id: int) -> int:

@@ -14,7 +14,7 @@ from orchestrator.registry.run_records import record_columns
 from orchestrator.registry.tables import RunRow
 
 _KEYS = ("run_id", "number")
-_VALUES = ("seconds", "cpu_seconds", "cpu_measured", "gpu_seconds", "gpu_type")
+_VALUES = ("seconds", "cpu_seconds", "gpu_seconds", "gpu_type")
 
 
 class RunCosts:
@@ -26,7 +26,7 @@ class RunCosts:
     def record(self, cost: AttemptCostRecord) -> None:
         """Record what an attempt has taken so far, in place of what was recorded of it before."""
         with self._database.session(writing=True) as session:
-            upsert_rows(session, AttemptCostRow, _KEYS, _VALUES, [asdict(cost) | {"cpu_measured": False}])
+            upsert_rows(session, AttemptCostRow, _KEYS, _VALUES, [asdict(cost)])
 
     def of_runs(self, run_ids: Collection[str]) -> list[AttemptCostRecord]:
         """Costs of the attempts of some runs, by run and number; none of attempts of which nothing is recorded."""

@@ -12,7 +12,7 @@ import pytest
 import orchestrator.errors
 from orchestrator import settings
 from orchestrator.cli.entry import cli
-from orchestrator.cli.topics import load_topics, table_rows
+from orchestrator.cli.topics import load_topics
 from orchestrator.corpus.input_files import FORMATS
 from orchestrator.registry.queries.query_fields import METRIC_SPLITS, NAMES
 from orchestrator.registry.queries.query_history import FUNCTIONS
@@ -32,6 +32,14 @@ INTERNAL = {
     "ORCHESTRATOR_COMPLETE",
 }
 """Variables that processes of this project set for one another."""
+
+
+def table_rows(text: str) -> list[list[str]]:
+    """Cells of the tables in a text, without their headings."""
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    rules = [number for number, cells in enumerate(lines) if set("".join(cells)) <= set("-: |")]
+    headings = {number - 1 for number in rules}
+    return [cells for number, cells in enumerate(lines) if number not in headings and number not in rules]
 
 
 def words(topic: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""`runs diff`, and what `runs show` tells of what a run was made with.
+"""`runs diff`, `runs reproduce`, and what `runs show` tells of what a run was made with.
 
 Alone: .venv/bin/pytest tests/orchestrator/cli/test_run_comparing.py
 """
@@ -124,3 +124,10 @@ def test_code_and_machines_are_told_in_a_line() -> None:
         "AMD EPYC, 64 cores, 256 GiB, 2 × NVIDIA H200, driver 570.1, lab on node-1, python 3.11.7, torch 2.13.0, "
         "cuda 12.8, ray 2.60.0"
     )
+
+
+def test_the_command_prints_facts_and_the_spec(command: Command, recorded_sweep: RecordedSweep) -> None:
+    shown = command("runs", "reproduce", recorded_sweep.trial_ids[0])
+    assert (shown.status, f"run       {recorded_sweep.run_id}" in shown.out) == (0, True)
+    assert "kind: sweep" in command("runs", "reproduce", recorded_sweep.run_id, "--show", "spec").out
+    assert command("runs", "reproduce", recorded_sweep.run_id, "--show", "diff").status == 3

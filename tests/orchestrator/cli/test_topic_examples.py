@@ -32,7 +32,7 @@ NOT_RUN = {
     "runs logs": "wants a cluster, by its address",
     "doctor": "starts a Ray; tests/orchestrator/cluster/doctor runs it",
     "plan": "reads models and times steps; tests/orchestrator/planning runs it",
-    "evaluate": "wants a model; test_own_task.py beside this file runs it",
+    "evaluate": "wants a model; test_models.py beside this file runs it",
 }
 """Commands whose examples are not run here, and why."""
 

@@ -57,7 +57,7 @@ FURTHER: dict[str, tuple[str, ...]] = {
     "query \"tag = 'table-2'": ("spring",),
     "runs trash": ("summer",),
     "runs restore summer": ("restored sweep",),
-    "runs list --registry copy.sqlite": ("spring", "summer"),
+    "runs list --registry backup.sqlite": ("spring", "summer"),
 }
 """Words of the answers to other commands of the page."""
 COMMANDS = [
@@ -108,7 +108,7 @@ def test_every_question_of_the_tutorial_is_answered(tmp_path: Path) -> None:
                 for beginning, words in answers.items():
                     if command.startswith(f"orchestrator {beginning}"):
                         assert [word for word in words if word not in said.out + said.err] == [], said
-    for name in ("card.md", "backup.sqlite", "record.jsonl.gz", "copy.sqlite", "spring.html", "sst2.html"):
+    for name in ("card.md", "backup.sqlite", "spring.html", "sst2.html"):
         assert (tmp_path / name).stat().st_size > 0
     kept = next(tmp_path.rglob("trials/*/predictions.jsonl")).read_text("utf-8").split("\n")
     assert json.loads(kept[0])["text"], "reports show mistakes with their texts"

@@ -19,6 +19,12 @@ from tests.orchestrator.execution.job_cluster import Details, JobCluster, Status
 ADDRESS = "http://127.0.0.1:8265"
 
 
+@pytest.fixture(autouse=True)
+def variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable that opening a client sets, put back afterwards."""
+    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", ADDRESS)
+
+
 @contextmanager
 def listening(answer: bytes | None) -> Iterator[str]:
     """Address at which somebody takes connections, and gives an answer or says nothing."""

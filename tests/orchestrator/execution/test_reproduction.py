@@ -11,9 +11,7 @@ import yaml
 
 from orchestrator.errors import NotFoundError
 from orchestrator.execution.reproduction import changed_inputs, kept_diff, reproduction_facts, spec_text
-from orchestrator.provenance.machine import installed_versions
 from orchestrator.provenance.made_with import MadeWith
-from orchestrator.provenance.source_code import read_source_code
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
@@ -54,20 +52,14 @@ def record(registry: Registry, spec: dict[str, Any], make: MadeWith | None = Non
     return registry.run(run.id)
 
 
-def test_a_run_of_the_code_of_now_is_told_as_such(registry: Registry, settings: Settings, text: Path) -> None:
-    make = MadeWith(read_source_code(), "orchestrator run a.yaml", (), {"versions": installed_versions()})
-    facts = reproduction_facts(record(registry, tokenizer(text), make), registry, settings)
-    assert (facts["command"], facts["is_code_of_now"]) == ("orchestrator run a.yaml", True)
-    assert (facts["other_versions"], facts["changed_inputs"]) == ([], [])
-
-
-def test_other_code_is_told_with_its_changes_and_versions(registry: Registry, settings: Settings, text: Path) -> None:
-    environment = {"versions": installed_versions() | {"torch": "1.0.0"}}
-    run = record(registry, tokenizer(text), replace(made_with("a" * 40, "+x = 1"), environment=environment))
+def test_code_command_and_versions_are_told_as_they_were(registry: Registry, settings: Settings, text: Path) -> None:
+    environment = {"versions": {"torch": "1.0.0"}}
+    make = replace(made_with("a" * 40, "+x = 1"), command="orchestrator run a.yaml", environment=environment)
+    run = record(registry, tokenizer(text), make)
     facts = reproduction_facts(run, registry, settings)
-    assert (facts["commit"], facts["is_code_of_now"]) == ("a" * 40, False)
+    assert (facts["command"], facts["commit"], facts["changed_inputs"]) == ("orchestrator run a.yaml", "a" * 40, [])
     assert f"runs reproduce {run.id} --show diff" in facts["uncommitted_changes"]
-    assert facts["other_versions"] == ["torch==1.0.0"]
+    assert facts["versions"] == {"torch": "1.0.0"}
     assert kept_diff(run, registry) == "+x = 1"
     with pytest.raises(NotFoundError):
         kept_diff(record(registry, tokenizer(text), made_with("a" * 40)), registry)

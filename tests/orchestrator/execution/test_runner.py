@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bert_core.errors import ConfigError
-from orchestrator.errors import CorpusError, HoursReached, InputError, RunFailedError
+from orchestrator.errors import CorpusError, HoursReached, InputError, RunFailedError, SpecError
 from orchestrator.execution import metering, session
 from orchestrator.execution.refusals import check_places
 from orchestrator.execution.room import check_room
@@ -305,6 +305,12 @@ def test_a_home_that_a_run_needs_not_may_be_read_only(tmp_path: Path) -> None:
         )
     )
     assert [path.name for path in tmp_path.iterdir()] == ["file"], "a check leaves nothing"
+
+
+def test_a_stage_that_is_not_there_is_named(laboratory: tuple[Path, Settings]) -> None:
+    path, settings = laboratory
+    with pytest.raises(SpecError, match=r"stages\.model: @wrods"):
+        run_spec(load_spec(path, ["stages.model.tokenizer=@wrods"]), settings=settings)
 
 
 def test_a_variant_that_does_not_fit_is_named(laboratory: tuple[Path, Settings]) -> None:

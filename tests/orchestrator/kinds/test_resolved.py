@@ -4,12 +4,15 @@ pytest tests/orchestrator/kinds/test_resolved.py
 """
 
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.errors import TaskDataError
+from orchestrator.execution import session
+from orchestrator.execution.runner import run_spec
 from orchestrator.kinds import resolved, resolved_inputs
 from orchestrator.models.resolve import resolve_name
 from orchestrator.planning.checks import check_inputs
@@ -17,7 +20,7 @@ from orchestrator.planning.plan import plan_rows
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
 from orchestrator.settings import Settings
-from orchestrator.specs import DistillSpec, TaskSpec
+from orchestrator.specs import DistillSpec, EvaluateSpec, TaskSpec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.tasks import Task, load_task
 from orchestrator.training.snapshots import Snapshots
@@ -129,3 +132,12 @@ def test_the_examples_of_a_pipelines_tasks_are_not_held_together(settings: Setti
     Path("task.csv").unlink()
     with pytest.raises(TaskDataError, match="cannot be read"):
         task.examples("train")
+
+
+def test_a_run_uses_the_task_that_its_check_has_loaded(
+    settings: Settings, loaded: list[TaskSpec], encoder: str, collection: TaskSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "connect", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(session, "check_connected_room", lambda *_: None)
+    record = run_spec(EvaluateSpec(model=encoder, task=collection, gpus=0), settings=settings)
+    assert (record.state, len(loaded)) == ("COMPLETED", 1)

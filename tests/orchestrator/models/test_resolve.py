@@ -71,7 +71,7 @@ def test_a_tilde_is_the_home_folder(settings: Settings, tmp_path: Path) -> None:
     save_model(tmp_path / "mine")
     assert resolve_name("model", "~/mine", settings) == f"{tmp_path}/mine"
     assert with_absolute_paths({"model": "~/mine"}) == {"model": f"{tmp_path}/mine"}
-    with pytest.raises(NotFoundError, match="there is no folder ~/nothing"):
+    with pytest.raises(NotFoundError, match="~/nothing"):
         resolve_name("model", "~/nothing", settings)
 
 

@@ -47,7 +47,7 @@ def fill_every_table(registry: Registry) -> str:
     thrown = {"run_id": "t" * 12, "name": "old", "kind": "sweep", "num_trials": 0, "num_bytes": 7, "record": b"\0\xff"}
     with registry._database.session(writing=True) as session:
         session.add(AliasRow(name=name, alias="production", version=1, set_at=A_TIME))
-        cost = {"seconds": 1.0, "cpu_seconds": 2.0, "cpu_measured": True, "gpu_seconds": 0.0, "recorded_at": A_TIME}
+        cost = {"seconds": 1.0, "cpu_seconds": 2.0, "gpu_seconds": 0.0, "recorded_at": A_TIME}
         session.add(AttemptCostRow(run_id=run_id, number=1, **cost))
         session.add(CodeDiffRow(digest="c" * 64, diff="+ a = 1", recorded_at=A_TIME))
         session.execute(update(AttemptRow).values(diff_digest="c" * 64))

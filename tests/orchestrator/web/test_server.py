@@ -3,7 +3,6 @@
 Alone: .venv/bin/pytest tests/orchestrator/web/test_server.py
 """
 
-import re
 import socket
 
 import pytest
@@ -15,14 +14,12 @@ from orchestrator.web.server import listening, names_of
 def test_a_port_in_use_is_refused_with_the_way_out() -> None:
     with listening("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        refusal = re.escape(f"port {port} of 127.0.0.1: Address already in use; give another --port")
-        with pytest.raises(InputError, match=refusal), listening("127.0.0.1", port):
+        with pytest.raises(InputError, match=f"{port}.*--port"), listening("127.0.0.1", port):
             pass
 
 
 def test_an_address_that_is_not_this_machines_is_refused() -> None:
-    refusal = re.escape("nothing can listen on port 0 of 192.0.2.77")
-    with pytest.raises(InputError, match=refusal), listening("192.0.2.77", 0):
+    with pytest.raises(InputError, match=r"192\.0\.2\.77"), listening("192.0.2.77", 0):
         pass
 
 

@@ -22,7 +22,7 @@ def test_loopback_is_what_this_machine_alone_reaches(host: str, loopback: bool) 
     if loopback:
         assert read_token(host, None, {}) is None
     else:
-        with pytest.raises(InputError, match="no token is set"):
+        with pytest.raises(InputError, match="--token-file"):
             read_token(host, None, {})
 
 
@@ -42,10 +42,10 @@ def test_a_token_that_is_empty_or_can_be_guessed_is_refused(tmp_path: Path, text
     file = tmp_path / "token"
     file.write_text(text, encoding="utf-8")
     file.chmod(0o600)
-    with pytest.raises(InputError, match="openssl rand -hex 32"):
+    with pytest.raises(InputError, match="openssl"):
         read_token("127.0.0.1", str(file), {})
 
 
 def test_a_token_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=f"{tmp_path}/none, which should hold the token, cannot be read"):
+    with pytest.raises(InputError, match=f"{tmp_path}/none"):
         read_token("127.0.0.1", str(tmp_path / "none"), {})

@@ -1,14 +1,18 @@
-"""Ages and times as a person types them.
+"""What a person types: ages and times, and the answer before files are removed.
 
-Alone: pytest tests/orchestrator/cli/test_ages.py
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_typed.py
 """
 
+import io
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 
+import click
 import pytest
 
 from orchestrator.cli.ages import age_s, time_of
+from orchestrator.cli.confirming import is_confirmed
 from orchestrator.errors import InputError
 from orchestrator.registry.queries.query_values import as_time
 
@@ -43,3 +47,30 @@ def test_a_day_begins_at_midnight_in_utc_as_in_queries_and_a_zone_is_kept(monkey
 
 def test_no_time_is_none() -> None:
     assert time_of(None, "--since") is None
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """Answer that a person types to a question."""
+    typed = io.StringIO()
+    monkeypatch.setattr(sys, "stdin", typed)
+    monkeypatch.setattr("orchestrator.cli.confirming.is_terminal", lambda stream: True)
+    return typed
+
+
+def test_a_person_is_asked_once_on_stderr(answer: io.StringIO, capsys: pytest.CaptureFixture[str]) -> None:
+    answer.write("y\n")
+    answer.seek(0)
+    assert is_confirmed("remove", "2 runs", dry_run=False, yes=False)
+    shown = capsys.readouterr()
+    assert (shown.out, "remove 2 runs?" in shown.err) == ("", True)
+
+
+def test_an_answer_that_is_not_yes_ends_the_command(answer: io.StringIO) -> None:
+    with pytest.raises(click.Abort):
+        is_confirmed("remove", "2 runs", dry_run=False, yes=False)
+
+
+def test_a_dry_run_goes_before_yes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not is_confirmed("delete", "3 items", dry_run=True, yes=True)
+    assert capsys.readouterr().err == "3 items would be deleted\n"
