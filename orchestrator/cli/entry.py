@@ -9,6 +9,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 import time
 import traceback
 import warnings
@@ -67,6 +68,8 @@ _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAME_SIGNAL_S = 0.5
 """Time in which a second signal counts as the first one, delivered twice."""
+_RECORDING_S = 2.0
+"""Longest time that a second signal waits for the record of a run's end."""
 
 
 STOPPING = "stopping; Ctrl-C again leaves at once"
@@ -191,7 +194,11 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
     def leave(second: int, frame: FrameType | None) -> None:
         if time.monotonic() - first_at > SAME_SIGNAL_S:
-            for line in at_work:
+            for line, record_end in at_work:
+                # In a thread, for a moment at most: the main thread may hold whatever lock.
+                thread = threading.Thread(target=record_end, daemon=True)
+                thread.start()
+                thread.join(_RECORDING_S)
                 say_interrupted(line)
             os._exit(128 + second)
 

@@ -31,8 +31,9 @@ REMOVED = {
     "orchestrator/published/numbers.yaml with their sources",
 }
 """Commands that are gone, and what to use instead."""
-at_work: list[str] = []
-"""A line for each run at work that says how to go on with it, where a second signal ends the process at once."""
+at_work: list[tuple[str, Callable[[], object]]] = []
+"""A line for each run at work that says how to go on with it, and what records its end, for a second signal, which ends
+the process at once."""
 
 
 def notify(message: str) -> None:

@@ -1,11 +1,23 @@
-"""Interruption of a run in its own process: where it will go on, in words."""
+"""Interruption of a run in its own process: where it will go on, in words, and its record where it leaves at once."""
 
+import os
+import socket
 from contextlib import suppress
 
 from orchestrator.errors import OWN_ERRORS
 from orchestrator.registry.registry import Registry
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
+
+
+def record_left(run_id: str, settings: Settings) -> None:
+    """Record a run that this process leaves without saving as STOPPED, and so the stage of a pipeline at work."""
+    own = (socket.gethostname(), os.getpid())
+    with suppress(*OWN_ERRORS), Registry(settings.registry) as registry:
+        for record in (*registry.stages(run_id), registry.run(run_id)):
+            if record.state.has_driver and (record.host, record.pid) == own:
+                message = "interrupted twice, and left without saving"
+                registry.lifecycle.finish(record.id, RunState.STOPPED, error=message, attempt=record.attempt)
 
 
 def where_it_stopped(run_id: str, interruption: BaseException, settings: Settings) -> str:

@@ -195,7 +195,8 @@ def _interruptible(*again: str) -> Iterator[Callable[[str], None]]:
 
     `again` are words of the command that a person will want to type again when going on.
     """
-    from orchestrator.execution.interruption import where_it_stopped
+    from orchestrator.execution.interruption import record_left, where_it_stopped
+    from orchestrator.execution.origin import means_the_same_anywhere
 
     started: list[str] = []
 
@@ -203,8 +204,9 @@ def _interruptible(*again: str) -> Iterator[Callable[[str], None]]:
         return f"go on with: {resume_command(run_id)}{''.join(f' {shlex.quote(word)}' for word in (*again, *more))}"
 
     def began(run_id: str) -> None:
+        settings = means_the_same_anywhere(current_settings())  # a resume works in the folder of the run's origin
         started.append(run_id)
-        at_work.append(f"left without saving; {go_on(run_id)}")
+        at_work.append((f"left without saving; {go_on(run_id)}", partial(record_left, run_id, settings)))
 
     try:
         yield began

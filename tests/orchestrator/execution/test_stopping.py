@@ -104,7 +104,7 @@ def test_a_second_ctrl_c_records_the_end_and_says_how_to_go_on(tmp_path: Path, s
             try_again = threading.Event()
             try_again.wait(0.1)
         assert process.returncode == 130
-        assert process.stderr.read().endswith(f"\nstopped; go on with: orchestrator resume {run_id}\n")
+        assert process.stderr.read().endswith(f"orchestrator resume {run_id}\n")
     record = record_of(settings, run_id)
     assert (record.state, record.error) == (RunState.STOPPED, "interrupted twice, and left without saving")
 
