@@ -47,8 +47,6 @@ def survey_nodes(settings: Settings, timeout_s: float = NODE_TIMEOUT_S) -> tuple
             reports = [_report(one, timeout_s) for one in asked]
         finally:
             ray.cloudpickle.unregister_pickle_by_value(module)
-            for one in asked:
-                ray.cancel(one, force=True)
             _error_of(lambda: delete(folder))
     findings = [
         finding
