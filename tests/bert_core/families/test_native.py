@@ -1,12 +1,9 @@
-"""The model_type of our own: it says every field, and reads the names that older folders have.
+"""The model_type of our own: it says every field, and keeps the names of weights in files.
 
 Run alone: pytest tests/bert_core/families/test_native.py
 """
 
 from dataclasses import fields
-from typing import Any
-
-import pytest
 
 from bert_core.config import BertConfig
 from bert_core.config_fields import ConfigFields
@@ -20,30 +17,6 @@ def test_every_field_of_a_configuration_is_written_and_read_back() -> None:
     values = config.to_dict()
     assert values.keys() >= {item.name for item in fields(ConfigFields)}
     assert BertConfig.from_dict(values) == config
-
-
-@pytest.mark.parametrize(
-    ("former", "field", "value"),
-    [
-        ("answer_dropout", "qa_dropout", 0.25),
-        ("choices_by_labels", "choice_projection", True),
-        ("drops_before_summary", "dropout_before_pooler", True),
-        ("extra_features", "num_tabular_features", 3),
-        ("head_input", "layer_pooling", "second_to_last"),
-        ("num_recurrent_layers", "num_lstm_layers", 2),
-        ("recurrent_size", "lstm_hidden_size", 6),
-        ("tokens_drop_as_hidden", "token_dropout_from_hidden", True),
-        ("zeroes_padding", "zero_padding", True),
-    ],
-)
-def test_a_former_name_of_a_field_is_read(former: str, field: str, value: Any) -> None:
-    config = BertConfig.from_dict({"model_type": "bert_core", former: value})
-    assert getattr(config, field) == value
-    assert former not in config.to_dict()
-
-
-def test_a_mixture_is_read_as_a_scalar_mix() -> None:
-    assert BertConfig.from_dict({"model_type": "bert_core", "head_input": "mixture"}).layer_pooling == "scalar_mix"
 
 
 def test_renamed_parameters_keep_their_names_in_files() -> None:

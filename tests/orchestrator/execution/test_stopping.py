@@ -190,11 +190,11 @@ def test_a_driver_whose_clusters_head_has_gone_records_that_and_leaves(
 
 def test_a_request_interrupts_the_main_thread_with_the_step_that_was_saved(tmp_path: Path, recorder: Recorder) -> None:
     record = start(recorder, tmp_path / "run")
-    StopRequest(record.attempt).save(str(tmp_path / "run"))
 
     def save_and_stop() -> None:
         with StopWatch(recorder).heeding(record, str(tmp_path / "run"), interval_s=0.001):
             try:
+                StopRequest(record.attempt).save(str(tmp_path / "run"))
                 threading.Event().wait(PATIENCE_S)
             except KeyboardInterrupt as error:
                 error.step = 30  # type: ignore[attr-defined]
