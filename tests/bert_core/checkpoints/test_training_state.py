@@ -69,6 +69,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.training
+@pytest.mark.core
 def test_ten_steps_and_ten_in_a_new_process_equal_twenty(tmp_path: Path) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

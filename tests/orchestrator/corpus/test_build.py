@@ -62,6 +62,7 @@ def build(corpus: Path, storage: Path, tokenizer: Tokenizer, **options: int) -> 
     return build_token_store(TextSource(files=(str(corpus),)), tokenizer, 0.1, 8192, str(storage), **options)
 
 
+@pytest.mark.core
 def test_a_store_holds_the_corpus_and_does_not_depend_on_cpus(
     corpus: Path, tmp_path: Path, tokenizer: Tokenizer
 ) -> None:
@@ -113,6 +114,7 @@ def test_an_unchanged_corpus_is_reused_and_a_changed_file_is_noticed(
     assert touched.fingerprint == first.fingerprint, "the content is the same"
 
 
+@pytest.mark.core
 def test_an_error_in_a_task_is_one_plain_message(corpus: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
     (corpus / "d.txt").write_bytes(b"Fine.\n\nBad \xff byte.")
     with pytest.raises(CorpusError) as caught:

@@ -115,6 +115,7 @@ def collect(stream: ExampleStream, first_step: int, num_workers: int) -> list[tu
 
 
 @pytest.mark.ray
+@pytest.mark.core
 def test_one_and_two_workers_see_the_same_sequence_of_batches(
     ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def pipeline(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.ray
+@pytest.mark.core
 def test_a_student_is_a_registered_model_that_stands_beside_its_teacher(ray_cluster: None, tmp_path: Path) -> None:
     settings = Settings.from_options(home=str(tmp_path / "home"), environ={})
     spec = pipeline(tmp_path)

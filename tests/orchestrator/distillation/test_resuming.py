@@ -91,6 +91,7 @@ def run_until(bench: Bench, monkeypatch: pytest.MonkeyPatch, attempt: int, place
 
 
 @pytest.mark.parametrize("place", ["step", "report", "save"])
+@pytest.mark.core
 def test_a_killed_distillation_goes_on_to_the_same_bits(
     place: str,
     bench: Bench,
@@ -163,6 +164,7 @@ def test_what_has_changed_since_is_refused(bench: Bench, monkeypatch: pytest.Mon
         bench.run(attempt=2, **{**FIELDS, "objective": {"labels_weight": 0.25}})
 
 
+@pytest.mark.core
 def test_an_attempt_that_was_overtaken_stops(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     run_until(bench, monkeypatch, 1, "save", 1)
     run_until(bench, monkeypatch, 3, "save", 1)

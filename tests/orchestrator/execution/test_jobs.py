@@ -176,6 +176,7 @@ def test_only_values_of_path_fields_are_taken_for_paths(tmp_path: Path, monkeypa
 
 
 @pytest.mark.ray
+@pytest.mark.core
 def test_a_submitted_run_is_known_by_its_id_to_who_has_the_dashboards_address_alone(
     ray_head: RayHead, tmp_path: Path
 ) -> None:

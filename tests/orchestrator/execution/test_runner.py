@@ -90,6 +90,7 @@ def pretraining(settings: Settings) -> Any:
 
 
 @pytest.mark.ray
+@pytest.mark.core
 def test_a_pipeline_runs_is_recorded_and_is_not_done_twice(
     ray_cluster: None, laboratory: tuple[Path, Settings]
 ) -> None:
@@ -163,6 +164,7 @@ def test_variants_of_a_stage_are_runs_of_their_own_that_a_sweep_tells_apart(
 
 
 @pytest.mark.ray
+@pytest.mark.core
 def test_a_killed_driver_resumes_in_mid_epoch_to_the_same_weights(
     ray_cluster: None, laboratory: tuple[Path, Settings], tmp_path: Path
 ) -> None:
@@ -190,6 +192,7 @@ def test_a_killed_driver_resumes_in_mid_epoch_to_the_same_weights(
 
 
 @pytest.mark.ray
+@pytest.mark.core
 def test_a_run_stopped_at_its_limit_goes_on_to_the_same_weights(
     ray_cluster: None, laboratory: tuple[Path, Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +262,7 @@ def _wait_for_checkpoint(settings: Settings, driver: "subprocess.Popen[bytes]") 
 
 
 @pytest.mark.ray
+@pytest.mark.core
 def test_a_failure_is_recorded_with_its_reason(ray_cluster: None, laboratory: tuple[Path, Settings]) -> None:
     path, settings = laboratory
     spec = load_spec(path, ["stages.model.learning_rate=1e30", "stages.model.max_grad_norm=1e30"])

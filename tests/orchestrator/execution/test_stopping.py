@@ -64,6 +64,7 @@ def orchestrator(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[
 
 
 @pytest.mark.runs
+@pytest.mark.core
 def test_a_run_is_stopped_from_another_process(tmp_path: Path, settings: Settings) -> None:
     with running("end_interrupted_at_step_7", tmp_path) as (process, run_id):
         done = orchestrator(tmp_path, "stop", run_id)
@@ -91,6 +92,7 @@ def test_a_run_that_takes_long_to_save_can_be_forced(tmp_path: Path, settings: S
 
 
 @pytest.mark.runs
+@pytest.mark.core
 def test_a_second_ctrl_c_records_the_end_and_says_how_to_go_on(tmp_path: Path, settings: Settings) -> None:
     write_inputs(tmp_path)
     with running("hang", tmp_path) as (process, run_id):

@@ -116,6 +116,7 @@ def save_broken_model(folder: Path) -> None:
 
 
 @pytest.mark.ray
+@pytest.mark.core
 def test_grid_sweep_survives_failing_trials_and_resumes(
     laboratory: Laboratory, ray_cluster: None, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,6 +162,7 @@ def test_grid_sweep_survives_failing_trials_and_resumes(
 
 
 @pytest.mark.ray
+@pytest.mark.core
 def test_a_sweep_interrupted_while_trials_run_ends_as_in_one_piece(laboratory: Laboratory, ray_cluster: None) -> None:
     spec = laboratory.spec(recipe={"evaluations_per_epoch": 2}, space={"learning_rate": [1e-4, 2e-3, 1e-3]})
     whole, _ = laboratory.run(spec, run_folder=str(laboratory.folder / "whole"))

@@ -45,6 +45,7 @@ HEADS: dict[str, tuple[Callable[[Path], TaskSpec], str, float]] = {
 
 
 @pytest.mark.parametrize("head", HEADS)
+@pytest.mark.core
 def test_each_head_learns_its_task(head: str, tmp_path: Path) -> None:
     make, metric, least = HEADS[head]
     bench = Bench(make(tmp_path), tmp_path)
@@ -151,6 +152,7 @@ def test_unanswerable_questions_get_a_threshold_that_is_kept_with_the_model(tmp_
     assert again["f1"] == pytest.approx(result.metrics["f1"], abs=1e-9)
 
 
+@pytest.mark.core
 def test_same_recipe_gives_bitwise_the_same_weights(tmp_path: Path) -> None:
     digests = []
     for attempt in ("first", "second", "other seed"):

@@ -46,6 +46,7 @@ def kill(bench: Bench, number: int, **changes: object) -> None:
 
 
 @pytest.mark.training
+@pytest.mark.core
 def test_a_trial_killed_after_any_evaluation_ends_with_the_same_bits(tmp_path: Path) -> None:
     whole = Bench(tiny_tasks.classification(tmp_path / "whole"), tmp_path / "whole")
     expected = whole.run(**RECIPE)

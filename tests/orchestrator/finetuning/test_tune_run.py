@@ -90,6 +90,7 @@ class Run:
         return sorted(self.progress.results.values(), key=lambda result: result.number)
 
 
+@pytest.mark.core
 def test_trials_report_and_only_the_best_is_kept(ray_cluster: None, tmp_path: Path) -> None:
     run = Run(sweep(4, name="жалобы"))
     results = run(pretend, tmp_path)
@@ -109,12 +110,14 @@ def test_asha_has_the_specs_factor_and_its_grace_as_far_as_trials_are_that_long(
         assert (options["grace_period"], options["reduction_factor"], options["max_t"]) == (expected, 4, 4)
 
 
+@pytest.mark.core
 def test_asha_prunes_weak_trials_and_keeps_their_scores(ray_cluster: None, tmp_path: Path) -> None:
     results = Run(sweep(4, scheduler="asha"))(pretend, tmp_path)
     assert [result.state for result in results] == ["COMPLETED", "PRUNED", "PRUNED", "PRUNED"]
     assert (results[1].best_step, results[1].metrics) == (10, {"f1": 0.031, "baseline.f1": 0.01})
 
 
+@pytest.mark.core
 def test_trial_whose_process_dies_is_tried_again_and_then_fails(
     ray_cluster: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -183,6 +186,7 @@ def test_a_host_that_refuses_trials_ends_the_sweep_with_its_reason(ray_cluster: 
     assert not run.progress.results, "the refusal is no result of a trial"
 
 
+@pytest.mark.core
 def test_interrupt_ends_the_sweep_and_leaves_nothing_behind(
     ray_cluster: None, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -50,6 +50,7 @@ class Killed:
 
 
 @pytest.mark.ray
+@pytest.mark.core
 def test_any_number_of_workers_gives_the_bytes_of_one_process(
     ray_cluster: None, settings: Settings, file: Path, classifier: str
 ) -> None:

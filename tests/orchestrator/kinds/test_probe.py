@@ -150,6 +150,7 @@ def test_a_probe_measures_by_the_steps_of_pretraining(recorder: Recorder) -> Non
 
 
 @pytest.mark.ray
+@pytest.mark.core
 def test_a_pretraining_is_followed_by_its_score_on_a_task(
     ray_cluster: None, settings: Settings, tmp_path: Path
 ) -> None:

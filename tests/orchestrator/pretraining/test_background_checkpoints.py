@@ -112,6 +112,7 @@ def test_a_write_that_fails_ends_the_run_and_the_one_before_stays(
 
 
 @pytest.mark.usefixtures("slow_storage")
+@pytest.mark.core
 def test_a_rollback_goes_back_to_the_checkpoint_that_was_being_written(tmp_path: Path) -> None:
     events: list[Event] = []
     run(poisoned(tmp_path, 6, on_divergence="rollback"), events.append)

@@ -64,6 +64,7 @@ def driving(folder: Path, spec: PretrainSpec) -> Iterator[Driver]:
 
 @pytest.mark.ray
 @pytest.mark.training
+@pytest.mark.core
 def test_a_run_with_a_killed_worker_and_an_interrupt_ends_with_the_bits_of_one_without(
     ray_cluster: None, tmp_path: Path
 ) -> None:

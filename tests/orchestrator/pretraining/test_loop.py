@@ -61,6 +61,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Event
     return folder, events
 
 
+@pytest.mark.core
 def test_both_objectives_are_learnt(tmp_path: Path) -> None:
     events: list[Event] = []
     model = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2} | NO_DROPOUT
@@ -94,6 +95,7 @@ def test_checkpoints_come_at_their_steps_and_old_ones_go(straight: tuple[Path, l
     ]
 
 
+@pytest.mark.core
 def test_a_killed_run_resumes_to_the_same_bits(straight: tuple[Path, list[Event]], tmp_path: Path) -> None:
     generator = random.Random(SEED)
     for _ in range(2):
@@ -136,6 +138,7 @@ def test_a_finished_run_resumes_as_a_no_op(straight: tuple[Path, list[Event]]) -
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip"])
+@pytest.mark.core
 def test_a_damaged_checkpoint_is_passed_over(straight: tuple[Path, list[Event]], tmp_path: Path, damage: str) -> None:
     run(make_job(tmp_path), lambda event: None)
     weights = tmp_path / "run" / "checkpoints" / "step-00000024-attempt-1" / "model.safetensors"
@@ -206,6 +209,7 @@ def test_a_drift_that_is_allowed_is_told_with_its_fields(tmp_path: Path) -> None
     assert DriftEvent(5, ("spec.learning_rate: 0.01 → 0.003",)) in events
 
 
+@pytest.mark.core
 def test_a_superseded_attempt_leaves_no_trace(tmp_path: Path) -> None:
     run(make_job(tmp_path, attempt=2), lambda event: None)
     before = sorted((path, digest_file(str(path))) for path in (tmp_path / "run").rglob("*") if path.is_file())
@@ -264,6 +268,7 @@ def test_steps_of_snapshots_lie_within_the_run_and_differ(tmp_path: Path, steps:
         make_job(tmp_path, execution={"snapshot_steps": steps})
 
 
+@pytest.mark.core
 def test_accumulation_changes_neither_loss_nor_gradient(tmp_path: Path) -> None:
     model = SMALL | NO_DROPOUT
     results = []
@@ -291,6 +296,7 @@ def test_bf16_trains_like_fp32_and_resumes_exactly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("steps", [24, 1])
+@pytest.mark.core
 def test_numbers_that_are_none_end_the_run_before_a_checkpoint(tmp_path: Path, steps: int) -> None:
     with pytest.raises(RunFailedError, match="lower learning_rate"):
         run(make_job(tmp_path, steps=steps, warmup_ratio=0.0, learning_rate=1e30), lambda event: None)
@@ -307,6 +313,7 @@ def test_validation_documents_are_never_those_of_training(tmp_path: Path) -> Non
     assert digests(list(job.validation.batches(range(1)))) == before
 
 
+@pytest.mark.core
 def test_several_workers_learn_the_same_as_one_of_the_same_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
