@@ -5,15 +5,15 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 # What needs the cores to itself, a server or another program, or takes long. Of it `make test` takes what is marked core.
-HEAVY := ray or training or runs or postgres or hosts or published or browser or s3
+HEAVY := heavy or ray or training or runs or postgres or hosts or published or browser or s3
 
 .PHONY: demo test-fast test-core test test-long test-kernel test-trackers test-slow chaos check coverage docs bench clean
 
 demo: $(INSTALLED)  ## the whole life cycle on generated text, minutes on two CPU cores
 	$(BIN)/orchestrator demo
 
-test-fast: $(INSTALLED)  ## before a commit: no Ray, no training, no whole run, no server, nothing fetched
-	$(BIN)/pytest -q -n auto --dist loadfile -m "not ($(HEAVY) or slow)"
+test-fast: $(INSTALLED)  ## before a commit, beside make check: no Ray, no training, no whole run, no server, nothing that takes a second
+	$(BIN)/pytest -q -n auto --dist loadfile --ignore=tests/contracts -m "not ($(HEAVY) or slow)"
 
 test-core: $(INSTALLED)  ## on a real Ray and a PostgreSQL server: resuming, sweeps, attempts, the record
 	$(BIN)/pytest -m "core and ($(HEAVY))"

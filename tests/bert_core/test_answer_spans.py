@@ -83,6 +83,7 @@ def test_null_margin_is_zero_without_a_span() -> None:
     assert QuestionSpans((), null_score=3.0).null_margin == 0.0
 
 
+@pytest.mark.heavy
 def test_two_thousand_long_questions_take_seconds() -> None:
     windows = make_windows(np.random.default_rng(3), 2_000, longest=200)
     begin = time.process_time()

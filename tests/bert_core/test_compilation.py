@@ -60,6 +60,7 @@ def layer_and_inputs(lengths: list[int], **choices: Any) -> tuple[EncoderLayer, 
         ("fused", {"model_type": "bert_core", "position_embedding_type": "alibi"}),
     ],
 )
+@pytest.mark.heavy
 def test_a_layer_is_one_graph_with_the_results_of_the_layer(
     name: str, choices: dict[str, Any], force: Callable[[str], None]
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_layer_is_one_graph_with_the_results_of_the_layer(
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch traces its gradient so
+@pytest.mark.heavy
 def test_grouped_attention_breaks_the_graph_only_to_build_its_layout(force: Callable[[str], None]) -> None:
     force("grouped")
     layer, inputs = layer_and_inputs([4, 7])

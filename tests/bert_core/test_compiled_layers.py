@@ -95,6 +95,7 @@ def test_autocast_and_layers_computed_again_need_no_other_graphs(dtype: torch.dt
     assert counter.frame_count == num_graphs
 
 
+@pytest.mark.heavy
 def test_names_of_weights_stay_and_so_do_random_numbers_and_gradients() -> None:
     model = small_model(dropout=0.1)
     names = list(model.state_dict())

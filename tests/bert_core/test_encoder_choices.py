@@ -83,6 +83,8 @@ def encode_by_definition(model: BertModel, input_ids: Tensor, token_type_ids: Te
 
 
 @pytest.mark.parametrize("choices", COMBINATIONS, ids=lambda choices: "-".join(map(str, choices.values())))
+@pytest.mark.heavy
+@pytest.mark.core
 def test_choices_agree_with_their_definition(choices: dict[str, Any]) -> None:
     model = scattered(BertModel.from_config(small_config(num_hidden_layers=2, **choices))).eval()
     assert isinstance(model, BertModel)

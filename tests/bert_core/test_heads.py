@@ -170,6 +170,7 @@ HEADS: list[tuple[type[PretrainedModel], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("head", "labels"), HEADS)
+@pytest.mark.heavy
 def test_head_learns_one_batch_under_autocast(head: type[PretrainedModel], labels: dict[str, Tensor]) -> None:
     model = head.from_config(CONFIG.with_dropout(0.1)).train()
     batch = {**ragged_batch(CONFIG, [5, 2], 5), **labels}

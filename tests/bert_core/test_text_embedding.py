@@ -44,6 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @settings(max_examples=25)
 @given(texts=TEXTS, max_tokens=st.integers(1, 40))
+@pytest.mark.heavy
 def test_each_text_gets_in_its_place_what_it_gets_alone(folder: Path, texts: list[str], max_tokens: int) -> None:
     embedder = TextEmbedder.load(folder, max_tokens=max_tokens)
     together = embedder.embed(texts)

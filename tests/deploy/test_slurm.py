@@ -121,6 +121,7 @@ def test_no_port_that_ray_would_give_to_every_cluster_is_used(stage: Stage) -> N
     assert all(20000 <= port < 30000 for port in ports), "below the ports that systems give to connections"
 
 
+@pytest.mark.heavy
 def test_ports_of_another_job_are_passed_over(stage: Stage) -> None:
     stage.play("run", "spec.yaml")
     usual = int(started_nodes(stage)[0]["port"])
@@ -146,6 +147,7 @@ def test_near_the_time_limit_the_run_saves_and_the_job_is_queued_again(stage: St
     assert calls[-1] == "scontrol requeue 4711"
 
 
+@pytest.mark.heavy
 def test_a_job_that_was_queued_again_resumes_its_run(stage: Stage) -> None:
     stage.environment["FAKE_RUN"] = "waits 143"
     job = stage.begin("run", "spec.yaml", "execution.num_workers=8")
@@ -169,6 +171,7 @@ def test_who_ends_a_job_for_good_gets_it_saved_and_not_queued_again(stage: Stage
     assert stage.calls("scontrol") == []
 
 
+@pytest.mark.heavy
 def test_who_ends_a_job_that_is_being_saved_does_not_disturb_it(stage: Stage) -> None:
     stage.environment["FAKE_RUN"] = "saves 143"
     job = stage.begin("run", "spec.yaml")
@@ -198,6 +201,7 @@ def test_the_runs_own_status_is_the_jobs(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("nodes", "says"), [("1", "1 of 2 nodes have a Ray"), ("-1", "no head at 127.0.0.1")])
+@pytest.mark.heavy
 def test_a_cluster_that_does_not_come_is_told(stage: Stage, nodes: str, says: str) -> None:
     stage.environment |= {"FAKE_NODES": nodes, "BERT_LAB_START_S": "1"}
     status, said = stage.play("run", "spec.yaml")
@@ -244,6 +248,7 @@ def test_slurm_warns_the_script_alone_in_time_and_may_queue_it_again() -> None:
     assert OPTIONS["ntasks-per-node"] == "1"
 
 
+@pytest.mark.heavy
 def test_a_resume_that_was_queued_again_keeps_its_words(stage: Stage) -> None:
     for _ in range(2):
         stage.play("resume", "7f3a", "execution.num_workers=4")

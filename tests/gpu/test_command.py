@@ -24,12 +24,14 @@ def run_without_packages(folder: Path, *command: str) -> subprocess.CompletedPro
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
+@pytest.mark.heavy
 def test_parts_of_a_training_run_are_tested_by_a_python_without_the_projects_other_packages(tmp_path: Path) -> None:
     streams = "tests/gpu/test_streams_and_copies.py"
     found = run_without_packages(tmp_path, sys.executable, "-m", "pytest", streams, *OPTIONS)
     assert found.returncode == 0, found.stdout + found.stderr
 
 
+@pytest.mark.heavy
 def test_the_stages_run_on_a_python_without_the_projects_other_packages(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.gpu", "--small", "--output", str(tmp_path)]
     found = run_without_packages(tmp_path, *command, "--stages", "machine", "ceilings", "goals")

@@ -24,6 +24,7 @@ def test_attention_agrees_with_its_definition(backend: object, kind: str, device
 @ON_EACH_DEVICE
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("family", FAMILY_NAMES)
+@pytest.mark.heavy
 def test_models_agree_with_themselves_in_double_precision(family: str, head: str, device: str) -> None:
     row = parity.compare_model(small_setting(device), family, head)
     assert row["ok"], row
@@ -38,6 +39,7 @@ def test_the_loss_of_a_vocabulary_agrees_with_its_definition(device: str) -> Non
 
 @ON_EACH_DEVICE
 @pytest.mark.filterwarnings("default")  # the compiler's own
+@pytest.mark.heavy
 def test_compiled_layers_agree_with_eager_ones(device: str) -> None:
     row = execution_parity.compare_compiled(small_setting(device))
     assert row["ok"], row

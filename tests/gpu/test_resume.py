@@ -13,6 +13,7 @@ from tests.gpu.devices import ON_EACH_DEVICE, rows_of, small_setting
 
 @ON_EACH_DEVICE
 @pytest.mark.filterwarnings("default")  # the compiler's own
+@pytest.mark.heavy
 def test_a_run_that_is_saved_and_loaded_ends_at_the_same_bits(device: str, tmp_path: Path) -> None:
     rows = rows_of(resume.measure, device, Report(tmp_path / "r", ""))
     switched_on = [row for row in rows if row["deterministic switch"] == "on"]

@@ -84,6 +84,7 @@ def test_backends_follow_the_definition_in_values_and_gradients(
         torch.testing.assert_close(ours, expected)
 
 
+@pytest.mark.heavy
 def test_gradient_with_dropout_is_that_of_the_values() -> None:
     qkv = [tensor.detach().requires_grad_() for tensor in projections(9)]
     seqs = packed([3, 6])
@@ -146,6 +147,7 @@ def test_kept_padding_looks_but_is_not_looked_at() -> None:
 
 
 @pytest.mark.parametrize("length", [8, 32])
+@pytest.mark.heavy
 def test_dropout_keeps_the_mean_and_is_drawn_from_the_global_seed(length: int) -> None:
     q, k, v = (tensor.detach() for tensor in projections(length))
     seqs = packed([length])

@@ -138,6 +138,8 @@ def assert_same_outputs(model: PretrainedModel, reference: Any, batch: dict[str,
 
 @EVERY
 @pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.heavy
+@pytest.mark.core
 def test_outputs_and_losses_agree(family: str, head: type[PretrainedModel], seed: int) -> None:
     model = random_model(family, head, seed).eval()
     reference, batch = reference_of(model), labeled_batch(model, seed)
@@ -147,6 +149,8 @@ def test_outputs_and_losses_agree(family: str, head: type[PretrainedModel], seed
 
 
 @EVERY
+@pytest.mark.heavy
+@pytest.mark.core
 def test_gradients_agree(family: str, head: type[PretrainedModel]) -> None:
     model = random_model(family, head, 3)
     reference, batch = reference_of(model), labeled_batch(model, 3)
@@ -158,6 +162,8 @@ def test_gradients_agree(family: str, head: type[PretrainedModel]) -> None:
 
 
 @EVERY
+@pytest.mark.heavy
+@pytest.mark.core
 def test_folder_goes_there_and_back(family: str, head: type[PretrainedModel], tmp_path: Path) -> None:
     model = random_model(family, head, 4).eval()
     model.save_pretrained(tmp_path / "ours")

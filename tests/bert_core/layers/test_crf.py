@@ -110,6 +110,7 @@ def keeps_bio(path: list[str]) -> bool:
 
 @settings(deadline=None, max_examples=20)
 @given(LENGTHS, SEEDS)
+@pytest.mark.heavy
 def test_the_best_path_is_the_best_of_those_that_keep_bio(lengths: list[int], seed: int) -> None:
     crf = random_crf(seed)
     emissions = 3 * torch.randn(sum(lengths), len(BIO), generator=torch.Generator().manual_seed(seed))

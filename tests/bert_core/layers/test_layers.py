@@ -152,6 +152,7 @@ def test_kept_states_give_the_same_outputs(head: type[PretrainedModel], kind: st
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("head", HEADS)
+@pytest.mark.heavy
 def test_folder_gives_the_model_back_under_a_type_of_its_own(
     head: type[PretrainedModel], kind: str, tmp_path: Path
 ) -> None:

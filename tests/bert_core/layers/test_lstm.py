@@ -124,6 +124,7 @@ def test_a_folder_gives_the_model_back_under_a_type_of_its_own(
 
 
 @pytest.mark.parametrize("decoder", ["softmax", "crf"])
+@pytest.mark.heavy
 def test_every_weight_learns_under_autocast_as_one_of_the_head(decoder: str) -> None:
     config = replace(CONFIG, token_decoder=decoder).with_dropout(0.1)
     model = BertForTokenClassification.from_config(config).train()

@@ -42,6 +42,7 @@ VALUES = st.integers(3, 30).flatmap(
 
 @settings(deadline=None)
 @given(CLASSES)
+@pytest.mark.heavy
 def test_classification_agrees_with_scikit_learn(pair: tuple[list[int], list[int]]) -> None:
     predicted, gold = pair
     scores = classification_metrics(predicted, gold)

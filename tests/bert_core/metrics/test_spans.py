@@ -121,6 +121,8 @@ def references() -> dict[str, list[str]]:
         "r-net-ensemble-microsoft-research-asia",
     ],
 )
+@pytest.mark.heavy
+@pytest.mark.core
 def test_published_predictions_score_as_published(system: str) -> None:
     name = f"squad-v1.1-predictions/{system}.json.gz"
     expected = json.loads(shared_file("fixtures/expected_metrics.json").read_text())[name]

@@ -104,6 +104,7 @@ def test_sums_count_what_the_batch_says_it_predicts(name: str, model: BertForPre
 
 
 @ALL
+@pytest.mark.heavy
 def test_sums_of_parts_add_up_to_those_of_the_batch(name: str, model: BertForPreTraining) -> None:
     batch = batch_of(name, np.arange(12))
     whole = model.packed_loss_sums(*inputs_of(batch), [name])[name]

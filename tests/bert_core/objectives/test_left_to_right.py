@@ -55,6 +55,7 @@ def test_tokens_are_read_as_they_are_and_all_but_the_first_are_predicted(cross_d
 
 
 @pytest.mark.parametrize("cross_documents", [False, True])
+@pytest.mark.heavy
 def test_the_loss_is_that_of_the_padded_logits(model: BertForPreTraining, cross_documents: bool) -> None:
     seqs = packed(batch_of(cross_documents=cross_documents))
     with torch.no_grad():

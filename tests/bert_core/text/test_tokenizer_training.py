@@ -56,6 +56,7 @@ def test_frequent_words_are_whole_and_others_are_pieces(uncased: Tokenizer) -> N
 
 
 @pytest.mark.parametrize("algorithm", TRAINERS)
+@pytest.mark.heavy
 def test_training_gives_the_same_vocabulary_in_every_process(algorithm: str) -> None:
     """Of the library's trainers only that of byte-level BPE does: the others go by randomly seeded hash maps."""
     program = (
@@ -132,6 +133,7 @@ def test_training_without_room_is_refused(algorithm: str, vocab_size: int) -> No
 
 
 @pytest.mark.parametrize("algorithm", TRAINERS)
+@pytest.mark.heavy
 def test_real_text_has_few_unknowns(algorithm: str) -> None:
     text = gzip.decompress(shared_file("pretrain/wikitext-2/valid.txt.gz").read_bytes()).decode()
     lines = text.replace("<unk>", "").split("\n")

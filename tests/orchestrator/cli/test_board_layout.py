@@ -31,6 +31,7 @@ def long_recipes(home: object) -> None:
 
 @pytest.mark.parametrize("words", [("leaderboard",), ("leaderboard", "sst2"), ("groups", "list")])
 @pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.heavy
 def test_a_board_with_long_recipes_stays_a_table_with_all_of_them(
     command: Command, long_recipes: None, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], width: int
 ) -> None:
@@ -43,6 +44,7 @@ def test_a_board_with_long_recipes_stays_a_table_with_all_of_them(
 
 
 @pytest.mark.parametrize("page", [["--limit", "3"], ["--limit", "2", "--offset", "1"], ["--limit", "9"]])
+@pytest.mark.heavy
 def test_a_page_of_groups_is_that_part_of_all_of_them(command: Command, long_recipes: None, page: list[str]) -> None:
     every = json.loads(command("groups", "list", "-f", "json").out)
     first, limit = int(page[3]) if "--offset" in page else 0, int(page[1])

@@ -136,6 +136,7 @@ def test_a_hostile_name_is_never_offered(home: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["runs show ", "runs metrics TRIAL ", "leaderboard ", "run SPEC recipe.", "mine m "])
+@pytest.mark.heavy
 def test_a_completion_loads_nothing_heavy(recorded_sweep: RecordedSweep, spec: Path, line: str) -> None:
     words = line.replace("SPEC", str(spec)).replace("TRIAL", recorded_sweep.trial_ids[3]).split(" ")
     code = (
@@ -166,6 +167,7 @@ def bin_folder(tmp_path: Path) -> Path:
         (["models", "show", "mini"], ["minilm"]),
     ],
 )
+@pytest.mark.heavy
 def test_bash_completes_words_as_it_splits_them(
     spec: Path, bin_folder: Path, words: list[str], found: list[str]
 ) -> None:

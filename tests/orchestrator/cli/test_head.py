@@ -151,6 +151,7 @@ def test_a_followed_log_is_that_of_the_runs_newest_job(command: Command, cluster
     assert head.words == []
 
 
+@pytest.mark.heavy
 def test_a_plan_on_the_head_is_the_heads(command: Command, cluster: JobCluster, spec: str, tmp_path: Path) -> None:
     """The whole way, without Ray: a job on this machine with a home of its own."""
     done = command("plan", spec, "--address", ADDRESS, "-o", str(tmp_path / "plan.csv"))
@@ -170,6 +171,7 @@ def test_a_submitted_run_is_known_by_its_id_at_once(
     assert f"orchestrator --address {ADDRESS} runs logs -f {run_id}" in outcome.err
 
 
+@pytest.mark.heavy
 def test_what_the_head_refuses_is_not_submitted(
     command: Command, cluster: JobCluster, spec: str, tmp_path: Path
 ) -> None:

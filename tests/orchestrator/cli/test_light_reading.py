@@ -3,6 +3,8 @@
 Alone: .venv/bin/pytest tests/orchestrator/cli/test_light_reading.py
 """
 
+import pytest
+
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import AttemptCostRecord
@@ -16,6 +18,7 @@ FOR_FILES = {"fsspec"}
 """Libraries that a run's own files need: its log, and where it is asked to stop."""
 
 
+@pytest.mark.heavy
 def test_reading_the_registry_loads_nothing_heavy(recorded_sweep: RecordedSweep) -> None:
     sweep, trial = recorded_sweep.run_id, recorded_sweep.trial_ids[3]
     commands = [
@@ -32,6 +35,7 @@ def test_reading_the_registry_loads_nothing_heavy(recorded_sweep: RecordedSweep)
         assert not loaded & NOT_FOR_READING, command
 
 
+@pytest.mark.heavy
 def test_what_asks_about_one_run_loads_nothing_heavy(recorded_sweep: RecordedSweep) -> None:
     sweep, trials = recorded_sweep.run_id, recorded_sweep.trial_ids
     with Registry(Settings.from_options().registry) as registry:
@@ -50,6 +54,7 @@ def test_what_asks_about_one_run_loads_nothing_heavy(recorded_sweep: RecordedSwe
         assert not loaded & (NOT_FOR_READING - FOR_FILES), command
 
 
+@pytest.mark.heavy
 def test_a_run_is_shown_beside_the_defaults_of_its_own_kind_of_spec(recorded_sweep: RecordedSweep) -> None:
     sweep, trial = recorded_sweep.run_id, recorded_sweep.trial_ids[3]
     of_trial, of_sweep = loaded_by_each([["runs", "show", trial], ["runs", "show", sweep]]).values()
@@ -57,6 +62,7 @@ def test_a_run_is_shown_beside_the_defaults_of_its_own_kind_of_spec(recorded_swe
     assert not (of_trial[1] | of_sweep[1]) & NOT_FOR_READING
 
 
+@pytest.mark.heavy
 def test_lists_and_boards_need_neither_the_query_parser_nor_specs(recorded_sweep: RecordedSweep) -> None:
     with Registry(Settings.from_options().registry) as registry:
         pipeline = Recorder(registry).start({"kind": "pipeline", "name": "all", "stages": {}}, "f").id

@@ -84,6 +84,7 @@ def test_a_folder_without_weights_is_enough_to_refuse_a_broken_line(
     assert "line 1: no key 'text'; it has: words" in outcome.err
 
 
+@pytest.mark.heavy
 def test_what_a_person_has_to_mend_is_told_before_torch_is_loaded(recorded_model: Path, tmp_path: Path) -> None:
     model, table, broken = str(recorded_model), tmp_path / "rows.csv", tmp_path / "lines.jsonl"
     table.write_text("title\na\n")

@@ -96,6 +96,7 @@ def test_a_hostile_name_cannot_command_the_terminal(command: Command, recorded_s
     assert "\x07" not in out
 
 
+@pytest.mark.heavy
 def test_unknown_runs_are_not_found(command: Command, recorded_sweep: RecordedSweep) -> None:
     outcome = command("runs", "diff", "zzzz", recorded_sweep.run_id)
     assert (outcome.status, outcome.out) == (3, "")

@@ -49,6 +49,7 @@ def test_csv_is_safe_for_spreadsheets_unless_asked_otherwise(command: Command, h
             assert [row["name"] for row in csv.DictReader(file)] == [name]
 
 
+@pytest.mark.heavy
 def test_an_endless_name_is_shortened_in_tables_alone(command: Command, home: Path) -> None:
     with Registry(Settings.from_options().registry) as registry:
         run_id = new_run(registry, name="x" * 1_000_000)

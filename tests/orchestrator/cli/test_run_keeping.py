@@ -58,6 +58,7 @@ def test_an_archived_run_is_not_listed_and_that_is_said(command: Command, record
     assert run_id in command("runs", "list").out
 
 
+@pytest.mark.heavy
 def test_a_pinned_run_is_left_alone_by_gc_and_rm(command: Command, recorded_sweep: RecordedSweep, home: Path) -> None:
     run_id = recorded_sweep.run_id
     left = home / "storage" / "runs" / "r" / "checkpoints"
@@ -117,6 +118,7 @@ def test_the_run_of_a_name_is_removed_and_no_other_whose_id_begins_so(command: C
     assert "c4" * 6 in refused.err
 
 
+@pytest.mark.heavy
 def test_gc_empties_the_trash(command: Command, recorded_sweep: RecordedSweep, removable: Path) -> None:
     command("runs", "rm", recorded_sweep.run_id, "--yes", "--force")
     assert removable.exists()

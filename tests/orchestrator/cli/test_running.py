@@ -61,6 +61,7 @@ def test_an_interrupted_run_says_how_to_go_on(command: Command, spec: str, monke
     assert "go on with: orchestrator --home 'my things' resume id-of-words" in asked
 
 
+@pytest.mark.heavy
 def test_an_interrupted_demo_says_how_to_go_on(
     command: Command, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

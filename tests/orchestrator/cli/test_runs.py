@@ -266,6 +266,7 @@ def test_a_pipeline_is_shown_by_its_stages_and_stands_for_the_last_model_of_one(
     assert (read_recorded_task(whole, settings) or {}).get("id") == "sst2"
 
 
+@pytest.mark.heavy
 def test_a_run_is_shown_by_its_name(command: Command, recorded_sweep: RecordedSweep) -> None:
     shown = command("runs", "show", "first")
     assert shown.out == command("runs", "show", recorded_sweep.run_id).out

@@ -65,6 +65,8 @@ def assert_silent(outcomes: list[Outcome], secret_url: str, folder: Path) -> Non
 
 @pytest.mark.parametrize("ending", [None, RuntimeError("the tokenizer broke"), Interrupted(15)])
 @pytest.mark.parametrize("given_by", ["option", "environment"])
+@pytest.mark.heavy
+@pytest.mark.core
 def test_a_run_and_what_reads_it_write_no_password(
     command: Command,
     spec: str,
@@ -146,6 +148,7 @@ def test_a_job_is_refused_rather_than_shown_a_password(
     assert CANARY not in outcome.out + outcome.err
 
 
+@pytest.mark.heavy
 def test_a_job_gets_the_name_of_the_file_that_holds_the_password(
     command: Command, spec: str, tmp_path: Path, cluster: JobCluster
 ) -> None:

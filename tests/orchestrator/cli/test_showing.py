@@ -111,6 +111,7 @@ def test_what_cannot_be_shown_is_refused(command: Command, spec: str, arguments:
     assert message in outcome.err
 
 
+@pytest.mark.heavy
 def test_examples_are_shown_without_torch_and_ray(command: Command, spec: str) -> None:
     code = f"""import sys
 from orchestrator.cli.entry import run_command_line

@@ -82,6 +82,7 @@ def test_every_example_that_is_not_run_has_its_reason() -> None:
 
 
 @pytest.mark.parametrize("example", [each for each in EXAMPLES if typed_command(each) not in NOT_RUN])
+@pytest.mark.heavy
 def test_an_example_that_only_reads_can_be_pasted(
     example: str, command: Command, recorded_sweep: RecordedSweep, tmp_path: Path
 ) -> None:

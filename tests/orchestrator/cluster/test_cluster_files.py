@@ -161,6 +161,7 @@ def test_only_ssh_from_one_address_is_let_in() -> None:
 
 
 @pytest.mark.parametrize("name", ["README.md", *CLUSTER_FILES])
+@pytest.mark.heavy
 def test_the_documented_token_is_private_from_the_start(name: str, tmp_path: Path) -> None:
     line = re.compile(r"^[# ]*(.*ray get-auth-token --generate.*?)(?:  .*)?$", re.MULTILINE)
     (command,) = line.findall((ROOT / name).read_text())

@@ -81,6 +81,7 @@ def test_builds_for_cpus_and_gpus_are_the_same_version() -> None:
     assert not list(judge("node a", REPORT | {"versions": HERE | {"torch": "2.13.0+cu130"}}, HERE, "/srv/lab"))
 
 
+@pytest.mark.heavy
 def test_a_node_that_lacks_this_package_can_still_be_looked_at(tmp_path: Path) -> None:
     cloudpickle.register_pickle_by_value(node_survey)
     try:

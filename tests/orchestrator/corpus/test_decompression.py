@@ -42,6 +42,7 @@ def test_concatenated_members_are_read_through(tmp_path: Path, ending: str) -> N
 
 @pytest.mark.parametrize("ending", PACKERS)
 @pytest.mark.parametrize("lost", [1, 10, 300])
+@pytest.mark.heavy
 def test_a_file_cut_short_is_named_with_the_place(tmp_path: Path, ending: str, lost: int) -> None:
     path = tmp_path / f"a.txt{ending}"
     packed = PACKERS[ending](os.urandom(CHUNK_BYTES + 100_000))

@@ -179,6 +179,7 @@ def test_a_text_without_blank_lines_is_cut_into_documents(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("packer", [gzip.compress, lzma.compress])
+@pytest.mark.heavy
 def test_a_file_cut_short_gives_its_whole_records_or_an_error(tmp_path: Path, packer: Any) -> None:
     records = [{"text": f"{i} " * 500} for i in range(5000)]
     ending = "gz" if packer is gzip.compress else "xz"

@@ -61,6 +61,7 @@ def test_prefetch_windows_are_sized_by_the_phase_that_runs(tmp_path: Path) -> No
 
 @settings(deadline=None, max_examples=20)
 @given(first_step=st.integers(0, 23), block_tokens=st.integers(1, 4000), sizes=st.lists(st.integers(1, 9), min_size=1))
+@pytest.mark.heavy
 def test_batches_do_not_depend_on_the_sizes_of_windows(
     small_stream: ExampleStream, first_step: int, block_tokens: int, sizes: list[int]
 ) -> None:

@@ -135,6 +135,7 @@ def test_a_build_that_fails_at_the_end_tokenizes_nothing_again(
 
 
 @pytest.mark.parametrize("damage", ["the shard is gone", "the facts are cut", "the facts are of another form"])
+@pytest.mark.heavy
 def test_a_unit_that_is_damaged_is_tokenized_again(
     damage: str, corpus: Path, tmp_path: Path, tokenized: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

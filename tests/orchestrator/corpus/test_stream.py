@@ -69,6 +69,8 @@ OBJECTIVES = pytest.mark.parametrize(
 
 @OBJECTIVES
 @pytest.mark.parametrize("start", [1, 7, 19, 20, 29])
+@pytest.mark.heavy
+@pytest.mark.core
 def test_starting_later_gives_the_same_batches(segments: SegmentConfig, start: int) -> None:
     stream = open_stream(segments=segments)
     straight = digests(list(stream.batches(range(30))))
@@ -77,6 +79,7 @@ def test_starting_later_gives_the_same_batches(segments: SegmentConfig, start: i
 
 @OBJECTIVES
 @pytest.mark.parametrize("block", [1, 3, 8])
+@pytest.mark.heavy
 def test_block_size_does_not_matter(segments: SegmentConfig, block: int) -> None:
     stream = open_stream(segments=segments)
     straight = digests(list(stream.batches(range(30))))
@@ -86,6 +89,8 @@ def test_block_size_does_not_matter(segments: SegmentConfig, block: int) -> None
 
 @OBJECTIVES
 @pytest.mark.parametrize("num_workers", [2, 3, 8])
+@pytest.mark.heavy
+@pytest.mark.core
 def test_workers_share_the_same_global_batches(segments: SegmentConfig, num_workers: int) -> None:
     stream = open_stream(segments=segments)
     whole = list(stream.batches(range(30)))

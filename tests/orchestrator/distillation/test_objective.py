@@ -95,6 +95,8 @@ def written_out(
 
 @pytest.mark.parametrize("weights", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (5, 2, 1)])
 @pytest.mark.parametrize("head", TASKS)
+@pytest.mark.heavy
+@pytest.mark.core
 def test_the_loss_is_the_weighted_sum_written_out(head: str, weights: tuple[int, int, int], tmp_path: Path) -> None:
     student, teacher, features = example(load_task(TASKS[head](tmp_path)), tmp_path)
     soft_targets, labels, hidden_cosine = weights
@@ -110,6 +112,7 @@ def test_the_loss_is_the_weighted_sum_written_out(head: str, weights: tuple[int,
 
 
 @pytest.mark.parametrize("head", TASKS)
+@pytest.mark.heavy
 def test_texts_without_labels_count_in_all_but_the_labels_loss(head: str, tmp_path: Path) -> None:
     student, teacher, features = example(load_task(TASKS[head](tmp_path)), tmp_path)
     objective, num_labeled = LossWeightsSpec(soft_targets_weight=5, labels_weight=2, hidden_cosine_weight=1), 10
@@ -126,6 +129,7 @@ def test_texts_without_labels_count_in_all_but_the_labels_loss(head: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", [*TASKS, "in-batch negatives"])
+@pytest.mark.heavy
 def test_parts_have_loss_and_gradient_of_the_whole(name: str, tmp_path: Path) -> None:
     """Labels are where the first examples are, so that a part may have none."""
     make_task = TASKS.get(name, lambda folder: tiny_tasks.pairs(folder, "in_batch_negatives"))
@@ -154,6 +158,7 @@ def test_parts_have_loss_and_gradient_of_the_whole(name: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("num_labeled", [10, 1000])
 @pytest.mark.parametrize("name", ["classification", "ner", "embedding"])
+@pytest.mark.heavy
 def test_no_step_waits_for_the_device(
     name: str, num_labeled: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

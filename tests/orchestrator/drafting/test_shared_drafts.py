@@ -27,6 +27,7 @@ from tests.shared_data import shared_file
         (("squad/xquad.en.json.gz",), "qa", ()),
     ],
 )
+@pytest.mark.heavy
 def test_the_kind_of_a_published_task_is_found(
     tmp_path: Path, files: tuple[str, ...], kind: str, columns: tuple[str, ...]
 ) -> None:

@@ -150,6 +150,7 @@ def test_downloads_go_unless_a_process_works_with_them(settings: Settings, recor
     assert not old.exists()
 
 
+@pytest.mark.heavy
 def test_a_collection_that_was_interrupted_is_finished_by_the_next(
     settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,6 +115,7 @@ def test_the_start_of_another_run_stays(settings: Settings, recorder: Recorder) 
         {"space": {"init_from": ["random", "FOLDER/model"]}},
     ],
 )
+@pytest.mark.heavy
 def test_a_run_whose_files_another_one_names_stays(
     named: dict[str, object], settings: Settings, recorder: Recorder
 ) -> None:
@@ -215,6 +216,7 @@ def test_a_stage_of_a_pinned_pipeline_stays(settings: Settings, recorder: Record
     assert "unpin whole" in _refusal(settings, "stage")
 
 
+@pytest.mark.heavy
 def test_a_pipeline_stays_with_a_stage_that_is_needed_in_the_meantime(settings: Settings, recorder: Recorder) -> None:
     _run(recorder, settings, "whole", PIPELINE)
     _stage(recorder, settings, "first", "whole")

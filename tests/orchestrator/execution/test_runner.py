@@ -324,6 +324,7 @@ def test_a_variant_that_does_not_fit_is_named(laboratory: tuple[Path, Settings])
         run_spec(load_spec(path, [variants]), settings=settings)
 
 
+@pytest.mark.heavy
 def test_a_plan_has_each_variant_of_a_stage(laboratory: tuple[Path, Settings]) -> None:
     path, settings = laboratory
     spec = load_spec(path, ["stages.model.variants={one: {}, two: {model.num_hidden_layers: 2}}"])

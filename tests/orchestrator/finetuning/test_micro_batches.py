@@ -71,6 +71,7 @@ def gradients(training: _Training[None], parts: list[np.ndarray]) -> tuple[float
 
 
 @pytest.mark.parametrize("name", TASKS)
+@pytest.mark.heavy
 def test_parts_have_loss_and_gradient_of_the_whole(name: str, tmp_path: Path) -> None:
     training = a_training(name, tmp_path)
     loss, whole = gradients(training, [GROUPS])
@@ -82,6 +83,7 @@ def test_parts_have_loss_and_gradient_of_the_whole(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", TASKS)
+@pytest.mark.heavy
 def test_a_batch_goes_to_a_gpu_in_one_transfer_that_nobody_waits_for(name: str, tmp_path: Path) -> None:
     features = a_training(name, tmp_path).features
     windows = features.windows_of(GROUPS)

@@ -294,6 +294,8 @@ def save_trial(laboratory: Laboratory, run_folder: str, plan: TrialPlan, score: 
     return TrialResult(plan.key, plan.number, plan.parameters, RunState.COMPLETED, plan.seed, metrics=metrics)
 
 
+@pytest.mark.heavy
+@pytest.mark.core
 def test_a_kill_at_any_change_of_an_object_store_leaves_the_best_model_whole(
     laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

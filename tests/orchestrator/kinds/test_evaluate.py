@@ -105,6 +105,7 @@ HEADER, *ROWS = ["one,other,label\n", "cats,mat,yes\n", "cats,river,no\n", "wing
     ],
     ids=["the whole file", "the file read another way", "the rest of it in a file of its own"],
 )
+@pytest.mark.heavy
 def test_an_evaluation_on_a_file_of_whose_first_rows_its_model_learned(
     recorder: Recorder, classifier: str, tmp_path: Path, rows: list[str], changes: dict[str, Any], origin: str
 ) -> None:

@@ -115,6 +115,7 @@ def test_a_tokenizer_that_is_there_takes_no_time(settings: Settings) -> None:
     assert told(settings, TOKENIZER) is None
 
 
+@pytest.mark.heavy
 def test_a_text_whose_beginning_is_one_long_document_has_a_plan(settings: Settings, tmp_path: Path) -> None:
     """Its first megabyte has no second document to take other sentences from, and so no step to measure."""
     (tmp_path / "corpus.txt").write_text("a cat sat\n" * 300_000 + "\na cat sat\n\na cat sat\n")

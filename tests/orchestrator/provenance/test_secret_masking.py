@@ -160,6 +160,7 @@ def test_one_secret_name_before_much_is_looked_at_in_bounded_time(blanks: str) -
         "token  ",
     ],
 )
+@pytest.mark.heavy
 def test_long_text_is_masked_in_bounded_time(unit: str) -> None:
     begin = time.process_time()
     mask_secrets(unit * (256 * 1024 // len(unit)))

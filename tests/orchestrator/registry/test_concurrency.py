@@ -28,6 +28,8 @@ from tests.orchestrator.registry.writers import (
 NUM_PROCESSES = 16
 
 
+@pytest.mark.heavy
+@pytest.mark.core
 def test_processes_that_meet_at_an_empty_database_make_its_tables_once(location: str) -> None:
     lines = [line.split() for line in run_together(create, location, "", NUM_PROCESSES)]
     assert {revision for _, revision in lines} == {NEWEST_REVISION}
@@ -35,6 +37,7 @@ def test_processes_that_meet_at_an_empty_database_make_its_tables_once(location:
         assert set(registry.runs().id) == {run_id for run_id, _ in lines}
 
 
+@pytest.mark.heavy
 def test_no_writer_starves(tmp_path: Path) -> None:
     """SQLite gives its lock to whoever asks at the right moment: without a queue some wait for most of the time."""
     location = str(tmp_path / "registry.sqlite")
@@ -46,6 +49,8 @@ def test_no_writer_starves(tmp_path: Path) -> None:
     assert max(longest) < WRITING_S / 2
 
 
+@pytest.mark.heavy
+@pytest.mark.core
 def test_sixteen_writers_lose_nothing(location: str) -> None:
     with Registry(location) as registry:
         shared = new_run(registry)
@@ -89,6 +94,7 @@ def next_revision(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.heavy
 def test_of_processes_that_migrate_at_once_one_does_the_work(location: str, next_revision: Path) -> None:
     with Registry(location) as registry:
         run_id = new_run(registry)

@@ -77,6 +77,7 @@ def test_a_path_through_a_file_cannot_be_opened(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["folder", "file"])
+@pytest.mark.heavy
 def test_a_place_that_cannot_be_written_says_so(what: str) -> None:
     """In a process of its own: root may write everywhere, so root becomes nobody first."""
     program = (
@@ -141,6 +142,7 @@ except Exception as error: print(type(error).__name__, error)
 
 
 @pytest.mark.parametrize("folder_mode", [0o555, 0o777])
+@pytest.mark.heavy
 def test_a_registry_that_others_own_can_be_read(folder_mode: int) -> None:
     """In a process of its own: root may write everywhere, so root becomes nobody first."""
     with tempfile.TemporaryDirectory() as name:

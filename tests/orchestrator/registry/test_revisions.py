@@ -101,6 +101,7 @@ def test_a_sqlite_file_of_another_program_keeps_every_byte(tmp_path: Path) -> No
     assert path.read_bytes() == before
 
 
+@pytest.mark.heavy
 def test_a_password_is_in_no_message_and_no_representation(postgres_location: str) -> None:
     url = make_url(postgres_location).set(password="canary-1").update_query_dict({"sslpassword": "canary-2"})
     with Registry(url.render_as_string(hide_password=False)) as registry:

@@ -78,6 +78,7 @@ def test_runs_of_the_same_make_differ_in_nothing(registry: Registry) -> None:
         ),
     ],
 )
+@pytest.mark.heavy
 def test_what_differs_is_found(registry: Registry, changes: dict[str, Any], differing: dict[str, Any]) -> None:
     assert found(compare_runs(registry, recorded(registry), recorded(registry, **changes))) == differing
 

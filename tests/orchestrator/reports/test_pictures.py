@@ -18,6 +18,7 @@ def registry(tmp_path: Path) -> Registry:
         yield opened
 
 
+@pytest.mark.heavy
 def test_a_pretraining_run_is_drawn_with_a_panel_per_measurement(registry: Registry, tmp_path: Path) -> None:
     run_id = new_run(registry, kind="pretrain")
     for step in (1, 2, 3):

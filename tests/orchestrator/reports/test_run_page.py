@@ -95,6 +95,7 @@ def test_kept_predictions_become_a_matrix_and_scores_by_class(registry: Registry
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
+@pytest.mark.heavy
 def test_the_spec_to_copy_has_the_same_fingerprint(registry: Registry, kind: str) -> None:
     spec = parse_spec(SAMPLES[kind].spec)
     run_id = registry.lifecycle.create(

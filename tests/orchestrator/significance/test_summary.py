@@ -73,6 +73,7 @@ def test_a_summary_has_what_a_group_shows() -> None:
 
 @pytest.mark.filterwarnings("ignore:Precision loss")
 @given(SCORES, SCORES)
+@pytest.mark.heavy
 def test_two_means_are_compared_as_scipy_does(first: list[float], second: list[float]) -> None:
     found = compare_means(first, second)
     if min(len(set(first)), len(set(second))) == 1:

@@ -49,6 +49,7 @@ def test_bare_words_mean_what_a_person_expects(text: str, value: object) -> None
         ("a: \x00", "f.yaml"),
     ],
 )
+@pytest.mark.heavy
 def test_what_no_spec_can_be_is_refused(text: str, place: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse_document(text, "f.yaml")

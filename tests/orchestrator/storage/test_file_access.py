@@ -16,6 +16,7 @@ from orchestrator import storage
 DATA = bytes(range(256)) * 100
 
 
+@pytest.mark.heavy
 def test_what_is_written_is_read_with_its_digest(root: str) -> None:
     path = storage.join(root, "deep", "er", "file.bin")
     assert not storage.exists(path)

@@ -5,11 +5,14 @@ Run alone: pytest tests/orchestrator/storage/test_folders.py
 
 from pathlib import Path
 
+import pytest
+
 from orchestrator import storage
 
 DATA = b"data"
 
 
+@pytest.mark.heavy
 def test_files_and_folders_are_deleted_and_absence_is_fine(root: str) -> None:
     for name in ("folder/a", "folder/deep/b", "file"):
         storage.write_bytes(storage.join(root, name), DATA)

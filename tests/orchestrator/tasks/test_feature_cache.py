@@ -114,6 +114,7 @@ def test_dataset_result_says_what_was_used(prepare, task: Task, tmp_path: Path) 
     assert result.fingerprint == dataset_result(task, features).fingerprint
 
 
+@pytest.mark.heavy
 def test_sst2_loads_in_no_time(tokenizer: Tokenizer, tmp_path: Path) -> None:
     sst2 = load_task(TaskSpec(id="sst2", folder=str(shared_file("glue/SST-2")), max_train_examples=20_000))
     options = options_of("classification", max_seq_length=128)

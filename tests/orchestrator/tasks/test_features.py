@@ -115,6 +115,7 @@ def tokenizer_of(kind: str) -> Tokenizer:
 
 @settings(deadline=None, max_examples=200)
 @given(st.sampled_from(KINDS), WORDS, SPACES, SPACES, st.data())
+@pytest.mark.heavy
 def test_an_answer_of_whole_words_is_found_again(
     kind: str, words: list[str], lead: str, space: str, data: st.DataObject
 ) -> None:

@@ -38,6 +38,7 @@ def both(request: pytest.FixtureRequest, passages: list[Any], tmp_path_factory: 
     return tokenizer, AutoTokenizer.from_pretrained(str(folder))
 
 
+@pytest.mark.heavy
 def test_passages_are_cut_into_the_same_windows(passages: list[Any], both: Both) -> None:
     tokenizer, reference = both
     num_windows = 0
@@ -87,6 +88,7 @@ def test_answers_are_found_again_by_their_characters(passages: list[Any], both: 
 
 
 @pytest.mark.parametrize("max_seq_length", [512, 39, 40])
+@pytest.mark.heavy
 def test_pairs_become_the_same_tokens(both: Both, max_seq_length: int) -> None:
     """Where an odd number of tokens is shared evenly, the first text has one more, as in BERT's code."""
     tokenizer, reference = both

@@ -167,6 +167,7 @@ def test_no_answer_is_the_baseline_where_questions_may_be_unanswerable(tmp_path:
         ("mrpc", "glue/MRPC", {"accuracy": 279 / 408, "f1": 2 * 279 / (279 + 408)}),
     ],
 )
+@pytest.mark.heavy
 def test_published_majority_baselines(task_id: str, folder: str, expected: dict[str, float]) -> None:
     task = load_task(TaskSpec(id=task_id, folder=str(shared_file(folder))))
     assert majority_baseline(task, "validation") == pytest.approx(expected)

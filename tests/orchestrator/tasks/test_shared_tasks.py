@@ -25,6 +25,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("task_id", COUNTS)
+@pytest.mark.heavy
 def test_official_counts_are_read_without_a_broken_record(task_id: str) -> None:
     folder, expected = COUNTS[task_id]
     task = load_task(TaskSpec(id=task_id, folder=str(shared_file(folder))))

@@ -70,6 +70,8 @@ def weights(run_folder: Path) -> tuple[int, list[float]]:
 
 @pytest.mark.parametrize("in_background", [False, True])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=["full", "broken"])
+@pytest.mark.heavy
+@pytest.mark.core
 def test_a_disk_that_fails_anywhere_leaves_a_good_checkpoint(code: int, in_background: bool, tmp_path: Path) -> None:
     """Fail the n-th call, n = 1, 2, 3 … until the checkpoint is saved."""
     expected = {}

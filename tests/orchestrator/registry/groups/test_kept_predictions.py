@@ -99,6 +99,7 @@ def graded_rows(seed: int, num_examples: int) -> list[dict[str, Any]]:
     return [{"id": str(n), "prediction": float(predictions[n]), "gold": float(gold[n])} for n in range(num_examples)]
 
 
+@pytest.mark.heavy
 def test_a_bootstrap_of_spearmans_correlation_is_scipys_and_quick() -> None:
     num_examples = 2000
     one, other = graded_rows(1, num_examples), graded_rows(2, num_examples)

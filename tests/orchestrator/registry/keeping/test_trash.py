@@ -89,6 +89,7 @@ def test_a_run_whose_id_is_taken_by_now_stays_in_the_trash(registry: Registry) -
     assert len(registry.trash.records()) == 1
 
 
+@pytest.mark.heavy
 def test_a_model_comes_back_under_its_number_which_no_other_has_got_meanwhile(tmp_path: Path) -> None:
     with Registry(str(tmp_path / "registry.sqlite")) as registry:
         run_id = fill(registry)

@@ -149,6 +149,7 @@ def test_a_file_leads_to_all_that_was_made_of_it_and_to_exports(life: Registry, 
     "name",
     ["life/student", "life/student@1", f"storage/{STUDENT}", STUDENT[:8], "text.txt", "/exports/student", CORPUS[:12]],
 )
+@pytest.mark.heavy
 def test_things_are_found_by_name_folder_path_or_digest(life: Registry, name: str) -> None:
     assert life.lineage.ancestors(name)
 
@@ -194,6 +195,7 @@ def test_a_name_that_begins_a_runs_id_as_well_is_the_name(registry: Registry, te
 
 
 @pytest.mark.parametrize("name", ["nothing", "", "%", "zz" * 8, "../x"])
+@pytest.mark.heavy
 def test_what_is_not_there_is_refused_with_the_models_that_are(life: Registry, name: str) -> None:
     with pytest.raises(NotFoundError, match="life/student@1"):
         life.lineage.ancestors(name)

@@ -222,6 +222,7 @@ QUESTIONS: list[tuple[str, str, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("query", "names"), [pytest.param(*rest, id=question) for question, *rest in QUESTIONS])
+@pytest.mark.heavy
 def test_a_question_is_answered_by_just_its_runs(laboratory: Registry, query: str, names: tuple[str, ...]) -> None:
     assert sorted(laboratory.run_table(query).values("name")) == sorted(names)
     assert laboratory.num_runs(query) == len(names)

@@ -106,6 +106,8 @@ trees = st.recursive(
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(tree=trees)
+@pytest.mark.heavy
+@pytest.mark.core
 def test_a_query_finds_what_plain_python_finds(filled: Registry, tree: Condition) -> None:
     assert found(filled, written(tree)) == selected(lambda run: holds(tree, run))
 

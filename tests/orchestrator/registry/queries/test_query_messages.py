@@ -196,6 +196,7 @@ HOSTILE = [
     field=st.sampled_from(["name", "task", "kind", "id", "tag", "model", "host", "error", "fingerprint", "tags.odd"]),
     operator=st.sampled_from(["=", "!=", "in", "like", "<"]),
 )
+@pytest.mark.heavy
 def test_any_text_can_be_compared_with(filled: Registry, text: str, field: str, operator: str) -> None:
     value = literal(text)
     assert is_answered_or_refused(filled, f"{field} {operator} " + (f"({value})" if operator == "in" else value))

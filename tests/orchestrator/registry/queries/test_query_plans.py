@@ -67,6 +67,7 @@ def ids(table: RecordTable) -> list[object]:
 
 
 @pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.heavy
 def test_a_plan_selects_the_same_runs(filled_anywhere: Registry, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     filled, most = filled_anywhere, [0, 10, query_plans.MOST_LISTED]
     found = []
@@ -83,6 +84,7 @@ def test_a_plan_selects_the_same_runs(filled_anywhere: Registry, query: str, mon
 @pytest.mark.parametrize("num_first", [0, 40, 1_000])
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("query", ["", "metrics.f1 > 0.6"])
+@pytest.mark.heavy
 def test_pages_follow_one_another_without_a_gap(
     filled: Registry, sort: str, query: str, num_first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,6 +170,7 @@ def test_refused_test_scores_are_in_no_mean(registry: Registry) -> None:
         ({"by": "task, best(kind)"}, "kind has no history"),
     ],
 )
+@pytest.mark.heavy
 def test_what_cannot_be_grouped_is_told(scored: Registry, arguments: dict[str, str], message: str) -> None:
     for _ in range(55):
         new_run(scored, spec={})

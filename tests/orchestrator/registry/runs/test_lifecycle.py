@@ -147,6 +147,7 @@ def run_in(registry: Registry, state: RunState) -> str:
 
 
 @pytest.mark.parametrize(("old", "new"), list(product(RUN_STATES, RUN_ENDS)))
+@pytest.mark.heavy
 def test_a_run_ends_as_its_state_allows(registry: Registry, old: RunState, new: RunState) -> None:
     run_id = run_in(registry, old)
     before = everything(registry)
