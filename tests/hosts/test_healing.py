@@ -16,7 +16,6 @@ from tests.hosts.tutorial import keep_up
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.hosts,
-    pytest.mark.slow,
     pytest.mark.skipif(bool(why_no_machines()), reason=why_no_machines()),
 ]
 
@@ -36,6 +35,7 @@ def test_a_killed_node_comes_back_by_itself(cluster: RayCluster) -> None:
     assert_that_only_one_is_new(cluster, host, before)
 
 
+@pytest.mark.slow
 def test_a_host_that_was_switched_off_is_back_after_its_boot(cluster: RayCluster) -> None:
     before = cluster.wait_for_nodes()
     *_, host = cluster.site.hosts
@@ -44,6 +44,7 @@ def test_a_host_that_was_switched_off_is_back_after_its_boot(cluster: RayCluster
     assert_that_only_one_is_new(cluster, host, before)
 
 
+@pytest.mark.slow
 def test_a_host_that_was_cut_off_is_back_when_its_cable_is(cluster: RayCluster) -> None:
     before = cluster.wait_for_nodes()
     _, host, _ = cluster.site.hosts
@@ -53,6 +54,7 @@ def test_a_host_that_was_cut_off_is_back_when_its_cable_is(cluster: RayCluster) 
     assert_that_only_one_is_new(cluster, host, before)
 
 
+@pytest.mark.slow
 def test_a_head_whose_gcs_is_killed_is_back_and_the_workers_after_it(cluster: RayCluster) -> None:
     before = cluster.wait_for_nodes()
     kill(cluster.head, "gcs/gcs_server")
@@ -71,6 +73,7 @@ def test_one_command_stops_every_host(cluster: RayCluster) -> None:
         assert host.run("crontab -l") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("redis-server"), reason="redis-server is not installed")
 def test_workers_outlive_a_gcs_that_has_its_tables_in_redis(cluster: RayCluster) -> None:
     take_the_option(cluster)
