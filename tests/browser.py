@@ -151,10 +151,6 @@ class Browser:
         self.call("Emulation.setEmulatedMedia", media="", features=self._scheme)
         self.value("dispatchEvent(new Event('afterprint'))")
 
-    def save_picture(self, path: Path) -> None:
-        """Write what is seen as a PNG."""
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
-
     def _read(self, within_s: float = PATIENCE_S) -> dict[str, Any]:
         while b"\0" not in self._rest:
             if not select.select([self._answers], [], [], within_s)[0]:

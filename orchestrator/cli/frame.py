@@ -96,6 +96,16 @@ class GlobalOptionsCommand(click.Command):
         self.example = example
         self.params.extend(_global_options(hidden=True))
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line. Raises: UsageError, for an option that is gone with what to use instead."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            words = " ".join([*ctx.command_path.split()[1:], error.option_name])
+            if words in REMOVED:
+                raise click.UsageError(f"`{words}` is gone: {REMOVED[words]}", ctx) from None
+            raise
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command: here, or on the head of the cluster whose dashboard the settings name."""
         from orchestrator.cli.on_head import status_on_head
@@ -139,7 +149,12 @@ class WritingCommand(GlobalOptionsCommand):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the command line, and check the place to write."""
-        rest = super().parse_args(ctx, args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "extra argument" in error.message:
+                raise click.UsageError(f"{error.message}; -o names the {self.what} to write", ctx) from None
+            raise
         if not ctx.resilient_parsing:
             output = ctx.params.get("output")
             if output is None:

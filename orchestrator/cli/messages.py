@@ -27,10 +27,19 @@ REMOVED = {
     "docs/cluster.md has the lines",
     "db export": "`orchestrator db backup FILE` copies the registry",
     "db import": "`orchestrator db merge FILE` brings in what another registry has",
+    **dict.fromkeys(
+        ("run --priority", "resume --priority", "submit --priority"),
+        "a run whose place is taken waits as Ray does, for execution.max_wait_minutes",
+    ),
+    "serve --num-replicas": "one process answers, requests that wait together",
+    "runs reproduce --run": "the command prints what to type",
+    "cost --trials": "`orchestrator runs trials RUN` has the seconds of each",
+    "help --man": "`orchestrator COMMAND --help`, and `orchestrator help TOPIC`",
+    "tokenizer train --to": "-o names the folder",
     "published": "`orchestrator check` compares a run, a model or a task with the published numbers, which are in "
     "orchestrator/published/numbers.yaml with their sources",
 }
-"""Commands that are gone, and what to use instead."""
+"""Commands and options that are gone, and what to use instead."""
 at_work: list[tuple[str, Callable[[], object]]] = []
 """A line for each run at work that says how to go on with it, and what records its end, for a second signal, which ends
 the process at once."""

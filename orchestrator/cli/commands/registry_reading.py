@@ -99,10 +99,12 @@ def run_id_of(wanted: str) -> str:
 
 def find_anything(registry: "Registry", wanted: str) -> "RunRecord":
     """The run that `find_run` finds, for a command that takes models and tasks, too. Raises: NotFoundError."""
-    from orchestrator.errors import NotFoundError
+    from orchestrator.errors import NotFoundError, SeveralRunsError
 
     try:
         return find_run(registry, wanted, or_task=True)
+    except SeveralRunsError:
+        raise
     except NotFoundError as no_run:
         raise NotFoundError(f"{wanted!r} is no run, model or task here. {no_run}") from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +16,6 @@ from orchestrator.results import DatasetResult, TokenizerResult
 
 if TYPE_CHECKING:
     import pandas
-
-# Counts of corpora that were recorded while the validation split was called held out.
-_FORMER_COUNTS = {
-    f"num_held_out_{counted}": f"num_validation_{counted}" for counted in ("documents", "sentences", "tokens")
-}
 
 
 class RunDatasets:
@@ -74,11 +68,4 @@ class RunDatasets:
         statement = select(*columns).join(RunDatasetRow, RunDatasetRow.fingerprint == data.fingerprint)
         with self._database.session(writing=False) as session:
             rows = session.execute(statement.where(RunDatasetRow.run_id == run_id).order_by(data.kind, data.name)).all()
-        table = record_table([column.key for column in columns], rows)
-        for record in table.records:
-            record["counts"] = _with_present_names(record["counts"])
-        return table
-
-
-def _with_present_names(counts: Mapping[str, int]) -> dict[str, int]:
-    return {_FORMER_COUNTS.get(name, name): count for name, count in counts.items()}
+        return record_table([column.key for column in columns], rows)

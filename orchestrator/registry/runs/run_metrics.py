@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, and_, case, func, literal_column, or_, sel
 
 from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import select_items, upsert
+from orchestrator.registry.engines.dialects import upsert
 from orchestrator.registry.engines.driver_statements import DriverStatement
 from orchestrator.registry.engines.write_transactions import WriteTransaction
 from orchestrator.registry.queries.query_fields import METRIC_SPLITS
@@ -58,13 +58,6 @@ class RunMetrics:
         """Highest step at which something was measured; None where nothing was."""
         with self._database.session(writing=False) as session:
             return session.scalar(select(func.max(MetricRow.step)).where(MetricRow.run_id == run_id))
-
-    def last_steps(self, run_ids: Collection[str]) -> dict[str, int]:
-        """Highest step of each of some runs at which something was measured; a run where nothing was has no entry."""
-        with self._database.session(writing=False) as session:
-            highest = select(MetricRow.run_id, func.max(MetricRow.step)).group_by(MetricRow.run_id)
-            of_runs = highest.where(MetricRow.run_id.in_(select_items(session, run_ids)))
-            return {run_id: int(step) for run_id, step in session.execute(of_runs)}
 
     def history(self, run_id: str, name: str | None = None) -> pandas.DataFrame:
         """`history_table` as a DataFrame; what is NaN or None there is NaN here."""
