@@ -209,9 +209,3 @@ def test_a_url_file_that_is_missing_or_names_another_is_refused(tmp_path: Path) 
     path.chmod(0o600)
     with pytest.raises(RegistryError, match="not the name of another file"):
         Registry(f"file:{path}")
-
-
-def test_importing_the_registry_loads_no_pandas_and_no_alembic() -> None:
-    heavy = "('pandas', 'alembic', 'ray')"
-    program = f"import sys, orchestrator.registry.recorder; print([m for m in {heavy} if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"

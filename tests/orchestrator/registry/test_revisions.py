@@ -92,10 +92,7 @@ def test_a_sqlite_file_of_another_program_keeps_every_byte(tmp_path: Path) -> No
     execute(str(path), "CREATE TABLE customers (name text)")
     before = path.read_bytes()
     for read_only in (False, True):
-        with (
-            Registry(str(path), read_only=read_only) as registry,
-            pytest.raises(RegistryError, match="customers"),
-        ):
+        with Registry(str(path), read_only=read_only) as registry, pytest.raises(RegistryError, match="customers"):
             registry.open()
     assert [*tmp_path.iterdir()] == [path]
     assert path.read_bytes() == before

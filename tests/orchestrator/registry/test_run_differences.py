@@ -61,10 +61,7 @@ def test_runs_of_the_same_make_differ_in_nothing(registry: Registry) -> None:
         ({"commit": "b" * 40}, {"code: commit": ("a" * 40, "b" * 40)}),
         (
             {"diff": "+x = 1"},
-            {
-                "code: changes": (None, f"{'+x = 1':x>64}"),
-                "code: changed files": (None, ["bert_core/a.py"]),
-            },
+            {"code: changes": (None, f"{'+x = 1':x>64}"), "code: changed files": (None, ["bert_core/a.py"])},
         ),
         ({"metrics": {"mlm_loss": 1.5}}, {"scores: mlm_loss": (2.0, 1.5)}),
         ({"metrics": {"tokens_per_s": 90.0}}, {"speed: tokens_per_s": (100.0, 90.0)}),

@@ -3,6 +3,8 @@
 pytest tests/orchestrator/registry/groups/test_model_origins.py
 """
 
+import pytest
+
 from orchestrator.registry import Registry
 from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.groups.samples import evaluated, new_sweep, seeds
@@ -64,46 +66,31 @@ def test_a_test_score_of_an_evaluated_model_that_was_chosen_on_it_is_refused(reg
     sweep = new_sweep(registry)
     registry.trials.set_data(sweep, {"train": "x", "validation": "the test file"})
     registry.models.register("m", model_result("d" * 64), sweep)
-    evaluated(registry, "test", "the test file", 0.99)
-    (row,) = registry.leaderboard_table().records
+    refused, apart = (evaluated(registry, "test", data, 0.99) for data in ("the test file", "t"))
+    reason = "the model was chosen on the test data"
+    assert registry.test_refusals([refused, apart]) == {refused: reason}
+    (row,) = (row for row in registry.leaderboard_table().records if row["data"] == "the test file")
     assert (row["mean"], row["best"], row["n"]) == (None, None, 0)
-    assert row["notes"].startswith("score refused: the model was chosen on the test data")
+    assert row["notes"].startswith(f"score refused: {reason}")
 
 
-def test_an_evaluation_on_the_data_that_its_model_was_trained_on_is_told_and_as_a_test_refused(
-    registry: Registry,
+@pytest.mark.parametrize("part", ["", "partly "])
+def test_an_evaluation_on_data_that_its_model_was_trained_on_is_told_and_as_a_test_refused(
+    registry: Registry, part: str
 ) -> None:
     sweep = new_sweep(registry)
-    registry.trials.set_data(sweep, {"train": "x", "validation": "v"})
-    registry.models.register("m", model_result("d" * 64), sweep)
-    for split in ("train", "validation", "test"):
-        run = evaluated(registry, split, "x", 0.99)
-    rows = {row["split"]: row for row in registry.leaderboard_table().records}
-    assert {row["origin"] for row in rows.values()} == {"trained"}
-    for split in ("train", "validation"):
-        assert (rows[split]["mean"], rows[split]["notes"].split("; ")[-1]) == (
-            0.99, "its model was trained on these data"
-        )  # fmt: skip
-    reason = "the model was trained on the test data"
-    assert (rows["test"]["mean"], rows["test"]["notes"]) == (None, f"score refused: {reason}")
-    assert registry.test_refusals([run]) == {run: reason}
-
-
-def test_an_evaluation_on_the_whole_file_of_whose_beginning_its_model_learned_is_told_and_as_a_test_refused(
-    registry: Registry,
-) -> None:
-    sweep = new_sweep(registry, max_train_examples=100)
-    data = {"train": "first 100", "train_whole": "w", "train_file": "f", "validation": "v", "validation_file": "g"}
-    registry.trials.set_data(sweep, data)
+    beginning = {"train": "first 100", "train_whole": "w", "train_file": "f", "validation": "v", "validation_file": "g"}
+    registry.trials.set_data(sweep, beginning if part else {"train": "w", "validation": "v"})
     registry.models.register("m", model_result("d" * 64), sweep)
     for split in ("train", "validation", "test"):
         run = evaluated(registry, split, "w", 0.99, file="f")
     rows = {row["split"]: row for row in registry.leaderboard_table().records}
-    assert {row["origin"] for row in rows.values()} == {"partly trained"}
+    assert {row["origin"] for row in rows.values()} == {f"{part}trained"}
+    some = "at least some of " if part else ""
     for split in ("train", "validation"):
         assert rows[split]["mean"] == 0.99
-        assert rows[split]["notes"].endswith("its model was trained on at least some of these data")
-    reason = "the model was trained on at least some of the test data"
+        assert rows[split]["notes"].endswith(f"its model was trained on {some}these data")
+    reason = f"the model was trained on {some}the test data"
     assert (rows["test"]["mean"], rows["test"]["notes"]) == (None, f"score refused: {reason}")
     assert registry.test_refusals([run]) == {run: reason}
 

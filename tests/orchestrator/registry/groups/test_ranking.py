@@ -14,11 +14,7 @@ from hypothesis import strategies as st
 from orchestrator.registry import Registry
 from orchestrator.registry.groups.ranking import ORDERS, Order, ranked_groups
 from orchestrator.registry.groups.varying_paths import varying_paths
-from tests.orchestrator.registry.groups.samples import (
-    group_of,
-    new_sweep,
-    seeds,
-)
+from tests.orchestrator.registry.groups.samples import group_of, new_sweep, seeds
 from tests.orchestrator.registry.samples import trial_result
 
 
@@ -59,14 +55,6 @@ def test_seeds_that_all_score_the_same_are_ranked_as_one_seed_is(registry: Regis
     assert [row["notes"] for row in rows[1:]] == [
         "all 2 seeds score the same: noise not known", "all 3 seeds score the same: noise not known"
     ]  # fmt: skip
-
-
-def test_what_completed_without_a_score_is_last_and_told(registry: Registry) -> None:
-    seeds(registry, [float("inf"), float("inf")], learning_rate=1e-5)
-    seeds(registry, [0.3, 0.2], learning_rate=2e-5)
-    rows = registry.leaderboard_table().records
-    assert [(row["n"], row["mean"]) for row in rows] == [(2, pytest.approx(0.25)), (0, None)]
-    assert rows[1]["notes"] == "no run completed with a score; of 2 runs 2 NaN"
 
 
 @pytest.mark.parametrize("metric", ["perplexity", "mlm_loss", "error_rate", "wer", "brier", "bits_per_character"])

@@ -3,14 +3,10 @@
 pytest tests/orchestrator/registry/groups/test_refused_scores.py
 """
 
-import pytest
-
 from orchestrator.registry import Registry
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import model_result, new_run, trial_result
-
-REASON = "the model was chosen on the test data"
 
 
 def sweep_on(registry: Registry, **data: str) -> str:
@@ -28,30 +24,14 @@ def evaluation_on(registry: Registry, test: str, **data: str) -> str:
     return run_id
 
 
-@pytest.fixture
-def chosen_on_test(registry: Registry) -> list[str]:
-    """Ids of a sweep, whose validation data are its test data, and of its best trial, both with a test score."""
+def test_a_sweep_and_its_trial_are_refused_and_who_has_no_test_score_is_not(registry: Registry) -> None:
     sweep = sweep_on(registry, validation="v", test="v")
-    best, _ = registry.trials.record(
-        sweep, [trial_result(f"{score}", metrics={"accuracy": score}) for score in (0.8, 0.7)]
-    )
+    results = [trial_result(f"{score}", metrics={"accuracy": score}) for score in (0.8, 0.7)]
+    best, _ = registry.trials.record(sweep, results)
     for run_id in (sweep, best):
         registry.metrics.record(run_id, [MetricEvent(7, "test", {"accuracy": 0.77})], final=True)
-    return [sweep, best]
-
-
-def test_a_sweep_and_its_trial_are_refused_and_who_has_no_test_score_is_not(
-    registry: Registry, chosen_on_test: list[str]
-) -> None:
     everyone = list(registry.runs()["id"])
-    assert registry.test_refusals(everyone) == dict.fromkeys(chosen_on_test, REASON)
-
-
-def test_an_evaluation_is_refused_by_what_its_model_was_chosen_on(registry: Registry) -> None:
-    sweep = sweep_on(registry, validation="the test file")
-    registry.models.register("m", model_result("d" * 64), sweep)
-    refused, apart = evaluation_on(registry, "the test file"), evaluation_on(registry, "t")
-    assert registry.test_refusals([refused, apart]) == {refused: REASON}
+    assert registry.test_refusals(everyone) == dict.fromkeys((sweep, best), "the model was chosen on the test data")
 
 
 def test_a_sweep_that_chose_on_the_beginning_of_its_test_file_is_refused(registry: Registry) -> None:

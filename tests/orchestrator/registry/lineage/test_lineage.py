@@ -152,16 +152,9 @@ def test_a_file_leads_to_all_that_was_made_of_it_and_to_exports(life: Registry, 
 @pytest.mark.heavy
 def test_things_are_found_by_name_folder_path_or_digest(life: Registry, name: str) -> None:
     assert life.lineage.ancestors(name)
-
-
-def test_a_run_is_found_by_the_model_that_it_made(registry: Registry, text: Path) -> None:
-    run_id = pretrain(Recorder(registry), text)
-    assert registry.lineage.ancestors(run_id[:6]).node.name == "life/encoder@1"
-
-
-def test_a_run_is_found_by_its_name(registry: Registry, text: Path) -> None:
-    train_tokenizer(Recorder(registry), text)
-    assert registry.lineage.ancestors("life/words").node.digest == TOKENIZER
+    (run_id,) = life.runs("name = 'life/encoder'").id
+    assert life.lineage.ancestors(run_id[:6]).node.name == "life/encoder@1"
+    assert life.lineage.ancestors("life/words").node.digest == TOKENIZER
 
 
 def test_a_trial_leads_to_the_model_that_its_sweep_kept_of_it(registry: Registry, text: Path) -> None:
@@ -170,6 +163,8 @@ def test_a_trial_leads_to_the_model_that_its_sweep_kept_of_it(registry: Registry
     pretrain(recorder, text, "4" * 64)
     sweep = fine_tune(recorder, ("life/encoder@1", "life/encoder@2"))
     assert registry.lineage.ancestors(trial_id(sweep, "k1")).node.digest == TUNED
+    (weights,) = [edge.parent.name for edge in registry.lineage.parents([TUNED]) if edge.role == "weights"]
+    assert weights == "life/encoder@2"
     with pytest.raises(NotFoundError, match=r"trial.* made nothing that stands in the lineage"):
         registry.lineage.ancestors(trial_id(sweep, "k0"))
 
@@ -199,15 +194,6 @@ def test_a_name_that_begins_a_runs_id_as_well_is_the_name(registry: Registry, te
 def test_what_is_not_there_is_refused_with_the_models_that_are(life: Registry, name: str) -> None:
     with pytest.raises(NotFoundError, match="life/student@1"):
         life.lineage.ancestors(name)
-
-
-def test_of_a_sweep_over_models_the_winners_origin_counts(registry: Registry, text: Path) -> None:
-    recorder = Recorder(registry)
-    pretrain(recorder, text)
-    pretrain(recorder, text, "4" * 64)
-    fine_tune(recorder, ("life/encoder@1", "life/encoder@2"))
-    (weights,) = [edge.parent.name for edge in registry.lineage.parents([TUNED]) if edge.role == "weights"]
-    assert weights == "life/encoder@2"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ pytest tests/orchestrator/registry/queries/test_query_annotations.py
 
 import pytest
 
-from orchestrator.errors import InputError
 from orchestrator.registry import Registry
 from orchestrator.registry.run_flags import Flag
 from tests.orchestrator.registry.samples import new_run
@@ -40,11 +39,3 @@ def test_a_query_for_archived_runs_finds_them_where_they_are_left_out_otherwise(
     assert registry.run_ids("archived = true", archived=False) == [run_id]
     assert registry.run_ids("pinned != archived", archived=False) == [run_id]
     assert registry.run_ids("name != 'archived'", archived=False) == []
-
-
-@pytest.mark.parametrize(
-    ("query", "problem"), [("pinned > true", "= and != only"), ("pinned = 'yes'", "true or false")]
-)
-def test_a_flag_is_compared_with_true_and_false_alone(registry: Registry, query: str, problem: str) -> None:
-    with pytest.raises(InputError, match=problem):
-        registry.run_ids(query)

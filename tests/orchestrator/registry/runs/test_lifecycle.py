@@ -118,19 +118,6 @@ def test_success_that_comes_late_stands(registry: Registry) -> None:
     assert registry.run(run_id).state == "COMPLETED"
 
 
-def test_a_failed_run_can_be_started_again_and_a_completed_one_cannot(registry: Registry) -> None:
-    run_id = new_run(registry)
-    registry.lifecycle.finish(
-        run_id, RunState.FAILED, attempt=registry.lifecycle.start_attempt(run_id), error="out of memory"
-    )
-    assert registry.lifecycle.start_attempt(run_id) == 2
-    run = registry.run(run_id)
-    assert (run.state, run.error, run.finished_at) == ("RUNNING", None, None)
-    registry.lifecycle.finish(run_id, RunState.COMPLETED)
-    with pytest.raises(InputError, match="has ended as COMPLETED"):
-        registry.lifecycle.start_attempt(run_id)
-
-
 RUN_STATES = [state for state in RunState if not state.is_derived and not state.is_for_trials_only]
 RUN_ENDS = [state for state in RUN_STATES if state.is_final]
 
@@ -161,7 +148,8 @@ def test_a_run_starts_again_as_its_state_allows(registry: Registry, old: RunStat
     run_id = run_in(registry, old)
     if old.may_become(RunState.RUNNING):
         registry.lifecycle.start_attempt(run_id)
-        assert registry.run(run_id).state is RunState.RUNNING
+        run = registry.run(run_id)
+        assert (run.state, run.error, run.finished_at) == (RunState.RUNNING, None, None)
     else:
         with pytest.raises(InputError, match=f"has ended as {old}"):
             registry.lifecycle.start_attempt(run_id)

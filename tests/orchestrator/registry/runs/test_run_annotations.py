@@ -77,18 +77,3 @@ def test_a_sweeps_tags_come_to_its_trials_and_go_with_it(registry: Registry) -> 
     assert (registry.tags(trial), registry.tags(other)) == (["draft", "mine", "paper"], ["draft", "paper"])
     assert registry.annotations.untag(sweep, ["draft", "mine"]) == ["draft"]
     assert (registry.tags(trial), registry.tags(other)) == (["mine", "paper"], ["paper"]), "its own tag is the trial's"
-
-
-def test_an_archived_run_and_its_trials_are_left_out_where_asked(registry: Registry) -> None:
-    sweep, other = new_run(registry, kind="sweep"), new_run(registry)
-    (trial,) = registry.trials.record(sweep, [trial_result()])
-    for _ in range(2):
-        registry.annotations.set_flag(sweep, "archived")
-    shown = registry.run_table(archived=False).values("id")
-    assert shown == [other]
-    assert registry.num_runs(archived=False) == 1
-    assert set(registry.run_table().values("id")) == {sweep, trial, other}
-    assert registry.annotations.flagged("archived") == {sweep, trial}
-    registry.annotations.clear_flag(sweep, "archived")
-    assert registry.annotations.flags(sweep) == []
-    assert registry.num_runs(archived=False) == 3

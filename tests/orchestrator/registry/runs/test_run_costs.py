@@ -46,16 +46,6 @@ def test_trials_count_by_their_own_clock_and_those_that_run_until_now(registry: 
     assert registry.costs.trial_seconds(sweep, first) == pytest.approx(0.0, abs=5.0)
 
 
-def test_trials_of_an_earlier_attempt_are_not_counted_again(registry: Registry) -> None:
-    sweep = new_run(registry, kind="sweep")
-    registry.lifecycle.start_attempt(sweep)
-    registry.trials.record(sweep, [TrialStart("k0", 0, {}, 0)])
-    registry.trials.record(sweep, [trial_result("k0", seconds=0.05)])
-    registry.lifecycle.finish(sweep, RunState.STOPPED)
-    second = registry.lifecycle.start_attempt(sweep)
-    assert registry.costs.trial_seconds(sweep, second) == 0.0
-
-
 def move(registry: Registry, hours: float) -> None:
     """Put all that was recorded so far this many hours into the past."""
     with registry._database.session(writing=True) as session:
