@@ -8,42 +8,34 @@ import pytest
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry import Registry
 from orchestrator.results import MetricEvent
-from tests.orchestrator.registry.samples import new_run
+from tests.orchestrator.registry.samples import new_run, trial_result
 
 
-def test_a_run_is_found_by_any_unique_beginning_of_its_id(registry: Registry) -> None:
-    new_run(registry, run_id="abc111")
-    new_run(registry, run_id="abd222")
-    for prefix in ("abc1", "abc111", "ABC1"):
-        assert registry.run(prefix).id == "abc111"
+@pytest.mark.parametrize(
+    ("runs", "asked", "found"),
+    [
+        ({"abc111": "one", "abd222": "other"}, ("abc1", "abc111", "ABC1"), "abc111"),
+        ({"abc": "one", "abcd": "other"}, ("abc",), "abc"),
+        ({"1" * 12: "c4", "2" * 12: "c4", "c4a0c4a0c4a0": "wiki"}, ("c4",), "2" * 12),  # the newest of its name
+        ({"1" * 12: "c4", "c4a0c4a0c4a0": "wiki"}, ("c4a0",), "c4a0c4a0c4a0"),
+        ({"1" * 12: "one", "2" * 12: "1" * 12}, ("1" * 12,), "1" * 12),
+    ],
+)
+def test_a_run_is_found_by_its_id_its_name_and_a_beginning_of_its_id(
+    registry: Registry, runs: dict[str, str], asked: tuple[str, ...], found: str
+) -> None:
+    for run_id, name in runs.items():
+        new_run(registry, run_id=run_id, name=name)
+    assert {registry.run(prefix).id for prefix in asked} == {registry.find_run(asked[0]).id} == {found}
 
 
-def test_a_whole_id_wins_over_a_longer_one(registry: Registry) -> None:
-    new_run(registry, run_id="abc")
-    new_run(registry, run_id="abcd")
-    assert registry.run("abc").id == "abc"
-
-
-def test_an_ambiguous_beginning_lists_the_candidates(registry: Registry) -> None:
+@pytest.mark.parametrize("asked", ["abcd", "abc"])
+def test_what_begins_several_ids_or_has_three_characters_lists_the_candidates(registry: Registry, asked: str) -> None:
     for run_id in ("abcd11", "abcd22"):
-        new_run(registry, run_id=run_id, name=f"name of {run_id}")
-    with pytest.raises(NotFoundError, match="abcd") as caught:
-        registry.run("abcd")
+        new_run(registry, run_id=run_id)
+    with pytest.raises(NotFoundError) as caught:
+        registry.run(asked)
     assert all(run_id in str(caught.value) for run_id in ("abcd11", "abcd22"))
-
-
-def test_a_name_means_its_newest_run_before_anything_that_begins_so(registry: Registry) -> None:
-    new_run(registry, name="c4", run_id="111111111111")
-    new_run(registry, name="c4", run_id="222222222222")
-    new_run(registry, name="wiki", run_id="c4a0c4a0c4a0")
-    assert registry.run("c4").id == registry.find_run("c4").id == "222222222222"
-    assert registry.run("c4a0").name == "wiki"
-
-
-def test_three_characters_begin_no_id(registry: Registry) -> None:
-    new_run(registry, run_id="abc111")
-    with pytest.raises(NotFoundError, match="abc111"):
-        registry.run("abc")
 
 
 def test_a_name_that_another_id_begins_with_is_refused_with_both(registry: Registry) -> None:
@@ -53,12 +45,6 @@ def test_a_name_that_another_id_begins_with_is_refused_with_both(registry: Regis
         registry.run("face")
     new_run(registry, name="c0ffee", run_id="c0ffee000000")
     assert registry.run("c0ffee").id == "c0ffee000000"  # both are the same run
-
-
-def test_a_whole_id_is_that_run_whatever_others_are_called(registry: Registry) -> None:
-    new_run(registry, run_id="111111111111")
-    new_run(registry, name="111111111111", run_id="222222222222")
-    assert registry.run("111111111111").id == "111111111111"
 
 
 @pytest.mark.parametrize("prefix", ["x", "%", "_", "\\", "", "'"])
@@ -101,3 +87,17 @@ def test_tables_of_nothing_have_their_columns(registry: Registry) -> None:
     ):
         assert frame.empty
         assert len(frame.columns) > 4
+
+
+def test_runs_are_found_by_what_they_and_their_trials_name(registry: Registry) -> None:
+    one, other = (new_run(registry, spec={"kind": "pretrain", "init_from": "first@1"}) for _ in range(2))
+    listing = new_run(registry, kind="sweep", spec={"kind": "sweep", "space": {"init_from": ["x", "first@1"]}})
+    sweep = new_run(registry, kind="sweep", spec={"kind": "sweep", "recipe": {"init_from": "random"}})
+    (trial,) = registry.trials.record(sweep, [trial_result(parameters={"init_from": "first@1"})])
+    new_run(registry, spec={"kind": "pretrain", "init_from": "second@1", "name": "first@1"})
+
+    def found(*except_of: str) -> set[str]:
+        return {run.id for run in registry.runs_naming(["init_from"], ["first@1"], except_of=except_of)}
+
+    assert found() == {one, other, listing, sweep}
+    assert found(one, trial) == {other, listing}

@@ -1,7 +1,4 @@
-"""Groups found by what a person calls them, and compared over seeds and over kept predictions.
-
-pytest tests/orchestrator/registry/groups/test_groups.py
-"""
+"""Groups, found and compared. Alone: pytest tests/orchestrator/registry/groups/test_groups.py"""
 
 import json
 import random

@@ -1,7 +1,4 @@
-"""Kept predictions as scores of examples that are drawn, which are those of the metrics themselves.
-
-pytest tests/orchestrator/registry/groups/test_kept_predictions.py
-"""
+"""Kept predictions as scores. Alone: pytest tests/orchestrator/registry/groups/test_kept_predictions.py"""
 
 import json
 import random

@@ -1,7 +1,4 @@
-"""Leaderboard: groups of runs with all that a mean does not say.
-
-pytest tests/orchestrator/registry/groups/test_leaderboard.py
-"""
+"""Groups with what a mean does not say. Alone: pytest tests/orchestrator/registry/groups/test_leaderboard.py"""
 
 import pytest
 

@@ -1,7 +1,4 @@
-"""Data of splits by their digests: which of a score's examples a model's data are certain to hold.
-
-pytest tests/orchestrator/registry/groups/test_split_data.py
-"""
+"""Which data of a score a model has seen. Alone: pytest tests/orchestrator/registry/groups/test_split_data.py"""
 
 import pytest
 

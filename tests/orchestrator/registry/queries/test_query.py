@@ -14,6 +14,7 @@ from orchestrator.registry import Registry
 from orchestrator.registry.groups.group_keys import group_key, group_label
 from orchestrator.registry.queries.filters import parse_filter
 from orchestrator.registry.queries.query_tree import Combination, Comparison, Condition, FieldName, HistoryValue, Not
+from orchestrator.registry.run_flags import Flag
 from orchestrator.registry.tables import RunRow
 from orchestrator.results import DatasetResult, MetricEvent
 from tests.orchestrator.registry.queries.query_samples import (
@@ -251,3 +252,34 @@ def test_a_limit_takes_the_first(filled: Registry) -> None:
         whole = list(filled.runs(sort=sort).id)
         for limit in (0, 1, 20, 22, 100):
             assert list(filled.runs(sort=sort, limit=limit).id) == whole[:limit]
+
+
+def test_a_run_is_found_by_its_notes(registry: Registry) -> None:
+    noted, other = (new_run(registry, name=name) for name in ("noted", "other"))
+    registry.annotations.note(noted, "LR too high")
+    registry.annotations.note(noted, "tried again")
+    assert list(registry.runs("note like '%lr%'").id) == [noted]
+    assert list(registry.runs("note = 'tried again'").id) == [noted]
+    assert list(registry.runs("note is null").id) == [other]
+    assert sorted(registry.grouped("note", aggregates="count")["note"].dropna()) == ["LR too high", "tried again"]
+
+
+@pytest.mark.parametrize("flag", ["archived", "pinned"])
+def test_a_run_is_found_by_its_flags(registry: Registry, flag: Flag) -> None:
+    pipeline, other = new_run(registry, kind="pipeline"), new_run(registry)
+    stage = new_run(registry, tags=[f"pipeline:{pipeline}"])
+    registry.annotations.set_flag(pipeline, flag)
+    for query in (f"{flag} = true", f"{flag} != false", f"{flag} is not null and not {flag} = false", flag):
+        assert set(registry.run_ids(query)) == {pipeline, stage}
+        assert registry.num_runs(query) == 2
+    assert registry.run_ids(f"{flag} = false") == [other]
+    assert registry.run_ids(sort=flag)[0] == other
+    assert dict(registry.grouped(flag, aggregates="count").values) == {False: 1, True: 2}
+
+
+def test_a_query_for_archived_runs_finds_them_where_they_are_left_out_otherwise(registry: Registry) -> None:
+    run_id = new_run(registry)
+    registry.annotations.set_flag(run_id, "archived")
+    assert registry.run_ids("archived = true", archived=False) == [run_id]
+    assert registry.run_ids("pinned != archived", archived=False) == [run_id]
+    assert registry.run_ids("name != 'archived'", archived=False) == []

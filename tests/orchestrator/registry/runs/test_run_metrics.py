@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
-from orchestrator.results import MetricEvent
-from tests.orchestrator.registry.samples import new_run
+from orchestrator.results import DatasetResult, FileCount, MetricEvent, TokenizerResult
+from tests.orchestrator.registry.samples import everything, new_run
 
 
 def test_metrics_have_a_history_and_a_latest_value(registry: Registry) -> None:
@@ -97,3 +97,23 @@ def test_a_step_that_comes_twice_at_once_keeps_its_last_value(registry: Registry
     assert dict(zip(history.step, history.value, strict=True)) == dict(zip(steps, range(22), strict=True))
     assert list(history.value) == list(history.epoch)
     assert registry.metrics.latest(run_id) == {"train.loss": 20.0}
+
+
+def test_data_used_by_two_runs_is_one_dataset(registry: Registry) -> None:
+    dataset = DatasetResult("wiki", "corpus", "f" * 64, "path", {"num_tokens": 5}, [FileCount("a.txt", 3, 1, 1)])
+    runs = [new_run(registry) for _ in range(2)]
+    for run_id in runs:
+        registry.datasets.record(run_id, dataset)
+        (row,) = registry.datasets.frame(run_id).to_dict("records")
+        assert (row["name"], row["counts"], row["files"][0]["num_bad_records"]) == ("wiki", {"num_tokens": 5}, 1)
+    assert len(everything(registry)["datasets"]) == 1
+
+
+def test_a_tokenizer_is_data_of_the_run_that_trained_it(registry: Registry) -> None:
+    run_id = new_run(registry, kind="tokenizer")
+    for _ in range(2):
+        registry.datasets.record_tokenizer(run_id, TokenizerResult("folder", "f" * 64, 8_000))
+    (row,) = registry.datasets.frame(run_id).to_dict("records")
+    assert (row["kind"], row["name"], row["path"], row["counts"], row["files"]) == (
+        "tokenizer", "tokenizer", "folder", {"vocab_size": 8_000}, []
+    )  # fmt: skip

@@ -4,30 +4,23 @@ pytest tests/orchestrator/registry/runs/test_trials.py
 """
 
 from itertools import product
-from typing import Any
 
 import pytest
 
 from orchestrator.registry import Registry
 from orchestrator.registry.runs import trials
 from orchestrator.registry.trial_rows import trial_id
-from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
+from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialStart
 from orchestrator.run_states import RunState
-from tests.orchestrator.registry.samples import everything, model_result, new_run, trial_result
+from tests.orchestrator.registry.groups import samples
+from tests.orchestrator.registry.groups.samples import RECIPE, scored
+from tests.orchestrator.registry.samples import everything, model_result, trial_result
 
-RECIPE = {"learning_rate": 1e-4, "size": "tiny", "seed": 0, "init_from": "random", "epochs": 3.0}
 
-
-def new_sweep(registry: Registry, **task: Any) -> str:
-    spec = {"kind": "sweep", "task": {"id": "sst2", **task}, "recipe": RECIPE, "search_seed": 5}
-    sweep = new_run(registry, kind="sweep", name="sweep", spec=spec, task="sst2", metric="accuracy")
+def new_sweep(registry: Registry) -> str:
+    sweep = samples.new_sweep(registry)
     registry.lifecycle.start_attempt(sweep)
     return sweep
-
-
-def scored(key: str, score: float, seed: int = 0, **changes: Any) -> TrialResult:
-    metrics = {"accuracy": score, "baseline.accuracy": 0.5}
-    return trial_result(key, seed=seed, metrics=metrics, best_step=7, **changes)
 
 
 def test_a_trial_has_the_sweeps_recipe_with_its_own_values(registry: Registry) -> None:
