@@ -1,7 +1,4 @@
-"""Several processes at once: the tables are made once, nothing that is written is lost or twice.
-
-pytest tests/orchestrator/registry/test_concurrency.py
-"""
+"""Several processes write at once. Alone: pytest tests/orchestrator/registry/test_concurrency.py"""
 
 import random
 import shutil

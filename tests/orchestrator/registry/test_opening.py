@@ -1,7 +1,4 @@
-"""Where a registry can be, and what is said where it cannot: folders, text files, unreachable servers, wrong URLs.
-
-pytest tests/orchestrator/registry/test_opening.py
-"""
+"""Where a registry can be, and where it cannot. Alone: pytest tests/orchestrator/registry/test_opening.py"""
 
 import os
 import subprocess

@@ -1,7 +1,4 @@
-"""Finding runs by a prefix, and the tables that come back.
-
-pytest tests/orchestrator/registry/test_reading.py
-"""
+"""Finding runs, and the tables that come back. Alone: pytest tests/orchestrator/registry/test_reading.py"""
 
 import pytest
 

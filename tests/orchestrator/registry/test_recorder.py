@@ -1,7 +1,4 @@
-"""What the driver records of its runs: starts, events, failures, heartbeats, and patience with the registry.
-
-pytest tests/orchestrator/registry/test_recorder.py
-"""
+"""What the driver records, and its patience. Alone: pytest tests/orchestrator/registry/test_recorder.py"""
 
 import threading
 import time

@@ -1,7 +1,4 @@
-"""Registered models: versions, folders, and names that are not there.
-
-pytest tests/orchestrator/registry/test_registered_models.py
-"""
+"""Models: versions, folders, unknown names. Alone: pytest tests/orchestrator/registry/test_registered_models.py"""
 
 import pytest
 

@@ -1,7 +1,4 @@
-"""All writes together: repeated they change nothing more; hostile names and any parameter come back as they were.
-
-pytest tests/orchestrator/registry/test_registry.py
-"""
+"""All writes together; hostile names come back. Alone: pytest tests/orchestrator/registry/test_registry.py"""
 
 from typing import Any
 

@@ -1,7 +1,4 @@
-"""Creating and upgrading the tables: from nothing, whole or not at all, and refusing what is not ours.
-
-pytest tests/orchestrator/registry/test_revisions.py
-"""
+"""The tables: made whole or not at all. Alone: pytest tests/orchestrator/registry/test_revisions.py"""
 
 from pathlib import Path
 

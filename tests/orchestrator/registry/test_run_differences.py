@@ -1,7 +1,4 @@
-"""Differences between runs: all that differs and nothing else, of runs, trials and stages, made with known code or not.
-
-pytest tests/orchestrator/registry/test_run_differences.py
-"""
+"""All that differs of two runs, and nothing else. Alone: pytest tests/orchestrator/registry/test_run_differences.py"""
 
 from collections.abc import Iterator
 from typing import Any

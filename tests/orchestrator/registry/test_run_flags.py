@@ -1,7 +1,4 @@
-"""Reach of flags: from a sweep to its trials, from a pipeline to its stages and theirs, and what stays out of it.
-
-Alone: .venv/bin/pytest tests/orchestrator/registry/test_run_flags.py
-"""
+"""Flags reach trials, stages and their trials. Alone: pytest tests/orchestrator/registry/test_run_flags.py"""
 
 from orchestrator.registry import Registry
 from orchestrator.registry.run_flags import Flag

@@ -1,7 +1,4 @@
-"""Backups: of a registry that is written to, before a migration, and what is refused.
-
-pytest tests/orchestrator/registry/keeping/test_backups.py
-"""
+"""Backups while others write or one migrates. Alone: pytest tests/orchestrator/registry/keeping/test_backups.py"""
 
 import shutil
 import sqlite3

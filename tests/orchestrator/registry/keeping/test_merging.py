@@ -1,7 +1,4 @@
-"""Merging registries: nothing is lost, nothing replaced, and doing so again changes nothing.
-
-pytest tests/orchestrator/registry/keeping/test_merging.py
-"""
+"""Merging: nothing is lost, nothing replaced. Alone: pytest tests/orchestrator/registry/keeping/test_merging.py"""
 
 from collections.abc import Callable
 from datetime import timedelta

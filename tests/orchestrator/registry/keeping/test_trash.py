@@ -1,7 +1,4 @@
-"""The trash: a removed run is nowhere else, and comes back as it was.
-
-pytest tests/orchestrator/registry/keeping/test_trash.py
-"""
+"""A removed run is nowhere else, and comes back. Alone: pytest tests/orchestrator/registry/keeping/test_trash.py"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Lineage: edges that follow from what runs record, the trees of them, and what in these is stale.
-
-pytest tests/orchestrator/registry/lineage/test_lineage.py
-"""
+"""Edges, trees, and what is stale. Alone: pytest tests/orchestrator/registry/lineage/test_lineage.py"""
 
 import hashlib
 import os

@@ -1,7 +1,4 @@
-"""Questions that a laboratory asks its registry, as texts of the query language, each with the runs that answer it.
-
-pytest tests/orchestrator/registry/queries/test_laboratory_questions.py
-"""
+"""Questions and their runs. Alone: pytest tests/orchestrator/registry/queries/test_laboratory_questions.py"""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

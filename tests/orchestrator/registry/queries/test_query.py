@@ -1,7 +1,4 @@
-"""The query language: what it means, held against plain Python on sample runs.
-
-pytest tests/orchestrator/registry/queries/test_query.py
-"""
+"""The meaning of queries, held against Python. Alone: pytest tests/orchestrator/registry/queries/test_query.py"""
 
 from typing import Any
 

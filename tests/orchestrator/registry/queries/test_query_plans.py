@@ -1,7 +1,4 @@
-"""Plans of queries: the same runs whichever way they are found, and the way that suits how many pass.
-
-pytest tests/orchestrator/registry/queries/test_query_plans.py
-"""
+"""The same runs, whichever way they are found. Alone: pytest tests/orchestrator/registry/queries/test_query_plans.py"""
 
 from collections.abc import Iterator
 

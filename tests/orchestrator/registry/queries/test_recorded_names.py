@@ -1,7 +1,4 @@
-"""Names for whoever completes a word: the same from both databases, and nothing is made or written.
-
-Alone: .venv/bin/pytest tests/orchestrator/registry/queries/test_recorded_names.py
-"""
+"""Names for whoever completes a word. Alone: pytest tests/orchestrator/registry/queries/test_recorded_names.py"""
 
 from pathlib import Path
 

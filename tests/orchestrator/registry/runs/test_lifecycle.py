@@ -1,7 +1,4 @@
-"""How runs live: states, attempts, fencing, heartbeats, LOST.
-
-pytest tests/orchestrator/registry/runs/test_lifecycle.py
-"""
+"""States, attempts, fencing, heartbeats. Alone: pytest tests/orchestrator/registry/runs/test_lifecycle.py"""
 
 from datetime import timedelta
 from itertools import product

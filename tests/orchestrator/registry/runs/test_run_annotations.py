@@ -1,7 +1,4 @@
-"""Notes, tags and flags of runs, and runs that are put away.
-
-pytest tests/orchestrator/registry/runs/test_run_annotations.py
-"""
+"""Notes, tags and flags. Alone: pytest tests/orchestrator/registry/runs/test_run_annotations.py"""
 
 import pytest
 

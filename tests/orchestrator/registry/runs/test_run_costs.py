@@ -1,7 +1,4 @@
-"""Costs of attempts, as they are recorded, and the time of a sweep's trials.
-
-Alone: .venv/bin/pytest tests/orchestrator/registry/runs/test_run_costs.py
-"""
+"""Costs of attempts, and the time of trials. Alone: pytest tests/orchestrator/registry/runs/test_run_costs.py"""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,4 @@
-"""Measurements: their history, their latest values, and what a result changes.
-
-pytest tests/orchestrator/registry/runs/test_run_metrics.py
-"""
+"""Measurements and data of runs. Alone: pytest tests/orchestrator/registry/runs/test_run_metrics.py"""
 
 from math import inf, isnan, nan
 

@@ -1,7 +1,4 @@
-"""Trials: runs with a parent, recorded as they end, ranked with their seeds taken together.
-
-pytest tests/orchestrator/registry/runs/test_trials.py
-"""
+"""Trials, recorded as they end. Alone: pytest tests/orchestrator/registry/runs/test_trials.py"""
 
 from itertools import product
 

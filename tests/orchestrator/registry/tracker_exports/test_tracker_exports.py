@@ -1,7 +1,4 @@
-"""Runs written for other trackers, read again by those trackers' own libraries; skipped where one is not installed.
-
-pytest tests/orchestrator/registry/tracker_exports/test_tracker_exports.py
-"""
+"""Exports, read by the trackers. Alone: pytest tests/orchestrator/registry/tracker_exports/test_tracker_exports.py"""
 
 import json
 import math
