@@ -100,24 +100,3 @@ def test_of_processes_that_migrate_at_once_one_does_the_work(location: str, next
         assert registry.current_revision() == "9999"
         with pytest.raises(RegistryError, match="revision 9999, newer than this version knows; upgrade"):
             registry.run(run_id)
-
-
-def test_an_older_schema_waits_for_a_person_and_keeps_its_runs(
-    location: str, next_revision: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Registry(location) as registry:
-        run_id = new_run(registry)
-    monkeypatch.setattr(revisions, "MIGRATIONS", next_revision)
-    newest = revisions.NEWEST_REVISION
-    monkeypatch.setattr(revisions, "NEWEST_REVISION", "9999")
-    for read_only in (True, False):
-        with (
-            Registry(location, read_only=read_only) as registry,
-            pytest.raises(
-                RegistryError, match=rf"older revision \({newest}\); back it up, then run: orchestrator db upgrade"
-            ),
-        ):
-            registry.run(run_id)
-    with Registry(location) as registry:
-        assert registry.upgrade(tmp_path / "backups") == "9999"
-        assert registry.run(run_id).id == run_id

@@ -24,15 +24,10 @@ def execute(location: str, statement: str) -> None:
     engine.dispose()
 
 
-def test_an_empty_database_gets_its_tables_when_first_used(registry: Registry) -> None:
+def test_an_empty_database_gets_the_tables_that_the_code_maps(registry: Registry, location: str) -> None:
     assert registry.current_revision() is None
     assert registry.runs().empty
-    assert registry.current_revision() == NEWEST_REVISION
-    assert registry.upgrade() == NEWEST_REVISION
-
-
-def test_an_empty_database_gets_the_tables_that_the_code_maps(registry: Registry, location: str) -> None:
-    registry.upgrade()
+    assert registry.current_revision() == registry.upgrade() == NEWEST_REVISION
     engine = create_engine(resolve_url(location))
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})

@@ -30,17 +30,8 @@ def class_rows(seed: int, labels: Sequence[str]) -> list[dict[str, Any]]:
     rows = []
     for number in range(NUM_EXAMPLES):
         gold, predicted = drawn(number).choice(labels), drawn(1000 * seed + number).choice(labels)
-        probabilities = dict.fromkeys(labels, 0.5)
-        correct = gold == predicted
-        rows.append(
-            {
-                "id": str(number),
-                "prediction": predicted,
-                "gold": gold,
-                "correct": correct,
-                "probabilities": probabilities,
-            }
-        )
+        answer = {"id": str(number), "prediction": predicted, "gold": gold, "correct": gold == predicted}
+        rows.append({**answer, "probabilities": dict.fromkeys(labels, 0.5)})
     return rows
 
 

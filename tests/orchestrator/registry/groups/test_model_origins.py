@@ -3,15 +3,12 @@
 import pytest
 
 from orchestrator.registry import Registry
+from orchestrator.registry.groups.model_origins import ModelData, ModelOrigin
+from orchestrator.registry.groups.split_data import DigestSets, SplitData
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.groups.samples import evaluated, new_sweep, seeds
 from tests.orchestrator.registry.samples import model_result, new_run, trial_result
-
-SAME_FILE = (
-    "its model, or one that it was made of, was trained or chosen on the same file, read another way: "
-    "whether on these data is not known"
-)
 
 
 def test_a_test_score_of_models_that_were_chosen_on_the_test_data_is_refused(registry: Registry) -> None:
@@ -100,7 +97,7 @@ def test_an_evaluation_on_the_same_file_read_otherwise_is_told_and_not_refused(r
     run = evaluated(registry, "test", "x without broken records", 0.8, file="f")
     (row,) = registry.leaderboard_table().records
     assert (row["mean"], row["origin"]) == (0.8, "same file")
-    assert SAME_FILE in row["notes"]
+    assert "trained or chosen on the same file, read another way" in row["notes"]
     assert registry.test_refusals([run]) == {}
 
 
@@ -152,3 +149,67 @@ def test_a_group_of_evaluations_is_refused_where_one_of_them_is(registry: Regist
     (row,) = registry.leaderboard_table().records
     assert (row["mean"], row["completed"], row["rank"]) == (None, 2, None)
     assert row["notes"] == f"score refused: {reason}"
+
+
+WHOLE = SplitData("whole", "whole", "file")
+FIRST = SplitData("first 100", "whole", "file")
+FIRST_FEW = SplitData("first 10", "whole", "file")
+OTHERWISE = SplitData("read otherwise", "read otherwise", "file")
+"""Data of the same file, of other columns or without its broken records."""
+REST = SplitData("rest", "rest", "file of the rest")
+"""Examples after the first 100, which stand in a file of their own: there is no limit that takes them."""
+BEFORE = SplitData("whole of before", "whole of before")
+"""Data of a run that was recorded before digests of files were."""
+
+
+@pytest.mark.parametrize(
+    ("scored", "used", "overlap"),
+    [
+        (WHOLE, WHOLE, "all"),
+        (FIRST, FIRST, "all"),
+        (FIRST, WHOLE, "all"),
+        (WHOLE, FIRST, "some"),
+        (FIRST, FIRST_FEW, "some"),
+        (FIRST_FEW, FIRST, "some"),
+        (WHOLE, OTHERWISE, "file"),
+        (FIRST, OTHERWISE, "file"),
+        (REST, FIRST, None),
+        (WHOLE, BEFORE, None),
+        (BEFORE, WHOLE, None),
+        (BEFORE, BEFORE, "all"),
+        (WHOLE, SplitData(), None),
+        (SplitData(), WHOLE, None),
+        (SplitData(), SplitData(), None),
+    ],
+)
+def test_examples_are_known_to_be_the_same_by_their_digests(
+    scored: SplitData, used: SplitData, overlap: str | None
+) -> None:
+    assert DigestSets.of(used).overlap(scored) == overlap
+
+
+@pytest.mark.parametrize(
+    ("trained_on", "chosen_on", "scored", "origin"),
+    [
+        (WHOLE, REST, WHOLE, "trained"),
+        (WHOLE, REST, FIRST, "trained"),
+        (FIRST, REST, WHOLE, "partly trained"),
+        (REST, WHOLE, FIRST, "chosen"),
+        (REST, FIRST, WHOLE, "partly chosen"),
+        (FIRST, WHOLE, WHOLE, "partly trained"),
+        (OTHERWISE, FIRST, WHOLE, "partly chosen"),
+        (OTHERWISE, REST, WHOLE, "same file"),
+        (REST, OTHERWISE, WHOLE, "same file"),
+        (FIRST, FIRST, REST, "apart"),
+        (BEFORE, BEFORE, WHOLE, "apart"),
+        (BEFORE, BEFORE, BEFORE, "trained"),
+        (SplitData(), SplitData(), WHOLE, None),
+        (WHOLE, SplitData(), REST, None),
+        (WHOLE, REST, SplitData(), None),
+    ],
+)
+def test_the_origin_of_a_score_is_the_gravest_use_of_its_data_that_is_certain(
+    trained_on: SplitData, chosen_on: SplitData, scored: SplitData, origin: str | None
+) -> None:
+    use = ModelData(DigestSets.of(trained_on), DigestSets.of(chosen_on))
+    assert ModelOrigin(use).use_of(scored) == origin

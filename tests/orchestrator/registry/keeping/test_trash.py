@@ -13,8 +13,7 @@ from orchestrator.registry.keeping import trash
 from orchestrator.registry.keeping.merging import Merged
 from orchestrator.registry.tables import LineageRow, RunRow
 from orchestrator.run_states import RunState
-from tests.orchestrator.registry.full_registries import fill, fill_every_table
-from tests.orchestrator.registry.samples import everything, model_result, new_run
+from tests.orchestrator.registry.samples import everything, fill, fill_every_table, model_result, new_run
 
 
 def claim(registry: Registry, run_id: str) -> bool:

@@ -11,8 +11,6 @@ from orchestrator.registry.record_table import RecordTable
 
 NUM_SWEEPS = 16
 QUERIES = [
-    "metrics.f1 > 0.8",
-    "metrics.f1 > 0.5 and params.learning_rate < 3e-5",
     "not metrics.f1 > 0.8 and task = 'mrpc'",
     "metrics.f1 > 0.8 or params.size = 'base'",
     "not (metrics.loss < 0.4 or params.epochs = 3)",
@@ -20,11 +18,9 @@ QUERIES = [
     f"not tag = '{RARE_TAG}' and params.dropout = 0.1",
     f"tag like '{RARE_TAG[:3]}%' or metrics.f1 = null",
     "params.recipe.learning_rate >= 2e-5 and metrics.train.loss < 1",
-    "experiment = 'mrpc-0' and metrics.f1 > 0.6",
     "state in ('completed', 'lost') and metrics.f1 > 0.6",
 ]
 SORTS = [
-    "experiment",
     "state",
     "-created_at",
     "created_at",

@@ -171,24 +171,12 @@ def test_a_silent_run_reads_as_lost_until_its_next_heartbeat(location: str) -> N
         assert impatient.run(run_id).state == "COMPLETED"
 
 
-def test_a_heartbeat_tells_an_older_attempt_that_it_was_taken_over(registry: Registry) -> None:
-    run_id = new_run(registry)
-    old, new = registry.lifecycle.start_attempt(run_id), registry.lifecycle.start_attempt(run_id)
-    assert registry.lifecycle.heartbeat(run_id, new)
-    assert not registry.lifecycle.heartbeat(run_id, old)
-
-
 def test_a_heartbeat_keeps_the_trials_alive_too(registry: Registry) -> None:
     sweep = new_run(registry, kind="sweep")
     registry.lifecycle.start_attempt(sweep)
     trial = registry.trials.record(sweep, [TrialStart("k", 0, {}, 0)])[0]
-    before = registry.run(trial).heartbeat_at
     registry.lifecycle.heartbeat(sweep)
-    after = registry.run(trial).heartbeat_at
-    assert before is not None
-    assert after is not None
-    assert after >= before
-    assert after == registry.run(sweep).heartbeat_at
+    assert registry.run(trial).heartbeat_at == registry.run(sweep).heartbeat_at
 
 
 def test_trials_that_are_open_when_the_sweep_ends_are_stopped(registry: Registry) -> None:

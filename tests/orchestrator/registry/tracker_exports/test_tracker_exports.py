@@ -15,8 +15,7 @@ from orchestrator.registry import Registry
 from orchestrator.registry.tracker_exports import TRACKERS, Tracker, write_runs
 from orchestrator.registry.tracker_exports.exported_run import ExportedRun, load_runs
 from orchestrator.results import MetricEvent
-from tests.orchestrator.registry.full_registries import fill
-from tests.orchestrator.registry.samples import new_run
+from tests.orchestrator.registry.samples import fill, new_run
 
 # MLflow and W&B warn of what they will change in themselves.
 pytestmark = pytest.mark.filterwarnings("ignore")
