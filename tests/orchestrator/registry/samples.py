@@ -1,6 +1,8 @@
 """Runs to try things on, registries with something in every table, and a registry as plain values to compare."""
 
+import shutil
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import insert, select, update
@@ -11,6 +13,7 @@ from orchestrator.registry import Registry
 from orchestrator.registry.attempt_tables import AttemptCostRow, AttemptRow, CodeDiffRow
 from orchestrator.registry.keeping_tables import AliasRow, FlagRow, NoteRow, TrashRow
 from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION
 from orchestrator.registry.tables import BaseRow, LineageRow
 from orchestrator.results import CheckpointEvent, DatasetResult, MetricEvent, ModelResult, TrialResult
 from orchestrator.run_states import RunState
@@ -93,3 +96,13 @@ def fill_every_table(registry: Registry) -> str:
         session.add(LineageRow(**edge, parent_kind="corpus", parent_name="words", run_id=run_id, recorded_at=A_TIME))
         session.execute(insert(TrashRow), [{**thrown, "created_at": A_TIME}])
     return run_id
+
+
+def newer_migrations(folder: Path, statement: str) -> Path:
+    """The migrations and one more, of revision 9999, that executes a statement."""
+    shutil.copytree(MIGRATIONS, folder)
+    (folder / "versions" / "9999_newer.py").write_text(
+        f"from alembic import op\n\nrevision = '9999'\ndown_revision = '{NEWEST_REVISION}'\n\n\n"
+        f"def upgrade() -> None:\n    op.execute({statement!r})\n"
+    )
+    return folder

