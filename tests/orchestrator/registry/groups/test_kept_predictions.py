@@ -67,14 +67,8 @@ def test_scores_of_entities_are_the_metrics(metric: str) -> None:
 
 def test_scores_of_several_labels_are_the_metrics() -> None:
     rng, labels = drawn(4), ["x", "y", "z"]
-    rows = [
-        {
-            "id": str(n),
-            "prediction": [label for label in labels if rng.random() < 0.5],
-            "gold": [label for label in labels if rng.random() < 0.5],
-        }
-        for n in range(NUM_EXAMPLES)
-    ]
+    sides = [[[label for label in labels if rng.random() < 0.5] for _ in range(2)] for _ in range(NUM_EXAMPLES)]
+    rows = [{"id": str(n), "prediction": one, "gold": gold} for n, (one, gold) in enumerate(sides)]
     indicators = [[[label in row[side] for label in labels] for row in rows] for side in ("prediction", "gold")]
     expected = multi_label_metrics(*indicators, np.zeros((NUM_EXAMPLES, 3)))
     assert score("micro_f1", rows) == pytest.approx(expected["micro_f1"])
@@ -104,14 +98,8 @@ def test_a_bootstrap_of_spearmans_correlation_is_scipys_and_quick() -> None:
         first, second, gold = values[places].T
         return float(stats.spearmanr(first, gold).statistic - stats.spearmanr(second, gold).statistic)
 
-    expected = stats.bootstrap(
-        (np.arange(num_examples),),
-        difference,
-        method="percentile",
-        n_resamples=999,
-        vectorized=False,
-        rng=np.random.default_rng(0),
-    ).confidence_interval
+    options = {"method": "percentile", "n_resamples": 999, "vectorized": False, "rng": np.random.default_rng(0)}
+    expected = stats.bootstrap((np.arange(num_examples),), difference, **options).confidence_interval
     assert found.difference == pytest.approx(difference(np.arange(num_examples)))
     assert (found.interval.low, found.interval.high) == pytest.approx((expected.low, expected.high), abs=0.003)
 

@@ -13,8 +13,8 @@ def test_the_leaderboard_takes_seeds_together(registry: Registry) -> None:
     sweep = new_sweep(registry)
     good, poor = {"learning_rate": 2e-5}, {"learning_rate": 9e-5}
     trials = [
-        scored("a0", 0.90, 0, parameters=good),
-        scored("a1", 0.80, 1, parameters=good, model=model_result()),
+        scored("a0", 0.90, 0, parameters=good, model=model_result()),
+        scored("a1", 0.80, 1, parameters=good),
         scored("b0", 0.84, 0, parameters=poor),
         scored("b1", 0.83, 1, parameters=poor),
         scored("c0", 0.99, 0, parameters=good, state=RunState.FAILED),

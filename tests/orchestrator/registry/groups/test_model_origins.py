@@ -50,7 +50,7 @@ def test_a_test_score_of_an_evaluated_model_that_was_chosen_on_it_is_refused(reg
     refused, apart = (evaluated(registry, "test", data, 0.99) for data in ("the test file", "t"))
     reason = "the model was chosen on the test data"
     assert registry.test_refusals([refused, apart]) == {refused: reason}
-    (row,) = (row for row in registry.leaderboard_table().records if row["data"] == "the test file")
+    (row,) = (row for row in registry.leaderboard_table().records if row["rank"] is None)
     assert (row["mean"], row["best"], row["n"]) == (None, None, 0)
     assert row["notes"].startswith(f"score refused: {reason}")
 
@@ -161,14 +161,12 @@ BEFORE = SplitData("whole of before", "whole of before")
         (FIRST, FIRST_FEW, "some"),
         (FIRST_FEW, FIRST, "some"),
         (WHOLE, OTHERWISE, "file"),
-        (FIRST, OTHERWISE, "file"),
         (REST, FIRST, None),
         (WHOLE, BEFORE, None),
         (BEFORE, WHOLE, None),
         (BEFORE, BEFORE, "all"),
         (WHOLE, SplitData(), None),
         (SplitData(), WHOLE, None),
-        (SplitData(), SplitData(), None),
     ],
 )
 def test_examples_are_known_to_be_the_same_by_their_digests(
@@ -181,13 +179,11 @@ def test_examples_are_known_to_be_the_same_by_their_digests(
     ("trained_on", "chosen_on", "scored", "origin"),
     [
         (WHOLE, REST, WHOLE, "trained"),
-        (WHOLE, REST, FIRST, "trained"),
         (FIRST, REST, WHOLE, "partly trained"),
         (REST, WHOLE, FIRST, "chosen"),
         (REST, FIRST, WHOLE, "partly chosen"),
         (FIRST, WHOLE, WHOLE, "partly trained"),
         (OTHERWISE, FIRST, WHOLE, "partly chosen"),
-        (OTHERWISE, REST, WHOLE, "same file"),
         (REST, OTHERWISE, WHOLE, "same file"),
         (FIRST, FIRST, REST, "apart"),
         (BEFORE, BEFORE, WHOLE, "apart"),

@@ -12,6 +12,7 @@ from orchestrator.errors import NotFoundError
 from orchestrator.registry import Registry
 from orchestrator.registry.lineage.lineage_trees import LineageTree
 from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.tables import RunRow
 from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import DatasetResult, FileCount, TokenizerResult
 from orchestrator.run_states import RunState
@@ -43,13 +44,8 @@ def train_tokenizer(recorder: Recorder, text: Path, digest: str = TOKENIZER) -> 
 
 
 def pretrain(recorder: Recorder, text: Path, digest: str = PRETRAINED, **spec: Any) -> str:
-    values = {
-        "kind": "pretrain",
-        "name": "life/encoder",
-        "tokenizer": "storage/tokenizers/words",
-        "init_from": "random",
-    }
-    run = recorder.start(values | spec, "f")
+    own = {"kind": "pretrain", "name": "life/encoder", "tokenizer": "storage/tokenizers/words", "init_from": "random"}
+    run = recorder.start(own | spec, "f")
     files = [FileCount(str(text), text.stat().st_size if text.exists() else 600, 5)]
     recorder.record_dataset(run.id, DatasetResult("text.txt", "corpus", CORPUS, "/corpora/b", {}, files))
     recorder.record_model(run.id, model_result(digest))
@@ -251,8 +247,6 @@ def test_files_of_another_machine_are_not_looked_for(registry: Registry, tmp_pat
     run_id = pretrain(recorder, tmp_path / "elsewhere.txt")
     assert stale(registry.lineage.ancestors("life/encoder")) != {}
     with registry._database.session(writing=True) as session:
-        from orchestrator.registry.tables import RunRow
-
         session.get_one(RunRow, run_id).host = "another"
     assert stale(registry.lineage.ancestors("life/encoder")) == {}
 

@@ -15,13 +15,7 @@ CLOCK = "orchestrator.registry.runs.lifecycle.utc_now"
 
 
 def test_a_new_run_is_pending_and_has_its_spec_as_parameters(registry: Registry) -> None:
-    spec = {
-        "kind": "pretrain",
-        "name": "x",
-        "optimizer": {"learning_rate": 1e-4},
-        "phases": [{"share": 1.0}],
-        "a": None,
-    }
+    spec = {"kind": "pretrain", "optimizer": {"learning_rate": 1e-4}, "phases": [{"share": 1.0}], "a": None}
     run = registry.run(new_run(registry, spec=spec, seed=7, tags=("first", "second")))
     assert (run.state, run.attempt, run.seed) == ("PENDING", 0, 7)
     assert run.spec == spec
