@@ -98,7 +98,12 @@ def test_a_bootstrap_of_spearmans_correlation_is_scipys_and_quick() -> None:
         first, second, gold = values[places].T
         return float(stats.spearmanr(first, gold).statistic - stats.spearmanr(second, gold).statistic)
 
-    options = {"method": "percentile", "n_resamples": 999, "vectorized": False, "rng": np.random.default_rng(0)}
+    options: dict[str, Any] = {
+        "method": "percentile",
+        "n_resamples": 999,
+        "vectorized": False,
+        "rng": np.random.default_rng(0),
+    }
     expected = stats.bootstrap((np.arange(num_examples),), difference, **options).confidence_interval
     assert found.difference == pytest.approx(difference(np.arange(num_examples)))
     assert (found.interval.low, found.interval.high) == pytest.approx((expected.low, expected.high), abs=0.003)
