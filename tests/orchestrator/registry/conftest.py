@@ -11,7 +11,7 @@ _FILES = {
     "test_trash",
 }
 _TESTS = {
-    "test_a_failed_run_can_be_started_again_and_a_completed_one_cannot",
+    "test_a_run_starts_again_as_its_state_allows",
     "test_a_query_finds_what_plain_python_finds",
     "test_a_trial_is_one_row_from_its_start_to_its_end",
     "test_an_attempt_runs_and_ends_the_run",

@@ -1,14 +1,21 @@
-"""Runs to try things on, and a whole registry as plain values to compare."""
+"""Runs to try things on, registries with something in every table, and a registry as plain values to compare."""
 
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import insert, select, update
 
 from orchestrator.provenance.made_with import MadeWith
 from orchestrator.provenance.source_code import SourceCode
 from orchestrator.registry import Registry
-from orchestrator.registry.tables import BaseRow
-from orchestrator.results import ModelResult, TrialResult
+from orchestrator.registry.attempt_tables import AttemptCostRow, AttemptRow, CodeDiffRow
+from orchestrator.registry.keeping_tables import AliasRow, FlagRow, NoteRow, TrashRow
+from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION
+from orchestrator.registry.tables import BaseRow, LineageRow
+from orchestrator.results import CheckpointEvent, DatasetResult, MetricEvent, ModelResult, TrialResult
 from orchestrator.run_states import RunState
 
 
@@ -44,3 +51,58 @@ def everything(registry: Registry) -> dict[str, list[tuple[Any, ...]]]:
             name: sorted((tuple(row) for row in session.execute(select(table))), key=repr)
             for name, table in BaseRow.metadata.tables.items()
         }
+
+
+A_TIME = datetime(2026, 11, 1, 12, tzinfo=UTC)
+
+
+def fill(registry: Registry, run_id: str = "aaaaaaaaaaaa", *, weights: str = "d" * 64, ends: bool = True) -> str:
+    """A sweep of two trials with all that can be recorded of a run, and what people add to it."""
+    recorder = Recorder(registry, job_id=run_id)
+    spec = {"kind": "sweep", "name": f"söme \u2028 {run_id}", "recipe": {"learning_rate": 0.1}, "tags": ["tried"]}
+    recorder.start(spec, run_id * 5, metric="f1", storage_path=f"/srv/lab/runs/{run_id}", run_id=run_id)
+    recorder.record_dataset(run_id, DatasetResult("corpus", "words", "e" * 64, "/srv/lab/corpora/e", {"n": 1}, []))
+    measured = {"loss": 2.5, "nan": float("nan"), "inf": float("inf"), "tiny": 5e-324}
+    recorder.record_events(run_id, [MetricEvent(step, "train", measured, 0.1) for step in (1, 2**40)])
+    recorder.record_events(run_id, [CheckpointEvent(1, "/srv/lab/c", "c" * 64, 7)])
+    recorder.record_trials(run_id, [trial_result("k0", metrics={"f1": 0.5}), trial_result("k1", number=1)])
+    recorder.record_model(run_id, model_result(weights))
+    if ends:
+        recorder.complete(run_id, RunOutcome(model_folder="/srv/lab/m"))
+    note(registry, run_id, "looks 'good'\n👍")
+    with registry._database.session(writing=True) as session:
+        session.add(FlagRow(run_id=run_id, flag="pinned", set_at=A_TIME))
+    return run_id
+
+
+def note(registry: Registry, run_id: str, text: str, when: datetime = A_TIME) -> None:
+    """Write a note at a time."""
+    with registry._database.session(writing=True) as session:
+        session.add(NoteRow(run_id=run_id, digest=text, text=text, author="ann", written_at=when))
+
+
+def fill_every_table(registry: Registry) -> str:
+    """The same, and a name for its model, and a run in the trash."""
+    run_id = fill(registry)
+    name = registry.models.of_run(run_id)[0].name
+    thrown = {"run_id": "t" * 12, "name": "old", "kind": "sweep", "num_trials": 0, "num_bytes": 7, "record": b"\0\xff"}
+    with registry._database.session(writing=True) as session:
+        session.add(AliasRow(name=name, alias="production", version=1, set_at=A_TIME))
+        cost = {"seconds": 1.0, "cpu_seconds": 2.0, "gpu_seconds": 0.0, "recorded_at": A_TIME}
+        session.add(AttemptCostRow(run_id=run_id, number=1, **cost))
+        session.add(CodeDiffRow(digest="c" * 64, diff="+ a = 1", recorded_at=A_TIME))
+        session.execute(update(AttemptRow).values(diff_digest="c" * 64))
+        edge = {"child": "d" * 64, "parent": "e" * 64, "role": "teacher", "child_kind": "model", "child_name": name}
+        session.add(LineageRow(**edge, parent_kind="corpus", parent_name="words", run_id=run_id, recorded_at=A_TIME))
+        session.execute(insert(TrashRow), [{**thrown, "created_at": A_TIME}])
+    return run_id
+
+
+def newer_migrations(folder: Path, statement: str) -> Path:
+    """The migrations and one more, of revision 9999, that executes a statement."""
+    shutil.copytree(MIGRATIONS, folder)
+    (folder / "versions" / "9999_newer.py").write_text(
+        f"from alembic import op\n\nrevision = '9999'\ndown_revision = '{NEWEST_REVISION}'\n\n\n"
+        f"def upgrade() -> None:\n    op.execute({statement!r})\n"
+    )
+    return folder

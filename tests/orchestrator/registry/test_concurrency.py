@@ -1,19 +1,15 @@
-"""Several processes at once: the tables are made once, nothing that is written is lost or twice.
-
-pytest tests/orchestrator/registry/test_concurrency.py
-"""
+"""Several processes write at once. Alone: pytest tests/orchestrator/registry/test_concurrency.py"""
 
 import random
-import shutil
 from pathlib import Path
 
 import pytest
 from sqlalchemy import text
 
 from orchestrator.errors import RegistryError
-from orchestrator.registry import Registry, revisions
-from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION
-from tests.orchestrator.registry.samples import new_run
+from orchestrator.registry import Registry
+from orchestrator.registry.revisions import NEWEST_REVISION
+from tests.orchestrator.registry.samples import new_run, newer_migrations
 from tests.orchestrator.registry.writers import (
     NUM_ROUNDS,
     WRITING_S,
@@ -81,46 +77,13 @@ def test_killed_writers_lose_nothing_that_was_acknowledged(location: str) -> Non
                 assert session.scalar(text("PRAGMA integrity_check")) == "ok"
 
 
-@pytest.fixture
-def next_revision(tmp_path: Path) -> Path:
-    """Migrations with one more revision, which makes a table: doing so twice is an error."""
-    folder = tmp_path / "migrations"
-    shutil.copytree(MIGRATIONS, folder)
-    (folder / "versions" / "9999_marks.py").write_text(
-        "import sqlalchemy as sa\nfrom alembic import op\n\n"
-        f"revision = '9999'\ndown_revision = '{revisions.NEWEST_REVISION}'\n\n\n"
-        "def upgrade() -> None:\n    op.create_table('marks', sa.Column('mark', sa.Text()))\n"
-    )
-    return folder
-
-
 @pytest.mark.heavy
-def test_of_processes_that_migrate_at_once_one_does_the_work(location: str, next_revision: Path) -> None:
+def test_of_processes_that_migrate_at_once_one_does_the_work(location: str, tmp_path: Path) -> None:
     with Registry(location) as registry:
         run_id = new_run(registry)
-    assert set(run_together(migrate, location, str(next_revision), 4)) == {"9999"}
+    folder = str(newer_migrations(tmp_path / "migrations", "CREATE TABLE marks (mark TEXT)"))  # twice is an error
+    assert set(run_together(migrate, location, folder, 4)) == {"9999"}
     with Registry(location, read_only=True) as registry:
         assert registry.current_revision() == "9999"
         with pytest.raises(RegistryError, match="revision 9999, newer than this version knows; upgrade"):
             registry.run(run_id)
-
-
-def test_an_older_schema_waits_for_a_person_and_keeps_its_runs(
-    location: str, next_revision: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Registry(location) as registry:
-        run_id = new_run(registry)
-    monkeypatch.setattr(revisions, "MIGRATIONS", next_revision)
-    newest = revisions.NEWEST_REVISION
-    monkeypatch.setattr(revisions, "NEWEST_REVISION", "9999")
-    for read_only in (True, False):
-        with (
-            Registry(location, read_only=read_only) as registry,
-            pytest.raises(
-                RegistryError, match=rf"older revision \({newest}\); back it up, then run: orchestrator db upgrade"
-            ),
-        ):
-            registry.run(run_id)
-    with Registry(location) as registry:
-        assert registry.upgrade(tmp_path / "backups") == "9999"
-        assert registry.run(run_id).id == run_id

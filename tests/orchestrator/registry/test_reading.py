@@ -1,49 +1,41 @@
-"""Finding runs by a prefix, and the tables that come back.
+"""Finding runs, and the tables that come back. Alone: pytest tests/orchestrator/registry/test_reading.py"""
 
-pytest tests/orchestrator/registry/test_reading.py
-"""
+from pathlib import Path
 
 import pytest
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry import Registry
+from orchestrator.registry.queries.recorded_names import RecordedNames
 from orchestrator.results import MetricEvent
-from tests.orchestrator.registry.samples import new_run
+from tests.orchestrator.registry.samples import model_result, new_run, trial_result
 
 
-def test_a_run_is_found_by_any_unique_beginning_of_its_id(registry: Registry) -> None:
-    new_run(registry, run_id="abc111")
-    new_run(registry, run_id="abd222")
-    for prefix in ("abc1", "abc111", "ABC1"):
-        assert registry.run(prefix).id == "abc111"
+@pytest.mark.parametrize(
+    ("runs", "asked", "found"),
+    [
+        ({"abc111": "one", "abd222": "other"}, ("abc1", "abc111", "ABC1"), "abc111"),
+        ({"abc": "one", "abcd": "other"}, ("abc",), "abc"),
+        ({"1" * 12: "c4", "2" * 12: "c4", "c4a0c4a0c4a0": "wiki"}, ("c4",), "2" * 12),  # the newest of its name
+        ({"1" * 12: "c4", "c4a0c4a0c4a0": "wiki"}, ("c4a0",), "c4a0c4a0c4a0"),
+        ({"1" * 12: "one", "2" * 12: "1" * 12}, ("1" * 12,), "1" * 12),
+    ],
+)
+def test_a_run_is_found_by_its_id_its_name_and_a_beginning_of_its_id(
+    registry: Registry, runs: dict[str, str], asked: tuple[str, ...], found: str
+) -> None:
+    for run_id, name in runs.items():
+        new_run(registry, run_id=run_id, name=name)
+    assert {registry.run(prefix).id for prefix in asked} == {registry.find_run(asked[0]).id} == {found}
 
 
-def test_a_whole_id_wins_over_a_longer_one(registry: Registry) -> None:
-    new_run(registry, run_id="abc")
-    new_run(registry, run_id="abcd")
-    assert registry.run("abc").id == "abc"
-
-
-def test_an_ambiguous_beginning_lists_the_candidates(registry: Registry) -> None:
+@pytest.mark.parametrize("asked", ["abcd", "abc"])
+def test_what_begins_several_ids_or_has_three_characters_lists_the_candidates(registry: Registry, asked: str) -> None:
     for run_id in ("abcd11", "abcd22"):
-        new_run(registry, run_id=run_id, name=f"name of {run_id}")
-    with pytest.raises(NotFoundError, match="abcd") as caught:
-        registry.run("abcd")
+        new_run(registry, run_id=run_id)
+    with pytest.raises(NotFoundError) as caught:
+        registry.run(asked)
     assert all(run_id in str(caught.value) for run_id in ("abcd11", "abcd22"))
-
-
-def test_a_name_means_its_newest_run_before_anything_that_begins_so(registry: Registry) -> None:
-    new_run(registry, name="c4", run_id="111111111111")
-    new_run(registry, name="c4", run_id="222222222222")
-    new_run(registry, name="wiki", run_id="c4a0c4a0c4a0")
-    assert registry.run("c4").id == registry.find_run("c4").id == "222222222222"
-    assert registry.run("c4a0").name == "wiki"
-
-
-def test_three_characters_begin_no_id(registry: Registry) -> None:
-    new_run(registry, run_id="abc111")
-    with pytest.raises(NotFoundError, match="abc111"):
-        registry.run("abc")
 
 
 def test_a_name_that_another_id_begins_with_is_refused_with_both(registry: Registry) -> None:
@@ -53,12 +45,6 @@ def test_a_name_that_another_id_begins_with_is_refused_with_both(registry: Regis
         registry.run("face")
     new_run(registry, name="c0ffee", run_id="c0ffee000000")
     assert registry.run("c0ffee").id == "c0ffee000000"  # both are the same run
-
-
-def test_a_whole_id_is_that_run_whatever_others_are_called(registry: Registry) -> None:
-    new_run(registry, run_id="111111111111")
-    new_run(registry, name="111111111111", run_id="222222222222")
-    assert registry.run("111111111111").id == "111111111111"
 
 
 @pytest.mark.parametrize("prefix", ["x", "%", "_", "\\", "", "'"])
@@ -80,12 +66,8 @@ def test_runs_have_a_column_per_metric_and_parameter(registry: Registry) -> None
         "tags", "metrics.f1", "metrics.test.f1", "metrics.train.loss", "params.a.x", "params.b.x", "params.size",
     ]  # fmt: skip
     first, second = frame.iloc[0], frame.iloc[1]
-    assert (first["metrics.f1"], first["metrics.test.f1"], first["params.size"], first["tags"]) == (
-        0.9,
-        0.8,
-        "tiny",
-        "a, b",
-    )
+    assert (first["metrics.f1"], first["metrics.test.f1"]) == (0.9, 0.8)
+    assert (first["params.size"], first["tags"]) == ("tiny", "a, b")
     assert (second["task"], second["seed"]) == ("sst2", 3)
     assert frame["metrics.f1"].isna().tolist() == [False, True]
     assert str(frame.created_at.dt.tz) == "UTC"
@@ -101,3 +83,47 @@ def test_tables_of_nothing_have_their_columns(registry: Registry) -> None:
     ):
         assert frame.empty
         assert len(frame.columns) > 4
+
+
+def test_runs_are_found_by_what_they_and_their_trials_name(registry: Registry) -> None:
+    one, other = (new_run(registry, spec={"kind": "pretrain", "init_from": "first@1"}) for _ in range(2))
+    listing = new_run(registry, kind="sweep", spec={"kind": "sweep", "space": {"init_from": ["x", "first@1"]}})
+    sweep = new_run(registry, kind="sweep", spec={"kind": "sweep", "recipe": {"init_from": "random"}})
+    (trial,) = registry.trials.record(sweep, [trial_result(parameters={"init_from": "first@1"})])
+    new_run(registry, spec={"kind": "pretrain", "init_from": "second@1", "name": "first@1"})
+
+    def found(*except_of: str) -> set[str]:
+        return {run.id for run in registry.runs_naming(["init_from"], ["first@1"], except_of=except_of)}
+
+    assert found() == {one, other, listing, sweep}
+    assert found(one, trial) == {other, listing}
+
+
+def test_names_are_those_that_were_recorded(registry: Registry, location: str) -> None:
+    run_id = new_run(registry, task="sst2", spec={"kind": "pretrain", "model": {"size": "tiny"}})
+    registry.metrics.record(run_id, [MetricEvent(1, "train", {"loss": 2.0}), MetricEvent(1, "validation", {"f1": 0.5})])
+    for digest in "ab":
+        registry.models.register("bert", model_result(digest))
+    names = RecordedNames(location)
+    assert [name for name, _ in names.runs("")] == [name for name, _ in names.runs(run_id[:4])] == [run_id]
+    assert names.runs("%") == names.runs("_") == names.runs("zz") == []
+    assert names.kind_of_run(run_id[:4]) == registry.run(run_id).kind
+    assert [name for name, _ in names.models()] == ["bert", "bert@2", "bert@1"]
+    assert [name for name, _ in names.metrics(run_id)] == ["f1", "train.loss"]
+    assert names.parameters() == [("size", "model.size"), ("model.size", "parameter")]
+    assert names.tasks() == []  # no trial has been scored
+
+
+def test_a_registry_that_is_not_there_has_no_names_and_is_not_made(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "registry.sqlite"
+    assert RecordedNames(str(path)).runs("") == []
+    assert not path.parent.exists()
+
+
+def test_reading_names_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "registry.sqlite"
+    with Registry(str(path)) as registry:
+        run_id = new_run(registry)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert [name for name, _ in RecordedNames(f"sqlite:///{path}").runs("")] == [run_id]
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before

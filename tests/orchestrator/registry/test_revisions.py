@@ -1,7 +1,4 @@
-"""Creating and upgrading the tables: from nothing, whole or not at all, and refusing what is not ours.
-
-pytest tests/orchestrator/registry/test_revisions.py
-"""
+"""The tables: made whole or not at all. Alone: pytest tests/orchestrator/registry/test_revisions.py"""
 
 from pathlib import Path
 
@@ -27,15 +24,10 @@ def execute(location: str, statement: str) -> None:
     engine.dispose()
 
 
-def test_an_empty_database_gets_its_tables_when_first_used(registry: Registry) -> None:
+def test_an_empty_database_gets_the_tables_that_the_code_maps(registry: Registry, location: str) -> None:
     assert registry.current_revision() is None
     assert registry.runs().empty
-    assert registry.current_revision() == NEWEST_REVISION
-    assert registry.upgrade() == NEWEST_REVISION
-
-
-def test_an_empty_database_gets_the_tables_that_the_code_maps(registry: Registry, location: str) -> None:
-    registry.upgrade()
+    assert registry.current_revision() == registry.upgrade() == NEWEST_REVISION
     engine = create_engine(resolve_url(location))
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
@@ -92,10 +84,7 @@ def test_a_sqlite_file_of_another_program_keeps_every_byte(tmp_path: Path) -> No
     execute(str(path), "CREATE TABLE customers (name text)")
     before = path.read_bytes()
     for read_only in (False, True):
-        with (
-            Registry(str(path), read_only=read_only) as registry,
-            pytest.raises(RegistryError, match="customers"),
-        ):
+        with Registry(str(path), read_only=read_only) as registry, pytest.raises(RegistryError, match="customers"):
             registry.open()
     assert [*tmp_path.iterdir()] == [path]
     assert path.read_bytes() == before

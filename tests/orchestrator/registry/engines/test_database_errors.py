@@ -1,7 +1,4 @@
-"""Errors of the database: which ones pass by themselves and are waited for, and which need somebody's help.
-
-pytest tests/orchestrator/registry/engines/test_database_errors.py
-"""
+"""Errors that pass, and others. Alone: pytest tests/orchestrator/registry/engines/test_database_errors.py"""
 
 import sqlite3
 import traceback

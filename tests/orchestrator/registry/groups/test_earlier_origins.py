@@ -1,7 +1,4 @@
-"""Scores on data that a start model, a teacher or a pretraining had used before: told, and as test scores refused.
-
-pytest tests/orchestrator/registry/groups/test_earlier_origins.py
-"""
+"""Scores on data that ancestors had used. Alone: pytest tests/orchestrator/registry/groups/test_earlier_origins.py"""
 
 from collections.abc import Iterator
 from pathlib import Path

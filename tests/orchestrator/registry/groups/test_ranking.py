@@ -1,11 +1,9 @@
-"""Order of groups by what their seeds show: intervals, ties, scores that fall, and what is no score.
-
-pytest tests/orchestrator/registry/groups/test_ranking.py
-"""
+"""Order of groups by what their seeds show. Alone: pytest tests/orchestrator/registry/groups/test_ranking.py"""
 
 import dataclasses
 import math
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,12 +11,9 @@ from hypothesis import strategies as st
 
 from orchestrator.registry import Registry
 from orchestrator.registry.groups.ranking import ORDERS, Order, ranked_groups
+from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials
 from orchestrator.registry.groups.varying_paths import varying_paths
-from tests.orchestrator.registry.groups.samples import (
-    group_of,
-    new_sweep,
-    seeds,
-)
+from tests.orchestrator.registry.groups.samples import group_of, new_sweep, seeds
 from tests.orchestrator.registry.samples import trial_result
 
 
@@ -59,14 +54,6 @@ def test_seeds_that_all_score_the_same_are_ranked_as_one_seed_is(registry: Regis
     assert [row["notes"] for row in rows[1:]] == [
         "all 2 seeds score the same: noise not known", "all 3 seeds score the same: noise not known"
     ]  # fmt: skip
-
-
-def test_what_completed_without_a_score_is_last_and_told(registry: Registry) -> None:
-    seeds(registry, [float("inf"), float("inf")], learning_rate=1e-5)
-    seeds(registry, [0.3, 0.2], learning_rate=2e-5)
-    rows = registry.leaderboard_table().records
-    assert [(row["n"], row["mean"]) for row in rows] == [(2, pytest.approx(0.25)), (0, None)]
-    assert rows[1]["notes"] == "no run completed with a score; of 2 runs 2 NaN"
 
 
 @pytest.mark.parametrize("metric", ["perplexity", "mlm_loss", "error_rate", "wer", "brier", "bits_per_character"])
@@ -166,3 +153,54 @@ def test_intervals_of_scores_between_0_and_1_end_there(registry: Registry) -> No
     assert good["high"] == 1.0
     assert good["low"] == pytest.approx(0.986333 - 0.0567, abs=1e-3)
     assert poor["low"] == 0.0
+
+
+ROWS = [
+    {"number": number, "state": state, "metrics.f1": score, "metrics.mlm_loss": score}
+    for number, (state, score) in enumerate(
+        [
+            ("COMPLETED", 0.5),
+            ("COMPLETED", 0.9),
+            ("FAILED", 1.0),
+            ("COMPLETED", float("nan")),
+            ("COMPLETED", None),
+            ("COMPLETED", 0.9),
+            ("COMPLETED", float("inf")),
+        ]
+    )
+]
+
+
+@pytest.mark.parametrize(("metric", "order"), [("f1", [1, 5, 0]), ("mlm_loss", [0, 1, 5])])
+def test_the_best_stands_first_in_the_direction_of_its_score(metric: str, order: list[int]) -> None:
+    assert [row["number"] for row in scored_trials(ROWS, metric)] == order
+
+
+def trials(metric: str, scores: dict[str, list[float]]) -> list[dict[str, Any]]:
+    """Rows of completed trials by the key of their group, a seed for each score."""
+    about = {"state": "COMPLETED", "task": "own", "finished_at": None, "parent": "s"}
+    return [
+        {**about, "id": f"{key}{seed}", "number": seed, "seed": seed, "group": key, f"metrics.{metric}": score}
+        for key, of_group in scores.items()
+        for seed, score in enumerate(of_group)
+    ]
+
+
+@pytest.mark.parametrize(("metric", "order"), [("f1", ["b", "a", "c"]), ("mlm_loss", ["b", "a", "c"])])
+def test_groups_stand_as_on_the_leaderboard_and_in_each_the_best_trial_first(metric: str, order: list[str]) -> None:
+    scores = {"a": [0.5, 0.9], "b": [0.8, 0.7], "c": [0.4, float("inf")], "d": [float("nan")]}
+    groups = scored_groups(trials(metric, scores), metric)
+    assert [group[0]["group"] for group in groups] == order
+    assert all(len({row["group"] for row in group}) == 1 for group in groups)
+    assert [[row[f"metrics.{metric}"] for row in group] for group in groups if group[0]["group"] == "a"] == [
+        [0.9, 0.5] if metric == "f1" else [0.5, 0.9]
+    ]
+
+
+def test_one_lucky_seed_stands_after_several_good_ones() -> None:
+    groups = scored_groups(trials("f1", {"lucky": [0.92], "good": [0.88, 0.89, 0.87, 0.88, 0.89]}), "f1")
+    assert [group[0]["group"] for group in groups] == ["good", "lucky"]
+
+
+def test_a_trial_without_the_score_is_left_out() -> None:
+    assert scored_trials(ROWS, "accuracy") == []

@@ -1,7 +1,4 @@
-"""Backups: of a registry that is written to, before a migration, and what is refused.
-
-pytest tests/orchestrator/registry/keeping/test_backups.py
-"""
+"""Backups while others write or one migrates. Alone: pytest tests/orchestrator/registry/keeping/test_backups.py"""
 
 import shutil
 import sqlite3
@@ -17,8 +14,7 @@ from orchestrator.registry import Registry, revisions
 from orchestrator.registry.keeping.backups import back_up_registry
 from orchestrator.registry.revisions import NEWEST_REVISION
 from orchestrator.results import MetricEvent
-from tests.orchestrator.registry.full_registries import fill_every_table
-from tests.orchestrator.registry.samples import everything, new_run
+from tests.orchestrator.registry.samples import everything, fill_every_table, new_run, newer_migrations
 
 needs_pg_dump = pytest.mark.skipif(shutil.which("pg_dump") is None, reason="pg_dump is not on this machine")
 
@@ -120,11 +116,7 @@ def older(location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str
     """The location of a registry that is a revision older than the newest, which takes the runs' names away."""
     with Registry(location) as registry:
         new_run(registry, name="kept")
-    folder = Path(shutil.copytree(revisions.MIGRATIONS, tmp_path / "migrations"))
-    (folder / "versions" / "9999_nameless.py").write_text(
-        f"from alembic import op\n\nrevision = '9999'\ndown_revision = '{NEWEST_REVISION}'\n\n\n"
-        "def upgrade() -> None:\n    op.execute(\"UPDATE runs SET name = ''\")\n"
-    )
+    folder = newer_migrations(tmp_path / "migrations", "UPDATE runs SET name = ''")
     monkeypatch.setattr(revisions, "MIGRATIONS", folder)
     monkeypatch.setattr(revisions, "NEWEST_REVISION", "9999")
     return location
@@ -149,7 +141,13 @@ def test_a_migration_keeps_the_registry_as_it_was(older: str, tmp_path: Path) ->
                 assert copy.execute("SELECT name FROM runs").fetchall() == [("kept",)]
 
 
-def test_a_migration_without_a_backup_is_asked_for(older: str, tmp_path: Path) -> None:
+def test_an_older_schema_waits_for_a_person_who_may_do_without_a_backup(older: str, tmp_path: Path) -> None:
+    for read_only in (True, False):
+        with (
+            Registry(older, read_only=read_only) as registry,
+            pytest.raises(RegistryError, match=rf"\({NEWEST_REVISION}\).*orchestrator db upgrade"),
+        ):
+            registry.runs()
     with Registry(older) as registry:
         assert registry.upgrade(tmp_path / "backups", with_backup=False) == "9999"
     assert [*tmp_path.rglob("*.backup")] == []

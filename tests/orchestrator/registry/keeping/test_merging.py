@@ -1,9 +1,5 @@
-"""Merging registries: nothing is lost, nothing replaced, and doing so again changes nothing.
+"""Merging: nothing is lost, nothing replaced. Alone: pytest tests/orchestrator/registry/keeping/test_merging.py"""
 
-pytest tests/orchestrator/registry/keeping/test_merging.py
-"""
-
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,8 +16,7 @@ from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.tables import BaseRow, DatasetRow, RunRow
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
-from tests.orchestrator.registry.full_registries import A_TIME, fill, fill_every_table, note
-from tests.orchestrator.registry.samples import everything, model_result, new_run
+from tests.orchestrator.registry.samples import A_TIME, everything, fill, fill_every_table, model_result, new_run, note
 
 A_RUN, ANOTHER = "a" * 12, "b" * 12
 
@@ -44,13 +39,17 @@ def content(registry: Registry) -> dict[str, list[object]]:
 
 
 @pytest.fixture
-def make(tmp_path: Path) -> Callable[[str], Registry]:
-    return lambda name: Registry(str(tmp_path / f"{name}.sqlite"))
+def here(tmp_path: Path) -> Registry:
+    return Registry(str(tmp_path / "here.sqlite"))
 
 
-def test_a_run_comes_whole_and_twice_changes_nothing(registry: Registry, make: Callable[[str], Registry]) -> None:
+@pytest.fixture
+def there(tmp_path: Path) -> Registry:
+    return Registry(str(tmp_path / "there.sqlite"))
+
+
+def test_a_run_comes_whole_and_twice_changes_nothing(registry: Registry, there: Registry) -> None:
     """Into SQLite and into PostgreSQL."""
-    there = make("there")
     fill_every_table(there)
     fill(registry, ANOTHER)
     own = content(registry)
@@ -68,8 +67,7 @@ def test_a_run_comes_whole_and_twice_changes_nothing(registry: Registry, make: C
     assert content(registry) == merged
 
 
-def test_a_dry_run_tells_the_same_and_changes_nothing(make: Callable[[str], Registry], tmp_path: Path) -> None:
-    here, there = make("here"), make("there")
+def test_a_dry_run_tells_the_same_and_changes_nothing(here: Registry, there: Registry, tmp_path: Path) -> None:
     fill_every_table(there)
     with Registry(str(tmp_path / "not-there.sqlite"), read_only=True) as nothing:
         foretold = merge(nothing, there, dry_run=True)
@@ -77,8 +75,7 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(make: Callable[[str], Regi
     assert foretold == merge(here, there)
 
 
-def test_two_runs_of_one_id_are_a_conflict_and_both_stay(make: Callable[[str], Registry]) -> None:
-    here, there = make("here"), make("there")
+def test_two_runs_of_one_id_are_a_conflict_and_both_stay(here: Registry, there: Registry) -> None:
     fill(here, A_RUN)
     fill(there, A_RUN)  # at another time
     before = content(here)
@@ -93,8 +90,7 @@ def copied(here: Registry, there: Registry) -> None:
     merge(here, there, unfinished=True)
 
 
-def test_what_went_on_there_is_a_conflict_that_names_the_tables(make: Callable[[str], Registry]) -> None:
-    here, there = make("here"), make("there")
+def test_what_went_on_there_is_a_conflict_that_names_the_tables(here: Registry, there: Registry) -> None:
     fill(there, A_RUN, ends=False)
     copied(here, there)
     Recorder(there).record_events(A_RUN, [MetricEvent(2**41, "train", {"loss": 1.0})])
@@ -102,8 +98,7 @@ def test_what_went_on_there_is_a_conflict_that_names_the_tables(make: Callable[[
     assert conflict.remark.endswith("metric_points, metrics")
 
 
-def test_a_run_that_has_not_ended_stays_away_until_it_has(make: Callable[[str], Registry]) -> None:
-    here, there = make("here"), make("there")
+def test_a_run_that_has_not_ended_stays_away_until_it_has(here: Registry, there: Registry) -> None:
     fill(there, A_RUN, ends=False)
     (left,) = merge(here, there)
     assert left.change == "unfinished"
@@ -112,8 +107,7 @@ def test_a_run_that_has_not_ended_stays_away_until_it_has(make: Callable[[str], 
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_a_run_in_the_trash_here_stays_there_and_is_named(make: Callable[[str], Registry], dry_run: bool) -> None:
-    here, there = make("here"), make("there")
+def test_a_run_in_the_trash_here_stays_there_and_is_named(here: Registry, there: Registry, dry_run: bool) -> None:
     fill(there, A_RUN)
     copied(here, there)
     here.trash.put(A_RUN, 0)
@@ -123,8 +117,7 @@ def test_a_run_in_the_trash_here_stays_there_and_is_named(make: Callable[[str], 
     assert merge(here, there) == []
 
 
-def test_what_people_added_is_joined(make: Callable[[str], Registry]) -> None:
-    here, there = make("here"), make("there")
+def test_what_people_added_is_joined(here: Registry, there: Registry) -> None:
     fill(there, A_RUN)
     copied(here, there)
     here.tag(A_RUN, "mine")
@@ -138,8 +131,7 @@ def test_what_people_added_is_joined(make: Callable[[str], Registry]) -> None:
     assert content(here) == content(there)
 
 
-def test_other_weights_under_a_taken_version_get_another_one(make: Callable[[str], Registry]) -> None:
-    here, there = make("here"), make("there")
+def test_other_weights_under_a_taken_version_get_another_one(here: Registry, there: Registry) -> None:
     for registry, digest in ((here, "1" * 64), (there, "2" * 64)):
         registry.models.register("reviews", model_result(digest))
     (model,) = merge(here, there)
@@ -147,8 +139,7 @@ def test_other_weights_under_a_taken_version_get_another_one(make: Callable[[str
     assert {one["digest"][0]: one["version"] for one in here.models.table().records} == {"1": 1, "2": 2}
 
 
-def test_the_number_of_a_model_that_was_removed_there_is_given_to_none_here(make: Callable[[str], Registry]) -> None:
-    here, there = make("here"), make("there")
+def test_the_number_of_a_model_that_was_removed_there_is_given_to_none_here(here: Registry, there: Registry) -> None:
     run_id = new_run(there)
     there.models.register("reviews", model_result("1" * 64), run_id)
     there.models.remove_of([run_id])
@@ -156,8 +147,7 @@ def test_the_number_of_a_model_that_was_removed_there_is_given_to_none_here(make
     assert here.models.register("reviews", model_result("2" * 64)) == 2
 
 
-def test_an_alias_that_means_other_weights_stays(make: Callable[[str], Registry]) -> None:
-    here, there = make("here"), make("there")
+def test_an_alias_that_means_other_weights_stays(here: Registry, there: Registry) -> None:
     for registry, digest in ((here, "1" * 64), (there, "2" * 64)):
         registry.models.register("reviews", model_result(digest))
         with registry._database.session(writing=True) as session:
@@ -168,8 +158,7 @@ def test_an_alias_that_means_other_weights_stays(make: Callable[[str], Registry]
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_an_alias_of_a_model_that_does_not_come_is_named(make: Callable[[str], Registry], dry_run: bool) -> None:
-    here, there = make("here"), make("there")
+def test_an_alias_of_a_model_that_does_not_come_is_named(here: Registry, there: Registry, dry_run: bool) -> None:
     run_id = new_run(there)
     there.lifecycle.start_attempt(run_id)
     there.models.register("reviews", model_result("2" * 64), run_id=run_id)
@@ -179,8 +168,7 @@ def test_an_alias_of_a_model_that_does_not_come_is_named(make: Callable[[str], R
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_an_alias_comes_with_the_model_of_its_run(make: Callable[[str], Registry], dry_run: bool) -> None:
-    here, there = make("here"), make("there")
+def test_an_alias_comes_with_the_model_of_its_run(here: Registry, there: Registry, dry_run: bool) -> None:
     fill(there, A_RUN, weights="2" * 64)
     name = there.models.table().records[0]["name"]
     there.models.set_alias(name, "production")
@@ -188,8 +176,7 @@ def test_an_alias_comes_with_the_model_of_its_run(make: Callable[[str], Registry
     assert changes["alias"] == "new"
 
 
-def test_data_with_the_same_fingerprint_and_other_counts_is_a_conflict(make: Callable[[str], Registry]) -> None:
-    here, there = make("here"), make("there")
+def test_data_with_the_same_fingerprint_and_other_counts_is_a_conflict(here: Registry, there: Registry) -> None:
     fill(there, A_RUN)
     copied(here, there)
     with there._database.session(writing=True) as session:
@@ -198,8 +185,7 @@ def test_data_with_the_same_fingerprint_and_other_counts_is_a_conflict(make: Cal
     assert (conflict.what, conflict.change, conflict.remark) == ("datasets", "conflict", "they differ in counts")
 
 
-def test_a_merge_that_breaks_off_is_done_again(make: Callable[[str], Registry]) -> None:
-    here, there = make("here"), make("there")
+def test_a_merge_that_breaks_off_is_done_again(here: Registry, there: Registry, tmp_path: Path) -> None:
     for run_id in (A_RUN, ANOTHER):
         fill(there, run_id, weights=run_id * 5)
     merging = merge_registry(here._database, there._database)
@@ -207,7 +193,7 @@ def test_a_merge_that_breaks_off_is_done_again(make: Callable[[str], Registry]) 
     merging.close()
     assert here.num_runs(trials=False) == 1
     assert [one.id for one in merge(here, there) if one.what == "run"] == [ANOTHER]
-    straight = make("straight")
+    straight = Registry(str(tmp_path / "straight.sqlite"))
     merge(straight, there)
     assert content(here) == content(straight)
 

@@ -1,7 +1,4 @@
-"""The trash: a removed run is nowhere else, and comes back as it was.
-
-pytest tests/orchestrator/registry/keeping/test_trash.py
-"""
+"""A removed run is nowhere else, and comes back. Alone: pytest tests/orchestrator/registry/keeping/test_trash.py"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +13,7 @@ from orchestrator.registry.keeping import trash
 from orchestrator.registry.keeping.merging import Merged
 from orchestrator.registry.tables import LineageRow, RunRow
 from orchestrator.run_states import RunState
-from tests.orchestrator.registry.full_registries import fill, fill_every_table
-from tests.orchestrator.registry.samples import everything, model_result, new_run
+from tests.orchestrator.registry.samples import everything, fill, fill_every_table, model_result, new_run
 
 
 def claim(registry: Registry, run_id: str) -> bool:

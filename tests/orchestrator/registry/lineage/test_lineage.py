@@ -1,7 +1,4 @@
-"""Lineage: edges that follow from what runs record, the trees of them, and what in these is stale.
-
-pytest tests/orchestrator/registry/lineage/test_lineage.py
-"""
+"""Edges, trees, and what is stale. Alone: pytest tests/orchestrator/registry/lineage/test_lineage.py"""
 
 import hashlib
 import os
@@ -15,6 +12,7 @@ from orchestrator.errors import NotFoundError
 from orchestrator.registry import Registry
 from orchestrator.registry.lineage.lineage_trees import LineageTree
 from orchestrator.registry.recorder import Recorder, RunOutcome
+from orchestrator.registry.tables import RunRow
 from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import DatasetResult, FileCount, TokenizerResult
 from orchestrator.run_states import RunState
@@ -46,13 +44,8 @@ def train_tokenizer(recorder: Recorder, text: Path, digest: str = TOKENIZER) -> 
 
 
 def pretrain(recorder: Recorder, text: Path, digest: str = PRETRAINED, **spec: Any) -> str:
-    values = {
-        "kind": "pretrain",
-        "name": "life/encoder",
-        "tokenizer": "storage/tokenizers/words",
-        "init_from": "random",
-    }
-    run = recorder.start(values | spec, "f")
+    own = {"kind": "pretrain", "name": "life/encoder", "tokenizer": "storage/tokenizers/words", "init_from": "random"}
+    run = recorder.start(own | spec, "f")
     files = [FileCount(str(text), text.stat().st_size if text.exists() else 600, 5)]
     recorder.record_dataset(run.id, DatasetResult("text.txt", "corpus", CORPUS, "/corpora/b", {}, files))
     recorder.record_model(run.id, model_result(digest))
@@ -152,16 +145,9 @@ def test_a_file_leads_to_all_that_was_made_of_it_and_to_exports(life: Registry, 
 @pytest.mark.heavy
 def test_things_are_found_by_name_folder_path_or_digest(life: Registry, name: str) -> None:
     assert life.lineage.ancestors(name)
-
-
-def test_a_run_is_found_by_the_model_that_it_made(registry: Registry, text: Path) -> None:
-    run_id = pretrain(Recorder(registry), text)
-    assert registry.lineage.ancestors(run_id[:6]).node.name == "life/encoder@1"
-
-
-def test_a_run_is_found_by_its_name(registry: Registry, text: Path) -> None:
-    train_tokenizer(Recorder(registry), text)
-    assert registry.lineage.ancestors("life/words").node.digest == TOKENIZER
+    (run_id,) = life.runs("name = 'life/encoder'").id
+    assert life.lineage.ancestors(run_id[:6]).node.name == "life/encoder@1"
+    assert life.lineage.ancestors("life/words").node.digest == TOKENIZER
 
 
 def test_a_trial_leads_to_the_model_that_its_sweep_kept_of_it(registry: Registry, text: Path) -> None:
@@ -170,6 +156,8 @@ def test_a_trial_leads_to_the_model_that_its_sweep_kept_of_it(registry: Registry
     pretrain(recorder, text, "4" * 64)
     sweep = fine_tune(recorder, ("life/encoder@1", "life/encoder@2"))
     assert registry.lineage.ancestors(trial_id(sweep, "k1")).node.digest == TUNED
+    (weights,) = [edge.parent.name for edge in registry.lineage.parents([TUNED]) if edge.role == "weights"]
+    assert weights == "life/encoder@2"
     with pytest.raises(NotFoundError, match=r"trial.* made nothing that stands in the lineage"):
         registry.lineage.ancestors(trial_id(sweep, "k0"))
 
@@ -199,15 +187,6 @@ def test_a_name_that_begins_a_runs_id_as_well_is_the_name(registry: Registry, te
 def test_what_is_not_there_is_refused_with_the_models_that_are(life: Registry, name: str) -> None:
     with pytest.raises(NotFoundError, match="life/student@1"):
         life.lineage.ancestors(name)
-
-
-def test_of_a_sweep_over_models_the_winners_origin_counts(registry: Registry, text: Path) -> None:
-    recorder = Recorder(registry)
-    pretrain(recorder, text)
-    pretrain(recorder, text, "4" * 64)
-    fine_tune(recorder, ("life/encoder@1", "life/encoder@2"))
-    (weights,) = [edge.parent.name for edge in registry.lineage.parents([TUNED]) if edge.role == "weights"]
-    assert weights == "life/encoder@2"
 
 
 @pytest.mark.parametrize(
@@ -268,8 +247,6 @@ def test_files_of_another_machine_are_not_looked_for(registry: Registry, tmp_pat
     run_id = pretrain(recorder, tmp_path / "elsewhere.txt")
     assert stale(registry.lineage.ancestors("life/encoder")) != {}
     with registry._database.session(writing=True) as session:
-        from orchestrator.registry.tables import RunRow
-
         session.get_one(RunRow, run_id).host = "another"
     assert stale(registry.lineage.ancestors("life/encoder")) == {}
 

@@ -1,7 +1,4 @@
-"""The query language: what it means, held against plain Python on sample runs.
-
-pytest tests/orchestrator/registry/queries/test_query.py
-"""
+"""The meaning of queries, held against Python. Alone: pytest tests/orchestrator/registry/queries/test_query.py"""
 
 from typing import Any
 
@@ -14,9 +11,9 @@ from orchestrator.registry import Registry
 from orchestrator.registry.groups.group_keys import group_key, group_label
 from orchestrator.registry.queries.filters import parse_filter
 from orchestrator.registry.queries.query_tree import Combination, Comparison, Condition, FieldName, HistoryValue, Not
+from orchestrator.registry.run_flags import Flag
 from orchestrator.registry.tables import RunRow
 from orchestrator.results import DatasetResult, MetricEvent
-from orchestrator.run_states import RunState
 from tests.orchestrator.registry.queries.query_samples import (
     AGES,
     DAYS,
@@ -30,8 +27,6 @@ from tests.orchestrator.registry.queries.query_samples import (
     written,
 )
 from tests.orchestrator.registry.samples import new_run, trial_result
-
-# ------------------------------------------------------------------ against plain Python
 
 
 def comparisons(name: str, values: st.SearchStrategy[Any], operators: list[str]) -> st.SearchStrategy[Comparison]:
@@ -117,15 +112,6 @@ def test_a_tree_written_out_reads_back(tree: Condition) -> None:
     assert parse_filter(written(tree)) == tree
 
 
-# ------------------------------------------------------------------ single facts
-
-
-def test_and_binds_tighter_than_or_and_not_tightest() -> None:
-    tree = parse_filter("not a = 1 and b = 2 or c = 3")
-    a, b, c = (Comparison(FieldName(name), "=", (float(value),)) for name, value in (("a", 1), ("b", 2), ("c", 3)))
-    assert tree == Combination("or", (Combination("and", (Not(a), b)), c))
-
-
 @pytest.mark.parametrize(
     ("short", "long"),
     [
@@ -144,27 +130,6 @@ def test_and_binds_tighter_than_or_and_not_tightest() -> None:
 )
 def test_other_ways_to_write_the_same(short: str, long: str) -> None:
     assert parse_filter(short) == parse_filter(long)
-
-
-def test_unequal_is_true_of_runs_without_the_field(filled: Registry) -> None:
-    assert found(filled, "tag != 'odd'") == selected(lambda run: "odd" not in run["tag"])
-    assert found(filled, "task != 'cola'") == selected(lambda run: run["task"] != "cola")
-    assert found(filled, "metrics.f1 != 0.5") == selected(lambda run: run["metrics.f1"] != 0.5)
-    assert found(filled, "metrics.f1 is not null and metrics.f1 != 0.5") != found(filled, "metrics.f1 != 0.5")
-
-
-def test_an_age_is_the_moment_so_long_ago(filled: Registry) -> None:
-    assert found(filled, "created_at > 1d") == [0, 1]
-    assert found(filled, "created_at < 24h") == list(range(2, 24))
-    assert found(filled, "created_at between 2w and 1w") == list(range(14, 24))
-    assert found(filled, "started_at > 1w") == []
-
-
-def test_a_day_is_equal_to_any_time_of_it_and_between_has_both_days(filled: Registry) -> None:
-    of_day = selected(lambda run: f"{run['created_at']:%Y-%m-%d}" == DAYS[1])
-    assert found(filled, f"created_at = {DAYS[1]}") == of_day != []
-    assert set(of_day) <= set(found(filled, f"created_at > {DAYS[1]}"))
-    assert set(of_day) <= set(found(filled, f"created_at between {DAYS[2]} and {DAYS[1]}"))
 
 
 def test_the_best_of_a_loss_is_its_lowest_and_of_a_score_its_highest(registry: Registry) -> None:
@@ -255,49 +220,19 @@ def test_words_that_no_run_has_are_told(filled: Registry) -> None:
     assert filled.unmatched(" ") == []
 
 
-def test_states_are_asked_for_in_any_case(registry: Registry) -> None:
-    run_id = new_run(registry)
-    registry.lifecycle.finish(run_id, RunState.COMPLETED)
-    for query in ("state = 'completed'", "state in ('Completed')", "state like 'comp%'", "state != 'failed'"):
-        assert list(registry.runs(query).id) == [run_id]
-    assert registry.runs("state != 'completed'").empty
-
-
-def test_tags_are_asked_for_by_word(filled: Registry) -> None:
-    odd = [index for index in range(len(SAMPLES)) if index % 2]
-    assert found(filled, "tag = 'odd'") == odd
-    assert found(filled, "tag in ('odd', 'none') and tag not like 'ev%'") == odd
-    assert found(filled, "tag = null") == selected(lambda run: not run["tag"]) != []
-
-
-def test_times_are_compared_as_moments(filled: Registry) -> None:
-    assert len(found(filled, "created_at > '2020-01-01' and created_at < '2999-01-01T00:00+02:00'")) == len(SAMPLES)
-    assert found(filled, "finished_at > '2020-01-01'") == []
-    assert len(found(filled, "finished_at = null")) == len(SAMPLES)
-
-
-def test_the_last_part_of_a_path_is_enough_where_it_is_unique(filled: Registry) -> None:
-    assert found(filled, "params.size = 'sst2'") == found(filled, "params.recipe.size = 'sst2'") != []
-
-
-def test_an_empty_registry_answers_any_query_with_nothing(registry: Registry) -> None:
-    assert registry.runs("metrics.f1 > 0.9 and params.x = 1").empty
-
-
 @pytest.mark.parametrize(
-    ("sort", "order"), [("params.size", ["base", "mini", "tiny"]), ("-params.size", ["tiny", "mini", "base"])]
+    ("sizes", "up", "down"),
+    [
+        (("mini", None, "tiny", "base"), ["base", "mini", "tiny", "None"], ["tiny", "mini", "base", "None"]),
+        (("auto", 8, 4), ["4", "8", "auto"], ["8", "4", "auto"]),
+    ],
 )
-def test_text_parameters_sort_as_text(registry: Registry, sort: str, order: list[str]) -> None:
-    for size in ("mini", None, "tiny", "base"):
+def test_text_sorts_as_text_and_numbers_before_it(
+    registry: Registry, sizes: tuple[Any, ...], up: list[str], down: list[str]
+) -> None:
+    for size in sizes:
         new_run(registry, name=str(size), spec={"size": size})
-    assert list(registry.runs(sort=sort).name) == [*order, "None"]
-
-
-def test_numbers_come_before_text(registry: Registry) -> None:
-    for value in ("auto", 8, 4):
-        new_run(registry, name=str(value), spec={"batch_size": value})
-    assert list(registry.runs(sort="params.batch_size").name) == ["4", "8", "auto"]
-    assert list(registry.runs(sort="-params.batch_size").name) == ["8", "4", "auto"]
+    assert [list(registry.runs(sort=sort).name) for sort in ("params.size", "-params.size")] == [up, down]
 
 
 @pytest.mark.parametrize("sort", ["metrics.f1", "-metrics.f1", "metrics.f1 desc", "params.learning_rate", "-seed"])
@@ -314,3 +249,34 @@ def test_a_limit_takes_the_first(filled: Registry) -> None:
         whole = list(filled.runs(sort=sort).id)
         for limit in (0, 1, 20, 22, 100):
             assert list(filled.runs(sort=sort, limit=limit).id) == whole[:limit]
+
+
+def test_a_run_is_found_by_its_notes(registry: Registry) -> None:
+    noted, other = (new_run(registry, name=name) for name in ("noted", "other"))
+    registry.annotations.note(noted, "LR too high")
+    registry.annotations.note(noted, "tried again")
+    assert list(registry.runs("note like '%lr%'").id) == [noted]
+    assert list(registry.runs("note = 'tried again'").id) == [noted]
+    assert list(registry.runs("note is null").id) == [other]
+    assert sorted(registry.grouped("note", aggregates="count")["note"].dropna()) == ["LR too high", "tried again"]
+
+
+@pytest.mark.parametrize("flag", ["archived", "pinned"])
+def test_a_run_is_found_by_its_flags(registry: Registry, flag: Flag) -> None:
+    pipeline, other = new_run(registry, kind="pipeline"), new_run(registry)
+    stage = new_run(registry, tags=[f"pipeline:{pipeline}"])
+    registry.annotations.set_flag(pipeline, flag)
+    for query in (f"{flag} = true", f"{flag} != false", f"{flag} is not null and not {flag} = false", flag):
+        assert set(registry.run_ids(query)) == {pipeline, stage}
+        assert registry.num_runs(query) == 2
+    assert registry.run_ids(f"{flag} = false") == [other]
+    assert registry.run_ids(sort=flag)[0] == other
+    assert dict(registry.grouped(flag, aggregates="count").values) == {False: 1, True: 2}
+
+
+def test_a_query_for_archived_runs_finds_them_where_they_are_left_out_otherwise(registry: Registry) -> None:
+    run_id = new_run(registry)
+    registry.annotations.set_flag(run_id, "archived")
+    assert registry.run_ids("archived = true", archived=False) == [run_id]
+    assert registry.run_ids("pinned != archived", archived=False) == [run_id]
+    assert registry.run_ids("name != 'archived'", archived=False) == []

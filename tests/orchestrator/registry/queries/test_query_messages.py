@@ -1,7 +1,4 @@
-"""What the query language says of a text that is wrong, and that nothing a person types can break it.
-
-pytest tests/orchestrator/registry/queries/test_query_messages.py
-"""
+"""What wrong and hostile queries are told. Alone: pytest tests/orchestrator/registry/queries/test_query_messages.py"""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,7 +6,6 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
-from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.queries.query_fields import NAMES
 from tests.orchestrator.registry.queries.query_samples import literal
 from tests.orchestrator.registry.samples import new_run
@@ -22,46 +18,31 @@ SLOW_ENOUGH = settings(max_examples=150, deadline=None, suppress_health_check=[H
     [
         # the language
         ("metrics.f1 >", "a number, text in quotes", 12),
-        ("metrics.f1 > 0.9 and", "a field", 20),
         ("task = 'a') or (seed = 1", "and, or, or the end", 10),
-        ("task 'a'", "in, like, between", 5),
         ("task = “sst2”", "straight quotes", 7),
         ("task = 'a", "not closed", 7),
         ("1 < 2", "a field", 4),
         ("task = cola", "task = 'cola'", 7),
-        ("created_at > 7days", "'7days'", 13),
         # names
         ("metrics.ff > 1", "metrics.f1", 0),
         ("f1 > 1", "metrics.f1, metrics.test.f1", 0),
-        ("params.lr > 1", "params.learning_rate", 0),
-        ("metrics.los > 1", "metrics.train.loss", 0),
-        ("task = 'a' or params.learning_rat > 1", "params.learning_rate", 14),
-        ("metrics.f1 > metrics.tst.f1", "metrics.test.f1", 13),
         ("password = 'a'", "state, id, name", 0),
         ("avg(metrics.f1) > 1", "best, worst, min, max, first, last, at", 0),
-        ("best(task) > 1", "task has no history", 5),
         ("at(metrics.f1, 1.5) > 1", "whole number", 0),
         # values that a field never has
         ("commit = 'xyz'", "commit", 0),
         ("group = 'spring'", "group", 0),
         ("metrics.f1 > 'a'", "number", 0),
-        ("metrics.f1 > 7d", "number", 0),
         ("metrics.f1 between 0.9 and 0.7", "between 0.7 and 0.9", 0),
-        ("created_at between 1d and 7d", "between 7d and 1d", 0),
-        ("task > 3", "text", 0),
-        ("seed = 1.5", "1.5", 0),
-        ("seconds > '1h'", "seconds", 0),
         ("state = 'done'", "'pending', 'running', 'completed'", 0),
-        ("kind = 'pretran'", "'pretrain'", 0),
         ("created_at > 'yesterday'", "a time", 0),
         ("created_at > 2026-13-99", "2026-13-99", 0),
         ("created_at > 99999w", "36500d", 0),
         ("params.cased = 'true'", "without quotes", 0),
-        ("params.learning_rate = '5e-5'", "number", 0),
-        ("params.size = 3", "text", 0),
         ("params.size = 'SST2'", "did you mean 'sst2'", 0),
         ("task < null", "null", 0),
-        ("tags.odd = 3", "true", 0),
+        ("pinned > true", "= and != only", 0),
+        ("pinned = 'yes'", "true or false", 0),
     ],
 )
 def test_a_wrong_query_names_what_is_wrong_with_a_caret_under_the_place(
@@ -115,25 +96,10 @@ def test_a_parameter_may_be_of_several_types(registry: Registry) -> None:
     assert registry.num_runs("params.batch_size = params.batch_size") == 3
 
 
-# ------------------------------------------------------------------ what nothing may break
-
 PIECES = [*NAMES, "metrics.f1", "params.size", "params.learning_rate", "params.cased", "tags.odd", "metrics.train.loss"]
 PIECES += ["and", "or", "not", "in", "is", "like", "between", "null", "true", "false", "(", ")", ",", "=", "!=", "=="]
 PIECES += ["<", ">=", "0.5", "-1", "1e999", "7d", "30m", "99999w", "2026-11-22", "9999-12-31", "0001-01-01", "'sst2'"]
-PIECES += [
-    "'",
-    '"',
-    "''",
-    "'%_'",
-    "best(",
-    "at(",
-    "at(metrics.f1,5)",
-    "max(metrics.train.loss)",
-    "mrpc",
-    ";",
-    "--",
-    "\x00",
-]
+PIECES += ["'", '"', "''", "'%_'", "best(", "at(", "at(metrics.f1,5)", "max(metrics.train.loss)", "mrpc", "--", "\x00"]
 
 
 def is_answered_or_refused(registry: Registry, query: str) -> bool:
@@ -171,23 +137,7 @@ def test_any_text_is_answered_or_refused(filled: Registry, text: str) -> None:
     assert is_answered_or_refused(filled, text)
 
 
-HOSTILE = [
-    "it's",
-    "''",
-    '"',
-    "%",
-    "_",
-    "\\",
-    "\\%",
-    "\0",
-    "\ud800",
-    "\u202eabc",
-    "a\nb",
-    "\ufffd",
-    "😀",
-    "; drop",
-    "é" * 3000,
-]
+HOSTILE = ["it's", '"', "%", "_", "\\", "\\%", "\0", "\ud800", "\u202ea", "a\nb", "\ufffd", "😀", "; drop", "é" * 3000]
 
 
 @SLOW_ENOUGH
@@ -200,16 +150,3 @@ HOSTILE = [
 def test_any_text_can_be_compared_with(filled: Registry, text: str, field: str, operator: str) -> None:
     value = literal(text)
     assert is_answered_or_refused(filled, f"{field} {operator} " + (f"({value})" if operator == "in" else value))
-
-
-def test_hostile_names_are_found_by_their_text_alone(registry: Registry) -> None:
-    for text in HOSTILE:
-        new_run(registry, name=text, tags=[text], spec={"size": text})
-    for text in HOSTILE:
-        same = {replace_unstorable(other) for other in HOSTILE} & {replace_unstorable(text)}
-        for field in ("name", "tag", "params.size"):
-            names = registry.run_table(f"{field} = {literal(text)}").values("name")
-            assert set(names) == same, (field, text)
-
-
-# ------------------------------------------------------------------ what an error costs

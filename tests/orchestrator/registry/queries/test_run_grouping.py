@@ -1,7 +1,4 @@
-"""Groups of runs and their aggregates, held against plain Python on sample runs.
-
-pytest tests/orchestrator/registry/queries/test_run_grouping.py
-"""
+"""Groups of runs, held against Python. Alone: pytest tests/orchestrator/registry/queries/test_run_grouping.py"""
 
 import math
 from collections import defaultdict

@@ -1,7 +1,4 @@
-"""How runs live: states, attempts, fencing, heartbeats, LOST.
-
-pytest tests/orchestrator/registry/runs/test_lifecycle.py
-"""
+"""States, attempts, fencing, heartbeats. Alone: pytest tests/orchestrator/registry/runs/test_lifecycle.py"""
 
 from datetime import timedelta
 from itertools import product
@@ -18,13 +15,7 @@ CLOCK = "orchestrator.registry.runs.lifecycle.utc_now"
 
 
 def test_a_new_run_is_pending_and_has_its_spec_as_parameters(registry: Registry) -> None:
-    spec = {
-        "kind": "pretrain",
-        "name": "x",
-        "optimizer": {"learning_rate": 1e-4},
-        "phases": [{"share": 1.0}],
-        "a": None,
-    }
+    spec = {"kind": "pretrain", "optimizer": {"learning_rate": 1e-4}, "phases": [{"share": 1.0}], "a": None}
     run = registry.run(new_run(registry, spec=spec, seed=7, tags=("first", "second")))
     assert (run.state, run.attempt, run.seed) == ("PENDING", 0, 7)
     assert run.spec == spec
@@ -118,19 +109,6 @@ def test_success_that_comes_late_stands(registry: Registry) -> None:
     assert registry.run(run_id).state == "COMPLETED"
 
 
-def test_a_failed_run_can_be_started_again_and_a_completed_one_cannot(registry: Registry) -> None:
-    run_id = new_run(registry)
-    registry.lifecycle.finish(
-        run_id, RunState.FAILED, attempt=registry.lifecycle.start_attempt(run_id), error="out of memory"
-    )
-    assert registry.lifecycle.start_attempt(run_id) == 2
-    run = registry.run(run_id)
-    assert (run.state, run.error, run.finished_at) == ("RUNNING", None, None)
-    registry.lifecycle.finish(run_id, RunState.COMPLETED)
-    with pytest.raises(InputError, match="has ended as COMPLETED"):
-        registry.lifecycle.start_attempt(run_id)
-
-
 RUN_STATES = [state for state in RunState if not state.is_derived and not state.is_for_trials_only]
 RUN_ENDS = [state for state in RUN_STATES if state.is_final]
 
@@ -161,7 +139,8 @@ def test_a_run_starts_again_as_its_state_allows(registry: Registry, old: RunStat
     run_id = run_in(registry, old)
     if old.may_become(RunState.RUNNING):
         registry.lifecycle.start_attempt(run_id)
-        assert registry.run(run_id).state is RunState.RUNNING
+        run = registry.run(run_id)
+        assert (run.state, run.error, run.finished_at) == (RunState.RUNNING, None, None)
     else:
         with pytest.raises(InputError, match=f"has ended as {old}"):
             registry.lifecycle.start_attempt(run_id)
@@ -186,24 +165,12 @@ def test_a_silent_run_reads_as_lost_until_its_next_heartbeat(location: str) -> N
         assert impatient.run(run_id).state == "COMPLETED"
 
 
-def test_a_heartbeat_tells_an_older_attempt_that_it_was_taken_over(registry: Registry) -> None:
-    run_id = new_run(registry)
-    old, new = registry.lifecycle.start_attempt(run_id), registry.lifecycle.start_attempt(run_id)
-    assert registry.lifecycle.heartbeat(run_id, new)
-    assert not registry.lifecycle.heartbeat(run_id, old)
-
-
 def test_a_heartbeat_keeps_the_trials_alive_too(registry: Registry) -> None:
     sweep = new_run(registry, kind="sweep")
     registry.lifecycle.start_attempt(sweep)
     trial = registry.trials.record(sweep, [TrialStart("k", 0, {}, 0)])[0]
-    before = registry.run(trial).heartbeat_at
     registry.lifecycle.heartbeat(sweep)
-    after = registry.run(trial).heartbeat_at
-    assert before is not None
-    assert after is not None
-    assert after >= before
-    assert after == registry.run(sweep).heartbeat_at
+    assert registry.run(trial).heartbeat_at == registry.run(sweep).heartbeat_at
 
 
 def test_trials_that_are_open_when_the_sweep_ends_are_stopped(registry: Registry) -> None:

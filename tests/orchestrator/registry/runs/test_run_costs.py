@@ -1,7 +1,4 @@
-"""Costs of attempts, as they are recorded, and the time of a sweep's trials.
-
-Alone: .venv/bin/pytest tests/orchestrator/registry/runs/test_run_costs.py
-"""
+"""Costs of attempts, and the time of trials. Alone: pytest tests/orchestrator/registry/runs/test_run_costs.py"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -44,16 +41,6 @@ def test_trials_count_by_their_own_clock_and_those_that_run_until_now(registry: 
     registry.trials.record(sweep, [TrialStart("k0", 0, {}, 0), TrialStart("k1", 1, {}, 1)])
     registry.trials.record(sweep, [trial_result("k0", seconds=0.001)])
     assert registry.costs.trial_seconds(sweep, first) == pytest.approx(0.0, abs=5.0)
-
-
-def test_trials_of_an_earlier_attempt_are_not_counted_again(registry: Registry) -> None:
-    sweep = new_run(registry, kind="sweep")
-    registry.lifecycle.start_attempt(sweep)
-    registry.trials.record(sweep, [TrialStart("k0", 0, {}, 0)])
-    registry.trials.record(sweep, [trial_result("k0", seconds=0.05)])
-    registry.lifecycle.finish(sweep, RunState.STOPPED)
-    second = registry.lifecycle.start_attempt(sweep)
-    assert registry.costs.trial_seconds(sweep, second) == 0.0
 
 
 def move(registry: Registry, hours: float) -> None:

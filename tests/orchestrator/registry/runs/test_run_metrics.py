@@ -1,7 +1,4 @@
-"""Measurements: their history, their latest values, and what a result changes.
-
-pytest tests/orchestrator/registry/runs/test_run_metrics.py
-"""
+"""Measurements and data of runs. Alone: pytest tests/orchestrator/registry/runs/test_run_metrics.py"""
 
 from math import inf, isnan, nan
 
@@ -11,8 +8,8 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
-from orchestrator.results import MetricEvent
-from tests.orchestrator.registry.samples import new_run
+from orchestrator.results import DatasetResult, FileCount, MetricEvent, TokenizerResult
+from tests.orchestrator.registry.samples import everything, new_run
 
 
 def test_metrics_have_a_history_and_a_latest_value(registry: Registry) -> None:
@@ -62,6 +59,7 @@ def test_a_loss_that_is_no_number_is_kept(registry: Registry) -> None:
     assert isnan(latest.pop("train.a"))
     assert latest == {"train.b": inf, "train.c": -inf, "train.d": 5e-324}
     assert list(registry.metrics.history(run_id).value.isna()) == [True, False, False, False]
+    assert registry.metrics.history_table(run_id, "train.a").values("value") == [None]
 
 
 def test_metrics_of_a_run_that_is_not_there_are_refused(registry: Registry) -> None:
@@ -96,3 +94,23 @@ def test_a_step_that_comes_twice_at_once_keeps_its_last_value(registry: Registry
     assert dict(zip(history.step, history.value, strict=True)) == dict(zip(steps, range(22), strict=True))
     assert list(history.value) == list(history.epoch)
     assert registry.metrics.latest(run_id) == {"train.loss": 20.0}
+
+
+def test_data_used_by_two_runs_is_one_dataset(registry: Registry) -> None:
+    dataset = DatasetResult("wiki", "corpus", "f" * 64, "path", {"num_tokens": 5}, [FileCount("a.txt", 3, 1, 1)])
+    runs = [new_run(registry) for _ in range(2)]
+    for run_id in runs:
+        registry.datasets.record(run_id, dataset)
+        (row,) = registry.datasets.frame(run_id).to_dict("records")
+        assert (row["name"], row["counts"], row["files"][0]["num_bad_records"]) == ("wiki", {"num_tokens": 5}, 1)
+    assert len(everything(registry)["datasets"]) == 1
+
+
+def test_a_tokenizer_is_data_of_the_run_that_trained_it(registry: Registry) -> None:
+    run_id = new_run(registry, kind="tokenizer")
+    for _ in range(2):
+        registry.datasets.record_tokenizer(run_id, TokenizerResult("folder", "f" * 64, 8_000))
+    (row,) = registry.datasets.frame(run_id).to_dict("records")
+    assert (row["kind"], row["name"], row["path"], row["counts"], row["files"]) == (
+        "tokenizer", "tokenizer", "folder", {"vocab_size": 8_000}, []
+    )  # fmt: skip

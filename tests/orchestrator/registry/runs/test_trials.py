@@ -1,33 +1,23 @@
-"""Trials: runs with a parent, recorded as they end, ranked with their seeds taken together.
-
-pytest tests/orchestrator/registry/runs/test_trials.py
-"""
+"""Trials, recorded as they end. Alone: pytest tests/orchestrator/registry/runs/test_trials.py"""
 
 from itertools import product
-from typing import Any
 
 import pytest
 
 from orchestrator.registry import Registry
 from orchestrator.registry.runs import trials
 from orchestrator.registry.trial_rows import trial_id
-from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
+from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialStart
 from orchestrator.run_states import RunState
-from tests.orchestrator.registry.samples import everything, model_result, new_run, trial_result
+from tests.orchestrator.registry.groups import samples
+from tests.orchestrator.registry.groups.samples import RECIPE, scored
+from tests.orchestrator.registry.samples import everything, model_result, trial_result
 
-RECIPE = {"learning_rate": 1e-4, "size": "tiny", "seed": 0, "init_from": "random", "epochs": 3.0}
 
-
-def new_sweep(registry: Registry, **task: Any) -> str:
-    spec = {"kind": "sweep", "task": {"id": "sst2", **task}, "recipe": RECIPE, "search_seed": 5}
-    sweep = new_run(registry, kind="sweep", name="sweep", spec=spec, task="sst2", metric="accuracy")
+def new_sweep(registry: Registry) -> str:
+    sweep = samples.new_sweep(registry)
     registry.lifecycle.start_attempt(sweep)
     return sweep
-
-
-def scored(key: str, score: float, seed: int = 0, **changes: Any) -> TrialResult:
-    metrics = {"accuracy": score, "baseline.accuracy": 0.5}
-    return trial_result(key, seed=seed, metrics=metrics, best_step=7, **changes)
 
 
 def test_a_trial_has_the_sweeps_recipe_with_its_own_values(registry: Registry) -> None:
@@ -52,6 +42,7 @@ def test_a_trial_is_one_row_from_its_start_to_its_end(registry: Registry) -> Non
     assert registry.run(started).state == "COMPLETED"
     assert registry.metrics.latest(started)["accuracy"] == 0.7, "the best step's score, not the last one's"
     assert len(registry.trials.frame(sweep)) == 1
+    assert (len(registry.runs()), list(registry.runs(trials=False).id)) == (2, [sweep])
 
 
 def test_what_becomes_of_many_trials_at_a_time_is_what_becomes_of_each(
@@ -112,27 +103,23 @@ def put_trial(registry: Registry, sweep: str, state: RunState) -> str:
     """Record that the sweep's trial is in this state, and return its id."""
     if state is RunState.RUNNING:
         return registry.trials.record(sweep, [TrialStart("k", 0, {"learning_rate": 1e-4}, 0)])[0]
+    if state is RunState.STOPPED:
+        trial = put_trial(registry, sweep, RunState.RUNNING)
+        registry.lifecycle.finish(sweep, RunState.STOPPED)
+        return trial
     (trial,) = registry.trials.record(sweep, [trial_result("k", state=state)])
     return trial
 
 
-@pytest.mark.parametrize(("old", "new"), list(product(TRIAL_STATES, TRIAL_STATES)))
+@pytest.mark.parametrize(("old", "new"), list(product((*TRIAL_STATES, RunState.STOPPED), TRIAL_STATES)))
 def test_a_trial_changes_its_state_as_that_allows(registry: Registry, old: RunState, new: RunState) -> None:
     sweep = new_sweep(registry)
     trial = put_trial(registry, sweep, old)
     assert registry.run(trial).state is old
     assert put_trial(registry, sweep, new) == trial
-    assert registry.run(trial).state is (new if old.may_become(new) else old)
-
-
-def test_a_trial_that_its_sweep_stopped_may_run_again_or_turn_out_to_have_ended(registry: Registry) -> None:
-    for new in (RunState.FAILED, RunState.PRUNED, RunState.RUNNING, RunState.COMPLETED):
-        sweep = new_sweep(registry)
-        trial = put_trial(registry, sweep, RunState.RUNNING)
-        registry.lifecycle.finish(sweep, RunState.STOPPED)
-        assert registry.run(trial).state is RunState.STOPPED
-        put_trial(registry, sweep, new)
-        assert registry.run(trial).state is (new if RunState.STOPPED.may_become(new) else RunState.STOPPED)
+    run = registry.run(trial)
+    assert run.state is (new if old.may_become(new) else old)
+    assert (run.finished_at is None) == (run.state is RunState.RUNNING)
 
 
 def test_a_trial_that_its_scheduler_ended_while_the_registry_was_away_is_pruned_with_its_scores(
@@ -165,18 +152,3 @@ def test_a_completed_trial_gets_its_model_when_the_sweep_ends(registry: Registry
     assert (after.finished_at, after.predictions_path) == (before.finished_at, "predictions")
     registry.trials.record(sweep, [scored("k", 0.9)])
     assert registry.run(trial) == after
-
-
-def test_a_failed_trial_that_starts_again_has_not_finished(registry: Registry) -> None:
-    sweep = new_sweep(registry)
-    (trial,) = registry.trials.record(sweep, [trial_result("k", state=RunState.FAILED)])
-    assert registry.run(trial).finished_at is not None
-    registry.trials.record(sweep, [TrialStart("k", 0, {"learning_rate": 1e-4}, 0)])
-    assert (registry.run(trial).state, registry.run(trial).finished_at) == ("RUNNING", None)
-
-
-def test_runs_can_be_listed_without_trials(registry: Registry) -> None:
-    sweep = new_sweep(registry)
-    registry.trials.record(sweep, [scored("a", 0.9), scored("b", 0.8)])
-    assert len(registry.runs()) == 3
-    assert list(registry.runs(trials=False).id) == [sweep]

@@ -1,7 +1,4 @@
-"""Runs written for other trackers, read again by those trackers' own libraries; skipped where one is not installed.
-
-pytest tests/orchestrator/registry/tracker_exports/test_tracker_exports.py
-"""
+"""Exports, read by the trackers. Alone: pytest tests/orchestrator/registry/tracker_exports/test_tracker_exports.py"""
 
 import json
 import math
@@ -18,8 +15,7 @@ from orchestrator.registry import Registry
 from orchestrator.registry.tracker_exports import TRACKERS, Tracker, write_runs
 from orchestrator.registry.tracker_exports.exported_run import ExportedRun, load_runs
 from orchestrator.results import MetricEvent
-from tests.orchestrator.registry.full_registries import fill
-from tests.orchestrator.registry.samples import new_run
+from tests.orchestrator.registry.samples import fill, new_run
 
 # MLflow and W&B warn of what they will change in themselves.
 pytestmark = pytest.mark.filterwarnings("ignore")
