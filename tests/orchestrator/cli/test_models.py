@@ -116,12 +116,14 @@ def test_commands_show_guesses_and_probabilities(command: Command, pretrained: s
         (["fill-mask", "MODEL", "[MASK] " * 60], "48"),
         (["next-sentence", "MODEL", "a cat", " "], "word"),
         (["predict", "MODEL"], "head"),
+        (["fill-mask", "CLASSIFIER", "a [MASK]"], "head"),
     ],
 )
 def test_what_a_model_cannot_do_is_said(
-    command: Command, pretrained: str, arguments: list[str], complaint: str
+    command: Command, pretrained: str, classifier: str, arguments: list[str], complaint: str
 ) -> None:
-    outcome = command(*[pretrained if word == "MODEL" else word for word in arguments])
+    names = {"MODEL": pretrained, "CLASSIFIER": classifier}
+    outcome = command(*[names.get(word, word) for word in arguments])
     assert (outcome.status, outcome.out) == (2, "")
     assert complaint in outcome.err
 

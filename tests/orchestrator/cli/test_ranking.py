@@ -79,8 +79,7 @@ def test_a_board_and_a_comparison_are_there_for_a_program(command: Command, thre
 
 def test_a_group_that_is_not_there_is_an_error_with_its_own_status(command: Command, three_groups: list[str]) -> None:
     outcome = command("groups", "show", "nothere")
-    assert (outcome.status, outcome.out) == (3, "")
-    assert "nothere" in outcome.err
+    assert (outcome.status, outcome.out, "nothere" in outcome.err) == (3, "", True)
     assert command("groups", "list", "sst2").status == 3
     assert command("groups", "compare", three_groups[0]).status == 2
 
