@@ -59,13 +59,6 @@ def test_a_model_and_a_task_stand_for_their_runs(command: Command, tuned: str, n
     assert {row["run"] for row in json.loads(command("check", name, "-f", "json").out)} == {tuned}
 
 
-def test_the_reasons_stand_below_the_table(command: Command, tuned: str) -> None:
-    outcome = command("check", tuned)
-    assert "bert-tiny (test, Turc et al. 2019" in outcome.err
-    assert "chosen on the validation split" in outcome.err
-    assert len(command("check", tuned, "--all").out.splitlines()) > len(outcome.out.splitlines())
-
-
 def test_where_nothing_was_published_that_is_said(command: Command) -> None:
     with Registry(Settings.from_options().registry) as registry:
         run_id = new_run(registry, kind="sweep", task="own", metric="f1", spec=SPEC)
@@ -81,9 +74,3 @@ def test_what_is_not_there_is_told(command: Command) -> None:
     outcome = command("check", "nothing")
     assert outcome.status == 3
     assert "nothing" in outcome.err
-
-
-def test_a_removed_command_names_what_to_use_instead(command: Command) -> None:
-    outcome = command("published", "list")
-    assert outcome.status == 2
-    assert "orchestrator check" in outcome.err

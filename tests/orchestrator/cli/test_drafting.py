@@ -18,11 +18,6 @@ def test_init_says_what_it_found_and_what_comes_next(command: Command, tmp_path:
     assert {path.name for path in tmp_path.iterdir()} >= {"reviews.yaml", "reviews.train.csv", "reviews.dev.csv"}
 
 
-def test_the_next_commands_are_quoted_for_the_shell(command: Command, tmp_path: Path) -> None:
-    write_reviews(tmp_path / "my reviews.csv")
-    assert "orchestrator run 'my reviews.yaml'" in command("init", "my reviews.csv", "-o", "my reviews.yaml").err
-
-
 def test_a_second_init_writes_over_when_asked_only(command: Command, tmp_path: Path) -> None:
     write_reviews(tmp_path / "reviews.csv")
     command("init", "reviews.csv")
@@ -37,11 +32,6 @@ def test_what_cannot_be_read_leaves_nothing(command: Command, tmp_path: Path) ->
     outcome = command("init", "empty.csv")
     assert (outcome.status, [path.name for path in tmp_path.iterdir()]) == (2, ["empty.csv"])
     assert "empty.csv is empty; name a file that holds data" in outcome.err
-
-
-def test_three_columns_of_text_are_refused(command: Command, tmp_path: Path) -> None:
-    write_reviews(tmp_path / "a.csv")
-    assert "one column of text or two" in command("init", "a.csv", *["--text", "text"] * 3).err
 
 
 @pytest.mark.ray

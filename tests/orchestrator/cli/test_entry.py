@@ -74,6 +74,21 @@ def test_a_wrong_spelling_is_wrong_usage_and_names_the_nearest(
 
 
 @pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        ("published list", "orchestrator check"),
+        ("cluster pull --address http://127.0.0.1:8265", "db merge"),
+        ("db export x", "db backup"),
+        ("db import x", "db merge"),
+    ],
+)
+def test_a_removed_command_names_what_to_use_instead(command: Command, words: str, instead: str) -> None:
+    outcome = command(*words.split())
+    assert (outcome.status, outcome.out) == (2, "")
+    assert instead in outcome.err
+
+
+@pytest.mark.parametrize(
     ("error", "status"),
     [
         (RunFailedError("it failed"), 1),
@@ -124,13 +139,6 @@ def test_global_options_stand_before_or_after_the_command(command: Command, tmp_
         assert command(*arguments).status == 0
     assert (tmp_path / "a" / "registry.sqlite").exists()
     assert (tmp_path / "b" / "registry.sqlite").exists()
-
-
-def test_a_registry_that_cannot_be_opened_is_registry_trouble(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("no database, but long enough to be read as one" * 10)
-    outcome = command("runs", "list", "--registry", str(tmp_path / "text"))
-    assert (outcome.status, outcome.out) == (4, "")
-    assert "not a SQLite database" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -241,15 +249,6 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     os.close(writing)
     assert done.stderr == ""
     assert done.returncode == 0
-
-
-def test_the_installed_command_is_this_one() -> None:
-    import importlib.metadata
-
-    import orchestrator.cli
-
-    (script,) = importlib.metadata.entry_points(group="console_scripts", name="orchestrator")
-    assert script.load() is orchestrator.cli.main
 
 
 def test_the_package_runs_as_a_module() -> None:

@@ -16,7 +16,6 @@ from orchestrator.cli.on_head import ON_HEAD, ON_THIS_MACHINE
 from orchestrator.errors import ClusterError
 from orchestrator.execution.head_commands import HeadAnswer
 from orchestrator.run_ids import is_run_id
-from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command
 from tests.orchestrator.execution.job_cluster import Details, JobCluster, Status
@@ -70,8 +69,6 @@ def spec(home: Path, tmp_path: Path) -> str:
         "runs logs --worker 1 -- 7f3a",
         "query --sort -name -- \"metrics.f1 > 0.9 and name = 'a b'\"",
         "stop --force --timeout 5.0 -- 7f3a",
-        "wait --timeout 5.0 -- 7f3a",
-        "models show -- m@2",
         "gc --dry-run --older-than 90d",
     ],
 )
@@ -89,20 +86,18 @@ def test_every_command_is_sent_kept_here_or_needs_no_registry() -> None:
     assert ON_HEAD | alone | local | {"help", "completion"} == set(PLACES)
 
 
-def test_the_variable_of_the_dashboard_is_enough(command: Command, head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", ADDRESS)
-    assert command("runs", "list", "--debug").status == 0
-    assert head.words == ["runs", "list", "--debug", "--limit", "30", "--offset", "0"]
-
-
 def test_on_a_cluster_the_registry_is_read_where_the_command_is(
     command: Command, head: Head, monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
     assert command("runs", "list", "--address", ADDRESS, "--registry", str(home / "r.sqlite")).status == 4
-    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert command("schema", "--address", ADDRESS).status == 0
     monkeypatch.setenv("RAY_API_SERVER_ADDRESS", ADDRESS)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     assert command("runs", "list").status == 0
     assert head.words == []
+    monkeypatch.delenv("RAY_ADDRESS")
+    assert command("runs", "list", "--debug").status == 0
+    assert head.words == ["runs", "list", "--debug", "--limit", "30", "--offset", "0"]
 
 
 @pytest.mark.parametrize("words", ["resume 7f3a", "predict m", "models export m -o to"])
@@ -110,17 +105,6 @@ def test_a_command_of_this_machine_alone_says_so(command: Command, head: Head, w
     outcome = command(*words.split(), "--address", ADDRESS)
     assert (outcome.status, outcome.out, head.words) == (2, "", [])
     assert "submit --resume" in outcome.err
-
-
-def test_what_needs_no_registry_does_not_care_about_a_dashboard(command: Command, head: Head) -> None:
-    assert command("schema", "--address", ADDRESS).status == 0
-    assert head.words == []
-
-
-def test_a_removed_command_names_what_to_use_instead(command: Command) -> None:
-    outcome = command("cluster", "pull", "--address", ADDRESS)
-    assert (outcome.status, outcome.out) == (2, "")
-    assert "db merge" in outcome.err
 
 
 @pytest.mark.parametrize("words", ["runs list -o {}/runs.csv", "runs plot 7f3a -o {}/runs.csv"])
@@ -247,17 +231,3 @@ def test_words_of_submit_that_do_not_go_together_are_wrong_usage(command: Comman
     outcome = command(*words, "--address", ADDRESS)
     assert outcome.status == 2
     assert "--resume" in outcome.err
-
-
-def test_a_command_that_came_from_elsewhere_speaks_of_the_address_there(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from orchestrator.registry import Registry
-    from orchestrator.registry.recorder import Recorder
-
-    monkeypatch.setenv("ORCHESTRATOR_ASKED_AT", ADDRESS)
-    with Registry(Settings.from_options().registry) as registry:
-        run = Recorder(registry).start({"kind": "tokenizer", "name": "words"}, "f", run_id=RUN_ID)
-        registry.lifecycle.start_attempt(run.id, host="elsewhere", pid=1)
-        registry.lifecycle.finish(run.id, RunState.STOPPED)
-    assert f"go on with: orchestrator --address {ADDRESS} submit --resume {RUN_ID}\n" in command("stop", "7f3a").err

@@ -44,17 +44,6 @@ def test_a_model_is_drawn_with_what_it_was_made_of(command: Command, model_folde
     ]
 
 
-def test_what_is_stale_says_why(command: Command, model_folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text("other words")
-    lines = command("models", "descendants", "text.txt").out.splitlines()
-    assert lines == [
-        f"file {tmp_path}/text.txt",
-        "└── text: corpus text.txt cccccccccccc  STALE: text.txt has 11 bytes now, 5 were read",
-        "    └── text: model words@1 dddddddddddd  STALE: made of text.txt, which is stale",
-    ]
-    assert command("models", "descendants", "cccccccc").out.splitlines()[0] == f"{lines[1].partition(': ')[2]}"
-
-
 def test_an_export_is_a_descendant(command: Command, model_folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "exported"
     assert command("models", "export", "words", "-o", str(target)).status == 0
@@ -63,13 +52,6 @@ def test_an_export_is_a_descendant(command: Command, model_folder: Path, tmp_pat
     assert (tree["kind"], tree["branches"][0]["name"], tree["branches"][0]["role"]) == ("export", "words@1", "copy")
     rows = list(csv.DictReader(io.StringIO(command("models", "lineage", str(target), "-f", "csv").out)))
     assert [(row["depth"], row["kind"]) for row in rows[:2]] == [("0", "export"), ("1", "model")]
-
-
-def test_an_export_of_a_folder_needs_no_registry(command: Command, tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_text("{}")
-    assert command("models", "export", str(tmp_path / "model"), "-o", str(tmp_path / "copy")).status == 0
-    assert {path.name for path in tmp_path.iterdir()} == {"model", "copy"}
 
 
 def test_a_model_that_is_not_there_is_not_found(command: Command, model_folder: Path) -> None:

@@ -5,7 +5,6 @@ Alone: .venv/bin/pytest tests/orchestrator/cli/test_models.py
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -117,61 +116,40 @@ def test_commands_show_guesses_and_probabilities(command: Command, pretrained: s
         (["fill-mask", "MODEL", "[MASK] " * 60], "48"),
         (["next-sentence", "MODEL", "a cat", " "], "word"),
         (["predict", "MODEL"], "head"),
+        (["fill-mask", "CLASSIFIER", "a [MASK]"], "head"),
     ],
 )
 def test_what_a_model_cannot_do_is_said(
-    command: Command, pretrained: str, arguments: list[str], complaint: str
+    command: Command, pretrained: str, classifier: str, arguments: list[str], complaint: str
 ) -> None:
-    outcome = command(*[pretrained if word == "MODEL" else word for word in arguments])
+    names = {"MODEL": pretrained, "CLASSIFIER": classifier}
+    outcome = command(*[names.get(word, word) for word in arguments])
     assert (outcome.status, outcome.out) == (2, "")
     assert complaint in outcome.err
 
 
-def test_a_fine_tuned_model_has_no_pretraining_heads(command: Command, classifier: str) -> None:
-    for arguments in (["fill-mask", classifier, "a [MASK]"], ["next-sentence", classifier, "the cat", "the dog"]):
-        outcome = command(*arguments)
-        assert outcome.status == 2
-        assert "no head for" in outcome.err
-
-
-def test_a_family_without_a_sentence_head_is_named(command: Command, pretrained: str) -> None:
+@pytest.mark.parametrize(
+    ("changes", "word", "says"),
+    [
+        ({"causal_attention": True}, "fill-mask", "reads from left to right"),
+        ({"causal_attention": True}, "next-sentence", "reads from left to right"),
+        ({"family": "distilbert"}, "next-sentence", "a model of its family (distilbert)"),
+    ],
+)
+def test_a_model_that_was_pretrained_otherwise_is_refused(
+    command: Command, pretrained: str, changes: dict[str, Any], word: str, says: str
+) -> None:
     from bert_core import BertConfig, BertForPreTraining
     from bert_core.text.tokenization import Tokenizer
 
-    folder, tokenizer = Path(pretrained).with_name("distilbert"), Tokenizer.load(pretrained)
-    shape = {"vocab_size": tokenizer.vocab_size, "num_hidden_layers": 1, "hidden_size": 64}
-    config = BertConfig.from_shape(**shape, family="distilbert")
+    folder = Path(pretrained).with_name("-".join((word, *changes)))
+    tokenizer = Tokenizer.load(pretrained)
+    config = BertConfig.from_shape(1, 64, vocab_size=tokenizer.vocab_size, **changes)
     BertForPreTraining.from_config(config, seed=0).save_pretrained(folder)
     tokenizer.save(folder)
-    outcome = command("next-sentence", str(folder), "the cat", "the dog")
-    assert outcome.status == 2
-    assert "a model of its family (distilbert) is pretrained without one" in outcome.err
-
-
-def test_a_model_that_reads_from_left_to_right_fills_no_masks(command: Command, pretrained: str) -> None:
-    from bert_core import BertConfig, BertForPreTraining
-    from bert_core.text.tokenization import Tokenizer
-
-    folder = Path(pretrained).with_name("causal")
-    config = replace(BertConfig.from_pretrained(pretrained), causal_attention=True)
-    BertForPreTraining.from_config(config, seed=0).save_pretrained(folder)
-    Tokenizer.load(pretrained).save(folder)
-    for arguments, what in (
-        (["fill-mask", str(folder), "a [MASK]"], "masked tokens"),
-        (["next-sentence", str(folder), "the cat", "the dog"], "next sentences"),
-    ):
-        outcome = command(*arguments)
-        assert (outcome.status, outcome.out) == (2, "")
-        assert f"reads from left to right: it was pretrained to predict the next token, not {what}" in outcome.err
-
-
-def test_predict_reads_a_file_and_writes_json_lines(command: Command, classifier: str, tmp_path: Path) -> None:
-    (tmp_path / "lines.txt").write_text("the cat\nthe dog\n")
-    outcome = command("predict", classifier, "lines.txt")
-    assert outcome.status == 0
-    assert [json.loads(line)["text"] for line in outcome.out.splitlines()] == ["the cat", "the dog"]
-    assert command("predict", classifier, "lines.txt", "-o", "answers.jsonl").out == ""
-    assert (tmp_path / "answers.jsonl").read_text() == outcome.out
+    outcome = command(word, str(folder), *["a [MASK]", "the dog"][: 1 + (word == "next-sentence")])
+    assert (outcome.status, outcome.out) == (2, "")
+    assert says in outcome.err
 
 
 def test_evaluate_shows_classes_confusions_and_the_worst_mistakes(
@@ -248,6 +226,8 @@ def test_a_flipped_bit_is_noticed_by_export_and_use(command: Command, pretrained
 
 def test_a_model_is_found_by_folder_name_or_run(recorded_sweep: RecordedSweep, home: Path, pretrained: str) -> None:
     settings = Settings.from_options()
+    with pytest.raises(NotFoundError, match="has left no model"):
+        resolve_model(recorded_sweep.trial_ids[0], settings)
     assert resolve_model(pretrained, settings) == pretrained
     for name in ("first", "first@1", recorded_sweep.run_id, recorded_sweep.run_id[:6]):
         assert resolve_model(name, settings) == str(home / "model")
@@ -265,11 +245,6 @@ def test_a_model_that_is_none_is_not_found(
         resolve_model(name, Settings.from_options())
 
 
-def test_a_run_without_a_model_says_so(recorded_sweep: RecordedSweep) -> None:
-    with pytest.raises(NotFoundError, match="has left no model"):
-        resolve_model(recorded_sweep.trial_ids[0], Settings.from_options())
-
-
 OWN = {"id": "mine", "head": "ner", "files": {"validation": "dev.conll"}, "max_validation_examples": 5}
 KNOWN = {"id": "sst2", "folder": "data/sst2"}
 
@@ -281,7 +256,6 @@ KNOWN = {"id": "sst2", "folder": "data/sst2"}
         (OWN, "mine", ("max_validation_examples=9",), OWN),
         (OWN, "mine", ("files.validation=new.conll",), {name: OWN[name] for name in ("id", "head", "files")}),
         (OWN, "other", (), None),
-        (KNOWN, "sst2", (), KNOWN),
         (KNOWN, "sst2", ("folder=elsewhere",), None),
         (None, "mine", (), None),
     ],

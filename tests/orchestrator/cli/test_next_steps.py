@@ -10,12 +10,10 @@ import pytest
 
 import orchestrator.execution.runner
 import orchestrator.storage
-from orchestrator.cli.commands.next_steps import ASKED_BY_A_LINE
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import MetricEvent, ModelResult
+from orchestrator.results import ModelResult
 from orchestrator.settings import Settings
-from orchestrator.tasks import TASK_TYPES
 from tests.orchestrator.cli.laboratory import Command
 
 RUN = "7f3a90b1c2d4"
@@ -45,12 +43,6 @@ def following(shown: str) -> list[str]:
     return [line.strip() for line in shown.partition("next\n")[2].splitlines()]
 
 
-def test_the_heads_that_answer_a_line_are_those_of_the_task_types() -> None:
-    """`embed` is the command for vectors."""
-    heads = {head for head, task_type in TASK_TYPES.items() if task_type.reads_plain_text}
-    assert heads - {"embedding"} == ASKED_BY_A_LINE
-
-
 @pytest.mark.parametrize(
     ("head", "use"),
     [
@@ -66,20 +58,6 @@ def test_a_completed_run_and_show_offer_the_same_use_of_a_model(
     export = "orchestrator models export one@1 one-1"
     assert command("resume", RUN).err.splitlines()[-2:] == [f"  {use}", f"  {export}"]
     assert following(command("runs", "show", RUN).out)[:2] == [use, export]
-
-
-@pytest.mark.parametrize(("is_there", "named"), [(True, "'my dev.json'"), (False, "FILE")])
-def test_a_model_that_reads_files_is_tried_on_the_tasks_own(
-    command: Command, home: Path, tmp_path: Path, is_there: bool, named: str
-) -> None:
-    home.mkdir(parents=True)
-    if is_there:
-        (tmp_path / "my dev.json").write_text("{}")
-    spec = {"kind": "sweep", "name": "one", "task": {"id": "own", "files": {"validation": "my dev.json"}}}
-    with Registry(Settings.from_options().registry) as registry:
-        Recorder(registry).start(spec, "f", run_id=RUN)
-        registry.models.register("one", ModelResult("s3://bucket/model", "d" * 64, 1, "qa"), RUN)
-    assert following(command("runs", "show", RUN).out)[0] == f"orchestrator predict one@1 {named}"
 
 
 def test_the_weights_are_not_downloaded_to_speak_of_a_model(
@@ -107,12 +85,3 @@ def test_a_registry_that_breaks_does_not_change_the_status_of_a_completed_run(
     monkeypatch.setattr(Registry, "run", run)
     shown = command("resume", RUN)
     assert (shown.status, shown.out) == (0, f"{RUN}\n")
-
-
-def test_plot_is_offered_where_something_can_be_drawn(command: Command, home: Path) -> None:
-    plot = f"orchestrator runs plot {RUN} -o {RUN}.png"
-    record_run(home, "tokenizer")
-    assert plot not in following(command("runs", "show", RUN).out)
-    with Registry(Settings.from_options().registry) as registry:
-        registry.metrics.record(RUN, [MetricEvent(1, "train", {"loss": 1.0})])
-    assert plot in following(command("runs", "show", RUN).out)

@@ -1,4 +1,4 @@
-"""How data is shown: tables that stay readable, JSON and CSV that machines read, nothing that drives a terminal.
+"""How data is shown and written: `--output`, `--columns`, `--wide`, `--limit`; nothing that drives a terminal.
 
 Alone: .venv/bin/pytest tests/orchestrator/cli/test_output.py
 """
@@ -13,14 +13,18 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from rich.text import Text
 
 from orchestrator.cells import cell, printable
+from orchestrator.cli.frame import WritingCommand
 from orchestrator.cli.output import show_lines, show_record, show_rows, write_output
+from orchestrator.cli.output_option import check_output
 from orchestrator.errors import InputError
 from orchestrator.progress import is_terminal
+from tests.orchestrator.cli.laboratory import Command, RecordedSweep, commands_below
 from tests.waiting import PATIENCE_S
 
 ROWS = [
@@ -28,6 +32,7 @@ ROWS = [
     {"name": "b\x1b[31m", "score": math.nan, "num": None, "at": None, "words": []},
 ]
 COLUMNS = ["name", "score", "num", "at", "words"]
+NAMED = [{"id": f"{number:012x}", "name": "n" * 30, "score": number / 7} for number in range(40)]
 
 
 @pytest.mark.parametrize(
@@ -36,21 +41,14 @@ COLUMNS = ["name", "score", "num", "at", "words"]
         (None, "–"),
         (math.nan, "–"),
         ("", "–"),
-        ([], "–"),
         (True, "yes"),
         (0.25, "0.2500"),
-        (12.5, "12.50"),
-        (123.44, "123.4"),
         (3.0, "3"),
         (5e-05, "5e-05"),
-        (math.inf, "inf"),
-        (7, "7"),
-        ("a\nb", "a b"),
         ("\x1b[2Ja\u202eb", "�[2Ja�b"),
         (["a", 1], "a, 1"),
         ({"a": 1}, '{"a": 1}'),
         (np.float64(0.25), "0.2500"),
-        (np.int64(3), "3"),
         (datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "2026-01-02 03:04"),
     ],
 )
@@ -74,33 +72,17 @@ def test_a_piped_table_is_plain_aligned_text(capsys: pytest.CaptureFixture[str])
     )
 
 
-def test_settings_keep_the_digits_that_were_chosen(capsys: pytest.CaptureFixture[str]) -> None:
-    rates = [0.00125, 1.234e-5, 4.0]
-    rows = [{"params.rate": rate, "score": 0.5} for rate in rates]
-    show_rows(rows, ["params.rate", "score"], None, None)
+def test_settings_keep_their_digits_and_each_measurement_has_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    values = {"accuracy": 0.52512, "learning_rate": 0.00001234, "tokens_per_s": 1234.56}
+    rows = [{"params.rate": 0.00125, "name": name, "value": value} for name, value in values.items()]
+    show_rows(rows, ["params.rate", "value"], None, None, measurement=lambda row: str(row["name"]))
     assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
-        ["rate", "score"], ["0.00125", "0.5000"], ["1.234e-05", "0.5000"], ["4", "0.5000"],
+        ["rate", "value"], ["0.00125", "0.5251"], ["0.00125", "1.234e-05"], ["0.00125", "1234.6"],
     ]  # fmt: skip
-    show_record({"spec.learning_rate": 0.00125, "recipe.warmup_ratio": 0.1, "accuracy": 0.00125}, None, None)
-    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["0.00125", "0.1", "0.0013"]
-
-
-def test_each_measurement_has_its_own_number_of_decimals(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [
-        {"name": "accuracy", "value": 0.52512},
-        {"name": "learning_rate", "value": 0.00001234},
-        {"name": "accuracy", "value": 0.5},
-        {"name": "tokens_per_s", "value": 1234.56},
-    ]
-    show_rows(rows, ["name", "value"], None, None, measurement=lambda row: str(row["name"]))
-    texts = [line.split()[1] for line in capsys.readouterr().out.splitlines()[1:]]
-    assert texts == ["0.5251", "1.234e-05", "0.5000", "1234.6"]
-
-
-def test_scores_of_each_metric_have_their_own_number_of_decimals(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [{"metric": "f1", "mean": 0.8820}, {"metric": "f1", "mean": 0.8816}, {"metric": "perplexity", "mean": 50.5}]
-    show_rows(rows, ["mean"], None, None)
-    assert capsys.readouterr().out.split() == ["mean", "0.8820", "0.8816", "50.50"]
+    show_record({"spec.learning_rate": 0.00125, "accuracy": 0.00125, "none": None}, None, None)
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["spec.learning_rate", "0.00125"], ["accuracy", "0.0013"],
+    ]  # fmt: skip
 
 
 def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,11 +96,6 @@ def test_csv_is_read_back_by_the_standard_reader(capsys: pytest.CaptureFixture[s
     show_rows([{"a": 'x,"y"\nz', "b": None}, {"a": [1], "b": 0.1}], ["a", "b"], "csv", None)
     rows = list(csv.DictReader(capsys.readouterr().out.splitlines(keepends=True)))
     assert rows == [{"a": 'x,"y"\nz', "b": ""}, {"a": "[1]", "b": "0.1"}]
-
-
-def test_csv_quotes_a_carriage_return_and_ends_lines_with_a_line_feed(capsys: pytest.CaptureFixture[str]) -> None:
-    show_rows([{"a": "x\ry", "b": 1}], ["a", "b"], "csv", None)
-    assert capsys.readouterr().out == 'a,b\n"x\ry",1\n'
 
 
 def test_a_files_ending_sets_the_format_and_the_option_wins(
@@ -140,13 +117,6 @@ def test_no_rows_are_an_empty_list_for_machines_and_a_word_for_people(capsys: py
     assert capsys.readouterr() == ("[]\n", "")
     show_rows([], ["a"], None, None, empty="nothing yet")
     assert capsys.readouterr() == ("", "nothing yet\n")
-
-
-def test_a_record_leaves_out_what_has_no_value_except_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
-    show_record({"a": 1, "bc": None}, None, None)
-    assert capsys.readouterr().out == "a   1\n"
-    show_record({"a": 1, "bc": None}, "json", None)
-    assert json.loads(capsys.readouterr().out) == {"a": 1, "bc": None}
 
 
 def test_lines_survive_and_other_control_characters_do_not() -> None:
@@ -187,14 +157,6 @@ show_lines([Text("a [b] " * 20, style="cyan")])"""
     assert ("\x1b[36m" in shown) == (not environment)
 
 
-def test_styled_lines_are_plain_in_a_pipe_and_in_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    lines = [Text("a", style="cyan"), Text("b")]
-    show_lines(lines)
-    assert capsys.readouterr().out == "a\nb\n"
-    show_lines(lines, str(tmp_path / "lines.txt"))
-    assert (tmp_path / "lines.txt").read_text() == "a\nb\n"
-
-
 def test_an_output_that_is_a_link_a_pipe_or_a_folder(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real.json")
     write_output(str(tmp_path / "link"), b"1")
@@ -216,3 +178,105 @@ def test_a_file_that_may_not_be_written_is_told_by_its_own_name(monkeypatch: pyt
     monkeypatch.setattr("orchestrator.storage.write_bytes", refuse)
     with pytest.raises(InputError, match=r"^nowhere/out\.json cannot be written: permission denied; name another"):
         write_output("nowhere/out.json", b"{}")
+
+
+def test_every_command_that_writes_takes_output() -> None:
+    for words, member in commands_below().items():
+        for option in (parameter for parameter in member.params if isinstance(parameter, click.Option)):
+            if "--output" in option.opts:
+                assert "-o" in option.opts, words
+                is_checked = option.callback is not None or isinstance(member, WritingCommand)
+                assert is_checked or str(option.metavar).endswith("FOLDER"), words
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["predict", "none", "none.txt"],
+        ["evaluate", "none", "sst2"],
+        ["plan", "none.yaml"],
+        ["init", "none.csv"],
+        ["runs", "list"],
+    ],
+    ids=" ".join,
+)
+def test_a_folder_that_is_not_there_is_named_first_and_never_made(command: Command, words: list[str]) -> None:
+    outcome = command(*words, "-o", "mistyped/out.csv")
+    assert outcome.status == 2
+    assert outcome.err.startswith("Error: mistyped/out.csv: there is no folder ")
+    assert "make it first (mkdir -p), or name another file" in outcome.err
+    assert not Path("mistyped").exists()
+
+
+def test_standard_output_and_other_places_are_not_looked_at(command: Command) -> None:
+    for output in ("s3://bucket/none/out.csv", "/dev/stdout"):
+        assert "there is no folder" not in command("plan", "none.yaml", "-o", output).err
+
+
+def test_a_file_in_this_folder_is_let_through_and_a_file_as_a_folder_is_not(command: Command, tmp_path: Path) -> None:
+    assert command("schema", "sweep", "-o", str(tmp_path / "out.csv")).status == 0
+    assert (tmp_path / "out.csv").exists()
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(InputError, match="taken is no folder"):
+        check_output(str(tmp_path / "taken" / "out.csv"))
+
+
+@pytest.fixture
+def narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stdout that says it is a terminal of 30 columns."""
+    monkeypatch.setattr("orchestrator.cli.output.is_terminal", lambda stream: True)
+    monkeypatch.setenv("COLUMNS", "30")
+
+
+def test_columns_may_be_some_that_the_command_does_not_show_by_itself(
+    command: Command, recorded_sweep: RecordedSweep
+) -> None:
+    rows = list(csv.DictReader(command("runs", "list", "--columns", "id,experiment", "-f", "csv").out.splitlines()))
+    assert rows == [{"id": recorded_sweep.run_id, "experiment": "first"}]
+
+
+def test_an_unknown_column_is_answered_with_the_nearest(command: Command, recorded_sweep: RecordedSweep) -> None:
+    outcome = command("runs", "list", "--columns", "scoer")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "score" in outcome.err
+    assert command("runs", "list", "--columns", "ID").out == command("runs", "list", "--columns", "id").out
+
+
+@pytest.mark.usefixtures("narrow_terminal")
+def test_a_page_on_a_terminal_says_how_many_more_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows(NAMED, ["id"], None, None, page=3)
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 4
+    assert captured.err == "3 of 40 are shown; all of them: --limit 40\n"
+
+
+def test_a_pipe_gets_every_row_and_column(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows(NAMED, ["id", "name", "score"], None, None, spare=["name"], page=3)
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 41
+    assert captured.out.splitlines()[1].split()[1] == "n" * 30
+    assert captured.err == ""
+
+
+@pytest.mark.usefixtures("narrow_terminal")
+def test_a_narrow_terminal_is_told_what_it_does_not_show(capsys: pytest.CaptureFixture[str]) -> None:
+    show_rows(NAMED[:1], ["id", "name", "score"], None, None, spare=["name"])
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[1].split() == ["000000000000", "0"]
+    assert captured.err == "left out: name; --columns name shows these, --wide all\n"
+
+
+@pytest.mark.usefixtures("narrow_terminal")
+def test_wide_shows_everything_on_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with click.Context(click.Command("any")) as context:
+        context.meta["orchestrator.reading"] = {"wide": True}
+        show_rows(NAMED[:1], ["id", "name", "score"], None, None, spare=["name"])
+    assert capsys.readouterr().out.splitlines()[1].split() == ["000000000000", "n" * 30, "0"]
+
+
+@pytest.mark.parametrize(("path", "command"), commands_below().items())
+def test_a_command_with_a_format_has_all_options_of_reading(path: str, command: click.Command) -> None:
+    options = {option for parameter in command.params for option in parameter.opts}
+    forms = [parameter.type for parameter in command.params if parameter.name == "form"]
+    shows_tables = any(isinstance(form, click.Choice) and "table" in form.choices for form in forms)
+    assert not shows_tables or options >= {"--columns", "--wide", "--output"}, path

@@ -91,12 +91,6 @@ def test_what_is_not_there_is_told_and_not_made(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
 
 
-def test_a_registry_is_not_joined_to_itself(command: Command, recorded_sweep: RecordedSweep) -> None:
-    outcome = command("db", "merge", "home/registry.sqlite")
-    assert outcome.status == 2
-    assert "is the registry itself" in outcome.err
-
-
 @pytest.mark.parametrize("content", [b"my notes\n" * 100, b""])
 def test_garbage_is_refused_and_changes_nothing(
     command: Command, recorded_sweep: RecordedSweep, tmp_path: Path, content: bytes
@@ -109,10 +103,3 @@ def test_garbage_is_refused_and_changes_nothing(
     assert "unexpected" not in outcome.err
     assert command("runs", "list", "-f", "json").out == before
     assert (tmp_path / "garbage").read_bytes() == content
-
-
-def test_commands_that_are_gone_name_what_to_use(command: Command) -> None:
-    for words, instead in ((("db", "export", "x"), "db backup"), (("db", "import", "x"), "db merge")):
-        outcome = command(*words)
-        assert outcome.status == 2
-        assert instead in outcome.err

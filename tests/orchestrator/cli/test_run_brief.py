@@ -3,6 +3,8 @@
 Alone: .venv/bin/pytest tests/orchestrator/cli/test_run_brief.py
 """
 
+import pytest
+
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import TrialStart, WorkersEvent
@@ -45,16 +47,6 @@ def test_hosts_of_workers_are_told_where_there_were_several(command: Command, ho
     assert "2 workers on a, b" in command("runs", "show", run.id).out
 
 
-def test_tags_that_serve_the_laboratory_alone_are_not_shown(command: Command, recorded_sweep: RecordedSweep) -> None:
-    tag = f"inputs:{'a' * 64}"
-    with Registry(Settings.from_options().registry) as registry:
-        registry.tag(recorded_sweep.run_id, tag, "night")
-    shown = command("runs", "show", recorded_sweep.run_id).out
-    assert "night" in shown
-    assert "inputs:" not in shown
-    assert tag in command("runs", "show", recorded_sweep.run_id, "-f", "json").out
-
-
 def test_of_a_trials_recipe_what_differs_from_the_defaults_is_shown(
     command: Command, recorded_sweep: RecordedSweep
 ) -> None:
@@ -63,3 +55,37 @@ def test_of_a_trials_recipe_what_differs_from_the_defaults_is_shown(
         (trial,) = registry.trials.record(recorded_sweep.run_id, [TrialStart("k", 9, recipe, 0)])
     (line,) = [line for line in command("runs", "show", trial).out.splitlines() if line.startswith("spec ")]
     assert line.split()[1:] == ["learning_rate=0.0003", "max_seq_length=64"]
+
+
+REASON = "the model was chosen on the test data"
+
+
+@pytest.fixture
+def sweep(recorded_sweep: RecordedSweep) -> str:
+    """Id of a sweep with a test score, whose test data are its validation data."""
+    with Registry(Settings.from_options().registry) as registry:
+        registry.trials.set_data(recorded_sweep.run_id, {"validation": "v", "test": "v"})
+    return recorded_sweep.run_id
+
+
+def test_a_refused_test_score_is_told_by_the_run_and_beside_another(
+    command: Command, sweep: str, recorded_sweep: RecordedSweep
+) -> None:
+    assert f"0.8000 (refused: {REASON})" in " ".join(command("runs", "show", sweep).out.split())
+    assert REASON in " ".join(command("runs", "show", sweep, "--all").out.split())
+    difference = command("runs", "diff", sweep, recorded_sweep.trial_ids[0]).out
+    assert f"The test score of {sweep} is refused: {REASON}." in difference
+
+
+def test_a_model_card_tells_it(command: Command, recorded_sweep: RecordedSweep) -> None:
+    best = recorded_sweep.trial_ids[3]
+    with Registry(Settings.from_options().registry) as registry:
+        registry.trials.set_data(best, {"validation": "v", "test": "v"})
+        (model,) = registry.models.of_run(recorded_sweep.run_id)
+    assert f"The test score is refused: {REASON}." in command("models", "card", model.label).out
+
+
+def test_a_query_that_shows_test_scores_names_refused_ones(command: Command, sweep: str) -> None:
+    outcome = command("query", "metrics.test.accuracy > 0.1")
+    assert f"the test score of 1 run is refused, as {REASON}: {sweep}" in outcome.err
+    assert "refused" not in command("query", "metrics.accuracy > 0.1").err

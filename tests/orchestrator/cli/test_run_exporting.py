@@ -81,47 +81,12 @@ def test_runs_are_written_for_tensorboard(command: Command, recorded_sweep: Reco
     assert command("runs", "export", recorded_sweep.run_id, "--tracker", "tensorboard", "-o", "file").status == 2
 
 
-def test_from_a_head_no_folder_is_written(
-    command: Command, recorded_sweep: RecordedSweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ORCHESTRATOR_ASKED_AT", "http://head:8265")
-    outcome = command("runs", "export", recorded_sweep.run_id, "--tracker", "tensorboard", "-o", "events")
-    assert outcome.status == 2
-    assert "cluster.md" in outcome.err
-
-
-@pytest.mark.parametrize("tracker", ["tensorboard", "mlflow", "wandb"])
-def test_a_run_is_written_for_a_tracker_by_its_name(
-    command: Command, recorded_sweep: RecordedSweep, monkeypatch: pytest.MonkeyPatch, tracker: str
-) -> None:
-    written: list[str] = []
-    monkeypatch.setattr(
-        "orchestrator.registry.tracker_exports.write_runs",
-        lambda tracker, runs, folder, on_run: written.extend(run.record.id for run in runs),
-    )
-    outcome = command("runs", "export", "first", "--tracker", tracker, "-o", "folder")
-    assert outcome.status == 0, outcome.err
-    assert written[0] == recorded_sweep.run_id
-
-
 def test_a_report_is_one_file_with_the_run_in_it(command: Command, recorded_sweep: RecordedSweep) -> None:
     outcome = command("report", recorded_sweep.run_id[:6], "-o", "report.html")
     assert (outcome.status, outcome.out) == (0, "")
     assert "wrote report.html; open it in a browser" in outcome.err
+    assert command("report", "zzzz", "-o", "other.html").status == 3
+    assert not Path("other.html").exists()
     page = Path("report.html").read_text()
     assert recorded_sweep.run_id in page
     assert 'http-equiv="Content-Security-Policy" content="default-src \'none\'' in page
-
-
-def test_an_unknown_run_is_told_and_nothing_written(command: Command, recorded_sweep: RecordedSweep) -> None:
-    outcome = command("report", "zzzz", "-o", "report.html")
-    assert outcome.status == 3
-    assert "zzzz" in outcome.err
-    assert not Path("report.html").exists()
-
-
-def test_a_place_that_cannot_be_written_is_told_before_anything_is_read(command: Command) -> None:
-    Path("folder").mkdir()
-    outcome = command("report", "zzzz", "-o", "folder")
-    assert outcome.status == 2
-    assert "folder is a folder; name a file in it" in outcome.err

@@ -9,7 +9,6 @@ import pytest
 import orchestrator.execution.runner
 import orchestrator.execution.session
 from orchestrator.cli.entry import Interrupted
-from orchestrator.cli.messages import at_work
 from orchestrator.errors import RunFailedError
 from orchestrator.kinds.tokenizer import TokenizerKind
 from orchestrator.results import TokenizerResult
@@ -61,24 +60,6 @@ def test_an_interrupted_run_says_how_to_go_on(command: Command, spec: str, monke
     assert "go on with: orchestrator --home 'my things' resume id-of-words" in asked
 
 
-@pytest.mark.heavy
-def test_an_interrupted_demo_says_how_to_go_on(
-    command: Command, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def run_spec(spec: Spec, *, settings: object, on_started: Callable[[str], None]) -> None:
-        on_started("7f3a90b1c2d4")
-        said.extend(at_work)
-        raise Interrupted(2)
-
-    said: list[str] = []
-    monkeypatch.setattr(orchestrator.execution.runner, "run_spec", run_spec)
-    interrupted = command("demo", "--home", "my things")
-    assert interrupted.status == 130
-    assert "stopped; go on with: orchestrator --home 'my things' resume 7f3a90b1c2d4\n" in interrupted.err
-    assert len(said) == 1  # so that a signal is answered by "stopping" at once
-    assert at_work == []
-
-
 def test_an_interrupted_resume_is_gone_on_with_as_it_was_begun(
     command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,11 +79,6 @@ def test_a_job_tells_who_submitted_it_how_to_go_on(
     monkeypatch.setattr(orchestrator.execution.runner, "run_spec", driver(Interrupted(15)))
     said = command("run", spec, "--run-id", "7f3a90b1c2d4").err
     assert "go on with: orchestrator --address http://127.0.0.1:8265 submit --resume 7f3a90b1c2d4\n" in said
-
-
-def test_an_id_that_was_drawn_before_is_the_runs(command: Command, spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orchestrator.execution.runner, "run_spec", driver(None))
-    assert command("run", spec, "--run-id", "7f3a90b1c2d4").out == "7f3a90b1c2d4\n"
 
 
 @pytest.mark.parametrize("run_id", ["7f3a", "7f3a90b1c2d4; id", "7F3A90B1C2D4"])

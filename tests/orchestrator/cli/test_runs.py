@@ -18,7 +18,6 @@ from orchestrator.models.resolve import resolve_model
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import DatasetResult, FileCount
-from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 
@@ -30,9 +29,10 @@ def test_runs_list_has_runs_and_trials_on_request(command: Command, recorded_swe
     assert {row["id"] for row in with_trials} == {recorded_sweep.run_id, *recorded_sweep.trial_ids}
 
 
-@pytest.mark.parametrize(
-    "arguments", [["runs", "list"], ["query", "task = 'sst2'"], ["leaderboard"], ["models", "list"]]
-)
+READING = [["runs", "list"], ["query", "task = 'sst2'"], ["leaderboard"], ["models", "list"]]
+
+
+@pytest.mark.parametrize("arguments", READING)
 def test_an_empty_registry_is_no_error(command: Command, arguments: list[str]) -> None:
     outcome = command(*arguments)
     assert (outcome.status, outcome.out) == (0, "")
@@ -40,10 +40,7 @@ def test_an_empty_registry_is_no_error(command: Command, arguments: list[str]) -
     assert json.loads(command(*arguments, "-f", "json").out) == []
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["runs", "list"], ["query", "task = 'sst2'"], ["leaderboard"], ["models", "list"], ["runs", "show", "7"]],
-)
+@pytest.mark.parametrize("arguments", READING)
 @pytest.mark.parametrize("given_by", ["option", "environment"])
 def test_a_registry_that_was_named_and_is_not_there_is_registry_trouble(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], given_by: str
@@ -53,7 +50,7 @@ def test_a_registry_that_was_named_and_is_not_there_is_registry_trouble(
         monkeypatch.setenv("ORCHESTRATOR_REGISTRY", str(path))
     outcome = command(*arguments, *(["--registry", str(path)] if given_by == "option" else []))
     assert (outcome.status, outcome.out) == (4, "")
-    assert f"There is no registry at {path}; check the path" in outcome.err
+    assert str(path) in outcome.err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -92,16 +89,10 @@ def test_a_runs_data_is_shown_with_its_counts(command: Command, recorded_sweep: 
     file = FileCount("a.txt", num_bytes=9, num_documents=1200, num_bad_records=1)
     with Registry(Settings.from_options().registry) as registry:
         registry.datasets.record(recorded_sweep.run_id, DatasetResult("a.txt", "corpus", "f", "/c", counts, [file]))
-        registry.datasets.record(
-            recorded_sweep.run_id, DatasetResult("t", "task", "g", "/t", {"num_train_examples": 7})
-        )
     table = command("runs", "show", recorded_sweep.run_id).out
     assert "a.txt: 1,200 documents, 56,789 tokens, 1 bad records; at /c\n" in table
-    assert "t: 7 train examples; at /t\n" in table
-    corpus, task = json.loads(command("runs", "show", recorded_sweep.run_id, "-f", "json").out)["data"]
-    assert corpus["counts"] == counts
-    assert corpus["files"] == [asdict(file)]
-    assert task["files"] == []
+    (corpus,) = json.loads(command("runs", "show", recorded_sweep.run_id, "-f", "json").out)["data"]
+    assert (corpus["counts"], corpus["files"]) == (counts, [asdict(file)])
 
 
 def test_an_unknown_run_is_not_found_and_the_latest_are_named(command: Command, recorded_sweep: RecordedSweep) -> None:
@@ -133,19 +124,6 @@ def test_logs_are_the_runs_own(command: Command, recorded_sweep: RecordedSweep, 
     outcome = command("runs", "logs", recorded_sweep.run_id)
     assert outcome.status == 3
     assert "--storage" in outcome.err
-
-
-def test_a_pipelines_log_names_those_of_its_stages(command: Command, home: Path, tmp_path: Path) -> None:
-    with Registry(Settings.from_options().registry) as registry:
-        recorder = Recorder(registry)
-        spec = {"kind": "pipeline", "name": "all", "stages": {"words": {}}}
-        pipeline = recorder.start(spec, "f", storage_path=str(tmp_path / "all")).id
-        stage = recorder.start({"kind": "tokenizer", "name": "all/words", "tags": [f"pipeline:{pipeline}"]}, "f").id
-    (tmp_path / "all").mkdir()
-    (tmp_path / "all" / "log.txt").write_text("stage 1 of 1: words\n")
-    outcome = command("runs", "logs", pipeline)
-    assert outcome.out == "stage 1 of 1: words\n"
-    assert f"the log of all/words: orchestrator runs logs {stage}" in outcome.err
 
 
 def test_logs_of_workers_are_shown_by_rank(command: Command, recorded_sweep: RecordedSweep, home: Path) -> None:
@@ -180,12 +158,6 @@ def test_an_export_has_a_row_for_each_run_and_trial(
     assert frame["metrics.accuracy"].max() == 0.85
 
 
-def test_an_export_without_a_known_ending_is_refused(command: Command, home: Path) -> None:
-    outcome = command("runs", "export", "-o", "runs.txt")
-    assert outcome.status == 2
-    assert ".csv, .json or .parquet" in outcome.err
-
-
 def test_a_query_filters_sorts_and_shows_what_it_names(command: Command, recorded_sweep: RecordedSweep) -> None:
     arguments = ["query", "metrics.accuracy > 0.72 and params.learning_rate > 2e-4 and kind = 'trial'"]
     table = command(*arguments, "--sort", "-metrics.accuracy").out.splitlines()
@@ -198,18 +170,6 @@ def test_a_broken_query_points_at_what_is_wrong(command: Command, recorded_sweep
     outcome = command("query", "metrics.accuracy >")
     assert (outcome.status, outcome.out) == (2, "")
     assert "^" in outcome.err
-
-
-def test_the_leaderboard_ranks_groups_of_seeds(command: Command, recorded_sweep: RecordedSweep) -> None:
-    rows = json.loads(command("leaderboard", "sst2", "-f", "json").out)
-    assert [(row["rank"], round(row["mean"], 3), row["n"], row["baseline"]) for row in rows] == [
-        (1, 0.825, 2, 0.5),
-        (2, 0.725, 2, 0.5),
-    ]
-    assert len(json.loads(command("leaderboard", "--limit", "1", "-f", "json").out)) == 1
-    outcome = command("leaderboard", "sst")
-    assert outcome.status == 3
-    assert "there are: sst2" in outcome.err
 
 
 def test_a_failed_trials_message_cannot_drive_the_terminal(command: Command, recorded_sweep: RecordedSweep) -> None:
@@ -232,19 +192,6 @@ def test_db_current_and_upgrade_say_the_revision(command: Command) -> None:
     revision = command("db", "upgrade").out
     assert revision.strip()
     assert json.loads(command("db", "current", "-f", "json").out) == {"revision": revision.strip()}
-
-
-def test_a_failed_run_is_shown_with_the_command_that_goes_on(command: Command, recorded_sweep: RecordedSweep) -> None:
-    with Registry(Settings.from_options().registry) as registry:
-        run = Recorder(registry).start({"kind": "pretrain", "name": "words"}, "f", run_id="7f3a90b1c2d4")
-        registry.lifecycle.finish(run.id, RunState.FAILED, error="no luck")
-    assert "next\n  orchestrator resume 7f3a90b1c2d4\n" in command("runs", "show", "7f3a").out
-
-
-def test_an_export_needs_a_place(command: Command, recorded_sweep: RecordedSweep, tmp_path: Path) -> None:
-    assert command("runs", "export").status == 2
-    assert command("runs", "export", "-o", "out.csv").status == 0
-    assert (tmp_path / "out.csv").read_text().startswith("id,")
 
 
 def test_a_pipeline_is_shown_by_its_stages_and_stands_for_the_last_model_of_one(
@@ -288,14 +235,6 @@ def test_of_several_runs_of_a_name_the_newest_is_shown_and_an_id_goes_first(
     assert json.loads(shown.out)["id"] == "a" * 12
     assert f"2 runs are called first; this is the newest, {'a' * 12}" in shown.err
     assert json.loads(command("runs", "show", "a" * 12, "-f", "json").out)["id"] == "a" * 12
-
-
-def test_a_trial_is_found_by_the_name_it_is_listed_by(command: Command, recorded_sweep: RecordedSweep) -> None:
-    trial_id = recorded_sweep.trial_ids[1]
-    (row,) = json.loads(command("query", f"id = '{trial_id}'", "--columns", "id,name", "-f", "json").out)
-    by_name, by_id = (command("runs", "show", run, "-f", "json") for run in (row["name"], trial_id))
-    assert by_name.status == 0
-    assert by_name.out == by_id.out
 
 
 def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(

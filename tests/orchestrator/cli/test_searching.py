@@ -61,17 +61,6 @@ def test_embed_that_breaks_off_leaves_the_old_file(output: str, command: Command
     assert sorted(path.name for path in tmp_path.iterdir()) == [output, "texts.txt"]
 
 
-def test_outputs_that_cannot_be_written_are_refused_before_any_work(
-    command: Command, encoder: str, documents: str
-) -> None:
-    Path("taken").write_text("")
-    for arguments in (["embed", encoder, documents], ["search", encoder, "cats", "--documents", documents]):
-        for output, complaint in ((".", ". is a folder"), ("taken/x.json", "taken/x.json cannot be written: ")):
-            outcome = command(*arguments, "-o", output)
-            assert outcome.status == 2
-            assert outcome.err.startswith(f"Error: {complaint}")
-
-
 @pytest.mark.parametrize(
     ("arguments", "status", "named"),
     [
@@ -128,10 +117,3 @@ def test_mine_writes_pairs_that_a_sweep_reads(command: Command, encoder: str, co
     columns = {"text_columns": ["query", "document"], "label_column": "relevant"}
     pairs = load_task(TaskSpec.model_validate({"id": "pairs", "head": "classification", "files": files, **columns}))
     assert (pairs.labels, len(pairs.examples("train"))) == (("no", "yes"), 6)
-
-
-def test_a_task_without_documents_is_refused(command: Command, encoder: str) -> None:
-    Path("dev.tsv").write_text("sentence\tlabel\nthe cat\t1\n")
-    outcome = command("mine", encoder, "sst2", "files.validation=dev.tsv")
-    assert (outcome.status, outcome.out) == (2, "")
-    assert "task sst2 is no retrieval: it has no documents to find" in outcome.err

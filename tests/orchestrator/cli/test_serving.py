@@ -29,15 +29,11 @@ def test_a_port_in_use_is_refused_before_the_model_is_loaded(command: Command, m
     assert f"port {port}" in outcome.err
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "lab.example"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "lab.example"])
 def test_an_address_that_others_reach_is_refused_without_a_token(command: Command, model: str, host: str) -> None:
     outcome = command("serve", model, "--host", host)
     assert (outcome.status, outcome.out) == (2, "")
     assert "--token-file" in outcome.err
-
-
-def test_a_model_that_is_not_there_is_status_3(command: Command) -> None:
-    assert command("serve", "nothere").status == 3
 
 
 @pytest.mark.parametrize("token", [None, "0123456789abcdef"])
@@ -59,14 +55,3 @@ def test_a_request_to_paste_is_shown_and_ctrl_c_is_no_error(
     assert words[-1] == '{"inputs": [{"text": "it\'s $HOME"}]}'
     assert ("Authorization: Bearer $ORCHESTRATOR_SERVE_TOKEN" in words) is (token is not None)
     assert outcome.err.endswith(f"stopped: {model} is no longer served\n")
-
-
-def test_ctrl_c_before_it_answers_is_an_interruption(
-    command: Command, model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def serve_model(*arguments: object, **options: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(app, "serve_model", serve_model)
-    outcome = command("serve", model)
-    assert (outcome.status, outcome.out) == (130, "")

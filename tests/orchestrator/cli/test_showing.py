@@ -96,7 +96,6 @@ def test_a_part_of_the_run_can_be_chosen(command: Command, spec: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a.txt", "--epoch", "1"], "--epoch"),
         (["p.yaml", "--phase", "2"], "--phase"),
         (["t.yaml"], "t.yaml"),
         (["none.txt"], "none.txt"),
