@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
+from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.queries.query_fields import NAMES
 from tests.orchestrator.registry.queries.query_samples import literal
 from tests.orchestrator.registry.samples import new_run
@@ -150,3 +151,13 @@ HOSTILE = ["it's", '"', "%", "_", "\\", "\\%", "\0", "\ud800", "\u202ea", "a\nb"
 def test_any_text_can_be_compared_with(filled: Registry, text: str, field: str, operator: str) -> None:
     value = literal(text)
     assert is_answered_or_refused(filled, f"{field} {operator} " + (f"({value})" if operator == "in" else value))
+
+
+def test_hostile_names_are_found_by_their_text_alone(registry: Registry) -> None:
+    for text in HOSTILE:
+        new_run(registry, name=text, tags=[text], spec={"size": text})
+    for text in HOSTILE:
+        same = {replace_unstorable(other) for other in HOSTILE} & {replace_unstorable(text)}
+        for field in ("name", "tag", "params.size"):
+            names = registry.run_table(f"{field} = {literal(text)}").values("name")
+            assert set(names) == same, (field, text)

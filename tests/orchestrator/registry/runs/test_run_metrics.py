@@ -1,4 +1,4 @@
-"""Measurements and data of runs. Alone: pytest tests/orchestrator/registry/runs/test_run_metrics.py"""
+"""Measurements, checkpoints and data of runs. Alone: pytest tests/orchestrator/registry/runs/test_run_metrics.py"""
 
 from math import inf, isnan, nan
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
-from orchestrator.results import DatasetResult, FileCount, MetricEvent, TokenizerResult
+from orchestrator.results import CheckpointEvent, DatasetResult, FileCount, MetricEvent, TokenizerResult
 from tests.orchestrator.registry.samples import everything, new_run
 
 
@@ -114,3 +114,10 @@ def test_a_tokenizer_is_data_of_the_run_that_trained_it(registry: Registry) -> N
     assert (row["kind"], row["name"], row["path"], row["counts"], row["files"]) == (
         "tokenizer", "tokenizer", "folder", {"vocab_size": 8_000}, []
     )  # fmt: skip
+
+
+def test_checkpoints_come_back_in_order(registry: Registry) -> None:
+    run_id = new_run(registry)
+    registry.checkpoints.record(run_id, [CheckpointEvent(20, "b", "d2", 2**40), CheckpointEvent(10, "a", "d1", 1)])
+    found = [(each.step, each.path, each.num_bytes) for each in registry.checkpoints.of_run(run_id)]
+    assert found == [(10, "a", 1), (20, "b", 2**40)]
