@@ -47,6 +47,21 @@ def ragged_batch(config: BertConfig, lengths: list[int], width: int, seed: int =
     return batch
 
 
+def learned_losses(model: PretrainedModel, batch: dict[str, Tensor], num_steps: int, rate: float) -> list[float]:
+    """Losses of a model that is trained on one batch, under autocast; they have all digits."""
+    optimizer, losses = torch.optim.Adam(model.train().parameters(), lr=rate), []
+    for step in range(num_steps):
+        torch.manual_seed(step)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = model(**batch).loss
+        assert loss.dtype == torch.float32
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return losses
+
+
 def rotated_by_definition(x: list[float], position: int, base: float) -> list[float]:
     """A head's vector as complex numbers x_i + i·x_(i + D/2), each rotated by position · base^(−2i/D)."""
     half = len(x) // 2

@@ -1,22 +1,29 @@
-"""Compiled layers: whole graphs, one for all layers, the same numbers, the same names.
+"""Layers that are compiled, or whose inside backward computes again: the same numbers, the same names, less memory.
 
 Run alone: pytest tests/bert_core/test_compiled_layers.py
 """
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch.autograd.graph import saved_tensors_hooks
 
+import bert_core.attention
+from bert_core.attention import BACKENDS
+from bert_core.attention.positions import Positions
 from bert_core.compiled_layers import compile_layers, restore_layers
 from bert_core.heads import BertForPreTraining
 from bert_core.layers.layer_norm import set_residual_dtype
-from tests.bert_core.reference import ragged_batch, small_config
+from bert_core.model import BertModel, EncoderLayer
+from bert_core.packed_sequences import PackedSequences
+from tests.bert_core.reference import ragged_batch, scattered, small_config
 
 CHOICES: dict[str, dict[str, Any]] = {
     "bert": {},
@@ -24,6 +31,8 @@ CHOICES: dict[str, dict[str, Any]] = {
     "pre_norm": {"norm_placement": "pre", "feed_forward": "gated", "position_embedding_type": "rotary"},
 }
 REGIONS = 3
+Inputs = tuple[Tensor, PackedSequences, Positions]
+ROWS = torch.tensor([0, 5])
 pytestmark = pytest.mark.filterwarnings("default")  # the compiler hides its own warnings, which as errors it cannot
 
 
@@ -156,3 +165,104 @@ def test_fresh_processes_come_to_the_same_bits_whatever_they_saw(tmp_path_factor
     first = in_a_fresh_process(folders[0], (20, 13, 12), dropout=0.2)
     assert first == in_a_fresh_process(folders[1], (12,), dropout=0.2)
     assert first == in_a_fresh_process(folders[0], (12,), dropout=0.2), "from the cache"
+
+
+@pytest.mark.parametrize("choice", list(CHOICES))
+def test_layers_computed_again_give_the_same_bits_with_dropout(choice: str) -> None:
+    model = small_model(dropout=0.2, **CHOICES[choice])
+    loss, kept = gradients(model)
+    model.bert.recomputes_layers = True
+    again, recomputed = gradients(model)
+    assert loss == again
+    assert kept.keys() == recomputed.keys()
+    assert all(torch.equal(kept[name], recomputed[name]) for name in kept)
+
+
+def test_only_what_goes_into_a_layer_is_kept() -> None:
+    """Bytes that backward waits for, of an encoder with six layers."""
+    config = small_config(num_hidden_layers=6, intermediate_size=96).with_dropout(0.1)
+    batch = ragged_batch(config, [24] * 8, 24)
+    num_bytes = {}
+    for recomputes in (False, True):
+        model = BertForPreTraining.from_config(config).train()
+        model.bert.recomputes_layers = recomputes
+        weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+        kept: dict[int, Tensor] = {}
+
+        def keep(tensor: Tensor, kept: dict[int, Tensor] = kept, weights: set[int] = weights) -> Tensor:
+            if tensor.untyped_storage().data_ptr() not in weights:
+                kept[tensor.untyped_storage().data_ptr()] = tensor  # held, so that no other tensor gets its place
+            return tensor
+
+        seqs = model.bert.pack(batch["input_ids"], batch["attention_mask"])
+        with saved_tensors_hooks(keep, lambda tensor: tensor):
+            hidden = model.bert.encode(seqs)
+        num_bytes[recomputes] = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+        if recomputes:  # torch keeps the inputs of layers beside what the hooks see
+            num_bytes[recomputes] += config.num_hidden_layers * hidden.nbytes
+    assert num_bytes[True] < 0.25 * num_bytes[False]
+
+
+@pytest.fixture
+def force(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Send all attention to a backend."""
+
+    def send(name: str) -> None:
+        backend = next(backend for backend in BACKENDS if backend.name == name)
+        monkeypatch.setattr(bert_core.attention, "choose_backend", lambda call: backend)
+
+    return send
+
+
+def layer_and_inputs(lengths: list[int], **choices: Any) -> tuple[EncoderLayer, Inputs]:
+    model = scattered(BertModel.from_config(small_config(**choices))).eval()
+    assert isinstance(model, BertModel)
+    seqs = model.pack(**ragged_batch(model.config, lengths, max(lengths)))
+    x, positions = model.embed(seqs)
+    layer = model.layers[0]
+    assert isinstance(layer, EncoderLayer)
+    return layer, (x.detach(), seqs, positions)
+
+
+@pytest.mark.parametrize(
+    ("name", "choices"),
+    [
+        ("reference", {}),
+        ("fused", CHOICES["pre_norm"]),
+        ("fused", {"model_type": "bert_core", "position_embedding_type": "alibi"}),
+    ],
+)
+@pytest.mark.heavy
+def test_a_layer_is_one_graph_with_the_results_of_the_layer(
+    name: str, choices: dict[str, Any], force: Callable[[str], None]
+) -> None:
+    force(name)
+    layer, inputs = layer_and_inputs([4, 7], **choices)
+    found = torch.compile(layer, backend="eager", fullgraph=True)(*inputs, ROWS)
+    # Up to rounding: a compiled layer takes PyTorch's products, also where a processor has faster ones.
+    torch.testing.assert_close(found, layer(*inputs, ROWS), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch traces its gradient so
+@pytest.mark.heavy
+def test_grouped_attention_breaks_the_graph_only_to_build_its_layout(force: Callable[[str], None]) -> None:
+    force("grouped")
+    layer, inputs = layer_and_inputs([4, 7])
+    expected = layer(*inputs)  # the layout is there now
+    assert torch.compile(layer, backend="eager", fullgraph=True)(*inputs).equal(expected)
+
+
+@pytest.mark.skipif(find_spec("torch.nn.attention.varlen") is None, reason="this PyTorch has no varlen attention")
+def test_varlen_attention_is_an_operator_in_the_graph(force: Callable[[str], None]) -> None:
+    """It is traced by the shape rule of its operator, which runs on CUDA only: the graph is looked at, and not run."""
+    force("varlen")
+    layer, inputs = layer_and_inputs([4, 7])
+    seen: list[str] = []
+
+    def look(graph: torch.fx.GraphModule, _: list[Tensor]) -> Callable[..., tuple[Tensor]]:
+        seen.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+        return lambda *args: (torch.zeros_like(inputs[0]),)
+
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        torch.compile(layer, backend=look, fullgraph=True)(*inputs)
+    assert sum("_varlen_attn" in name for name in seen) == 1

@@ -60,11 +60,6 @@ def test_soft_targets_pull_towards_the_teachers_distribution() -> None:
     torch.testing.assert_close(student.grad, expected)
 
 
-def test_soft_targets_are_zero_where_both_agree_up_to_a_constant() -> None:
-    _, teacher = two_sides(4, 5)
-    assert soft_target_loss(teacher + 2.0, teacher, 2.0).item() == pytest.approx(0.0, abs=1e-6)
-
-
 def test_spans_are_compared_within_their_own_sequence() -> None:
     student, teacher = two_sides(sum(LENGTHS), 2)
     student.requires_grad_()
@@ -85,13 +80,6 @@ def test_cosine_is_a_tokens_mean_and_knows_no_length() -> None:
     one_by_one = [1 - a @ b / (a.norm() * b.norm()) for a, b in zip(student, teacher, strict=True)]
     torch.testing.assert_close(hidden_cosine_loss(student, teacher), torch.stack(one_by_one).mean())
     assert hidden_cosine_loss(5 * teacher, teacher).item() == pytest.approx(0.0, abs=1e-6)
-
-
-def test_cosine_of_unequal_widths_is_refused() -> None:
-    with pytest.raises(
-        DataError, match=r"hidden states have .* \(6, 8\) and \(6, 4\); .* needs a student of the teach"
-    ):
-        hidden_cosine_loss(torch.ones(6, 8), torch.ones(6, 4))
 
 
 SHAPES = {

@@ -3,8 +3,6 @@
 Alone: pytest tests/bert_core/test_embedding_losses.py
 """
 
-import math
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -17,7 +15,6 @@ from bert_core.embedding_losses import (
     find_positives,
     in_batch_negatives_loss,
 )
-from bert_core.errors import DataError
 
 
 def vectors(*shape: int, seed: int = 0) -> Tensor:
@@ -100,23 +97,6 @@ def test_texts_that_all_differ_give_the_very_same_bits() -> None:
     assert all(torch.equal(one, other) for one, other in zip(*gradients, strict=True))
 
 
-def test_lengths_of_vectors_do_not_matter_to_the_ranking() -> None:
-    queries, candidates = vectors(4, 6), vectors(4, 6, seed=1)
-    torch.testing.assert_close(
-        in_batch_negatives_loss(queries * 7, candidates / 3), in_batch_negatives_loss(queries, candidates)
-    )
-
-
-def test_equal_vectors_cannot_be_told_apart() -> None:
-    loss = in_batch_negatives_loss(torch.ones(5, 3), torch.ones(5, 3), symmetric=True)
-    assert float(loss) == pytest.approx(math.log(5))
-
-
-def test_a_query_without_its_candidate_is_refused() -> None:
-    with pytest.raises(DataError, match="4 queries for 3 candidates"):
-        in_batch_negatives_loss(vectors(4, 6), vectors(3, 6))
-
-
 def test_cosine_regression_agrees_with_the_formula() -> None:
     first, second, scores = vectors(5, 6), vectors(5, 6, seed=1), torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0])
     cosines = torch.stack([cosine(u, v) for u, v in zip(first, second, strict=True)])
@@ -157,22 +137,3 @@ def test_losses_are_float32_for_vectors_of_half_precision_and_under_autocast() -
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert all(torch.equal(loss, other) for loss, other in zip(losses(), plain, strict=True))
     assert {loss.dtype for loss in plain} == {torch.float32}
-
-
-@pytest.mark.parametrize("objective", ["ranking", "regression", "classification"])
-def test_training_converges(objective: str) -> None:
-    first = torch.nn.Parameter(vectors(6, 8).detach())
-    second, labels = vectors(6, 8, seed=1).detach(), torch.tensor([0, 1, 0, 1, 0, 1])
-    classifier = PairClassifier(8, 2)
-    optimizer = torch.optim.Adam([first, *classifier.parameters()], lr=0.05)
-    for _ in range(200):
-        if objective == "ranking":
-            loss = in_batch_negatives_loss(first, second)
-        elif objective == "regression":
-            loss = cosine_regression_loss(first, second, labels)
-        else:
-            loss = classifier.loss(first, second, labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert float(loss.detach()) < 0.05

@@ -4,8 +4,6 @@ Run alone: pytest tests/bert_core/test_encoder_choices.py
 """
 
 import itertools
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -138,9 +136,3 @@ def test_a_causal_model_does_not_look_ahead(choices: dict[str, Any]) -> None:
     torch.testing.assert_close(after[:, :5], before[:, :5])
     assert not torch.allclose(after[:, 5:], before[:, 5:])
     assert not torch.allclose(pooled_after, pooled_before)  # of the last token, which sees everything
-
-
-def test_a_causal_model_is_saved_as_no_family_of_transformers(tmp_path: Path) -> None:
-    BertModel.from_config(small_config(causal_attention=True)).save_pretrained(tmp_path)
-    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "bert_core"
-    assert BertModel.from_pretrained(tmp_path).config.causal_attention

@@ -1,15 +1,18 @@
 """The heads, against transformers: logits, losses, gradients. Run alone: pytest tests/bert_core/test_heads.py"""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from bert_core.checkpoints.pretrained import PretrainedModel
+from bert_core.config import BertConfig
 from bert_core.errors import DataError
 from bert_core.heads import (
     BertForPreTraining,
@@ -21,6 +24,7 @@ from bert_core.heads.pretraining import PretrainingLabels
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import (
     assert_equal_gradients,
+    learned_losses,
     ragged_batch,
     reference_of,
     scattered,
@@ -172,19 +176,8 @@ HEADS: list[tuple[type[PretrainedModel], dict[str, Any]]] = [
 @pytest.mark.parametrize(("head", "labels"), HEADS)
 @pytest.mark.heavy
 def test_head_learns_one_batch_under_autocast(head: type[PretrainedModel], labels: dict[str, Tensor]) -> None:
-    model = head.from_config(CONFIG.with_dropout(0.1)).train()
-    batch = {**ragged_batch(CONFIG, [5, 2], 5), **labels}
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    losses = []
-    for step in range(40):
-        torch.manual_seed(step)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = model(**batch).loss
-        assert loss.dtype == torch.float32
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(float(loss.detach()))
+    model = head.from_config(CONFIG.with_dropout(0.1))
+    losses = learned_losses(model, {**ragged_batch(CONFIG, [5, 2], 5), **labels}, 40, 5e-3)
     assert losses[-1] < 0.3 * losses[0]
 
 
@@ -208,3 +201,44 @@ def test_classifier_dropout_has_its_own_setting(head: type[PretrainedModel]) -> 
     assert not torch.equal(model(**batch).logits, model(**batch).logits)
     model = head.from_config(replace(CONFIG.with_dropout(0.1), classifier_dropout=0.0))
     assert model.dropout.p == 0.0
+
+
+TABULAR = BertConfig.from_size("tiny", vocab_size=40, num_tabular_features=3)
+IDS = torch.tensor([[2, 7, 9, 3], [2, 8, 3, 0]])
+MASK = IDS != 0
+FEATURES = torch.tensor([[0.0, 1.0, -1.0], [2.0, 0.0, 0.5]])
+
+
+def test_logits_are_those_of_one_layer_over_text_and_numbers() -> None:
+    model = BertForSequenceClassification.from_config(TABULAR).eval()
+    pooled = model.bert(IDS, MASK).pooler_output
+    inner = torch.nn.functional.gelu(torch.cat([pooled, FEATURES], 1) @ model.combine.weight.T + model.combine.bias)
+    expected = inner @ model.classifier.weight.T + model.classifier.bias
+    torch.testing.assert_close(model(IDS, MASK, tabular_features=FEATURES).logits, expected)
+
+
+@pytest.mark.parametrize(
+    ("tabular_features", "message"),
+    [(None, r"shape None; this model reads \(2, 3\)"), (FEATURES[:1], r"shape \(1, 3\); this model reads \(2, 3\)")],
+)
+def test_numbers_that_do_not_fit_are_refused(tabular_features: torch.Tensor | None, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        BertForSequenceClassification.from_config(TABULAR)(IDS, MASK, tabular_features=tabular_features)
+
+
+def test_a_model_of_text_alone_reads_no_numbers() -> None:
+    model = BertForSequenceClassification.from_config(replace(TABULAR, num_tabular_features=0))
+    assert "combine.weight" not in model.state_dict()
+    with pytest.raises(DataError, match="this model reads None"):
+        model(IDS, MASK, tabular_features=FEATURES)
+
+
+def test_a_folder_comes_back_here_and_fails_loudly_in_transformers(tmp_path: Path) -> None:
+    model = BertForSequenceClassification.from_config(TABULAR).eval()
+    model.save_pretrained(tmp_path)
+    again = BertForSequenceClassification.from_pretrained(tmp_path)
+    torch.testing.assert_close(
+        again(IDS, MASK, tabular_features=FEATURES).logits, model(IDS, MASK, tabular_features=FEATURES).logits
+    )
+    with pytest.raises(ValueError, match="bert_core"):
+        transformers.AutoConfig.from_pretrained(tmp_path)

@@ -83,10 +83,6 @@ def test_optimizer_keeps_the_proportions_through_the_run() -> None:
         assert rates[id(parameter)] == pytest.approx(0.01 * learning_rate_scales(MODEL, 0.5)[name])
 
 
-def test_without_decay_there_are_two_groups() -> None:
-    assert len(build_optimizer(MODEL, 0.1).param_groups) == 2
-
-
 @pytest.mark.parametrize("num_layers", range(5))
 def test_thawing_goes_from_the_head_downwards(num_layers: int) -> None:
     model = BertForSequenceClassification.from_config(small_config(num_hidden_layers=3))

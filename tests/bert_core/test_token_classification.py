@@ -12,7 +12,7 @@ from torch import Tensor
 
 from bert_core.heads import BertForTokenClassification
 from bert_core.packed_sequences import PackedSequences
-from tests.bert_core.reference import ragged_batch, scattered, small_config
+from tests.bert_core.reference import learned_losses, ragged_batch, scattered, small_config
 
 LABELS = ("O", "B-PER", "I-PER")
 CONFIG = replace(small_config().with_labels(LABELS), token_decoder="crf")
@@ -60,15 +60,8 @@ def decode(model: BertForTokenClassification, batch: dict[str, Tensor]) -> list[
 
 
 def test_it_learns_one_batch_under_autocast_and_decodes_it() -> None:
-    model, batch = BertForTokenClassification.from_config(CONFIG).train(), batch_of_words()
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    for _ in range(40):
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = model(**batch).loss
-        assert loss.dtype == torch.float32
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+    model, batch = BertForTokenClassification.from_config(CONFIG), batch_of_words()
+    learned_losses(model, batch, 40, 5e-3)
     assert decode(model.eval(), batch) == [1, 2, 0, 0, 1]
 
 

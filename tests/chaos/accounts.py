@@ -1,5 +1,6 @@
 """Accounts of a run that has ended: what must be equal, whatever happened on the way."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,10 @@ def read_accounts(laboratory: Laboratory) -> Accounts:
         assert record.model_folder is not None
         weights = digest_file(f"{record.model_folder}/model.safetensors")
         trials = registry.runs("kind = 'trial'", sort="created_at")
-        measured = [("", record.id)] + [
-            (_identity(registry.parameters(trial_id)), trial_id) for trial_id in trials["id"]
-        ]
+        parameters = {trial_id: sorted(registry.parameters(trial_id).items()) for trial_id in trials["id"]}
+        keys = {trial_id: repr([(name, str(value)) for name, value in own]) for trial_id, own in parameters.items()}
         rows = []
-        for name, run_id in measured:
+        for run_id, name in {record.id: "", **keys}.items():
             frame = registry.metrics.history(run_id)
             rows += [
                 (name, row.split, row.name, row.step, row.value)
@@ -44,11 +44,7 @@ def read_accounts(laboratory: Laboratory) -> Accounts:
                 if not is_of_the_machine(row.name)
             ]
         assert set(trials["state"]) <= {RunState.COMPLETED}, f"trials ended {sorted(set(trials['state']))}"
-    return Accounts(weights, tuple(sorted(rows)), tuple(sorted(name for name, _ in measured[1:])))
-
-
-def _identity(parameters: dict[str, Any]) -> str:
-    return repr(sorted((name, str(value)) for name, value in parameters.items()))
+    return Accounts(weights, tuple(sorted(rows)), tuple(sorted(keys.values())))
 
 
 def check_nothing_is_left(laboratory: Laboratory, hosts: Hosts) -> None:
@@ -58,17 +54,7 @@ def check_nothing_is_left(laboratory: Laboratory, hosts: Hosts) -> None:
     left = [path for path in laboratory.home.rglob("*") if path.name.endswith(".tmp") or ".tmp." in path.name]
     assert not left, f"temporary files are left: {left}"
     assert not (run_folder / "ray").exists(), "Ray's scratch folder is left"
-    assert sorted(entry.name for entry in _folders(run_folder / "checkpoints")) == sorted(_named(run_folder))
-
-
-def _folders(folder: Path) -> list[Path]:
-    return list(folder.iterdir()) if folder.is_dir() else []
-
-
-def _named(run_folder: Path) -> list[str]:
-    """Folders that the pointer of the checkpoints names."""
-    import json
-
     pointer = run_folder / "checkpoints.json"
-    entries = json.loads(pointer.read_text())["checkpoints"] if pointer.exists() else []
-    return [Path(entry["path"]).name for entry in entries]
+    named = json.loads(pointer.read_text())["checkpoints"] if pointer.exists() else []
+    there = [folder.name for folder in (run_folder / "checkpoints").glob("*")]
+    assert sorted(there) == sorted(Path(entry["path"]).name for entry in named)

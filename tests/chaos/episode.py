@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from orchestrator.run_states import RunState
-from tests.chaos.hosts import Hosts
+from tests.chaos.hosts import Hosts, Node
 from tests.chaos.laboratory import LAST_PLACE, MEASURE, Driver, Laboratory
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -33,50 +33,65 @@ class Episode:
     """Choices of chance, to be told beside the seed."""
     seconds_to_recover: float | None = None
     """Seconds from the end of the fault to the next progress that is recorded; None where nothing was left to do."""
+    driver: Driver = field(init=False)
+    """Driver that was started last."""
 
     @property
     def hosts(self) -> Hosts:
         """The cluster of the run."""
         return self.laboratory.hosts
 
-    def reach_a_place(self, driver: Driver) -> int:
-        """Wait for a place of the run that chance chooses; returns the progress then."""
-        kind, progress = self.laboratory.kind, self.laboratory.progress
-        place = self.chance.randint(1, LAST_PLACE[kind])
-        self.details.append(f"{MEASURE[kind]} {place}")
-        wait_until(lambda: progress() >= place or driver.poll() is not None, f"{place} is never reached")
-        assert driver.poll() is None, f"the driver ended before the fault:\n{self.laboratory.messages()}"
-        return progress()
+    def begin(self, *, at_any_phase: bool = False) -> None:
+        """Start the run and wait for a place that chance chooses: a moment before the first step too, if asked."""
+        self.driver, progress = self.laboratory.run(), self.laboratory.progress
+        if at_any_phase and self.chance.random() < 0.3:
+            self.details.append("before the first step")
+            state = self.laboratory.state
+            wait_until(lambda: state() is not None or self.driver.poll() is not None, "no run is recorded")
+            time.sleep(self.chance.uniform(0, 5))
+            return
+        place = self.chance.randint(1, LAST_PLACE[self.laboratory.kind])
+        self.details.append(f"{MEASURE[self.laboratory.kind]} {place}")
+        wait_until(lambda: progress() >= place or self.driver.poll() is not None, f"{place} is never reached")
+        self.outlast(0)
 
-    def reach_a_phase(self, driver: Driver) -> int:
-        """Wait for a place of the run, or for a moment before its first step; returns the progress then."""
-        if self.chance.random() >= 0.3:
-            return self.reach_a_place(driver)
-        self.details.append("before the first step")
-        state = self.laboratory.state
-        wait_until(lambda: state() is not None or driver.poll() is not None, "no run is recorded")
-        time.sleep(self.chance.uniform(0, 5))
-        return self.laboratory.progress()
+    def outlast(self, seconds: float) -> None:
+        """Let some time pass in which the driver may not end."""
+        time.sleep(seconds)
+        assert self.driver.poll() is None, f"the driver gave up:\n{self.laboratory.messages()}"
 
     def workers(self) -> list[psutil.Process]:
         """The two training workers."""
         wait_until(lambda: len(self.hosts.training_workers()) >= 2, "the training workers are not found")
         return self.hosts.training_workers()
 
-    def send_a_signal(self, driver: Driver) -> int:
+    def node_of_a_worker(self) -> Node:
+        """The node of a training worker that chance chooses."""
+        return self.hosts.node_of(self.chance.choice(self.workers()))
+
+    def send_a_signal(self) -> int:
         """Send the driver one of the signals that ask it to end; returns its number."""
         number = self.chance.choice(SIGNALS)
         self.details.append(number.name)
-        os.kill(driver.pid, number)
+        os.kill(self.driver.pid, number)
         return number
 
-    def kill(self, driver: Driver) -> None:
-        """End a driver at once, with what it has started on its machine."""
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
+    def kill(self) -> None:
+        """End the driver at once, with what it has started on its machine."""
+        os.killpg(self.driver.pid, signal.SIGKILL)
+        self.driver.wait()
 
-    def complete(self, driver: Driver, place: int | None = None) -> None:
-        """Wait until a driver ends well; tell how long it took from now until there was progress beyond a place.
+    def end_with(self, *statuses: int, driver: Driver | None = None) -> int:
+        """Wait until a driver ends by itself, with one of some exit statuses where any are named; returns its own."""
+        try:
+            status = (driver or self.driver).wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the driver does not end:\n{self.laboratory.messages()}") from None
+        assert not statuses or status in statuses, f"status {status}:\n{self.laboratory.messages()}"
+        return status
+
+    def complete(self, place: int | None = None) -> None:
+        """Wait until the driver ends well; tell how long it took from now until there was progress beyond a place.
 
         Args:
             place: progress before; what is recorded after some seconds when left out, since records lag behind.
@@ -85,17 +100,9 @@ class Episode:
         if place is None:
             time.sleep(LAG_S)
             place = progress()
-        wait_until(lambda: progress() > place or driver.poll() is not None, "the run does not go on")
+        wait_until(lambda: progress() > place or self.driver.poll() is not None, "the run does not go on")
         self.seconds_to_recover = time.monotonic() - broke_at
-        status = driver.wait(PATIENCE_S)
-        assert status == 0, f"status {status}:\n{self.laboratory.messages()}"
-
-    def wait_for_the_end(self, driver: Driver) -> int:
-        """Wait until a driver ends by itself; returns its exit status."""
-        try:
-            return driver.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"the driver does not end:\n{self.laboratory.messages()}") from None
+        self.end_with(0)
 
     def resume(self) -> None:
         """Resume the run to its end; a run whose driver was killed is given the time to count as lost."""
@@ -104,4 +111,5 @@ class Episode:
         # The fault may have come before the run was recorded.
         words = ["resume", self.laboratory.run_id()] if state() else ["run", f"{self.laboratory.kind}.yaml"]
         place = self.laboratory.progress()
-        self.complete(self.laboratory.start(*words), place)
+        self.driver = self.laboratory.start(*words)
+        self.complete(place)

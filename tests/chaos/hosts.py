@@ -54,18 +54,12 @@ class Node:
         """Processes of Ray Train's workers."""
         return [process for process in self.processes() if "RayTrainWorker" in title(process)]
 
-    def is_alive(self) -> bool:
-        """Whether the node's raylet runs."""
-        return any("raylet/raylet" in title(process) for process in self.processes())
-
     def kill(self) -> None:
         """End the node at once, as a power cut does."""
         processes = self.processes()
-        for process in processes:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
+        send(signal.SIGKILL, processes)
         self.starter.wait()
-        wait_for_ends(processes)
+        wait_until(lambda: not any(map(_runs, processes)), "killed processes live on")
 
 
 class Hosts:
@@ -91,14 +85,12 @@ class Hosts:
         for _ in range(self._num_nodes):
             self.add()
 
-    def add(self) -> Node:
+    def add(self) -> None:
         """Start another node and wait until it is there."""
         link = self._links.add() if self._links else None
         ip = link.address if link else "127.0.0.1"
         options = [f"--address={self.address}", f"--num-cpus={CPUS_PER_NODE}", f"--node-ip-address={ip}"]
-        node = self._start(options, link)
-        self.nodes.append(node)
-        return node
+        self.nodes.append(self._start(options, link))
 
     def _start(self, options: list[str], link: Link | None) -> Node:
         """Run `ray start` until it says that the node is there."""
@@ -131,7 +123,7 @@ class Hosts:
     def discard_dead(self) -> None:
         """Forget the nodes whose raylet has ended, and start others in their place."""
         for node in list(self.nodes):
-            if not node.is_alive():
+            if not any("raylet/raylet" in title(process) for process in node.processes()):
                 self.kill(node)
                 self.add()
 
@@ -182,23 +174,11 @@ def title(process: psutil.Process) -> str:
     return ""
 
 
-def freeze(processes: list[psutil.Process]) -> None:
-    """Stop processes without ending them."""
+def send(number: int, processes: list[psutil.Process]) -> None:
+    """Send a signal to those processes that still run: one that kills, freezes or thaws them."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
-            process.send_signal(signal.SIGSTOP)
-
-
-def thaw(processes: list[psutil.Process]) -> None:
-    """Let frozen processes go on."""
-    for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            process.send_signal(signal.SIGCONT)
-
-
-def wait_for_ends(processes: list[psutil.Process]) -> None:
-    """Wait until all of these processes have ended."""
-    wait_until(lambda: not any(map(_runs, processes)), "killed processes live on")
+            process.send_signal(number)
 
 
 def _runs(process: psutil.Process) -> bool:

@@ -144,6 +144,14 @@ class Stage:
         """Until the orchestrator on stage waits to be told to end."""
         wait_until((self.folder / "waiting").exists, "the orchestrator was not started")
 
+    def interrupt(self, number: int, run: str, *arguments: str) -> tuple[int, str]:
+        """Play the script up to the run, which behaves as it is told, send it a signal, and play on to the end."""
+        self.environment["FAKE_RUN"] = run
+        job = self.begin(*arguments)
+        self.wait_for_run()
+        os.kill(job.pid, number)
+        return self.finish(job)
+
     def calls(self, *names: str) -> list[str]:
         """Calls so far, in order; those of the named programs alone where there are names."""
         lines = (self.folder / "calls").read_text().splitlines()

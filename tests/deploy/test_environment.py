@@ -1,9 +1,10 @@
-"""Environment of nodes: whatever recipe starts them, it is the one that runs have on a machine of one's own.
+"""Environment of nodes, that of runs on one's own machine whatever recipe starts them; the guide to the recipes.
 
 Alone: .venv/bin/pytest tests/deploy/test_environment.py
 """
 
 import re
+import shlex
 
 import pytest
 
@@ -14,6 +15,7 @@ RAY_UP_FILES = ("cluster.yaml", "cluster.local.yaml", "deploy/cluster.gcp.yaml")
 SHELLS = (*RAY_UP_FILES, "deploy/slurm/lab.sbatch", "deploy/Dockerfile")
 LOST_HOST = re.compile("RAY_(?:health_check|grpc_client_keepalive)_[a-z_]+")
 """Variables by which a lost host, or a lost head, is found."""
+GUIDE = (DEPLOY / "README.md").read_text("utf-8")
 
 
 def assigned(name: str) -> dict[str, set[str]]:
@@ -52,15 +54,11 @@ def test_a_lost_host_is_found_in_the_same_time(name: str) -> None:
 
 @pytest.mark.parametrize("kind", cluster_specs())
 def test_a_lost_pod_is_found_in_the_same_time(kind: str) -> None:
-    spec = cluster_specs()[kind]
-    templates = {"head": spec["headGroupSpec"], "worker": spec["workerGroupSpecs"][0]}
-    found = {
-        role: lost_host({item["name"]: {item["value"]} for item in group["template"]["spec"]["containers"][0]["env"]})
-        for role, group in templates.items()
-    }
-    expected = lost_host(assigned("cluster.yaml"))
-    assert found["head"] == expected
-    assert found["worker"] == {name: value for name, value in expected.items() if "keepalive" in name}
+    spec, expected = cluster_specs()[kind], lost_host(assigned("cluster.yaml"))
+    of_workers = {name: value for name, value in expected.items() if "keepalive" in name}
+    for group, wanted in ((spec["headGroupSpec"], expected), (spec["workerGroupSpecs"][0], of_workers)):
+        variables = group["template"]["spec"]["containers"][0]["env"]
+        assert lost_host({item["name"]: {item["value"]} for item in variables}) == wanted
 
 
 def test_every_recipe_is_compared() -> None:
@@ -68,3 +66,17 @@ def test_every_recipe_is_compared() -> None:
     pods = {name for name in recipes if "kuberay/" in name}
     kept_up = {name for name in recipes if "systemd/" in name}
     assert recipes - pods - kept_up - {"deploy/README.md"} == {*SHELLS} - {"deploy/Dockerfile"}
+
+
+def test_every_recipe_is_in_the_guide() -> None:
+    recipes = [str(path.relative_to(DEPLOY)) for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".md"]
+    named = GUIDE.replace("deploy/", "")
+    assert not [name for name in recipes if name not in named]
+
+
+@pytest.mark.parametrize("command", re.findall(r"^    (.+)$", GUIDE, re.MULTILINE))
+def test_a_command_names_files_that_are_there(command: str) -> None:
+    words = shlex.split(command, comments=True)
+    named = [word for word in words if word.startswith(("deploy/", "experiments/")) or word == "constraints.txt"]
+    assert words
+    assert not [name for name in named if not (ROOT / name).exists()]

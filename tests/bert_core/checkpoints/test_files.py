@@ -3,7 +3,6 @@
 Alone: pytest tests/bert_core/checkpoints/test_files.py
 """
 
-import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -14,13 +13,12 @@ import torch
 from safetensors.torch import load_file
 
 from bert_core.checkpoints.atomic_files import atomic_folder, atomic_write
-from bert_core.checkpoints.manifest import check_manifest, write_json, write_manifest
+from bert_core.checkpoints.manifest import write_json
 from bert_core.checkpoints.tensor_files import save_tensors
 from bert_core.checkpoints.weight_names import WeightNames
 from bert_core.config import BertConfig
-from bert_core.errors import CheckpointError
-from bert_core.families import FAMILIES
-from bert_core.heads import BertForPreTraining
+from bert_core.families import FAMILIES, NATIVE
+from bert_core.heads import BertForMultipleChoice, BertForPreTraining, BertForTokenClassification
 from bert_core.model import BertModel
 from tests.bert_core.reference import small_config
 
@@ -35,18 +33,6 @@ def test_broken_off_write_leaves_the_older_file_and_nothing_else(tmp_path: Path)
     with pytest.raises(OSError, match="No space left"):
         atomic_write(tmp_path / "file", write)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("file", "1\n")]
-
-
-def test_failed_fsync_leaves_the_older_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_json(tmp_path / "file", 1)
-
-    def fail(descriptor: int) -> None:
-        raise OSError(5, "Input/output error")
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(OSError, match="Input/output"):
-        write_json(tmp_path / "file", 2)
-    assert (tmp_path / "file").read_text() == "1\n"
 
 
 def test_folder_takes_the_place_of_the_older_one(tmp_path: Path) -> None:
@@ -64,40 +50,6 @@ def test_broken_off_folder_leaves_the_older_one_and_nothing_else(tmp_path: Path)
         (folder / "no folder" / "file").write_text("newer")
     assert [path.name for path in tmp_path.iterdir()] == ["best"]
     assert (tmp_path / "best" / "file").read_text() == "older"
-
-
-def test_folder_that_cannot_take_its_place_leaves_the_older_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with atomic_folder(tmp_path / "best") as folder:
-        (folder / "file").write_text("older")
-    rename = Path.rename
-
-    def fail_for_new(path: Path, target: Path) -> Path:
-        if path.name.endswith(".tmp") and not path.name.endswith(".old.tmp"):
-            raise OSError(5, "Input/output error")
-        return rename(path, target)
-
-    monkeypatch.setattr(Path, "rename", fail_for_new)
-    with pytest.raises(OSError, match="Input/output"), atomic_folder(tmp_path / "best") as folder:
-        (folder / "file").write_text("newer")
-    assert [path.name for path in tmp_path.iterdir()] == ["best"]
-    assert (tmp_path / "best" / "file").read_text() == "older"
-
-
-def test_manifest_is_named_by_its_own_digest(tmp_path: Path) -> None:
-    write_json(tmp_path / "file", 1)
-    digest = write_manifest(tmp_path, ["file"])
-    assert digest == hashlib.sha256((tmp_path / "manifest.json").read_bytes()).hexdigest()
-    check_manifest(tmp_path, "fetch it anew")
-
-
-def test_error_ends_in_the_remedy(tmp_path: Path) -> None:
-    write_json(tmp_path / "file", 1)
-    write_manifest(tmp_path, ["file"])
-    write_json(tmp_path / "file", 2)
-    with pytest.raises(CheckpointError, match=r"file is altered: .*; fetch it anew$"):
-        check_manifest(tmp_path, "fetch it anew")
 
 
 @pytest.fixture(params=[0o022, 0o077, 0o002])
@@ -146,5 +98,17 @@ def test_decoder_s_bias_stands_in_for_a_missing_one() -> None:
     assert list(NAMES.normalized(file, ["prediction.bias"])) == ["cls.predictions.bias"]
 
 
-def test_head_names_stay_as_they_are() -> None:
-    assert NAMES.of("classifier.weight") == ("classifier.weight",)
+def test_renamed_parameters_keep_their_names_in_files() -> None:
+    config = small_config(model_type="bert_core", layer_pooling="scalar_mix", choice_projection=True)
+    model = BertForMultipleChoice.from_config(config)
+    names = {model.weight_names.of(name)[0] for name, _ in model.named_parameters()}
+    assert names >= {"bert.head_input.weights", "bert.head_input.scale", "summary.weight", "summary.bias"}
+    assert NATIVE.file_names("bert.layer_pooling.scale", "BertForMultipleChoice") == ("bert.head_input.scale",)
+
+
+def test_weights_of_an_lstm_keep_their_names_in_files() -> None:
+    config = small_config(model_type="bert_core", num_lstm_layers=1, lstm_hidden_size=8)
+    model = BertForTokenClassification.from_config(config)
+    assert model.lstm is not None
+    names = {model.weight_names.of(f"lstm.{name}")[0] for name, _ in model.lstm.named_parameters()}
+    assert names == {f"recurrent.{name}" for name, _ in model.lstm.named_parameters()}

@@ -27,14 +27,6 @@ def test_split_and_concatenate_are_inverse() -> None:
             assert getattr(again, name).dtype == getattr(packed, name).dtype
 
 
-def test_parts_of_a_split_stand_for_themselves() -> None:
-    packed = packed_examples()
-    parts = packed.split(5)
-    assert [part.num_sequences for part in parts[:-1]] == [5] * (len(parts) - 1)
-    assert all(part.cu_seqlens[0] == 0 and part.cu_seqlens[-1] == len(part.input_ids) for part in parts)
-    assert np.concatenate([restored(part) for part in parts]).tolist() == restored(packed).tolist()
-
-
 def test_parts_of_a_split_by_tokens_hold_as_many_sequences_as_fit() -> None:
     packed = packed_examples()
     longest = int(np.diff(packed.cu_seqlens).max())
@@ -56,12 +48,6 @@ def test_sentence_labels_are_those_of_the_segments() -> None:
     packed = packed_examples()
     assert packed.sentence_labels.tolist() == pairs.sentence_labels.tolist()
     assert packed.split(5)[1].sentence_labels.tolist() == pairs.sentence_labels[5:10].tolist()
-
-
-def test_single_segments_have_no_sentence_labels() -> None:
-    packed = packed_examples(objective="none")
-    assert len(packed.sentence_labels) == 0
-    assert [len(part.sentence_labels) for part in packed.split(4)] == [0] * len(packed.split(4))
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(2, 60))
@@ -172,12 +158,6 @@ def test_every_token_is_seen_about_once_an_epoch(cross: bool, longest: int) -> N
 def test_all_of_a_sentence_longer_than_a_sequence_is_seen(cross: bool) -> None:
     docs = TokenizedDocuments(np.arange(10, 410, dtype=np.uint16), np.array([0, 5, 395, 400]), np.array([0, 3]))
     assert times_seen(docs, 200, objective="none", cross_documents=cross).min() > 0.05
-
-
-def test_one_document_shorter_than_a_sequence_is_one_example() -> None:
-    docs = documents(1, longest=2)
-    _, segments = all_examples(docs, objective="none", cross_documents=True, short=0.0)
-    assert (segments.starts.tolist(), segments.lengths.tolist()) == ([0], [len(docs.tokens)])
 
 
 def test_a_row_depends_on_its_own_example_alone() -> None:

@@ -1,4 +1,5 @@
-"""Random models of every family and head, against transformers: outputs, losses, gradients, folders in both directions.
+"""Random models of every family and head, against transformers: outputs, losses, gradients, folders in both directions;
+a published model's weights.
 
 Run alone: pytest tests/bert_core/families/test_parity.py
 """
@@ -24,6 +25,7 @@ from bert_core.heads import (
     BertForTokenClassification,
 )
 from bert_core.model import BertModel
+from bert_core.text.tokenization import Tokenizer
 from tests.bert_core.reference import assert_equal_gradients, ragged_batch, reference_of, scattered
 
 HEADS = (
@@ -193,3 +195,41 @@ def test_transformers_passes_over_the_head_for_span_borders(tmp_path: Path) -> N
     again = BertForPreTraining.from_pretrained(tmp_path)
     assert again.config == model.config
     assert torch.equal(again.span_boundary.first.weight, model.span_boundary.first.weight)
+
+
+SENTENCES = [
+    "The quick brown fox jumps over the lazy dog.",
+    "Vielleicht auch naïve Umlaute: Ärger, 東京 and 1,234.56 €?",
+    "no",
+    "BERT was published in 2018; " * 20,
+]
+
+
+@pytest.mark.published
+def test_published_weights_give_the_outputs_of_transformers(minilm_folder: Path) -> None:
+    theirs = transformers.AutoModel.from_pretrained(minilm_folder, attn_implementation="eager").eval()
+    ours = BertModel.from_pretrained(minilm_folder)
+    assert ours.load_report is not None
+    assert ours.load_report.dropped == ours.load_report.initialized == ()
+    batch = transformers.AutoTokenizer.from_pretrained(minilm_folder)(SENTENCES, padding=True, return_tensors="pt")
+    real = batch["attention_mask"].bool()
+    with torch.no_grad():
+        found, expected = ours(**batch), theirs(**batch)
+    torch.testing.assert_close(found.last_hidden_state[real], expected.last_hidden_state[real], atol=1e-5, rtol=0)
+    torch.testing.assert_close(found.pooler_output, expected.pooler_output, atol=1e-5, rtol=0)
+
+
+@pytest.mark.published
+def test_the_published_tokenizer_gives_the_same_ids(minilm_folder: Path) -> None:
+    theirs = transformers.AutoTokenizer.from_pretrained(minilm_folder)
+    theirs.backend_tokenizer.no_truncation()
+    found = Tokenizer.load(minilm_folder).encode_ids(SENTENCES)
+    assert found == theirs(SENTENCES, add_special_tokens=False)["input_ids"]
+
+
+@pytest.mark.published
+def test_the_published_folder_written_here_is_the_same_model_there(minilm_folder: Path, tmp_path: Path) -> None:
+    BertModel.from_pretrained(minilm_folder).save_pretrained(tmp_path)
+    again = transformers.AutoModel.from_pretrained(tmp_path).state_dict()
+    for name, tensor in transformers.AutoModel.from_pretrained(minilm_folder).state_dict().items():
+        assert torch.equal(again[name], tensor), name

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from bert_core.config import BertConfig
-from bert_core.errors import ConfigError, DataError
+from bert_core.errors import ConfigError
 from bert_core.families import FAMILIES
 from bert_core.heads.sentence_selection import BertForSentenceSelection
 from tests.bert_core.reference import ragged_batch, scattered, small_config
@@ -40,13 +40,6 @@ def test_without_labels_there_are_logits_alone_zero_at_padding() -> None:
     assert output.loss is None
     assert output.logits.shape == (3, 13)
     assert not output.logits[BATCH["attention_mask"] == 0].any()
-
-
-def test_labels_of_another_kind_are_refused() -> None:
-    with pytest.raises(DataError, match="labels hold 2"):
-        model()(**BATCH, labels=torch.full((3, 13), 2))
-    with pytest.raises(DataError, match=r"labels have the shape \(3,\)"):
-        model()(**BATCH, labels=torch.ones(3, dtype=torch.long))
 
 
 def test_a_causal_encoder_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Masked tokens, and what stands in their place. Alone: pytest tests/bert_core/masking/test_masks.py"""
+"""Masked tokens and their units, and what stands in their place. Alone: pytest tests/bert_core/masking/test_masks.py"""
 
 import hashlib
 
@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
+from bert_core.counter_random import random_bits
 from bert_core.errors import DataError
 from bert_core.masking import mask_tokens
+from bert_core.masking.units import SPAN_LENGTH_SHARES, choose_spans, choose_words, find_words
 
 VOCAB, MASK = 1000, 4
 
@@ -39,33 +42,14 @@ def mask(ids: np.ndarray, special: np.ndarray, **changes: object) -> tuple[np.nd
 @settings(max_examples=60, deadline=None)
 def test_exactly_the_rounded_share_is_chosen_and_at_least_one(num_rows, length, probability, seed) -> None:
     ids, special = rows(num_rows, length, seed)
-    _, labels = mask(ids, special, mlm_probability=probability)
-    for row in range(num_rows):
-        maskable = int((special[row] == 0).sum())
-        assert (labels[row] != -100).sum() == min(max(round(probability * maskable), 1), maskable)
-
-
-def test_special_tokens_are_never_masked() -> None:
-    ids, special = rows(50, 40)
-    inputs, labels = mask(ids, special, mlm_probability=0.9)
-    assert (labels[special == 1] == -100).all()
-    assert (inputs[special == 1] == ids[special == 1]).all()
-
-
-def test_labels_hold_the_original_and_other_positions_are_untouched() -> None:
-    ids, special = rows(50, 40)
-    inputs, labels = mask(ids, special)
+    inputs, labels = mask(ids, special, mlm_probability=probability)
     chosen = labels != -100
+    assert not chosen[special == 1].any()
     assert (labels[chosen] == ids[chosen]).all()
     assert (inputs[~chosen] == ids[~chosen]).all()
-
-
-def test_a_row_depends_on_its_own_example_alone() -> None:
-    ids, special = rows(8, 40)
-    together = mask(ids, special, example=np.array([7, 3, 9, 1, 0, 2, 4, 5]))
-    alone = mask_tokens(ids[2], special[2], vocab_size=VOCAB, mask_token_id=MASK, seed=1, epoch=0, example=9)
-    assert (together[0][2] == alone[0]).all()
-    assert (together[1][2] == alone[1]).all()
+    for row in range(num_rows):
+        maskable = int((special[row] == 0).sum())
+        assert chosen[row].sum() == min(max(round(probability * maskable), 1), maskable)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +96,9 @@ def test_positions_are_chosen_evenly() -> None:
     assert np.abs(frequency - 0.15).max() < 0.015
 
 
-def test_a_row_without_maskable_tokens_is_left_alone() -> None:
-    inputs, labels = mask(np.full((1, 5), 7), np.ones((1, 5)))
+@pytest.mark.parametrize("unit", ["token", "word", "span"])
+def test_a_row_without_maskable_tokens_is_left_alone(unit: str) -> None:
+    inputs, labels = mask(np.full((1, 5), 7), np.ones((1, 5)), unit=unit)
     assert (inputs == 7).all()
     assert (labels == -100).all()
 
@@ -132,9 +117,6 @@ def test_impossible_settings_are_refused(change: dict) -> None:
     ids, special = rows(8, 10)
     with pytest.raises(DataError):
         mask(ids, special, **change)
-
-
-UNITS = pytest.mark.parametrize("unit", ["word", "span"])
 
 
 @given(
@@ -180,12 +162,12 @@ def test_words_of_one_token_are_masked_as_tokens() -> None:
         assert (one == other).all()
 
 
-@UNITS
-def test_a_row_of_words_depends_on_its_own_example_alone(unit: str) -> None:
+@pytest.mark.parametrize("unit", ["token", "word", "span"])
+def test_a_row_depends_on_its_own_example_alone(unit: str) -> None:
     ids, special = rows(8, 40)
     words = words_of(ids, special)
     together = mask(ids, special, unit=unit, word_ids=words, example=np.array([7, 3, 9, 1, 0, 2, 4, 5]))
-    alone = mask(ids[2:3], special[2:3], unit=unit, word_ids=words[2:3], example=np.array([9]))
+    alone = mask(ids[2], special[2], unit=unit, word_ids=words[2], example=9)
     assert (together[0][2] == alone[0]).all()
     assert (together[1][2] == alone[1]).all()
 
@@ -205,3 +187,76 @@ def test_a_word_begins_anew_after_a_special_token() -> None:
     hidden = labels != -100
     assert (hidden.sum(axis=1) == 1).all()
     assert set(np.flatnonzero(hidden.any(axis=0)).tolist()) == {3, 5}
+
+
+OFFSETS = np.array([0, 4, 4, 9])
+MASKABLE = np.array([0, 1, 1, 1, 0, 1, 1, 0, 1], bool)
+CONTINUES = np.array([0, 1, 1, 0, 1, 1, 1, 1, 1], bool)
+
+
+def long_rows(num_rows: int, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Borders, all tokens maskable, and a key per row."""
+    return np.arange(num_rows + 1) * length, np.ones(num_rows * length, bool), random_bits(1, np.arange(num_rows))
+
+
+def test_words_end_at_rows_and_special_tokens() -> None:
+    words = find_words(OFFSETS, MASKABLE, CONTINUES, 0.5)
+    assert words.starts.tolist() == [1, 3, 5, 8]
+    assert words.lengths.tolist() == [2, 1, 2, 1]
+    assert words.rows.tolist() == [0, 0, 2, 2]
+    assert words.within.tolist() == [1, 3, 1, 4]
+    assert words.bounds.tolist() == [0, 2, 2, 4]
+    assert words.budgets.tolist() == [2, 0, 2]
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=30), st.floats(0.05, 0.95), st.integers(0, 2**31))
+@settings(max_examples=100, deadline=None)
+def test_words_are_taken_as_a_loop_would_take_them(lengths: list[int], probability: float, seed: int) -> None:
+    continues = np.concatenate([[False, *[True] * (length - 1)] for length in lengths])
+    words = find_words(np.array([0, len(continues)]), np.ones(len(continues), bool), continues, probability)
+    key = random_bits(seed, np.arange(1))
+    order = np.argsort(random_bits(key[0], words.starts), kind="stable")
+    taken: list[int] = []
+    for word in order.tolist():
+        if sum(lengths[other] for other in taken) + lengths[word] <= words.budgets[0]:
+            taken.append(word)
+    expected = np.concatenate([words.starts[word] + np.arange(lengths[word]) for word in taken or order[:1]])
+    assert choose_words(words, key).positions.tolist() == sorted(expected.tolist())
+
+
+def test_spans_have_the_papers_lengths() -> None:
+    assert SPAN_LENGTH_SHARES @ np.arange(1, 11) == pytest.approx(3.8, abs=0.02)
+    offsets, maskable, keys = long_rows(40, 4000)
+    chosen = choose_spans(find_words(offsets, maskable, None, 0.15), keys)
+    _, lengths = np.unique(chosen.action_positions, return_counts=True)
+    counts = np.bincount(lengths, minlength=11)[1:]
+    assert stats.chisquare(counts, SPAN_LENGTH_SHARES * counts.sum()).pvalue > 0.001
+
+
+def test_spans_are_runs_of_whole_words_that_do_not_overlap() -> None:
+    offsets, maskable, keys = long_rows(50, 200)
+    continues = np.random.default_rng(0).random(len(maskable)) < 0.3
+    words = find_words(offsets, maskable, continues, 0.3)
+    chosen = choose_spans(words, keys)
+    assert (np.diff(chosen.positions) > 0).all()
+    begins, lengths = np.unique(chosen.action_positions, return_counts=True)
+    assert np.isin(begins, words.starts).all()
+    assert np.isin(begins + lengths, [*words.starts, len(maskable)]).all()
+    runs = np.concatenate([np.arange(begin, begin + length) for begin, length in zip(begins, lengths, strict=True)])
+    assert runs.tolist() == chosen.positions.tolist()
+
+
+def test_spans_stand_anywhere_alike() -> None:
+    offsets, maskable, keys = long_rows(20_000, 40)
+    chosen = choose_spans(find_words(offsets, maskable, None, 0.15), keys)
+    frequency = np.bincount(chosen.positions % 40, minlength=40) / 20_000
+    assert np.abs(frequency[8:-8] - frequency[8:-8].mean()).max() < 0.012
+    assert frequency.min() > 0.05  # fewer spans fit around the outermost words
+
+
+def test_what_becomes_of_a_span_is_decided_once() -> None:
+    numbers = {"vocab_size": 1000, "mask_token_id": 4, "seed": 0, "epoch": 0, "example": np.arange(2000)}
+    ids = np.full((2000, 64), 500)
+    inputs, labels = mask_tokens(ids, np.zeros_like(ids), unit="span", mix=(0.5, 0.0, 0.5), **numbers)
+    both = (labels[:, 1:] != -100) & (labels[:, :-1] != -100)
+    assert (inputs[:, 1:] == inputs[:, :-1])[both].mean() > 0.9  # neighbors differ where two spans touch

@@ -3,7 +3,6 @@
 Alone: pytest tests/bert_core/objectives/test_contract.py
 """
 
-import pickle
 from collections.abc import Iterator
 
 import numpy as np
@@ -67,25 +66,6 @@ def test_measurements_of_two_objectives_never_share_a_name() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_every_run_has_one_token_objective_and_at_most_one_sentence_objective() -> None:
-    assert TOKEN_OBJECTIVES
-    assert not TOKEN_OBJECTIVES.keys() & SENTENCE_OBJECTIVES.keys()
-    assert NO_SENTENCE_OBJECTIVE not in OBJECTIVES
-
-
-@ALL
-def test_an_objective_is_told_apart_by_its_documentation(name: str) -> None:
-    assert OBJECTIVES[name].summary
-    assert all(other.summary != OBJECTIVES[name].summary for key, other in OBJECTIVES.items() if key != name)
-
-
-@pytest.mark.parametrize("name", SENTENCE_OBJECTIVES)
-def test_the_labels_of_a_sentence_objective_say_two_things(name: str) -> None:
-    first, second = SENTENCE_OBJECTIVES[name].answers
-    assert first
-    assert second not in ("", first)
-
-
 @ALL
 def test_an_objective_that_is_chosen_is_active(name: str) -> None:
     chosen = {name, next(iter(TOKEN_OBJECTIVES))}
@@ -143,12 +123,6 @@ def test_metrics_are_means_by_their_names(name: str) -> None:
     assert metrics.get(objective.accuracy_name) == (0.25 if objective.has_accuracy else None)
     assert metrics.keys() - {PERPLEXITY} == set(objective.curve_names)
     assert (PERPLEXITY in metrics) == (name in TOKEN_OBJECTIVES)
-
-
-@ALL
-def test_objectives_travel_by_pickle(name: str) -> None:
-    again = pickle.loads(pickle.dumps(OBJECTIVES[name]))
-    assert (type(again), vars(again)) == (type(OBJECTIVES[name]), {})
 
 
 def families() -> Iterator[BertConfig]:

@@ -18,7 +18,7 @@ from bert_core.model import BertModel
 from bert_core.objectives import TOKEN_OBJECTIVES
 from bert_core.objectives.packed_batches import build_packed_batch
 from bert_core.packed_sequences import PackedSequences
-from tests.bert_core.packed_examples import MASKING, SEP
+from tests.bert_core.packed_examples import MASKING, SEP, restored
 from tests.bert_core.reference import scattered, small_config
 from tests.bert_core.small_documents import BERT, all_examples, documents
 
@@ -46,9 +46,7 @@ def packed(batch: PackedBatch) -> PackedSequences:
 def test_tokens_are_read_as_they_are_and_all_but_the_first_are_predicted(cross_documents: bool) -> None:
     options = {"num_examples": 60, "cross_documents": cross_documents}
     own, masked = (batch_of(name, **options) for name in ("left_to_right", "masked_lm"))
-    restored = masked.input_ids.copy()
-    restored[masked.masked_positions] = masked.masked_labels
-    assert (own.input_ids == restored).all()
+    assert (own.input_ids == restored(masked)).all()
     assert (len(own.masked_positions), len(own.masked_labels)) == (0, 0)
     assert OBJECTIVE.num_predictions(own) == sum(np.diff(own.cu_seqlens) - 1)
     assert ((own.input_ids == SEP).sum() > own.num_sequences) == cross_documents
@@ -67,36 +65,6 @@ def test_the_loss_is_that_of_the_padded_logits(model: BertForPreTraining, cross_
     torch.testing.assert_close(sums.loss, expected, rtol=1e-5, atol=1e-3)
     assert float(sums.num_predictions) == int((targets != -100).sum())
     assert float(sums.num_correct) == int((logits[:, :-1].argmax(-1) == targets).sum())
-
-
-def test_a_right_prediction_is_counted(model: BertForPreTraining) -> None:
-    def sequence(second: int) -> PackedSequences:
-        ids = torch.tensor([2, second])
-        return PackedSequences.from_lengths(ids, torch.zeros_like(ids), torch.tensor([0, 2]))
-
-    with torch.no_grad():
-        likeliest = int(model.predict(model.bert.encode(sequence(0)))[0].argmax())
-        counted = [
-            float(model.packed_loss_sums(sequence(second), NO_LABELS, ["left_to_right"])["left_to_right"].num_correct)
-            for second in (likeliest, likeliest + 1)
-        ]
-    assert counted == [1, 0]
-
-
-def test_no_position_sees_a_later_one(model: BertForPreTraining) -> None:
-    seqs = packed(batch_of())
-    changed, at = seqs.input_ids.clone(), int(seqs.cu_seqlens[3]) + 5
-    changed[at] = 17
-    with torch.no_grad():
-        before, after = (
-            model.predict(model.bert.encode(PackedSequences.from_lengths(ids, seqs.token_type_ids, seqs.cu_seqlens)))
-            for ids in (seqs.input_ids, changed)
-        )
-    differs = (before - after).abs().amax(dim=1) > 1e-4
-    own = slice(at, int(seqs.cu_seqlens[4]))  # the token itself and those behind it in its sequence
-    assert differs[own].all()
-    differs[own] = False
-    assert not differs.any()
 
 
 def test_its_folder_has_the_weights_of_a_masked_model(model: BertForPreTraining, tmp_path: Path) -> None:

@@ -23,12 +23,6 @@ from tests.bert_core.packed_examples import CLS, MASKING, SEP, packed_examples, 
 from tests.bert_core.small_documents import BERT, ROBERTA, all_examples, document_of, documents, sides, times_seen
 
 
-def test_special_tokens_are_never_predicted() -> None:
-    packed = packed_examples()
-    assert not np.isin(packed.masked_labels, [CLS, SEP]).any()
-    assert (restored(packed)[packed.cu_seqlens[:-1]] == CLS).all()
-
-
 def test_share_of_predicted_positions_is_that_of_each_sequence() -> None:
     packed = packed_examples()
     per_row = np.histogram(packed.masked_positions, packed.cu_seqlens)[0]
@@ -119,16 +113,11 @@ def test_a_document_of_one_token_has_no_order() -> None:
     assert count_examples(lengths, 64, BERT, SegmentConfig()).tolist() == [1, 1, 8, 1]
 
 
-@pytest.mark.parametrize(("has_head", "expected"), [(True, ("masked_lm", "span_boundary")), (False, ("masked_lm",))])
-def test_a_run_that_masks_has_the_objective_where_its_model_has_the_head(
-    has_head: bool, expected: tuple[str, ...]
-) -> None:
-    config = BertConfig(span_boundary_objective=has_head)
-    assert active_objectives(["masked_lm"], config) == expected
-
-
-def test_a_run_without_masks_does_not_have_the_objective() -> None:
-    assert active_objectives(["next_sentence"], BertConfig(span_boundary_objective=True)) == ("next_sentence",)
+def test_a_run_that_masks_has_the_objective_where_its_model_has_the_head() -> None:
+    model = BertConfig(span_boundary_objective=True)
+    assert active_objectives(["masked_lm"], model) == ("masked_lm", "span_boundary")
+    assert active_objectives(["masked_lm"], BertConfig()) == ("masked_lm",)
+    assert active_objectives(["next_sentence"], model) == ("next_sentence",)
 
 
 @given(

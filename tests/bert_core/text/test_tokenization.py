@@ -71,14 +71,6 @@ def test_fast_ids_are_those_of_the_encodings(texts: list[str]) -> None:
     assert tokenizer.encode_ids(plain) == [encoding.ids for encoding in tokenizer.encode_batch(plain)]
 
 
-def test_words_know_their_first_token(uncased: Tokenizer) -> None:
-    words = ["keeperboats", "", "boats", "\u200b", "home!"]
-    ids, first = uncased.encode_words(words)
-    pieces = [uncased.encode_ids([word])[0] for word in words]
-    assert ids == [token for part in pieces for token in part]
-    assert first == [0, -1, len(pieces[0]), -1, len(pieces[0]) + 1]
-
-
 @given(st.sampled_from(sorted(TRAINERS)), st.lists(st.text(st.characters(codec="utf-8"), max_size=8), max_size=6))
 @settings(max_examples=60, deadline=None)
 def test_words_of_a_sentence_are_cut_as_each_alone(algorithm: str, words: list[str]) -> None:
@@ -124,12 +116,6 @@ def test_offsets_rise_and_stay_within_the_text(algorithm: str, text: str) -> Non
 @lru_cache
 def _trained(algorithm: str) -> Tokenizer:
     return TRAINERS[algorithm](TEXTS, 400, False, 2)
-
-
-def test_an_id_outside_the_vocabulary_is_refused(uncased: Tokenizer) -> None:
-    with pytest.raises(TokenizerError, match="token id 9999 is not in the vocabulary"):
-        uncased.token(9999)
-    assert uncased.id("no such token") == uncased.unk_id
 
 
 # Folders

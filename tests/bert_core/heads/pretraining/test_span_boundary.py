@@ -65,11 +65,6 @@ def test_loss_and_gradients_follow_the_definition(positions: list[int]) -> None:
         torch.testing.assert_close(own, theirs, atol=1e-4, rtol=1e-4, msg=name)
 
 
-def test_adjacent_spans_are_one_and_sequences_keep_theirs() -> None:
-    left, right, place = span_borders(torch.tensor([1, 2, 4, 9]))
-    assert (left.tolist(), right.tolist(), place.tolist()) == ([0, 0, 3, 8], [3, 3, 5, 10], [0, 1, 0, 0])
-
-
 def borders_run_by_run(masked_positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The borders by an index of the runs, whose number follows from the values."""
     begins = torch.ones_like(masked_positions, dtype=torch.bool)
@@ -104,12 +99,6 @@ def test_positions_that_pad_a_batch_change_nothing_and_nothing_waits() -> None:
     expected = model.packed_loss_sums(seqs, PretrainingLabels(positions, labels, torch.zeros(0)), objectives)
     for name in objectives:
         torch.testing.assert_close(list(vars(found[name]).values()), list(vars(expected[name]).values()))
-
-
-def test_a_model_without_the_objective_has_no_head_for_it() -> None:
-    model = BertForPreTraining.from_config(small_config())
-    assert model.span_boundary is None
-    assert not any(name.startswith("span_boundary") for name in model.state_dict())
 
 
 def test_all_masked_positions_are_counted_whatever_their_place() -> None:
