@@ -28,10 +28,3 @@ def test_bad_records_are_counted_and_the_first_is_told(tmp_path: Path) -> None:
     (row,) = inspect_corpus(TextSource(files=(str(path),)))
     assert (row.num_documents, row.num_bad_records) == (2, 2)
     assert row.first_problem.startswith(f"{path}: line 2 (byte 15) is not JSON")
-
-
-def test_max_documents_counts_across_files(tmp_path: Path) -> None:
-    for name in ("a.txt", "b.txt", "c.txt"):
-        (tmp_path / name).write_text("One.\n\nTwo.")
-    rows = list(inspect_corpus(TextSource(files=(str(tmp_path),), max_documents=3)))
-    assert [row.num_documents for row in rows] == [2, 1]

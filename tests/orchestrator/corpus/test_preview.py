@@ -1,6 +1,5 @@
 """What a person is shown of documents and of examples. Alone: pytest tests/orchestrator/corpus/test_preview.py"""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,13 +107,3 @@ def test_examples_run_on_into_the_next_epoch_and_beyond_the_last_step(tmp_path: 
     assert shown[1] == preview_examples(stream, tokenizer, 0, 1, 0, 1)[0]
     assert last >= STEPS // 2 * BATCH_SIZE
     assert [example.step for example in shown] == [None, None]
-
-
-def test_a_random_token_that_the_vocabulary_leaves_out_is_a_number(tmp_path: Path) -> None:
-    tokenizer = make_tokenizer()
-    stream = open_stream(tmp_path, tokenizer)
-    beyond = replace(stream.config, masking=replace(stream.config.masking, vocab_size=10_000))
-    shown = preview_examples(replace(stream, config=beyond), tokenizer, 0, 0, 0, 20)
-    random = [token.token for example in shown for token in example.tokens if token.change == "replaced"]
-    assert random
-    assert any(name[0] == "[" and name[1:-1].isdigit() for name in random)

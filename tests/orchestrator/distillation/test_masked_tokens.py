@@ -6,7 +6,6 @@ Run alone: pytest tests/orchestrator/distillation/test_masked_tokens.py
 import random
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,7 +16,6 @@ from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining, BertForSequenceClassification
 from orchestrator.distillation.masked_tokens import MaskedTokenLoss, compare_pretrained, load_teacher
-from orchestrator.errors import ClusterError
 from orchestrator.execution.runner import run_spec
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch
@@ -26,7 +24,6 @@ from orchestrator.pretraining.loss import GlobalCounts
 from orchestrator.pretraining.step import count_globally
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
-from orchestrator.specs import PretrainSpec
 from orchestrator.specs.distill import LossWeightsSpec
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.pretraining.small_run import WORDS, make_job, make_tokenizer, run
@@ -171,14 +168,6 @@ def test_models_are_compared_in_the_precision_of_the_run(
     assert job.validation is not None
     assert compare_pretrained(folder, folder, job.validation, job.spec)["agreement"] == 1.0
     assert set(types) == {torch.bfloat16 if precision == "bf16" else torch.float32}
-
-
-def test_a_comparison_without_a_card_names_the_field_of_the_spec(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
-    nothing: Any = None
-    spec = PretrainSpec.model_validate({"corpus": {"files": ["a.txt"]}, "tokenizer": "words", "steps": 1})
-    with pytest.raises(ClusterError, match=r"pretraining\.execution\.device"):
-        compare_pretrained("student", "teacher", nothing, spec, "cuda")
 
 
 def test_a_teacher_that_fills_no_masks_is_refused(tmp_path: Path) -> None:

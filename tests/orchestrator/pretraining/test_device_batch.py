@@ -41,18 +41,3 @@ def test_micro_batches_are_the_cuts_of_the_host_batch(tmp_path: Path, size: int,
         for name, value in vars(from_host).items():
             own = getattr(micro.sequences, name)
             assert torch.equal(own, value) if isinstance(value, torch.Tensor) else own == value, name
-
-
-def test_a_batch_travels_as_one_tensor_of_four_bytes_a_value(tmp_path: Path) -> None:
-    batch = first_batch(tmp_path)
-    copied = DeviceBatch.copied(batch, CPU)
-    assert copied.values.dtype == torch.int32
-    assert copied.values.shape == (sum(len(value) for value in vars(batch).values()),)
-
-
-def test_a_batch_is_cut_anew_from_the_same_copy(tmp_path: Path) -> None:
-    """A step whose memory ran out is computed again in smaller micro-batches."""
-    batch = first_batch(tmp_path)
-    copied = DeviceBatch.copied(batch, CPU)
-    for size in (8, 4, 1):
-        assert_equal(batch, PackedBatch.concatenate([on_host(micro) for micro in copied.cut(batch.split(size))]))

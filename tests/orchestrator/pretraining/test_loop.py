@@ -19,18 +19,16 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.corpus import shuffle_windows
 from orchestrator.errors import RunFailedError, RunStoppedError
 from orchestrator.pretraining import loop as loop_module
 from orchestrator.pretraining.batch_trace import TRACE_VARIABLE, read_trace
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
-from orchestrator.results import CheckpointEvent, DriftEvent, Event, MessageEvent, MetricEvent
+from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.storage import digest_file
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.snapshots import snapshot_folders
-from tests.orchestrator.corpus.batch_digests import digests
 from tests.orchestrator.pretraining.small_run import WORDS, keeping_losses, make_job, run
 from tests.waiting import PATIENCE_S
 
@@ -201,14 +199,6 @@ def test_another_spec_does_not_continue_a_run(tmp_path: Path) -> None:
         run(make_job(tmp_path, attempt=2, learning_rate=3e-3), lambda event: None)
 
 
-def test_a_drift_that_is_allowed_is_told_with_its_fields(tmp_path: Path) -> None:
-    events: list[Event] = []
-    TrainingLoop(make_job(tmp_path), Worker(), events.append).save_checkpoint(5)
-    job = dataclasses.replace(make_job(tmp_path, attempt=2, learning_rate=3e-3), allow_drift=True)
-    assert TrainingLoop(job, Worker(), events.append).restore() == 5
-    assert DriftEvent(5, ("spec.learning_rate: 0.01 → 0.003",)) in events
-
-
 @pytest.mark.core
 def test_a_superseded_attempt_leaves_no_trace(tmp_path: Path) -> None:
     run(make_job(tmp_path, attempt=2), lambda event: None)
@@ -301,16 +291,6 @@ def test_numbers_that_are_none_end_the_run_before_a_checkpoint(tmp_path: Path, s
     with pytest.raises(RunFailedError, match="lower learning_rate"):
         run(make_job(tmp_path, steps=steps, warmup_ratio=0.0, learning_rate=1e30), lambda event: None)
     assert Checkpoints(str(tmp_path / "run")).newest_first() == []
-
-
-def test_validation_documents_are_never_those_of_training(tmp_path: Path) -> None:
-    job = make_job(tmp_path)
-    assert job.validation is not None
-    before = digests(list(job.validation.batches(range(1))))
-    list(job.stream.batches(range(5)))
-    shuffle_windows.load_window.cache_clear()
-    list(job.stream.batches(range(5)))
-    assert digests(list(job.validation.batches(range(1)))) == before
 
 
 @pytest.mark.core

@@ -297,15 +297,6 @@ def test_what_was_not_used_for_longest_goes_first_and_what_is_in_use_stays(
     assert not in_use.exists()
 
 
-def test_a_copy_that_was_removed_by_hand_is_made_again(folder: str, cache: Path, downloaded: list[str]) -> None:
-    copy = local_copy(folder)
-    for path in cache.iterdir():
-        storage.delete(str(path))
-    assert local_copy(folder) == copy
-    assert (copy / "a.bin").read_bytes() == DATA
-    assert len(downloaded) == 4
-
-
 def test_a_file_system_without_locks_has_copies_all_the_same(
     folder: str, downloaded: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
