@@ -26,7 +26,7 @@ from orchestrator.specs import PretrainSpec
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.snapshots import snapshot_folders
 from tests.orchestrator.pretraining.poisoned_run import poisoned
-from tests.orchestrator.pretraining.small_run import make_job, run
+from tests.orchestrator.pretraining.small_run import final_digests, make_job, run
 
 training = pytest.mark.training
 
@@ -43,7 +43,7 @@ def without_step_13(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
                 yield from job.stream.batches(range(step, step + 1))
 
     TrainingLoop(job, Worker(), lambda event: None).train(batches)
-    return final_digest(folder)
+    return final_digests(folder)
 
 
 @training
@@ -66,7 +66,7 @@ def test_a_batch_that_is_passed_over_leaves_no_trace_wherever_the_checkpoint_was
     events: list[Event] = []
     execution = {"log_every_steps": 2, "evaluate_every_steps": 8, **checkpoints}
     run(poisoned(tmp_path, 13, on_divergence="rollback", execution=execution), events.append)
-    assert final_digest(tmp_path) == without_step_13
+    assert final_digests(tmp_path) == without_step_13
     (warning,) = [e.text for e in events if isinstance(e, MessageEvent) and e.level == "warning"]
     assert "step 13 diverged: its loss is nan" in warning
     assert "goes back to its last checkpoint" in warning
@@ -95,7 +95,7 @@ def test_a_run_that_passed_a_batch_over_resumes_to_the_same_bits(
         run(job, stop)
     events: list[Event] = []
     run(replace(job, attempt=2), events.append)
-    assert final_digest(tmp_path) == without_step_13
+    assert final_digests(tmp_path) == without_step_13
     told = [event.text for event in events if isinstance(event, MessageEvent) and "diverged" in event.text]
     assert len(told) == (1 if stop_at == 10 else 0)
 
