@@ -89,8 +89,8 @@ def test_a_process_that_starts_anew_makes_the_same_batches() -> None:
     assert digests(list(pickle.loads(pickle.dumps(stream)).batches(range(5)))) == before
 
 
-@pytest.mark.parametrize("change", [{"seed": 4}, {"window_shards": 3}])
-def test_another_seed_or_window_gives_other_batches(change: dict) -> None:
+@pytest.mark.parametrize("change", [{"seed": 4}, {"window_shards": 3}, {"store": MemoryStore(fingerprint="another")}])
+def test_another_seed_window_or_corpus_gives_other_batches(change: dict) -> None:
     assert digests(list(open_stream(**change).batches(range(3)))) != digests(list(open_stream().batches(range(3))))
 
 

@@ -103,10 +103,7 @@ def test_a_students_vectors_come_to_be_its_teachers(objective: str, metric: str,
 def test_vectors_of_unequal_width_are_refused(tmp_path: Path) -> None:
     task = tiny_tasks.pairs(tmp_path / "task", "cosine")
     bench = Bench(task, train_teacher(task, tmp_path, epochs=0.1), tmp_path)
-    with pytest.raises(
-        SpecError,
-        match=r"objective\.soft_targets_weight",
-    ):
+    with pytest.raises(SpecError, match=r"objective\.soft_targets_weight"):
         bench.run(recipe={"size": "mini"})
 
 

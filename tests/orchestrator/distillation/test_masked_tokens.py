@@ -199,13 +199,8 @@ def test_a_pretrained_model_is_distilled_on_a_corpus(
         "phases": [{"max_seq_length": 48}],
         "global_batch_size": 8,
     }
-    spec = {
-        "kind": "distill",
-        "teacher": "teacher",
-        "num_hidden_layers": 1,
-        "pretraining": pretraining,
-        "name": "small",
-    }
+    student = {"teacher": "teacher", "num_hidden_layers": 1, "pretraining": pretraining}
+    spec = {"kind": "distill", "name": "small", **student}
     settings = Settings.from_options(home=str(tmp_path / "home"), environ={})
     run_id = run_spec(parse_spec(spec), settings=settings).id
     with Registry(settings.registry) as registry:

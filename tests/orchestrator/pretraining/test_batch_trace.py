@@ -57,12 +57,3 @@ def test_a_killed_and_resumed_run_leaves_the_trace_of_a_straight_one(
     trace_of(monkeypatch, tmp_path / "killed", job, range(13))
     consume(job, range(10, 24), num_workers=2, attempt=2)
     assert read_trace(tmp_path / "killed") == whole
-
-
-def test_a_run_that_nobody_asks_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(batch_trace.TRACE_VARIABLE, raising=False)
-
-    def batches(first_step: int) -> Iterator[tuple[int, PackedBatch]]:
-        yield from ()
-
-    assert traced(batches, Worker(), 1) is batches

@@ -98,21 +98,12 @@ def test_an_empty_address_is_an_error(cache: Path) -> None:
         local_copy("memory://nowhere/model")
 
 
-@pytest.mark.parametrize("key", ["../../x", "deep/../../x", "/x"])
+@pytest.mark.parametrize("key", ["../../x", "deep/../../x", "/x", "deep", "a.bin/b", "deep/./b.bin", "a\0b"])
 def test_a_key_that_leads_out_of_its_folder_is_refused(key: str, folder: str, cache: Path) -> None:
-    MemoryFileSystem.store[f"{folder.removeprefix('memory:/')}/{key}"] = MemoryFileSystem.store[
-        f"{folder.removeprefix('memory:/')}/a.bin"
-    ]
-    with pytest.raises(InputError, match=rf"the key .*/model/{key}, which leads out of its folder"):
-        local_copy(folder)
-    assert not cache.exists()
-
-
-@pytest.mark.parametrize("key", ["deep", "a.bin/b", "deep/./b.bin", "a\0b"])
-def test_a_key_that_no_folder_can_hold_is_refused(key: str, folder: str, cache: Path) -> None:
+    """So is one that no folder can hold."""
     plain = folder.removeprefix("memory:/")
     MemoryFileSystem.store[f"{plain}/{key}"] = MemoryFileSystem.store[f"{plain}/a.bin"]
-    with pytest.raises(InputError, match="which cannot be"):
+    with pytest.raises(InputError, match=r"which (leads out of its folder|cannot be)"):
         local_copy(folder)
     assert not cache.exists()
 
