@@ -15,7 +15,6 @@ from orchestrator.corpus.held_out import ChosenShards, choose_shards
 from orchestrator.corpus.manifest import Manifest, ShardInfo
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
-from tests.orchestrator.corpus.batch_digests import digests
 from tests.orchestrator.pretraining import small_run
 
 
@@ -97,24 +96,15 @@ def test_of_many_held_out_tokens_the_seed_chooses_some_shards(tmp_path: Path, mo
     assert choose_shards(shards, 7) == drawn[7]
     assert len({tuple(each.chosen) for each in drawn.values()}) > 3
     first = drawn[0]
-    assert digests_of_documents(first, 0) == digests_of_documents(shards, first.chosen[0])
+    assert first.read_documents(0).tokens.tolist() == shards.read_documents(first.chosen[0]).tokens.tolist()
     assert first.document_lengths(1).tolist() == shards.document_lengths(first.chosen[1]).tolist()
     assert first.fingerprint != shards.fingerprint
-
-
-def digests_of_documents(shards: ChosenShards | SplitShards, shard: int) -> list[int]:
-    return shards.read_documents(shard).tokens.tolist()
 
 
 def test_validation_of_a_huge_split_reads_the_chosen_shards_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = small_run.make_job(tmp_path)
-    assert job.validation is not None
-    expected = digests(list(job.validation.batches(range(1))))
-    again = small_run.make_job(tmp_path)
-    assert again.validation is not None
-    assert digests(list(again.validation.batches(range(1)))) == expected
     store = TokenStore.open(str(tmp_path / "store"))
     monkeypatch.setattr(held_out, "HELD_OUT_TOKENS", 1)
     validation = small_run.build_validation(job.spec, SplitShards(store, "train"), job.tokenizer)

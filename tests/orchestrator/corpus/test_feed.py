@@ -1,4 +1,4 @@
-"""The stream through Ray Data. Alone: pytest tests/orchestrator/corpus/test_feed.py"""
+"""The stream through Ray Data, in windows. Alone: pytest tests/orchestrator/corpus/test_feed.py"""
 
 import threading
 from contextlib import closing
@@ -6,9 +6,11 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+import ray.remote_function
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,28 +23,22 @@ from orchestrator.corpus.feed import (
     ray_batches,
     to_table,
 )
-from orchestrator.corpus.prefetch_pace import PrefetchPace, WindowTimes
+from orchestrator.corpus.prefetch_pace import TARGET_S, PrefetchPace, WindowTimes
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import CorpusError
 from tests.orchestrator.corpus.batch_digests import digests
 from tests.orchestrator.pretraining.small_run import make_job
 
 
-def test_a_table_gives_back_its_batches_without_copies(tmp_path: Path) -> None:
-    batches = list(make_job(tmp_path).stream.batches(range(5)))
-    table = to_table(iter(batches))
-    again = list(from_table(table))
-    assert digests(again) == digests(batches)
-    assert all(not batch.input_ids.flags.owndata for _, batch in again)
-
-
-@pytest.mark.parametrize(("token", "has_masks"), [("masked_lm", True), ("left_to_right", False)])
-def test_batches_without_some_labels_survive_the_table(tmp_path: Path, token: str, has_masks: bool) -> None:
-    batches = list(make_job(tmp_path, token_objective=token, sentence_objective="none").stream.batches(range(3)))
+@pytest.mark.parametrize(
+    ("token", "sentence"), [("masked_lm", "next_sentence"), ("masked_lm", "none"), ("left_to_right", "none")]
+)
+def test_a_table_gives_back_its_batches_without_copies(tmp_path: Path, token: str, sentence: str) -> None:
+    """Batches without masks or without labels of sentences as well."""
+    batches = list(make_job(tmp_path, token_objective=token, sentence_objective=sentence).stream.batches(range(3)))
     again = list(from_table(to_table(iter(batches))))
     assert digests(again) == digests(batches)
-    assert all(len(batch.sentence_labels) == 0 for _, batch in again)
-    assert all((len(batch.masked_positions) > 0) == has_masks for _, batch in again)
+    assert all(not batch.input_ids.flags.owndata for _, batch in again)
 
 
 def test_prefetch_windows_are_sized_by_the_phase_that_runs(tmp_path: Path) -> None:
@@ -127,6 +123,22 @@ def test_one_and_two_workers_see_the_same_sequence_of_batches(
     assert digests(collect(stream, 0, 2)) == straight
 
 
+@pytest.fixture
+def asked_cpus(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """CPUs that each task of Ray Data asks for from now on, in the order in which the tasks are submitted."""
+    asked: list[float] = []
+    submit = ray.remote_function.RemoteFunction._remote
+
+    def note(function: Any, *args: Any, **options: Any) -> Any:
+        if function._function_name.startswith("ray.data"):
+            cpus = options.get("num_cpus", function._num_cpus)
+            asked.append(1.0 if cpus is None else cpus)
+        return submit(function, *args, **options)
+
+    monkeypatch.setattr(ray.remote_function.RemoteFunction, "_remote", note)
+    return asked
+
+
 @pytest.mark.ray
 def test_no_task_wants_more_than_its_share_of_a_cpu(ray_cluster: None, tmp_path: Path, asked_cpus: list[float]) -> None:
     assert len(list(ray_batches(make_job(tmp_path).stream, 20, rank=0, num_workers=1, num_cpus=0.5))) == 4
@@ -141,3 +153,63 @@ def test_a_damaged_shard_is_named_through_ray(ray_cluster: None, tmp_path: Path)
     shard.write_bytes(shard.read_bytes()[:-10])
     with pytest.raises(CorpusError, match=r"shard-1\.parquet"):
         list(ray_batches(stream, 0, rank=0, num_workers=1))
+
+
+BLOCK_TOKENS, BLOCK_BYTES = 200_000, 1_500_000
+
+
+def window_times(pace: PrefetchPace, train_tokens_per_s: float, build_tokens_per_s: float = 1e9) -> WindowTimes:
+    """Times of a window of the pace's size, at two speeds, and half a second for the start of its pipeline."""
+    num_tokens = pace.num_blocks * BLOCK_TOKENS
+    return WindowTimes(
+        pace.num_blocks,
+        num_tokens,
+        pace.num_blocks * BLOCK_BYTES,
+        build_s=0.5 + num_tokens / build_tokens_per_s,
+        train_s=num_tokens / train_tokens_per_s,
+    )
+
+
+def sizes_of(pace: PrefetchPace, num_windows: int, train_tokens_per_s: float) -> list[int]:
+    found = []
+    for _ in range(num_windows):
+        found.append(pace.num_blocks)
+        pace.note(window_times(pace, train_tokens_per_s))
+    return found
+
+
+def test_windows_of_a_fast_device_double_until_they_last_long_enough() -> None:
+    assert sizes_of(PrefetchPace(), 8, train_tokens_per_s=8e6) == [8, 16, 32, 64, 128, 200, 200, 200]
+    pace = PrefetchPace()
+    sizes_of(pace, 8, train_tokens_per_s=8e6)
+    assert window_times(pace, 8e6).train_s == pytest.approx(TARGET_S)
+
+
+def test_windows_take_no_more_memory_than_they_may() -> None:
+    assert sizes_of(PrefetchPace(max_window_bytes=40 * BLOCK_BYTES), 6, train_tokens_per_s=8e6) == [
+        8,
+        16,
+        32,
+        40,
+        40,
+        40,
+    ]
+    assert sizes_of(PrefetchPace(max_window_bytes=BLOCK_BYTES / 2), 3, train_tokens_per_s=8e6) == [8, 1, 1]
+
+
+def test_an_evaluation_within_a_window_makes_the_next_no_smaller() -> None:
+    pace = PrefetchPace()
+    sizes_of(pace, 6, train_tokens_per_s=8e6)
+    assert sizes_of(pace, 2, train_tokens_per_s=20_000) == [200, 200]
+
+
+def test_slow_data_tasks_are_told_once_and_only_of_windows_of_full_size() -> None:
+    warnings: list[str] = []
+    pace = PrefetchPace(warn=warnings.append)
+    while (slow := window_times(pace, 8e6, build_tokens_per_s=1e6)).build_s < TARGET_S:
+        pace.note(slow)
+        assert not warnings, "what a pipeline costs at its start is not told as the speed of its tasks"
+    for _ in range(3):
+        pace.note(window_times(pace, 8e6, build_tokens_per_s=1e6))
+    assert pace.num_blocks == 23, "longer windows of slow tasks would gain nothing"
+    assert warnings == ["data tasks deliver 901,961 tokens/s, training takes 8,000,000: raise execution.data_cpus"]

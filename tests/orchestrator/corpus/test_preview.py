@@ -1,6 +1,6 @@
-"""What a person is shown of documents and of examples. Alone: pytest tests/orchestrator/corpus/test_preview.py"""
+"""What a person is shown of files, documents and examples. Alone: pytest tests/orchestrator/corpus/test_preview.py"""
 
-from dataclasses import replace
+import json
 from pathlib import Path
 
 import pytest
@@ -9,10 +9,11 @@ from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_byte_bpe
 from orchestrator.corpus.document_readers import Document
+from orchestrator.corpus.inspection import inspect_corpus
 from orchestrator.corpus.preview import preview_examples, preview_sentences
 from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.pretraining.streams import build_stream
-from orchestrator.specs import PretrainSpec
+from orchestrator.specs import PretrainSpec, TextSource
 from tests.orchestrator.pretraining.small_run import WORDS, make_store, make_tokenizer
 
 OBJECTIVES = pytest.mark.parametrize("objective", [*SENTENCE_OBJECTIVES, NO_SENTENCE_OBJECTIVE])
@@ -110,11 +111,21 @@ def test_examples_run_on_into_the_next_epoch_and_beyond_the_last_step(tmp_path: 
     assert [example.step for example in shown] == [None, None]
 
 
-def test_a_random_token_that_the_vocabulary_leaves_out_is_a_number(tmp_path: Path) -> None:
-    tokenizer = make_tokenizer()
-    stream = open_stream(tmp_path, tokenizer)
-    beyond = replace(stream.config, masking=replace(stream.config.masking, vocab_size=10_000))
-    shown = preview_examples(replace(stream, config=beyond), tokenizer, 0, 0, 0, 20)
-    random = [token.token for example in shown for token in example.tokens if token.change == "replaced"]
-    assert random
-    assert any(name[0] == "[" and name[1:-1].isdigit() for name in random)
+def test_each_file_is_a_row_with_counts_lengths_and_a_sample(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One two three. Four five.\n\nSix  seven\neight nine.")
+    (tmp_path / "b.jsonl").write_text(json.dumps({"text": "word " * 300}))
+    a, b = inspect_corpus(TextSource(files=(str(tmp_path),)))
+    assert (a.format, a.num_documents, a.num_bad_records, a.first_problem) == ("text", 2, 0, "")
+    assert a.sample == ("One two three. Four five.", "Six seven eight nine.")
+    assert (a.num_sentences, a.num_words, a.num_characters) == (4, 9, 25 + 22)
+    assert (a.median_sentence_words, a.long_sentence_words) == (2, 3)
+    assert (b.num_sentences, b.num_words, b.long_sentence_words) == (1, 300, 300)
+    assert len(b.sample[0]) <= 200
+
+
+def test_bad_records_are_counted_and_the_first_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"text": "A."}\nnonsense\n{"text": "\xff"}\n{"text": "B."}')
+    (row,) = inspect_corpus(TextSource(files=(str(path),)))
+    assert (row.num_documents, row.num_bad_records) == (2, 2)
+    assert row.first_problem.startswith(f"{path}: line 2 (byte 15) is not JSON")

@@ -1,6 +1,5 @@
 """Stores to look at: the corpus's own, or a small one. Alone: pytest tests/orchestrator/corpus/test_sample_store.py"""
 
-import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
@@ -10,9 +9,7 @@ import pytest
 
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.corpus.input_files import find_files
 from orchestrator.corpus.sample_store import SampleStore, open_sample_store
-from orchestrator.corpus.store_folder import store_folder, store_options
 from orchestrator.specs import TextSource
 
 TEXTS = [f"The {animal} sat on the {place}. It was warm." for animal in ("cat", "dog") for place in "abcdefghijklm"]
@@ -63,20 +60,6 @@ def test_of_more_text_only_the_first_is_read(open_sample: Open, sample_bytes: in
             assert [shard.sha256 for shard in shards] == [s.sha256 for s in whole.store.manifest.shards[: len(shards)]]
 
 
-def test_a_store_that_is_there_already_is_used(
-    open_sample: Open, source: TextSource, tokenizer: Tokenizer, tmp_path: Path
-) -> None:
-    options = store_options(source, tokenizer, 0.2, SHARD_BYTES)
-    folder = store_folder(str(tmp_path / "storage"), options, find_files(source))
-    with open_sample() as built:
-        shutil.copytree(built.store.folder, folder)
-        built.store.manifest.save(folder)
-    with open_sample(sample_bytes=1) as found:
-        assert (found.origin, found.store.folder) == ("token_store", folder)
-        assert found.store.digest == built.store.digest
-    assert Path(folder).exists()
-
-
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_cluster")
 def test_the_whole_text_gives_the_store_of_a_run(
@@ -87,5 +70,5 @@ def test_the_whole_text_gives_the_store_of_a_run(
     with open_sample() as sample:
         result = build_token_store(source, tokenizer, 0.2, SHARD_BYTES, str(tmp_path / "storage"))
         assert sample.store.manifest.fingerprint == result.fingerprint
-    with open_sample() as found:
+    with open_sample(sample_bytes=1) as found:
         assert (found.origin, found.store.folder) == ("token_store", result.path)

@@ -6,7 +6,6 @@ Run alone: pytest tests/orchestrator/distillation/test_masked_tokens.py
 import random
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,7 +16,6 @@ from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining, BertForSequenceClassification
 from orchestrator.distillation.masked_tokens import MaskedTokenLoss, compare_pretrained, load_teacher
-from orchestrator.errors import ClusterError
 from orchestrator.execution.runner import run_spec
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch
@@ -26,7 +24,6 @@ from orchestrator.pretraining.loss import GlobalCounts
 from orchestrator.pretraining.step import count_globally
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
-from orchestrator.specs import PretrainSpec
 from orchestrator.specs.distill import LossWeightsSpec
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.pretraining.small_run import WORDS, make_job, make_tokenizer, run
@@ -173,14 +170,6 @@ def test_models_are_compared_in_the_precision_of_the_run(
     assert set(types) == {torch.bfloat16 if precision == "bf16" else torch.float32}
 
 
-def test_a_comparison_without_a_card_names_the_field_of_the_spec(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
-    nothing: Any = None
-    spec = PretrainSpec.model_validate({"corpus": {"files": ["a.txt"]}, "tokenizer": "words", "steps": 1})
-    with pytest.raises(ClusterError, match=r"pretraining\.execution\.device"):
-        compare_pretrained("student", "teacher", nothing, spec, "cuda")
-
-
 def test_a_teacher_that_fills_no_masks_is_refused(tmp_path: Path) -> None:
     BertForSequenceClassification.from_config(BertConfig.from_shape(1, 128, vocab_size=50)).save_pretrained(tmp_path)
     with pytest.raises(CheckpointError, match="has no head"):
@@ -210,13 +199,8 @@ def test_a_pretrained_model_is_distilled_on_a_corpus(
         "phases": [{"max_seq_length": 48}],
         "global_batch_size": 8,
     }
-    spec = {
-        "kind": "distill",
-        "teacher": "teacher",
-        "num_hidden_layers": 1,
-        "pretraining": pretraining,
-        "name": "small",
-    }
+    student = {"teacher": "teacher", "num_hidden_layers": 1, "pretraining": pretraining}
+    spec = {"kind": "distill", "name": "small", **student}
     settings = Settings.from_options(home=str(tmp_path / "home"), environ={})
     run_id = run_spec(parse_spec(spec), settings=settings).id
     with Registry(settings.registry) as registry:

@@ -1,4 +1,4 @@
-"""The loss of a distillation against one written out without packing or caching, for each head.
+"""The loss of a distillation against one written out without packing or caching, for each head; speeds compared.
 
 Run alone: pytest tests/orchestrator/distillation/test_objective.py
 """
@@ -6,6 +6,7 @@ Run alone: pytest tests/orchestrator/distillation/test_objective.py
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from benchmarks._attention_choice import forced_attention
 from orchestrator.distillation import task_loss
+from orchestrator.distillation.comparison import compare_speeds, vector_agreement
 from orchestrator.distillation.task_loss import DistillationLoss
 from orchestrator.finetuning.batches import make_batch, make_parts
 from orchestrator.finetuning.building import build_model
@@ -22,6 +24,7 @@ from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.trial_job import prepare_trial_features
 from orchestrator.specs import TaskSpec
 from orchestrator.specs.distill import LossWeightsSpec
+from orchestrator.specs.network import Precision
 from orchestrator.tasks import Features, Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.synchronizations import counted_synchronizations
@@ -203,3 +206,22 @@ def test_the_teacher_does_not_learn(tmp_path: Path) -> None:
     loss(student, make_batch(features, features.windows_of(GROUPS), torch.device("cpu"))).backward()  # type: ignore[no-untyped-call]
     assert all(parameter.grad is None for parameter in teacher.parameters())
     assert any(parameter.grad is not None and parameter.grad.abs().max() > 0 for parameter in student.parameters())
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_speeds_and_vectors_are_those_of_the_recipes_precision(
+    precision: Precision, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer, task = tiny_tasks.load_tokenizer(tmp_path), load_task(tiny_tasks.pairs(tmp_path, "cosine"))
+    model = build_model(task, tiny_tasks.RECIPE, None, tokenizer)
+    features = prepare_trial_features(task, "validation", tiny_tasks.RECIPE, tokenizer, str(tmp_path / "cache"))
+    is_rounded, packed_logits = [], type(model).packed_logits
+
+    def noted(self: Any, *arguments: Any) -> torch.Tensor:
+        is_rounded.append(torch.is_autocast_enabled("cpu"))
+        return packed_logits(self, *arguments)
+
+    monkeypatch.setattr(type(model), "packed_logits", noted)
+    compare_speeds(model, model, features, precision)
+    assert vector_agreement(model, model, features, precision) == pytest.approx(1.0, abs=1e-4)
+    assert set(is_rounded) == {precision == "bf16"}

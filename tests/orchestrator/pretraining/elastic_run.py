@@ -21,8 +21,7 @@ from orchestrator.pretraining.batch_trace import TRACE_VARIABLE, read_trace
 from orchestrator.pretraining.loss import label_loss
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
-from orchestrator.specs import PretrainSpec
-from tests.orchestrator.pretraining.small_run import WORDS, make_tokenizer
+from tests.orchestrator.pretraining.small_run import write_spec
 
 STEPS, CHECKPOINT_EVERY = 300, 60
 STEP_S = 0.1
@@ -35,34 +34,13 @@ def slow_loss(*arguments: Any) -> Any:
     return label_loss(*arguments)
 
 
-def write_spec(folder: Path, num_workers: object) -> PretrainSpec:
-    """A pretraining of batches that neither 2 nor 3 workers share equally."""
-    make_tokenizer().save(folder / "tokenizer")
-    lines = [" ".join(WORDS[(3 * n + k) % len(WORDS)] for k in range(7)) + "." for n in range(1500)]
-    (folder / "text.txt").write_text("\n\n".join("\n".join(lines[n : n + 5]) for n in range(0, len(lines), 5)))
-    return PretrainSpec.model_validate(
-        {
-            "corpus": {"files": [str(folder / "text.txt")]},
-            "tokenizer": str(folder / "tokenizer"),
-            "model": {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2},
-            "steps": STEPS,
-            "phases": [{"max_seq_length": 48}],
-            "global_batch_size": 7,
-            "execution": {
-                "num_workers": num_workers,
-                "data_cpus": 0.5,
-                "checkpoint_every_steps": CHECKPOINT_EVERY,
-                "log_every_steps": 20,
-                "evaluate_every_steps": STEPS,
-            },
-        }
-    )
-
-
 def carry_out(folder: Path, address: str, num_workers: object) -> dict[str, Any]:
     """Carry a run out; returns its state, its workers, the digests of its batches, and its log."""
     settings = Settings.from_options(home=str(folder / "home"), address=address, environ={})
-    record = run_spec(write_spec(folder, num_workers), settings=settings)
+    every = {"checkpoint_every_steps": CHECKPOINT_EVERY, "log_every_steps": 20}
+    spec = write_spec(folder, STEPS, num_workers=num_workers, **every)
+    # Batches that neither 2 nor 3 workers share equally.
+    record = run_spec(spec.model_copy(update={"global_batch_size": 7}), settings=settings)
     trace = Path(os.environ[TRACE_VARIABLE])
     batches = read_trace(trace)
     trace.rename(folder / f"trace-of-{record.id}")

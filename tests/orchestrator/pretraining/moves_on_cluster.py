@@ -14,12 +14,9 @@ import ray
 from ray._private.state import actors
 from ray.cluster_utils import Cluster
 
-from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.launch import _train
 from orchestrator.results import Event, MetricEvent
-from orchestrator.storage import digest_file
-from orchestrator.training.checkpoints import Checkpoints
-from tests.orchestrator.pretraining.small_run import make_job
+from tests.orchestrator.pretraining.small_run import final_digests, make_job
 
 STEPS, LOGGED_EVERY = 1000, 10
 EXECUTION = {
@@ -78,13 +75,6 @@ class Lines(logging.Handler):
         self.texts.append(record.getMessage())
 
 
-def digests(job: PretrainJob) -> list[str]:
-    """SHA-256 of weights and optimizer after the last step."""
-    newest = Checkpoints(job.run_folder).newest_first()[0]
-    assert newest.step == STEPS
-    return [digest_file(f"{newest.path}/{name}.safetensors") for name in ("model", "optimizer")]
-
-
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     # A group that waits for a node that has just gone is to be placed anew soon.
@@ -99,7 +89,11 @@ if __name__ == "__main__":
         moved, straight = (make_job(folder / name, steps=STEPS, execution=EXECUTION) for name in ("moved", "straight"))
         _train(moved, False, moves.on_event, moves.on_wait)
         _train(straight, False, lambda event: None, lambda: None)
-        found = {"groups": moves.groups, "lines": lines.texts, "digests": [digests(moved), digests(straight)]}
+        found = {
+            "groups": moves.groups,
+            "lines": lines.texts,
+            "digests": [final_digests(folder / name, STEPS) for name in ("moved", "straight")],
+        }
         print(json.dumps(found))
     finally:
         ray.shutdown()

@@ -8,10 +8,11 @@ Prints whether the training is complete. With `"keeps": true` it leaves the loss
 import json
 import os
 import signal
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch.distributed
 from safetensors.torch import save_file
@@ -23,9 +24,32 @@ from orchestrator.pretraining.gradient_buckets import GradientBuckets
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.results import CheckpointEvent, Event
 from tests.orchestrator.pretraining.small_run import keeping_losses, make_job
+from tests.waiting import PATIENCE_S
 
 BUCKET_BYTES = 8_000
 """So small that the model has several buckets."""
+
+
+def run_group(folder: Path, num_workers: int, attempt: int = 1, **order: Any) -> list[tuple[int, str]]:
+    """Train as a group of processes; returns status and output of each, of which the first's count where it is killed.
+
+    Where one has died the others cannot go on: gloo tells them, or they are killed here.
+    """
+    make_job(folder)  # the store is there before several processes open it
+    values = json.dumps({"num_workers": num_workers, "attempt": attempt, **order})
+    command = [sys.executable, "-m", __name__, str(folder)]
+    errors = subprocess.PIPE if order.get("kill_at") else None
+    workers = [
+        subprocess.Popen([*command, str(rank), values], stdout=subprocess.PIPE, stderr=errors, text=True)
+        for rank in range(num_workers)
+    ]
+    ended: list[tuple[int, str]] = []
+    for worker in workers:
+        if ended and ended[0][0]:
+            worker.kill()
+        output, _ = worker.communicate(timeout=PATIENCE_S)
+        ended.append((worker.returncode, output))
+    return ended
 
 
 def leave() -> NoReturn:

@@ -24,7 +24,8 @@ from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.pretraining.streams import build_stream, build_validation
 from orchestrator.results import Event, MetricEvent
 from orchestrator.specs import PretrainSpec
-from orchestrator.storage import exists, join
+from orchestrator.storage import digest_file, exists, join
+from orchestrator.training.checkpoints import Checkpoints
 
 WORDS = [first + second for first in ("ba", "ke", "li", "mo", "nu", "ra") for second in ("dan", "fel", "gim", "tor")]
 
@@ -119,6 +120,13 @@ def run(
 
     loop.train(traced(batches, worker, job.attempt))
     return loop
+
+
+def final_digests(folder: Path | str, step: int = 24) -> list[str]:
+    """SHA-256 of a job's weights and optimizer after the last step."""
+    newest = Checkpoints(join(str(folder), "run")).newest_first()[0]
+    assert newest.step == step
+    return [digest_file(f"{newest.path}/{name}.safetensors") for name in ("model", "optimizer")]
 
 
 def keeping_losses(losses: list[float]) -> Emit:

@@ -16,10 +16,9 @@ import pytest
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining import loop as loop_module
 from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
-from orchestrator.storage import digest_file
 from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.pretraining.poisoned_run import poisoned
-from tests.orchestrator.pretraining.small_run import make_job, run
+from tests.orchestrator.pretraining.small_run import final_digests, make_job, run
 
 pytestmark = pytest.mark.training
 
@@ -42,13 +41,6 @@ def slow_storage(background: None, monkeypatch: pytest.MonkeyPatch) -> None:
         return write(*arguments)
 
     monkeypatch.setattr(Checkpoints, "write", write_slowly)
-
-
-def final_digests(folder: Path) -> list[str]:
-    """SHA-256 of weights and optimizer after the last step."""
-    newest = Checkpoints(str(folder / "run")).newest_first()[0]
-    assert newest.step == 24
-    return [digest_file(f"{newest.path}/{name}.safetensors") for name in ("model", "optimizer")]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 from bert_core.examples.packing import PackedBatch
 from orchestrator.pretraining import batch_trace
-from orchestrator.pretraining.batch_trace import num_holding, read_trace, traced
+from orchestrator.pretraining.batch_trace import read_trace, traced
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob
 from tests.orchestrator.pretraining.small_run import make_job
@@ -57,33 +57,3 @@ def test_a_killed_and_resumed_run_leaves_the_trace_of_a_straight_one(
     trace_of(monkeypatch, tmp_path / "killed", job, range(13))
     consume(job, range(10, 24), num_workers=2, attempt=2)
     assert read_trace(tmp_path / "killed") == whole
-
-
-def test_groups_of_other_sizes_in_one_attempt_leave_the_trace_of_a_straight_run(
-    job: PretrainJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = trace_of(monkeypatch, tmp_path / "straight", job, range(24))
-    trace_of(monkeypatch, tmp_path / "elastic", job, range(13), num_workers=5)
-    consume(job, range(10, 18), num_workers=2)
-    consume(job, range(18, 24), num_workers=3)
-    assert read_trace(tmp_path / "elastic") == whole
-
-
-def test_a_run_that_nobody_asks_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(batch_trace.TRACE_VARIABLE, raising=False)
-
-    def batches(first_step: int) -> Iterator[tuple[int, PackedBatch]]:
-        yield from ()
-
-    assert traced(batches, Worker(), 1) is batches
-
-
-def test_workers_wait_with_the_next_batch_to_be_killed(
-    job: PretrainJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(batch_trace, "_HOLD_S", 0.0)
-    monkeypatch.setenv(batch_trace.HOLD_VARIABLE, "2")
-    trace_of(monkeypatch, tmp_path / "early", job, range(2), num_workers=2)
-    assert num_holding(tmp_path / "early") == 0
-    trace_of(monkeypatch, tmp_path / "held", job, range(3), num_workers=2)
-    assert num_holding(tmp_path / "held") == 2

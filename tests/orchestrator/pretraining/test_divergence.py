@@ -17,25 +17,18 @@ import torch
 from bert_core.examples.packing import PackedBatch
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining import divergence
-from orchestrator.pretraining.batch_trace import combine_digests, example_digests, global_batch_digest
+from orchestrator.pretraining.batch_trace import global_batch_digest
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.divergence import DivergedStepError, StepWatch, max_loss
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.specs import PretrainSpec
-from orchestrator.storage import digest_file
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.snapshots import snapshot_folders
 from tests.orchestrator.pretraining.poisoned_run import poisoned
-from tests.orchestrator.pretraining.small_run import make_job, run
+from tests.orchestrator.pretraining.small_run import final_digests, make_job, run
 
 training = pytest.mark.training
-
-
-def final_digest(folder: Path) -> list[str]:
-    newest = Checkpoints(str(folder / "run")).newest_first()[0]
-    assert newest.step == 24
-    return [digest_file(f"{newest.path}/{name}.safetensors") for name in ("model", "optimizer")]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +43,7 @@ def without_step_13(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
                 yield from job.stream.batches(range(step, step + 1))
 
     TrainingLoop(job, Worker(), lambda event: None).train(batches)
-    return final_digest(folder)
+    return final_digests(folder)
 
 
 @training
@@ -73,7 +66,7 @@ def test_a_batch_that_is_passed_over_leaves_no_trace_wherever_the_checkpoint_was
     events: list[Event] = []
     execution = {"log_every_steps": 2, "evaluate_every_steps": 8, **checkpoints}
     run(poisoned(tmp_path, 13, on_divergence="rollback", execution=execution), events.append)
-    assert final_digest(tmp_path) == without_step_13
+    assert final_digests(tmp_path) == without_step_13
     (warning,) = [e.text for e in events if isinstance(e, MessageEvent) and e.level == "warning"]
     assert "step 13 diverged: its loss is nan" in warning
     assert "goes back to its last checkpoint" in warning
@@ -102,7 +95,7 @@ def test_a_run_that_passed_a_batch_over_resumes_to_the_same_bits(
         run(job, stop)
     events: list[Event] = []
     run(replace(job, attempt=2), events.append)
-    assert final_digest(tmp_path) == without_step_13
+    assert final_digests(tmp_path) == without_step_13
     told = [event.text for event in events if isinstance(event, MessageEvent) and "diverged" in event.text]
     assert len(told) == (1 if stop_at == 10 else 0)
 
@@ -174,13 +167,3 @@ def test_the_largest_loss_is_that_of_the_spec_or_ten_times_guessing() -> None:
     spec = PretrainSpec(corpus={"files": ["x"]}, tokenizer="x", steps=1)
     assert max_loss(spec, 1000) == pytest.approx(10 * math.log(1000))
     assert max_loss(spec.model_copy(update={"max_loss": 7.5}), 1000) == 7.5
-
-
-def test_the_digest_of_a_batch_is_that_of_its_workers_parts(tmp_path: Path) -> None:
-    job = make_job(tmp_path)
-    whole = global_batch_digest(job.stream, 3)
-    for num_workers in (2, 3):
-        parts = [dict(job.stream.batches(range(3, 4), rank, num_workers))[3] for rank in range(num_workers)]
-        assert combine_digests(digest for part in parts for digest in example_digests(part)) == whole
-    assert global_batch_digest(job.stream, 4) != whole
-    assert global_batch_digest(make_job(tmp_path, seed=1).stream, 3) != whole

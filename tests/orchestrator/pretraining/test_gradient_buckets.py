@@ -108,19 +108,6 @@ def test_one_worker_sends_nothing(network: Network, twin: Twin) -> None:
     assert twin.sent == []
 
 
-def test_buckets_are_the_same_in_every_step_with_the_last_parameters_first(network: Network, twin: Twin) -> None:
-    buckets = GradientBuckets(network.parameters(), Worker(0, 2), bucket_bytes=SMALL_BUCKET_BYTES)
-    for seed in (1, 2):
-        twin.sent.clear()
-        layers = [network.second, network.first]
-        expected = gradients_alone(network, (seed,))
-        step(network, buckets, seed)
-        names = {id(parameter): gradient for parameter, gradient in zip(network.parameters(), expected, strict=True)}
-        flat = [torch.cat([names[id(layer.bias)], names[id(layer.weight)].flatten()]) for layer in layers]  # type: ignore[list-item,union-attr]
-        assert len(twin.sent) == 2
-        assert all(torch.equal(sent, values) for sent, values in zip(twin.sent, flat, strict=True))
-
-
 def test_buckets_leave_during_the_last_backward_and_not_before(network: Network, twin: Twin) -> None:
     buckets = GradientBuckets(network.parameters(), Worker(0, 2), bucket_bytes=SMALL_BUCKET_BYTES)
     step(network, buckets, 0)

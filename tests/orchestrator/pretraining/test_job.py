@@ -68,7 +68,3 @@ def test_phases_share_all_steps() -> None:
         (128, 90),
         (512, 10),
     )
-
-
-def test_a_job_knows_what_it_is(tmp_path: Path) -> None:
-    assert set(make_job(tmp_path).identity()) == {"spec", "corpus", "tokenizer", "torch", "code"}

@@ -8,12 +8,21 @@ import pytest
 import ray
 import ray.exceptions
 import ray.train
+import torch
 
 from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError
+from orchestrator.execution.runner import run_spec
+from orchestrator.pretraining import worker
+from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.failures import FailureReport, failure_cause, root_failure
+from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.launch import _Fit, _follow, _train
+from orchestrator.pretraining.worker import WorkerOrder
+from orchestrator.settings import Settings
+from orchestrator.specs import PretrainSpec
 from orchestrator.training.event_queue import EventQueue, WorkerFailure, WorkerPlace
-from tests.orchestrator.pretraining.small_run import make_job
+from tests.orchestrator.pretraining.small_run import make_job, write_spec
+from tests.orchestrator.training.local_actor import LocalActor
 from tests.waiting import PATIENCE_S
 
 
@@ -47,34 +56,33 @@ PEER_GONE = RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by 
 
 
 @pytest.mark.parametrize(
-    ("error", "kind", "message"),
+    ("error", "failures", "kind", "message"),
     [
         (
             ray.train.WorkerGroupError("workers failed", {1: RuntimeError("Traceback\nout of memory")}),
+            (),
             RunFailedError,
             "training worker 1 on an unknown host failed: RuntimeError: out of memory; see orchestrator runs logs 7f3a "
             "--worker 1, then go on with: orchestrator resume 7f3a",
         ),
-        (ray.exceptions.RaySystemError("gone"), ClusterError, "Ray could not carry out the training: .*gone"),
-        (ValueError("odd"), RunFailedError, "training failed: odd"),
+        (
+            ray.train.WorkerGroupError("workers failed", {1: RuntimeError("out of memory")}),
+            (WorkerFailure(1, "out of memory", "south"),),
+            RunFailedError,
+            r"training worker 1 on south failed: out of memory; see .* --worker 1,",
+        ),
+        (ray.exceptions.RaySystemError("gone"), (), ClusterError, "Ray could not carry out the training: .*gone"),
+        (ValueError("odd"), (), RunFailedError, "training failed: odd"),
     ],
 )
 def test_the_reason_is_one_line_and_says_how_to_go_on(
-    error: Exception, kind: type[OrchestratorError], message: str
+    error: Exception, failures: tuple[WorkerFailure, ...], kind: type[OrchestratorError], message: str
 ) -> None:
     trainer: Any = Trainer(error)
     fit = _Fit(trainer)
     fit.run()
     with pytest.raises(kind, match=message):
-        fit.raise_reason("7f3a", ())
-
-
-def test_the_reason_names_the_host_that_was_reported() -> None:
-    trainer: Any = Trainer(ray.train.WorkerGroupError("workers failed", {1: RuntimeError("out of memory")}))
-    fit = _Fit(trainer)
-    fit.run()
-    with pytest.raises(RunFailedError, match=r"training worker 1 on south failed: out of memory; see .* --worker 1,"):
-        fit.raise_reason("7f3a", (WorkerFailure(1, "out of memory", "south"),))
+        fit.raise_reason("7f3a", failures)
 
 
 @pytest.mark.parametrize(
@@ -102,12 +110,8 @@ def test_each_failure_is_reported_with_its_host(monkeypatch: pytest.MonkeyPatch)
     queue = EventQueue()
     queue.begin(WorkerPlace(1, "south", 12))
 
-    class Actor:
-        class report_failure:  # noqa: N801
-            remote = staticmethod(queue.report_failure)
-
     monkeypatch.setattr(ray, "get", lambda value: value)
-    FailureReport(Actor).after_exception(None, {0: PEER_GONE, 1: KILLED})
+    FailureReport(LocalActor(queue)).after_exception(None, {0: PEER_GONE, 1: KILLED})
     assert [str(failure) for failure in queue.status().failures] == [
         "training worker 1 on south failed: its process was killed or crashed"
     ]
@@ -126,6 +130,36 @@ def test_workers_without_a_place_end_the_run_with_what_is_missing(ray_cluster: N
     ray.kill(holder)
     fit.join(PATIENCE_S)
     assert not fit.is_alive(), "a worker that finds a place later has nothing to do"
+
+
+@pytest.mark.ray
+@pytest.mark.training
+def test_a_run_on_two_cpus_takes_one_and_a_half_for_its_worker_and_half_of_one_for_its_data(
+    ray_cluster: None, tmp_path: Path
+) -> None:
+    """Given exactly the CPUs that it asks for, in fractions, nothing in it waits for a whole one besides."""
+    others = ray.remote(num_cpus=4)(EventQueue).remote()
+    ray.get(others.num_put.remote())
+    spec = write_spec(tmp_path, 3, num_workers=1, cpus_per_worker=1.5, max_wait_minutes=10)
+    try:
+        record = run_spec(spec, settings=Settings.from_options(home=str(tmp_path / "home"), environ={}))
+    finally:
+        ray.kill(others)
+    assert record.state == "COMPLETED"
+
+
+@pytest.mark.parametrize(
+    ("teacher_digest", "field"), [(None, "execution.device"), ("ab12", "pretraining.execution.device")]
+)
+def test_a_worker_without_a_card_names_the_field_of_its_spec(
+    teacher_digest: str | None, field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
+    spec = PretrainSpec.model_validate({"corpus": {"files": ["a.txt"]}, "tokenizer": "words", "steps": 1})
+    nothing: Any = None
+    job = PretrainJob("run", 1, spec, nothing, None, nothing, None, teacher_digest=teacher_digest)
+    with pytest.raises(ClusterError, match=rf", or set {field} cpu$"):
+        worker._train(WorkerOrder(job, nothing, "mark"), Worker(0, 1, torch.device("cuda")))
 
 
 def test_a_lost_event_queue_says_how_to_go_on() -> None:

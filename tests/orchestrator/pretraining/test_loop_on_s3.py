@@ -12,17 +12,10 @@ import pytest
 
 from orchestrator import storage
 from orchestrator.training.checkpoints import Checkpoints
-from tests.orchestrator.pretraining.small_run import make_job, run
+from tests.orchestrator.pretraining.small_run import final_digests, make_job, run
 from tests.orchestrator.s3_server import new_s3_root
 
 pytestmark = pytest.mark.training
-
-
-def last_digests(root: str) -> list[str]:
-    """SHA-256 of weights and optimizer after the last step."""
-    newest = Checkpoints(storage.join(root, "run")).newest_first()[0]
-    assert newest.step == 24
-    return [storage.digest_file(f"{newest.path}/{name}.safetensors") for name in ("model", "optimizer")]
 
 
 def test_a_killed_run_resumes_on_s3_to_the_bits_of_a_local_one(
@@ -39,7 +32,7 @@ def test_a_killed_run_resumes_on_s3_to_the_bits_of_a_local_one(
         child.kill()
     assert Checkpoints(storage.join(root, "run")).newest_first()[0].step >= 10
     run(make_job(root, attempt=2), lambda event: None)
-    assert last_digests(root) == last_digests(str(tmp_path))
+    assert final_digests(root) == final_digests(tmp_path)
     folders = storage.names_in(storage.join(root, "run", "checkpoints"))
     named = Checkpoints(storage.join(root, "run")).newest_first()
     assert folders == sorted(event.path.rpartition("/")[2] for event in named), "no half folder stays"

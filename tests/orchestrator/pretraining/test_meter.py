@@ -6,10 +6,11 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from bert_core.config import BertConfig
 from bert_core.heads.pretraining import LossSums
 from bert_core.objectives import OBJECTIVES
 from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.meter import Meter, add_sums, empty_totals, named_metrics
+from orchestrator.pretraining.meter import Meter, Utilization, add_sums, empty_totals, named_metrics
 
 CPU = torch.device("cpu")
 ACTIVE = ("masked_lm", "sentence_order", "span_boundary")
@@ -19,6 +20,12 @@ class FakeClock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
         monkeypatch.setattr("time.perf_counter", lambda: self.now)
+
+    def batches(self, wait_s: float, num_batches: int = 4) -> Iterator[int]:
+        """Numbers of batches, of which each is waited for."""
+        for number in range(num_batches):
+            self.now += wait_s
+            yield number
 
 
 def sums_of(loss: float, num_correct: float, num_predictions: float) -> LossSums:
@@ -72,15 +79,8 @@ def test_a_meter_starts_anew_after_each_reading() -> None:
 
 
 def test_waiting_for_batches_is_told_for_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = FakeClock(monkeypatch)
-
-    def batches() -> Iterator[int]:
-        for number in range(4):
-            clock.now += 0.5
-            yield number
-
-    meter = Meter(Worker(), ["next_sentence"])
-    for number in meter.waiting(batches()):
+    clock, meter = FakeClock(monkeypatch), Meter(Worker(), ["next_sentence"])
+    for number in meter.waiting(clock.batches(0.5)):
         clock.now += 2.0
         meter.add(torch.ones(4), torch.zeros(()))
         if number == 1:
@@ -92,28 +92,16 @@ def test_waiting_for_batches_is_told_for_each_step(monkeypatch: pytest.MonkeyPat
 
 def test_a_restored_meter_has_waited_as_long_as_the_saved_one(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeClock(monkeypatch)
-
-    def batches() -> Iterator[int]:
-        clock.now += 3.0
-        yield 0
-
     saved, restored = Meter(Worker(), ["next_sentence"]), Meter(Worker(), ["next_sentence"])
-    for _ in saved.waiting(batches()):
+    for _ in saved.waiting(clock.batches(3.0, 1)):
         saved.add(torch.ones(4), torch.zeros(()))
     restored.restore(saved.state())
     assert restored.read()["data_wait_s"] == 3.0
 
 
 def test_the_share_of_waiting_is_one_of_the_training_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = FakeClock(monkeypatch)
-
-    def batches() -> Iterator[int]:
-        for number in range(4):
-            clock.now += 0.5
-            yield number
-
-    meter = Meter(Worker(), ["next_sentence"])
-    for _ in meter.waiting(batches()):
+    clock, meter = FakeClock(monkeypatch), Meter(Worker(), ["next_sentence"])
+    for _ in meter.waiting(clock.batches(0.5)):
         clock.now += 2.0
         meter.add(torch.ones(4), torch.zeros(()))
         meter.pause()
@@ -180,3 +168,49 @@ def test_the_time_of_a_checkpoint_is_told_once() -> None:
     assert meter.read()["checkpoint_s"] == 1.5
     meter.add(torch.ones(4), torch.zeros(()))
     assert "checkpoint_s" not in meter.read()
+
+
+BASE = BertConfig.from_size("base")
+
+
+def on_gpu(name: str, monkeypatch: pytest.MonkeyPatch, precision: str = "bf16") -> Utilization | None:
+    """What a worker on a GPU of a name finds; the sum over workers stays on the CPU."""
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda _: name)
+    make_tensor = torch.tensor
+    monkeypatch.setattr("torch.tensor", lambda value, dtype, device: make_tensor(value, dtype=dtype))
+    return Utilization.of(BASE, precision, Worker(device=torch.device("cuda")))
+
+
+def test_a_named_gpu_has_the_peak_of_its_data_sheet(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = on_gpu("NVIDIA A100-SXM4-80GB", monkeypatch)
+    assert found is not None
+    assert found.peak == 312e12
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [("NVIDIA A100-SXM4-80GB MIG 1g.10gb", "bf16"), ("NVIDIA A10G", "bf16"), ("NVIDIA L4", "fp32")],
+)
+def test_no_peak_is_guessed(name: str, precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert on_gpu(name, monkeypatch, precision) is None
+
+
+@pytest.mark.parametrize(("other", "together"), [(121e12, 483e12), (math.nan, None)])
+def test_the_peak_is_that_of_all_workers_or_unknown(
+    other: float, together: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.pretraining.meter.all_reduce_sum", lambda values, _: values.add_(other))
+    found = on_gpu("NVIDIA L40S", monkeypatch)
+    assert (found.peak if found else None) == together
+
+
+def test_a_meter_tells_the_share_of_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock(monkeypatch)
+    names = ("masked_lm", "next_sentence")
+    meter = Meter(Worker(), names, Utilization(flops_per_token=10, flops_per_prediction=100, peak=1e4))
+    totals = empty_totals(names, CPU)
+    sums = {name: sums_of(1.0, 1.0, count) for name, count in zip(names, (15.0, 4.0), strict=True)}
+    add_sums(totals, sums, num_tokens=100)
+    meter.add(totals, torch.zeros(()))
+    clock.now += 2.0
+    assert meter.read()["mfu"] == (10 * 100 + 100 * 15) / 2.0 / 1e4

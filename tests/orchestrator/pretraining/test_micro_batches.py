@@ -182,13 +182,3 @@ def test_memory_that_runs_out_in_an_evaluation_changes_no_measurement(
     sizes.clear()
     assert loop.evaluate(3) == pytest.approx(whole, rel=1e-6)
     assert max(sizes) == 5
-
-
-@training
-def test_micro_batches_by_tokens_change_no_loss(tmp_path: Path) -> None:
-    whole: list[Event] = []
-    run(make_job(tmp_path / "whole", model=NO_DROPOUT, steps=8), whole.append)
-    cut: list[Event] = []
-    job = make_job(tmp_path / "cut", model=NO_DROPOUT, steps=8, micro_batch_tokens=48)
-    run(job, cut.append)
-    assert losses(cut) == pytest.approx(losses(whole), rel=1e-6)

@@ -4,8 +4,6 @@ Run alone: pytest tests/orchestrator/pretraining/test_stopping.py
 """
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,19 +12,12 @@ from orchestrator.measurements import is_of_the_machine
 from orchestrator.results import Event, MetricEvent
 from orchestrator.storage import digest_file, read_json
 from orchestrator.training.checkpoints import Checkpoints
-from tests.orchestrator.pretraining.small_run import make_job, run
-from tests.waiting import PATIENCE_S
+from tests.orchestrator.pretraining.several_workers import run_group
+from tests.orchestrator.pretraining.small_run import final_digests, make_job, run
 
 pytestmark = pytest.mark.training
 
 RARELY = {"execution": {"checkpoint_every_steps": 12, "log_every_steps": 6, "evaluate_every_steps": 8}}
-
-
-def final_digests(folder: Path) -> list[str]:
-    """SHA-256 of weights and optimizer after the last step."""
-    newest = Checkpoints(str(folder / "run")).newest_first()[0]
-    assert newest.step == 24
-    return [digest_file(f"{newest.path}/{name}.safetensors") for name in ("model", "optimizer")]
 
 
 def measured(events: list[Event]) -> dict[tuple[int, str], dict[str, float]]:
@@ -66,27 +57,15 @@ def test_a_run_that_is_asked_at_its_last_step_completes(tmp_path: Path) -> None:
 
 @pytest.mark.core
 def test_all_workers_stop_after_the_same_step_where_one_is_asked(tmp_path: Path) -> None:
-    make_job(tmp_path)
     digests = {}
+    changes = {"execution": {"num_workers": 2, "log_every_steps": 6}}
     for name, stop_after in (("stopped", 7), ("resumed", None), ("straight", None)):
         folder = tmp_path / ("straight" if name == "straight" else "stopped")
-        assert run_two(folder, stop_after, attempt=2 if name == "resumed" else 1) == [name != "stopped"] * 2
+        ended = run_group(folder, 2, 2 if name == "resumed" else 1, stop_after=stop_after, changes=changes)
+        assert [(status, json.loads(output)) for status, output in ended] == [(0, name != "stopped")] * 2
         newest = Checkpoints(str(folder / "run")).newest_first()[0]
         digests[name] = [digest_file(f"{newest.path}/{part}.safetensors") for part in ("model", "optimizer")]
         if name == "stopped":
             assert newest.step == 8
             assert len(read_json(f"{newest.path}/state.json")["extra"]["meter"]["totals"]) == 2
     assert digests["resumed"] == digests["straight"]
-
-
-def run_two(folder: Path, stop_after: int | None, attempt: int) -> list[bool]:
-    """Train with two workers in processes of their own; returns whether each of them completed the training."""
-    folder.mkdir(exist_ok=True)
-    make_job(folder)
-    command = [sys.executable, "-m", "tests.orchestrator.pretraining.several_workers", str(folder)]
-    changes = {"execution": {"num_workers": 2, "log_every_steps": 6}}
-    order = json.dumps({"num_workers": 2, "attempt": attempt, "stop_after": stop_after, "changes": changes})
-    workers = [subprocess.Popen([*command, str(rank), order], stdout=subprocess.PIPE, text=True) for rank in (0, 1)]
-    outputs = [worker.communicate(timeout=PATIENCE_S)[0] for worker in workers]
-    assert [worker.returncode for worker in workers] == [0, 0]
-    return [json.loads(output.splitlines()[-1]) for output in outputs]

@@ -9,16 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from bert_core import attention
 from bert_core.attention.padded import FusedAttention
 from orchestrator.distillation.masked_tokens import MaskedTokenLoss
 from orchestrator.pretraining import loop as loop_module
-from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.device_batch import DeviceBatch
 from orchestrator.pretraining.job import PretrainJob, build_model
-from orchestrator.pretraining.step import count_globally
 from orchestrator.specs.distill import LossWeightsSpec
 from tests.orchestrator.pretraining.small_run import make_job, run
 from tests.synchronizations import counted_synchronizations
@@ -87,12 +83,3 @@ def test_a_teacher_lets_nothing_wait(tmp_path: Path) -> None:
     build_model(job).save_pretrained(tmp_path / "teacher")
     loss = MaskedTokenLoss(str(tmp_path / "teacher"), LossWeightsSpec())
     assert_only_logged_steps_wait(waits_by_step(replace(job, loss=loss)))
-
-
-def test_neither_counting_nor_copying_nor_cutting_waits(tmp_path: Path) -> None:
-    """A tensor that is made of a list on the device would wait for all work before it."""
-    batch = next(batch for _, batch in make_job(tmp_path).stream.batches(range(1)))
-    with counted_synchronizations() as waits:
-        count_globally(batch, ("masked_lm", "next_sentence"), Worker())
-        list(DeviceBatch.copied(batch, torch.device("cpu")).cut(batch.split(3)))
-    assert waits == []

@@ -98,21 +98,12 @@ def test_an_empty_address_is_an_error(cache: Path) -> None:
         local_copy("memory://nowhere/model")
 
 
-@pytest.mark.parametrize("key", ["../../x", "deep/../../x", "/x"])
+@pytest.mark.parametrize("key", ["../../x", "deep/../../x", "/x", "deep", "a.bin/b", "deep/./b.bin", "a\0b"])
 def test_a_key_that_leads_out_of_its_folder_is_refused(key: str, folder: str, cache: Path) -> None:
-    MemoryFileSystem.store[f"{folder.removeprefix('memory:/')}/{key}"] = MemoryFileSystem.store[
-        f"{folder.removeprefix('memory:/')}/a.bin"
-    ]
-    with pytest.raises(InputError, match=rf"the key .*/model/{key}, which leads out of its folder"):
-        local_copy(folder)
-    assert not cache.exists()
-
-
-@pytest.mark.parametrize("key", ["deep", "a.bin/b", "deep/./b.bin", "a\0b"])
-def test_a_key_that_no_folder_can_hold_is_refused(key: str, folder: str, cache: Path) -> None:
+    """So is one that no folder can hold."""
     plain = folder.removeprefix("memory:/")
     MemoryFileSystem.store[f"{plain}/{key}"] = MemoryFileSystem.store[f"{plain}/a.bin"]
-    with pytest.raises(InputError, match="which cannot be"):
+    with pytest.raises(InputError, match=r"which (leads out of its folder|cannot be)"):
         local_copy(folder)
     assert not cache.exists()
 
@@ -295,15 +286,6 @@ def test_what_was_not_used_for_longest_goes_first_and_what_is_in_use_stays(
     storage.write_bytes(f"{tmp_path}/remote/last", b"changed")
     local_copy(f"local://{tmp_path}/remote/last")
     assert not in_use.exists()
-
-
-def test_a_copy_that_was_removed_by_hand_is_made_again(folder: str, cache: Path, downloaded: list[str]) -> None:
-    copy = local_copy(folder)
-    for path in cache.iterdir():
-        storage.delete(str(path))
-    assert local_copy(folder) == copy
-    assert (copy / "a.bin").read_bytes() == DATA
-    assert len(downloaded) == 4
 
 
 def test_a_file_system_without_locks_has_copies_all_the_same(

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from orchestrator.results import CheckpointEvent
-from orchestrator.training.checkpoint_saver import CheckpointSaver, saves_in_background
+from orchestrator.training.checkpoint_saver import CheckpointSaver
 from orchestrator.training.checkpoints import Checkpoints
 from tests.waiting import PATIENCE_S
 
@@ -94,8 +94,3 @@ def test_a_failure_beside_another_error_is_logged(
     saver.settle()
     assert "the checkpoint that was being written failed: [Errno 5]" in caplog.text
     assert saver.take(wait=True) is None
-
-
-def test_only_gpus_write_in_the_background() -> None:
-    assert saves_in_background(torch.device("cuda", 1))
-    assert not saves_in_background(torch.device("cpu"))

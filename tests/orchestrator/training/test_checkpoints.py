@@ -93,20 +93,6 @@ def test_a_checkpoint_of_a_newer_version_is_not_passed_over_for_an_older_one(
     assert warnings == []
 
 
-def test_where_no_checkpoint_can_be_read_the_newest_is_named_with_one_remedy(
-    tmp_path: Path, model: nn.Linear, optimizer: torch.optim.AdamW
-) -> None:
-    warnings: list[str] = []
-    saved = Checkpoints(str(tmp_path))
-    for step in (1, 2):
-        folder = saved.save(step, model, optimizer, {}).path
-        (Path(folder) / "state.json").unlink()
-    with pytest.raises(CheckpointError) as raised:
-        saved.read_newest(warnings.append)
-    assert f"{folder}/state.json" in str(raised.value)
-    assert f"{folder}/state.json" in warnings[0]
-
-
 @pytest.mark.parametrize("is_older_one_damaged", [False, True])
 def test_checkpoints_that_the_storage_does_not_give_just_now_are_not_called_damaged(
     tmp_path: Path,

@@ -9,6 +9,8 @@ import pytest
 
 from bert_core.errors import CheckpointError
 from orchestrator.results import DriftEvent
+from orchestrator.settings import ASKED_AT_VARIABLE
+from orchestrator.training.attempts import how_to_go_on
 from orchestrator.training.drift import accept_drift, check_drift
 
 OLD, NEW = "a" * 64, "b" * 64
@@ -51,3 +53,12 @@ def test_a_change_is_refused_with_the_way_out_unless_it_is_allowed() -> None:
         accept_drift(["torch: 1 → 2"], 5, allowed=False)
     assert accept_drift(["torch: 1 → 2"], 5, allowed=True) == [DriftEvent(5, ("torch: 1 → 2",))]
     assert accept_drift([], 5, allowed=False) == []
+
+
+@pytest.mark.parametrize(
+    ("asked_at", "command"),
+    [("", "orchestrator resume 7f3a"), ("http://a:8265", "orchestrator --address http://a:8265 submit --resume 7f3a")],
+)
+def test_a_run_is_resumed_where_it_was_asked_for(asked_at: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ASKED_AT_VARIABLE, asked_at)
+    assert how_to_go_on("7f3a") == f"go on with: {command}"

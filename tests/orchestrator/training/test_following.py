@@ -4,6 +4,7 @@ Run alone: pytest tests/orchestrator/training/test_following.py
 """
 
 import logging
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,13 +12,14 @@ import pytest
 import ray
 import torch
 
-from orchestrator.errors import RunFailedError, RunStoppedError
+from orchestrator.errors import ClusterError, RunFailedError, RunStoppedError
 from orchestrator.reminders import Shortage
 from orchestrator.results import Event, MessageEvent
 from orchestrator.training import following
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.event_queue import EventQueue, EventReader, WorkerPlace
 from orchestrator.training.following import Follower
+from orchestrator.training.storage_mark import marked_storage, refuse_without_mark
 from orchestrator.training.worker_watch import Expectation, WorkerWatch
 from tests.orchestrator.training.local_actor import LocalActor
 
@@ -138,3 +140,19 @@ def test_a_driver_whose_run_is_anothers_leaves_although_nothing_happens(tmp_path
     with pytest.raises(RunStoppedError, match="superseded"):
         bench.follow()
     assert bench.num_looks == 1
+
+
+def test_a_driver_leaves_a_mark_for_the_length_of_its_work(tmp_path: Path) -> None:
+    with marked_storage(str(tmp_path / "run"), 3) as mark:
+        refuse_without_mark(mark)
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+def test_a_host_without_the_storage_is_named_with_the_folder(tmp_path: Path) -> None:
+    with marked_storage(str(tmp_path / "run"), 3) as mark:
+        elsewhere = mark.replace(str(tmp_path), str(tmp_path / "not-mounted"))
+    with pytest.raises(ClusterError) as refusal:
+        refuse_without_mark(elsewhere)
+    message = str(refusal.value)
+    assert message.startswith(f"host {socket.gethostname()} does not see {tmp_path}/not-mounted/run, which the driver ")
+    assert "mount the shared storage there" in message

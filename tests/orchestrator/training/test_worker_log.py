@@ -40,13 +40,9 @@ def test_words_and_tracebacks_are_kept(tmp_path: Path) -> None:
         assert line in text
 
 
-def test_the_last_words_of_a_killed_process_are_kept(tmp_path: Path) -> None:
+def test_the_last_words_of_a_killed_process_are_kept_by_the_one_that_begins_again(tmp_path: Path) -> None:
     text = work(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
     assert text.endswith("a warning\nfrom below Python\n")
-
-
-def test_a_worker_that_begins_again_appends(tmp_path: Path) -> None:
-    work(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)")
     text = work(tmp_path, "pass")
     assert text.count("a warning") == 2
     assert text.endswith("ended\n")
