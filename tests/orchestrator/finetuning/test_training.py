@@ -84,12 +84,6 @@ def test_a_training_repeats_bit_by_bit(prepared: Prepared) -> None:
     assert [some.train_loss for some in first.evaluations] == [some.train_loss for some in second.evaluations]
 
 
-def test_the_loss_falls(prepared: Prepared) -> None:
-    training = Training(prepared, [0.0] * 60, epochs=60.0, learning_rate=3e-2, evaluations_per_epoch=1)
-    losses = [some.train_loss for some in training.evaluations]
-    assert losses[-1] < losses[0] / 4
-
-
 def test_a_loss_of_its_own_is_made_smaller(prepared: Prepared) -> None:
     def loss(model: HeadModel, batch: Batch) -> Tensor:
         return model.classifier.bias.square().sum()  # type: ignore[union-attr]

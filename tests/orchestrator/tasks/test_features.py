@@ -23,8 +23,7 @@ from orchestrator.tasks.types.classification import ClassificationExample
 from orchestrator.tasks.types.conll import NerExample
 from orchestrator.tasks.types.regression import RegressionExample
 from orchestrator.tasks.types.squad import Answer, QaExample
-from tests.orchestrator.tasks.definitions import define, features_of
-from tests.orchestrator.tasks.sentences import SENTENCES
+from tests.orchestrator.tasks.definitions import SENTENCES, define, features_of
 
 CONTEXT = "Ada Lovelace wrote to Charles Babbage in London about the engine. It rained for nine days near Oslo."
 
