@@ -1,7 +1,4 @@
-"""The demo's files: layouts, splits that share nothing, answers that stand where they are said to, balanced labels.
-
-pytest tests/orchestrator/demo/test_demo_data.py
-"""
+"""The demo's files: layouts, splits that share nothing. Alone: pytest tests/orchestrator/demo/test_demo_data.py"""
 
 import csv
 import json

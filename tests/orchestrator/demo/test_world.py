@@ -1,7 +1,4 @@
-"""The generated world and its documents: the same from the same seed, consistent, and told without loose ends.
-
-pytest tests/orchestrator/demo/test_world.py
-"""
+"""The generated world: consistent, told without loose ends. Alone: pytest tests/orchestrator/demo/test_world.py"""
 
 import re
 from random import Random

@@ -1,7 +1,4 @@
-"""Trials that share a card: their number, what is measured for it, and how a sweep takes it over.
-
-Alone: .venv/bin/pytest tests/orchestrator/finetuning/test_card_share.py
-"""
+"""Trials that share a card: how many, what memory. Alone: pytest tests/orchestrator/finetuning/test_card_share.py"""
 
 import logging
 from collections.abc import Callable

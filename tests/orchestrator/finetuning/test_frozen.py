@@ -1,7 +1,4 @@
-"""A frozen encoder's outputs: kept for the tokens that the head reads, found again by what decides them.
-
-Alone: pytest tests/orchestrator/finetuning/test_frozen.py
-"""
+"""A frozen encoder's outputs: kept and found again. Alone: pytest tests/orchestrator/finetuning/test_frozen.py"""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Model folders: what a recipe builds, what the record says, and how a folder is scored on a task.
-
-Run alone: pytest tests/orchestrator/finetuning/test_model_folder.py
-"""
+"""Model folders: built, recorded, scored on a task. Alone: pytest tests/orchestrator/finetuning/test_model_folder.py"""
 
 import json
 from collections.abc import Callable, Sequence

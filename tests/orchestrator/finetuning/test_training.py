@@ -1,7 +1,4 @@
-"""The loop that fine-tunes: which weights it ends with, when it stops, that it repeats, what it does with a lost loss.
-
-Alone: pytest tests/orchestrator/finetuning/test_training.py
-"""
+"""The loop: its weights, its end, repeats, a lost loss. Alone: pytest tests/orchestrator/finetuning/test_training.py"""
 
 import math
 from collections.abc import Iterator, Sequence

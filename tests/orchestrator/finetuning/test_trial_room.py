@@ -1,7 +1,4 @@
-"""Places of trials: how many are out at once, on which nodes and cores, what is said of those without. No Ray.
-
-Run alone: pytest tests/orchestrator/finetuning/test_trial_room.py
-"""
+"""Places of trials, and what is told without any. Alone: pytest tests/orchestrator/finetuning/test_trial_room.py"""
 
 import logging
 from dataclasses import replace

@@ -1,7 +1,4 @@
-"""Overrides of another attempt: fields that change how a result is reached, in every kind, and no other.
-
-Alone: .venv/bin/pytest tests/orchestrator/specs/test_execution_overrides.py
-"""
+"""Overrides of another attempt, in every kind. Alone: pytest tests/orchestrator/specs/test_execution_overrides.py"""
 
 from typing import Any
 

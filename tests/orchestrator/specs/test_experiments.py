@@ -1,7 +1,4 @@
-"""The specs in experiments/: each loads, says why it exists, and needs nothing but overrides to run elsewhere.
-
-Alone: .venv/bin/pytest tests/orchestrator/specs/test_experiments.py
-"""
+"""The specs in experiments/ load and say why they exist. Alone: pytest tests/orchestrator/specs/test_experiments.py"""
 
 from pathlib import Path
 

@@ -1,7 +1,4 @@
-"""Features: missing labels, groups, truncation, words and answers that find their tokens; outputs that do not fit.
-
-Alone: pytest tests/orchestrator/tasks/test_features.py
-"""
+"""Features: labels, groups, truncation, words and answers. Alone: pytest tests/orchestrator/tasks/test_features.py"""
 
 import json
 from functools import lru_cache

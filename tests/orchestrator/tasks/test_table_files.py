@@ -1,7 +1,4 @@
-"""Files of labeled data: compression, lines, tables, own columns; each broken record is named or counted.
-
-Alone: pytest tests/orchestrator/tasks/test_table_files.py
-"""
+"""Files of labeled data, and what is broken in them. Alone: pytest tests/orchestrator/tasks/test_table_files.py"""
 
 import gzip
 import json

@@ -1,7 +1,4 @@
-"""A task's files without labels: each reader gives the same examples as with them, and asks for no label.
-
-Alone: pytest tests/orchestrator/tasks/test_unlabeled.py
-"""
+"""A task's files without labels give the same examples. Alone: pytest tests/orchestrator/tasks/test_unlabeled.py"""
 
 import json
 from collections.abc import Callable

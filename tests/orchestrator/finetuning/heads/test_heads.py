@@ -1,7 +1,4 @@
-"""Every head in training: targets, loss, the distance from a teacher's logits, and the tokens that it reads.
-
-Alone: pytest tests/orchestrator/finetuning/heads/test_heads.py
-"""
+"""Every head: targets, losses, the tokens it reads. Alone: pytest tests/orchestrator/finetuning/heads/test_heads.py"""
 
 from collections.abc import Callable
 from dataclasses import replace

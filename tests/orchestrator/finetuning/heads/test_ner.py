@@ -1,7 +1,4 @@
-"""The head for named entities: targets, losses with and without a CRF, tags decoded, and the tokens that it reads.
-
-Alone: pytest tests/orchestrator/finetuning/heads/test_ner.py
-"""
+"""The head for entities, with a CRF and without. Alone: pytest tests/orchestrator/finetuning/heads/test_ner.py"""
 
 import math
 from collections.abc import Sequence

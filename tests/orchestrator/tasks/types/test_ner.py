@@ -1,7 +1,4 @@
-"""Named entity recognition: CoNLL columns and BIO tags, windows of sentences, tags on first sub-tokens.
-
-Alone: pytest tests/orchestrator/tasks/types/test_ner.py
-"""
+"""Entities: CoNLL columns, BIO tags, windows. Alone: pytest tests/orchestrator/tasks/types/test_ner.py"""
 
 import random
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Question answering: SQuAD's JSON, windows of passages, answers from logits, the threshold for no answer.
-
-Alone: pytest tests/orchestrator/tasks/types/test_qa.py
-"""
+"""Question answering: SQuAD's JSON, windows, answers. Alone: pytest tests/orchestrator/tasks/types/test_qa.py"""
 
 import json
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Types on whole texts: tables, windows, predictions from outputs; and how alike the predictions of two models are.
-
-Alone: pytest tests/orchestrator/tasks/types/test_sequences.py
-"""
+"""Types on whole texts; how alike predictions are. Alone: pytest tests/orchestrator/tasks/types/test_sequences.py"""
 
 import json
 from pathlib import Path
