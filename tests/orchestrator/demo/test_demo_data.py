@@ -86,7 +86,7 @@ def test_names_to_be_scored_are_not_in_training(data: DemoData) -> None:
 def test_answers_stand_where_they_are_said_to_ids_are_unique_and_passages_disjoint(data: DemoData) -> None:
     questions = [(split, context, qa) for split in SPLITS for context, qa in read_questions(data.questions[split])]
     for _, context, qa in questions:
-        assert [context[answer["answer_start"] :].startswith(answer["text"]) for answer in qa["answers"]] == [True]
+        assert {context[answer["answer_start"] :].startswith(answer["text"]) for answer in qa["answers"]} == {True}
     ids = [qa["id"] for _, _, qa in questions]
     assert len(set(ids)) == len(ids)
     passages = {split: {context for where, context, _ in questions if where == split} for split in SPLITS}
