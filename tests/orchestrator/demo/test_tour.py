@@ -1,14 +1,18 @@
-"""The tour through the results; `-m slow` runs the whole demo. Alone: pytest tests/orchestrator/demo/test_tour.py"""
+"""The tour, its picture; `-m slow` runs the whole demo. Alone: pytest tests/orchestrator/demo/test_tour.py"""
 
 import sys
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from shlex import split
 
+import pandas
 import pytest
+from rich.console import Console
 
 from orchestrator.cli.entry import run_command_line
 from orchestrator.demo.demo_data import DemoData
+from orchestrator.demo.picture import draw_findings
 from orchestrator.demo.tour import (
     HEAD_TITLES,
     PICTURE,
@@ -19,6 +23,7 @@ from orchestrator.demo.tour import (
     next_commands,
     opening,
     run_demo,
+    show_picture,
 )
 from orchestrator.execution.runner import run_spec
 from orchestrator.registry import Registry
@@ -90,6 +95,41 @@ def test_activation_is_said_where_the_shell_knows_another_orchestrator_or_none(
     assert activation() == [". venv/bin/activate"]
     monkeypatch.setenv("PATH", str(programs))
     assert activation() == []
+
+
+HEADS = (("kinds", "classification", 0.125, 0.47, 0.907), ("names", "NER", 0.0, 0.118, 0.945))
+
+
+def findings() -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    keys = ("task", "head", "baseline", "random", "pretrained")
+    rows = [{"metric": "f1", **dict(zip(keys, head, strict=True))} for head in HEADS]
+    points = [
+        {"split": split, "name": name, "step": step, "value": value / step}
+        for split in ("train", "validation")
+        for name, value in (("mlm_loss", 500.0), ("nsp_accuracy", 150.0))
+        for step in (100, 200)
+    ]
+    return pandas.DataFrame(rows), pandas.DataFrame(points)
+
+
+def test_the_picture_has_a_bar_for_each_start_and_curves_of_held_out_text() -> None:
+    scores, loss, accuracy = draw_findings(*findings()).axes
+    assert {text.get_text() for text in scores.texts} == {"0.12", "0.47", "0.91", "0.00", "0.94"}
+    assert [tick.get_text() for tick in scores.get_xticklabels()] == ["kinds\nclassification, f1", "names\nNER, f1"]
+    heights = [bar.get_height() for bars in scores.containers for bar in bars]
+    assert heights == [0.125, 0.0, 0.47, 0.118, 0.907, 0.945]
+    (line,) = loss.get_lines()
+    assert (list(line.get_xdata()), list(line.get_ydata())) == ([100, 200], [5.0, 2.5])
+    assert [text.get_text() for text in loss.texts] == ["2.50"]
+    assert [text.get_text() for text in accuracy.texts] == ["guessing", "0.75"]
+
+
+def test_the_picture_is_written_and_its_path_told(tmp_path: Path) -> None:
+    out, path = StringIO(), tmp_path / "a long folder's name" / "picture.png"
+    path.parent.mkdir()
+    show_picture(Console(file=out, width=80), *findings(), path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert f"  {path}\n" in out.getvalue()
 
 
 @pytest.mark.slow

@@ -1,7 +1,4 @@
-"""The generated world and its documents: the same from the same seed, consistent, and told without loose ends.
-
-pytest tests/orchestrator/demo/test_world.py
-"""
+"""The generated world: consistent, told without loose ends. Alone: pytest tests/orchestrator/demo/test_world.py"""
 
 import re
 from random import Random
@@ -17,7 +14,6 @@ from orchestrator.demo.documents import (
     fill_mask_example,
     generate_documents,
     is_for_training,
-    join_sentences,
     next_sentence_example,
 )
 from orchestrator.demo.world import HALVES, World, generate_world
@@ -87,13 +83,6 @@ def test_no_schoolbook_page_asks_for_a_subject_kept_for_scoring(world: World) ->
 def test_composed_sentence_nests_alternatives_and_starts_with_a_capital() -> None:
     texts = {compose("{who} [ran[ far|]|slept].", {"who": Mention("she")}, Random(seed)).text for seed in range(40)}
     assert texts == {"She ran far.", "She ran.", "She slept."}
-
-
-def test_joined_sentences_move_their_spans_along() -> None:
-    town = {"town": Mention("Harlow", "LOC")}
-    joined = join_sentences([compose("In {town}.", town, Random(0)), compose("Of {town}.", town, Random(0))])
-    assert joined.text == "In Harlow. Of Harlow."
-    assert [joined.text[span.start : span.end] for span in joined.spans] == ["Harlow", "Harlow"]
 
 
 def test_fill_mask_example_hides_a_word_that_the_world_knows(world: World) -> None:

@@ -1,7 +1,4 @@
-"""Trials that share a card: their number, what is measured for it, and how a sweep takes it over.
-
-Alone: .venv/bin/pytest tests/orchestrator/finetuning/test_card_share.py
-"""
+"""Trials that share a card: how many, what memory. Alone: pytest tests/orchestrator/finetuning/test_card_share.py"""
 
 import logging
 from collections.abc import Callable
@@ -52,29 +49,13 @@ def test_as_many_trials_share_a_card_as_it_holds_with_a_margin(
 
 
 def test_the_largest_recipes_are_of_each_model_with_the_largest_batches(tmp_path: Path) -> None:
-    space: dict[str, object] = {"init_from": ["a", "b"], "batch_size": [16, 64], "learning_rate": [1e-4, 1e-3]}
+    space: dict[str, object] = {"init_from": ["a", "b"], "batch_size": [16, 64], "micro_batch_size": [4, 16]}
     spec = SweepSpec.model_validate({"task": tiny_tasks.classification(tmp_path), "space": space})
     recipes = largest_recipes(spec)
-    assert [(recipe.init_from, recipe.batch_size, recipe.max_seq_length) for recipe in recipes] == [
-        ("a", 64, 128),
-        ("b", 64, 128),
+    assert [(recipe.init_from, recipe.batch_size, recipe.micro_batch_size) for recipe in recipes] == [
+        ("a", 64, 16),
+        ("b", 64, 16),
     ]
-
-
-@pytest.mark.parametrize(
-    ("recipe", "space", "largest"),
-    [
-        ({}, {}, None),
-        ({"micro_batch_size": 8}, {}, 8),
-        ({}, {"micro_batch_size": [4, 16]}, 16),
-    ],
-)
-def test_the_largest_recipe_has_the_largest_micro_batches(
-    tmp_path: Path, recipe: dict[str, object], space: dict[str, object], largest: int | None
-) -> None:
-    values = {"task": tiny_tasks.classification(tmp_path), "recipe": {"tokenizer": "own", **recipe}, "space": space}
-    (found,) = largest_recipes(SweepSpec.model_validate(values))
-    assert found.micro_batch_size == largest
 
 
 @pytest.fixture
@@ -96,11 +77,15 @@ def recipe_of(**changes: object) -> RecipeSpec:
     return RecipeSpec.model_validate({**tiny_tasks.RECIPE.model_dump(), "tokenizer": "own", **changes})
 
 
-def test_two_steps_with_the_longest_windows_are_measured(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_steps_with_the_longest_windows_are_measured_one_beside_the_best_weights(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lengths: list[list[int]] = []
+    has_best: list[bool] = []
     step = _Training.step
 
     def noted(training: _Training[Any], number: int, groups: Any) -> None:
+        has_best.append(training.best is not None)
         lengths.append(sorted(training.features.lengths[groups].tolist()))
         step(training, number, groups)
 
@@ -108,31 +93,8 @@ def test_two_steps_with_the_longest_windows_are_measured(bench: Bench, monkeypat
     memory = measure_trial_memory(bench.job, [recipe_of(batch_size=8), recipe_of(batch_size=4)], "cpu")
     assert memory == TrialMemory(2 * GIB, 7 * GIB, 8 * GIB)
     assert [len(some) for some in lengths] == [8, 8, 4, 4]
+    assert has_best == [False, True] * 2
     assert min(lengths[2]) >= max(map(min, lengths[:2]))
-
-
-def test_a_step_is_measured_beside_the_best_weights_that_are_kept(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    has_best: list[bool] = []
-    step = _Training.step
-
-    def noted(training: _Training[Any], number: int, groups: Any) -> None:
-        has_best.append(training.best is not None)
-        step(training, number, groups)
-
-    monkeypatch.setattr(_Training, "step", noted)
-    measure_trial_memory(bench.job, [recipe_of(batch_size=8)], "cpu")
-    assert has_best == [False, True]
-
-
-def test_a_trial_that_fills_the_card_has_it_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run_out(work: Callable[[], None]) -> int:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(card_share, "measure_peak", run_out)
-    memory = measure_trial_memory(bench.job, [recipe_of()], "cpu")
-    assert count_trials(memory, 8.0) == 1
 
 
 @pytest.mark.parametrize("room", [0, 5])
@@ -194,25 +156,20 @@ def test_a_share_that_a_person_asked_for_bounds_each_trials_memory_too(
 
 
 @pytest.mark.parametrize(
-    ("have", "execution", "seeds", "most"),
+    ("have", "execution", "most"),
     [
-        ({"GPU": 1.0, "CPU": 16.0}, {}, 8, 8.0),
-        ({"GPU": 4.0, "CPU": 16.0}, {}, 8, 2.0),
-        ({"GPU": 8.0, "CPU": 64.0}, {}, 8, 1.0),
-        ({"GPU": 1.0, "CPU": 16.0}, {"cpus_per_trial": 8.0}, 8, 2.0),
-        ({"GPU": 1.0, "CPU": 16.0}, {"max_concurrent_trials": 3}, 8, 3.0),
+        ({"GPU": 1.0, "CPU": 16.0}, {}, 8.0),
+        ({"GPU": 4.0, "CPU": 16.0}, {}, 2.0),
+        ({"GPU": 8.0, "CPU": 64.0}, {}, 1.0),
+        ({"GPU": 1.0, "CPU": 16.0}, {"cpus_per_trial": 8.0}, 2.0),
+        ({"GPU": 1.0, "CPU": 16.0}, {"max_concurrent_trials": 3}, 3.0),
     ],
 )
 def test_no_more_trials_share_a_card_than_there_are_or_than_cpus_feed(
-    have: dict[str, float],
-    execution: dict[str, object],
-    seeds: int,
-    most: float,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    have: dict[str, float], execution: dict[str, object], most: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sweep_module, "cluster_resources", lambda: have)
-    fields = {"recipe": {"tokenizer": "t"}, "execution": execution, "seeds": list(range(seeds))}
+    fields = {"recipe": {"tokenizer": "t"}, "execution": execution, "seeds": list(range(8))}
     spec = SweepSpec.model_validate({"task": tiny_tasks.classification(tmp_path), **fields})
     assert sweep_module._most_sharing(spec, {}) == most
 
@@ -224,20 +181,3 @@ def test_a_trials_process_keeps_to_its_share(bench: Bench, monkeypatch: pytest.M
     bench.job = replace(bench.job, use_gpu=True, card_share=0.25)
     assert bench.run(epochs=0.1).state == "COMPLETED"
     assert shares == [0.25]
-
-
-@pytest.mark.parametrize(("share", "told"), [(None, ["the card is old"]), (0.5, [])])
-def test_a_trial_tells_of_its_card_unless_it_shares_it_with_others_of_the_sweep(
-    share: float | None, told: list[str], bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def choose(
-        name: str, allow_tf32: bool, precision: str, warn: Callable[[str], None], *, is_shared: bool, or_else: str
-    ) -> torch.device:
-        if not is_shared:
-            warn("the card is old")
-        return torch.device("cpu")
-
-    monkeypatch.setattr("orchestrator.finetuning.trial.choose_device", choose)
-    bench.job = replace(bench.job, card_share=share)
-    bench.run(epochs=0.1)
-    assert [message.text for message in bench.messages] == told

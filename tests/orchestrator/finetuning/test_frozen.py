@@ -1,7 +1,4 @@
-"""A frozen encoder's outputs: kept for the tokens that the head reads, found again by what decides them.
-
-Alone: pytest tests/orchestrator/finetuning/test_frozen.py
-"""
+"""A frozen encoder's outputs: kept and found again. Alone: pytest tests/orchestrator/finetuning/test_frozen.py"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -63,7 +60,8 @@ def test_outputs_of_another_encoder_or_of_other_data_are_kept_elsewhere(prepared
     paths = [freeze_one(prepared, model, tmp_path).path]
     other = replace(prepared, features=replace(prepared.features, fingerprint="other"))
     paths.append(freeze_one(other, model, tmp_path).path)
+    paths.append(freeze_one(prepared, prepared.model(layer_pooling="second_to_last"), tmp_path).path)
     with torch.no_grad():
         model.bert.layers[0].intermediate.weight.add_(1.0)
     paths.append(freeze_one(prepared, model, tmp_path).path)
-    assert len(set(paths)) == 3
+    assert len(set(paths)) == 4

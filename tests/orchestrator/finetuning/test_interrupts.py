@@ -1,7 +1,4 @@
-"""Signals held back: which exception waits, what a second one does, whose handlers are there afterwards.
-
-Run alone: pytest tests/orchestrator/finetuning/test_interrupts.py
-"""
+"""Signals held back, a second one, their handlers. Alone: pytest tests/orchestrator/finetuning/test_interrupts.py"""
 
 import signal
 from collections.abc import Iterator

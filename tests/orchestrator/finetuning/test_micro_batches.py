@@ -25,7 +25,6 @@ from orchestrator.finetuning.scoring_room import ScoringRoom
 from orchestrator.finetuning.step_loss import forward_and_backward, seed_dropout
 from orchestrator.finetuning.training import MicroBatches, _Training
 from orchestrator.finetuning.trial_job import prepare_trial_features
-from orchestrator.inference.predictor import Predictor
 from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.storage import digest_file
 from orchestrator.tasks import load_task
@@ -212,23 +211,6 @@ def test_memory_that_runs_out_in_an_evaluation_changes_no_score(tmp_path: Path) 
     assert len(whole.validation("spearman")) == 2
     for name in ("spearman", "pearson"):
         assert bench.validation(name) == pytest.approx(whole.validation(name), rel=1e-4)
-
-
-@training
-def test_a_predictor_says_the_same_with_little_memory_and_tells_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    bench = new_bench(tmp_path / "trained", tiny_tasks.classification)
-    bench.run(epochs=1.0)
-    predictor = Predictor.load(bench.model_folder)
-    texts = [(number, f"mr anna {'good ' * number}") for number in range(1, 21)]
-    whole = predictor.answer(texts)
-    with room_for(0, 100):
-        for _ in range(2):
-            for own, other in zip(predictor.answer(texts), whole, strict=True):
-                assert own["label"] == other["label"]
-                assert own["probabilities"] == pytest.approx(other["probabilities"], rel=1e-4)
-    assert len([message for message in caplog.messages if "memory ran out" in message and ", 20" in message]) == 1
 
 
 def test_a_recipe_names_its_micro_batches_and_is_another_one_with_them() -> None:

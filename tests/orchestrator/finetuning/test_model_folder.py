@@ -1,10 +1,7 @@
-"""Model folders: what a recipe builds, what the record says, and how a folder is scored on a task.
-
-Run alone: pytest tests/orchestrator/finetuning/test_model_folder.py
-"""
+"""Model folders: built, recorded, scored on a task. Alone: pytest tests/orchestrator/finetuning/test_model_folder.py"""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +21,7 @@ from orchestrator.finetuning.model_folder import load_fine_tuned, save_model_fol
 from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord, record_of
 from orchestrator.inference.task_scores import Scoring, evaluate
 from orchestrator.models.info import count_parameters
-from orchestrator.specs import RecipeSpec
+from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.specs.network import Precision
 from orchestrator.specs.task import Head
 from orchestrator.tasks import Task, load_task
@@ -32,7 +29,6 @@ from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.tabular_columns import CategoricalColumn, NumericalColumn, TabularColumns
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.tasks.definitions import define, options_of
-from tests.orchestrator.training.cards_in_place import put_in_place
 
 
 @pytest.mark.parametrize("head", HEADS)
@@ -52,16 +48,13 @@ def test_a_record_keeps_the_options_of_its_own_type_alone() -> None:
 
 
 @pytest.mark.parametrize("missing", ["task", "head", "metric", "max_seq_length", "doc_stride"])
-def test_a_record_without_a_value_that_it_needs_is_not_read(missing: str) -> None:
+def test_a_record_without_a_value_that_it_needs_or_with_a_strange_one_is_not_read(missing: str) -> None:
     values = record_of(define("qa"), options_of("qa")).to_dict()
+    with pytest.raises(TypeError, match="strange"):
+        FineTuningRecord.from_dict(values | {"strange": 1})
     del values[missing]
     with pytest.raises((KeyError, TypeError), match=missing):
         FineTuningRecord.from_dict(values)
-
-
-def test_a_record_with_a_value_that_nobody_knows_is_not_read() -> None:
-    with pytest.raises(TypeError, match="strange"):
-        FineTuningRecord.from_dict(record_of(define("qa"), options_of("qa")).to_dict() | {"strange": 1})
 
 
 @pytest.mark.parametrize(
@@ -154,35 +147,20 @@ def test_weights_are_counted_without_loading_them(tmp_path: Path, task: Task) ->
     assert count_parameters(folder) == sum(p.numel() for p in load_fine_tuned(Path(folder)).model.parameters())
 
 
-def test_a_model_is_moved_to_the_device_that_is_asked(
-    tmp_path: Path, task: Task, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("labels", "make", "named"),
+    [
+        (("negative", "positive"), tiny_tasks.classification, "negative, positive"),
+        (("no", "yes"), tiny_tasks.ner, "ner"),
+        (("no", "yes"), tiny_tasks.columns, "size, color"),
+    ],
+)
+def test_another_kind_of_task_is_refused(
+    tmp_path: Path, task: Task, labels: tuple[str, str], make: Callable[[Path], TaskSpec], named: str
 ) -> None:
-    asked: list[object] = []
-    put_in_place(monkeypatch)
-    monkeypatch.setattr(torch.nn.Module, "to", lambda model, device: asked.append(device) or model)
-    monkeypatch.setattr(torch, "set_float32_matmul_precision", asked.append)
-    evaluate(Scoring(save_model(tmp_path, task), task, "validation", str(tmp_path / "storage")), device="cuda")
-    assert asked == ["high", torch.device("cuda")]
-
-
-def test_other_labels_are_refused(tmp_path: Path, task: Task) -> None:
-    folder = save_model(tmp_path, task, ("negative", "positive"))
-    with pytest.raises(SpecError, match="negative, positive"):
-        evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"))
-
-
-def test_other_head_is_refused(tmp_path: Path, task: Task) -> None:
-    folder = save_model(tmp_path, task)
-    ner = load_task(tiny_tasks.ner(tmp_path / "ner"))
-    with pytest.raises(SpecError, match="ner"):
-        evaluate_model(folder, ner, "validation", 16, str(tmp_path / "cache"))
-
-
-def test_other_columns_are_refused(tmp_path: Path, task: Task) -> None:
-    folder = save_model(tmp_path, task)
-    beside = load_task(tiny_tasks.columns(tmp_path / "columns"))
-    with pytest.raises(SpecError, match="size, color"):
-        evaluate_model(folder, beside, "validation", 16, str(tmp_path / "cache"))
+    folder, other = save_model(tmp_path, task, labels), load_task(make(tmp_path / "other"))
+    with pytest.raises(SpecError, match=named):
+        evaluate_model(folder, other, "validation", 16, str(tmp_path / "cache"))
 
 
 def test_columns_count_as_the_model_has_learnt_them(tmp_path: Path) -> None:
@@ -258,15 +236,13 @@ def test_model_without_a_head_is_refused(tmp_path: Path) -> None:
         load_fine_tuned(tmp_path / "model")
 
 
-def test_record_that_is_cut_short_is_refused(tmp_path: Path, task: Task) -> None:
+@pytest.mark.parametrize(
+    ("values", "error"), [({"task": "words"}, CheckpointError), ({"format": 2, "tasks": ["words"]}, NewerFormatError)]
+)
+def test_a_record_that_is_cut_short_or_newer_is_refused(
+    tmp_path: Path, task: Task, values: dict[str, object], error: type[Exception]
+) -> None:
     path = Path(save_model(tmp_path, task)) / RECORD_FILE
-    path.write_text(json.dumps({"task": "words"}))
-    with pytest.raises(CheckpointError, match=r"fine_tuning\.json"):
-        load_fine_tuned(path.parent)
-
-
-def test_record_of_a_newer_version_is_refused(tmp_path: Path, task: Task) -> None:
-    path = Path(save_model(tmp_path, task)) / RECORD_FILE
-    path.write_text(json.dumps({"format": 2, "tasks": ["words"]}))
-    with pytest.raises(NewerFormatError, match=r"fine_tuning\.json"):
+    path.write_text(json.dumps(values))
+    with pytest.raises(error, match=r"fine_tuning\.json"):
         load_fine_tuned(path.parent)

@@ -1,7 +1,4 @@
-"""From a spec to its trials, their keys and their order, and what a space may hold.
-
-Run alone: pytest tests/orchestrator/finetuning/test_search_space.py
-"""
+"""From a spec to its trials, their keys and order. Alone: pytest tests/orchestrator/finetuning/test_search_space.py"""
 
 from collections.abc import Callable
 from math import log10
@@ -42,6 +39,7 @@ def test_key_tells_parameters_apart_and_ignores_where_they_came_from() -> None:
     by_space = plan_trials(sweep(), {"learning_rate": 1e-3}, 5)[0]
     other = plan_trials(sweep(), {"learning_rate": 2e-3}, 0)[0]
     assert by_recipe.key == by_space.key != other.key
+    assert other.parameters.keys() == RecipeSpec.model_fields.keys()
 
 
 def test_range_of_fractions_on_a_whole_number_is_refused() -> None:

@@ -22,7 +22,6 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import RunFailedError, SpecError, TaskDataError
 from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.finetuning.building import build_model
-from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.model_folder import save_model_folder
 from orchestrator.finetuning.model_record import record_of
 from orchestrator.finetuning.search_space import TrialPlan, plan_trials
@@ -234,23 +233,6 @@ def test_the_best_model_is_scored_with_a_trials_resources(
     found, _ = laboratory.run(on_gpus, finished)
     assert asked == [2.0, 0.5]
     assert found.test_metrics == expected.test_metrics
-
-
-def test_the_best_model_is_scored_in_the_arithmetic_of_its_own_recipe(
-    laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spec = laboratory.spec(space={"precision": ["bf16"]})
-    (plan,) = plan_trials(spec, {"precision": "bf16"}, 0)
-    finished = {plan.key: save_trial(laboratory, str(laboratory.run_folder()), plan, 0.7)}
-    asked: list[object] = []
-
-    def evaluate(*arguments: Any) -> Any:
-        asked.append(arguments[-1])
-        return evaluate_model(*arguments)
-
-    monkeypatch.setattr(sweep_module, "evaluate_model", evaluate)
-    laboratory.run(spec, finished)
-    assert asked == ["bf16"]
 
 
 def test_trials_get_a_mark_that_is_on_the_storage_while_they_run(

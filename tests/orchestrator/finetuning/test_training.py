@@ -1,7 +1,4 @@
-"""The loop that fine-tunes: which weights it ends with, when it stops, that it repeats, what it does with a lost loss.
-
-Alone: pytest tests/orchestrator/finetuning/test_training.py
-"""
+"""The loop: its weights, its end, repeats, a lost loss. Alone: pytest tests/orchestrator/finetuning/test_training.py"""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -82,12 +79,6 @@ def test_a_training_repeats_bit_by_bit(prepared: Prepared) -> None:
     first, second = (Training(prepared, (0.1, 0.2, 0.3, 0.4), dropout=0.1) for _ in range(2))
     assert_weights_are(second.model, first.weights[-1])
     assert [some.train_loss for some in first.evaluations] == [some.train_loss for some in second.evaluations]
-
-
-def test_the_loss_falls(prepared: Prepared) -> None:
-    training = Training(prepared, [0.0] * 60, epochs=60.0, learning_rate=3e-2, evaluations_per_epoch=1)
-    losses = [some.train_loss for some in training.evaluations]
-    assert losses[-1] < losses[0] / 4
 
 
 def test_a_loss_of_its_own_is_made_smaller(prepared: Prepared) -> None:

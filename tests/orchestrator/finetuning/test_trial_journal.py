@@ -1,7 +1,4 @@
-"""Journal of ended trials: read again as written, one identity, damage, its cost with many trials.
-
-Run alone: pytest tests/orchestrator/finetuning/test_trial_journal.py
-"""
+"""Journal of ended trials: read again, damaged. Alone: pytest tests/orchestrator/finetuning/test_trial_journal.py"""
 
 import dataclasses
 from itertools import pairwise

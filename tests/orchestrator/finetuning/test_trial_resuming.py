@@ -1,7 +1,4 @@
-"""Trials that go on after a kill: the same weights, bit by bit, the same reports; weights of leaders alone.
-
-Run alone: pytest tests/orchestrator/finetuning/test_trial_resuming.py
-"""
+"""Trials go on after a kill with the same bits. Alone: pytest tests/orchestrator/finetuning/test_trial_resuming.py"""
 
 import re
 from dataclasses import replace

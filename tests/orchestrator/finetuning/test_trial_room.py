@@ -1,7 +1,4 @@
-"""Places of trials: how many are out at once, on which nodes and cores, what is said of those without. No Ray.
-
-Run alone: pytest tests/orchestrator/finetuning/test_trial_room.py
-"""
+"""Places of trials, and what is told without any. Alone: pytest tests/orchestrator/finetuning/test_trial_room.py"""
 
 import logging
 from dataclasses import replace
@@ -40,13 +37,10 @@ class Cluster:
         return num_given
 
 
-def test_as_many_trials_as_fit_are_out_at_once_and_one_more() -> None:
-    assert Cluster(6).fill() == 7
-
-
-def test_a_trial_that_has_ended_makes_room_for_one() -> None:
+def test_as_many_trials_as_fit_and_one_more_are_out_until_one_has_ended() -> None:
+    assert Cluster(0).fill() == 1, "which an autoscaler sees"
     cluster = Cluster(6)
-    cluster.fill()
+    assert cluster.fill() == 7
     cluster.room.count(6)
     assert cluster.fill() == 1
 
@@ -58,10 +52,6 @@ def test_nodes_that_join_are_filled_and_the_cluster_is_asked_rarely() -> None:
     assert cluster.fill() == 0, "looked at a moment ago"
     cluster.now = 5.0
     assert (cluster.fill(), cluster.num_asked) == (2, 2)
-
-
-def test_a_cluster_without_a_place_gets_one_trial_which_its_autoscaler_sees() -> None:
-    assert Cluster(0).fill() == 1
 
 
 HEAD = Node({"CPU": 4.0, "node:__internal_head__": 1.0}, {NODE_ID: "h0"})

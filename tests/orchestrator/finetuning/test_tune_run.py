@@ -1,7 +1,4 @@
-"""Ray Tune around trials that only pretend to train: pruning, death, interruption, a listener that fails.
-
-Run alone: pytest tests/orchestrator/finetuning/test_tune_run.py
-"""
+"""Ray Tune around pretended trials: pruning, death. Alone: pytest tests/orchestrator/finetuning/test_tune_run.py"""
 
 import logging
 import os

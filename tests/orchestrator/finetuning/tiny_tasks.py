@@ -165,11 +165,8 @@ def pairs(folder: Path, objective: str, **fields: Any) -> TaskSpec:
         return {"a": text(first), "b": text(second), "score": 5 if same else 1, "class": "same" if same else "other"}
 
     files = {}
-    folder.mkdir(parents=True, exist_ok=True)
     for split, count in (("train", 480), ("validation", 60)):
-        path = folder / f"{split}.jsonl"
-        path.write_text("".join(json.dumps(record()) + "\n" for _ in range(count)))
-        files[split] = str(path)
+        files[split] = _write(folder / f"{split}.jsonl", "\n".join(json.dumps(record()) for _ in range(count)))
     values = {"text_columns": ("a", "b"), "objective": objective, **_PAIR_FIELDS[objective], **fields}
     return TaskSpec.model_validate({"id": "persons", "head": "embedding", "files": files, **values})
 

@@ -5,6 +5,7 @@ Optuna's depend on its version as well: when an upgrade changes them, take the n
 Run alone: pytest tests/orchestrator/search/test_frozen_points.py
 """
 
+from itertools import product
 from math import log10
 
 import pytest
@@ -47,16 +48,8 @@ def assert_frozen(found: list[dict[str, object]], frozen: list[tuple[float, floa
 
 def test_grid_proposes_its_frozen_points() -> None:
     space = {"batch_size": [8, 16, 8], "size": {"choice": ["tiny", "mini"]}, "epochs": [1.0, 2.0]}
-    assert [tuple(point.values()) for point in points(space=space)] == [
-        (8, "tiny", 1.0),
-        (8, "tiny", 2.0),
-        (8, "mini", 1.0),
-        (8, "mini", 2.0),
-        (16, "tiny", 1.0),
-        (16, "tiny", 2.0),
-        (16, "mini", 1.0),
-        (16, "mini", 2.0),
-    ]
+    frozen = list(product((8, 16), ("tiny", "mini"), (1.0, 2.0)))
+    assert [tuple(point.values()) for point in points(space=space)] == frozen
 
 
 def test_random_search_proposes_its_frozen_points() -> None:

@@ -1,7 +1,4 @@
-"""What a distillation's spec refuses before anything is looked for.
-
-Run alone: pytest tests/orchestrator/specs/test_distill.py
-"""
+"""What a distillation's spec refuses before anything is run. Alone: pytest tests/orchestrator/specs/test_distill.py"""
 
 from typing import Any
 
@@ -22,13 +19,8 @@ LEFT_TO_RIGHT = {"token_objective": "left_to_right", "sentence_objective": "none
 def test_soft_targets_alone_are_the_default() -> None:
     spec = parse_spec({**DISTILL, "num_hidden_layers": 2})
     assert isinstance(spec, DistillSpec)
-    objective = spec.objective
-    assert (
-        objective.soft_targets_weight,
-        objective.labels_weight,
-        objective.hidden_cosine_weight,
-        objective.temperature,
-    ) == (1, 0, 0, 2)
+    weights = {"soft_targets_weight": 1, "labels_weight": 0, "hidden_cosine_weight": 0, "temperature": 2}
+    assert weights.items() <= spec.objective.model_dump().items()
     assert parse_spec(spec_values(spec)) == spec
 
 
@@ -54,24 +46,17 @@ def test_teacher_and_start_are_names_of_models() -> None:
         ({"teacher": None}, "teacher is None"),
         ({"task": None}, "task and pretraining: neither"),
         ({"pretraining": PRETRAINING}, "task and pretraining: both"),
-        (
-            {"task": None, "num_hidden_layers": 2, "pretraining": {**PRETRAINING, "init_from": "small"}},
-            "pretraining.init_from",
-        ),
+        ({"task": None, "num_hidden_layers": 2, "pretraining": {**PRETRAINING, "init_from": "a"}}, "pretraining.init"),
         ({"task": None, "pretraining": {**PRETRAINING, **LEFT_TO_RIGHT}}, "pretraining.token_objective"),
         ({"task": None, "pretraining": {**PRETRAINING, "stepz": 3}}, "pretraining.stepz"),
+        ({"task": None, "pretraining": {**PRETRAINING, "execution": {"cuda_graphs": True}}}, "compile_layers"),
+        ({"task": None, "pretraining": PRETRAINING, "execution": {"gpus": 0.0}}, "execution"),
     ],
 )
 def test_a_contradiction_is_named(fields: dict[str, Any], named: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse_spec({**DISTILL, **fields})
     assert named in str(caught.value)
-
-
-def test_a_field_that_has_gone_names_what_to_use_instead() -> None:
-    pretraining = {**PRETRAINING, "execution": {"cuda_graphs": True}}
-    with pytest.raises(SpecError, match=r"pretraining.execution.cuda_graphs .*execution.compile_layers"):
-        parse_spec({"kind": "distill", "teacher": "large", "pretraining": pretraining})
 
 
 def test_gpus_are_left_to_the_cluster_and_are_in_no_fingerprint() -> None:
@@ -81,9 +66,3 @@ def test_gpus_are_left_to_the_cluster_and_are_in_no_fingerprint() -> None:
     assert parse_spec({**DISTILL, "execution": {"gpus": 0.0}}).fingerprint() == spec.fingerprint()
     with pytest.raises(SpecError, match=r"execution.gpus is -1"):
         parse_spec({**DISTILL, "execution": {"gpus": -1}})
-
-
-def test_execution_is_for_a_task() -> None:
-    for execution in ({"gpus": 1.0}, {"gpus": 0.0}):
-        with pytest.raises(SpecError, match="execution"):
-            parse_spec({"kind": "distill", "teacher": "large", "pretraining": PRETRAINING, "execution": execution})

@@ -1,13 +1,8 @@
-"""Specs from files: extends, overrides, messages, and the round trip through plain values.
-
-Alone: .venv/bin/pytest tests/orchestrator/specs/test_loading.py
-"""
+"""Specs from files: extends, overrides, messages, back again. Alone: pytest tests/orchestrator/specs/test_loading.py"""
 
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from orchestrator.errors import SpecError
 from orchestrator.specs import PipelineSpec, PretrainSpec, SweepSpec
@@ -34,16 +29,6 @@ def test_overrides_are_dotted_paths_with_yaml_values(tmp_path: Path) -> None:
     assert isinstance(spec, PretrainSpec)
     assert (spec.learning_rate, spec.model.size, spec.corpus.files) == (1e-3, "mini", ("c.txt",))
     assert spec == load_spec(path, {"learning_rate": 1e-3, "model": {"size": "mini"}, "corpus.files": ["c.txt"]})
-
-
-def test_an_override_reaches_into_the_stages_of_a_pipeline(tmp_path: Path) -> None:
-    text = "kind: pipeline\nstages:\n  learn:\n    kind: sweep\n    task: {id: sst2, folder: data}\n"
-    text += "    recipe: {init_from: pretrained}\n"
-    spec = load_spec(write(tmp_path, text), ["stages.learn.recipe.epochs=2"])
-    assert isinstance(spec, PipelineSpec)
-    stage = spec.stages["learn"]
-    assert isinstance(stage, SweepSpec)
-    assert stage.recipe.epochs == 2.0
 
 
 def test_an_override_of_an_aliased_value_reaches_the_place_it_names_alone(tmp_path: Path) -> None:
@@ -105,11 +90,6 @@ def test_a_stages_own_base_wins_over_the_extended_pipelines(tmp_path: Path) -> N
     assert stages == [(20, 5), (30, 0)]
 
 
-def test_a_stage_does_not_extend_its_own_pipeline(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"circle: spec.yaml → spec.yaml"):
-        load_spec(write(tmp_path, "kind: pipeline\nstages:\n  a: {extends: spec.yaml}\n"))
-
-
 def test_an_axis_is_replaced_whole_and_null_leaves_it_out(tmp_path: Path) -> None:
     write(tmp_path, SWEEP + "  learning_rate: {choice: [1e-4]}\n", "base.yaml")
     child = "extends: base.yaml\nsearch: random\ntrials: 2\n"
@@ -120,6 +100,8 @@ def test_an_axis_is_replaced_whole_and_null_leaves_it_out(tmp_path: Path) -> Non
 
 
 def test_extends_in_a_circle_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"circle: spec.yaml → spec.yaml"):
+        load_spec(write(tmp_path, "kind: pipeline\nstages:\n  a: {extends: spec.yaml}\n"))
     write(tmp_path, "extends: b.yaml\n", "a.yaml")
     write(tmp_path, "extends: a.yaml\n", "b.yaml")
     with pytest.raises(SpecError, match=r"circle: a.yaml → b.yaml → a.yaml"):
@@ -156,7 +138,6 @@ VARIANTS = "    corpus: {files: [a.txt]}\n    variants: {small: {vocab_size: 99}
         ("extends: 5\n", "extends is 5"),
         ("steps: 5\n", "kind is missing"),
         ("kind: pertrain\n", "spec.yaml:1: kind is 'pertrain'; did you mean pretrain?"),
-        ("kind: [a]\n", "kind is ['a']"),
         (PRETRAIN + "stepz: 5\n", "spec.yaml:6: stepz is no field of this spec; did you mean steps?"),
         (f"kind: pipeline\nstages:\n  a:\n    kind: tokenizer\n{VARIANTS}min_frequency: 3\n", "mean stages.a.min_fre"),
         (PRETRAIN + "model:\n  size: bse\n", "spec.yaml:7: model.size 'bse' is not known; did you mean base?"),
@@ -164,9 +145,7 @@ VARIANTS = "    corpus: {files: [a.txt]}\n    variants: {small: {vocab_size: 99}
         (PRETRAIN + "model:\n  hiden_size: 8\n", "spec.yaml:7: model.hiden_size"),
         (PRETRAIN + "learning_rate: fast\n", "learning_rate is 'fast'; it must be a number"),
         (PRETRAIN + "learning_rate: -1\n", "learning_rate is -1"),
-        (PRETRAIN + "seed: 1.5\n", "seed is 1.5"),
         (PRETRAIN + "seed: true\n", "spec.yaml:6: seed is true"),
-        (PRETRAIN + "tags: word\n", "tags is 'word'"),
         (PRETRAIN + "name: 5\n", "put it in quotes: '5'"),
         (PRETRAIN + "phases: [{share: 0.5}]\n", "phases"),
         (PRETRAIN + "residual_precision: bf16\n", "residual_precision"),
@@ -186,9 +165,7 @@ VARIANTS = "    corpus: {files: [a.txt]}\n    variants: {small: {vocab_size: 99}
         (SWEEP + "search: random\n", "`trials`"),
         (SWEEP + "scheduler: asa\n", "allowed: none, asha; did you mean asha?"),
         (SWEEP + "scheduler: pbt\n", "spec.yaml:7: scheduler pbt is gone; use asha"),
-        (SWEEP + "  epochs: {choice: []}\n", "spec.yaml:7: space.epochs"),
         (SWEEP + "  epochs: {uniform: [1, inf]}\n", "space.epochs"),
-        (SWEEP + "  epochs: {uniform: [2, 1]}\n", "space.epochs"),
         ("kind: pipeline\nstages:\n  a: {kind: swep}\n", "spec.yaml:3: stages.a has an unknown kind: 'swep'"),
         ("kind: pipeline\nstages:\n  a: {}\n", "stages.a has no kind"),
         ("kind: pipeline\nstages:\n  a: {kind: sweep, trials: 0}\n", "stages.a.trials is 0"),
@@ -206,7 +183,6 @@ def test_a_broken_spec_is_told_apart_by_place_and_field(tmp_path: Path, text: st
     [
         ("steps", "'steps'"),
         ("=5", "'=5'"),
-        ("a..b=1", "a..b"),
         ("steps.x=1", "steps.x=1"),
         ("corpus.files.7=b", "corpus.files.7"),
         ("steps=[", "steps=["),
@@ -232,45 +208,24 @@ def test_random_weights_without_a_tokenizer_are_refused_wherever_they_are_asked_
         assert isinstance(load_spec(write(tmp_path, sweep), [override]), SweepSpec)
 
 
-def test_many_problems_are_cut_to_a_handful(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="4 more"):
-        load_spec(write(tmp_path, PRETRAIN + "".join(f"x{i}: 1\n" for i in range(9))))
+PHASES = [{"share": 0.9}, {"share": 0.1, "max_seq_length": 512}]
+SPACE = {"learning_rate": {"log_uniform": [1e-5, 1e-4]}, "batch_size": [8, 16], "epochs": {"choice": [1]}}
 
 
-@given(
-    steps=st.integers(1, 10**9),
-    learning_rate=st.floats(1e-12, 10, allow_nan=False),
-    tags=st.lists(st.text(max_size=5), max_size=3),
-    share=st.floats(0.01, 0.99),
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        (PRETRAIN, {"learning_rate": 1e-12, "tags": ["", "a: ü"], "phases": PHASES}),
+        (SWEEP, {"search": "optuna", "trials": 3, "space": SPACE}),
+    ],
 )
-def test_a_spec_survives_the_way_through_plain_values(
-    steps: int, learning_rate: float, tags: list[str], share: float
-) -> None:
-    spec = parse_spec(
-        {
-            "kind": "pretrain",
-            "corpus": {"files": ["a"]},
-            "tokenizer": "t",
-            "steps": steps,
-            "learning_rate": learning_rate,
-            "tags": tags,
-            "phases": [{"share": share}, {"share": 1 - share, "max_seq_length": 512}],
-        }
-    )
+def test_a_spec_survives_the_way_through_plain_values(tmp_path: Path, text: str, more: dict[str, object]) -> None:
+    spec = load_spec(write(tmp_path, text), more)
     again = parse_spec(spec_values(spec))
     assert again == spec
     assert again.fingerprint() == spec.fingerprint()
 
 
-def test_a_sweeps_axes_survive_the_way_through_plain_values() -> None:
-    spec = parse_spec(
-        {
-            "kind": "sweep",
-            "task": {"id": "squad", "folder": "x"},
-            "recipe": {"tokenizer": "t"},
-            "search": "optuna",
-            "trials": 3,
-            "space": {"learning_rate": {"log_uniform": [1e-5, 1e-4]}, "batch_size": [8, 16], "epochs": {"choice": [1]}},
-        }
-    )
-    assert parse_spec(spec_values(spec)) == spec
+def test_many_problems_are_cut_to_a_handful(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="4 more"):
+        load_spec(write(tmp_path, PRETRAIN + "".join(f"x{i}: 1\n" for i in range(9))))

@@ -1,7 +1,4 @@
-"""Variants of a pipeline's stage: what they unfold into, what reaches them, what is refused.
-
-Alone: .venv/bin/pytest tests/orchestrator/specs/test_variants.py
-"""
+"""Variants of a stage: what they unfold into, refusals. Alone: pytest tests/orchestrator/specs/test_variants.py"""
 
 from pathlib import Path
 

@@ -1,7 +1,4 @@
-"""Numbers of workers: one number or a range, in a file and as an override.
-
-Alone: .venv/bin/pytest tests/orchestrator/specs/test_worker_range.py
-"""
+"""Numbers of workers: one or a range, also overridden. Alone: pytest tests/orchestrator/specs/test_worker_range.py"""
 
 from typing import Any
 
@@ -9,7 +6,6 @@ import pytest
 
 from orchestrator.errors import SpecError
 from orchestrator.specs import ExecutionSpec, PretrainSpec
-from orchestrator.specs.documentation import document_fields
 from orchestrator.specs.execution_overrides import execution_changes, override_execution
 from orchestrator.specs.loading import parse_spec, spec_values
 
@@ -75,9 +71,3 @@ def test_an_override_sets_a_number_a_range_or_an_end_of_it(
     assert isinstance(changed, PretrainSpec)
     assert sizes(changed.execution) == expected
     assert len(list(execution_changes(spec, changed))) == 1
-
-
-def test_the_ends_of_the_range_are_documented() -> None:
-    rows = {row.field: row for row in document_fields(PretrainSpec)}
-    assert rows["execution.num_workers"].type == "whole number or section"
-    assert rows["execution.num_workers.max"].type == "whole number, ≥ 1"

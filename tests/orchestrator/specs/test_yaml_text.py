@@ -1,7 +1,4 @@
-"""YAML as specs use it: what bare words mean, what is refused, which line a value came from.
-
-Alone: .venv/bin/pytest tests/orchestrator/specs/test_yaml_text.py
-"""
+"""YAML of specs: bare words, refusals, lines of values. Alone: pytest tests/orchestrator/specs/test_yaml_text.py"""
 
 from pathlib import Path
 

@@ -4,7 +4,7 @@ import pytest
 
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
-from tests.orchestrator.tasks.sentences import SENTENCES
+from tests.orchestrator.tasks.definitions import SENTENCES
 
 
 @pytest.fixture(scope="session")

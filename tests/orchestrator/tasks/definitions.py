@@ -13,6 +13,14 @@ from orchestrator.tasks import TASK_TYPES, Features, TaskDefinition, build_featu
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.text_files import BadRecords
 
+SENTENCES = [
+    "The old house stands by the river near Oslo.",
+    "Ada Lovelace wrote to Charles Babbage in London about the engine.",
+    "A small engine drives the mill, and the miller sells flour in 1843.",
+    "It rained for nine days; nobody left the house.",
+]
+"""From which tests train a tokenizer."""
+
 
 def define(head: Head, labels: Sequence[str] = (), **fields: Any) -> TaskDefinition:
     """A task of a type; `fields` are further ones of `TaskDefinition`."""

@@ -1,9 +1,5 @@
-"""Features on the storage: made once, trusted by digest, made again when altered.
+"""Features on the storage: made once, anew if altered. Alone: pytest tests/orchestrator/tasks/test_feature_cache.py"""
 
-Alone: pytest tests/orchestrator/tasks/test_feature_cache.py
-"""
-
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +13,6 @@ from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import Features, Task, dataset_result, load_task, prepare_features
 from tests.orchestrator.tasks.definitions import options_of
-from tests.shared_data import shared_file
 
 LENGTHS = {"max_seq_length": 24}
 
@@ -112,17 +107,3 @@ def test_dataset_result_says_what_was_used(prepare, task: Task, tmp_path: Path) 
     assert (train.num_documents, train.num_bad_records) == (2, 1)
     assert train.num_bytes == (tmp_path / "train.tsv").stat().st_size
     assert result.fingerprint == dataset_result(task, features).fingerprint
-
-
-@pytest.mark.heavy
-def test_sst2_loads_in_no_time(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    sst2 = load_task(TaskSpec(id="sst2", folder=str(shared_file("glue/SST-2")), max_train_examples=20_000))
-    options = options_of("classification", max_seq_length=128)
-    made = prepare_features(sst2, "train", tokenizer, options, str(tmp_path))
-    spent = []
-    for _ in range(3):
-        begin = time.process_time()
-        loaded = prepare_features(replace(sst2), "train", tokenizer, options, str(tmp_path))
-        spent.append(time.process_time() - begin)
-    assert min(spent) < 0.05
-    assert_equal(made, loaded)

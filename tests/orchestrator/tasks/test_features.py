@@ -1,7 +1,4 @@
-"""Features: missing labels, groups, truncation, words and answers that find their tokens; outputs that do not fit.
-
-Alone: pytest tests/orchestrator/tasks/test_features.py
-"""
+"""Features: labels, groups, truncation, words and answers. Alone: pytest tests/orchestrator/tasks/test_features.py"""
 
 import json
 from functools import lru_cache
@@ -23,8 +20,7 @@ from orchestrator.tasks.types.classification import ClassificationExample
 from orchestrator.tasks.types.conll import NerExample
 from orchestrator.tasks.types.regression import RegressionExample
 from orchestrator.tasks.types.squad import Answer, QaExample
-from tests.orchestrator.tasks.definitions import define, features_of
-from tests.orchestrator.tasks.sentences import SENTENCES
+from tests.orchestrator.tasks.definitions import SENTENCES, define, features_of
 
 CONTEXT = "Ada Lovelace wrote to Charles Babbage in London about the engine. It rained for nine days near Oslo."
 

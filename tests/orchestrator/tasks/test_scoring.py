@@ -1,7 +1,4 @@
-"""Scores, majority baselines, and rows to keep with the texts of their examples.
-
-Alone: pytest tests/orchestrator/tasks/test_scoring.py
-"""
+"""Scores, majority baselines, and rows with their texts. Alone: pytest tests/orchestrator/tasks/test_scoring.py"""
 
 import json
 from pathlib import Path
@@ -12,7 +9,6 @@ import pytest
 from orchestrator.errors import TaskDataError
 from orchestrator.registry.groups.prediction_files import read_predictions
 from orchestrator.specs import TaskSpec
-from orchestrator.specs.task import Head
 from orchestrator.tasks import (
     Task,
     kept_rows,
@@ -24,14 +20,12 @@ from orchestrator.tasks import (
     write_prediction_rows,
 )
 from orchestrator.tasks.row_texts import KEPT_CHARACTERS
-from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
-from orchestrator.tasks.types.conll import NerExample
-from orchestrator.tasks.types.multi_label import LabelsPrediction, MultiLabelExample
-from orchestrator.tasks.types.multiple_choice import ChoicePrediction, MultipleChoiceExample
+from orchestrator.tasks.types.classification import ClassPrediction
+from orchestrator.tasks.types.multi_label import LabelsPrediction
+from orchestrator.tasks.types.multiple_choice import ChoicePrediction
 from orchestrator.tasks.types.ner import TagsPrediction
 from orchestrator.tasks.types.qa import AnswerPrediction
-from orchestrator.tasks.types.regression import RegressionExample, ValuePrediction
-from orchestrator.tasks.types.squad import QaExample
+from orchestrator.tasks.types.regression import ValuePrediction
 from tests.shared_data import shared_file
 
 
@@ -79,34 +73,6 @@ def answers(tmp_path: Path) -> Task:
     ]
     data = {"data": [{"paragraphs": [{"context": "Ada L in Oslo", "qas": qas}]}]}
     return own_task(tmp_path, "qa", json.dumps(data), "a.json")
-
-
-def gold_predictions(task: Task) -> list[Any]:
-    made: list[Any] = []
-    for example in task.examples("validation"):
-        if isinstance(example, ClassificationExample):
-            made.append(ClassPrediction(example.label or "", (0.25, 0.75)))
-        elif isinstance(example, MultiLabelExample):
-            probabilities = [0.9 if label in (example.labels or ()) else 0.1 for label in task.labels]
-            made.append(LabelsPrediction.from_probabilities(task.labels, probabilities))
-        elif isinstance(example, MultipleChoiceExample):
-            made.append(ChoicePrediction(example.label or 0, (0.5, 0.5)))
-        elif isinstance(example, RegressionExample):
-            made.append(ValuePrediction(example.value or 0.0))
-        elif isinstance(example, NerExample):
-            made.append(TagsPrediction(example.tags))
-        elif isinstance(example, QaExample):
-            made.append(AnswerPrediction(example.answers[0].text))
-    return made
-
-
-@pytest.mark.parametrize("name", ["classes", "topics", "choices", "values", "names", "answers"])
-def test_gold_predictions_score_1_under_the_names_that_can_rank(name: str, request: pytest.FixtureRequest) -> None:
-    task: Task = request.getfixturevalue(name)
-    scores = score(task, "validation", gold_predictions(task))
-    assert scores == dict.fromkeys(scores, pytest.approx(1.0))
-    assert set(task.type.metric_names(task)) <= scores.keys()
-    assert task.metric in scores
 
 
 def test_f1_of_a_two_class_task_is_that_of_the_second_label(classes: Task) -> None:
@@ -173,36 +139,20 @@ def test_published_majority_baselines(task_id: str, folder: str, expected: dict[
     assert majority_baseline(task, "validation") == pytest.approx(expected)
 
 
-def test_rows_are_json_and_say_what_was_right(
-    classes: Task, topics: Task, choices: Task, values: Task, names: Task, answers: Task, tmp_path: Path
+def test_rows_say_what_was_right_and_how_likely_it_was(
+    classes: Task, topics: Task, values: Task, names: Task, answers: Task
 ) -> None:
-    tasks = (classes, topics, choices, values, names)
-    rows = {task.head: prediction_rows(task, "validation", gold_predictions(task)) for task in tasks}
-    first_class = {
-        "id": "0",
-        "prediction": "yes",
-        "gold": "yes",
-        "correct": True,
-        "probabilities": {"no": 0.25, "yes": 0.75},
-    }
-    assert rows["classification"][0] == first_class
-    assert rows["multi_label"][3] == {
-        "id": "3",
-        "prediction": ["x", "z"],
-        "gold": ["z", "x"],
-        "correct": True,
-        "probabilities": {"x": 0.9, "y": 0.1, "z": 0.9},
-    }
-    chosen = {"id": "1", "prediction": 0, "gold": 0, "correct": True, "probabilities": [0.5, 0.5]}
-    assert rows["multiple_choice"][1] == chosen
-    assert rows["regression"][2] == {"id": "2", "prediction": 6.0, "gold": 6.0, "error": 0.0}
-    assert rows["ner"][1] == {"id": "1", "words": ["it"], "prediction": ["O"], "gold": ["O"], "correct": True}
-    said = [AnswerPrediction("Ada"), AnswerPrediction("")]
-    questions = prediction_rows(answers, "validation", said)
+    first, second, *_ = prediction_rows(classes, "validation", [ClassPrediction("yes", (0.25, 0.75))] * 4)
+    assert (first["correct"], second["correct"]) == (True, False)
+    assert first["probabilities"] == {"no": 0.25, "yes": 0.75}
+    said = [LabelsPrediction.from_probabilities(topics.labels, (0.9, 0.1, 0.9))] * 4
+    last = prediction_rows(topics, "validation", said)[3]
+    assert (last["prediction"], last["gold"], last["correct"]) == (["x", "z"], ["z", "x"], True)
+    assert prediction_rows(values, "validation", [ValuePrediction(6.0)] * 3)[2]["error"] == 0.0
+    tagged = prediction_rows(names, "validation", [TagsPrediction(("O",) * 4), TagsPrediction(("O",))])[1]
+    assert tagged == {"id": "1", "words": ["it"], "prediction": ["O"], "gold": ["O"], "correct": True}
+    questions = prediction_rows(answers, "validation", [AnswerPrediction("Ada"), AnswerPrediction("")])
     assert [(row["exact_match"], row["f1"]) for row in questions] == [(0.0, pytest.approx(2 / 3)), (0.0, 0.0)]
-    path = tmp_path / "rows.jsonl"
-    write_prediction_rows(str(path), questions)
-    assert [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] == questions
 
 
 LONG = "word " * 200
@@ -210,19 +160,11 @@ BREAKS = "a\u2028b\u2029c\x85d"
 """Characters that end a line for `str.splitlines`, and for no reader of JSON lines."""
 
 
-def _task(folder: Path, head: Head, rows: list[dict[str, Any]], **fields: Any) -> Task:
-    file = folder / f"{head}.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return load_task(TaskSpec(id="mine", head=head, files={"train": str(file), "validation": str(file)}, **fields))
-
-
 @pytest.fixture
 def pairs(tmp_path: Path) -> Task:
-    rows = [
-        {"a": "It rains.", "b": LONG, "label": "no"},
-        {"a": BREAKS, "b": "The same.", "label": "yes"},
-    ]
-    return _task(tmp_path, "classification", rows, text_columns=("a", "b"))
+    rows = [{"a": "It rains.", "b": LONG, "label": "no"}, {"a": BREAKS, "b": "The same.", "label": "yes"}]
+    text = "\n".join(map(json.dumps, rows))
+    return own_task(tmp_path, "classification", text, "a.jsonl", text_columns=("a", "b"))
 
 
 GIVEN = [ClassPrediction("yes", (0.25, 0.75)), ClassPrediction("yes", (0.25, 0.75))]
@@ -244,7 +186,8 @@ def test_a_persons_own_file_has_the_whole_texts(pairs: Task) -> None:
 def test_choices_are_kept_up_to_a_length_that_they_have_together(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"text": "a", "x": "b", "y": "c", "label": 1}]
     rows.append({"text": "a", "x": LONG, "y": "never", "label": 0})
-    task = _task(tmp_path, "multiple_choice", rows, text_columns=("text",), choice_columns=("x", "y"))
+    columns = {"text_columns": ("text",), "choice_columns": ("x", "y")}
+    task = own_task(tmp_path, "multiple_choice", "\n".join(map(json.dumps, rows)), "a.jsonl", **columns)
     few, many = kept_rows(task, "validation", [ChoicePrediction(0, (0.5, 0.5))] * 2)
     assert few["choices"] == ["b", "c"]
     assert many["choices"] == [LONG[: KEPT_CHARACTERS - 1] + "…", "…"]
@@ -252,9 +195,8 @@ def test_choices_are_kept_up_to_a_length_that_they_have_together(tmp_path: Path)
 
 def test_a_row_that_says_its_question_by_itself_gets_no_whole_passage(tmp_path: Path) -> None:
     question = {"id": "q", "question": "What?", "answers": [{"text": "word", "answer_start": 0}]}
-    file = tmp_path / "squad.json"
-    file.write_text(json.dumps({"data": [{"paragraphs": [{"context": LONG, "qas": [question]}]}]}))
-    task = load_task(TaskSpec(id="mine", head="qa", files={"train": str(file), "validation": str(file)}))
+    text = json.dumps({"data": [{"paragraphs": [{"context": LONG, "qas": [question]}]}]})
+    task = own_task(tmp_path, "qa", text, "squad.json")
     (kept,) = kept_rows(task, "validation", [AnswerPrediction("word")])
     assert "context" not in kept
     assert kept["question"] == "What?"

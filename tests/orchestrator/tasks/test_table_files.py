@@ -1,7 +1,4 @@
-"""Files of labeled data: compression, lines, tables, own columns; each broken record is named or counted.
-
-Alone: pytest tests/orchestrator/tasks/test_table_files.py
-"""
+"""Files of labeled data, and what is broken in them. Alone: pytest tests/orchestrator/tasks/test_table_files.py"""
 
 import gzip
 import json
@@ -48,17 +45,18 @@ def test_a_damaged_file_is_named(tmp_path: Path, ending: str, damage) -> None:
         read_decompressed(str(path))
 
 
-def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes("\ufeffone\r\ntwo\u2028still\x0btwo\x85\n\nfour".encode())
-    lines = list(read_lines(str(path), BadRecords(str(path), "error")))
-    assert lines == [(1, "one"), (2, "two\u2028still\x0btwo\x85"), (3, ""), (4, "four")]
-
-
-def test_lines_end_at_carriage_returns_in_a_file_without_line_feeds(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes(b"one\r\rthree\r")
-    assert list(read_lines(str(path), BadRecords(str(path), "error"))) == [(1, "one"), (2, ""), (3, "three")]
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("\ufeffone\r\ntwo\u2028still\x0btwo\x85\n\nfour", ["one", "two\u2028still\x0btwo\x85", "", "four"]),
+        ("one\r\rthree\r", ["one", "", "three"]),
+    ],
+)
+def test_lines_end_at_line_feeds_and_without_any_at_carriage_returns(
+    tmp_path: Path, text: str, lines: list[str]
+) -> None:
+    path = write(tmp_path / "a.txt", text)
+    assert list(read_lines(str(path), BadRecords(str(path), "error"))) == list(enumerate(lines, 1))
 
 
 def test_bytes_that_are_no_text_end_the_reading_or_are_counted(tmp_path: Path) -> None:
@@ -89,8 +87,15 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def test_csv_is_quoted(tmp_path: Path) -> None:
-    text = 'label,first,second\r\n1,"He said ""no""","yes, or\nno"\r\n\r\n0,ünder,b\r\n'
+@pytest.mark.parametrize(
+    "text",
+    [
+        'label,first,second\r\n1,"He said ""no""","yes, or\nno"\r\n\r\n0,ünder,b\r\n',
+        'label,first,second\r1,"He said ""no""","yes, or\rno"\r0,ünder,b\r',
+    ],
+    ids=["windows", "macintosh"],
+)
+def test_csv_is_quoted(tmp_path: Path, text: str) -> None:
     assert read(PAIRS, write(tmp_path / "a.csv", text))[0] == EXPECTED
 
 
@@ -177,23 +182,22 @@ def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path, name: st
         read(PAIRS, path)
 
 
-def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TaskDataError, match=r"a\.parquet"):
-        read(PAIRS, write(tmp_path / "a.parquet", "PAR1 no"))
-
-
-def test_an_unknown_kind_of_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TaskDataError, match=r"a\.xls"):
-        read(PAIRS, write(tmp_path / "a.xls", "x"))
+@pytest.mark.parametrize(
+    ("name", "text", "named"),
+    [
+        ("a.parquet", "PAR1 no", r"a\.parquet"),
+        ("a.xls", "x", r"a\.xls"),
+        ("a.tsv", "\n\n", r"a\.tsv"),
+        ("a.tsv", "first;second;label\nx;y;1\n", r"\.csv"),
+    ],
+    ids=["damaged", "unknown kind", "no readable line", "semicolons in tsv"],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, text: str, named: str) -> None:
+    with pytest.raises(TaskDataError, match=named):
+        read(PAIRS, write(tmp_path / name, text), "skip")
 
 
 NER = NerTable("tokens", "tags", ("O", "B-PER", "I-PER"))
-
-
-def test_a_file_without_a_readable_line_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_bytes(b"\n\n")
-    with pytest.raises(TaskDataError, match=r"a\.tsv"):
-        read(PAIRS, tmp_path / "a.tsv", "skip")
 
 
 def test_ner_tables_hold_lists(tmp_path: Path) -> None:
@@ -222,12 +226,6 @@ def test_the_delimiter_of_a_csv_file_is_found_by_its_columns(tmp_path: Path, del
     assert read(ClassificationTable(("text",), f"label{delimiter}sure"), path)[0][0].label == "yes", (
         "a comma goes first"
     )
-
-
-def test_a_tsv_file_with_semicolons_is_to_be_named_csv(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", "text;label\ngood;yes\n")
-    with pytest.raises(TaskDataError, match=r"\.csv"):
-        read(ClassificationTable(("text",), "label"), path)
 
 
 def test_a_spreadsheets_line_that_says_the_delimiter_is_no_row(tmp_path: Path) -> None:
@@ -268,21 +266,16 @@ def test_names_of_columns_that_are_not_utf_8_are_always_an_error(tmp_path: Path,
         list(read_rows(path, ("good", "yes"), BadRecords(path, policy)))
 
 
-def test_a_spreadsheet_of_a_macintosh_is_read(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", 'label,first,second\r1,"He said ""no""","yes, or\rno"\r0,ünder,b\r')
-    assert read(PAIRS, path)[0] == EXPECTED
-
-
-def test_line_ends_of_two_kinds_are_told(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", 'text,label\r"good,\nso good",yes\rbad,no\r')
-    with pytest.raises(TaskDataError, match=r"line 1: .*carriage return"):
-        column_names(str(path), BadRecords(str(path), "skip"))
-
-
-def test_a_line_of_json_that_is_cut_short_is_told_with_its_column(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"text": "a fil\n')
-    with pytest.raises(TaskDataError, match=r"line 1: .*column 10"):
+@pytest.mark.parametrize(
+    ("name", "text", "named"),
+    [
+        ("a.csv", 'text,label\r"good,\nso good",yes\rbad,no\r', "line 1: .*carriage return"),
+        ("a.jsonl", '{"text": "a fil\n', "line 1: .*column 10"),
+    ],
+)
+def test_a_first_line_without_names_of_columns_is_told(tmp_path: Path, name: str, text: str, named: str) -> None:
+    path = write(tmp_path / name, text)
+    with pytest.raises(TaskDataError, match=named):
         column_names(str(path), BadRecords(str(path), "error"))
 
 

@@ -6,7 +6,7 @@ Alone: pytest tests/orchestrator/tasks/test_task_loading.py
 import gzip
 import hashlib
 import json
-import pickle
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from orchestrator.specs import TaskSpec
 from orchestrator.tasks import TabularColumns, Task, load_task
 from orchestrator.tasks.tabular_columns import CategoricalColumn, NumericalColumn
 from orchestrator.tasks.types.multiple_choice import MultipleChoiceExample
+from tests.shared_data import shared_file
 
 SST2 = "sentence\tlabel\ngood \t1\nbad \t0\nfine \t1\n"
 
@@ -104,14 +105,6 @@ def test_a_file_with_other_labels_throughout_is_told_with_both_lists(policy: str
         load(**spec, labels=("bad", "good")).examples("train")
 
 
-@pytest.mark.parametrize("head", ["classification", "regression", "embedding"])
-def test_conll_columns_are_no_table_of_texts(head: str, tmp_path: Path) -> None:
-    write(tmp_path, a__conll="Ada B-PER\n")
-    files = {"train": str(tmp_path / "a.conll"), "validation": str(tmp_path / "a.conll")}
-    with pytest.raises(TaskDataError, match=f"CoNLL.*{head}"):
-        load(id="mine", head=head, files=files, text_columns=("text", "next"))
-
-
 SWAG = ",video-id,startphrase,sent1,sent2,ending0,ending1,ending2,ending3,label\n"
 SWAG_ROW = '0,v,It rains. She,It rains.,She,swims.,"runs, fast.",eats.,sleeps.'
 
@@ -169,16 +162,6 @@ def test_own_questions_tell_whether_some_have_no_answer(tmp_path: Path) -> None:
     for name, unanswerable in (("a.json", False), ("b.json", True)):
         task = load(id="mine", head="qa", files={"validation": str(tmp_path / name)})
         assert (task.unanswerable, task.metric) == (unanswerable, "f1")
-
-
-def test_a_pickled_task_leaves_its_examples_behind(tmp_path: Path) -> None:
-    write(tmp_path, dev__tsv=SST2)
-    task = load(id="sst2", folder=str(tmp_path))
-    before = len(pickle.dumps(task))
-    examples = task.examples("validation")
-    assert len(pickle.dumps(task)) == before
-    assert pickle.loads(pickle.dumps(task)).examples("validation") == examples
-    assert task.examples("validation") is examples
 
 
 def test_a_fingerprint_follows_the_file_and_how_it_is_read(tmp_path: Path) -> None:
@@ -249,8 +232,64 @@ def test_a_split_that_is_not_there_is_named(tmp_path: Path) -> None:
         load(id="sst2", folder=str(tmp_path)).examples("test")
 
 
-@pytest.mark.parametrize(("head", "reads"), [("ner", "CoNLL"), ("qa", "SQuAD")])
-def test_a_table_for_another_kind_of_task_is_told_what_that_reads(tmp_path: Path, head: str, reads: str) -> None:
-    path = str(write(tmp_path, a__csv="text,label\ngood,yes\n") / "a.csv")
+@pytest.mark.parametrize(
+    ("head", "name", "reads"),
+    [
+        ("ner", "a.csv", "CoNLL"),
+        ("qa", "a.csv", "SQuAD"),
+        ("classification", "a.conll", "CoNLL.*classification"),
+        ("embedding", "a.conll", "CoNLL.*embedding"),
+    ],
+)
+def test_a_file_for_another_kind_of_task_is_told(tmp_path: Path, head: str, name: str, reads: str) -> None:
+    path = str(write(tmp_path, a__csv="text,label\ngood,yes\n", a__conll="Ada B-PER\n") / name)
+    columns = ("text", "next") if name == "a.conll" else ()
     with pytest.raises(TaskDataError, match=reads):
-        load(id="own", head=head, files={"train": path, "validation": path})
+        load(id="own", head=head, files={"train": path, "validation": path}, text_columns=columns)
+
+
+COUNTS = {
+    "sst2": ("glue/SST-2", {"train": 67349, "validation": 872}),
+    "mrpc": ("glue/MRPC", {"train": 3668, "validation": 408}),
+    "stsb": ("glue/STS-B", {"train": 5749, "validation": 1500}),
+    "wnli": ("glue/WNLI", {"train": 635, "validation": 71}),
+    "qnli": ("glue/QNLI", {"validation": 5463}),
+    "qqp": ("glue/QQP-subset", {"train": 20496, "validation": 3000}),
+    "conll2003": ("ner/conll2003", {"train": 14041, "validation": 3250, "test": 3453}),
+    "wnut17": ("ner/wnut17", {"train": 3394, "validation": 1009, "test": 1287}),
+    "squad": ("squad", {"train": 87599, "validation": 10570}),
+}
+
+
+@pytest.mark.parametrize("task_id", COUNTS)
+@pytest.mark.heavy
+def test_official_counts_are_read_without_a_broken_record(task_id: str) -> None:
+    folder, expected = COUNTS[task_id]
+    task = load(id=task_id, folder=str(shared_file(folder)))
+    reads = {split: task.read(split) for split in task.splits}
+    assert {split: len(read.examples) for split, read in reads.items()} == expected
+    assert {(read.num_bad_records, read.num_repaired) for read in reads.values()} == {(0, 0)}
+
+
+def test_cola_is_read_without_a_header() -> None:
+    train = str(shared_file("glue/CoLA/train.tsv.gz"))
+    task = load(id="cola", files={"train": train, "validation": train})
+    examples = task.examples("train")
+    assert len(examples) == 8551
+    assert examples[0].text == "Our friends won't buy this analysis, let alone the next one we propose."
+
+
+def test_mrpc_keeps_its_quotation_marks() -> None:
+    task = load(id="mrpc", folder=str(shared_file("glue/MRPC")))
+    first = task.examples("train")[0]
+    assert '"the witness"' in first.text
+    assert Counter(example.label for example in task.examples("train")) == {"equivalent": 2474, "not_equivalent": 1194}
+
+
+def test_conll2003_has_its_published_numbers_of_documents_and_entities() -> None:
+    task = load(id="conll2003", folder=str(shared_file("ner/conll2003")))
+    documents = {split: {example.document for example in task.examples(split)} for split in task.splits}
+    expected = {"train": 946, "validation": 216, "test": 231}
+    assert documents == {split: set(range(count)) for split, count in expected.items()}
+    entities = Counter(tag[2:] for example in task.examples("test") for tag in example.tags if tag[0] == "B")
+    assert entities == {"LOC": 1668, "MISC": 702, "ORG": 1661, "PER": 1617}

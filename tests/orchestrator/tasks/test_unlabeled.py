@@ -1,7 +1,4 @@
-"""A task's files without labels: each reader gives the same examples as with them, and asks for no label.
-
-Alone: pytest tests/orchestrator/tasks/test_unlabeled.py
-"""
+"""A task's files without labels give the same examples. Alone: pytest tests/orchestrator/tasks/test_unlabeled.py"""
 
 import json
 from collections.abc import Callable
@@ -9,14 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from orchestrator.errors import TaskDataError
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import Features, join_features, load_task
+from orchestrator.tasks import load_task
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.tasks.definitions import features_of
 
 NO_LABEL: dict[str, dict[str, Any]] = {
     "classification": {"label": None},
@@ -71,19 +66,3 @@ def test_plain_text_is_a_line_each_with_a_tab_in_a_pair(tmp_path: Path) -> None:
     path.write_text("one\ttwo\nthree\n", encoding="utf-8")
     with pytest.raises(TaskDataError, match="line 2: 1 texts with tabs between them; wanted: text, next"):
         pairs.without_labels(str(path)).examples("train")
-
-
-@pytest.mark.parametrize("head", NO_LABEL)
-def test_joined_features_are_those_of_all_examples(head: str, tmp_path: Path) -> None:
-    task, tokenizer = load_task(load(head, tmp_path)), tiny_tasks.load_tokenizer(tmp_path)
-
-    def features(first: int, last: int) -> Features:
-        examples = task.examples("train")[first:last]
-        return features_of(task.head, task.labels, examples, tokenizer, max_seq_length=16, columns=task.columns)
-
-    joined, whole = join_features([features(0, 5), features(5, 6), features(6, 20)]), features(0, 20)
-    assert joined.num_examples == 20
-    assert joined.arrays().keys() == whole.arrays().keys()
-    for name, array in whole.arrays().items():
-        np.testing.assert_array_equal(joined.arrays()[name], array)
-        assert joined.arrays()[name].dtype == array.dtype

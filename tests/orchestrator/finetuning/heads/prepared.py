@@ -52,17 +52,6 @@ def prepare(
     )
 
 
-def assert_logits_give_the_loss(prepared: Prepared, shape: Sequence[int]) -> None:
-    """A model's logits have a shape, its loss is theirs, and no loss waits for a device."""
-    model, batch = prepared.model(), prepared.batch
-    with torch.no_grad():
-        logits = prepared.head.logits(model, batch)
-        assert logits.shape == tuple(shape)
-        assert logits.dtype == torch.float32
-        assert torch.equal(prepared.head.compute_loss(model, batch), prepared.head.loss(model, logits, batch))
-    assert_losses_wait_for_nothing(prepared, model, shape)
-
-
 def assert_losses_wait_for_nothing(prepared: Prepared, model: Any, shape: Sequence[int]) -> None:
     """Neither the loss of labels nor that of a teacher's logits would hold up the host of a GPU."""
     batch, logits = prepared.batch, prepared.logits(*shape).requires_grad_()
@@ -70,15 +59,3 @@ def assert_losses_wait_for_nothing(prepared: Prepared, model: Any, shape: Sequen
         prepared.head.loss(model, logits, batch).backward()  # type: ignore[no-untyped-call]
         prepared.head.soft_loss(logits, prepared.logits(*shape, seed=1), prepared.features, batch, 2.0).backward()
     assert waits == []
-
-
-def assert_soft_loss_is_a_distance(prepared: Prepared, *shape: int) -> None:
-    """A student with its teacher's logits loses nothing, one with others does, at any temperature."""
-    teacher, other = prepared.logits(*shape), prepared.logits(*shape, seed=1)
-    for temperature in (1.0, 4.0):
-
-        def soft_loss(student: Tensor, temperature: float = temperature) -> float:
-            return float(prepared.head.soft_loss(student, teacher, prepared.features, prepared.batch, temperature))
-
-        assert abs(soft_loss(teacher.clone())) < 1e-6
-        assert soft_loss(other) > 1e-3

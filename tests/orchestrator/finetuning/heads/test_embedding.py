@@ -1,7 +1,4 @@
-"""The embedding head: each objective's loss and outputs beside their definitions, and folders that it recognizes.
-
-Run alone: pytest tests/orchestrator/finetuning/heads/test_embedding.py
-"""
+"""The embedding head: objectives and folders. Alone: pytest tests/orchestrator/finetuning/heads/test_embedding.py"""
 
 from dataclasses import dataclass
 from pathlib import Path

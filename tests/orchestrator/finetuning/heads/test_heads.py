@@ -1,7 +1,4 @@
-"""Every head in training: targets, loss, the distance from a teacher's logits, and the tokens that it reads.
-
-Alone: pytest tests/orchestrator/finetuning/heads/test_heads.py
-"""
+"""Every head: targets, losses, the tokens it reads. Alone: pytest tests/orchestrator/finetuning/heads/test_heads.py"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,8 +23,7 @@ from orchestrator.tasks.types.squad import Answer, QaExample
 from tests.orchestrator.finetuning.heads.prepared import (
     CONFIG,
     Prepared,
-    assert_logits_give_the_loss,
-    assert_soft_loss_is_a_distance,
+    assert_losses_wait_for_nothing,
     prepare,
 )
 
@@ -141,14 +137,26 @@ def test_targets_are_the_labels_of_a_batch(head: Head, tokenizer: Tokenizer) -> 
 @pytest.mark.parametrize("head", EXAMPLES)
 def test_loss_is_its_definition_and_that_of_the_models_logits(head: Head, tokenizer: Tokenizer) -> None:
     prepared = prepared_for(head, tokenizer)
-    logits = prepared.logits(*SHAPES[head])
-    torch.testing.assert_close(prepared.head.loss(prepared.model(), logits, prepared.batch), LOSSES[head](logits))
-    assert_logits_give_the_loss(prepared, SHAPES[head])
+    model, batch, logits = prepared.model(), prepared.batch, prepared.logits(*SHAPES[head])
+    torch.testing.assert_close(prepared.head.loss(model, logits, batch), LOSSES[head](logits))
+    with torch.no_grad():
+        logits = prepared.head.logits(model, batch)
+        assert (logits.shape, logits.dtype) == (SHAPES[head], torch.float32)
+        assert torch.equal(prepared.head.compute_loss(model, batch), prepared.head.loss(model, logits, batch))
+    assert_losses_wait_for_nothing(prepared, model, SHAPES[head])
 
 
 @pytest.mark.parametrize("head", EXAMPLES)
 def test_soft_loss_is_a_distance(head: Head, tokenizer: Tokenizer) -> None:
-    assert_soft_loss_is_a_distance(prepared_for(head, tokenizer), *SHAPES[head])
+    prepared = prepared_for(head, tokenizer)
+    teacher, other = prepared.logits(*SHAPES[head]), prepared.logits(*SHAPES[head], seed=1)
+    for temperature in (1.0, 4.0):
+        same, far = (
+            float(prepared.head.soft_loss(student, teacher, prepared.features, prepared.batch, temperature))
+            for student in (teacher.clone(), other)
+        )
+        assert abs(same) < 1e-6
+        assert far > 1e-3
 
 
 def test_soft_loss_of_labels_is_the_divergence_of_each_from_its_absence(tokenizer: Tokenizer) -> None:

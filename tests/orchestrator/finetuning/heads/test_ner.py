@@ -1,7 +1,4 @@
-"""The head for named entities: targets, losses with and without a CRF, tags decoded, and the tokens that it reads.
-
-Alone: pytest tests/orchestrator/finetuning/heads/test_ner.py
-"""
+"""The head for entities, with a CRF and without. Alone: pytest tests/orchestrator/finetuning/heads/test_ner.py"""
 
 import math
 from collections.abc import Sequence
@@ -96,8 +93,7 @@ def test_a_student_starts_with_its_teachers_transitions(prepared: Prepared) -> N
     )
 
 
-def test_words_are_read_and_all_tokens_where_an_lstm_goes_over_them(prepared: Prepared) -> None:
-    assert prepared.head.tokens_read(CONFIG, prepared.features).tolist() == [0, 1, 2, 3, 5, 6, 7]
+def test_all_tokens_are_read_where_an_lstm_goes_over_them(prepared: Prepared) -> None:
     assert prepared.head.tokens_read(replace(CONFIG, num_lstm_layers=1), prepared.features) is None
 
 

@@ -195,6 +195,10 @@ class TestTaskType:
             for some in (examples[:half], examples[half:])
         ]
         joined, outputs = join_features(parts), ALL[name].outputs(task, features)
+        assert joined.arrays().keys() == features.arrays().keys()
+        for key, array in features.arrays().items():
+            if (name, key) != ("in_batch_negatives", "labels"):  # which are numbers within a part
+                np.testing.assert_array_equal(joined.arrays()[key], array, strict=True)
         assert decode(task, joined, examples, outputs) == decode(task, features, examples, outputs)
 
     def test_outputs_become_scores_under_the_names_that_can_rank(

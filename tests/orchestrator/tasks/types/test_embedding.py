@@ -13,23 +13,12 @@ from orchestrator.errors import SpecError
 from orchestrator.specs import TaskSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
 from orchestrator.tasks import TASK_TYPES, decode
-from orchestrator.tasks.text_windows import TextWindows
 from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
 from orchestrator.tasks.types.embedding_objectives import EMBEDDING_OBJECTIVES
 from orchestrator.tasks.types.pair_tables import MatchExample
 from orchestrator.tasks.types.regression import RegressionExample, ValuePrediction
 from orchestrator.tasks.types.retrieval import RankingPrediction
 from tests.orchestrator.tasks.definitions import define, features_of
-
-
-@pytest.mark.parametrize(
-    ("objective", "labels", "metric"),
-    [("cosine", False, "spearman"), ("in_batch_negatives", False, "ndcg_at_10"), ("classification", True, "accuracy")],
-)
-def test_labels_and_metric_follow_the_objective(objective: EmbeddingObjectiveName, labels: bool, metric: str) -> None:
-    embedding = TASK_TYPES["embedding"]
-    assert embedding.has_labels(objective) == labels
-    assert embedding.default_metric(objective) == metric
 
 
 def test_a_pair_is_two_windows_with_one_label(tokenizer: Tokenizer) -> None:
@@ -88,13 +77,3 @@ def test_a_spec_that_does_not_fit_the_objective_is_refused(
 ) -> None:
     with pytest.raises(SpecError, match=complaint):
         EMBEDDING_OBJECTIVES[name].check_spec(TaskSpec(id="mine", **fields))
-
-
-def test_partners_are_labeled_by_the_tokens_of_their_texts() -> None:
-    ids, lengths = [1, 5, 2, 1, 6, 2, 1, 6, 2, 1, 7, 8, 2], [3, 3, 3, 4]
-    windows = TextWindows(
-        np.array(ids, np.int32), np.zeros(13, np.int8), np.cumsum([0, *lengths]), np.zeros(4, np.bool_)
-    )
-    examples = [MatchExample("0", "a", "b"), MatchExample("1", "b", "c d")]
-    partners = EMBEDDING_OBJECTIVES["in_batch_negatives"]
-    assert partners.labels(define("embedding"), examples, windows).tolist() == [[0, 1], [1, 2]]

@@ -1,7 +1,4 @@
-"""Collections in the layout of BEIR: queries with their judgments, what is broken in them, and Cranfield.
-
-Alone: .venv/bin/pytest tests/orchestrator/tasks/types/test_retrieval.py
-"""
+"""Collections in BEIR's layout, and Cranfield. Alone: pytest tests/orchestrator/tasks/types/test_retrieval.py"""
 
 import json
 from collections import Counter

@@ -1,7 +1,4 @@
-"""Types on whole texts: tables, windows, predictions from outputs; and how alike the predictions of two models are.
-
-Alone: pytest tests/orchestrator/tasks/types/test_sequences.py
-"""
+"""Types on whole texts; how alike predictions are. Alone: pytest tests/orchestrator/tasks/types/test_sequences.py"""
 
 import json
 from pathlib import Path
@@ -18,7 +15,7 @@ from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import TaskDataError
 from orchestrator.specs.task import Head
-from orchestrator.tasks import TASK_TYPES, TabularColumns, decode
+from orchestrator.tasks import TASK_TYPES, decode
 from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
 from orchestrator.tasks.types.multi_label import LabelsPrediction, MultiLabelExample, MultiLabelTable
 from orchestrator.tasks.types.multiple_choice import ChoicePrediction, MultipleChoiceExample, MultipleChoiceTable
@@ -46,17 +43,6 @@ def test_special_tokens_written_in_a_text_are_text(tokenizer: Tokenizer) -> None
     assert np.count_nonzero(features.input_ids == tokenizer.sep_id) == 1
 
 
-def test_long_texts_fill_their_window_and_are_counted(tokenizer: Tokenizer) -> None:
-    examples = [
-        ClassificationExample("0", "the house " * 30, "a river " * 30, "a"),
-        ClassificationExample("1", "the house " * 30, None, "a"),
-        ClassificationExample("2", "the house", None, "a"),
-    ]
-    features = features_of("classification", ("a", "b"), examples, tokenizer, max_seq_length=16)
-    assert features.lengths.tolist()[:2] == [16, 16]
-    assert features.counts["num_truncated"] == 2
-
-
 def test_classes_are_the_likeliest_with_probabilities(tokenizer: Tokenizer) -> None:
     task = define("classification", ("no", "yes"))
     examples = [ClassificationExample(str(i), "the house") for i in range(2)]
@@ -64,13 +50,6 @@ def test_classes_are_the_likeliest_with_probabilities(tokenizer: Tokenizer) -> N
     predictions = decode(task, features, examples, np.array([[0.0, np.log(3.0)], [900.0, -900.0]], np.float32))
     assert predictions[0] == ClassPrediction("yes", (pytest.approx(0.25), pytest.approx(0.75)))
     assert predictions[1] == ClassPrediction("no", (1.0, 0.0))
-
-
-def test_own_columns_stand_beside_the_tokens(tokenizer: Tokenizer) -> None:
-    examples = [RegressionExample("0", "x", numbers=(size,)) for size in (1.0, 3.0, None)]
-    columns = TabularColumns.learn(("size",), (), examples)
-    features = features_of("regression", (), examples, tokenizer, max_seq_length=8, columns=columns)
-    assert features.head_arrays.tabular_features.tolist() == [[-1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]
 
 
 def test_values_come_flat_or_in_a_column(tokenizer: Tokenizer) -> None:
