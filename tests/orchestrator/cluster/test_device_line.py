@@ -15,7 +15,7 @@ import torch
 from orchestrator.cluster import capacity
 from orchestrator.cluster import device_line as module
 from orchestrator.cluster.card_look import common_refusal, look_at_card
-from orchestrator.cluster.device_line import device_line, take_gpus, tell_device
+from orchestrator.cluster.device_line import device_line, take_gpus
 from orchestrator.training import cards
 from tests.orchestrator.training.cards_in_place import put_in_place
 from tests.waiting import PATIENCE_S
@@ -35,19 +35,6 @@ def test_the_line_names_devices_or_why_there_are_none(
     num_gpus: float, num_there: float, types: list[str], line: str
 ) -> None:
     assert device_line("training", num_gpus, num_there, types) == line
-
-
-def test_what_auto_took_is_told_and_what_a_person_chose_is_not(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(module, "cluster_resources", lambda: {"CPU": 8.0, "GPU": 1.0})
-    monkeypatch.setattr(module, "gpu_types", lambda: ["H200"])
-    caplog.set_level(logging.INFO)
-    tell_device("scoring", 1.0, 1.0)
-    tell_device("scoring", 0.0, "cpu")
-    assert not caplog.messages
-    tell_device("scoring", 1.0, "auto")
-    assert caplog.messages == ["scoring on 1 GPU (H200)"]
 
 
 @pytest.mark.parametrize(

@@ -270,12 +270,3 @@ def test_a_file_with_other_columns_than_the_one_for_training_is_refused(tmp_path
     dev = write(tmp_path / "dev.csv", "review,sentiment\na film,pos\n")
     with pytest.raises(InputError, match=r"'review'.*dev\.csv"):
         draft(tmp_path, train, dev)
-
-
-def test_the_remedy_of_another_encoding_is_told_once(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(
-        "\n".join(["text,label", *(f"caf\xe9 {n},neg" for n in range(20))]).encode("latin-1")
-    )
-    with pytest.raises(InputError, match=r"a\.csv") as caught:
-        draft(tmp_path, tmp_path / "a.csv")
-    assert str(caught.value).count("UTF-8") == 2

@@ -94,7 +94,6 @@ def test_a_run_that_takes_long_to_save_can_be_forced(tmp_path: Path, settings: S
 @pytest.mark.runs
 @pytest.mark.core
 def test_a_second_ctrl_c_records_the_end_and_says_how_to_go_on(tmp_path: Path, settings: Settings) -> None:
-    write_inputs(tmp_path)
     with running("hang", tmp_path) as (process, run_id):
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
@@ -103,8 +102,7 @@ def test_a_second_ctrl_c_records_the_end_and_says_how_to_go_on(tmp_path: Path, s
                 break
         while process.poll() is None:  # one that comes at once counts as the first
             process.send_signal(signal.SIGINT)
-            try_again = threading.Event()
-            try_again.wait(0.1)
+            threading.Event().wait(0.1)
         assert process.returncode == 130
         assert process.stderr.read().endswith(f"orchestrator resume {run_id}\n")
     record = record_of(settings, run_id)
@@ -143,14 +141,10 @@ def test_a_request_for_another_attempt_is_not_heeded(
 def test_a_request_to_a_run_that_saves_already_is_no_second_signal(
     tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.execution.stopping.interruption_under_way", already_set())
+    under_way = threading.Event()
+    under_way.set()
+    monkeypatch.setattr("orchestrator.execution.stopping.interruption_under_way", under_way)
     assert signals_of_two_looks(tmp_path, recorder, monkeypatch, later_attempts=0) == []
-
-
-def already_set() -> threading.Event:
-    event = threading.Event()
-    event.set()
-    return event
 
 
 def test_a_driver_whose_clusters_head_has_gone_records_that_and_leaves(
@@ -190,8 +184,13 @@ def test_a_driver_whose_clusters_head_has_gone_records_that_and_leaves(
     assert any(text.endswith("has not answered for 5 s") for text in caplog.messages)
 
 
-def test_a_request_interrupts_the_main_thread_with_the_step_that_was_saved(tmp_path: Path, recorder: Recorder) -> None:
+@pytest.mark.parametrize("ignored", [[], [signal.SIGINT], [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]])
+def test_a_request_is_heeded_with_the_step_that_was_saved_whatever_signals_are_ignored(
+    tmp_path: Path, recorder: Recorder, ignored: list[signal.Signals]
+) -> None:
+    """A script's `&` has SIGINT ignored by what it starts."""
     record = start(recorder, tmp_path / "run")
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ignored}
 
     def save_and_stop() -> None:
         with StopWatch(recorder).heeding(record, str(tmp_path / "run"), interval_s=0.001):
@@ -202,27 +201,10 @@ def test_a_request_interrupts_the_main_thread_with_the_step_that_was_saved(tmp_p
                 error.step = 30  # type: ignore[attr-defined]
                 raise
 
-    with pytest.raises(StopRequested, match=f"stopped by `orchestrator stop {record.id}`") as stopped:
-        save_and_stop()
-    assert stopped.value.step == 30
-
-
-@pytest.mark.parametrize("ignored", [[signal.SIGINT], [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]])
-def test_a_request_is_heeded_whatever_signals_are_ignored(
-    tmp_path: Path, recorder: Recorder, ignored: list[signal.Signals]
-) -> None:
-    """A script's `&` has SIGINT ignored by what it starts."""
-    record = start(recorder, tmp_path / "run")
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in ignored}
-
-    def wait_for_the_request() -> None:
-        with StopWatch(recorder).heeding(record, str(tmp_path / "run"), interval_s=0.001):
-            StopRequest(record.attempt).save(str(tmp_path / "run"))
-            threading.Event().wait(PATIENCE_S)
-
     try:
-        with pytest.raises(StopRequested):
-            wait_for_the_request()
+        with pytest.raises(StopRequested, match=record.id) as stopped:
+            save_and_stop()
+        assert stopped.value.step == 30
         assert [signal.getsignal(number) for number in ignored] == [signal.SIG_IGN] * len(ignored)
     finally:
         for number, handler in before.items():

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from orchestrator.errors import InputError
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.model_folder import load_task_definition, save_model_folder
 from orchestrator.finetuning.model_record import record_of
-from orchestrator.inference.task_scores import Scoring, check_reranks, evaluate
-from orchestrator.retrieval.reranking import Reranking
+from orchestrator.inference.task_scores import Scoring, evaluate
 from orchestrator.tasks import Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.tasks.definitions import options_of
@@ -51,13 +49,6 @@ def test_predictions_are_written_only_where_asked(folder: str, task: Task, tmp_p
     before = set(tmp_path.rglob("*.jsonl"))
     evaluate(Scoring(folder, task, "validation", str(tmp_path / "storage")))
     assert set(tmp_path.rglob("*.jsonl")) == before
-
-
-def test_a_task_without_hits_is_not_scored_again(folder: str, task: Task, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="task words is no retrieval: it has no hits to score again"):
-        check_reranks(task)
-    with pytest.raises(InputError, match="leave rerank out"):
-        evaluate(Scoring(folder, task, "validation", str(tmp_path / "storage"), reranking=Reranking(folder)))
 
 
 def test_a_models_folder_tells_which_columns_it_was_trained_on(folder: str, task: Task) -> None:

@@ -12,7 +12,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from bert_core.config import BertConfig
-from bert_core.errors import CheckpointError, ConfigError, TokenizerError
+from bert_core.errors import CheckpointError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.cluster.processes import Processes
 from orchestrator.errors import CorpusError, SpecError, TaskDataError
@@ -133,11 +133,6 @@ def test_texts_without_labels_are_planned_and_must_be_there(settings: Settings) 
 def test_fields_of_a_students_recipe_that_its_head_has_no_use_for(settings: Settings) -> None:
     with pytest.raises(SpecError, match=r"recipe\.pooling"):
         check(settings, student={**DISTILL, "recipe": {"max_seq_length": 40, "pooling": "cls"}})
-
-
-def test_a_student_as_deep_as_its_teacher(settings: Settings) -> None:
-    with pytest.raises(ConfigError, match="num_hidden_layers 2"):
-        check(settings, student={**DISTILL, "num_hidden_layers": 2})
 
 
 def test_hidden_states_that_cannot_be_compared(settings: Settings) -> None:

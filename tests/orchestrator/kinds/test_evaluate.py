@@ -29,12 +29,7 @@ from orchestrator.tasks import load_task
 from tests.orchestrator.kinds.contexts import Notebook, context_of
 from tests.orchestrator.kinds.samples import complete
 from tests.orchestrator.registry.samples import model_result
-from tests.orchestrator.small_specs import (
-    EVALUATE,
-    SWEEP,
-    check,
-    plan,
-)
+from tests.orchestrator.small_specs import EVALUATE, SWEEP, check, plan
 
 
 def test_a_reranker_of_a_task_without_hits(settings: Settings) -> None:

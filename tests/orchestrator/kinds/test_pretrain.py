@@ -12,10 +12,8 @@ import torch
 from bert_core.errors import CheckpointError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.cluster import device_line
-from orchestrator.cluster.capacity import check_processes
-from orchestrator.cluster.nodes import Node
 from orchestrator.cluster.processes import Processes
-from orchestrator.errors import ClusterError, RunStoppedError
+from orchestrator.errors import RunStoppedError
 from orchestrator.kinds import pretrain as module
 from orchestrator.kinds.pretrain import PretrainKind, build_listener, decide_device, takes_gpus
 from orchestrator.planning.plan import needed_resources, unused_gpu_notes
@@ -27,15 +25,7 @@ from orchestrator.specs import PretrainSpec
 from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.kinds.contexts import Notebook, context_of
 from tests.orchestrator.kinds.samples import complete
-from tests.orchestrator.small_specs import (
-    PRETRAIN,
-    SWEEP,
-    check,
-    input_identity,
-    pipeline,
-    plan,
-    plan_lines,
-)
+from tests.orchestrator.small_specs import PRETRAIN, SWEEP, check, input_identity, pipeline, plan, plan_lines
 
 
 def test_a_tokenizer_that_the_model_was_not_trained_with(settings: Settings) -> None:
@@ -168,14 +158,6 @@ def test_all_workers_are_on_cpus_where_auto_finds_no_gpu_that_torch_can_use(
     with caplog.at_level(logging.INFO):
         assert decide_device(spec) is takes
     assert caplog.messages == said
-
-
-def test_gpus_that_auto_takes_must_lie_beside_cpus() -> None:
-    """GPUs enough in all, and none of them on the node that has CPUs: Ray would wait for ever."""
-    spec = PretrainSpec.model_validate(PRETRAIN)
-    needed = needed_resources(spec, {"CPU": 2.0, "GPU": 1.0})
-    with pytest.raises(ClusterError, match="1 CPU and 1 GPU"):
-        check_processes(needed.processes, [Node({"CPU": 2.0}), Node({"GPU": 1.0})])
 
 
 def test_training_is_recorded_and_shown_as_it_goes(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:

@@ -25,11 +25,7 @@ from orchestrator.specs import SweepSpec
 from orchestrator.training.batch_order import Schedule
 from tests.orchestrator.kinds.contexts import Notebook, context_of
 from tests.orchestrator.kinds.samples import SWEEP_RESULT, TRIALS, complete
-from tests.orchestrator.small_specs import (
-    SWEEP,
-    check,
-    plan,
-)
+from tests.orchestrator.small_specs import SWEEP, check, plan
 
 
 def test_a_range_that_its_field_refuses(settings: Settings) -> None:

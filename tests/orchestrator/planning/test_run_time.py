@@ -13,11 +13,9 @@ from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.kinds.base import Fact
 from orchestrator.planning.plan import plan_rows
 from orchestrator.planning.run_time import expected_time
-from orchestrator.registry import Registry
-from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.settings import Settings
 from orchestrator.specs import TokenizerSpec
-from orchestrator.specs.loading import parse_spec, spec_values
+from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.small_specs import DISTILL, EVALUATE, PRETRAIN, STORE, SWEEP, TOKENIZER, pipeline
 
 TINY = {
@@ -41,32 +39,6 @@ def told(settings: Settings, values: dict[str, Any]) -> Fact | None:
     spec = parse_spec(values)
     expected = expected_time(kind_of(spec), spec, resolved_inputs(spec, settings))
     return None if expected is None else ("time", expected.text)
-
-
-def test_a_spec_that_ran_before_takes_as_long_again(settings: Settings) -> None:
-    spec = parse_spec(STORE)
-    settings.home.mkdir()
-    with Registry(settings.registry) as registry:
-        recorder = Recorder(registry)
-        run = recorder.start(spec_values(spec), spec.fingerprint(), storage_path="runs/r")
-        unfinished = told(settings, STORE)
-        assert unfinished is not None
-        assert "from its first text on the CPU" in unfinished[1], "it has not completed"
-        recorder.complete(run.id, RunOutcome())
-    what = told(settings, STORE)
-    assert what is not None
-    assert f"as run {run.id} took on " in what[1]
-
-
-@pytest.mark.training
-@pytest.mark.parametrize(
-    ("values", "of_what"), [(TINY, "for 10 steps, from a few"), (TRIALS, "for 2 trials, ")], ids=["pretrain", "sweep"]
-)
-def test_steps_are_measured_and_nothing_is_written(settings: Settings, values: dict[str, Any], of_what: str) -> None:
-    what = told(settings, values)
-    assert what is not None
-    assert of_what in what[1]
-    assert not settings.home.exists()
 
 
 @pytest.mark.parametrize(
