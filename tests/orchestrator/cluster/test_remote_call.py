@@ -80,19 +80,6 @@ def test_a_task_tells_of_its_card_before_it_works(monkeypatch: pytest.MonkeyPatc
     assert (warnings, outcome) == ((), "on cuda")
 
 
-def test_a_task_tells_of_memory_that_ran_out_while_it_scored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    task = load_task(tiny_tasks.classification(tmp_path))
-    folder = save_model(tmp_path, task)
-    let_memory_run_out(monkeypatch, max_windows=4, max_tokens=20)
-    _, warnings, found = remote_call._begin_and_call(
-        lambda device: evaluate_model(folder, task, "validation", 6, str(tmp_path / "cache"))
-    )
-    assert isinstance(warnings, tuple)
-    assert warnings[0].startswith("memory ran out while texts were answered, 6 at a time")
-    assert len(set(warnings)) == len(warnings)
-    assert isinstance(found, EvaluatedSplit)
-
-
 def test_a_task_tells_of_the_memory_of_an_encoder_and_of_its_reranker(
     monkeypatch: pytest.MonkeyPatch, encoder: str, scorer: str, collection: TaskSpec, tmp_path: Path
 ) -> None:

@@ -117,37 +117,35 @@ def test_of_a_log_in_a_bucket_only_what_was_added_is_read(
     assert positions[:2] == [0, len(pieces[0])]
 
 
-@pytest.mark.parametrize(("error", "status"), [(None, 0), (RunFailedError("no luck"), 1)])
+@pytest.mark.parametrize(
+    ("error", "status", "shown"),
+    [
+        (None, 0, "a line that is too long\nstep 1\n"),
+        (RunFailedError("no luck"), 1, "a line that is\n  too long\nstep 1\n"),
+    ],
+    ids=["completed", "failed, on a terminal"],
+)
 def test_the_command_prints_the_log_and_ends_as_the_run(
     settings: Settings,
     recorder: Recorder,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
     error: BaseException | None,
     status: int,
-) -> None:
-    start(recorder, tmp_path)
-    (tmp_path / "log.txt").write_text("step 1\n")
-    recorder.complete(RUN_ID, RunOutcome()) if error is None else recorder.fail(RUN_ID, error)
-    assert run_command_line(["runs", "logs", "-f", RUN_ID]) == status
-    said = capsys.readouterr()
-    assert said.out == "step 1\n"
-    assert said.err.startswith(f"run {RUN_ID} is {'COMPLETED' if error is None else 'FAILED'}")
-
-
-def test_on_a_terminal_lines_are_folded_between_words(
-    settings: Settings,
-    recorder: Recorder,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    shown: str,
 ) -> None:
     start(recorder, tmp_path)
     (tmp_path / "log.txt").write_text("a line that is too long\nstep 1\n")
-    recorder.complete(RUN_ID, RunOutcome())
-    monkeypatch.setattr("orchestrator.cli.commands.runs.terminal_width", lambda stream: 16)
-    assert run_command_line(["runs", "logs", "-f", RUN_ID]) == 0
-    assert capsys.readouterr().out == "a line that is\n  too long\nstep 1\n"
+    if error is None:
+        recorder.complete(RUN_ID, RunOutcome())
+    else:
+        recorder.fail(RUN_ID, error)
+        monkeypatch.setattr("orchestrator.cli.commands.runs.terminal_width", lambda stream: 16)
+    assert run_command_line(["runs", "logs", "-f", RUN_ID]) == status
+    said = capsys.readouterr()
+    assert said.out == shown
+    assert said.err.startswith(f"run {RUN_ID} is {'COMPLETED' if error is None else 'FAILED'}")
 
 
 def test_workers_logs_are_not_followed(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:

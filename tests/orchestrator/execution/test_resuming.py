@@ -34,10 +34,10 @@ Run = Callable[..., Outcome]
 class Laboratory:
     """Commands in this process, on runs whose work is a function."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
         self.work: Callable[[CorpusSpec, RunContext], None] = lambda spec, context: None
-        self.settings = Settings.from_options()
+        self.settings = settings
         self.left: list[Sequence[str]] = []
         """Folders whose files were counted as written, of each check of the disk."""
 
@@ -61,15 +61,13 @@ def fail(spec: CorpusSpec, context: RunContext) -> None:
 
 
 @pytest.fixture
-def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Laboratory:
-    for name in ("STORAGE", "REGISTRY"):
-        monkeypatch.delenv(f"ORCHESTRATOR_{name}", raising=False)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setenv("ORCHESTRATOR_HOME", str(tmp_path / "home"))
+def laboratory(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Laboratory:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "words.yaml").write_text(SPEC)
     (tmp_path / "text.txt").write_text("Some words.\n")
-    made = Laboratory(capsys)
+    made = Laboratory(settings, capsys)
 
     def run(kind: CorpusKind, spec: CorpusSpec, inputs: Any, context: RunContext) -> None:
         made.work(spec, context)

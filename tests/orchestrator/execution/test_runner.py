@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from bert_core.errors import ConfigError
 from orchestrator.errors import CorpusError, HoursReached, InputError, RunFailedError, SpecError
@@ -27,7 +28,7 @@ from orchestrator.registry.records import RunRecord
 from orchestrator.results import PretrainResult
 from orchestrator.settings import Settings
 from orchestrator.specs import PretrainSpec, Spec
-from orchestrator.specs.loading import load_spec
+from orchestrator.specs.loading import load_spec, spec_values
 from orchestrator.storage import digest_file
 from orchestrator.training.checkpoints import Checkpoints
 from tests.waiting import wait_until
@@ -173,12 +174,15 @@ def test_a_killed_driver_resumes_in_mid_epoch_to_the_same_weights(
     model = spec.stages["model"].model_copy(update={"tokenizer": str(_tokenizer(spec, settings))})
     straight = run_spec(model.named("straight"), settings=settings)
 
-    (tmp_path / "model.yaml").write_text(_as_yaml(model))
+    (tmp_path / "model.yaml").write_text(yaml.safe_dump(spec_values(model)))
     command = [Path(sys.executable).with_name("orchestrator"), "--home", str(tmp_path / "killed"), "run", "model.yaml"]
     environment = {**os.environ, "RAY_ADDRESS": "local"}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, start_new_session=True) as driver:
         killed = Settings.from_options(home=str(tmp_path / "killed"), environ={})
-        _wait_for_checkpoint(killed, driver)
+        runs = Path(killed.storage) / "runs"
+        wait_until(lambda: any(runs.glob("*/checkpoints.json")) or driver.poll() is not None, "there is no checkpoint")
+        assert driver.stderr is not None
+        assert driver.poll() is None, driver.stderr.read().decode()
         os.killpg(driver.pid, 9)
     interrupted = pretraining(killed)
     assert interrupted.state in ("RUNNING", "LOST")
@@ -240,25 +244,6 @@ def _tokenizer(spec: Any, settings: Settings) -> str:
     record = run_spec(spec.stages["words"].named("words"), settings=settings)
     with Registry(settings.registry) as registry:
         return str(registry.datasets.frame(record.id)["path"][0])
-
-
-def _as_yaml(spec: Any) -> str:
-    import yaml
-
-    from orchestrator.specs.loading import spec_values
-
-    return yaml.safe_dump(spec_values(spec))
-
-
-def _wait_for_checkpoint(settings: Settings, driver: "subprocess.Popen[bytes]") -> None:
-    runs = Path(settings.storage) / "runs"
-
-    def is_there() -> bool:
-        return any(runs.glob("*/checkpoints.json"))
-
-    wait_until(lambda: is_there() or driver.poll() is not None, "the driver writes no checkpoint")
-    assert driver.stderr is not None
-    assert driver.poll() is None, driver.stderr.read().decode()
 
 
 @pytest.mark.ray

@@ -131,22 +131,15 @@ def test_a_pretraining_ends_with_its_held_out_losses_from_first_to_last(recorder
     assert [number in loss for number in ("9.000", "7.500")] == [True, True]
 
 
-@pytest.mark.parametrize(
-    ("labels", "told"),
-    [
-        (["no", "yes"], ["f1 is the score of yes, the second label"]),
-        (["yes", "no"], ["f1 is the score of no, the second label"]),
-    ],
-)
-def test_a_sweep_ranked_by_f1_ends_with_whose_it_is(
-    recorder: Recorder, tmp_path: Path, labels: list[str], told: list[str]
-) -> None:
+@pytest.mark.parametrize("labels", [["no", "yes"], ["yes", "no"]])
+def test_a_sweep_ranked_by_f1_ends_with_whose_it_is(recorder: Recorder, tmp_path: Path, labels: list[str]) -> None:
     config = BertConfig.from_size("tiny", vocab_size=50).with_labels(labels, "single_label_classification")
     record = FineTuningRecord("own", "classification", "f1", TaskOptions(max_seq_length=16))
     (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
     (tmp_path / RECORD_FILE).write_text(json.dumps(record.to_dict()))
     lines = sweep_of(recorder, {("minilm", 1e-3, 0): 0.8}, tmp_path)
-    assert [line for line in lines if line.startswith("f1 is")] == told
+    (told,) = [line for line in lines if line.startswith("f1 is")]
+    assert told.startswith(f"f1 is the score of {labels[1]}")
 
 
 def test_a_model_that_is_gone_costs_the_line_alone(recorder: Recorder, tmp_path: Path) -> None:

@@ -38,10 +38,6 @@ def test_a_short_text_is_counted(settings: Settings) -> None:
     assert number(text) == pytest.approx(500 * 4 / 200, rel=0.1), "each of these documents is one example"
 
 
-def test_passes_follow_from_steps_and_batch(settings: Settings) -> None:
-    assert number(told(settings, steps=5000)) == pytest.approx(10 * number(told(settings)), rel=0.1)
-
-
 def test_of_a_long_text_the_beginning_is_looked_at(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = number(told(settings))
     monkeypatch.setattr(passes, "SAMPLE_BYTES", len(SENTENCES) // 3)

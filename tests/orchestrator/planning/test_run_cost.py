@@ -57,10 +57,12 @@ def cost(settings: Settings, values: dict[str, Any], time: ExpectedTime) -> str:
 
 def test_a_spec_that_ran_before_costs_as_much_again(settings: Settings, recorder: Recorder) -> None:
     run_id = record(recorder, STORE, 7200.0)
+    recorder.start(spec_values(parse_spec(STORE)), parse_spec(STORE).fingerprint())  # it has not completed
     time = expected(settings, STORE)
     assert time is not None
     assert time.earlier is not None
     assert time.earlier.id == run_id
+    assert f"as run {run_id} took on " in time.text
     assert cost(settings, STORE, time) == "about 1 CPU h"
     (settings.home / "prices.yaml").write_text("currency: EUR\ncpu_hour: 3\n")
     rows = {
@@ -80,18 +82,22 @@ def test_steps_of_a_recorded_pretraining_tell_the_time_of_more_of_them(settings:
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"model": {"size": "mini"}}, {"global_batch_size": 8}, {"execution": {"num_workers": 2, "device": "cpu"}}],
+    ("recorded", "steps", "changes"),
+    [
+        (SHORT, 100, {"model": {"size": "mini"}}),
+        (SHORT, 100, {"global_batch_size": 8}),
+        (SHORT, 100, {"execution": {"num_workers": 2, "device": "cpu"}}),
+        (SHORT, 10, {}),
+        (STORE, 0, {}),
+        (STORE, 0, TRIALS),
+    ],
+    ids=["size", "batch", "workers", "few steps", "another kind", "another kind than a sweep"],
 )
-def test_other_steps_tell_nothing(settings: Settings, recorder: Recorder, changes: dict[str, Any]) -> None:
-    record(recorder, SHORT, 50.0, steps=100)
-    spec = parse_spec({**SHORT, "steps": 1000, **changes})
-    assert kind_of(spec).recorded_time(spec, recorder.registry) is None
-
-
-def test_a_run_of_few_steps_tells_nothing(settings: Settings, recorder: Recorder) -> None:
-    record(recorder, SHORT, 50.0, steps=10)
-    spec = parse_spec({**SHORT, "steps": 1000})
+def test_runs_of_other_or_few_steps_tell_nothing(
+    settings: Settings, recorder: Recorder, recorded: dict[str, Any], steps: int, changes: dict[str, Any]
+) -> None:
+    record(recorder, recorded, 50.0, steps)
+    spec = parse_spec(changes if "kind" in changes else {**SHORT, "steps": 1000, **changes})
     assert kind_of(spec).recorded_time(spec, recorder.registry) is None
 
 
@@ -114,10 +120,3 @@ def test_recorded_trials_tell_the_time_of_more_of_them(settings: Settings, recor
     assert told == f"about {cpus} CPU h; 2 GPU h"
     other = parse_spec({**TRIALS, "recipe": {"tokenizer": "words", "size": "mini"}})
     assert kind_of(other).recorded_time(other, recorder.registry) is None
-
-
-@pytest.mark.parametrize("wanted", [SHORT, TRIALS], ids=["pretraining", "sweep"])
-def test_runs_of_other_kinds_alone_tell_nothing(settings: Settings, recorder: Recorder, wanted: dict[str, Any]) -> None:
-    record(recorder, STORE, 10.0)
-    spec = parse_spec(wanted)
-    assert kind_of(spec).recorded_time(spec, recorder.registry) is None

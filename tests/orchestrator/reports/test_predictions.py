@@ -73,18 +73,11 @@ def taken(number: int, sure: float, **said: Any) -> dict[str, Any]:
     return said | row
 
 
-def test_of_classes_the_surest_mistake_stands_first() -> None:
-    assert [row["id"] for row in mistakes([taken(0, 0.6), taken(1, 0.9), taken(2, 0.7)])] == [1, 2, 0]
-
-
-def test_a_class_is_told_with_its_text_its_gold_label_and_how_sure_the_model_was() -> None:
-    (row,) = mistakes([taken(3, 0.75, text="a charming film")])
-    assert row == {"id": 3, "text": "a charming film", "gold": "good", "prediction": "bad", "probability": 0.75}
-
-
-def test_of_a_pair_both_texts_are_told() -> None:
-    (row,) = mistakes([taken(0, 0.75, text="It rains.", text_pair="The sun shines.")])
-    assert (row["text"], row["second text"]) == ("It rains.", "The sun shines.")
+def test_of_classes_the_surest_mistake_stands_first_with_its_texts_and_how_sure_the_model_was() -> None:
+    rows = mistakes([taken(0, 0.6), taken(1, 0.75, text="a charming film", text_pair="It rains."), taken(2, 0.7)])
+    assert [row["id"] for row in rows] == [1, 2, 0]
+    said = {"text": "a charming film", "second text": "It rains."}
+    assert rows[0] == {"id": 1, **said, "gold": "good", "prediction": "bad", "probability": 0.75}
 
 
 def test_of_several_labels_the_surest_wrong_one_decides() -> None:
