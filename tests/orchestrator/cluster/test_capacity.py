@@ -15,8 +15,6 @@ from orchestrator.cluster.free_room import answers, held_by
 from orchestrator.cluster.nodes import Node
 from orchestrator.cluster.processes import Processes
 from orchestrator.errors import ClusterError
-from orchestrator.planning.plan import needed_resources
-from orchestrator.specs.loading import parse_spec
 
 
 def test_exactly_enough_resources_are_enough_and_missing_ones_are_named_with_what_there_is() -> None:
@@ -54,14 +52,6 @@ def test_processes_fill_the_nodes_and_one_more_finds_no_room(fitting: Processes)
     check_processes([fitting], TWO_SMALL_NODES)
     with pytest.raises(ClusterError, match=f"the cluster has room for {fitting.count}"):
         check_processes([Processes(fitting.count + 1, fitting.resources)], TWO_SMALL_NODES)
-
-
-def test_a_specs_processes_are_its_workers_and_one_trial() -> None:
-    pretrain = {"kind": "pretrain", "corpus": {"files": ["a"]}, "tokenizer": "t", "steps": 1}
-    pretrain |= {"execution": {"num_workers": 4, "device": "gpu", "cpus_per_worker": 2}}
-    sweep = {"kind": "sweep", "task": {"id": "sst2"}, "recipe": {"tokenizer": "t"}, "execution": {"cpus_per_trial": 4}}
-    spec = parse_spec({"kind": "pipeline", "stages": {"model": pretrain, "learn": sweep}})
-    assert needed_resources(spec, {}).processes == [Processes(4, {"CPU": 2.0, "GPU": 1.0}), Processes(1, {"CPU": 4.0})]
 
 
 @pytest.mark.ray

@@ -83,9 +83,7 @@ def test_gpus_are_refused_where_no_node_can_use_its_own(refusals: list[str | Non
     assert common_refusal(refusals) == told
 
 
-def test_a_card_that_computes_is_not_refused_and_another_is_with_torchs_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_card_that_computes_is_not_refused_and_another_is_with_torchs_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise RuntimeError("CUDA error: no kernel image is available for execution on the device")
 

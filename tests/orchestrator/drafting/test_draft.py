@@ -179,18 +179,17 @@ def test_data_that_is_not_enough_writes_nothing(tmp_path: Path, name: str, text:
 def test_options_that_do_not_fit_the_file_are_refused(tmp_path: Path) -> None:
     text, tagged, table = write_text(tmp_path / "a.txt"), write_sentences(tmp_path / "a.conll"), tmp_path / "a.csv"
     write_reviews(table)
-    with pytest.raises(InputError, match="--label"):
-        draft(tmp_path, text, label_column="label")
-    with pytest.raises(InputError, match="--kind qa"):
-        draft(tmp_path, text, kind="qa")
-    with pytest.raises(InputError, match="--kind qa"):
-        draft(tmp_path, tagged, kind="qa")
-    with pytest.raises(InputError, match=r"a\.csv"):
-        draft(tmp_path, text, table)
-    with pytest.raises(InputError, match="pretraining"):
-        draft(tmp_path, table, kind="pretraining")
-    with pytest.raises(InputError, match=r"\.yaml"):
-        draft(tmp_path, table, output="spec.txt")
+    refused: list[tuple[tuple[Path, ...], dict[str, Any], str]] = [
+        ((text,), {"label_column": "label"}, "--label"),
+        ((text,), {"kind": "qa"}, "--kind qa"),
+        ((tagged,), {"kind": "qa"}, "--kind qa"),
+        ((text, table), {}, r"a\.csv"),
+        ((table,), {"kind": "pretraining"}, "pretraining"),
+        ((table,), {"output": "spec.txt"}, r"\.yaml"),
+    ]
+    for files, fields, named in refused:
+        with pytest.raises(InputError, match=named):
+            draft(tmp_path, *files, **fields)
 
 
 def test_files_in_the_way_are_not_written_over(tmp_path: Path) -> None:

@@ -90,11 +90,7 @@ def test_one_file_is_for_training_whatever_its_name() -> None:
 
 @pytest.mark.parametrize(
     ("names", "problem"),
-    [
-        (["a.train.csv", "b.csv"], r"b\.csv"),
-        (["train.csv", "training.csv"], "both"),
-        (["dev.csv", "test.csv"], "none"),
-    ],
+    [(["a.train.csv", "b.csv"], r"b\.csv"), (["train.csv", "training.csv"], "both"), (["dev.csv", "test.csv"], "none")],
 )
 def test_names_that_leave_it_open_are_refused(names: list[str], problem: str) -> None:
     with pytest.raises(InputError, match=problem):

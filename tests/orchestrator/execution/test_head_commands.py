@@ -114,7 +114,7 @@ def test_a_url_without_a_password_may_be_shown(url: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("config", "job_id"),
     [
-        ('{"metadata": {"job_submission_id": "7f3a00000000-2"}}', "7f3a00000000-2"),
+        ('{"metadata": {"job_submission_id": "7f3a-2"}}', "7f3a-2"),
         ('{"metadata": {}}', None),
         ("no json", None),
         (None, None),

@@ -103,10 +103,7 @@ def test_a_run_beside_the_main_thread_is_warned_of_once(recorder: Recorder, capl
 def test_an_attempts_costs_are_recorded_however_it_ends(recorder: Recorder) -> None:
     spec = pretrain(cpus_per_worker=3, data_cpus=1)
     record = start(recorder, spec)
-    with (
-        pytest.raises(RuntimeError, match="no luck"),
-        metered(record, spec, recorder.registry, StopWatch(recorder)),
-    ):
+    with pytest.raises(RuntimeError, match="no luck"), metered(record, spec, recorder.registry, StopWatch(recorder)):
         raise RuntimeError("no luck")
     (cost,) = recorder.registry.costs.of_runs([record.id])
     assert (cost.number, cost.gpu_seconds, cost.gpu_type) == (1, 0.0, None)

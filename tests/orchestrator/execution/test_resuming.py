@@ -196,18 +196,13 @@ def test_a_run_goes_on_in_the_folder_that_its_paths_are_meant_from(
     assert origin["spec"]["corpus"]["files"] == [f"{tmp_path}/text.txt"]
 
 
-def test_a_damaged_record_of_the_origin_is_named(laboratory: Laboratory) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [('{"folder": "/so', "origin.json is damaged"), ('{"folder": "/gone"}', "was started in /gone, which is gone")],
+)
+def test_an_origin_that_is_damaged_or_gone_is_told(laboratory: Laboratory, text: str, said: str) -> None:
     run_id = laboratory.start(fail)
-    path = Path(f"{laboratory.settings.storage}/runs/{run_id}/origin.json")
-    path.write_text('{"folder": "/so')
-    status, said = laboratory.command("resume", run_id)
-    assert status == 2
-    assert f"{path} is damaged" in said
-
-
-def test_an_origin_that_is_gone_is_told(laboratory: Laboratory, tmp_path: Path) -> None:
-    run_id = laboratory.start(fail)
-    path = Path(f"{laboratory.settings.storage}/runs/{run_id}/origin.json")
-    path.write_text('{"folder": "/gone"}')
-    status, said = laboratory.command("resume", run_id)
-    assert f"the run was started in /gone, which is gone: relative paths now begin at {Path.cwd()}" in said, status
+    Path(f"{laboratory.settings.storage}/runs/{run_id}/origin.json").write_text(text)
+    status, told = laboratory.command("resume", run_id)
+    assert said in told
+    assert status == 2 or "gone" in text

@@ -259,10 +259,25 @@ def test_a_failure_is_recorded_with_its_reason(ray_cluster: None, laboratory: tu
         assert all("lower learning_rate" in registry.run(run_id).error for run_id in failed["id"])
 
 
-def test_a_missing_file_is_found_before_anything_starts(laboratory: tuple[Path, Settings]) -> None:
+@pytest.mark.parametrize(
+    ("override", "error", "named"),
+    [
+        ("stages.words.corpus.files=[absent.txt]", CorpusError, r"absent\.txt"),
+        ("stages.model.tokenizer=@wrods", SpecError, r"stages\.model: @wrods"),
+        (
+            "stages.model.variants={plain: {}, odd: {model.num_attention_heads: 3}}",
+            ConfigError,
+            r"stages\.model\.odd: hidden_size 32",
+        ),
+    ],
+    ids=["a missing file", "a stage that is not there", "a variant that does not fit"],
+)
+def test_what_cannot_be_run_is_named_before_anything_starts(
+    laboratory: tuple[Path, Settings], override: str, error: type[Exception], named: str
+) -> None:
     path, settings = laboratory
-    with pytest.raises(CorpusError, match=r"absent\.txt"):
-        run_spec(load_spec(path, ["stages.words.corpus.files=[absent.txt]"]), settings=settings)
+    with pytest.raises(error, match=named):
+        run_spec(load_spec(path, [override]), settings=settings)
     assert not Path(settings.home).exists()
 
 
@@ -294,19 +309,6 @@ def test_a_home_that_a_run_needs_not_may_be_read_only(tmp_path: Path) -> None:
         )
     )
     assert [path.name for path in tmp_path.iterdir()] == ["file"], "a check leaves nothing"
-
-
-def test_a_stage_that_is_not_there_is_named(laboratory: tuple[Path, Settings]) -> None:
-    path, settings = laboratory
-    with pytest.raises(SpecError, match=r"stages\.model: @wrods"):
-        run_spec(load_spec(path, ["stages.model.tokenizer=@wrods"]), settings=settings)
-
-
-def test_a_variant_that_does_not_fit_is_named(laboratory: tuple[Path, Settings]) -> None:
-    path, settings = laboratory
-    variants = "stages.model.variants={plain: {}, odd: {model.num_attention_heads: 3}}"
-    with pytest.raises(ConfigError, match=r"stages\.model\.odd: hidden_size 32"):
-        run_spec(load_spec(path, [variants]), settings=settings)
 
 
 @pytest.mark.heavy

@@ -50,24 +50,19 @@ def record_of(settings: Settings, run_id: str) -> RunRecord:
         return registry.run(run_id)
 
 
-def orchestrator(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """A command that has run in a process of its own."""
-    return subprocess.run(
-        command_of("succeed", *arguments),
-        cwd=folder,
-        env=environment_of(folder / "home"),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-
-
 @pytest.mark.runs
 @pytest.mark.core
 def test_a_run_is_stopped_from_another_process(tmp_path: Path, settings: Settings) -> None:
     with running("end_interrupted_at_step_7", tmp_path) as (process, run_id):
-        done = orchestrator(tmp_path, "stop", run_id)
+        done = subprocess.run(
+            command_of("succeed", "stop", run_id),
+            cwd=tmp_path,
+            env=environment_of(tmp_path / "home"),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         assert f"run {run_id} has ended, as STOPPED" in done.stderr
         assert f"go on with: orchestrator resume {run_id}" in done.stderr
@@ -109,12 +104,16 @@ def test_a_second_ctrl_c_records_the_end_and_says_how_to_go_on(tmp_path: Path, s
     assert (record.state, record.error) == (RunState.STOPPED, "interrupted twice, and left without saving")
 
 
-def signals_of_two_looks(
-    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, later_attempts: int
-) -> list[int]:
-    """Signals that this process sends itself while it finds a request twice."""
+@pytest.mark.parametrize("is_other_attempt", [True, False], ids=["of another attempt", "to a run that saves already"])
+def test_a_request_that_is_not_for_now_sends_no_signal(
+    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, is_other_attempt: bool
+) -> None:
     signals: list[int] = []
     monkeypatch.setattr(signal, "pthread_kill", lambda thread, number: signals.append(number))
+    if not is_other_attempt:
+        under_way = threading.Event()
+        under_way.set()
+        monkeypatch.setattr("orchestrator.execution.stopping.interruption_under_way", under_way)
     looked = threading.Event()
     load = StopRequest.load
 
@@ -123,28 +122,13 @@ def signals_of_two_looks(
         return load(run_folder)
 
     record = start(recorder, tmp_path / "run")
-    StopRequest(record.attempt + later_attempts).save(str(tmp_path / "run"))
+    StopRequest(record.attempt + is_other_attempt).save(str(tmp_path / "run"))
     monkeypatch.setattr(StopRequest, "load", note)
     with StopWatch(recorder).heeding(record, str(tmp_path / "run"), interval_s=0.001):
         assert looked.wait(PATIENCE_S)
         looked.clear()
         assert looked.wait(PATIENCE_S), "it looks again"
-    return signals
-
-
-def test_a_request_for_another_attempt_is_not_heeded(
-    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert signals_of_two_looks(tmp_path, recorder, monkeypatch, later_attempts=1) == []
-
-
-def test_a_request_to_a_run_that_saves_already_is_no_second_signal(
-    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    under_way = threading.Event()
-    under_way.set()
-    monkeypatch.setattr("orchestrator.execution.stopping.interruption_under_way", under_way)
-    assert signals_of_two_looks(tmp_path, recorder, monkeypatch, later_attempts=0) == []
+    assert signals == []
 
 
 def test_a_driver_whose_clusters_head_has_gone_records_that_and_leaves(

@@ -22,11 +22,7 @@ def start(recorder: Recorder, **fields: object) -> str:
 
 @pytest.mark.parametrize(("error", "status"), [(None, 0), (RunFailedError("no luck"), 1), (KeyboardInterrupt(), 1)])
 def test_the_exit_status_is_the_outcome(
-    settings: Settings,
-    recorder: Recorder,
-    capsys: pytest.CaptureFixture[str],
-    error: BaseException | None,
-    status: int,
+    settings: Settings, recorder: Recorder, capsys: pytest.CaptureFixture[str], error: BaseException | None, status: int
 ) -> None:
     run_id = start(recorder)
     if error is None:

@@ -42,22 +42,31 @@ def test_parquet_rows_are_requests(tmp_path: Path) -> None:
     assert _read(tmp_path / "a.parquet") == [{"text": "x", "n": 1}, {"text": "y", "n": 2}]
 
 
-def test_conll_columns_are_sentences_without_their_tags(tmp_path: Path) -> None:
-    (tmp_path / "a.conll").write_text("Ann B-PER\nruns O\n\nBob B-PER\n")
-    assert [row["words"] for row in _read(tmp_path / "a.conll", "ner")] == [["Ann", "runs"], ["Bob"]]
-
-
-@pytest.mark.parametrize("name", ["a.conll", "a.bio", "a.IOB"])
-def test_words_without_tags_are_sentences_where_the_name_says_conll(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text("Ann\nruns\n\nBob\n")
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.conll", "Ann B-PER\nruns O\n\nBob B-PER\n"),
+        ("a.conll", "Ann\nruns\n\nBob\n"),
+        ("a.IOB", "Ann\nruns\n\nBob\n"),
+    ],
+)
+def test_conll_columns_are_sentences_with_or_without_tags(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
     assert [row["words"] for row in _read(tmp_path / name, "ner")] == [["Ann", "runs"], ["Bob"]]
 
 
-@pytest.mark.parametrize("head", ["classification", "qa", "multiple_choice"])
-def test_conll_columns_are_refused_by_a_model_of_other_heads(head: str, tmp_path: Path) -> None:
-    (tmp_path / "a.conll").write_text("Ann B-PER\nruns O\n")
-    with pytest.raises(InputError, match=rf"a\.conll.* {head} reads .*JSON lines as {{"):
-        _read(tmp_path / "a.conll", head)
+@pytest.mark.parametrize(
+    ("head", "name", "text"),
+    [
+        ("classification", "a.conll", "Ann B-PER\nruns O\n"),
+        ("qa", "a.conll", "Ann B-PER\nruns O\n"),
+        ("ner", "a.csv", "text\nx\n"),
+    ],
+)
+def test_a_layout_that_a_head_does_not_read_is_refused(head: str, name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=rf"{name}.* {head} reads "):
+        _read(tmp_path / name, head)
 
 
 def test_a_line_without_a_tag_leaves_the_others_their_columns(tmp_path: Path) -> None:
@@ -75,12 +84,6 @@ def test_squad_questions_are_requests(tmp_path: Path) -> None:
     qas = [{"id": "q", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]}]
     (tmp_path / "a.json").write_text(json.dumps({"data": [{"paragraphs": [{"context": "Ann runs.", "qas": qas}]}]}))
     assert _read(tmp_path / "a.json", "qa") == [{"id": "q", "question": "Who?", "context": "Ann runs."}]
-
-
-def test_a_table_for_a_tagger_is_refused_with_what_it_reads(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("text\nx\n")
-    with pytest.raises(InputError, match=r"a\.csv.* ner reads CoNLL columns .*lines of text"):
-        _read(tmp_path / "a.csv", "ner")
 
 
 def test_lines_of_a_table_keep_the_numbers_of_the_file(tmp_path: Path) -> None:

@@ -38,11 +38,7 @@ from tests.orchestrator.small_specs import (
 
 @pytest.mark.parametrize(
     ("architecture", "message"),
-    [
-        (CLASSIFIER, "labels"),
-        ("BertForTokenClassification", "ner"),
-        ("BertForPreTraining", "no head"),
-    ],
+    [(CLASSIFIER, "labels"), ("BertForTokenClassification", "ner"), ("BertForPreTraining", "no head")],
 )
 def test_a_teacher_of_something_else(settings: Settings, architecture: str, message: str) -> None:
     config = json.loads(Path("short/config.json").read_text())
@@ -50,11 +46,6 @@ def test_a_teacher_of_something_else(settings: Settings, architecture: str, mess
     Path("short/config.json").write_text(json.dumps(config | changes))
     with pytest.raises((SpecError, CheckpointError), match=message):
         check(settings, student=DISTILL)
-
-
-def test_a_stage_whose_model_cannot_teach_the_task(settings: Settings) -> None:
-    with pytest.raises(SpecError, match="teacher @model"):
-        check(settings, model=PRETRAIN, student={**DISTILL, "teacher": "@model"})
 
 
 def test_a_stage_that_learns_other_labels_than_the_student(settings: Settings) -> None:

@@ -6,6 +6,7 @@ Run alone: pytest tests/orchestrator/kinds/test_trial_recording.py
 import dataclasses
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -74,21 +75,18 @@ class AwayRegistry:
         self.is_away = True
         self.num_tries = 0
         for place in (recorder.registry.trials, recorder.registry.metrics):
-            self._guard(place, monkeypatch)
+            for name in {"start", "record"} & set(dir(place)):
+                monkeypatch.setattr(place, name, self._refusing(getattr(place, name)))
         monkeypatch.setattr(patience, "RETRY_S", 0.01)
 
-    def _guard(self, place: object, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in ("start", "record"):
-            if (write := getattr(place, name, None)) is None:
-                continue
+    def _refusing(self, write: Callable[..., object]) -> Callable[..., object]:
+        def refusing(*arguments: object, **named: object) -> object:
+            if self.is_away:
+                self.num_tries += 1
+                raise RegistryUnavailableError("The registry does not answer.")
+            return write(*arguments, **named)
 
-            def refusing(*arguments: object, _write=write, **named: object) -> object:  # type: ignore[no-untyped-def]
-                if self.is_away:
-                    self.num_tries += 1
-                    raise RegistryUnavailableError("The registry does not answer.")
-                return _write(*arguments, **named)
-
-            monkeypatch.setattr(place, name, refusing)
+        return refusing
 
 
 def sweep_context(recorder: Recorder, folder: Path) -> RunContext:
