@@ -4,32 +4,26 @@ Alone: .venv/bin/pytest tests/orchestrator/cluster/test_capacity.py
 """
 
 import os
+import socket
 from typing import Literal
 
 import pytest
 
 from orchestrator.cluster import capacity
 from orchestrator.cluster.capacity import check_processes, check_resources, decide_gpus, logical_cpus
+from orchestrator.cluster.free_room import answers, held_by
 from orchestrator.cluster.nodes import Node
 from orchestrator.cluster.processes import Processes
 from orchestrator.errors import ClusterError
-from orchestrator.planning.plan import needed_resources
-from orchestrator.specs.loading import parse_spec
 
 
-def test_exactly_enough_resources_are_enough() -> None:
+def test_exactly_enough_resources_are_enough_and_missing_ones_are_named_with_what_there_is() -> None:
     check_resources({"CPU": 4, "GPU": 0}, {"CPU": 4.0, "memory": 1e9})
-    with pytest.raises(ClusterError, match=r"4\.1 CPUs asked, 4 CPUs there"):
-        check_resources({"CPU": 4.1, "GPU": 0}, {"CPU": 4.0, "memory": 1e9})
-
-
-def test_missing_resources_are_named_with_what_there_is() -> None:
-    with pytest.raises(ClusterError) as caught:
-        check_resources({"CPU": 6.5, "GPU": 1, "memory": 3 << 30}, {"CPU": 2.0, "memory": float(1 << 30)})
-    assert "6.5 CPUs asked, 2 CPUs there" in str(caught.value)
+    with pytest.raises(ClusterError, match="execution") as caught:
+        check_resources({"CPU": 2.1, "GPU": 1, "memory": 3 << 30}, {"CPU": 2.0, "memory": float(1 << 30)})
+    assert "2.1 CPUs asked, 2 CPUs there" in str(caught.value)
     assert "1 GPU asked, 0 GPUs there" in str(caught.value)
     assert "3.0 GiB of memory asked, 1.0 GiB of memory there" in str(caught.value)
-    assert "execution" in str(caught.value)
 
 
 TWO_SMALL_NODES = [Node({"CPU": 2.0, "memory": 1e9}), Node({"CPU": 2.0})]
@@ -60,14 +54,6 @@ def test_processes_fill_the_nodes_and_one_more_finds_no_room(fitting: Processes)
         check_processes([Processes(fitting.count + 1, fitting.resources)], TWO_SMALL_NODES)
 
 
-def test_a_specs_processes_are_its_workers_and_one_trial() -> None:
-    pretrain = {"kind": "pretrain", "corpus": {"files": ["a"]}, "tokenizer": "t", "steps": 1}
-    pretrain |= {"execution": {"num_workers": 4, "device": "gpu", "cpus_per_worker": 2}}
-    sweep = {"kind": "sweep", "task": {"id": "sst2"}, "recipe": {"tokenizer": "t"}, "execution": {"cpus_per_trial": 4}}
-    spec = parse_spec({"kind": "pipeline", "stages": {"model": pretrain, "learn": sweep}})
-    assert needed_resources(spec, {}).processes == [Processes(4, {"CPU": 2.0, "GPU": 1.0}), Processes(1, {"CPU": 4.0})]
-
-
 @pytest.mark.ray
 @pytest.mark.usefixtures("ray_cluster")
 def test_a_real_cluster_is_asked_for_its_nodes() -> None:
@@ -89,3 +75,22 @@ def test_gpus_of_a_process_are_decided_by_the_cluster(
 ) -> None:
     monkeypatch.setattr(capacity, "cluster_resources", lambda: {"CPU": 8.0, "GPU": found})
     assert decide_gpus(asked) == expected
+
+
+def test_a_node_whose_ray_has_ended_does_not_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert answers("127.0.0.1", port)
+    assert not answers("127.0.0.1", port)
+
+
+def test_a_driver_holds_what_its_own_placement_groups_have_been_given() -> None:
+    bundles = {0: {"CPU": 1.0}, 1: {"CPU": 1.0, "GPU": 1.0}, 2: {"CPU": 1.0}}
+    places = {0: "n1", 1: "n1", 2: ""}
+    groups = {
+        f"{'0' * 28}02000000": {"state": "RESCHEDULING", "bundles": bundles, "bundles_to_node_id": places},
+        f"{'1' * 28}02000000": {"state": "REMOVED", "bundles": bundles, "bundles_to_node_id": places},
+        f"{'2' * 28}03000000": {"state": "CREATED", "bundles": bundles, "bundles_to_node_id": places},
+    }
+    assert held_by("02000000", groups)["n1"] == {"CPU": 2.0, "GPU": 1.0}
+    assert held_by("04000000", groups) == {}

@@ -77,7 +77,8 @@ def test_many_files_may_be_opened_but_no_more_than_the_host_allows(name: str) ->
 
 
 @pytest.mark.parametrize("name", CLUSTER_FILES)
-def test_what_trains_on_a_cluster_is_seen_in_the_dashboard(name: str) -> None:
+def test_what_trains_is_seen_in_the_dashboard_and_git_and_data_are_not_copied(name: str) -> None:
+    assert {".git", ".venv", "data"} <= set(load(name)["rsync_exclude"])
     assert "export RAY_USAGE_STATS_ENABLED=0 RAY_TRAIN_ENABLE_STATE_TRACKING=1" in commands(load(name))
 
 
@@ -147,11 +148,6 @@ def test_the_dashboard_stays_on_loopback_and_storage_is_shared(name: str) -> Non
     assert "--dashboard-host=127.0.0.1" in text
     assert "ORCHESTRATOR_STORAGE=" in text
     assert "password" not in text.lower()
-
-
-@pytest.mark.parametrize("name", CLUSTER_FILES)
-def test_git_and_data_are_not_copied(name: str) -> None:
-    assert {".git", ".venv", "data"} <= set(load(name)["rsync_exclude"])
 
 
 def test_only_ssh_from_one_address_is_let_in() -> None:

@@ -13,13 +13,7 @@ from pathlib import Path
 import pytest
 import ray
 
-from orchestrator.cluster.addresses import (
-    check_listening,
-    check_reachable,
-    dashboard_address,
-    head_dashboard,
-    names_no_cluster,
-)
+from orchestrator.cluster.addresses import check_reachable, dashboard_address, head_dashboard, names_no_cluster
 from orchestrator.cluster.connection import _use_private_token, connect
 from orchestrator.cluster.environment import give_way, prepare_driver
 from orchestrator.errors import ClusterError
@@ -98,38 +92,20 @@ def test_a_local_ray_that_does_not_start_in_time_is_trouble_of_the_cluster_at_la
         pytest.fail("there is no Ray to work on")
 
 
-NICENESS = "RAY_worker_niceness"
-
-
-@pytest.fixture
-def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "environ", {})
-
-
-@pytest.mark.usefixtures("own_environment")
-def test_workers_of_a_local_ray_do_not_wait_for_other_programs() -> None:
-    prepare_driver(local=True)
-    assert os.environ[NICENESS] == "0"
-
-
-@pytest.mark.usefixtures("own_environment")
-def test_a_niceness_of_ones_own_stays() -> None:
-    os.environ[NICENESS] = "5"
-    prepare_driver(local=True)
-    assert os.environ[NICENESS] == "5"
-
-
-@pytest.mark.usefixtures("own_environment")
-def test_workers_give_way_where_that_is_asked() -> None:
-    give_way()
-    prepare_driver(local=True)
-    assert os.environ[NICENESS] == "15"
-
-
-@pytest.mark.usefixtures("own_environment")
-def test_a_clusters_niceness_is_its_own_matter() -> None:
-    prepare_driver(local=False)
-    assert NICENESS not in os.environ
+@pytest.mark.parametrize(
+    ("own", "gives_way", "is_local", "expected"),
+    [(None, False, True, "0"), ("5", False, True, "5"), (None, True, True, "15"), (None, False, False, None)],
+    ids=["no waiting for other programs", "of one's own", "asked to give way", "of a cluster"],
+)
+def test_niceness_of_workers(
+    monkeypatch: pytest.MonkeyPatch, own: str | None, gives_way: bool, is_local: bool, expected: str | None
+) -> None:
+    niceness = "RAY_worker_niceness"
+    monkeypatch.setattr(os, "environ", {} if own is None else {niceness: own})
+    if gives_way:
+        give_way()
+    prepare_driver(local=is_local)
+    assert os.environ.get(niceness) == expected
 
 
 @pytest.mark.parametrize(("address", "is_local"), [(None, True), ("local", True), ("auto", False), ("h:1", False)])
@@ -167,13 +143,6 @@ def test_a_listening_address_is_connected_to() -> None:
             caller, (host, _) = server.accept()
             caller.close()
             assert host == "127.0.0.1"
-
-
-def test_a_dashboard_that_does_not_answer_may_lack_its_tunnel() -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        with pytest.raises(ClusterError, match=r"cluster\.yaml"):
-            check_listening(f"http://127.0.0.1:{closed.getsockname()[1]}")
 
 
 def test_the_dashboards_address_comes_from_option_or_environment() -> None:

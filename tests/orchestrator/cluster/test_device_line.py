@@ -1,4 +1,4 @@
-"""Devices that work takes, and a look at them before.
+"""Devices that work takes, a look at them before, and doctor's words on those of this machine.
 
 Alone: pytest tests/orchestrator/cluster/test_device_line.py
 """
@@ -7,17 +7,20 @@ import json
 import logging
 import subprocess
 import sys
+from pathlib import Path
 from typing import Literal
 
 import pytest
 import torch
 
-from orchestrator.cluster import capacity
+from orchestrator.cluster import capacity, doctor
 from orchestrator.cluster import device_line as module
 from orchestrator.cluster.card_look import common_refusal, look_at_card
-from orchestrator.cluster.device_line import device_line, take_gpus, tell_device
+from orchestrator.cluster.device_line import device_line, take_gpus
+from orchestrator.cluster.doctor import Finding, examine
+from orchestrator.settings import Settings
 from orchestrator.training import cards
-from tests.orchestrator.training.cards_in_place import put_in_place
+from tests.orchestrator.training.cards_in_place import GIB, put_in_place
 from tests.waiting import PATIENCE_S
 
 
@@ -35,19 +38,6 @@ def test_the_line_names_devices_or_why_there_are_none(
     num_gpus: float, num_there: float, types: list[str], line: str
 ) -> None:
     assert device_line("training", num_gpus, num_there, types) == line
-
-
-def test_what_auto_took_is_told_and_what_a_person_chose_is_not(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(module, "cluster_resources", lambda: {"CPU": 8.0, "GPU": 1.0})
-    monkeypatch.setattr(module, "gpu_types", lambda: ["H200"])
-    caplog.set_level(logging.INFO)
-    tell_device("scoring", 1.0, 1.0)
-    tell_device("scoring", 0.0, "cpu")
-    assert not caplog.messages
-    tell_device("scoring", 1.0, "auto")
-    assert caplog.messages == ["scoring on 1 GPU (H200)"]
 
 
 @pytest.mark.parametrize(
@@ -93,9 +83,7 @@ def test_gpus_are_refused_where_no_node_can_use_its_own(refusals: list[str | Non
     assert common_refusal(refusals) == told
 
 
-def test_a_card_that_computes_is_not_refused_and_another_is_with_torchs_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_card_that_computes_is_not_refused_and_another_is_with_torchs_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> None:
         raise RuntimeError("CUDA error: no kernel image is available for execution on the device")
 
@@ -121,3 +109,39 @@ def test_auto_takes_the_cpu_of_a_cluster_whose_gpu_torch_cannot_use() -> None:
     assert found["elsewhere"] is None, "a node that the work may not be on is not looked at"
     assert (found["auto"], found["asked"]) == (0.0, 1.0)
     assert found["taken"] is None, "what others compute on is not waited for"
+
+
+def finding(part: str, folder: Path) -> Finding:
+    settings = Settings.from_options(str(folder / "home"), None, None, None)
+    return next(found for found in examine(settings) if found.part == part)
+
+
+def test_a_good_card_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    put_in_place(monkeypatch)
+    assert finding("gpu", tmp_path) == Finding("gpu", "ok", "1 × NVIDIA H200, bf16")
+
+
+def test_an_old_card_that_others_use_has_its_limits_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    put_in_place(monkeypatch, capability=(7, 5), free_bytes=100 * GIB, name="Tesla T4")
+    found = finding("gpu", tmp_path)
+    assert found.state == "note"
+    assert found.found.startswith("1 × Tesla T4, no bf16: precision fp32; others hold 39.0 GiB of the 139.0 GiB")
+    assert "too old for flash attention" in found.found
+
+
+@pytest.mark.parametrize(("has_driver", "state"), [(True, "problem"), (False, "note")])
+def test_a_machine_without_a_usable_card_trains_on_its_cpu(
+    has_driver: bool, state: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
+    monkeypatch.setattr(doctor, "_has_driver", lambda: has_driver)
+    found = finding("gpu", tmp_path)
+    assert found.state == state
+    assert found.found.startswith("none that torch can use: training runs on CPUs")
+    assert ("is built without CUDA" in found.found) is has_driver
+
+
+@pytest.mark.parametrize("has_units", [True, False])
+def test_a_cpu_without_units_for_bf16_is_told(has_units: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cards, "has_bf16_cpu", lambda: has_units)
+    assert ("it takes longer than fp32" in finding("torch", tmp_path).found) is not has_units

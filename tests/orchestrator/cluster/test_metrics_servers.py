@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from bert_core.objectives import OBJECTIVES
-from orchestrator.cluster import gauges
 from orchestrator.cluster import metrics_servers as module
 from orchestrator.cluster.gauges import LABELS, RunGauges
 from orchestrator.cluster.metrics_servers import metrics_servers
@@ -100,32 +99,11 @@ def test_the_board_shows_measurements_that_there_are_with_their_labels() -> None
         assert {label.partition("=")[0].strip() for label in labels.split(",")} <= set(LABELS)
 
 
-EVENT = MetricEvent(40, "train", {"loss": 2.5, "nsp-f1": 0.5})
-
-
-class FakeGauge:
-    def __init__(self) -> None:
-        self.values: list[tuple[float, dict[str, str]]] = []
-
-    def set(self, value: float, labels: dict[str, str]) -> None:
-        self.values.append((value, labels))
-
-
-def test_each_measurement_and_the_step_have_the_runs_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: dict[str, FakeGauge] = {}
-    monkeypatch.setattr(gauges, "_gauge", lambda name: made.setdefault(name, FakeGauge()))
-    for run in ("a1", "b2"):
-        RunGauges(run, "first try").show(EVENT)
-    assert {name: gauge.values[0][0] for name, gauge in made.items()} == {"loss": 2.5, "nsp-f1": 0.5, "step": 40.0}
-    assert [labels["run"] for _, labels in made["loss"].values] == ["a1", "b2"]
-    assert made["step"].values[0][1] == {"run": "a1", "name": "first try", "split": "train"}
-
-
 @pytest.mark.ray
 def test_prometheus_reads_them_where_ray_exports_its_own(ray_cluster: Any) -> None:
     import ray
 
-    RunGauges("7f3a", "first try").show(EVENT)
+    RunGauges("7f3a", "first try").show(MetricEvent(40, "train", {"loss": 2.5, "nsp-f1": 0.5}))
     (node,) = ray.nodes()
     address = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
 

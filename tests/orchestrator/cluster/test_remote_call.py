@@ -3,13 +3,10 @@
 Alone: pytest tests/orchestrator/cluster/test_remote_call.py
 """
 
-import json
 import logging
 import os
 import pickle
 import signal
-import subprocess
-import sys
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -22,21 +19,31 @@ from orchestrator.cluster.processes import Processes
 from orchestrator.cluster.remote_call import call_on_device
 from orchestrator.cluster.worker_warnings import CollectedWarnings, WarningRelay, WithWarnings
 from orchestrator.errors import RunFailedError, SpecError
+from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
+from orchestrator.finetuning.model_folder import save_model_folder
+from orchestrator.finetuning.model_record import record_of
 from orchestrator.inference.task_scores import Scoring, evaluate
 from orchestrator.progress import attached
 from orchestrator.reminders import Shortage
 from orchestrator.retrieval.reranking import Reranking
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import load_task
-from tests.orchestrator.cluster.scores_on_cluster import save_model
+from orchestrator.tasks import Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks
+from tests.orchestrator.tasks.definitions import options_of
 from tests.orchestrator.training.cards_in_place import GIB, put_in_place
 from tests.orchestrator.training.small_memory import let_memory_run_out
-from tests.waiting import PATIENCE_S
 
 PROBLEM = "the model was not scored"
 logger = logging.getLogger("orchestrator.some")
+
+
+def save_model(folder: Path, task: Task) -> str:
+    """Write an untrained classifier of a task; returns its folder."""
+    tokenizer = tiny_tasks.load_tokenizer(folder)
+    model = build_model(task, tiny_tasks.RECIPE, None, tokenizer)
+    save_model_folder(model, tokenizer, record_of(task, options_of("classification")), str(folder / "model"))
+    return str(folder / "model")
 
 
 @pytest.fixture
@@ -66,36 +73,11 @@ def test_with_gpus_another_process_gives_the_same_scores_and_predictions(pretend
     assert (found.metrics, found.predictions) == (here.metrics, here.predictions)
 
 
-@pytest.mark.ray
-def test_a_model_is_scored_on_the_node_that_has_a_gpu_and_not_on_the_drivers(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.orchestrator.cluster.scores_on_cluster", str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-    assert ended.returncode == 0, ended.stderr[-4000:]
-    found = json.loads(next(line for line in ended.stdout.splitlines() if line.startswith("{")))
-    there, here = found["there"], found["here"]
-    assert (found["auto"], there["device"], there["gpus"]) == (1.0, "cuda", ["0"])
-    assert there["node"] == found["node_with_gpu"] != here["node"]
-    assert there["metrics"] == here["metrics"]
-
-
 def test_a_task_tells_of_its_card_before_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
     put_in_place(monkeypatch, free_bytes=100 * GIB)
     ((note,), warnings, outcome) = remote_call._begin_and_call(lambda device: f"on {device}")
     assert str(note).startswith("others hold 39.0 GiB of the 139.0 GiB of NVIDIA H200")
     assert (warnings, outcome) == ((), "on cuda")
-
-
-def test_a_task_tells_of_memory_that_ran_out_while_it_scored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    task = load_task(tiny_tasks.classification(tmp_path))
-    folder = save_model(tmp_path, task)
-    let_memory_run_out(monkeypatch, max_windows=4, max_tokens=20)
-    _, warnings, found = remote_call._begin_and_call(
-        lambda device: evaluate_model(folder, task, "validation", 6, str(tmp_path / "cache"))
-    )
-    assert isinstance(warnings, tuple)
-    assert warnings[0].startswith("memory ran out while texts were answered, 6 at a time")
-    assert len(set(warnings)) == len(warnings)
-    assert isinstance(found, EvaluatedSplit)
 
 
 def test_a_task_tells_of_the_memory_of_an_encoder_and_of_its_reranker(

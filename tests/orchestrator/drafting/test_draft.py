@@ -1,4 +1,4 @@
-"""Whole drafts: the spec, the files beside it, what is told.
+"""Whole drafts, of made files and of published ones: the spec, the files beside it, what is told.
 
 Alone: pytest tests/orchestrator/drafting/test_draft.py
 """
@@ -23,6 +23,8 @@ from orchestrator.kinds import resolved_inputs
 from orchestrator.planning.checks import check_inputs
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import load_spec
+from orchestrator.specs.parts import task_of
+from orchestrator.specs.pipeline import stages_of
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_files import BadRecords
 from tests.orchestrator.drafting.made_files import (
@@ -35,6 +37,7 @@ from tests.orchestrator.drafting.made_files import (
     write_text,
 )
 from tests.orchestrator.tiny_models import save_encoder
+from tests.shared_data import shared_file
 
 
 def draft(folder: Path, *files: Path, **fields: Any) -> Draft:
@@ -176,18 +179,17 @@ def test_data_that_is_not_enough_writes_nothing(tmp_path: Path, name: str, text:
 def test_options_that_do_not_fit_the_file_are_refused(tmp_path: Path) -> None:
     text, tagged, table = write_text(tmp_path / "a.txt"), write_sentences(tmp_path / "a.conll"), tmp_path / "a.csv"
     write_reviews(table)
-    with pytest.raises(InputError, match="--label"):
-        draft(tmp_path, text, label_column="label")
-    with pytest.raises(InputError, match="--kind qa"):
-        draft(tmp_path, text, kind="qa")
-    with pytest.raises(InputError, match="--kind qa"):
-        draft(tmp_path, tagged, kind="qa")
-    with pytest.raises(InputError, match=r"a\.csv"):
-        draft(tmp_path, text, table)
-    with pytest.raises(InputError, match="pretraining"):
-        draft(tmp_path, table, kind="pretraining")
-    with pytest.raises(InputError, match=r"\.yaml"):
-        draft(tmp_path, table, output="spec.txt")
+    refused: list[tuple[tuple[Path, ...], dict[str, Any], str]] = [
+        ((text,), {"label_column": "label"}, "--label"),
+        ((text,), {"kind": "qa"}, "--kind qa"),
+        ((tagged,), {"kind": "qa"}, "--kind qa"),
+        ((text, table), {}, r"a\.csv"),
+        ((table,), {"kind": "pretraining"}, "pretraining"),
+        ((table,), {"output": "spec.txt"}, r"\.yaml"),
+    ]
+    for files, fields, named in refused:
+        with pytest.raises(InputError, match=named):
+            draft(tmp_path, *files, **fields)
 
 
 def test_files_in_the_way_are_not_written_over(tmp_path: Path) -> None:
@@ -272,10 +274,29 @@ def test_a_file_with_other_columns_than_the_one_for_training_is_refused(tmp_path
         draft(tmp_path, train, dev)
 
 
-def test_the_remedy_of_another_encoding_is_told_once(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(
-        "\n".join(["text,label", *(f"caf\xe9 {n},neg" for n in range(20))]).encode("latin-1")
-    )
-    with pytest.raises(InputError, match=r"a\.csv") as caught:
-        draft(tmp_path, tmp_path / "a.csv")
-    assert str(caught.value).count("UTF-8") == 2
+@pytest.mark.parametrize(
+    ("files", "kind", "columns"),
+    [
+        (("glue/MRPC/train.tsv.gz", "glue/MRPC/dev.tsv.gz"), "classification", ("#1 String", "#2 String")),
+        (("glue/STS-B/train.tsv.gz", "glue/STS-B/dev.tsv.gz"), "regression", ("sentence1", "sentence2")),
+        (("glue/SST-2/dev.tsv.gz",), "classification", ("sentence",)),
+        (("classification/Subj/test.jsonl.gz",), "classification", ("text",)),
+        (("ner/wikigold/wikigold.conll.txt.gz",), "ner", ()),
+        (("squad/xquad.en.json.gz",), "qa", ()),
+    ],
+)
+@pytest.mark.heavy
+def test_the_kind_of_a_published_task_is_found(
+    tmp_path: Path, files: tuple[str, ...], kind: str, columns: tuple[str, ...]
+) -> None:
+    made = draft_spec(request_for(tmp_path, *map(shared_file, files)))
+    write_draft(made)
+    task = task_of(stages_of(load_spec(made.spec_path))["finetuning"])
+    assert task is not None
+    assert (task.head, task.text_columns) == (kind, columns)
+
+
+def test_published_text_is_for_pretraining(tmp_path: Path) -> None:
+    made = draft_spec(request_for(tmp_path, shared_file("pretrain/wikitext-2/valid.txt.gz")))
+    write_draft(made)
+    assert list(stages_of(load_spec(made.spec_path))) == ["tokenizer", "pretraining"]

@@ -1,17 +1,24 @@
-"""Sizes that suit data and time.
+"""Sizes that suit data and time, and models to start from.
 
 Alone: pytest tests/orchestrator/drafting/test_sizes.py
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from bert_core.config import BertConfig
 from orchestrator.drafting import pretraining_sizes, task_sizes
 from orchestrator.drafting.pretraining_sizes import MAX_PASSES
+from orchestrator.drafting.start_model import StartModel, registered_starts
 from orchestrator.drafting.task_sizes import TaskNumbers
 from orchestrator.drafting.time_budget import TimeBudget
+from orchestrator.errors import NotFoundError
+from orchestrator.registry import Registry
+from orchestrator.results import ModelResult
+from orchestrator.settings import Settings
+from tests.orchestrator.tiny_models import WORDS, save_encoder
 
 FEW = TaskNumbers(
     num_train=200,
@@ -49,11 +56,6 @@ def test_what_cannot_fit_is_said() -> None:
     assert not task_sizes.choose_sizes(replace(FEW, num_train=1_000_000, config=base), TEN).fits
 
 
-def test_a_pretrained_wide_model_takes_small_learning_rates() -> None:
-    base = BertConfig.from_size("base", vocab_size=30_000)
-    assert max(task_sizes.choose_sizes(replace(FEW, config=base, is_pretrained=True), TEN).learning_rates) <= 5e-5
-
-
 def test_a_window_is_no_longer_than_the_model_reads() -> None:
     short = replace(FEW.config, max_position_embeddings=32)
     assert task_sizes.choose_sizes(replace(FEW, config=short), TEN).max_seq_length == 32
@@ -84,10 +86,36 @@ def test_sequences_are_as_long_as_documents() -> None:
     assert [length for length, _ in pretraining_sizes.choose_sizes(160_000, 300, 3000, TEN).phases] == [64, 128]
 
 
-def test_few_examples_are_seen_more_often_and_narrow_models_take_large_steps() -> None:
+def test_few_examples_are_seen_more_often_and_narrow_models_take_larger_steps() -> None:
     hour = TimeBudget(3600, num_cores=2)
     few = task_sizes.choose_sizes(replace(FEW, num_train=300, is_pretrained=True), hour)
     many = task_sizes.choose_sizes(replace(FEW, num_train=5000, is_pretrained=True), hour)
     assert (few.epochs, many.epochs) == (16, 3)
     narrow = replace(FEW, is_pretrained=True, config=BertConfig.from_size("tiny"))
     assert min(task_sizes.choose_sizes(narrow, hour).learning_rates) >= 3e-4
+    wide = replace(narrow, config=BertConfig.from_size("base", vocab_size=30_000))
+    assert max(task_sizes.choose_sizes(wide, TEN).learning_rates) <= 5e-5
+
+
+def test_a_models_tokenizer_is_measured(tmp_path: Path) -> None:
+    settings = Settings.from_options(home=str(tmp_path / "home"), environ={})
+    model = StartModel.find(save_encoder(tmp_path / "model", seed=0), settings)
+    assert model.config.hidden_size == 16
+    assert 1 <= model.tokens_per_word([WORDS]) < 3
+
+
+def test_a_name_that_leads_nowhere_is_told_and_nothing_is_made(tmp_path: Path) -> None:
+    settings = Settings.from_options(home=str(tmp_path / "home"), environ={})
+    with pytest.raises(NotFoundError, match="no registered model"):
+        StartModel.find("minilm", settings)
+    assert registered_starts(settings) == ()
+    assert not (tmp_path / "home").exists()
+
+
+def test_pretrained_models_are_listed_and_fine_tuned_ones_are_not(tmp_path: Path) -> None:
+    settings = Settings.from_options(home=str(tmp_path / "home"), environ={})
+    settings.home.mkdir()
+    with Registry(settings.registry) as registry:
+        registry.models.register("wiki", ModelResult("a", "d" * 64, 100, "pretraining"))
+        registry.models.register("reviews", ModelResult("b", "e" * 64, 100, "classification"))
+    assert registered_starts(settings) == ("wiki",)

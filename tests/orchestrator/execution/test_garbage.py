@@ -47,6 +47,15 @@ def start(recorder: Recorder, settings: Settings, run_id: str, spec: dict[str, o
     return folder
 
 
+def record_trials(recorder: Recorder, run_id: str, folder: Path, **scores: float) -> None:
+    """Trials of these scores by their keys, with their weights."""
+    for seed, (key, score) in enumerate(scores.items()):
+        values = {"learning_rate": 1e-4}
+        trial = TrialResult(key, seed, values, RunState.COMPLETED, seed=seed, metrics={"accuracy": score})
+        recorder.record_trials(run_id, [trial])
+        write(folder / "trials" / key / "model" / "w")
+
+
 def found(settings: Settings, days: float = 30) -> set[tuple[str, str]]:
     """What is found, by kind and path below the home's parent."""
     root = str(settings.home.parent)
@@ -73,14 +82,7 @@ def test_weights_are_kept_that_are_registered_best_of_their_group_or_a_start(
     settings: Settings, recorder: Recorder
 ) -> None:
     folder = start(recorder, settings, "sweep")
-    scores = {"best": 0.9, "worse": 0.8, "registered": 0.7, "start": 0.6}
-    results = [
-        TrialResult(key, number, {"learning_rate": 1e-4}, RunState.COMPLETED, seed=number, metrics={"accuracy": score})
-        for number, (key, score) in enumerate(scores.items())
-    ]
-    recorder.record_trials("sweep", results)
-    for key in scores:
-        write(folder / "trials" / key / "model" / "w")
+    record_trials(recorder, "sweep", folder, best=0.9, worse=0.8, registered=0.7, start=0.6)
     registered = ModelResult(str(folder / "trials/registered/model"), "d" * 64, 1, "classification")
     recorder.record_model("sweep", registered)
     recorder.complete("sweep", RunOutcome())
@@ -95,14 +97,7 @@ def test_weights_are_kept_that_the_leaderboard_shows_for_each_code_and_score(
 ) -> None:
     runs = {"a": {"k": 0.9}, "b": {"k": 0.8}, "c": {"k": float("inf"), "equal": 0.9, "tested": 0.5}}
     for run_id, scores in runs.items():
-        folder = start(recorder, settings, run_id)
-        results = [
-            TrialResult(key, seed, {"learning_rate": 1e-4}, RunState.COMPLETED, seed=seed, metrics={"accuracy": score})
-            for seed, (key, score) in enumerate(scores.items())
-        ]
-        recorder.record_trials(run_id, results)
-        for key in scores:
-            write(folder / "trials" / key / "model" / "w")
+        record_trials(recorder, run_id, start(recorder, settings, run_id), **scores)
         recorder.complete(run_id, RunOutcome())
     registry = recorder.registry
     registry.metrics.record(trial_id("c", "tested"), [MetricEvent(0, "test", {"accuracy": 0.6})], final=True)
@@ -118,9 +113,7 @@ def test_weights_are_kept_that_the_leaderboard_shows_for_each_code_and_score(
 def test_the_best_weights_here_stay_although_a_merged_run_is_better(settings: Settings, recorder: Recorder) -> None:
     for run_id, score in (("own", 0.8), ("merged", 0.9)):
         folder = start(recorder, settings, run_id)
-        result = TrialResult("k", 0, {"learning_rate": 1e-4}, RunState.COMPLETED, seed=0, metrics={"accuracy": score})
-        recorder.record_trials(run_id, [result])
-        write(folder / "trials" / "k" / "model" / "w")
+        record_trials(recorder, run_id, folder, k=score)
         recorder.complete(run_id, RunOutcome())
     shutil.rmtree(folder)
     assert not [path for what, path in found(settings) if what == "trial weights"]
@@ -199,10 +192,7 @@ def test_weights_stay_that_a_run_has_begun_from_since_the_list_was_made(
     settings: Settings, recorder: Recorder, start_from: str
 ) -> None:
     folder = start(recorder, settings, "sweep")
-    for seed, key in enumerate(("best", "worse")):
-        score = {"accuracy": 0.9 - seed / 10}
-        recorder.record_trials("sweep", [TrialResult(key, seed, {}, RunState.COMPLETED, seed=seed, metrics=score)])
-        write(folder / "trials" / key / "model" / "w")
+    record_trials(recorder, "sweep", folder, best=0.9, worse=0.8)
     recorder.complete("sweep", RunOutcome())
     items = [item for item in find_garbage(settings, 30 * DAY_S) if item.what == "trial weights"]
     assert [item.num_bytes for item in items] == [7]
@@ -276,11 +266,8 @@ def test_the_command_shows_bytes_and_deletes_only_when_told(
     assert capsys.readouterr().err.endswith("\ndeleted 4 items, 28 bytes\n")
     assert run_command_line(["gc", "--older-than", "soon"]) == 2
     assert "such as 30d, 12h" in capsys.readouterr().err
-
-
-def test_an_age_that_no_calendar_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["gc", "--older-than", "99999999999d"]) == 2
-    assert "give 36500d at most" in capsys.readouterr().err
+    assert "36500d" in capsys.readouterr().err
 
 
 def test_a_run_that_is_restored_meanwhile_keeps_its_files(settings: Settings, recorder: Recorder) -> None:

@@ -92,20 +92,16 @@ def test_what_the_environment_says_of_this_machine_stays_here(tmp_path: Path) ->
     assert given_words(server) == ["--registry", "postgresql://lab@db/lab"]
 
 
-def test_a_password_of_the_environments_server_is_refused_too() -> None:
-    with pytest.raises(InputError, match="file:PATH"):
-        refuse_password(Settings.from_options(environ={"ORCHESTRATOR_REGISTRY": "postgresql://a:secret@h/db"}))
-
-
 def test_a_password_in_the_dashboards_address_is_not_handed_over() -> None:
     assert "canary" not in job_command(["run", "spec.yaml"], NOTHING_GIVEN, "https://me:canary@proxy:8265")
 
 
 @pytest.mark.parametrize("url", ["postgresql://a:secret@h/db", "postgresql://h/db?user=a&password=secret"])
 def test_a_password_is_refused_and_not_repeated(url: str) -> None:
-    with pytest.raises(InputError, match="file:PATH") as caught:
-        refuse_password(Settings.from_options(registry=url, environ={}))
-    assert "secret" not in str(caught.value)
+    for given in ({"registry": url, "environ": {}}, {"environ": {"ORCHESTRATOR_REGISTRY": url}}):
+        with pytest.raises(InputError, match="file:PATH") as caught:
+            refuse_password(Settings.from_options(**given))
+        assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["postgresql://a@h/db", "sqlite:///x.sqlite", "file:/mnt/url", "runs.sqlite"])
@@ -118,7 +114,7 @@ def test_a_url_without_a_password_may_be_shown(url: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("config", "job_id"),
     [
-        ('{"metadata": {"job_submission_id": "7f3a00000000-2"}}', "7f3a00000000-2"),
+        ('{"metadata": {"job_submission_id": "7f3a-2"}}', "7f3a-2"),
         ('{"metadata": {}}', None),
         ("no json", None),
         (None, None),

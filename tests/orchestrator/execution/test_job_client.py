@@ -105,8 +105,3 @@ def test_a_silent_job_is_followed_for_as_long_as_it_runs(cluster: JobCluster, mo
     monkeypatch.setattr(cluster, "get_job_info", running_for_a_while)
     hanging(cluster, monkeypatch).read_log("job", lambda piece: False)
     assert len(looks) == 6
-
-
-def test_a_job_is_waited_for_until_it_ends(cluster: JobCluster) -> None:
-    cluster.ends["job"] = Details(Status.FAILED, 1)
-    assert Jobs(cluster, ADDRESS).wait("job").driver_exit_code == 1

@@ -82,20 +82,6 @@ def test_a_spec_with_a_password_is_not_uploaded(cluster: JobCluster) -> None:
     assert not cluster.submitted
 
 
-def test_settings_that_were_not_given_are_left_to_the_cluster(cluster: JobCluster) -> None:
-    given = Settings.from_options(environ={"ORCHESTRATOR_REGISTRY": "file:/mnt/url"})
-    submit_run(SPEC, RUN_ID, given, ADDRESS)
-    command = cluster.runs[RUN_ID]["entrypoint"]
-    assert shlex.split(command)[2:5] == ["orchestrator", "--registry", "file:/mnt/url"]
-    assert "--storage" not in command
-    assert "--home" not in command
-    shown = ["bash", "-c", command.partition(" orchestrator ")[0] + " env"]
-    assert command.startswith(f"ORCHESTRATOR_ASKED_AT={ADDRESS} ")
-    for there, home in (({"HOME": "/u"}, "/u/.orchestrator"), ({"ORCHESTRATOR_HOME": "/lab"}, "/lab")):
-        environment = subprocess.run(shown, env={"PATH": os.environ["PATH"], **there}, capture_output=True, text=True)
-        assert f"ORCHESTRATOR_HOME={home}\n" in environment.stdout
-
-
 def test_a_followed_log_comes_whole_and_with_its_end(cluster: JobCluster) -> None:
     cluster.logs["job"] = "a line\n" * 1000
     cluster.ends["job"] = Details(Status.FAILED, 4)
@@ -154,27 +140,6 @@ def test_paths_of_an_upload_are_shown_as_they_are_meant_here(tmp_path: Path, mon
     }
 
 
-def test_only_values_of_path_fields_are_taken_for_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in ("tiny", "tokenizer", "sweep", "files"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "tokenizer.json").touch()
-    stages = {
-        "tokenizer": {
-            "kind": "tokenizer",
-            "name": "tokenizer",
-            "corpus": {"files": ["texts/*.txt"], "format": "files"},
-        },
-        "model": {"kind": "pretrain", "tokenizer": "@tokenizer", "model": {"size": "tiny"}},
-        "files": {"kind": "sweep", "recipe": {"size": "tiny"}, "space": {"tokenizer": {"choice": ["tokenizer", "x"]}}},
-    }
-    made = with_absolute_paths({"stages": stages, "tags": ["sweep"]})
-    assert made["stages"]["tokenizer"].pop("corpus") == {"files": [f"{tmp_path}/texts/*.txt"], "format": "files"}
-    assert made["stages"]["files"].pop("space") == {"tokenizer": {"choice": [f"{tmp_path}/tokenizer", "x"]}}
-    del stages["tokenizer"]["corpus"], stages["files"]["space"]
-    assert made == {"stages": stages, "tags": ["sweep"]}
-
-
 @pytest.mark.ray
 @pytest.mark.core
 def test_a_submitted_run_is_known_by_its_id_to_who_has_the_dashboards_address_alone(
@@ -212,6 +177,19 @@ def test_a_submitted_run_is_known_by_its_id_to_who_has_the_dashboards_address_al
     stranger = orchestrator("runs", "list", "--address", ray_head.address, RAY_AUTH_TOKEN_PATH=os.devnull)
     assert stranger.returncode == 5
     assert "token" in stranger.stderr
+
+
+@pytest.mark.ray
+def test_a_driver_with_a_wrong_token_is_told_of_the_token_and_of_nothing_else(
+    ray_head: RayHead, tmp_path: Path
+) -> None:
+    (tmp_path / "words.txt").write_text("a tokenizer learns from words like these\n\n" * 300)
+    (tmp_path / "words.yaml").write_text("kind: tokenizer\ncorpus: {files: [words.txt]}\nvocab_size: 120\n")
+    given = ["--home", "home", "--address", ray_head.driver_address, "run", "words.yaml"]
+    done = run_command(ray_head, tmp_path, *given, RAY_AUTH_TOKEN="0" * 64, RAY_AUTH_TOKEN_PATH="")
+    assert done.returncode == 5
+    assert f"Ray at {ray_head.driver_address} refuses the token" in done.stderr.splitlines()[-1]
+    assert "gcs_client" not in done.stderr
 
 
 def run_command(head: RayHead, folder: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":

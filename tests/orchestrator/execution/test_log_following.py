@@ -10,9 +10,8 @@ from typing import IO
 import pytest
 
 from orchestrator.cli.entry import run_command_line
-from orchestrator.errors import NotFoundError, RunFailedError
+from orchestrator.errors import RunFailedError
 from orchestrator.execution.log_following import follow_log
-from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
@@ -93,27 +92,13 @@ def test_a_run_that_ended_without_a_log_is_followed_to_its_end(
     assert pieces == []
 
 
-def test_a_log_in_a_bucket_is_followed(settings: Settings, recorder: Recorder) -> None:
-    start(recorder, "memory://followed")
-    write_bytes("memory://followed/log.txt", b"step 1\n")
-    pieces: list[bytes] = []
-
-    def take(data: bytes) -> None:
-        pieces.append(data)
-        if len(pieces) == 1:  # the whole log again, as an object store wants it
-            write_bytes("memory://followed/log.txt", b"step 1\nended\n")
-            recorder.fail(RUN_ID, RunFailedError("no luck"))
-
-    follow_log(RUN_ID, settings=settings, write=take, pause_s=0)
-    assert pieces == [b"step 1\n", b"ended\n"]
-
-
 def test_of_a_log_in_a_bucket_only_what_was_added_is_read(
     settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     start(recorder, "memory://grows")
     write_bytes("memory://grows/log.txt", b"step 1\n")
     positions: list[int] = []
+    pieces: list[bytes] = []
 
     def opened(path: str) -> IO[bytes]:
         file = open_read(path)
@@ -121,63 +106,46 @@ def test_of_a_log_in_a_bucket_only_what_was_added_is_read(
         return file
 
     def take(data: bytes) -> None:
-        write_bytes("memory://grows/log.txt", b"step 1\nended\n")
-        recorder.fail(RUN_ID, RunFailedError("no luck"))
+        pieces.append(data)
+        if len(pieces) == 1:  # the whole log again, as an object store wants it
+            write_bytes("memory://grows/log.txt", b"step 1\nended\n")
+            recorder.fail(RUN_ID, RunFailedError("no luck"))
 
     monkeypatch.setattr("orchestrator.execution.log_following.open_read", opened)
     follow_log(RUN_ID, settings=settings, write=take, pause_s=0)
-    assert positions == [0, len(b"step 1\n")]
+    assert pieces == [b"step 1\n", b"ended\n"]
+    assert positions == [0, len(pieces[0])]
 
 
-def test_the_first_run_of_all_is_waited_for(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def begin(pause_s: float) -> None:
-        with Registry(settings.registry) as registry:
-            recorder = Recorder(registry)
-            start(recorder, tmp_path)
-            recorder.complete(RUN_ID, RunOutcome())
-
-    monkeypatch.setattr("time.sleep", begin)
-    assert follow_log(RUN_ID, settings=settings, write=print).state == RunState.COMPLETED
-
-
-def test_a_run_that_is_not_there_is_not_waited_for(settings: Settings, recorder: Recorder) -> None:
-    with pytest.raises(NotFoundError):
-        follow_log("zzz", settings=settings, write=print)
-
-
-@pytest.mark.parametrize(("error", "status"), [(None, 0), (RunFailedError("no luck"), 1)])
+@pytest.mark.parametrize(
+    ("error", "status", "shown"),
+    [
+        (None, 0, "a line that is too long\nstep 1\n"),
+        (RunFailedError("no luck"), 1, "a line that is\n  too long\nstep 1\n"),
+    ],
+    ids=["completed", "failed, on a terminal"],
+)
 def test_the_command_prints_the_log_and_ends_as_the_run(
     settings: Settings,
     recorder: Recorder,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
     error: BaseException | None,
     status: int,
-) -> None:
-    start(recorder, tmp_path)
-    (tmp_path / "log.txt").write_text("step 1\n")
-    recorder.complete(RUN_ID, RunOutcome()) if error is None else recorder.fail(RUN_ID, error)
-    assert run_command_line(["runs", "logs", "-f", RUN_ID]) == status
-    said = capsys.readouterr()
-    assert said.out == "step 1\n"
-    assert said.err.startswith(f"run {RUN_ID} is {'COMPLETED' if error is None else 'FAILED'}")
-
-
-def test_on_a_terminal_lines_are_folded_between_words(
-    settings: Settings,
-    recorder: Recorder,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    shown: str,
 ) -> None:
     start(recorder, tmp_path)
     (tmp_path / "log.txt").write_text("a line that is too long\nstep 1\n")
-    recorder.complete(RUN_ID, RunOutcome())
-    monkeypatch.setattr("orchestrator.cli.commands.runs.terminal_width", lambda stream: 16)
-    assert run_command_line(["runs", "logs", "-f", RUN_ID]) == 0
-    assert capsys.readouterr().out == "a line that is\n  too long\nstep 1\n"
+    if error is None:
+        recorder.complete(RUN_ID, RunOutcome())
+    else:
+        recorder.fail(RUN_ID, error)
+        monkeypatch.setattr("orchestrator.cli.commands.runs.terminal_width", lambda stream: 16)
+    assert run_command_line(["runs", "logs", "-f", RUN_ID]) == status
+    said = capsys.readouterr()
+    assert said.out == shown
+    assert said.err.startswith(f"run {RUN_ID} is {'COMPLETED' if error is None else 'FAILED'}")
 
 
 def test_workers_logs_are_not_followed(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.errors import HoursReached, InputError, SpecError
+from orchestrator.errors import HoursReached, InputError
 from orchestrator.execution.metering import metered, refuse_if_spent
 from orchestrator.execution.stopping import StopWatch
 from orchestrator.registry import Registry
@@ -51,12 +51,6 @@ def test_a_limit_shapes_neither_the_fingerprint_nor_the_group(recorder: Recorder
     plain, limited = pretrain(), pretrain(max_hours=2)
     assert limited.fingerprint() == plain.fingerprint()
     assert start(recorder, limited).group_key == start(recorder, plain).group_key
-
-
-@pytest.mark.parametrize("spec", [TOKENIZER, PRETRAIN, pipeline(a=TOKENIZER)])
-def test_a_budget_is_refused_with_what_to_use_instead(spec: dict[str, object]) -> None:
-    with pytest.raises(SpecError, match=r"budget.*execution\.max_hours"):
-        parse_spec({**spec, "budget": {"hours": 2}})
 
 
 def test_a_run_whose_attempts_took_all_hours_goes_on_with_more_alone(recorder: Recorder) -> None:
@@ -109,10 +103,7 @@ def test_a_run_beside_the_main_thread_is_warned_of_once(recorder: Recorder, capl
 def test_an_attempts_costs_are_recorded_however_it_ends(recorder: Recorder) -> None:
     spec = pretrain(cpus_per_worker=3, data_cpus=1)
     record = start(recorder, spec)
-    with (
-        pytest.raises(RuntimeError, match="no luck"),
-        metered(record, spec, recorder.registry, StopWatch(recorder)),
-    ):
+    with pytest.raises(RuntimeError, match="no luck"), metered(record, spec, recorder.registry, StopWatch(recorder)):
         raise RuntimeError("no luck")
     (cost,) = recorder.registry.costs.of_runs([record.id])
     assert (cost.number, cost.gpu_seconds, cost.gpu_type) == (1, 0.0, None)

@@ -15,22 +15,21 @@ from tests.orchestrator.execution.below_ray import NUM_LINES, command_of, enviro
 from tests.waiting import PATIENCE_S
 
 
-def run_without_readers(folder: Path, work: str, *, stdout: bool, stderr: bool) -> int:
-    """Exit status of a run whose stdout or stderr is a pipe that nobody reads."""
+def run_without_readers(folder: Path, work: str, *words: str, stdout: bool, stderr: bool) -> tuple[int, bytes]:
+    """Exit status of a command whose stdout or stderr is a pipe that nobody reads, and what it said on stderr else."""
     reading, writing = os.pipe()
     os.close(reading)
-    with Path(os.devnull).open("w") as nowhere:
-        done = subprocess.run(
-            command_of(work, "run", "words.yaml"),
-            cwd=folder,
-            env=environment_of(folder / "home"),
-            stdout=writing if stdout else nowhere,
-            stderr=writing if stderr else nowhere,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+    done = subprocess.run(
+        command_of(work, *(words or ("run", "words.yaml"))),
+        cwd=folder,
+        env=environment_of(folder / "home"),
+        stdout=writing if stdout else subprocess.DEVNULL,
+        stderr=writing if stderr else subprocess.PIPE,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     os.close(writing)
-    return done.returncode
+    return done.returncode, done.stderr or b""
 
 
 def only_run(folder: Path) -> tuple[RunState, str]:
@@ -46,7 +45,7 @@ def only_run(folder: Path) -> tuple[RunState, str]:
 @pytest.mark.parametrize("gone", ["stdout", "both"])
 def test_a_run_whose_readers_have_left_completes(tmp_path: Path, gone: str) -> None:
     write_inputs(tmp_path)
-    assert run_without_readers(tmp_path, "chat", stdout=True, stderr=gone == "both") == 0
+    assert run_without_readers(tmp_path, "chat", stdout=True, stderr=gone == "both")[0] == 0
     state, log = only_run(tmp_path)
     assert state == RunState.COMPLETED
     assert f"line {NUM_LINES - 1} " in log
@@ -55,7 +54,7 @@ def test_a_run_whose_readers_have_left_completes(tmp_path: Path, gone: str) -> N
 @pytest.mark.runs
 def test_a_failure_keeps_its_status_without_a_reader(tmp_path: Path) -> None:
     write_inputs(tmp_path)
-    assert run_without_readers(tmp_path, "fail", stdout=True, stderr=True) == 1
+    assert run_without_readers(tmp_path, "fail", stdout=True, stderr=True)[0] == 1
     state, log = only_run(tmp_path)
     assert state == RunState.FAILED
     assert "no luck" in log
@@ -65,16 +64,4 @@ def test_a_failure_keeps_its_status_without_a_reader(tmp_path: Path) -> None:
 def test_the_head_of_a_list_says_nothing_on_stderr(tmp_path: Path) -> None:
     write_inputs(tmp_path)
     run_without_readers(tmp_path, "succeed", stdout=False, stderr=False)
-    reading, writing = os.pipe()
-    os.close(reading)
-    done = subprocess.run(
-        command_of("succeed", "runs", "list"),
-        cwd=tmp_path,
-        env=environment_of(tmp_path / "home"),
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    os.close(writing)
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert run_without_readers(tmp_path, "succeed", "runs", "list", stdout=True, stderr=False) == (0, b"")

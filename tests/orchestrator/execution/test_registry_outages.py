@@ -64,18 +64,17 @@ class Outage:
         self._is_committed = is_committed
         self._session = Database.session
 
-    @contextmanager
-    def session(self, database: Database, *, writing: bool) -> Iterator[Session]:
-        self.num_left -= 1
-        if self.num_left or self._is_committed:
-            with self._session(database, writing=writing) as opened:
-                yield opened
-        if not self.num_left:
-            raise RegistryUnavailableError("The registry cannot be reached.")
+    def as_method(self) -> Callable[..., AbstractContextManager[Session]]:
+        @contextmanager
+        def session(database: Database, *, writing: bool) -> Iterator[Session]:
+            self.num_left -= 1
+            if self.num_left or self._is_committed:
+                with self._session(database, writing=writing) as opened:
+                    yield opened
+            if not self.num_left:
+                raise RegistryUnavailableError("The registry cannot be reached.")
 
-
-def as_method(outage: Outage) -> Callable[..., AbstractContextManager[Session]]:
-    return lambda database, *, writing: outage.session(database, writing=writing)
+        return session
 
 
 @pytest.mark.runs
@@ -91,7 +90,7 @@ def test_a_pipeline_outlives_an_outage_at_any_of_its_uses(
         shutil.copy(laboratory / "empty.sqlite", settings.registry)
         outage = Outage(n, is_committed=is_committed)
         with monkeypatch.context() as patched:
-            patched.setattr(Database, "session", as_method(outage))
+            patched.setattr(Database, "session", outage.as_method())
             record = run_spec(parse_spec(PIPELINE), settings=settings)
         assert record.state == "COMPLETED"
         with Registry(settings.registry) as registry:

@@ -20,6 +20,7 @@ from orchestrator.results import ModelResult, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 
+PIPELINE = {"kind": "pipeline", "name": "p"}
 SWEEP = {"kind": "sweep", "name": "first", "task": {"id": "sst2", "metric": "accuracy"}}
 
 
@@ -31,11 +32,17 @@ def _run(recorder: Recorder, settings: Settings, run_id: str, spec: dict[str, ob
     return folder
 
 
-def _trial(recorder: Recorder, run_id: str, score: float, rate: float = 1e-4) -> None:
-    metrics = {"accuracy": score}
-    recorder.record_trials(
-        run_id, [TrialResult("a", 0, {"learning_rate": rate}, RunState.COMPLETED, seed=0, metrics=metrics)]
-    )
+def _trial(recorder: Recorder, run_id: str, score: float) -> None:
+    values, metrics = {"learning_rate": 1e-4}, {"accuracy": score}
+    recorder.record_trials(run_id, [TrialResult("a", 0, values, RunState.COMPLETED, seed=0, metrics=metrics)])
+
+
+def _two_scored(recorder: Recorder, settings: Settings, *run_ids: str) -> None:
+    """Two completed runs of a group, the better one first."""
+    for run_id, score in zip(run_ids, (0.9, 0.8), strict=True):
+        _run(recorder, settings, run_id)
+        _trial(recorder, run_id, score)
+        recorder.complete(run_id, RunOutcome())
 
 
 def _refusal(settings: Settings, run_id: str) -> str:
@@ -77,19 +84,13 @@ def test_a_run_whose_model_is_registered_stays(settings: Settings, recorder: Rec
 
 
 def test_the_best_of_a_group_stays_and_another_goes(settings: Settings, recorder: Recorder) -> None:
-    for run_id, score in (("best", 0.9), ("worse", 0.8)):
-        _run(recorder, settings, run_id)
-        _trial(recorder, run_id, score)
-        recorder.complete(run_id, RunOutcome())
+    _two_scored(recorder, settings, "best", "worse")
     assert "is the best of its group" in _refusal(settings, "best")
     assert _refusal(settings, "worse") == ""
 
 
 def test_the_best_of_each_code_stays(settings: Settings, recorder: Recorder) -> None:
-    for run_id, score in (("first", 0.9), ("other", 0.8)):
-        _run(recorder, settings, run_id)
-        _trial(recorder, run_id, score)
-        recorder.complete(run_id, RunOutcome())
+    _two_scored(recorder, settings, "first", "other")
     with recorder.registry._database.session(writing=True) as session:
         session.execute(update(RunRow).where(RunRow.parent_id == "other").values(code_version="other"))
     assert "is the best of its group" in _refusal(settings, "first")
@@ -97,10 +98,7 @@ def test_the_best_of_each_code_stays(settings: Settings, recorder: Recorder) -> 
 
 
 def test_the_start_of_another_run_stays(settings: Settings, recorder: Recorder) -> None:
-    for run_id, score in (("best", 0.9), ("start", 0.8)):
-        _run(recorder, settings, run_id)
-        _trial(recorder, run_id, score)
-        recorder.complete(run_id, RunOutcome())
+    _two_scored(recorder, settings, "best", "start")
     _run(recorder, settings, "next", {"kind": "pretrain", "name": "n", "init_from": trial_id("start", "a")})
     assert "next (n)" in _refusal(settings, "start")
 
@@ -128,7 +126,7 @@ def test_a_run_whose_files_another_one_names_stays(
 
 
 def test_a_stage_of_a_pipeline_that_may_go_on_stays(settings: Settings, recorder: Recorder) -> None:
-    _run(recorder, settings, "whole", {"kind": "pipeline", "name": "p"})
+    _run(recorder, settings, "whole", PIPELINE)
     _run(recorder, settings, "stage", {"kind": "tokenizer", "name": "p/words", "tags": ["pipeline:whole"]})
     recorder.complete("stage", RunOutcome())
     for state in ("RUNNING", "FAILED"):
@@ -136,9 +134,6 @@ def test_a_stage_of_a_pipeline_that_may_go_on_stays(settings: Settings, recorder
         recorder.fail("whole", RunFailedError("no luck"))
     gone = remove_runs(find_removals(["whole"], settings), settings)
     assert [removal.run.id for removal in gone] == ["stage", "whole"], "its pipeline takes it with it"
-
-
-PIPELINE = {"kind": "pipeline", "name": "p"}
 
 
 def _stage(recorder: Recorder, settings: Settings, run_id: str, *pipelines: str, **spec: object) -> Path:
@@ -207,7 +202,7 @@ def test_a_stage_whose_model_is_registered_holds_its_pipeline_until_forced(
 
 
 def test_a_stage_of_a_pinned_pipeline_stays(settings: Settings, recorder: Recorder) -> None:
-    _run(recorder, settings, "whole", {"kind": "pipeline", "name": "p"})
+    _run(recorder, settings, "whole", PIPELINE)
     _run(recorder, settings, "stage", {"kind": "tokenizer", "name": "p/words", "tags": ["pipeline:whole"]})
     for run_id in ("stage", "whole"):
         recorder.complete(run_id, RunOutcome())

@@ -34,10 +34,10 @@ Run = Callable[..., Outcome]
 class Laboratory:
     """Commands in this process, on runs whose work is a function."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
         self.work: Callable[[CorpusSpec, RunContext], None] = lambda spec, context: None
-        self.settings = Settings.from_options()
+        self.settings = settings
         self.left: list[Sequence[str]] = []
         """Folders whose files were counted as written, of each check of the disk."""
 
@@ -61,15 +61,13 @@ def fail(spec: CorpusSpec, context: RunContext) -> None:
 
 
 @pytest.fixture
-def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Laboratory:
-    for name in ("STORAGE", "REGISTRY"):
-        monkeypatch.delenv(f"ORCHESTRATOR_{name}", raising=False)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setenv("ORCHESTRATOR_HOME", str(tmp_path / "home"))
+def laboratory(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Laboratory:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "words.yaml").write_text(SPEC)
     (tmp_path / "text.txt").write_text("Some words.\n")
-    made = Laboratory(capsys)
+    made = Laboratory(settings, capsys)
 
     def run(kind: CorpusKind, spec: CorpusSpec, inputs: Any, context: RunContext) -> None:
         made.work(spec, context)
@@ -198,18 +196,13 @@ def test_a_run_goes_on_in_the_folder_that_its_paths_are_meant_from(
     assert origin["spec"]["corpus"]["files"] == [f"{tmp_path}/text.txt"]
 
 
-def test_a_damaged_record_of_the_origin_is_named(laboratory: Laboratory) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [('{"folder": "/so', "origin.json is damaged"), ('{"folder": "/gone"}', "was started in /gone, which is gone")],
+)
+def test_an_origin_that_is_damaged_or_gone_is_told(laboratory: Laboratory, text: str, said: str) -> None:
     run_id = laboratory.start(fail)
-    path = Path(f"{laboratory.settings.storage}/runs/{run_id}/origin.json")
-    path.write_text('{"folder": "/so')
-    status, said = laboratory.command("resume", run_id)
-    assert status == 2
-    assert f"{path} is damaged" in said
-
-
-def test_an_origin_that_is_gone_is_told(laboratory: Laboratory, tmp_path: Path) -> None:
-    run_id = laboratory.start(fail)
-    path = Path(f"{laboratory.settings.storage}/runs/{run_id}/origin.json")
-    path.write_text('{"folder": "/gone"}')
-    status, said = laboratory.command("resume", run_id)
-    assert f"the run was started in /gone, which is gone: relative paths now begin at {Path.cwd()}" in said, status
+    Path(f"{laboratory.settings.storage}/runs/{run_id}/origin.json").write_text(text)
+    status, told = laboratory.command("resume", run_id)
+    assert said in told
+    assert status == 2 or "gone" in text

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -99,18 +98,14 @@ def test_only_the_projects_loggers_are_touched_and_only_meanwhile(tmp_path: Path
     assert lines(str(tmp_path)) == ["completed"]
 
 
-@pytest.fixture
-def few_records() -> Iterator[None]:
-    """Only errors are recorded, as somebody wished who configured logging."""
+def test_a_level_that_somebody_set_stays(tmp_path: Path) -> None:
     OWN_LOGGERS[0].setLevel(logging.ERROR)
-    yield
-    OWN_LOGGERS[0].setLevel(logging.NOTSET)
-
-
-def test_a_level_that_somebody_set_stays(tmp_path: Path, few_records: None) -> None:
-    with logged_run(str(tmp_path)):
-        logger.info("not asked for")
-    assert OWN_LOGGERS[0].level == logging.ERROR
+    try:
+        with logged_run(str(tmp_path)):
+            logger.info("not asked for")
+        assert OWN_LOGGERS[0].level == logging.ERROR
+    finally:
+        OWN_LOGGERS[0].setLevel(logging.NOTSET)
     assert lines(str(tmp_path)) == ["completed"]
 
 

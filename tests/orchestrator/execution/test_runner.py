@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from bert_core.errors import ConfigError
 from orchestrator.errors import CorpusError, HoursReached, InputError, RunFailedError, SpecError
@@ -27,7 +28,7 @@ from orchestrator.registry.records import RunRecord
 from orchestrator.results import PretrainResult
 from orchestrator.settings import Settings
 from orchestrator.specs import PretrainSpec, Spec
-from orchestrator.specs.loading import load_spec
+from orchestrator.specs.loading import load_spec, spec_values
 from orchestrator.storage import digest_file
 from orchestrator.training.checkpoints import Checkpoints
 from tests.waiting import wait_until
@@ -173,12 +174,15 @@ def test_a_killed_driver_resumes_in_mid_epoch_to_the_same_weights(
     model = spec.stages["model"].model_copy(update={"tokenizer": str(_tokenizer(spec, settings))})
     straight = run_spec(model.named("straight"), settings=settings)
 
-    (tmp_path / "model.yaml").write_text(_as_yaml(model))
+    (tmp_path / "model.yaml").write_text(yaml.safe_dump(spec_values(model)))
     command = [Path(sys.executable).with_name("orchestrator"), "--home", str(tmp_path / "killed"), "run", "model.yaml"]
     environment = {**os.environ, "RAY_ADDRESS": "local"}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, start_new_session=True) as driver:
         killed = Settings.from_options(home=str(tmp_path / "killed"), environ={})
-        _wait_for_checkpoint(killed, driver)
+        runs = Path(killed.storage) / "runs"
+        wait_until(lambda: any(runs.glob("*/checkpoints.json")) or driver.poll() is not None, "there is no checkpoint")
+        assert driver.stderr is not None
+        assert driver.poll() is None, driver.stderr.read().decode()
         os.killpg(driver.pid, 9)
     interrupted = pretraining(killed)
     assert interrupted.state in ("RUNNING", "LOST")
@@ -242,25 +246,6 @@ def _tokenizer(spec: Any, settings: Settings) -> str:
         return str(registry.datasets.frame(record.id)["path"][0])
 
 
-def _as_yaml(spec: Any) -> str:
-    import yaml
-
-    from orchestrator.specs.loading import spec_values
-
-    return yaml.safe_dump(spec_values(spec))
-
-
-def _wait_for_checkpoint(settings: Settings, driver: "subprocess.Popen[bytes]") -> None:
-    runs = Path(settings.storage) / "runs"
-
-    def is_there() -> bool:
-        return any(runs.glob("*/checkpoints.json"))
-
-    wait_until(lambda: is_there() or driver.poll() is not None, "the driver writes no checkpoint")
-    assert driver.stderr is not None
-    assert driver.poll() is None, driver.stderr.read().decode()
-
-
 @pytest.mark.ray
 @pytest.mark.core
 def test_a_failure_is_recorded_with_its_reason(ray_cluster: None, laboratory: tuple[Path, Settings]) -> None:
@@ -274,10 +259,25 @@ def test_a_failure_is_recorded_with_its_reason(ray_cluster: None, laboratory: tu
         assert all("lower learning_rate" in registry.run(run_id).error for run_id in failed["id"])
 
 
-def test_a_missing_file_is_found_before_anything_starts(laboratory: tuple[Path, Settings]) -> None:
+@pytest.mark.parametrize(
+    ("override", "error", "named"),
+    [
+        ("stages.words.corpus.files=[absent.txt]", CorpusError, r"absent\.txt"),
+        ("stages.model.tokenizer=@wrods", SpecError, r"stages\.model: @wrods"),
+        (
+            "stages.model.variants={plain: {}, odd: {model.num_attention_heads: 3}}",
+            ConfigError,
+            r"stages\.model\.odd: hidden_size 32",
+        ),
+    ],
+    ids=["a missing file", "a stage that is not there", "a variant that does not fit"],
+)
+def test_what_cannot_be_run_is_named_before_anything_starts(
+    laboratory: tuple[Path, Settings], override: str, error: type[Exception], named: str
+) -> None:
     path, settings = laboratory
-    with pytest.raises(CorpusError, match=r"absent\.txt"):
-        run_spec(load_spec(path, ["stages.words.corpus.files=[absent.txt]"]), settings=settings)
+    with pytest.raises(error, match=named):
+        run_spec(load_spec(path, [override]), settings=settings)
     assert not Path(settings.home).exists()
 
 
@@ -309,19 +309,6 @@ def test_a_home_that_a_run_needs_not_may_be_read_only(tmp_path: Path) -> None:
         )
     )
     assert [path.name for path in tmp_path.iterdir()] == ["file"], "a check leaves nothing"
-
-
-def test_a_stage_that_is_not_there_is_named(laboratory: tuple[Path, Settings]) -> None:
-    path, settings = laboratory
-    with pytest.raises(SpecError, match=r"stages\.model: @wrods"):
-        run_spec(load_spec(path, ["stages.model.tokenizer=@wrods"]), settings=settings)
-
-
-def test_a_variant_that_does_not_fit_is_named(laboratory: tuple[Path, Settings]) -> None:
-    path, settings = laboratory
-    variants = "stages.model.variants={plain: {}, odd: {model.num_attention_heads: 3}}"
-    with pytest.raises(ConfigError, match=r"stages\.model\.odd: hidden_size 32"):
-        run_spec(load_spec(path, [variants]), settings=settings)
 
 
 @pytest.mark.heavy

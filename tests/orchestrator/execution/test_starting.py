@@ -75,13 +75,12 @@ def test_an_announcement_that_was_left_behind_counts_for_nothing(stopped: RunRec
     for changes in announced_late:
         announce(stopped, **changes)
         assert starting_attempt(stopped, str(stopped.storage_path)) is None
-    announce(stopped, host="gpu-7", pid=gone.pid)
-    assert starting_attempt(stopped, str(stopped.storage_path)) is not None
-
-
-def test_a_process_that_is_starting_is_believed_however_long_it_takes(stopped: RunRecord) -> None:
-    announce(stopped, announced_at=0.0)
-    assert starting_attempt(stopped, str(stopped.storage_path)) is not None
+    for believed in (
+        {"host": "gpu-7", "pid": gone.pid},
+        {"announced_at": 0.0},
+    ):  # a process here, however long it takes
+        announce(stopped, **believed)
+        assert starting_attempt(stopped, str(stopped.storage_path)) is not None
 
 
 def test_a_request_for_a_start_that_failed_does_not_stop_the_next_one(stopped: RunRecord, settings: Settings) -> None:

@@ -50,24 +50,19 @@ def record_of(settings: Settings, run_id: str) -> RunRecord:
         return registry.run(run_id)
 
 
-def orchestrator(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """A command that has run in a process of its own."""
-    return subprocess.run(
-        command_of("succeed", *arguments),
-        cwd=folder,
-        env=environment_of(folder / "home"),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-
-
 @pytest.mark.runs
 @pytest.mark.core
 def test_a_run_is_stopped_from_another_process(tmp_path: Path, settings: Settings) -> None:
     with running("end_interrupted_at_step_7", tmp_path) as (process, run_id):
-        done = orchestrator(tmp_path, "stop", run_id)
+        done = subprocess.run(
+            command_of("succeed", "stop", run_id),
+            cwd=tmp_path,
+            env=environment_of(tmp_path / "home"),
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         assert f"run {run_id} has ended, as STOPPED" in done.stderr
         assert f"go on with: orchestrator resume {run_id}" in done.stderr
@@ -94,7 +89,6 @@ def test_a_run_that_takes_long_to_save_can_be_forced(tmp_path: Path, settings: S
 @pytest.mark.runs
 @pytest.mark.core
 def test_a_second_ctrl_c_records_the_end_and_says_how_to_go_on(tmp_path: Path, settings: Settings) -> None:
-    write_inputs(tmp_path)
     with running("hang", tmp_path) as (process, run_id):
         process.send_signal(signal.SIGINT)
         assert process.stderr is not None
@@ -103,20 +97,23 @@ def test_a_second_ctrl_c_records_the_end_and_says_how_to_go_on(tmp_path: Path, s
                 break
         while process.poll() is None:  # one that comes at once counts as the first
             process.send_signal(signal.SIGINT)
-            try_again = threading.Event()
-            try_again.wait(0.1)
+            threading.Event().wait(0.1)
         assert process.returncode == 130
         assert process.stderr.read().endswith(f"orchestrator resume {run_id}\n")
     record = record_of(settings, run_id)
     assert (record.state, record.error) == (RunState.STOPPED, "interrupted twice, and left without saving")
 
 
-def signals_of_two_looks(
-    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, later_attempts: int
-) -> list[int]:
-    """Signals that this process sends itself while it finds a request twice."""
+@pytest.mark.parametrize("is_other_attempt", [True, False], ids=["of another attempt", "to a run that saves already"])
+def test_a_request_that_is_not_for_now_sends_no_signal(
+    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, is_other_attempt: bool
+) -> None:
     signals: list[int] = []
     monkeypatch.setattr(signal, "pthread_kill", lambda thread, number: signals.append(number))
+    if not is_other_attempt:
+        under_way = threading.Event()
+        under_way.set()
+        monkeypatch.setattr("orchestrator.execution.stopping.interruption_under_way", under_way)
     looked = threading.Event()
     load = StopRequest.load
 
@@ -125,32 +122,13 @@ def signals_of_two_looks(
         return load(run_folder)
 
     record = start(recorder, tmp_path / "run")
-    StopRequest(record.attempt + later_attempts).save(str(tmp_path / "run"))
+    StopRequest(record.attempt + is_other_attempt).save(str(tmp_path / "run"))
     monkeypatch.setattr(StopRequest, "load", note)
     with StopWatch(recorder).heeding(record, str(tmp_path / "run"), interval_s=0.001):
         assert looked.wait(PATIENCE_S)
         looked.clear()
         assert looked.wait(PATIENCE_S), "it looks again"
-    return signals
-
-
-def test_a_request_for_another_attempt_is_not_heeded(
-    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert signals_of_two_looks(tmp_path, recorder, monkeypatch, later_attempts=1) == []
-
-
-def test_a_request_to_a_run_that_saves_already_is_no_second_signal(
-    tmp_path: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("orchestrator.execution.stopping.interruption_under_way", already_set())
-    assert signals_of_two_looks(tmp_path, recorder, monkeypatch, later_attempts=0) == []
-
-
-def already_set() -> threading.Event:
-    event = threading.Event()
-    event.set()
-    return event
+    assert signals == []
 
 
 def test_a_driver_whose_clusters_head_has_gone_records_that_and_leaves(
@@ -190,8 +168,13 @@ def test_a_driver_whose_clusters_head_has_gone_records_that_and_leaves(
     assert any(text.endswith("has not answered for 5 s") for text in caplog.messages)
 
 
-def test_a_request_interrupts_the_main_thread_with_the_step_that_was_saved(tmp_path: Path, recorder: Recorder) -> None:
+@pytest.mark.parametrize("ignored", [[], [signal.SIGINT], [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]])
+def test_a_request_is_heeded_with_the_step_that_was_saved_whatever_signals_are_ignored(
+    tmp_path: Path, recorder: Recorder, ignored: list[signal.Signals]
+) -> None:
+    """A script's `&` has SIGINT ignored by what it starts."""
     record = start(recorder, tmp_path / "run")
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ignored}
 
     def save_and_stop() -> None:
         with StopWatch(recorder).heeding(record, str(tmp_path / "run"), interval_s=0.001):
@@ -202,27 +185,10 @@ def test_a_request_interrupts_the_main_thread_with_the_step_that_was_saved(tmp_p
                 error.step = 30  # type: ignore[attr-defined]
                 raise
 
-    with pytest.raises(StopRequested, match=f"stopped by `orchestrator stop {record.id}`") as stopped:
-        save_and_stop()
-    assert stopped.value.step == 30
-
-
-@pytest.mark.parametrize("ignored", [[signal.SIGINT], [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]])
-def test_a_request_is_heeded_whatever_signals_are_ignored(
-    tmp_path: Path, recorder: Recorder, ignored: list[signal.Signals]
-) -> None:
-    """A script's `&` has SIGINT ignored by what it starts."""
-    record = start(recorder, tmp_path / "run")
-    before = {number: signal.signal(number, signal.SIG_IGN) for number in ignored}
-
-    def wait_for_the_request() -> None:
-        with StopWatch(recorder).heeding(record, str(tmp_path / "run"), interval_s=0.001):
-            StopRequest(record.attempt).save(str(tmp_path / "run"))
-            threading.Event().wait(PATIENCE_S)
-
     try:
-        with pytest.raises(StopRequested):
-            wait_for_the_request()
+        with pytest.raises(StopRequested, match=record.id) as stopped:
+            save_and_stop()
+        assert stopped.value.step == 30
         assert [signal.getsignal(number) for number in ignored] == [signal.SIG_IGN] * len(ignored)
     finally:
         for number, handler in before.items():

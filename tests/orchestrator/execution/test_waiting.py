@@ -1,4 +1,4 @@
-"""Waiting for a run of another process: the outcome, the line of progress, and time that is over.
+"""Waiting for a run of another process: the outcome, lines of progress and of the end, and time that is over.
 
 Alone: .venv/bin/pytest tests/orchestrator/execution/test_waiting.py
 """
@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.cli.entry import run_command_line
 from orchestrator.errors import NotFoundError, RegistryUnavailableError, RunFailedError
+from orchestrator.execution.ending import ending_lines
 from orchestrator.execution.waiting import outcome_line, progress_line, recorded_id, wait_for_run
 from orchestrator.registry import patience
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -21,11 +22,7 @@ def start(recorder: Recorder, **fields: object) -> str:
 
 @pytest.mark.parametrize(("error", "status"), [(None, 0), (RunFailedError("no luck"), 1), (KeyboardInterrupt(), 1)])
 def test_the_exit_status_is_the_outcome(
-    settings: Settings,
-    recorder: Recorder,
-    capsys: pytest.CaptureFixture[str],
-    error: BaseException | None,
-    status: int,
+    settings: Settings, recorder: Recorder, capsys: pytest.CaptureFixture[str], error: BaseException | None, status: int
 ) -> None:
     run_id = start(recorder)
     if error is None:
@@ -103,3 +100,23 @@ def test_a_line_of_progress_counts_the_trials_of_a_pipelines_newest_stage(record
     stage = start(recorder, kind="sweep", tags=[f"pipeline:{pipeline.id}"], steps=None)
     recorder.record_trials(stage, [TrialStart("a", 0, {"seed": 0}, 0)])
     assert progress_line(recorder.registry, pipeline) == "small  RUNNING  1 running"
+
+
+def test_a_pipeline_ends_with_a_line_for_each_stage_in_order(recorder: Recorder) -> None:
+    words = {"kind": "tokenizer", "corpus": {"files": ["text.txt"]}}
+    stages = {"small": words, "large": words}
+    pipeline = recorder.start({"kind": "pipeline", "name": "all", "stages": stages}, "f")
+    for name in stages:
+        recorder.start({**words, "name": f"all/{name}", "tags": [f"pipeline:{pipeline.id}"]}, name)
+    lines = ending_lines(pipeline.id, recorder.registry)
+    assert lines == ["small: completed after 0 s", "large: completed after 0 s"]
+
+
+def test_a_registry_that_is_away_costs_the_last_words_alone(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def be_away(run_id: str) -> None:
+        raise RegistryUnavailableError("the registry does not answer.")
+
+    monkeypatch.setattr(recorder.registry, "run", be_away)
+    assert ending_lines("7f3a", recorder.registry) == ["the result cannot be shown: the registry does not answer."]

@@ -1,13 +1,19 @@
-"""Error analysis of a model: tables of each task type, and the worst mistakes first.
+"""Scores of a model on a split: what is counted, tables of each task type, and the worst mistakes first.
 
 Alone: pytest tests/orchestrator/inference/test_error_analysis.py
 """
 
+import json
 from pathlib import Path
 
 import pytest
+import torch
 
+from orchestrator.finetuning.building import build_model
+from orchestrator.finetuning.model_folder import load_task_definition, save_model_folder
+from orchestrator.finetuning.model_record import record_of
 from orchestrator.inference.error_analysis import analyze_errors
+from orchestrator.inference.task_scores import Scoring, evaluate
 from orchestrator.results import EvaluationResult
 from orchestrator.tasks import Task, load_task
 from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
@@ -18,7 +24,7 @@ from orchestrator.tasks.types.qa import AnswerPrediction
 from orchestrator.tasks.types.regression import RegressionExample, ValuePrediction
 from orchestrator.tasks.types.squad import Answer, QaExample
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.tasks.definitions import define
+from tests.orchestrator.tasks.definitions import define, options_of
 
 
 @pytest.fixture
@@ -81,3 +87,36 @@ def test_questions_without_an_answer_are_counted_apart() -> None:
 def test_a_value_is_as_wrong_as_it_is_far_off() -> None:
     task = define("regression", ())
     assert task.type.wrongness(task, RegressionExample("0", "x", value=2.0), ValuePrediction(0.5)) == 1.5
+
+
+@pytest.fixture
+def folder(tmp_path: Path, task: Task) -> str:
+    """A model that always says no."""
+    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
+    model = build_model(task, tiny_tasks.RECIPE, None, tokenizer)
+    with torch.no_grad():
+        model.classifier.bias[0] = 100.0  # type: ignore[union-attr, index]
+    save_model_folder(model, tokenizer, record_of(task, options_of("classification")), str(tmp_path / "model"))
+    return str(tmp_path / "model")
+
+
+def test_a_split_is_scored_and_its_predictions_are_kept(folder: str, task: Task, tmp_path: Path) -> None:
+    path = str(tmp_path / "predictions.jsonl")
+    result = evaluate(Scoring(folder, task, "validation", str(tmp_path / "storage"), predictions=path))
+    gold = [example.label for example in task.examples("validation")]
+    assert result.metrics["accuracy"] == gold.count("no") / len(gold)
+    assert (result.task, result.split, result.num_examples) == ("words", "validation", len(gold))
+    rows = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    assert [row["gold"] for row in rows] == gold
+    assert {row["prediction"] for row in rows} == {"no"}
+
+
+def test_predictions_are_written_only_where_asked(folder: str, task: Task, tmp_path: Path) -> None:
+    before = set(tmp_path.rglob("*.jsonl"))
+    evaluate(Scoring(folder, task, "validation", str(tmp_path / "storage")))
+    assert set(tmp_path.rglob("*.jsonl")) == before
+
+
+def test_a_models_folder_tells_which_columns_it_was_trained_on(folder: str, task: Task) -> None:
+    assert task.text_columns
+    assert load_task_definition(Path(folder)).text_columns == task.text_columns

@@ -1,8 +1,9 @@
-"""Files answered by this process and by workers on Ray: the same bytes, the same complaints.
+"""Files answered by this process and by workers on Ray: the same bytes, the same complaints; blocks of their lines.
 
 Alone: .venv/bin/pytest tests/orchestrator/inference/test_line_files.py
 """
 
+import json
 import os
 import shutil
 import signal
@@ -10,10 +11,20 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.errors import ClusterError, InputError
-from orchestrator.inference import workers
-from orchestrator.inference.blocks import BLOCK_LINES, LineBlock, LinePredictor, PredictedBlock
+from orchestrator.inference import blocks, workers
+from orchestrator.inference.blocks import (
+    BLOCK_LINES,
+    LineBlock,
+    LinePredictor,
+    PredictedBlock,
+    json_lines,
+    line_blocks,
+    predict_blocks,
+)
 from orchestrator.inference.embedder import LineEmbedder
 from orchestrator.inference.line_files import predict_file
 from orchestrator.inference.predictor import Predictor
@@ -125,3 +136,48 @@ def test_a_damaged_model_is_told_as_itself(settings: Settings, file: Path, encod
     (tmp_path / "bad" / "model.safetensors").write_bytes(b"short")
     with pytest.raises(CheckpointError, match=r"model\.safetensors"):
         list(predict_file(LineEmbedder.load, str(tmp_path / "bad"), str(file), settings))
+
+
+@given(st.lists(st.text(alphabet="ab \n", max_size=6), max_size=40))
+def test_blocks_hold_every_line_once_in_order_and_are_as_full_as_may_be(lines: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "BLOCK_LINES", 4)
+        patch.setattr(blocks, "BLOCK_CHARACTERS", 12)
+        found = list(line_blocks(lines))
+    together = [line for block in found for line in block.lines]
+    assert together == [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+    sizes = [sum(len(line) for _, line in block.lines) for block in found]
+    assert all(len(block.lines) == 4 or size >= 12 for block, size in zip(found[:-1], sizes, strict=False))
+    assert all(len(block.lines) <= 4 and size < 12 + 6 for block, size in zip(found, sizes, strict=True))
+
+
+def test_no_more_than_a_block_is_read_ahead() -> None:
+    read = []
+
+    def lines() -> object:
+        for number in range(10**9):
+            read.append(number)
+            yield "a line"
+
+    first = next(line_blocks(lines()))  # type: ignore[arg-type]
+    assert len(first.lines) == len(read) == blocks.BLOCK_LINES
+
+
+def test_a_bad_line_is_named_with_its_file_after_the_answers_before_it() -> None:
+    def answer(block: LineBlock) -> PredictedBlock:
+        ((number, line),) = block.lines
+        if line == "bad":
+            raise InputError(f"line {number} is bad")
+        return PredictedBlock(line.encode(), 1)
+
+    found = predict_blocks(answer, (LineBlock(((n, line),)) for n, line in enumerate(["a", "b", "bad"], 1)), "file.txt")
+    assert [next(found).data, next(found).data] == [b"a", b"b"]
+    with pytest.raises(InputError, match=r"^file\.txt: line 3 is bad$"):
+        next(found)
+
+
+def test_json_lines_are_read_back() -> None:
+    rows = [{"text": "Zürich\u2028\n", "label": 1}, {"text": "", "label": None}]
+    data = json_lines(rows)
+    assert [json.loads(line) for line in data.split(b"\n")[:-1]] == rows
+    assert "Zürich".encode() in data

@@ -1,4 +1,4 @@
-"""Files of requests: which form they have, and which columns of a table are read.
+"""Requests: forms of their files, columns of tables, what each kind of task reads of a line and what it answers.
 
 Alone: pytest tests/orchestrator/inference/test_requests.py
 """
@@ -14,6 +14,13 @@ import pytest
 
 from orchestrator.errors import InputError
 from orchestrator.inference.requests import RequestFile, look_at_requests, make_request, refuse_table
+from orchestrator.storage.text_lines import parse_line
+from orchestrator.tasks import TabularColumns, TaskDefinition
+from orchestrator.tasks.tabular_columns import NO_COLUMNS, CategoricalColumn, NumericalColumn
+from orchestrator.tasks.types.classification import ClassificationExample
+from orchestrator.tasks.types.multi_label import LabelsPrediction, MultiLabelExample
+from orchestrator.tasks.types.multiple_choice import ChoicePrediction, MultipleChoiceExample
+from orchestrator.tasks.types.regression import RegressionExample
 from tests.orchestrator.tasks.definitions import define
 
 
@@ -35,22 +42,31 @@ def test_parquet_rows_are_requests(tmp_path: Path) -> None:
     assert _read(tmp_path / "a.parquet") == [{"text": "x", "n": 1}, {"text": "y", "n": 2}]
 
 
-def test_conll_columns_are_sentences_without_their_tags(tmp_path: Path) -> None:
-    (tmp_path / "a.conll").write_text("Ann B-PER\nruns O\n\nBob B-PER\n")
-    assert [row["words"] for row in _read(tmp_path / "a.conll", "ner")] == [["Ann", "runs"], ["Bob"]]
-
-
-@pytest.mark.parametrize("name", ["a.conll", "a.bio", "a.IOB"])
-def test_words_without_tags_are_sentences_where_the_name_says_conll(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text("Ann\nruns\n\nBob\n")
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.conll", "Ann B-PER\nruns O\n\nBob B-PER\n"),
+        ("a.conll", "Ann\nruns\n\nBob\n"),
+        ("a.IOB", "Ann\nruns\n\nBob\n"),
+    ],
+)
+def test_conll_columns_are_sentences_with_or_without_tags(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
     assert [row["words"] for row in _read(tmp_path / name, "ner")] == [["Ann", "runs"], ["Bob"]]
 
 
-@pytest.mark.parametrize("head", ["classification", "qa", "multiple_choice"])
-def test_conll_columns_are_refused_by_a_model_of_other_heads(head: str, tmp_path: Path) -> None:
-    (tmp_path / "a.conll").write_text("Ann B-PER\nruns O\n")
-    with pytest.raises(InputError, match=rf"a\.conll.* {head} reads .*JSON lines as {{"):
-        _read(tmp_path / "a.conll", head)
+@pytest.mark.parametrize(
+    ("head", "name", "text"),
+    [
+        ("classification", "a.conll", "Ann B-PER\nruns O\n"),
+        ("qa", "a.conll", "Ann B-PER\nruns O\n"),
+        ("ner", "a.csv", "text\nx\n"),
+    ],
+)
+def test_a_layout_that_a_head_does_not_read_is_refused(head: str, name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=rf"{name}.* {head} reads "):
+        _read(tmp_path / name, head)
 
 
 def test_a_line_without_a_tag_leaves_the_others_their_columns(tmp_path: Path) -> None:
@@ -68,12 +84,6 @@ def test_squad_questions_are_requests(tmp_path: Path) -> None:
     qas = [{"id": "q", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]}]
     (tmp_path / "a.json").write_text(json.dumps({"data": [{"paragraphs": [{"context": "Ann runs.", "qas": qas}]}]}))
     assert _read(tmp_path / "a.json", "qa") == [{"id": "q", "question": "Who?", "context": "Ann runs."}]
-
-
-def test_a_table_for_a_tagger_is_refused_with_what_it_reads(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("text\nx\n")
-    with pytest.raises(InputError, match=r"a\.csv.* ner reads CoNLL columns .*lines of text"):
-        _read(tmp_path / "a.csv", "ner")
 
 
 def test_lines_of_a_table_keep_the_numbers_of_the_file(tmp_path: Path) -> None:
@@ -133,3 +143,57 @@ def test_a_table_without_a_tables_name_is_refused(table: str, tmp_path: Path) ->
         _read(path)
     with pytest.raises(InputError, match="stdin"):
         list(refuse_table(table.splitlines(keepends=True), ()))
+
+
+COLUMNS = TabularColumns((NumericalColumn("size", 0.0, 1.0),), (CategoricalColumn("color", ("red",)),))
+
+
+def make_task(head: Any, columns: TabularColumns = NO_COLUMNS) -> TaskDefinition:
+    return define(head, ("a", "b"), columns=columns)
+
+
+def read(line: str | dict[str, Any], task: TaskDefinition) -> object:
+    text = line if isinstance(line, str) else json.dumps(line)
+    return task.type.example_of(task, make_request(parse_line(text, 3), 3, task))
+
+
+def answer(task: TaskDefinition, prediction: object) -> dict[str, Any]:
+    return task.type.answer(task, prediction)
+
+
+def test_each_head_reads_its_keys() -> None:
+    assert read("one\ttwo", make_task("multi_label")) == MultiLabelExample("3", "one", "two")
+    choices = {"id": 7, "text": "It rains.", "choices": ["She runs.", "She swims."]}
+    expected = MultipleChoiceExample("7", "It rains.", ("She runs.", "She swims."))
+    assert read(choices, make_task("multiple_choice")) == expected
+
+
+def test_own_columns_are_read_by_their_names_and_null_is_missing() -> None:
+    line = {"text": "x", "size": 2, "color": None}
+    beside: dict[str, Any] = {"numbers": (2.0,), "categories": (None,)}
+    assert read(line, make_task("classification", COLUMNS)) == ClassificationExample("3", "x", **beside)
+    assert read(line, make_task("multi_label", COLUMNS)) == MultiLabelExample("3", "x", **beside)
+    assert read(line, make_task("regression", COLUMNS)) == RegressionExample("3", "x", **beside)
+
+
+@pytest.mark.parametrize(
+    ("head", "columns", "line", "message"),
+    [
+        ("multiple_choice", NO_COLUMNS, "plain", "line 3 .*text, choices"),
+        ("multiple_choice", NO_COLUMNS, {"text": "x"}, "line 3.*'choices'"),
+        ("multiple_choice", NO_COLUMNS, {"text": "x", "choices": ["y"]}, "choices.* 2"),
+        ("regression", COLUMNS, "plain", "line 3 .*text, text_pair, size, color"),
+        ("regression", COLUMNS, {"text": "x", "size": 1}, "line 3.*'color'"),
+        ("regression", COLUMNS, {"text": "x", "size": "big", "color": "red"}, "line 3: size 'big'"),
+    ],
+)
+def test_a_line_that_lacks_something_is_named(head: str, columns: TabularColumns, line: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read(line, make_task(head, columns))
+
+
+def test_answers_are_json_with_a_probability_for_each_label_or_choice() -> None:
+    labels = answer(make_task("multi_label"), LabelsPrediction(("b",), (0.25, 0.75)))
+    assert labels == {"labels": ["b"], "probabilities": {"a": 0.25, "b": 0.75}}
+    choice = answer(make_task("multiple_choice"), ChoicePrediction(2, (0.2, 0.2, 0.6)))
+    assert json.loads(json.dumps(choice)) == {"choice": 2, "probabilities": [0.2, 0.2, 0.6]}

@@ -1,4 +1,7 @@
-"""Endings of completed runs: the lines that tell a result. Alone: pytest tests/orchestrator/kinds/test_endings.py"""
+"""Endings of completed runs: lines that tell a result, and differences of groups beside the noise of seeds.
+
+Alone: pytest tests/orchestrator/kinds/test_endings.py
+"""
 
 import dataclasses
 import json
@@ -6,11 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from scipy import stats
 from sqlalchemy import update
 
 from bert_core.config import BertConfig
 from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
 from orchestrator.kinds.pretrain import PretrainKind
+from orchestrator.kinds.seed_noise import compute_difference, compute_gain
 from orchestrator.kinds.sweep import SweepKind
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
@@ -131,24 +136,51 @@ def test_a_pretraining_ends_with_its_held_out_losses_from_first_to_last(recorder
     assert [number in loss for number in ("9.000", "7.500")] == [True, True]
 
 
-@pytest.mark.parametrize(
-    ("labels", "told"),
-    [
-        (["no", "yes"], ["f1 is the score of yes, the second label"]),
-        (["yes", "no"], ["f1 is the score of no, the second label"]),
-    ],
-)
-def test_a_sweep_ranked_by_f1_ends_with_whose_it_is(
-    recorder: Recorder, tmp_path: Path, labels: list[str], told: list[str]
-) -> None:
+@pytest.mark.parametrize("labels", [["no", "yes"], ["yes", "no"]])
+def test_a_sweep_ranked_by_f1_ends_with_whose_it_is(recorder: Recorder, tmp_path: Path, labels: list[str]) -> None:
     config = BertConfig.from_size("tiny", vocab_size=50).with_labels(labels, "single_label_classification")
     record = FineTuningRecord("own", "classification", "f1", TaskOptions(max_seq_length=16))
     (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
     (tmp_path / RECORD_FILE).write_text(json.dumps(record.to_dict()))
     lines = sweep_of(recorder, {("minilm", 1e-3, 0): 0.8}, tmp_path)
-    assert [line for line in lines if line.startswith("f1 is")] == told
+    (told,) = [line for line in lines if line.startswith("f1 is")]
+    assert told.startswith(f"f1 is the score of {labels[1]}")
 
 
 def test_a_model_that_is_gone_costs_the_line_alone(recorder: Recorder, tmp_path: Path) -> None:
     lines = sweep_of(recorder, {("minilm", 1e-3, 0): 0.8}, tmp_path / "gone")
     assert lines == sweep_of(recorder, {("minilm", 1e-3, 0): 0.8})
+
+
+def test_the_interval_is_welchs() -> None:
+    first, second = [0.61, 0.66, 0.64], [0.55, 0.60]
+    found = compute_difference(first, second)
+    interval = stats.ttest_ind(first, second, equal_var=False).confidence_interval(0.95)
+    assert found.half_width == pytest.approx((interval.high - interval.low) / 2, rel=1e-3)
+    assert found.value == pytest.approx((interval.high + interval.low) / 2)
+
+
+def test_a_gain_over_a_constant_has_students_interval() -> None:
+    scores = [0.61, 0.66, 0.64]
+    found = compute_gain(scores, 0.5)
+    interval = stats.ttest_1samp(scores, 0.5).confidence_interval(0.95)
+    assert found.half_width == pytest.approx((interval.high - interval.low) / 2, rel=1e-3)
+    assert compute_gain([0.7], 0.5).is_more_than_noise is None
+    assert compute_gain([0.7, 0.7], 0.5).is_more_than_noise is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_more", "said"),
+    [
+        ([0.9, 0.91, 0.92], [0.5, 0.51, 0.52], True, "0.0227"),
+        ([0.5, 0.7], [0.4, 0.6], False, "33 seeds"),
+        ([0.7], [0.4, 0.6], None, "seeds=[0,1,2]"),
+        ([0.7] * 3, [0.5] * 3, None, "3 seeds"),
+    ],
+)
+def test_a_difference_is_told_beside_the_noise(
+    first: list[float], second: list[float], is_more: bool | None, said: str
+) -> None:
+    found = compute_difference(first, second)
+    assert found.is_more_than_noise is is_more
+    assert said in found.words("seeds=[0,1,2]")

@@ -29,12 +29,7 @@ from orchestrator.tasks import load_task
 from tests.orchestrator.kinds.contexts import Notebook, context_of
 from tests.orchestrator.kinds.samples import complete
 from tests.orchestrator.registry.samples import model_result
-from tests.orchestrator.small_specs import (
-    EVALUATE,
-    SWEEP,
-    check,
-    plan,
-)
+from tests.orchestrator.small_specs import EVALUATE, SWEEP, check, plan
 
 
 def test_a_reranker_of_a_task_without_hits(settings: Settings) -> None:
@@ -98,11 +93,7 @@ HEADER, *ROWS = ["one,other,label\n", "cats,mat,yes\n", "cats,river,no\n", "wing
 
 @pytest.mark.parametrize(
     ("rows", "changes", "origin"),
-    [
-        (ROWS, {}, "partly trained"),
-        (ROWS, {"on_bad_record": "skip"}, "same file"),
-        (ROWS[2:], {}, "apart"),
-    ],
+    [(ROWS, {}, "partly trained"), (ROWS, {"on_bad_record": "skip"}, "same file"), (ROWS[2:], {}, "apart")],
     ids=["the whole file", "the file read another way", "the rest of it in a file of its own"],
 )
 @pytest.mark.heavy
@@ -156,7 +147,8 @@ def test_an_evaluation_on_a_gpu_travels_and_scores_as_here(
     assert book.shown == [], "the status line stays here"
 
 
-def test_an_evaluation_takes_a_gpu_where_there_is_one() -> None:
+def test_an_evaluation_takes_a_gpu_where_there_is_one(settings: Settings) -> None:
+    assert plan(settings, EVALUATE) == {"kind": "evaluate", "resources": "1 CPU, and 1 GPU if available"}
     kind, spec = EvaluateKind(), EvaluateSpec.model_validate(EVALUATE)
     assert kind.resources(spec).on({"CPU": 4.0}).total == {"CPU": 1.0}
     assert kind.resources(spec).on({"CPU": 4.0, "GPU": 1.0}).total == {"CPU": 1.0, "GPU": 1.0}
@@ -168,7 +160,3 @@ def test_an_evaluation_takes_a_gpu_where_there_is_one() -> None:
 def test_how_to_rerank_needs_a_model_that_does(idle: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="rerank"):
         EvaluateSpec.model_validate({"model": "m", "task": {"id": "cranfield"}, **idle})
-
-
-def test_a_plan_of_an_evaluation(settings: Settings) -> None:
-    assert plan(settings, EVALUATE) == {"kind": "evaluate", "resources": "1 CPU, and 1 GPU if available"}

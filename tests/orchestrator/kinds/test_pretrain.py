@@ -1,10 +1,11 @@
-"""Pretraining as a kind of run: what it refuses, plans, takes of the cluster and records.
+"""Pretraining as a kind of run: what it refuses, plans, takes of the cluster and records; passes over its text.
 
 pytest tests/orchestrator/kinds/test_pretrain.py
 """
 
 import logging
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,10 +13,9 @@ import torch
 from bert_core.errors import CheckpointError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.cluster import device_line
-from orchestrator.cluster.capacity import check_processes
-from orchestrator.cluster.nodes import Node
 from orchestrator.cluster.processes import Processes
-from orchestrator.errors import ClusterError, RunStoppedError
+from orchestrator.errors import CorpusError, RunStoppedError
+from orchestrator.kinds import passes
 from orchestrator.kinds import pretrain as module
 from orchestrator.kinds.pretrain import PretrainKind, build_listener, decide_device, takes_gpus
 from orchestrator.planning.plan import needed_resources, unused_gpu_notes
@@ -27,15 +27,7 @@ from orchestrator.specs import PretrainSpec
 from orchestrator.training.checkpoints import Checkpoints
 from tests.orchestrator.kinds.contexts import Notebook, context_of
 from tests.orchestrator.kinds.samples import complete
-from tests.orchestrator.small_specs import (
-    PRETRAIN,
-    SWEEP,
-    check,
-    input_identity,
-    pipeline,
-    plan,
-    plan_lines,
-)
+from tests.orchestrator.small_specs import PRETRAIN, SWEEP, TOKENIZER, check, input_identity, pipeline, plan, plan_lines
 
 
 def test_a_tokenizer_that_the_model_was_not_trained_with(settings: Settings) -> None:
@@ -170,14 +162,6 @@ def test_all_workers_are_on_cpus_where_auto_finds_no_gpu_that_torch_can_use(
     assert caplog.messages == said
 
 
-def test_gpus_that_auto_takes_must_lie_beside_cpus() -> None:
-    """GPUs enough in all, and none of them on the node that has CPUs: Ray would wait for ever."""
-    spec = PretrainSpec.model_validate(PRETRAIN)
-    needed = needed_resources(spec, {"CPU": 2.0, "GPU": 1.0})
-    with pytest.raises(ClusterError, match="1 CPU and 1 GPU"):
-        check_processes(needed.processes, [Node({"CPU": 2.0}), Node({"GPU": 1.0})])
-
-
 def test_training_is_recorded_and_shown_as_it_goes(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     book = Notebook()
     listener = build_listener(PretrainSpec.model_validate({**PRETRAIN, "steps": 100}), context_of(settings, book))
@@ -239,3 +223,59 @@ def test_a_damaged_checkpoint_is_left_to_those_who_read_it_whole(tmp_path: Path)
     state.write_text('{"extra"')
     assert Checkpoints(str(tmp_path / "run")).newest_extra() is None
     PretrainKind().check_resume(spec, str(tmp_path / "run"))
+
+
+SENTENCES = "".join(f"a cat sat {'a cat ' * (number % 7)}\n\n" for number in range(200))
+LONG = {"phases": [{"max_seq_length": 16}], "global_batch_size": 4, "steps": 500}
+
+
+def told(settings: Settings, **changes: Any) -> str:
+    """Value of the row in which the plan of a pretraining tells its passes over the text."""
+    return plan(settings, {**PRETRAIN, **LONG, **changes})["passes over the text"]
+
+
+def number(text: str) -> float:
+    """The number of passes in such a text."""
+    return float(text.removeprefix("about ").split()[0].replace(",", ""))
+
+
+@pytest.fixture
+def sentences(settings: Settings) -> None:
+    Path("corpus.txt").write_text(SENTENCES)
+
+
+@pytest.mark.usefixtures("sentences")
+def test_a_short_text_is_counted(settings: Settings) -> None:
+    text = told(settings)
+    assert "about" not in text
+    assert number(text) == pytest.approx(500 * 4 / 200, rel=0.1), "each of these documents is one example"
+
+
+@pytest.mark.usefixtures("sentences")
+def test_of_a_long_text_the_beginning_is_looked_at(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = number(told(settings))
+    monkeypatch.setattr(passes, "SAMPLE_BYTES", len(SENTENCES) // 3)
+    text = told(settings)
+    assert text.startswith("about ")
+    assert "estimated from its first" in text
+    assert number(text) == pytest.approx(counted, rel=0.25)
+
+
+@pytest.mark.usefixtures("sentences")
+def test_without_a_tokenizer_the_bytes_are_counted(settings: Settings) -> None:
+    stages = {"words": TOKENIZER, "model": {**PRETRAIN, **LONG, "tokenizer": "@words"}}
+    text = plan(settings, pipeline(**stages))["passes over the text"]
+    assert text.endswith("estimated from 4 bytes of text a token)")
+    assert number(text) == pytest.approx(number(told(settings)), rel=0.5)
+
+
+@pytest.mark.usefixtures("sentences")
+def test_very_many_passes_are_noted(settings: Settings) -> None:
+    assert "note" not in plan(settings, {**PRETRAIN, **LONG})
+    assert "lower steps or add text" in plan(settings, {**PRETRAIN, **LONG, "steps": 50_000})["note"]
+
+
+def test_a_text_with_too_few_documents_is_refused(settings: Settings) -> None:
+    Path("corpus.txt").write_text("a cat sat\n")
+    with pytest.raises(CorpusError, match="sentence_objective"):
+        told(settings)

@@ -14,7 +14,6 @@ from orchestrator.errors import TaskDataError
 from orchestrator.execution import session
 from orchestrator.execution.runner import run_spec
 from orchestrator.kinds import resolved, resolved_inputs
-from orchestrator.models.resolve import resolve_name
 from orchestrator.planning.checks import check_inputs
 from orchestrator.planning.plan import plan_rows
 from orchestrator.registry import Registry
@@ -47,37 +46,12 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[TaskSpec]:
     return specs
 
 
-@pytest.fixture
-def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names that have been looked up since, one by one."""
-    names: list[str] = []
-
-    def resolve(field: str, name: str, settings: Settings) -> str:
-        names.append(name)
-        return resolve_name(field, name, settings)
-
-    monkeypatch.setattr(resolved, "resolve_name", resolve)
-    return names
-
-
 def test_a_task_is_loaded_once_for_checks_plan_identity_and_run(settings: Settings, loaded: list[TaskSpec]) -> None:
     spec = parse_spec(pipeline(large=SWEEP, small={**DISTILL, "teacher": "@large"}))
     inputs = resolved_inputs(spec, settings)
     check_inputs(spec, inputs)
     plan_rows(spec, inputs)
     assert len(loaded) == 1
-
-
-def test_a_name_is_looked_up_once_from_its_check_to_its_use(settings: Settings, looked_up: list[str]) -> None:
-    register(settings, "short")
-    spec = parse_spec({**DISTILL, "teacher": "base"})
-    inputs = resolved_inputs(spec, settings)
-    check_inputs(spec, inputs)
-    pinned = inputs.pin(spec)
-    assert isinstance(pinned, DistillSpec)
-    assert pinned.teacher == "base@1"
-    assert inputs.folder("teacher", pinned.teacher) == str(Path("short").absolute())
-    assert looked_up == ["base"]
 
 
 def test_snapshots_lie_beside_the_model_of_their_run(settings: Settings) -> None:
@@ -103,6 +77,7 @@ def test_a_version_registered_meanwhile_is_not_what_the_run_uses(settings: Setti
     assert isinstance(pinned, DistillSpec)
     assert isinstance(anew, DistillSpec)
     assert (pinned.teacher, anew.teacher) == ("base@1", "base@2")
+    assert inputs.folder("teacher", pinned.teacher) == str(Path("short").absolute())
 
 
 def test_a_tokenizer_is_read_once_and_a_models_weights_never(

@@ -25,11 +25,7 @@ from orchestrator.specs import SweepSpec
 from orchestrator.training.batch_order import Schedule
 from tests.orchestrator.kinds.contexts import Notebook, context_of
 from tests.orchestrator.kinds.samples import SWEEP_RESULT, TRIALS, complete
-from tests.orchestrator.small_specs import (
-    SWEEP,
-    check,
-    plan,
-)
+from tests.orchestrator.small_specs import SWEEP, check, plan
 
 
 def test_a_range_that_its_field_refuses(settings: Settings) -> None:
@@ -177,13 +173,10 @@ def test_trials_take_a_gpu_where_there_is_one() -> None:
     assert kind.resources(on_cpus).on({"CPU": 4.0, "GPU": 1.0}).total == {"CPU": 1.0}
 
 
-def test_a_plan_says_whose_f1_two_classes_have_by_the_order_of_labels(settings: Settings) -> None:
+def test_a_plan_says_whose_f1_two_classes_have_by_the_order_of_labels_and_of_three_none(settings: Settings) -> None:
     for labels in (["a", "b"], ["b", "a"]):
         lines = plan(settings, {**SWEEP, "task": {**SWEEP["task"], "labels": labels}})
         assert lines["positive class"].startswith(f"{labels[1]}: f1 is its score")
-
-
-def test_of_three_classes_none_is_the_positive_one(settings: Settings) -> None:
     assert "positive class" not in plan(settings, {**SWEEP, "task": {**SWEEP["task"], "labels": ["a", "b", "c"]}})
 
 
@@ -194,9 +187,6 @@ def test_of_three_classes_none_is_the_positive_one(settings: Settings) -> None:
 def test_a_training_of_few_steps_names_the_field_to_change(num_examples: int, batch_size: int, blamed: str) -> None:
     advice = short_training_advice(Schedule(num_examples, batch_size, epochs=1.0, evaluations_per_epoch=1))
     assert blamed in str(advice)
-
-
-def test_a_training_of_more_steps_is_not_spoken_of() -> None:
     assert short_training_advice(Schedule(FEW_STEPS, 1, epochs=1.0, evaluations_per_epoch=1)) is None
 
 

@@ -25,6 +25,17 @@ from tests.orchestrator.registry.samples import model_result
 from tests.orchestrator.small_specs import DISTILL, SWEEP
 
 
+@pytest.fixture(autouse=True)
+def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sweeps' trials are those of the samples; their best model has a test score where its task has test data."""
+
+    def run_sweep(spec: SweepSpec, **arguments: Any) -> SweepResult:
+        has_test = "test" in (spec.task.files or {})
+        return SweepResult("own", "accuracy", TRIALS, TRIALS[1], {"accuracy": 0.7} if has_test else {})
+
+    monkeypatch.setattr(sweep_module, "run_sweep", run_sweep)
+
+
 def carry_out(settings: Settings, recorder: Recorder, max_validation_examples: int | None = None, **files: str) -> str:
     """Record a sweep of two trials on the files as they are now; returns its id."""
     task = {**SWEEP["task"], "files": {**SWEEP["task"]["files"], **files}}
@@ -42,13 +53,7 @@ def carry_out(settings: Settings, recorder: Recorder, max_validation_examples: i
     return run.id
 
 
-def test_a_row_more_to_be_scored_on_is_another_ranking(
-    settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def run_sweep(spec: SweepSpec, **arguments: Any) -> SweepResult:
-        return SweepResult("own", "accuracy", TRIALS, TRIALS[1])
-
-    monkeypatch.setattr(sweep_module, "run_sweep", run_sweep)
+def test_a_row_more_to_be_scored_on_is_another_ranking(settings: Settings, recorder: Recorder) -> None:
     carry_out(settings, recorder)
     carry_out(settings, recorder)
     board = recorder.registry.leaderboard()
@@ -62,12 +67,8 @@ def test_a_row_more_to_be_scored_on_is_another_ranking(
 
 
 def test_the_test_data_of_a_sweep_are_no_part_of_a_group_and_tell_whether_their_score_may_be_shown(
-    settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, recorder: Recorder
 ) -> None:
-    def run_sweep(spec: SweepSpec, **arguments: Any) -> SweepResult:
-        return SweepResult("own", "accuracy", TRIALS, TRIALS[1], {"accuracy": 0.7})
-
-    monkeypatch.setattr(sweep_module, "run_sweep", run_sweep)
     Path("unseen.csv").write_text("text,label\na cow,b\n")
     for test in ("task.csv", "unseen.csv"):
         carry_out(settings, recorder, test=test)
@@ -79,12 +80,8 @@ def test_the_test_data_of_a_sweep_are_no_part_of_a_group_and_tell_whether_their_
 
 
 def test_a_test_score_on_a_file_whose_first_examples_trials_were_chosen_on_is_refused(
-    settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, recorder: Recorder
 ) -> None:
-    def run_sweep(spec: SweepSpec, **arguments: Any) -> SweepResult:
-        return SweepResult("own", "accuracy", TRIALS, TRIALS[1], {"accuracy": 0.7})
-
-    monkeypatch.setattr(sweep_module, "run_sweep", run_sweep)
     Path("unseen.csv").write_text("text,label\na cow,b\na hen,a\n")
     refused = carry_out(settings, recorder, 1, validation="unseen.csv", test="unseen.csv")
     learned = carry_out(settings, recorder, 1, train="unseen.csv", test="unseen.csv", validation="task.csv")
@@ -100,16 +97,12 @@ def test_a_test_score_on_a_file_whose_first_examples_trials_were_chosen_on_is_re
 def test_a_student_is_ranked_with_the_trials_on_the_same_data(
     settings: Settings, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run_sweep(spec: SweepSpec, **arguments: Any) -> SweepResult:
-        return SweepResult("own", "accuracy", TRIALS, TRIALS[1])
-
     def run_distillation(spec: DistillSpec, **arguments: Any) -> DistillResult:
         scores = {"accuracy": 0.85, "teacher.accuracy": 0.9, "agreement": 0.9, "baseline.accuracy": 0.5}
         sizes = dict.fromkeys(("num_parameters", "examples_per_s", "parameter_ratio", "speed_ratio"), 1.0)
         sizes |= {"teacher.num_parameters": 2.0, "teacher.examples_per_s": 1.0}
         return DistillResult("own", "accuracy", model_result("student"), 3, scores | sizes)
 
-    monkeypatch.setattr(sweep_module, "run_sweep", run_sweep)
     monkeypatch.setattr(launch, "run_distillation", run_distillation)
     carry_out(settings, recorder)
     spec = DistillSpec.model_validate(DISTILL)

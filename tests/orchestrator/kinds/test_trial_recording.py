@@ -6,6 +6,7 @@ Run alone: pytest tests/orchestrator/kinds/test_trial_recording.py
 import dataclasses
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,25 +43,16 @@ def test_trials_that_ended_are_recorded_and_kept_but_for_failed_ones(
     context = context_of(settings, book)
     failed = dataclasses.replace(TRIALS[1], key="k2", number=2, state="FAILED", error="no memory")
     collapsed = dataclasses.replace(TRIALS[1], metrics={"accuracy": 0.5, "collapsed": 1.0})
-    with trial_recording(context, begun_journal(context)) as recording:
+    advice = "1 step only; raise epochs"
+    with trial_recording(context, begun_journal(context), lambda result: advice) as recording:
         listener = recording.listener()
         for result in (failed, collapsed):
             listener.on_trial_result(result)
     assert [name for name, _ in book.recorded] == ["record_trials"], "what comes at a time is one transaction"
     assert book.recorded[0][1] == (context.run_id, [failed, collapsed])
     assert caplog.messages[0].startswith("trial 1 (seed 0) collapsed")
+    assert caplog.messages[0].endswith(advice)
     assert [trial.result for trial in TrialJournal(context.run_folder).trials] == [collapsed]
-
-
-def test_a_collapsed_trial_of_few_steps_is_told_to_train_longer(
-    settings: Settings, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    context = context_of(settings, Notebook())
-    collapsed = dataclasses.replace(TRIALS[0], metrics={"accuracy": 0.5, "collapsed": 1.0})
-    with trial_recording(context, begun_journal(context), lambda result: "1 step only; raise epochs") as recording:
-        recording.listener().on_trial_result(collapsed)
-    assert caplog.messages[0].endswith("1 step only; raise epochs")
 
 
 def test_a_trial_that_starts_again_has_each_measurement_once(settings: Settings) -> None:
@@ -83,21 +75,18 @@ class AwayRegistry:
         self.is_away = True
         self.num_tries = 0
         for place in (recorder.registry.trials, recorder.registry.metrics):
-            self._guard(place, monkeypatch)
+            for name in {"start", "record"} & set(dir(place)):
+                monkeypatch.setattr(place, name, self._refusing(getattr(place, name)))
         monkeypatch.setattr(patience, "RETRY_S", 0.01)
 
-    def _guard(self, place: object, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in ("start", "record"):
-            if (write := getattr(place, name, None)) is None:
-                continue
+    def _refusing(self, write: Callable[..., object]) -> Callable[..., object]:
+        def refusing(*arguments: object, **named: object) -> object:
+            if self.is_away:
+                self.num_tries += 1
+                raise RegistryUnavailableError("The registry does not answer.")
+            return write(*arguments, **named)
 
-            def refusing(*arguments: object, _write=write, **named: object) -> object:  # type: ignore[no-untyped-def]
-                if self.is_away:
-                    self.num_tries += 1
-                    raise RegistryUnavailableError("The registry does not answer.")
-                return _write(*arguments, **named)
-
-            monkeypatch.setattr(place, name, refusing)
+        return refusing
 
 
 def sweep_context(recorder: Recorder, folder: Path) -> RunContext:

@@ -16,18 +16,7 @@ from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import parse_spec
-from tests.orchestrator.small_specs import (
-    CORPUS,
-    DISTILL,
-    PRETRAIN,
-    STORE,
-    SWEEP,
-    TASK,
-    TOKENIZER,
-    check,
-    pipeline,
-    plan,
-)
+from tests.orchestrator.small_specs import CORPUS, DISTILL, PRETRAIN, STORE, SWEEP, TASK, TOKENIZER, check, pipeline
 
 
 def test_what_fits_together_is_let_through(settings: Settings) -> None:
@@ -151,11 +140,6 @@ def test_files_of_bad_records_alone(settings: Settings, tmp_path: Path) -> None:
     corpus = {"files": ["latin.txt"], "on_bad_record": "skip"}
     with pytest.raises(CorpusError, match=r"latin\.txt .*on_bad_record"):
         check(settings, stage={**PRETRAIN, "corpus": corpus})
-
-
-def test_a_batch_larger_than_the_data_is_noted(settings: Settings) -> None:
-    rows = plan(settings, {**SWEEP, "recipe": {"tokenizer": "words", "batch_size": 1000}})
-    assert "recipe.batch_size 1,000" in rows["note"]
 
 
 def test_a_leak_between_splits_is_told_once_by_plan_and_by_run(

@@ -86,22 +86,16 @@ def test_what_is_not_run_is_no_change(checkout: Path) -> None:
     assert read_source_code(checkout).diff_digest is None
 
 
-def test_a_large_change_is_named_and_not_kept(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_code, "MAX_DIFF_BYTES", 1000)
+@pytest.mark.parametrize(("limit", "is_read"), [("MAX_DIFF_BYTES", True), ("_MAX_NEW_FILE_BYTES", False)])
+def test_a_large_change_is_named_and_not_kept_and_a_huge_new_file_not_read(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, limit: str, is_read: bool
+) -> None:
+    monkeypatch.setattr(source_code, limit, 1000)
     edit(checkout, "bert_core/new.py", "a = 1\n" * 1000)
     code = read_source_code(checkout)
-    assert code.diff is None
-    assert code.diff_bytes > 7000
+    assert (code.diff is None, code.diff_bytes > 6000) == (is_read, is_read)
     assert code.changed_files == ("bert_core/new.py",)
     assert code.code_version.endswith(f".d{(code.diff_digest or '')[:8]}")
-
-
-def test_a_huge_new_file_is_not_read(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_code, "_MAX_NEW_FILE_BYTES", 100)
-    edit(checkout, "bert_core/new.bin", "a" * 101)
-    code = read_source_code(checkout)
-    assert code.diff_bytes < 200
-    assert code.changed_files == ("bert_core/new.bin",)
 
 
 def test_secrets_in_changes_are_masked_and_told(checkout: Path) -> None:

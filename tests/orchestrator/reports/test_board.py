@@ -4,7 +4,6 @@ Alone: pytest tests/orchestrator/reports/test_board.py
 """
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,6 @@ from orchestrator.reports.board import build_app
 from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import new_run
 from tests.orchestrator.reports.samples import HOSTILE, add_pretraining, add_sweep
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Registry]:
-    with Registry(str(tmp_path / "registry.sqlite")) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -23,12 +23,6 @@ TAB, ENTER, SPACE = ("Tab", 9), ("Enter", 13), (" ", 32)
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Registry]:
-    with Registry(str(tmp_path / "registry.sqlite")) as opened:
-        yield opened
-
-
-@pytest.fixture
 def url(registry: Registry, browser: Browser) -> Iterator[str]:
     """Address of the board; the browser leaves it before it ends."""
     with answering(build_app(registry)) as address:

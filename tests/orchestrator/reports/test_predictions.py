@@ -73,18 +73,11 @@ def taken(number: int, sure: float, **said: Any) -> dict[str, Any]:
     return said | row
 
 
-def test_of_classes_the_surest_mistake_stands_first() -> None:
-    assert [row["id"] for row in mistakes([taken(0, 0.6), taken(1, 0.9), taken(2, 0.7)])] == [1, 2, 0]
-
-
-def test_a_class_is_told_with_its_text_its_gold_label_and_how_sure_the_model_was() -> None:
-    (row,) = mistakes([taken(3, 0.75, text="a charming film")])
-    assert row == {"id": 3, "text": "a charming film", "gold": "good", "prediction": "bad", "probability": 0.75}
-
-
-def test_of_a_pair_both_texts_are_told() -> None:
-    (row,) = mistakes([taken(0, 0.75, text="It rains.", text_pair="The sun shines.")])
-    assert (row["text"], row["second text"]) == ("It rains.", "The sun shines.")
+def test_of_classes_the_surest_mistake_stands_first_with_its_texts_and_how_sure_the_model_was() -> None:
+    rows = mistakes([taken(0, 0.6), taken(1, 0.75, text="a charming film", text_pair="It rains."), taken(2, 0.7)])
+    assert [row["id"] for row in rows] == [1, 2, 0]
+    said = {"text": "a charming film", "second text": "It rains."}
+    assert rows[0] == {"id": 1, **said, "gold": "good", "prediction": "bad", "probability": 0.75}
 
 
 def test_of_several_labels_the_surest_wrong_one_decides() -> None:
@@ -169,42 +162,29 @@ def test_without_mistakes_nothing_is_shown() -> None:
     assert mistake_blocks([{"prediction": "a", "gold": "a", "correct": True}]) == []
 
 
+TAGS = {"id": "1", "words": ["Anna", "ran"], "prediction": ["O", "O"], "gold": ["B-PER", "O"], "correct": False}
+ANSWER = {"id": "1", "question": "Is it?", "prediction": "no", "gold": ["yes"], "exact_match": 0.0, "f1": 0.0}
+CHOICE = {"id": "1", "prediction": 1, "gold": 2, "correct": False, "probabilities": [0.1, 0.6, 0.3]}
+
+
 @pytest.mark.parametrize(
-    ("line", "columns"),
+    ("row", "blocks", "columns"),
     [
-        (
-            '{"id": "1", "words": ["Anna", "ran"], "prediction": ["O", "O"], "gold": ["B-PER", "O"], "correct": false}',
-            "entity",
-        ),
-        (
-            '{"id": "1", "question": "Is it?", "prediction": "no", "gold": ["yes"], "exact_match": 0.0, "f1": 0.0}',
-            "questions",
-        ),
+        (TAGS, [Table, Words, Table], "entity"),
+        (ANSWER, [Table, Words, Table], "questions"),
+        ({"prediction": 1.5, "gold": 2.0}, [Chart], None),
+        (CHOICE, [Words, Table], None),
     ],
+    ids=["tags", "answer", "value", "place of a choice, which is no value"],
 )
-def test_each_form_of_prediction_has_its_table(tmp_path: Path, line: str, columns: str) -> None:
+def test_each_form_of_prediction_has_its_blocks(
+    tmp_path: Path, row: dict[str, Any], blocks: list[type], columns: str | None
+) -> None:
     path = tmp_path / "predictions.jsonl"
-    path.write_text(line + "\n")
-    scores, words, mistakes = prediction_blocks(str(path))
-    assert isinstance(scores, Table)
-    assert scores.columns[0] == columns
-    assert isinstance(words, Words)
-    assert isinstance(mistakes, Table)
-
-
-def test_values_become_a_scatter(tmp_path: Path) -> None:
-    path = tmp_path / "predictions.jsonl"
-    path.write_text('{"prediction": 1.5, "gold": 2.0}\n')
-    (chart,) = prediction_blocks(str(path))
-    assert isinstance(chart, Chart)
-
-
-def test_places_of_choices_are_no_values_to_be_drawn(tmp_path: Path) -> None:
-    path = tmp_path / "predictions.jsonl"
-    path.write_text('{"id": "1", "prediction": 1, "gold": 2, "correct": false, "probabilities": [0.1, 0.6, 0.3]}\n')
-    words, mistakes = prediction_blocks(str(path))
-    assert isinstance(words, Words)
-    assert isinstance(mistakes, Table)
+    path.write_text(json.dumps(row) + "\n")
+    found = prediction_blocks(str(path))
+    assert [type(block) for block in found] == blocks
+    assert columns is None or found[0].columns[0] == columns
 
 
 @pytest.mark.parametrize("content", [None, "{broken", "[1]", '{"prediction": "a", "gold": "a"}\n{"prediction": "b"}'])

@@ -1,9 +1,8 @@
-"""Pages of runs: which sections they have, and what these say.
+"""Pages of runs and of tasks: which sections they have, and what these say.
 
 Alone: pytest tests/orchestrator/reports/test_run_page.py
 """
 
-import re
 from pathlib import Path
 
 import pytest
@@ -11,21 +10,18 @@ import yaml
 from sqlalchemy import event
 
 from orchestrator.registry import Registry
+from orchestrator.registry.groups.group_keys import group_label
 from orchestrator.registry.lineage.lineage_edges import LineageNode
 from orchestrator.registry.lineage.lineage_trees import LineageTree
 from orchestrator.reports.blocks import Chart, Code, Facts, Page, Section, Table, Words
 from orchestrator.reports.run_page import lineage_table, run_page
+from orchestrator.reports.run_texts import data_line, score_lines
+from orchestrator.reports.task_page import same_in_all, shown_columns, task_page
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.kinds.samples import SAMPLES
 from tests.orchestrator.reports.samples import add_pretraining, add_sweep
-
-
-@pytest.fixture
-def registry(tmp_path: Path) -> Registry:
-    with Registry(str(tmp_path / "registry.sqlite")) as opened:
-        yield opened
 
 
 def section(page: Page, heading: str) -> Section:
@@ -120,20 +116,12 @@ def test_the_way_to_a_model_is_told_once_for_each_part() -> None:
     ]
 
 
-def test_the_curves_of_trials_are_named_by_what_sets_these_apart(registry: Registry, tmp_path: Path) -> None:
-    page = run_page(registry, registry.run(add_sweep(registry, tmp_path)))
-    (chart,) = charts(page, "Learning curves of the trials")
-    names = [trace["name"] for trace in chart.traces]
-    assert len(set(names)) == len(names) > 1
-    named = re.compile(r"batch_size \d+, learning_rate [\de.-]+, seed \d")
-    assert [name for name in names if not named.fullmatch(name)] == []
-
-
 @pytest.mark.parametrize(
     ("varied", "names"),
     [
         ([("a", 0), ("b", 0)], ["start a", "start b"]),
         ([("a", 0), ("a", 1)], ["seed 0", "seed 1"]),
+        ([("a", 0), ("b", 0), ("b", 1)], ["start a, seed 0", "start b, seed 0", "start b, seed 1"]),
         ([("a", 0), ("a", 0)], ["(trial 0)", "(trial 1)"]),
         ([("a", 0), ("a", 0), ("b", 0)], ["start a (trial 0)", "start a (trial 1)", "start b"]),
     ],
@@ -159,3 +147,53 @@ def test_a_trial_is_named_by_its_number_where_nothing_else_tells_it_apart(
         registry.metrics.record(trial_id, [MetricEvent(step, "validation", {"f1": 0.5}) for step in (1, 2)])
     (chart,) = charts(run_page(registry, registry.run(sweep)), "Learning curves of the trials")
     assert sorted(trace["name"] for trace in chart.traces) == names
+
+
+def test_groups_stand_in_the_order_of_the_leaderboard_with_their_seeds(registry: Registry, tmp_path: Path) -> None:
+    add_sweep(registry, tmp_path)
+    page = task_page(registry, "own")
+    board = registry.leaderboard_table("own").records
+    (section,) = page.sections
+    assert section.heading.startswith("accuracy on validation")
+    chart, _, words, same, table = section.blocks
+    assert isinstance(same, Words)
+    assert isinstance(words, Words)
+    assert words.text.startswith("Scores are on the validation data on which the best step of each trial was chosen")
+    assert words.text.endswith("the first place was chosen on them, too: the best of 6 groups.")
+    assert isinstance(chart, Chart)
+    assert isinstance(table, Table)
+    assert [row["group"] for row in table.rows] == [group_label(row["group"]) for row in board]
+    assert len(chart.traces[0]["x"]) == 17  # of 18 trials one has failed
+    assert list(chart.traces[1]["x"]) == [row["mean"] for row in board]
+
+
+def test_what_is_the_same_in_all_groups_is_told_once_and_has_no_column() -> None:
+    row = dict.fromkeys(("rank", "tie", "mean", "low", "high", "sd", "best", "test", "recipe", "model", "run"))
+    row |= {"n": 1, "baseline": 0.0133, "init_from": "random", "size": "tiny", "notes": "one seed", "group": "a"}
+    other = row | {"init_from": "wiki@1", "notes": "", "group": "b"}
+    assert same_in_all([row, other]) == ["n", "baseline", "size"]
+    assert shown_columns([row, other]) == ["init_from", "notes", "group"]
+    assert same_in_all([row]) == [], "one group has nothing beside it"
+
+
+def test_a_page_says_how_many_archived_runs_it_leaves_out(registry: Registry, tmp_path: Path) -> None:
+    registry.annotations.set_flag(add_sweep(registry, tmp_path), "archived")
+    page = task_page(registry, "own")
+    assert page.subtitle == "0 groups of runs that differ only in their seed; 18 archived runs left out"
+    assert page.sections == []
+
+
+def test_a_line_on_data_leaves_zeros_out() -> None:
+    counts = {"num_train_examples": 60, "num_train_bad_records": 0, "num_train_tokens": 9_200}
+    line = data_line({"name": "complaints", "counts": counts, "path": "/c"})
+    assert line == "complaints: 60 train examples, 9,200 train tokens; at /c"
+
+
+def test_a_truth_value_among_scores_is_a_word_and_a_rate_keeps_its_digits() -> None:
+    lines = score_lines({"accuracy": 0.5, "collapsed": 1.0, "train.learning_rate": 0.00125}, "accuracy")
+    assert lines == {"accuracy": "0.5000", "collapsed": "yes", "train.learning_rate": "0.00125"}
+
+
+def test_a_refused_test_score_is_told_with_the_reason() -> None:
+    lines = score_lines({"f1": 0.5, "test.f1": 0.75, "test.baseline.f1": 0.5}, "f1", "the reason")
+    assert lines == {"f1": "0.5000", "test.f1": "0.7500 (refused: the reason)"}
