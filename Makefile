@@ -6,8 +6,9 @@ INSTALLED := $(VENV)/.installed
 
 # What needs the cores to itself, a server or another program, or takes long. Of it `make test` takes what is marked core.
 HEAVY := heavy or ray or training or runs or postgres or hosts or published or browser or s3
+CLUSTERS := ray or runs or hosts
 
-.PHONY: demo test-fast test-core test test-long test-kernel test-trackers test-slow chaos check coverage docs bench clean
+.PHONY: demo test-fast test-core test test-models test-clusters test-long test-kernel test-trackers test-slow chaos check coverage docs bench clean
 
 demo: $(INSTALLED)  ## the whole life cycle on generated text, minutes on two CPU cores
 	$(BIN)/orchestrator demo
@@ -20,9 +21,14 @@ test-core: $(INSTALLED)  ## on a real Ray and a PostgreSQL server: resuming, swe
 
 test: test-fast test-core  ## what a person runs: twelve minutes on two cores
 
-test-long: $(INSTALLED)  ## all others: hosts, chaos, S3, blocks of README and tutorial, browser, trackers, Triton, PostgreSQL
-	$(BIN)/pytest -m "($(HEAVY)) and not core and not slow"
+test-models: $(INSTALLED)  ## training, PostgreSQL, S3, pages in a browser, published weights, trackers, Triton
+	$(BIN)/pytest -m "($(HEAVY)) and not ($(CLUSTERS) or core or slow)"
 	$(MAKE) test-kernel test-trackers
+
+test-clusters: $(INSTALLED)  ## Ray, whole runs, the tutorial's questions, hosts, chaos
+	$(BIN)/pytest -m "($(CLUSTERS)) and not (core or slow)"
+
+test-long: test-models test-clusters  ## all that make test leaves out, but for what takes minutes each
 
 test-slow: $(INSTALLED)  ## what takes minutes each: before a release
 	$(BIN)/pytest -m slow
