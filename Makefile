@@ -19,7 +19,7 @@ test-fast: $(INSTALLED)  ## before a commit, beside make check: no Ray, no train
 test-core: $(INSTALLED)  ## on a real Ray and a PostgreSQL server: resuming, sweeps, attempts, the record
 	$(BIN)/pytest -m "core and ($(HEAVY))"
 
-test: test-fast test-core  ## what a person runs: twelve minutes on two cores
+test: test-fast test-core  ## what a person runs
 
 test-models: $(INSTALLED)  ## training, PostgreSQL, S3, pages in a browser, published weights, trackers, Triton
 	$(BIN)/pytest -m "($(HEAVY)) and not ($(CLUSTERS) or core or slow)"
