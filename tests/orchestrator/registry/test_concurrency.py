@@ -33,7 +33,7 @@ def test_processes_that_meet_at_an_empty_database_make_its_tables_once(location:
         assert set(registry.runs().id) == {run_id for run_id, _ in lines}
 
 
-@pytest.mark.heavy
+@pytest.mark.slow  # it measures times, and wants the cores to itself
 def test_no_writer_starves(tmp_path: Path) -> None:
     """SQLite gives its lock to whoever asks at the right moment: without a queue some wait for most of the time."""
     location = str(tmp_path / "registry.sqlite")
