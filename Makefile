@@ -8,6 +8,9 @@ INSTALLED := $(VENV)/.installed
 HEAVY := heavy or ray or training or runs or postgres or hosts or published or browser or s3
 CLUSTERS := ray or runs or hosts
 
+# Where it is set, each of the thousands of processes that the tests start would compile the packages anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test-fast test-core test test-models test-clusters test-long test-kernel test-trackers test-slow chaos check coverage docs bench clean
 
 demo: $(INSTALLED)  ## the whole life cycle on generated text, minutes on two CPU cores

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ PINS = dict(re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / "constraints.txt").read_
 """Exact version of each package in constraints.txt."""
 
 
+@cache
 def read_yaml(path: Path) -> list[dict[str, Any]]:
-    """The documents of a YAML file."""
+    """The documents of a YAML file, read once; who changes one copies it."""
     return list(yaml.safe_load_all(path.read_text("utf-8")))
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 from click.core import ParameterSource
-from ray.scripts.scripts import start
 
 from tests.deploy.slurm_stage import SCRIPT, Stage
 from tests.waiting import PATIENCE_S, wait_until
 
+pytestmark = pytest.mark.heavy
 TEXT = SCRIPT.read_text("utf-8")
 OPTIONS = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(\S+))?", TEXT, re.MULTILINE))
 
@@ -31,6 +31,8 @@ def stage(tmp_path: Path) -> Stage:
 
 def started_nodes(stage: Stage) -> list[dict[str, str]]:
     """Options of each `ray start`, as Ray's own command line understands them; the head first."""
+    from ray.scripts.scripts import start  # a second, which only these tests pay
+
     found = []
     for call in stage.calls("ray"):
         words = shlex.split(call)

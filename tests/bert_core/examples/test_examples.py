@@ -50,6 +50,8 @@ def test_sentence_labels_are_those_of_the_segments() -> None:
     assert packed.split(5)[1].sentence_labels.tolist() == pairs.sentence_labels[5:10].tolist()
 
 
+@pytest.mark.heavy
+@pytest.mark.core
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(2, 60))
 @settings(max_examples=300, deadline=None)
 def test_truncation_cuts_the_longer_token_by_token(a: int, b: int, capacity: int) -> None:

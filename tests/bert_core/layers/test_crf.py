@@ -39,6 +39,8 @@ def every_path(emissions: Tensor, transitions: Tensor, start: Tensor, end: Tenso
     return scores
 
 
+@pytest.mark.heavy
+@pytest.mark.core
 @settings(deadline=None, max_examples=20)
 @given(LENGTHS, st.integers(1, 4), SEEDS)
 def test_scores_sums_marginals_and_best_paths_agree_with_every_path(

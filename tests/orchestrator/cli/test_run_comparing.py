@@ -48,7 +48,7 @@ def two_runs(recorded_sweep: RecordedSweep) -> None:
 
 @pytest.mark.usefixtures("two_runs")
 def test_two_runs_are_compared_in_sections(command: Command) -> None:
-    out = command("runs", "diff", "7f3a", "9c21").out
+    out = command("runs", "diff", "7f3a90b1", "9c2190b1").out
     lines = out.splitlines()
     assert lines[0].startswith(f"first   {FIRST}  pretrain words, COMPLETED, 20")
     assert lines[1].startswith(f"second  {SECOND}  pretrain words, COMPLETED, 20")
@@ -63,9 +63,9 @@ def test_two_runs_are_compared_in_sections(command: Command) -> None:
     assert "  python: 3.11.7 → 3.11" in lines
     assert "    first   data/" + "x" * 60 in lines
     assert all(len(line) <= 80 or "long/" in line for line in lines)
-    found = json.loads(command("runs", "diff", "7f3a", "9c21", "-f", "json").out)
+    found = json.loads(command("runs", "diff", "7f3a90b1", "9c2190b1", "-f", "json").out)
     assert found["differences"]["spec"]["steps"] == {"first": 10, "second": 20}
-    rows = list(csv.DictReader(io.StringIO(command("runs", "diff", "7f3a", "9c21", "-f", "csv").out)))
+    rows = list(csv.DictReader(io.StringIO(command("runs", "diff", "7f3a90b1", "9c2190b1", "-f", "csv").out)))
     assert {"section": "spec", "field": "steps", "first": "10", "second": "20"} in rows
 
 
@@ -87,14 +87,14 @@ def test_unknown_runs_are_not_found(command: Command, recorded_sweep: RecordedSw
 
 @pytest.mark.usefixtures("two_runs")
 def test_a_run_is_shown_with_its_code_command_and_machine(command: Command) -> None:
-    brief = command("runs", "show", "9c21").out
+    brief = command("runs", "show", "9c2190b1").out
     assert "0.1.0, commit bbbbbbbbbbbb and uncommitted changes of 1 file (bert_core/a.py)" in brief
-    assert "long/name.yaml" in command("runs", "show", "9c21", "--all").out
-    whole = command("runs", "show", "7f3a", "--all").out
+    assert "long/name.yaml" in command("runs", "show", "9c2190b1", "--all").out
+    whole = command("runs", "show", "7f3a90b1", "--all").out
     assert "2 × NVIDIA H200, driver 570.1" in whole
     assert "made_with.versions.numpy" in whole
     assert "made_with.code.commit" in whole
-    (start,) = json.loads(command("runs", "show", "7f3a", "-f", "json").out)["starts"]
+    (start,) = json.loads(command("runs", "show", "7f3a90b1", "-f", "json").out)["starts"]
     assert start["environment"]["versions"]["numpy"] == "2.4.6"
 
 

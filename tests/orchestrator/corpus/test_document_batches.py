@@ -47,6 +47,8 @@ def test_max_documents_counts_across_files(tmp_path: Path, limit: int) -> None:
     assert sum(file.num_documents for batch in batches for file in batch.files) == min(limit, 60)
 
 
+@pytest.mark.heavy
+@pytest.mark.core
 def test_100_000_tiny_files_are_a_few_bundles() -> None:
     files = [InputFile(f"{i}.txt", "text", "", 1000, "") for i in range(100_000)]
     assert len(plan_bundles(files, TextSource(files=("x",)))) == 2

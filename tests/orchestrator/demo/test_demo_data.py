@@ -12,6 +12,7 @@ import pytest
 from orchestrator.demo.demo_data import DemoData
 from orchestrator.demo.documents import SAY, things_by_kind
 
+pytestmark = [pytest.mark.heavy, pytest.mark.core]
 DIGESTS = {
     "corpus.txt": "0f3a42a0a5cacf0d",
     "kinds/test.csv": "5c13f3daaccad526",
@@ -44,8 +45,6 @@ def read_questions(path: Path) -> list[tuple[str, dict[str, Any]]]:
     return [(paragraph["context"], qa) for paragraph in content["data"][0]["paragraphs"] for qa in paragraph["qas"]]
 
 
-@pytest.mark.heavy
-@pytest.mark.core
 def test_the_world_of_the_demo_is_the_same_as_ever(data: DemoData) -> None:
     folder = data.corpus.parent
     files = {str(path.relative_to(folder)): path for path in folder.rglob("*.*")}

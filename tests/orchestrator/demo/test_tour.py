@@ -32,10 +32,10 @@ from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import PipelineSpec
 
+pytestmark = [pytest.mark.heavy, pytest.mark.core]
 SCORES = {("demo/pretraining@1", 1e-3): 0.9, ("demo/pretraining@1", 2e-3): 0.8, ("random", 1e-3): 0.25}
 
 
-@pytest.mark.heavy
 def test_the_spec_reads_the_written_world(data: DemoData) -> None:
     spec = demo_spec(data)
     assert isinstance(spec, PipelineSpec)

@@ -62,6 +62,8 @@ def test_sixteen_writers_lose_nothing(location: str) -> None:
 SEED = 20261122
 
 
+@pytest.mark.heavy
+@pytest.mark.core
 def test_killed_writers_lose_nothing_that_was_acknowledged(location: str) -> None:
     generator = random.Random(SEED)
     with Registry(location) as registry:

@@ -1,5 +1,6 @@
 """The tables: made whole or not at all. Alone: pytest tests/orchestrator/registry/test_revisions.py"""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,13 @@ from orchestrator.registry.location import resolve_url
 from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION
 from orchestrator.registry.tables import BaseRow
 from tests.orchestrator.registry.samples import new_run
+
+
+@pytest.fixture
+def registry(location: str) -> Iterator[Registry]:
+    """A registry without tables."""
+    with Registry(location) as opened:
+        yield opened
 
 
 def execute(location: str, statement: str) -> None:
