@@ -11,7 +11,7 @@ CLUSTERS := ray or runs or hosts
 # Where it is set, each of the thousands of processes that the tests start would compile the packages anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test-fast test-core test test-models test-clusters test-long test-kernel test-trackers test-slow chaos check coverage docs bench clean
+.PHONY: demo test-fast test test-models test-clusters test-long test-kernel test-trackers test-slow chaos check coverage docs bench clean
 
 demo: $(INSTALLED)  ## the whole life cycle on generated text, minutes on two CPU cores
 	$(BIN)/orchestrator demo
@@ -19,10 +19,9 @@ demo: $(INSTALLED)  ## the whole life cycle on generated text, minutes on two CP
 test-fast: $(INSTALLED)  ## before a commit, beside make check: no Ray, no training, no whole run, no server, nothing that takes a second
 	$(BIN)/pytest -q -n auto --dist loadfile --ignore=tests/contracts -m "not ($(HEAVY) or slow)"
 
-test-core: $(INSTALLED)  ## on a real Ray and a PostgreSQL server: resuming, sweeps, attempts, the record
-	$(BIN)/pytest -m "core and ($(HEAVY))"
-
-test: test-fast test-core  ## what a person runs
+test: $(INSTALLED)  ## what a person runs: the fast ones, and on a real Ray and a PostgreSQL server what must never break
+	$(BIN)/pytest -q -n auto --dist loadfile --ignore=tests/contracts -m "(core or not ($(HEAVY))) and not ($(CLUSTERS) or slow)"
+	$(BIN)/pytest -m "core and ($(CLUSTERS)) and not slow"
 
 test-models: $(INSTALLED)  ## training, PostgreSQL, S3, pages in a browser, published weights, trackers, Triton
 	$(BIN)/pytest -m "($(HEAVY)) and not ($(CLUSTERS) or core or slow)"

@@ -177,7 +177,6 @@ def test_a_teacher_that_fills_no_masks_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.ray
-@pytest.mark.core
 def test_a_pretrained_model_is_distilled_on_a_corpus(
     ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -79,7 +79,6 @@ class Outage:
 
 @pytest.mark.runs
 @pytest.mark.parametrize("is_committed", [True, False])
-@pytest.mark.core
 def test_a_pipeline_outlives_an_outage_at_any_of_its_uses(
     laboratory: Path, monkeypatch: pytest.MonkeyPatch, is_committed: bool
 ) -> None:

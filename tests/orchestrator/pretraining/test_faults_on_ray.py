@@ -22,7 +22,7 @@ from orchestrator.specs.loading import spec_values
 from orchestrator.storage import digest_file, write_json
 from tests.orchestrator.pretraining.small_run import write_spec
 
-STEPS, LOGGED_EVERY = 1200, 6
+STEPS, LOGGED_EVERY = 120, 6
 TELL_EVERY_STEP = """
 from orchestrator import progress
 progress.PLAIN_INTERVAL_S = 0.0

@@ -118,7 +118,6 @@ def test_each_failure_is_reported_with_its_host(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.ray
-@pytest.mark.core
 def test_workers_without_a_place_end_the_run_with_what_is_missing(ray_cluster: None, tmp_path: Path) -> None:
     holder = ray.remote(num_cpus=5.5)(EventQueue).remote()
     ray.get(holder.num_put.remote())

@@ -52,7 +52,6 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Event
     return folder, events
 
 
-@pytest.mark.core
 def test_both_objectives_are_learnt(tmp_path: Path) -> None:
     events: list[Event] = []
     model = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2} | NO_DROPOUT

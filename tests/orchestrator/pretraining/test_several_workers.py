@@ -16,7 +16,6 @@ from tests.orchestrator.pretraining.small_run import final_digests
 
 @pytest.mark.training
 @pytest.mark.parametrize(("num_workers", "precision"), [(3, "fp32"), pytest.param(2, "bf16", marks=pytest.mark.slow)])
-@pytest.mark.core
 def test_a_group_of_three_that_is_killed_ends_with_the_bits_of_one_that_was_not(
     tmp_path: Path, num_workers: int, precision: str
 ) -> None:

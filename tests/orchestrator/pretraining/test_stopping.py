@@ -55,7 +55,6 @@ def test_a_run_that_is_asked_at_its_last_step_completes(tmp_path: Path) -> None:
     assert loop.train(lambda first_step: iter(())), "nothing is left to do"
 
 
-@pytest.mark.core
 def test_all_workers_stop_after_the_same_step_where_one_is_asked(tmp_path: Path) -> None:
     digests = {}
     changes = {"execution": {"num_workers": 2, "log_every_steps": 6}}

@@ -243,7 +243,6 @@ def part_of(whole: Path, path: Path, run_ids: set[str], notes: Notes) -> Registr
 @settings(max_examples=12, deadline=None)
 @given(ours=st.sets(IDS), theirs=st.sets(IDS), our_notes=ADDED, their_notes=ADDED)
 @pytest.mark.heavy
-@pytest.mark.core
 def test_merging_is_idempotent_and_either_way_gives_the_same(
     whole: Path, ours: set[str], theirs: set[str], our_notes: Notes, their_notes: Notes
 ) -> None:
