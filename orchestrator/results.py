@@ -80,7 +80,7 @@ class FileCount:
     num_documents: int
     num_bad_records: int = 0
     digest: str | None = None
-    """SHA-256 of the file as it is stored; None of a remote one, one not read to its end, and one of before."""
+    """SHA-256 of the file as it is stored; None of a remote file and of one not read to its end."""
 
 
 @dataclass(frozen=True)

@@ -149,7 +149,7 @@ def _leave_out_counts(*both: dict[str, Any]) -> bool:
 
 
 def _take_same_files(*both: dict[str, Any]) -> list[str]:
-    """Remove the digests of what data were taken from, since a run of before, which has none, would look different.
+    """Remove the digests of what data were taken from, since a remote file has none and would look different.
 
     Returns: splits whose file is the same in both runs while the examples are not, by a limit or by how it was read.
     """

@@ -43,7 +43,7 @@ def task_page(registry: "Registry", task: str) -> Page:
 
 
 def _identity(key: str, metric: str, data: str | None) -> _Identity:
-    """Identity of a group of a task: in registries of before, one key may stand for groups on several test data."""
+    """Identity of a group of a task: its key, the metric, and the data that it was scored on."""
     return key, metric, (data or "")[:SHOWN_DIGITS]
 
 

@@ -33,7 +33,7 @@ def find_group(session: Session, name: str, state: ColumnElement[RunState]) -> G
     keys = {group_key(*pair): pair for pair in pairs if group_code(group_key(*pair)).startswith(code)}
     is_shown = len(digest) >= LABEL_DIGITS
     exact = {key: pair for key, pair in keys.items() if is_shown and name.lower() == group_label(key, len(digest))}
-    if len(exact) == 1:  # a group of before the code was recorded has no more to its name than others begin with
+    if len(exact) == 1:  # a group whose code is unknown has no more to its name than others begin with
         keys = exact
     named = newest_called(session, name, state) if keys else None
     if named is not None:
