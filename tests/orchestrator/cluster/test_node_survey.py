@@ -21,9 +21,15 @@ REPORT = {"versions": HERE, "asks_for_token": True, "storage_error": "", "free_d
 ON_TWO_NODES = """
 import json, os, signal, sys
 import ray
+from ray.autoscaler.v2.sdk import get_cluster_status
 from ray.cluster_utils import Cluster
 from orchestrator.cluster.node_survey import survey_nodes
 from orchestrator.settings import Settings
+from tests.waiting import wait_until
+
+def is_taken():
+    status = get_cluster_status(cluster.address)
+    return not any(node.available_resources().get("CPU") for node in (*status.active_nodes, *status.idle_nodes))
 
 def tell(timeout_s):
     rows, findings = survey_nodes(settings, timeout_s)
@@ -35,6 +41,7 @@ try:
     settings = Settings.from_options(storage=sys.argv[1], address=cluster.address, environ={})
     ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
     ray.get(ray.util.placement_group([{"CPU": 1}] * 2).ready())
+    wait_until(is_taken, "a CPU is told to be free that is not")  # nodes report it a little later
     tell(float(sys.argv[2]))
     (raylet,) = (started.process.pid for started in second.all_processes["raylet"])
     os.kill(raylet, signal.SIGSTOP)
