@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.errors import TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import Features, Task, decode, load_task, prepare_features, score
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.qa import AnswerPrediction
-from orchestrator.tasks.types.qa_windows import passage_windows
+from orchestrator.tasks.types.qa_windows import passage_windows, whole_letters
 from orchestrator.tasks.types.squad import Answer, QaExample, SquadReader, find_answer
 from tests.orchestrator.tasks.definitions import features_of, options_of
 
@@ -151,6 +152,39 @@ def test_windows_of_a_passage_hold_the_question_and_only_a_whole_answer(tokenize
     on_passage = features.head_arrays.offsets[:, 0] >= 0
     assert (features.token_type_ids[on_passage] == 1).all()
     assert np.count_nonzero(features.token_type_ids) == np.count_nonzero(on_passage) + features.num_windows
+
+
+def test_a_special_token_in_a_passage_is_text(tokenizer: Tokenizer) -> None:
+    written, apart = (QaExample("0", "Who?", f"Ada {mark} wrote") for mark in ("[SEP]", "[ SEP ]"))
+    ids = [features_of("qa", (), [example], tokenizer).input_ids.tolist() for example in (written, apart)]
+    assert ids[0] == ids[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "span", "letters"),
+    [
+        ("साधु है", (0, 3), "साधु"),
+        ("साधु है", (3, 4), "धु"),
+        ("cafe\u0301 noir", (0, 4), "cafe\u0301"),
+        ("ที่นี่", (0, 1), "ที่"),
+        ("ක්\u200dෂ්", (0, 1), "ක්\u200dෂ්"),
+        ("می\u200cخواهم", (0, 2), "می"),
+        ("a\u200d b", (0, 1), "a"),
+        ("e \u0301b", (0, 1), "e"),
+    ],
+)
+def test_a_span_is_widened_to_whole_letters(text: str, span: tuple[int, int], letters: str) -> None:
+    start, end = whole_letters(text, *span)
+    assert text[start:end] == letters
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_an_answer_is_found_with_the_marks_of_its_last_letter(lowercase: bool) -> None:
+    context = "गुरु साधु cafe\u0301 ที่ है"
+    tokenizer = train_wordpiece([context] * 4, vocab_size=200, lowercase=lowercase)
+    texts = context.split()
+    examples = [QaExample(text, "है", context, (Answer(text, context.index(text)),)) for text in texts]
+    assert read_answers(features_of("qa", (), examples, tokenizer), [context] * len(texts)) == texts
 
 
 @settings(deadline=None)
