@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
+from itertools import accumulate
 from threading import Thread
 
 import tokenizers
@@ -31,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 LONGEST_WORDPIECE_WORD = 100
 """Letters of the longest word that WordPiece cuts; a longer one (base64, a text without blanks) is unknown whole."""
+_COVERED_SHARE = 0.9995
+"""Share of a text's characters that an alphabet covers where there is room, as in SentencePiece (Kudo 2018)."""
 _LONGEST_RUN = 256
 """Letters, digits or signs in a row that byte-level BPE learns as one word: time grows with the square of it."""
 _RUN = re.compile(rf"[^\W\d_]{{{_LONGEST_RUN}}}|\d{{{_LONGEST_RUN}}}|(?:[^\w\s]|_){{{_LONGEST_RUN}}}")
@@ -203,9 +206,13 @@ def _count_characters(words: Mapping[str, int]) -> Counter[str]:
 def _choose_alphabet(counts: Mapping[str, int], vocab_size: int) -> list[str]:
     """Choose the most frequent characters, in order; rare ones (of other scripts, say) must leave room for pieces.
 
+    A script of thousands of characters gets those that the text nearly consists of, or else most of it were unknown.
     Raises: TokenizerError when there is no room.
     """
-    num_characters = min(len(counts), (vocab_size - len(SPECIAL_TOKENS)) // 3, max(100, vocab_size // 30))
+    covered = accumulate(sorted(counts.values(), reverse=True))
+    num_common = 1 + sum(number < _COVERED_SHARE * sum(counts.values()) for number in covered)
+    wanted = max(100, vocab_size // 30, num_common)
+    num_characters = min(len(counts), (vocab_size - len(SPECIAL_TOKENS)) // 3, wanted)
     if num_characters < 1:
         raise TokenizerError(f"vocab_size {vocab_size} has no room for characters; 100 is the least that makes sense")
     return sorted(sorted(counts, key=lambda character: (-counts[character], character))[:num_characters])

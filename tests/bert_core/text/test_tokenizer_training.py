@@ -95,6 +95,12 @@ def test_what_the_texts_raise_ends_a_training(algorithm: str) -> None:
         TRAINERS[algorithm](broken(), 400, True, 2)
 
 
+def test_an_alphabet_of_many_characters_covers_the_text() -> None:
+    text = " ".join(chr(0x4E00 + i) for i in range(300))
+    learned = train_wordpiece([text] * 3, vocab_size=1000)
+    assert learned.unk_id not in learned.encode_ids([text])[0]
+
+
 def test_training_counts_words_as_often_as_they_occur() -> None:
     texts = ["aab " * 10, "abb " * 9]
     learned = train_wordpiece(texts, vocab_size=100, min_frequency=10)
