@@ -51,7 +51,7 @@ def build_qa_windows(
     ids, offsets, segments, example_index, positions = [], [], [], [], []
     layout = tokenizer.segment_layout
     suffix = np.array([layout.suffix], np.int32)
-    num_misaligned = 0
+    num_misaligned = num_unreachable = 0
     for index, (example, query, passage) in enumerate(_encode(examples, tokenizer)):
         prefix = np.array([layout.prefix, *query[:max_query_length], *layout.between], np.int32)
         room = max_seq_length - len(prefix) - 1
@@ -62,6 +62,7 @@ def build_qa_windows(
             )
         span = answer_tokens(passage[1], example.answers[0]) if example.answers else None
         num_misaligned += bool(example.answers) and span is None
+        is_whole_somewhere = False
         off_passage = np.full((len(prefix), 2), -1, np.int32)
         for begin, end in passage_windows(len(passage[0]), room, doc_stride):
             ids += [prefix, passage[0][begin:end], suffix]
@@ -71,6 +72,8 @@ def build_qa_windows(
             inside = span is not None and begin <= span[0] and span[1] < end
             shift = len(prefix) - begin
             positions.append((span[0] + shift, span[1] + shift) if span is not None and inside else (0, 0))
+            is_whole_somewhere = is_whole_somewhere or inside
+        num_unreachable += span is not None and not is_whole_somewhere
     lengths = np.array(segments, np.int64)
     start_positions, end_positions = np.array(positions, np.int32).T
     return Windows(
@@ -83,7 +86,7 @@ def build_qa_windows(
             end_positions=np.ascontiguousarray(end_positions),
             offsets=np.concatenate(offsets),
         ),
-        counts={"num_misaligned": num_misaligned},
+        counts={"num_misaligned": num_misaligned, "num_unreachable": num_unreachable},
     )
 
 

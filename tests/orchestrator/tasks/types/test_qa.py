@@ -15,7 +15,7 @@ from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.errors import TaskDataError
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import Features, Task, decode, load_task, prepare_features, score
+from orchestrator.tasks import Features, Task, decode, load_task, prepare_features, score, unread_notes
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.qa import AnswerPrediction
 from orchestrator.tasks.types.qa_windows import passage_windows, whole_letters
@@ -152,6 +152,14 @@ def test_windows_of_a_passage_hold_the_question_and_only_a_whole_answer(tokenize
     on_passage = features.head_arrays.offsets[:, 0] >= 0
     assert (features.token_type_ids[on_passage] == 1).all()
     assert np.count_nonzero(features.token_type_ids) == np.count_nonzero(on_passage) + features.num_windows
+
+
+def test_an_answer_that_is_whole_in_no_window_is_counted(tokenizer: Tokenizer) -> None:
+    example = QaExample("0", "who", CONTEXT_QA, (Answer(CONTEXT_QA, 0),))
+    short = features_of("qa", (), [example], tokenizer, max_seq_length=16, doc_stride=4, max_query_length=3)
+    assert short.counts["num_unreachable"] == 1
+    assert len(list(unread_notes(short))) == 1
+    assert not list(unread_notes(features_of("qa", (), [example], tokenizer, max_seq_length=384)))
 
 
 def test_a_special_token_in_a_passage_is_text(tokenizer: Tokenizer) -> None:
