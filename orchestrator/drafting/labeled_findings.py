@@ -196,6 +196,8 @@ def _problems(facts: SplitFacts, *, is_split_here: bool) -> Iterator[Finding]:
             "left out",
             f"{facts.path}: {counted(facts.num_bad_records, 'broken record')}, the first at {facts.first_problem}",
         )
+    if facts.repair_note:
+        yield Finding("mended", facts.repair_note)
     if facts.num_empty:
         done = "left out" if is_split_here else "kept as they are"
         yield Finding("empty", f"{facts.path}: {counted(facts.num_empty, 'example')} without a word, {done}")

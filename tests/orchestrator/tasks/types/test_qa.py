@@ -74,6 +74,35 @@ def test_a_mended_answer_is_counted(tmp_path: Path) -> None:
     assert bad.num_repaired == 1
 
 
+def test_the_mended_answer_that_is_least_sure_is_told(tmp_path: Path) -> None:
+    near, far, tie = (
+        question(name, answers=[{"text": "cat", "answer_start": n}]) for name, n in zip("nft", (5, 99, 10), strict=True)
+    )
+    for records, place in (((near, far), "qas[1]"), ((far, near, tie), "qas[2]")):
+        _, bad = read(tmp_path / "a.json", layout(*records))
+        assert bad.num_repaired == len(records)
+        assert place in bad.repair_note
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_answered"),
+    [
+        ({"is_impossible": "false"}, True),
+        ({"is_impossible": "False"}, True),
+        ({"is_impossible": 0}, True),
+        ({"is_impossible": None}, True),
+        ({"is_impossible": "true"}, False),
+        ({"answers": [{"text": "", "answer_start": -1}]}, False),
+    ],
+)
+def test_a_question_without_an_answer_is_known_in_each_spelling(
+    tmp_path: Path, fields: dict[str, Any], is_answered: bool
+) -> None:
+    examples, bad = read(tmp_path / "a.json", layout(question(**fields)))
+    assert bool(examples[0].answers) is is_answered
+    assert bad.num_repaired == 0
+
+
 @pytest.mark.parametrize(
     "broken",
     [
@@ -82,6 +111,7 @@ def test_a_mended_answer_is_counted(tmp_path: Path) -> None:
         question(question="Wh\ud83d?"),
         question(question=None),
         {"id": "q", "question": "Who?"},
+        question(is_impossible="perhaps"),
         question(answers=[{"text": "cat"}]),
         question(answers=["cat"]),
         "cat",
