@@ -30,7 +30,7 @@ class ReadSplit:
     num_bad_records: int
     num_repaired: int
     repair_note: str = ""
-    """What was mended in the file, for a person."""
+    """Note on the records that were mended, for a person; empty without any."""
 
 
 class SplitDigests(NamedTuple):

@@ -52,7 +52,7 @@ class BadRecords:
 
     @property
     def repair_note(self) -> str:
-        """How many records were mended, and the least sure one; empty without any."""
+        """Number of records that were mended, and the least sure one; empty without any."""
         if not self.num_repaired:
             return ""
         return f"{self.path}: {counted(self.num_repaired, 'record')} mended, least surely {self.most_doubtful[1]}"
