@@ -140,14 +140,19 @@ class Tokenizer:
         return self.unk_id if found is None else found
 
     def encode_batch(self, texts: Sequence[str]) -> list[Encoding]:
-        """Encode texts: `.ids`, `.offsets` in characters, `.word_ids`; `[MASK]` in a text is the special token."""
-        encodings: list[Encoding] = self._backend.encode_batch(list(texts), add_special_tokens=False)
+        """Encode texts: `.ids`, `.offsets` in characters, `.word_ids`; `[MASK]` in a text is text."""
+        encodings: list[Encoding] = self._text_backend.encode_batch(list(texts), add_special_tokens=False)
         return encodings
 
     def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Encode texts to ids alone, faster; `[MASK]` in a text is text: no document can plant a special token."""
-        encodings = self._corpus_backend.encode_batch_fast(list(texts), add_special_tokens=False)
+        encodings = self._text_backend.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
+
+    def encode_masked(self, text: str) -> list[int]:
+        """Encode a text in which `[MASK]`, like every special token, stands for itself."""
+        ids: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        return ids
 
     def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
         """Encode a sentence given as words: ids, and each word's first position in them (-1: it left no token)."""
@@ -161,7 +166,8 @@ class Tokenizer:
         return encoding.ids, first
 
     @cached_property
-    def _corpus_backend(self) -> tokenizers.Tokenizer:
+    def _text_backend(self) -> tokenizers.Tokenizer:
+        """The pipeline for texts, to which a special token is text."""
         backend = tokenizers.Tokenizer.from_str(self._backend.to_str())
         backend.encode_special_tokens = True
         return backend

@@ -5,8 +5,13 @@ words only.
 """
 
 import json
+import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from itertools import accumulate
+from threading import Thread
 
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
@@ -23,6 +28,16 @@ from bert_core.text.tokenizer_pipelines import (
 )
 from bert_core.text.unigram_pieces import learn_pieces
 
+logger = logging.getLogger(__name__)
+
+LONGEST_WORDPIECE_WORD = 100
+"""Letters of the longest word that WordPiece cuts; a longer one (base64, a text without blanks) is unknown whole."""
+_COVERED_SHARE = 0.9995
+"""Share of a text's characters that an alphabet covers where there is room, as in SentencePiece (Kudo 2018)."""
+_LONGEST_RUN = 256
+"""Letters, digits or signs in a row that byte-level BPE learns as one word: time grows with the square of it."""
+_RUN = re.compile(rf"[^\W\d_]{{{_LONGEST_RUN}}}|\d{{{_LONGEST_RUN}}}|(?:[^\w\s]|_){{{_LONGEST_RUN}}}")
+
 
 def train_wordpiece(
     texts: Iterable[str], vocab_size: int = 30522, lowercase: bool = True, min_frequency: int = 2
@@ -32,12 +47,13 @@ def train_wordpiece(
     The same text gives the same vocabulary. The library alone does not promise that: it numbers the characters in the
     order of a randomly seeded hash map, and equal counts are merged by number. So the text is read once to count its
     words; then the characters get fixed numbers, and the vocabulary is learned from the counted words. Memory grows
-    with the number of different words only.
+    with the number of different words only. Words that WordPiece never cuts (LONGEST_WORDPIECE_WORD) teach nothing:
+    they are left out, and a warning tells their number.
 
     Raises: TokenizerError when the text holds no word, or `vocab_size` has no room for the characters.
     """
     numbers = {token: i for i, token in enumerate(SPECIAL_TOKENS.values())}
-    words = _count_words(texts, build_wordpiece(numbers, lowercase))
+    words = _without_long_words(_count_words(texts, build_wordpiece(numbers, lowercase)))
     alphabet = _choose_alphabet(_count_characters(words), vocab_size)
     inside = set().union(*(word[1:] for word in words))
     fixed = [*SPECIAL_TOKENS.values(), *alphabet, *(f"##{c}" for c in alphabet if c in inside)]
@@ -51,7 +67,7 @@ def train_wordpiece(
     )
     learner = tokenizers.Tokenizer(models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]))
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    learner.train_from_iterator(_repeat_words(words), trainer)
+    _train(learner, _repeat_words(words), trainer)
     return Tokenizer(build_wordpiece(learner.get_vocab(), lowercase), SPECIAL_TOKENS)
 
 
@@ -61,6 +77,7 @@ def train_byte_bpe(
     """Learn byte pairs (Radford et al. 2019; RoBERTa's vocabulary has 50265): special tokens, all bytes, then merges.
 
     Here the library does promise the same vocabulary: the bytes are numbered in a fixed order before any word is seen.
+    A run of letters without a blank is cut (_LONGEST_RUN), or time would grow with the square of its length.
 
     Raises: TokenizerError when the text repeats nothing, or `vocab_size` has no room beside the bytes.
     """
@@ -78,7 +95,7 @@ def train_byte_bpe(
     )
     numbers = {token: i for i, token in enumerate(special_tokens)}
     learner = build_byte_bpe(numbers, [], lowercase)
-    learner.train_from_iterator(iter(texts), trainer)
+    _train(learner, (part for text in texts for part in _RUN.sub(r"\g<0>\n", text).split("\n")), trainer)
     learned = json.loads(learner.to_str())["model"]
     if not learned["merges"]:
         raise TokenizerError(f"no two bytes of the text occur together {min_frequency} times; check the corpus files")
@@ -121,12 +138,61 @@ def _count_words(texts: Iterable[str], pipeline: tokenizers.Tokenizer) -> dict[s
     counter = trainers.WordPieceTrainer(vocab_size=0, show_progress=False)
     reader = tokenizers.Tokenizer(models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]))
     reader.normalizer, reader.pre_tokenizer = pipeline.normalizer, pipeline.pre_tokenizer
-    reader.train_from_iterator(iter(texts), counter)
+    _train(reader, iter(texts), counter)
     state = json.loads(counter.__getstate__())
     words: dict[str, int] = state["WordPieceTrainer"]["bpe_trainer"]["words"]
     if not words:
         raise TokenizerError("the text to learn a vocabulary from holds no word; check the corpus files")
     return dict(sorted(words.items()))
+
+
+def _train(learner: tokenizers.Tokenizer, texts: Iterator[str], trainer: trainers.Trainer) -> None:
+    """Train in a thread: the library looks at no signal until it is done, and the thread that waits does."""
+    is_over = False
+    errors: list[BaseException] = []
+
+    def read() -> Iterator[str]:
+        for text in texts:
+            if is_over:
+                return
+            yield text
+
+    def work() -> None:
+        try:
+            learner.train_from_iterator(read(), trainer)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    finally:
+        is_over = True
+    if errors:
+        raise errors[0]
+
+
+def _without_long_words(words: Mapping[str, int]) -> dict[str, int]:
+    """Leave out the words that WordPiece never cuts. Raises: TokenizerError when no other is there."""
+    kept = {word: count for word, count in words.items() if len(word) <= LONGEST_WORDPIECE_WORD}
+    if not kept:
+        raise TokenizerError(
+            f"every word of the text has more than {LONGEST_WORDPIECE_WORD} letters, and WordPiece reads none so long; "
+            "put blanks between words, or train byte_bpe or unigram"
+        )
+    if num_left_out := sum(words.values()) - sum(kept.values()):
+        _warn_once(
+            f"left out {num_left_out:,} of {sum(words.values()):,} words: they have more than "
+            f"{LONGEST_WORDPIECE_WORD} letters, and WordPiece reads each as unknown ([UNK])"
+        )
+    return kept
+
+
+@cache
+def _warn_once(text: str) -> None:
+    """Warn, but not again when the same text is learned from again, as a plan does to measure the time."""
+    logger.warning(text)
 
 
 def _count_characters(words: Mapping[str, int]) -> Counter[str]:
@@ -140,9 +206,13 @@ def _count_characters(words: Mapping[str, int]) -> Counter[str]:
 def _choose_alphabet(counts: Mapping[str, int], vocab_size: int) -> list[str]:
     """Choose the most frequent characters, in order; rare ones (of other scripts, say) must leave room for pieces.
 
+    A script of thousands of characters gets those that the text nearly consists of, or else most of it were unknown.
     Raises: TokenizerError when there is no room.
     """
-    num_characters = min(len(counts), (vocab_size - len(SPECIAL_TOKENS)) // 3, max(100, vocab_size // 30))
+    covered = accumulate(sorted(counts.values(), reverse=True))
+    num_common = 1 + sum(number < _COVERED_SHARE * sum(counts.values()) for number in covered)
+    wanted = max(100, vocab_size // 30, num_common)
+    num_characters = min(len(counts), (vocab_size - len(SPECIAL_TOKENS)) // 3, wanted)
     if num_characters < 1:
         raise TokenizerError(f"vocab_size {vocab_size} has no room for characters; 100 is the least that makes sense")
     return sorted(sorted(counts, key=lambda character: (-counts[character], character))[:num_characters])

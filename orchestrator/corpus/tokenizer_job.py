@@ -20,6 +20,8 @@ from orchestrator.storage import digest_file, exists, join, read_json, write_byt
 
 _FORMAT = "tokenizer-1"
 _MANIFEST = "manifest.json"
+_MUCH_UNKNOWN = 0.1
+"""Unknown tokens per word from which on little is left to learn from."""
 VALIDATION_FRACTION = 0.02
 """Share of the documents that the report is computed on, and that the vocabulary is not learned from."""
 VALIDATION_BYTES = 4 << 20
@@ -76,6 +78,12 @@ def tokenizer_notes(spec: TokenizerSpec, result: TokenizerResult) -> Iterator[st
             f"{result.vocab_size:,} entries in place of {spec.vocab_size:,}: the text gives no more whose parts occur "
             f"together at least {counted(spec.min_frequency, 'time')} (min_frequency); "
             "more text gives more"
+        )
+    unknown_rate = result.report.get("unknown_rate", 0.0)
+    if unknown_rate > _MUCH_UNKNOWN:
+        yield (
+            f"{unknown_rate:.0%} of the words are unknown ([UNK]), as the vocabulary has no room for their characters: "
+            "raise vocab_size, or train byte_bpe, to which no character is unknown"
         )
     if num_words := result.report.get("num_words"):
         yield (

@@ -18,6 +18,12 @@ class Finding:
     text: str
 
 
+MARKS_FINDING = Finding(
+    "marks", "letters here bear marks that carry meaning, as vowels do: kept, and capitals with them (lowercase: false)"
+)
+"""Finding of a text whose vocabulary is cased, since an uncased one would strip marks that carry meaning."""
+
+
 @dataclass(frozen=True)
 class Naming:
     """Names of what a draft writes."""

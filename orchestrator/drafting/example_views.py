@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
+from orchestrator.drafting.vocabulary import count_words
 from orchestrator.tasks.leaks import plain_text
 from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.types.base import AnyTaskType
@@ -39,8 +40,8 @@ class ExampleView:
 
     @property
     def num_words(self) -> int:
-        """Number of strings between white space."""
-        return sum(len(text.split()) for text in self.texts)
+        """Number of words, as `count_words` counts them."""
+        return sum(map(count_words, self.texts))
 
     @property
     def is_empty(self) -> bool:

@@ -26,6 +26,7 @@ class SplitFacts:
     num_examples: int = 0
     num_bad_records: int = 0
     first_problem: str = ""
+    repair_note: str = ""
     num_empty: int = 0
     """Examples without a word; they belong to no group."""
     num_contradictions: int = 0
@@ -109,7 +110,7 @@ def read_split(task: TaskSpec, path: str) -> SplitFacts:
         if len(facts.sample) < _SAMPLE_EXAMPLES:
             facts.sample.append(view.texts)
         facts.note(view)
-    facts.num_bad_records, facts.first_problem = bad.count, bad.first_problem
+    facts.num_bad_records, facts.first_problem, facts.repair_note = bad.count, bad.first_problem, bad.repair_note
     refuse_broken(bad, facts.num_examples)
     return facts
 

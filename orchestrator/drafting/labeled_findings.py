@@ -30,7 +30,12 @@ _IMBALANCE = 20
 
 
 def data_findings(
-    choice: TaskChoice, table: TableFacts | None, splits: Mapping[Split, SplitFacts], *, is_split_here: bool
+    choice: TaskChoice,
+    table: TableFacts | None,
+    splits: Mapping[Split, SplitFacts],
+    tokens_per_word: float,
+    *,
+    is_split_here: bool,
 ) -> Iterator[Finding]:
     """Yield what the files hold, and what is amiss with them."""
     layout = table.layout if table is not None else _LAYOUTS[choice.kind]
@@ -53,7 +58,7 @@ def data_findings(
             f"f1 is the score of {shown_label(positive)}: of {both} it is the second; task.labels in the spec can say "
             "another order",
         )
-    yield Finding("length", _length_text(train))
+    yield Finding("length", _length_text(train, tokens_per_word))
     for facts in splits.values():
         yield from _problems(facts, is_split_here=is_split_here)
     for split, facts in splits.items():
@@ -136,11 +141,32 @@ def _positive_label(kind: Head, labels: tuple[str, ...]) -> str | None:
     return task_type.positive_label(TaskDefinition(id="", type=task_type, labels=labels, metric=""))
 
 
-def _length_text(train: SplitFacts) -> str:
-    """Words of the example in the middle and of long ones, and of the longest where it is out of all proportion."""
-    long, longest = train.words_within(0.95), max(train.words, default=0)
-    text = f"{counted(train.words_within(0.5), 'word')} in the middle, 19 of 20 within {long:,}"
-    if longest > _OUTLIER * max(1, long):
+def num_tokens(num_words: float, tokens_per_word: float) -> int:
+    """Tokens of an example of so many words, special ones included."""
+    return round(num_words * tokens_per_word) + 3
+
+
+def cut_findings(train: SplitFacts, tokens_per_word: float, max_seq_length: int) -> Iterator[Finding]:
+    """Yield how many examples are longer than what is read of them, and how much is not read."""
+    tokens = [(num_tokens(words, tokens_per_word), count) for words, count in train.words.items()]
+    cut = [(length - max_seq_length, count) for length, count in tokens if length > max_seq_length]
+    if cut:
+        lost, total = (sum(length * count for length, count in lengths) for lengths in (cut, tokens))
+        yield Finding(
+            "cut",
+            f"about {sum(count for _, count in cut):,} of {train.num_examples:,} examples are longer than "
+            f"the {max_seq_length} tokens of max_seq_length: {share_text(lost, total)} of all text are not read",
+        )
+
+
+def _length_text(train: SplitFacts, tokens_per_word: float) -> str:
+    """Tokens of the example in the middle and of long ones, and of the longest where it is out of all proportion."""
+    middle, long, longest = (
+        num_tokens(words, tokens_per_word)
+        for words in (train.words_within(0.5), train.words_within(0.95), max(train.words, default=0))
+    )
+    text = f"about {middle:,} tokens in the middle, 19 of 20 within {long:,}"
+    if longest > _OUTLIER * long:
         text += f"; the longest has {longest:,}: look whether it is one example, as of a quote that is not closed"
     return text
 
@@ -170,6 +196,8 @@ def _problems(facts: SplitFacts, *, is_split_here: bool) -> Iterator[Finding]:
             "left out",
             f"{facts.path}: {counted(facts.num_bad_records, 'broken record')}, the first at {facts.first_problem}",
         )
+    if facts.repair_note:
+        yield Finding("mended", facts.repair_note)
     if facts.num_empty:
         done = "left out" if is_split_here else "kept as they are"
         yield Finding("empty", f"{facts.path}: {counted(facts.num_empty, 'example')} without a word, {done}")

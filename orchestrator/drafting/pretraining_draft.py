@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from orchestrator.drafting.draft_parts import Draft, Finding, Naming, minutes_text
+from orchestrator.drafting.draft_parts import MARKS_FINDING, Draft, Finding, Naming, minutes_text
 from orchestrator.drafting.pretraining_sizes import PretrainingSizes, choose_sizes
 from orchestrator.drafting.request import DraftRequest
 from orchestrator.drafting.spec_text import SpecDraft, spec_header
@@ -30,17 +30,20 @@ def draft_pretraining(source: TextSource, request: DraftRequest, naming: Naming,
     facts = read_text(source)
     budget = TimeBudget(request.minutes, request.num_cores)
     model = StartModel.find(request.model, request.settings) if request.model else None
-    vocab_size = vocabulary_size(facts.num_words)
-    long_words = facts.words_of_documents_holding(0.9)
-    sizes = choose_sizes(facts.num_words, long_words, vocab_size, budget, model.config if model else None)
+    characters = facts.characters
+    vocab_size = vocabulary_size(facts.num_words, characters.num_common)
+    long_tokens = facts.words_of_documents_holding(0.9) * characters.tokens_per_word
+    num_tokens = facts.num_words * characters.tokens_per_word
+    sizes = choose_sizes(num_tokens, long_tokens, vocab_size, budget, model.config if model else None)
     if facts.num_bad_records:
         source = source.model_copy(update={"on_bad_record": "replace"})
     corpus = source.model_dump(mode="json", exclude_defaults=True)
     tokenizer = "@tokenizer" if model is None else model.name
     pretraining = _stage(corpus, tokenizer, facts, sizes, request)
     if model is None:
+        lowercase = not characters.has_meaningful_marks
         stages = {
-            "tokenizer": {"kind": "tokenizer", "corpus": corpus, "vocab_size": vocab_size, "lowercase": True},
+            "tokenizer": {"kind": "tokenizer", "corpus": corpus, "vocab_size": vocab_size, "lowercase": lowercase},
             "pretraining": pretraining,
         }
         above = "stages.pretraining."
@@ -117,8 +120,12 @@ def _findings(
     seen = "" if facts.is_whole else f", by the first {facts.num_text_bytes >> 20:,} MB"
     num_documents = facts.num_documents * facts.scale
     yield Finding("data", f"{', '.join(facts.files)}: text, {num_documents:,.0f} documents{seen}")
-    long = facts.words_of_documents_holding(0.9)
-    yield Finding("length", f"{facts.num_words:,.0f} words, nine of ten in documents of up to {long:,} words")
+    long = facts.words_of_documents_holding(0.9) * facts.characters.tokens_per_word
+    yield Finding(
+        "length", f"{facts.num_words:,.0f} words, nine of ten in documents of up to {long:,.0f} tokens, about"
+    )
+    if model is None and facts.characters.has_meaningful_marks:
+        yield MARKS_FINDING
     if left_out:
         yield Finding("left out", f"{', '.join(left_out)}: by name for validation or test; some documents are held out")
     if facts.num_doubles:

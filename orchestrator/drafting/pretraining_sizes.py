@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from bert_core.config import BertConfig
 from bert_core.model_flops import count_flops_per_prediction, count_flops_per_token
-from orchestrator.drafting.task_sizes import TOKENS_PER_WORD
 from orchestrator.drafting.time_budget import FLOPS_PER_CORE, STEP_S, TimeBudget
 
 SIZES = ("base", "medium", "small", "mini", "tiny")
@@ -15,8 +14,8 @@ _TOKENS_PER_PARAMETER = 20
 """Tokens that a model of a given size is worth training on (Hoffmann et al. 2022, compute-optimal training)."""
 _MASKED_SHARE = 0.15
 _FEWEST_STEPS = 40
-_MANY_WORDS = 1_000_000
-"""Words from which on long sequences are worth their time, if there is time."""
+_MANY_TOKENS = 1_400_000
+"""Tokens from which on long sequences are worth their time, if there is time."""
 _BATCH_SIZE = 32
 _SMALL_BATCH_SIZE = 8
 _FEW_STEPS = 200
@@ -40,17 +39,17 @@ class PretrainingSizes:
 
 
 def choose_sizes(
-    num_words: float, long_words: int, vocab_size: int, budget: TimeBudget, config: BertConfig | None = None
+    text_tokens: float, long_tokens: float, vocab_size: int, budget: TimeBudget, config: BertConfig | None = None
 ) -> PretrainingSizes:
     """The largest model that the text and the time are enough for, and its steps.
 
     Args:
-        long_words: words of a long document.
+        text_tokens: tokens of all text.
+        long_tokens: tokens of a long document.
         config: configuration of the model to go on with; None for random weights of a size that is chosen here.
     """
-    text_tokens = max(1.0, num_words * TOKENS_PER_WORD)
-    is_small = budget.minutes <= 60 or num_words < _MANY_WORDS
-    phases = _phases(long_words * TOKENS_PER_WORD, 128 if is_small else 512, config)
+    is_small = budget.minutes <= 60 or text_tokens < _MANY_TOKENS
+    phases = _phases(long_tokens, 128 if is_small else 512, config)
     mean_length = sum(length * share for length, share in phases)
     for size in ("given",) if config is not None else SIZES:
         chosen = config or BertConfig.from_size(size, vocab_size=vocab_size)

@@ -1,11 +1,12 @@
 """The model that a draft starts from, looked up by its name, and the registered ones that it could start from."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from bert_core.config import CONFIG_FILE, BertConfig
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.drafting.task_sizes import TOKENS_PER_WORD
+from orchestrator.drafting.vocabulary import count_words
 from orchestrator.models.resolve import WEIGHTS_FILE, resolve_model
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
@@ -31,12 +32,12 @@ class StartModel:
         """The model's configuration. Raises: ConfigError."""
         return BertConfig.from_dict(read_json(join(self.folder, CONFIG_FILE)))
 
-    def tokens_per_word(self, texts: list[str]) -> float:
-        """Tokens that the model's tokenizer makes of a word of these texts."""
+    def cut(self, texts: Sequence[str]) -> tuple[float, float]:
+        """Tokens that the model's tokenizer makes of a word of these texts, and the share of them that is unknown."""
         tokenizer = Tokenizer.load(local_copy(self.folder, skip=(WEIGHTS_FILE,)))
-        num_words = sum(len(text.split()) for text in texts)
-        num_tokens = sum(map(len, tokenizer.encode_ids(texts)))
-        return num_tokens / num_words if num_words else TOKENS_PER_WORD
+        rows = tokenizer.encode_ids(texts)
+        num_tokens, num_unknown = sum(map(len, rows)), sum(row.count(tokenizer.unk_id) for row in rows)
+        return num_tokens / max(1, sum(map(count_words, texts))), num_unknown / max(1, num_tokens)
 
 
 def registered_starts(settings: Settings) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,14 @@ from numpy.typing import NDArray
 from bert_core.config import BertConfig
 from orchestrator.drafting.columns import TableFacts
 from orchestrator.drafting.dev_split import choose_validation
-from orchestrator.drafting.draft_parts import Draft, Finding, Naming, minutes_text
+from orchestrator.drafting.draft_parts import MARKS_FINDING, Draft, Finding, Naming, minutes_text
 from orchestrator.drafting.input_layout import Layout
 from orchestrator.drafting.labeled_facts import check_columns, check_splits, read_split
 from orchestrator.drafting.labeled_findings import (
+    cut_findings,
     data_findings,
     model_findings,
+    num_tokens,
     size_finding,
     split_finding,
     validation_findings,
@@ -26,9 +29,9 @@ from orchestrator.drafting.spec_text import SpecDraft, spec_header
 from orchestrator.drafting.split_files import split_chunks, split_ending, vocabulary_texts
 from orchestrator.drafting.start_model import StartModel
 from orchestrator.drafting.task_choice import TaskChoice
-from orchestrator.drafting.task_sizes import TOKENS_PER_WORD, TaskNumbers, TaskSizes, choose_sizes
+from orchestrator.drafting.task_sizes import TaskNumbers, TaskSizes, choose_sizes
 from orchestrator.drafting.time_budget import TimeBudget
-from orchestrator.drafting.vocabulary import vocabulary_size
+from orchestrator.drafting.vocabulary import Characters, vocabulary_size
 from orchestrator.results import Split
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.task import TaskSpec
@@ -37,6 +40,8 @@ from orchestrator.tasks.text_files import BadRecords
 
 _QA_LENGTHS = {"max_seq_length": 192, "max_query_length": 48, "doc_stride": 64}
 """Least length of a window of a passage, and the lengths that fit one so short."""
+_MUCH_UNKNOWN = 0.1
+"""Share of unknown tokens from which on a model hardly reads a text."""
 
 
 class TaskDraft:
@@ -87,7 +92,9 @@ class TaskDraft:
             spec = SpecDraft(self._sweep(task, sizes), self._comments(sizes, ""))
         parse_spec(spec.values)
         findings = [
-            *data_findings(self.choice, self.table, self.splits, is_split_here=bool(self.kept)),
+            *data_findings(self.choice, self.table, self.splits, self._tokens_per_word, is_split_here=bool(self.kept)),
+            *(cut_findings(self.train, self._tokens_per_word, sizes.max_seq_length) if self._is_cut else ()),
+            *([MARKS_FINDING] if self.model is None and self._characters.has_meaningful_marks else []),
             *([self._split_finding] if self.kept else []),
             *validation_findings(self._num_validation, self._validation_labels, self.train),
             *self.notes,
@@ -174,18 +181,42 @@ class TaskDraft:
             groups = self.train.groups.keys() - self.kept if is_by_group else self.kept
             yield path, split_chunks(task, self.source, self.layout, self._rows(kept=kept), groups)
 
+    @cached_property
+    def _characters(self) -> Characters:
+        return Characters(text for texts in self.train.sample for text in texts)
+
+    @cached_property
+    def _tokens_per_word(self) -> float:
+        """Tokens of a word; of the model's tokenizer, measured on the first examples."""
+        if self.model is None:
+            return self._characters.tokens_per_word
+        per_word, unknown_share = self.model.cut([" ".join(parts) for parts in self.train.sample])
+        if unknown_share > _MUCH_UNKNOWN:
+            self.notes.append(
+                Finding(
+                    "unknown",
+                    f"{100 * unknown_share:.0f} % of the tokens of these texts are unknown to {self.model.name} "
+                    "([UNK]), which learned its vocabulary from other text: start from another model",
+                )
+            )
+        return per_word
+
+    @property
+    def _is_cut(self) -> bool:
+        """Whether the end of a long example is left out; other kinds of tasks read it in further windows."""
+        return self.choice.kind not in ("ner", "qa")
+
     def _sizes(self) -> TaskSizes:
-        texts = [" ".join(parts) for parts in self.train.sample]
-        per_word = TOKENS_PER_WORD if self.model is None else self.model.tokens_per_word(texts)
+        per_word = self._tokens_per_word
         config = BertConfig.from_size("tiny", vocab_size=1000) if self.model is None else self.model.config
         numbers = TaskNumbers(
             num_train=self._num_train,
             num_validation=self._num_validation,
-            mean_tokens=self.train.mean_words * per_word + 3,
-            long_tokens=round(self.train.words_within(0.95) * per_word) + 3,
+            mean_tokens=num_tokens(self.train.mean_words, per_word),
+            long_tokens=num_tokens(self.train.words_within(0.95), per_word),
             is_pretrained=self.model is not None,
             config=config,
-            splits_long_examples=self.choice.kind in ("ner", "qa"),
+            splits_long_examples=not self._is_cut,
             least_length=_QA_LENGTHS["max_seq_length"] if self.choice.kind == "qa" else 0,
         )
         return choose_sizes(numbers, self.budget)
@@ -214,11 +245,12 @@ class TaskDraft:
 
     def _pipeline(self, task: TaskSpec, sizes: TaskSizes) -> SpecDraft:
         num_words = self.train.mean_words * self.train.num_examples
+        lowercase = self.choice.kind != "ner" and not self._characters.has_meaningful_marks
         tokenizer = {
             "kind": "tokenizer",
             "corpus": {"files": [self._texts_path]},
-            "vocab_size": vocabulary_size(num_words),
-            "lowercase": self.choice.kind != "ner",
+            "vocab_size": vocabulary_size(num_words, self._characters.num_common),
+            "lowercase": lowercase,
         }
         stages = {"tokenizer": tokenizer, "finetuning": self._sweep(task, sizes)}
         comments = {
@@ -235,7 +267,7 @@ class TaskDraft:
     def _comments(self, sizes: TaskSizes, above: str) -> dict[str, str]:
         comments = {
             "recipe.max_seq_length": "Tokens: 19 of 20 examples fit whole."
-            if sizes.max_seq_length >= 1.4 * self.train.words_within(0.95)
+            if sizes.max_seq_length >= num_tokens(self.train.words_within(0.95), self._tokens_per_word)
             else "Tokens: longer examples are cut, or read in several windows.",
             "recipe.epochs": f"{self._num_train:,} training examples; all of it takes {minutes_text(sizes.minutes)} "
             f"({self.budget.text}).",

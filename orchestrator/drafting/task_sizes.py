@@ -8,8 +8,6 @@ from bert_core.model_flops import count_flops_per_token
 from orchestrator.drafting.time_budget import TRIAL_START_S, TimeBudget, step_seconds
 
 _LENGTHS = (32, 64, 96, 128, 192, 256, 384, 512)
-TOKENS_PER_WORD = 1.4
-"""Word pieces of a word of English, about, where no tokenizer was asked."""
 _SHARES = (0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.03, 0.02)
 """Shares of the epochs that are tried where all of them take too long."""
 _LEAST_STEPS = 100

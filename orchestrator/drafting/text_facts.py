@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from orchestrator.corpus.document_readers import DocumentReader
 from orchestrator.corpus.input_files import find_files
 from orchestrator.drafting.example_views import text_key
+from orchestrator.drafting.vocabulary import Characters, count_words
 from orchestrator.errors import InputError
 from orchestrator.specs import TextSource
 
@@ -36,6 +37,7 @@ class TextFacts:
     first_problem: str = ""
     words: Counter[int] = field(default_factory=Counter)
     """Number of documents by their number of words."""
+    characters: Characters = field(default_factory=Characters)
 
     @property
     def is_whole(self) -> bool:
@@ -76,7 +78,8 @@ def read_text(source: TextSource, sample_bytes: int = SAMPLE_BYTES) -> TextFacts
     for file in files:
         reader = DocumentReader(file, counting)
         for document in reader.read():
-            num_words = len(document.text.split())
+            num_words = count_words(document.text)
+            facts.characters.note(document.text)
             facts.words[num_words] += 1
             facts.num_documents += 1
             facts.num_words_seen += num_words

@@ -1,21 +1,102 @@
-"""Size of a vocabulary that some text can teach."""
+"""Text as a tokenizer sees it: its words in every script, its characters, and the vocabulary that it can teach."""
 
 import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
 
 _SMALLEST = 500
 _LARGEST = 30_000
 _PER_ROOT_WORD = 8
+_TOKENS_PER_WORD = 1.4
+"""Word pieces of a word of English, about; a Han character is one."""
+_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002fa1f]")
+"""Characters that BERT's pre-tokenizer makes words of, each its own (Devlin et al. 2019, multilingual code)."""
+_LONG_WORD = 20
+"""Letters from which on a string between blanks is taken for several words, as of Thai."""
+_LETTERS_PER_WORD = 5
+_COVERED_SHARE = 0.9995
+"""Share of a text's characters that its alphabet holds at least; `[UNK]` stands for the rest."""
+_MARKED_SHARE = 0.01
+"""Share of letters that bear a mark and have no case, from which on these marks are taken to carry meaning."""
+_MARKS_OF_CASED_LETTERS = ("COMBINING ", "VARIATION SELECTOR")
+"""Beginnings of the names of marks that no script without case has of its own, and of emoji's."""
 
 
-def vocabulary_size(num_words: float) -> int:
+def count_words(text: str) -> int:
+    """Count words: strings between blanks, each Han character by itself, a very long string by its letters.
+
+    >>> count_words("two words"), count_words("小狗 跑步"), count_words("ก" * 50)
+    (2, 4, 10)
+    """
+    apart = text if text.isascii() else _HAN.sub(r" \g<0> ", text)
+    return sum(1 if len(word) <= _LONG_WORD else len(word) // _LETTERS_PER_WORD for word in apart.split())
+
+
+class Characters:
+    """Counts of the characters of a text, of its first megabytes where it is long."""
+
+    _ROOM = 4 << 20
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        """Count the characters of texts."""
+        self._counts: Counter[str] = Counter()
+        self._room = self._ROOM
+        for text in texts:
+            self.note(text)
+
+    def note(self, text: str) -> None:
+        """Add a text."""
+        if self._room > 0:
+            self._counts.update(text[: self._room])
+            self._room -= len(text)
+
+    @property
+    def num_common(self) -> int:
+        """Number of the most frequent characters that nearly all of the text consists of."""
+        counts = [count for character, count in self._counts.most_common() if not character.isspace()]
+        rest = (1 - _COVERED_SHARE) * sum(counts)
+        while counts and counts[-1] <= rest:
+            rest -= counts.pop()
+        return len(counts)
+
+    @property
+    def tokens_per_word(self) -> float:
+        """Word pieces of a word as `count_words` counts them, about, where no tokenizer was asked."""
+        num_han = sum(count for character, count in self._counts.items() if _HAN.match(character))
+        num_others = sum(count for character, count in self._counts.items() if not character.isspace()) - num_han
+        return _TOKENS_PER_WORD - (_TOKENS_PER_WORD - 1) * num_han / max(1, num_han + num_others)
+
+    @property
+    def has_meaningful_marks(self) -> bool:
+        """Whether marks stand on letters that have no case, where they are vowels or make another consonant.
+
+        Uncased tokenizers strip them, as they strip accents. Those of letters with case (Latin, Greek) do not count.
+        """
+        num_letters = num_marks = 0
+        for character, count in self._counts.items():
+            base, *marks = list(unicodedata.normalize("NFD", character))
+            kind = unicodedata.category(base)
+            if kind == "Mn":
+                num_marks += count * (not unicodedata.name(base, "").startswith(_MARKS_OF_CASED_LETTERS))
+            elif kind[0] in "LM":
+                num_letters += count
+                has_mark = any(unicodedata.category(mark) == "Mn" for mark in marks)
+                num_marks += count * (kind == "Lo" and has_mark)
+        return num_marks > _MARKED_SHARE * num_letters
+
+
+def vocabulary_size(num_words: float, num_characters: int = 0) -> int:
     """Entries of a vocabulary for a text of so many words: eight times the root of their number, in round numbers.
 
     The number of different words of a text grows with about the root of its length (Heaps 1978), and an entry is
-    learned only where it occurs often. The trainer stops earlier where nothing occurs twice.
+    learned only where it occurs often. The trainer stops earlier where nothing occurs twice. Characters take a third
+    of the entries at most.
 
-    >>> vocabulary_size(1_000), vocabulary_size(160_000), vocabulary_size(1e9)
-    (500, 3000, 30000)
+    >>> vocabulary_size(1_000), vocabulary_size(160_000), vocabulary_size(1e9), vocabulary_size(1_000, 400)
+    (500, 3000, 30000, 1500)
     """
     wanted = _PER_ROOT_WORD * math.sqrt(num_words)
     rounded = 500 * round(wanted / 500) if wanted < 10_000 else 2000 * round(wanted / 2000)
-    return min(_LARGEST, max(_SMALLEST, rounded))
+    return min(_LARGEST, max(_SMALLEST, rounded, 500 * math.ceil(3 * num_characters / 500)))

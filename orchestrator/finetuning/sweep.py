@@ -55,7 +55,15 @@ from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import AppendLog, delete, exists, join, local_copy
 from orchestrator.storage.uris import absolute
-from orchestrator.tasks import Features, Task, dataset_result, kept_rows, majority_baseline, write_prediction_rows
+from orchestrator.tasks import (
+    Features,
+    Task,
+    dataset_result,
+    kept_rows,
+    majority_baseline,
+    unread_notes,
+    write_prediction_rows,
+)
 from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
 from orchestrator.training.checkpoints import delete_checkpoints
 from orchestrator.training.storage_mark import marked_storage
@@ -258,6 +266,9 @@ def _prepare_data(spec: SweepSpec, task: Task, folders: Mapping[str, str], cache
         f"task {task.id}: {counts['num_train_examples']} training and {counts['num_validation_examples']} "
         f"validation examples{', as tokenized before' if result.reused else ''}"
     )
+    for split, made in features.items():
+        for note in unread_notes(made):
+            logger.info(f"task {task.id}, {split}: {note}")
     logger.info("starting the trials", extra=UNDER_WAY)
     return result
 

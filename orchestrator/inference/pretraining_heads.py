@@ -56,7 +56,7 @@ class MaskFiller:
     def fill(self, text: str, top_k: int = 5) -> list[FilledMask]:
         """The likeliest tokens for each [MASK] of a text. Raises: InputError."""
         tokenizer, mask = self.tokenizer, self.mask
-        ids = [tokenizer.cls_id, *tokenizer.encode_batch([text])[0].ids, tokenizer.sep_id]
+        ids = [tokenizer.cls_id, *tokenizer.encode_masked(text), tokenizer.sep_id]
         places = [place for place, token in enumerate(ids) if token == tokenizer.mask_id]
         if not places:
             raise InputError(f"the text has no {mask} to fill; write it where a word is missing")

@@ -21,7 +21,7 @@ from orchestrator.kinds.sweep_ending import sweep_ending
 from orchestrator.kinds.sweep_identity import sweep_identity
 from orchestrator.kinds.task_checks import check_examples, short_training_advice
 from orchestrator.kinds.trial_recording import trial_recording
-from orchestrator.kinds.trial_time import first_recipe, first_tokenizer, measure_trials
+from orchestrator.kinds.trial_time import first_recipe, first_tokenizer, measure_trials, unread_facts
 from orchestrator.models.parameter_counts import count_encoder_parameters, count_lstm_parameters
 from orchestrator.progress import counted
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -159,6 +159,7 @@ def trial_facts(spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:
     if num_parameters is not None:
         yield "parameters", f"{num_parameters:,}, and a small head"
         yield "memory of a trial", memory_text(num_parameters)
+    yield from unread_facts(spec, inputs)
     if spec.execution.max_concurrent_trials:
         yield "trials at a time", f"at most {spec.execution.max_concurrent_trials}"
 

@@ -13,11 +13,14 @@ FEW_STEPS = 50
 def check_examples(task: Task, inputs: Resolved) -> None:
     """Check that each labeled split can be read, with labels that the training split has too; a run reads them anyway.
 
-    Warns of texts that the training split shares with another one. Raises: TaskDataError, naming file and line.
+    Warns of records that were mended, and of texts that the training split shares with another one.
+
+    Raises: TaskDataError, naming file and line.
     """
     task.file("train")
     for split in task.splits:
-        task.read(split)
+        if note := task.read(split).repair_note:
+            inputs.warn(f"task {task.id}: {note}")
     for split, number in count_leaks(task).items():
         own, learned = task.files[split], task.files["train"]
         remedy = f"{own} is both" if own == learned else f"take them out of {own} or of {learned}"

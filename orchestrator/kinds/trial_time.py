@@ -2,18 +2,22 @@
 
 import math
 import os
+from collections.abc import Iterator
 
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.building import random_config
 from orchestrator.finetuning.measured_steps import measure_examples
 from orchestrator.finetuning.search_space import listed_values, value_bounds
-from orchestrator.kinds.base import MeasuredTime
+from orchestrator.kinds.base import Fact, MeasuredTime
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import trains_on_gpu
 from orchestrator.progress import counted
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.references import RANDOM
+from orchestrator.tasks import build_features, unread_notes
+
+_EXAMPLES_LOOKED_AT = 1000
 
 
 def measure_trials(spec: SweepSpec, inputs: Resolved, num_trials: int) -> MeasuredTime | None:
@@ -61,6 +65,17 @@ def start_of(recipe: RecipeSpec, inputs: Resolved) -> tuple[BertConfig, Tokenize
         return None
     config = random_config(recipe, tokenizer) if recipe.init_from == RANDOM else inputs.config(recipe.init_from)
     return None if config is None else (config, tokenizer)
+
+
+def unread_facts(spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:
+    """Yield what the first point's model cannot see of the training examples; of very many the first are looked at."""
+    recipe, task = first_recipe(spec), inputs.task(spec.task)
+    name = first_tokenizer(recipe)
+    tokenizer = None if name is None else inputs.tokenizer_like(name)
+    if tokenizer is not None:
+        some = task.examples("train")[:_EXAMPLES_LOOKED_AT]
+        for note in unread_notes(build_features(task, some, tokenizer, task.type.options_type.of_recipe(recipe))):
+            yield "not read", note
 
 
 def first_tokenizer(recipe: RecipeSpec) -> str | None:

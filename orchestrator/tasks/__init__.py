@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what the table says, for type checkers and editors
     from orchestrator.tasks.feature_building import build_features as build_features
+    from orchestrator.tasks.feature_building import unread_notes as unread_notes
     from orchestrator.tasks.feature_cache import FEATURES_VERSION as FEATURES_VERSION
     from orchestrator.tasks.feature_cache import dataset_result as dataset_result
     from orchestrator.tasks.feature_cache import keep_features as keep_features
@@ -31,6 +32,7 @@ if TYPE_CHECKING:  # what the table says, for type checkers and editors
 
 _EXPORTS = {
     "build_features": "orchestrator.tasks.feature_building",
+    "unread_notes": "orchestrator.tasks.feature_building",
     "FEATURES_VERSION": "orchestrator.tasks.feature_cache",
     "dataset_result": "orchestrator.tasks.feature_cache",
     "keep_features": "orchestrator.tasks.feature_cache",
@@ -73,6 +75,7 @@ __all__ = [
     "prepare_features",
     "rows_with_texts",
     "score",
+    "unread_notes",
     "write_prediction_rows",
 ]
 

@@ -1,13 +1,18 @@
 """Examples of any task type to features."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError, TaskDataError
 from orchestrator.tasks.features import Features
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.types.base import TaskDefinition
+
+_MUCH_UNKNOWN = 0.1
+"""Share of unknown tokens from which on little is left to learn from."""
 
 
 def build_features(
@@ -28,6 +33,7 @@ def build_features(
         "num_examples": len(examples),
         "num_windows": len(windows.cu_seqlens) - 1,
         "num_tokens": len(windows.input_ids),
+        "num_unknown_tokens": int(np.count_nonzero(windows.input_ids == tokenizer.unk_id)),
         **windows.counts,
     }
     return Features(
@@ -40,3 +46,26 @@ def build_features(
         head_arrays=windows.head_arrays,
         counts=counts,
     )
+
+
+def unread_notes(features: Features[Any]) -> Iterator[str]:
+    """Yield what a model cannot see of the examples: ends that are cut, answers without a window, unknown tokens."""
+    counts = features.counts
+    num_examples, num_tokens = counts["num_examples"], counts["num_tokens"]
+    if num_truncated := counts.get("num_truncated"):
+        num_cut = counts.get("num_tokens_cut", 0)
+        share = f" ({num_cut / (num_tokens + num_cut):.0%} of all tokens)" if num_cut else ""
+        yield (
+            f"{num_truncated:,} of {num_examples:,} examples are longer than recipe.max_seq_length: their ends are not "
+            f"read{share}"
+        )
+    if num_unreachable := counts.get("num_unreachable"):
+        yield (
+            f"{num_unreachable:,} of {num_examples:,} questions have an answer that is whole in no window, and teach "
+            "that there is none; raise recipe.max_seq_length"
+        )
+    if counts["num_unknown_tokens"] > _MUCH_UNKNOWN * num_tokens:
+        yield (
+            f"{counts['num_unknown_tokens'] / num_tokens:.0%} of the tokens are unknown ([UNK]): the tokenizer learned "
+            "its vocabulary from other text, or has no room for this text's characters; choose another"
+        )

@@ -24,7 +24,7 @@ from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.task import Task
 
 _MANIFEST = "manifest.json"
-FEATURES_VERSION = 4
+FEATURES_VERSION = 5
 """Raised when the same examples would become other arrays."""
 
 

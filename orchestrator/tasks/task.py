@@ -29,6 +29,8 @@ class ReadSplit:
     """Objects of the task type's own class."""
     num_bad_records: int
     num_repaired: int
+    repair_note: str = ""
+    """Note on the records that were mended, for a person; empty without any."""
 
 
 class SplitDigests(NamedTuple):
@@ -78,7 +80,7 @@ class Task(TaskDefinition):
                 left_out = f"{bad.count:,} record{' was' if one else 's were'} left out"
                 found = left_out if bad.count else "it has no record"
                 raise TaskDataError(f"{bad.path} gives no example for task {self.id}: {found}")
-            self._read[split] = ReadSplit(examples, bad.count, bad.num_repaired)
+            self._read[split] = ReadSplit(examples, bad.count, bad.num_repaired, bad.repair_note)
         return self._read[split]
 
     def _refuse_other_labels(self, path: str) -> None:

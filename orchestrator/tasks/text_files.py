@@ -15,6 +15,7 @@ from typing import Literal
 import zstandard
 
 from orchestrator.errors import TaskDataError
+from orchestrator.progress import counted
 from orchestrator.storage import exists, join, read_bytes
 from orchestrator.storage.compression import COMPRESSIONS
 
@@ -32,6 +33,8 @@ class BadRecords:
     """Records that were mended from what the file itself holds."""
     first_problem: str = ""
     """The first broken record's place, and what is wrong with it; empty without one."""
+    most_doubtful: tuple[float, str] = (0, "")
+    """The mended record that is least sure: its doubt, and what was done."""
 
     def found(self, place: str, problem: str, num_lines: int = 1) -> None:
         """Count a broken record, by its lines where it swallowed others. Raises: TaskDataError, by policy."""
@@ -41,6 +44,18 @@ class BadRecords:
             )
         self.first_problem = self.first_problem or f"{place}: {problem}"
         self.count += num_lines
+
+    def mended(self, place: str, what: str, doubt: float) -> None:
+        """Count a record that was mended."""
+        self.num_repaired += 1
+        self.most_doubtful = max(self.most_doubtful, (doubt, f"{place}: {what}"), key=lambda repair: repair[0])
+
+    @property
+    def repair_note(self) -> str:
+        """Number of records that were mended, and the least sure one; empty without any."""
+        if not self.num_repaired:
+            return ""
+        return f"{self.path}: {counted(self.num_repaired, 'record')} mended, least surely {self.most_doubtful[1]}"
 
 
 def find_file(folder: str, names: Iterable[str]) -> str | None:

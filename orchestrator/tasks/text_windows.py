@@ -26,7 +26,7 @@ class TextWindows:
     input_ids: NDArray[np.int32]  # (T,)
     token_type_ids: NDArray[np.int8]  # (T,)
     cu_seqlens: NDArray[np.int64]  # (W+1,)
-    is_cut: NDArray[np.bool_]  # (W,) whether the window lacks the end of a text
+    num_cut: NDArray[np.int64]  # (W,) tokens at the ends of its texts that the window lacks
 
 
 def build_text_windows(
@@ -54,7 +54,7 @@ def build_text_windows(
         input_ids=np.fromiter(chain.from_iterable(pieces), np.int32, count=int(cu_seqlens[-1])),
         token_type_ids=segment_types(segments, layout.type_of_second),
         cu_seqlens=cu_seqlens,
-        is_cut=(kept_a < whole_a) | (kept_b < whole_b),
+        num_cut=whole_a - kept_a + whole_b - kept_b,
     )
 
 

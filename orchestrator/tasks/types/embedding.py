@@ -101,7 +101,10 @@ class Embedding(TaskType[TextExample, Any, PairArrays, TaskOptions]):
             cu_seqlens=made.cu_seqlens,
             example_index=np.repeat(np.arange(len(examples), dtype=np.int32), 2),
             head_arrays=PairArrays(_objective(task.objective).labels(task, examples, made)),
-            counts={"num_truncated": int(made.is_cut.reshape(-1, 2).any(axis=1).sum())},
+            counts={
+                "num_truncated": int(made.num_cut.reshape(-1, 2).any(axis=1).sum()),
+                "num_tokens_cut": int(made.num_cut.sum()),
+            },
         )
 
     def decode(

@@ -146,7 +146,10 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
             cu_seqlens=made.cu_seqlens,
             example_index=example_index,
             head_arrays=ChoiceArrays(np.array(labels, dtype=np.int32)),
-            counts={"num_truncated": len(np.unique(example_index[made.is_cut]))},
+            counts={
+                "num_truncated": len(np.unique(example_index[made.num_cut > 0])),
+                "num_tokens_cut": int(made.num_cut.sum()),
+            },
         )
 
     def decode(

@@ -3,6 +3,7 @@
 tokenizer's own layout of a pair.
 """
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -17,6 +18,9 @@ from orchestrator.tasks.token_windows import cumulative, segment_types
 from orchestrator.tasks.types.squad import Answer, QaExample
 
 _PASSAGES_AT_A_TIME = 256
+_JOINER = "\u200d"
+_JOINERS = ("\u200c", _JOINER)
+"""Zero-width non-joiner and joiner."""
 _Passage = tuple[NDArray[np.int32], NDArray[np.int32]]
 """Token ids (n,), and the characters each covers (n, 2)."""
 
@@ -47,7 +51,7 @@ def build_qa_windows(
     ids, offsets, segments, example_index, positions = [], [], [], [], []
     layout = tokenizer.segment_layout
     suffix = np.array([layout.suffix], np.int32)
-    num_misaligned = 0
+    num_misaligned = num_unreachable = 0
     for index, (example, query, passage) in enumerate(_encode(examples, tokenizer)):
         prefix = np.array([layout.prefix, *query[:max_query_length], *layout.between], np.int32)
         room = max_seq_length - len(prefix) - 1
@@ -58,6 +62,7 @@ def build_qa_windows(
             )
         span = answer_tokens(passage[1], example.answers[0]) if example.answers else None
         num_misaligned += bool(example.answers) and span is None
+        is_whole_somewhere = False
         off_passage = np.full((len(prefix), 2), -1, np.int32)
         for begin, end in passage_windows(len(passage[0]), room, doc_stride):
             ids += [prefix, passage[0][begin:end], suffix]
@@ -67,6 +72,8 @@ def build_qa_windows(
             inside = span is not None and begin <= span[0] and span[1] < end
             shift = len(prefix) - begin
             positions.append((span[0] + shift, span[1] + shift) if span is not None and inside else (0, 0))
+            is_whole_somewhere = is_whole_somewhere or inside
+        num_unreachable += span is not None and not is_whole_somewhere
     lengths = np.array(segments, np.int64)
     start_positions, end_positions = np.array(positions, np.int32).T
     return Windows(
@@ -79,7 +86,7 @@ def build_qa_windows(
             end_positions=np.ascontiguousarray(end_positions),
             offsets=np.concatenate(offsets),
         ),
-        counts={"num_misaligned": num_misaligned},
+        counts={"num_misaligned": num_misaligned, "num_unreachable": num_unreachable},
     )
 
 
@@ -109,12 +116,39 @@ def _encode(examples: Sequence[QaExample], tokenizer: Tokenizer) -> Iterator[tup
         passages = tokenizer.encode_batch([context for context, _ in chunk])
         queries = iter(tokenizer.encode_ids([example.question for _, group in chunk for example in group]))
         for encoding, (context, group) in zip(passages, chunk, strict=True):
-            tokens = np.array(encoding.ids, np.int32), _without_spaces(encoding.offsets, context)
+            tokens = np.array(encoding.ids, np.int32), _token_characters(encoding.offsets, context)
             for example in group:
                 yield example, next(queries), tokens
 
 
-def _without_spaces(offsets: Sequence[tuple[int, int]], context: str) -> NDArray[np.int32]:
-    """The characters of each token, (n, 2); a space that some tokenizers count to the word after it is left out."""
-    starts = [end - len(context[start:end].lstrip()) for start, end in offsets]
-    return np.array([starts, [end for _, end in offsets]], np.int32).T.reshape(-1, 2)
+def _token_characters(offsets: Sequence[tuple[int, int]], context: str) -> NDArray[np.int32]:
+    """The characters of each token, (n, 2): whole letters, without the space that some tokenizers count to a word."""
+    without_space = [(end - len(context[start:end].lstrip()), end) for start, end in offsets]
+    letters = without_space if context.isascii() else [whole_letters(context, *span) for span in without_space]
+    return np.array(letters, np.int32).reshape(-1, 2)
+
+
+def whole_letters(text: str, start: int, end: int) -> tuple[int, int]:
+    """Widen a span to whole letters: a letter's marks belong to it, and so does what a zero-width joiner adds.
+
+    The rule is that of extended grapheme clusters (Unicode Standard Annex 29, GB9 to GB11), except that a joiner joins
+    letters of every script, and that one without anything to join is left out.
+    """
+    while 0 < start < end and _continues(text, start):
+        start -= 1
+    while start < end < len(text) and _continues(text, end):
+        end += 1
+    return start, end
+
+
+def _continues(text: str, place: int) -> bool:
+    """Whether the character at a place belongs to the letter before it."""
+    character, before = text[place], text[place - 1]
+    if character in _JOINERS:
+        after = text[place + 1 : place + 2]
+        return bool(after) and (after in _JOINERS or _is_mark(after) or (character == _JOINER and not after.isspace()))
+    return _is_mark(character) or (before == _JOINER and not character.isspace())
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character) in ("Mn", "Mc", "Me")

@@ -1,6 +1,7 @@
 """SQuAD's JSON, versions 1.1 and 2.0: articles of paragraphs, each a passage with its questions."""
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -9,6 +10,9 @@ from orchestrator.errors import TaskDataError
 from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
 from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_decompressed
+
+_TRUTH_VALUES = {"true": True, "false": False, "1": True, "0": False}
+"""Truth values as spreadsheets and other languages write them, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +46,16 @@ class SquadReader(Reader[QaExample]):
         for place, context, record in _questions(path, bad):
             try:
                 question_id, question = str(record["id"]), record["question"]
-                raw = () if record.get("is_impossible") or not self.labeled else record["answers"]
-                answers = [(str(answer["text"]), int(answer["answer_start"])) for answer in raw]
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
-                bad.found(place, f"not a question with id, question and answers ({type(error).__name__}: {error})")
+                raw = record["answers"] if self.labeled and not _is_impossible(record) else ()
+                answers = [(str(answer["text"]), int(answer["answer_start"])) for answer in raw if answer["text"] != ""]
+            except KeyError as error:
+                bad.found(place, f"it has no {error.args[0]!r}; a question has id, question and answers")
+                continue
+            except (TypeError, ValueError, AttributeError):
+                bad.found(place, "its answers are no list of objects with text and answer_start, or it is no object")
+                continue
+            except TaskDataError as error:
+                bad.found(place, str(error))
                 continue
             found = [find_answer(context, text, start) for text, start in answers]
             if has_half_a_pair([question_id, question, answers]):
@@ -59,8 +69,13 @@ class SquadReader(Reader[QaExample]):
                 bad.found(place, f"the answer {lost!r} of question {question_id!r} is not in its passage")
             else:
                 seen.add(question_id)
-                bad.num_repaired += any(a.start != start for a, (_, start) in zip(found, answers, strict=True) if a)
-                yield QaExample(question_id, question, context, tuple(answer for answer in found if answer))
+                kept = tuple(answer for answer in found if answer)
+                moves = [(a, start) for a, (_, start) in zip(kept, answers, strict=True) if a.start != start]
+                if moves:
+                    doubt, moved, start = max(((_doubt(context, *move), *move) for move in moves), key=lambda m: m[0])
+                    what = f"{moved.text!r} is taken from character {moved.start}, not from answer_start {start}"
+                    bad.mended(place, what, doubt)
+                yield QaExample(question_id, question, context, kept)
 
     def without_labels(self) -> Self:
         """A reader of questions and passages alone."""
@@ -77,6 +92,22 @@ def find_answer(context: str, text: str, start: int) -> Answer | None:
     after = context.find(text, max(start, 0))
     places = [place for place in (before, after) if place >= 0]
     return Answer(text, min(places, key=lambda place: abs(place - start))) if places else None
+
+
+def _doubt(context: str, answer: Answer, start: int) -> float:
+    """Characters that an answer was moved; infinity where another occurrence is as near."""
+    other = 2 * start - answer.start
+    is_tie = other >= 0 and context.startswith(answer.text, other)
+    return math.inf if is_tie else abs(answer.start - start)
+
+
+def _is_impossible(record: dict[str, Any]) -> bool:
+    """Whether a question is said to have no answer. Raises: TaskDataError for a value that is no truth value."""
+    value = record.get("is_impossible") or False
+    said = _TRUTH_VALUES.get(value.strip().lower()) if isinstance(value, str) else value
+    if said not in (True, False):
+        raise TaskDataError(f"is_impossible is {value!r}; write true or false")
+    return bool(said)
 
 
 def _questions(path: str, bad: BadRecords) -> Iterator[tuple[str, str, dict[str, Any]]]:

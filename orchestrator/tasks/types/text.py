@@ -68,7 +68,7 @@ class TextType(TaskType[T, P, TextArrays, TaskOptions], Generic[T, P]):
             cu_seqlens=made.cu_seqlens,
             example_index=np.arange(len(examples), dtype=np.int32),
             head_arrays=TextArrays(self.label_array(task, examples), tabular_features),
-            counts={"num_truncated": int(made.is_cut.sum())},
+            counts={"num_truncated": int((made.num_cut > 0).sum()), "num_tokens_cut": int(made.num_cut.sum())},
         )
 
     def parse_text(self, line: str) -> dict[str, Any]:

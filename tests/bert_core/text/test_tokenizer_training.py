@@ -71,6 +71,36 @@ def test_training_gives_the_same_vocabulary_in_every_process(algorithm: str) -> 
     assert len(prints) == 1
 
 
+def test_wordpiece_learns_nothing_from_words_that_it_never_cuts(caplog: pytest.LogCaptureFixture) -> None:
+    endless = "boat" * 26
+    learned = train_wordpiece([*TEXTS, f"{endless} {endless}"], vocab_size=160)
+    assert learned.fingerprint == train_wordpiece(TEXTS, vocab_size=160).fingerprint
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    with pytest.raises(TokenizerError):
+        train_wordpiece([endless], vocab_size=160)
+
+
+@pytest.mark.parametrize(("run", "pieces"), [("ab" * 200, ("ab" * 128, "ab" * 72)), ("-" * 257, ("-" * 256, "-"))])
+def test_byte_pairs_are_learned_from_a_long_run_in_parts(run: str, pieces: tuple[str, ...]) -> None:
+    assert train_byte_bpe([*TEXTS, run], 400).fingerprint == train_byte_bpe([*TEXTS, *pieces], 400).fingerprint
+
+
+@pytest.mark.parametrize("algorithm", TRAINERS)
+def test_what_the_texts_raise_ends_a_training(algorithm: str) -> None:
+    def broken() -> Iterator[str]:
+        yield from TEXTS
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        TRAINERS[algorithm](broken(), 400, True, 2)
+
+
+def test_an_alphabet_of_many_characters_covers_the_text() -> None:
+    text = " ".join(chr(0x4E00 + i) for i in range(300))
+    learned = train_wordpiece([text] * 3, vocab_size=1000)
+    assert learned.unk_id not in learned.encode_ids([text])[0]
+
+
 def test_training_counts_words_as_often_as_they_occur() -> None:
     texts = ["aab " * 10, "abb " * 9]
     learned = train_wordpiece(texts, vocab_size=100, min_frequency=10)

@@ -75,7 +75,7 @@ def test_fill_mask_agrees_with_the_padded_model(pretrained: str) -> None:
     from bert_core.text.tokenization import Tokenizer
 
     tokenizer, model = Tokenizer.load(pretrained), BertForPreTraining.from_pretrained(pretrained)
-    ids = [tokenizer.cls_id, *tokenizer.encode_batch(["the [MASK] sat"])[0].ids, tokenizer.sep_id]
+    ids = [tokenizer.cls_id, *tokenizer.encode_masked("the [MASK] sat"), tokenizer.sep_id]
     with torch.inference_mode():
         logits = model(torch.tensor([ids])).prediction_logits
     assert logits is not None

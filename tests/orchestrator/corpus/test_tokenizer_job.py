@@ -12,7 +12,7 @@ from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_pipelines import SPECIAL_TOKENS
 from bert_core.text.tokenizer_training import TRAINERS, train_wordpiece
 from orchestrator.corpus import tokenizer_job
-from orchestrator.corpus.tokenizer_job import tokenizer_report, train_tokenizer
+from orchestrator.corpus.tokenizer_job import tokenizer_notes, tokenizer_report, train_tokenizer
 from orchestrator.errors import CorpusError
 from orchestrator.specs import TextSource, TokenizerSpec
 
@@ -109,6 +109,13 @@ def test_the_report_counts_pieces_unknowns_and_characters(tmp_path: Path) -> Non
         "characters_per_token": 18 / 7,
         "num_words": 5.0,
     }
+
+
+def test_a_vocabulary_without_most_characters_of_the_text_is_told(tmp_path: Path) -> None:
+    documents = ("".join(chr(0x4E00 + (n * 7 + i * i) % 2000) for i in range(60)) for n in range(400))
+    (tmp_path / "a.txt").write_text("\n\n".join(documents), encoding="utf-8")
+    spec = TokenizerSpec(corpus=TextSource(files=(str(tmp_path / "a.txt"),)), vocab_size=200)
+    assert any("[UNK]" in note for note in tokenizer_notes(spec, train_tokenizer(spec, str(tmp_path))))
 
 
 def test_a_report_on_nothing_is_empty() -> None:

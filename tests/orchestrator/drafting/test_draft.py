@@ -17,6 +17,7 @@ import yaml
 
 from orchestrator.drafting.draft import draft_spec
 from orchestrator.drafting.draft_parts import Draft
+from orchestrator.drafting.vocabulary import Characters
 from orchestrator.drafting.writing import check_targets, write_draft
 from orchestrator.errors import InputError
 from orchestrator.kinds import resolved_inputs
@@ -242,12 +243,61 @@ def test_what_a_person_should_look_at_is_told(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("os.getloadavg", lambda: (12.3, 0.0, 0.0))
     path.write_text(path.read_text() + "no label\n" + "word " * 4000 + ",pos\n")
     noted = told(draft(tmp_path, path, gpus=("H200",) * 2))
-    for words in ("load 12", "2 GPUs (H200)", "1 broken record", "line 62", "the longest has 4,000"):
+    for words in ("load 12", "2 GPUs (H200)", "1 broken record", "line 62", "the longest has 5,603"):
         assert words in noted
         assert words not in plain
     assert "minilm, wiki" in plain
     assert "f1 is the score of pos" in plain
     assert "each is 50 points" in told(draft(tmp_path, write_reviews(tmp_path / "few.csv", 10)))
+
+
+def test_lengths_are_tokens_in_scripts_without_blanks(tmp_path: Path) -> None:
+    rows = "".join(f"{'小狗跑步' * 75}{n},{'ab'[n % 2]}\n" for n in range(20))
+    recipe = written(tmp_path, write(tmp_path / "a.csv", f"text,label\n{rows}"))["stages"]["finetuning"]["recipe"]
+    assert recipe["max_seq_length"] == 384
+    text = "\n\n".join("ที่นี่มีหมา" * 30 for _ in range(30))
+    stages = written(tmp_path, write(tmp_path / "a.txt", text), output=str(tmp_path / "thai.yaml"))["stages"]
+    assert stages["pretraining"]["phases"][-1]["max_seq_length"] == 128
+    assert stages["tokenizer"]["lowercase"] is False
+
+
+def test_a_vocabulary_has_room_for_the_characters_of_the_text(tmp_path: Path) -> None:
+    text = "\n\n".join("".join(chr(0x4E00 + (n * 40 + i) % 600) for i in range(40)) for n in range(60))
+    stages = written(tmp_path, write(tmp_path / "a.txt", text))["stages"]
+    assert stages["tokenizer"]["vocab_size"] >= 1800
+
+
+def test_examples_that_are_cut_are_told_with_their_share(tmp_path: Path) -> None:
+    rows = [f"{'word ' * (9 if n else 1000)}{n},{'ab'[n % 2]}" for n in range(20)]
+    made = draft(tmp_path, write(tmp_path / "a.csv", "\n".join(["text,label", *rows])))
+    assert "cut: about 1 of 20 examples" in told(made)
+    assert "cut:" not in told(draft(tmp_path, write(tmp_path / "a.csv", "\n".join(["text,label", *rows[1:]]))))
+
+
+def test_a_model_that_knows_no_word_of_the_texts_is_told(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    encoder = save_encoder(tmp_path_factory.mktemp("encoder"), seed=0)
+    rows = "".join(f"小狗跑步{n},{'ab'[n % 2]}\n" for n in range(20))
+    assert "unknown:" in told(draft(tmp_path, write(tmp_path / "a.csv", f"text,label\n{rows}"), model=encoder))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("गुरु साधु है", True),
+        ("ที่นี่", True),
+        ("شُكْرًا لك أنت", True),
+        ("שָׁלוֹם", True),
+        ("がぎぐげご", True),
+        ("小狗跑步", False),
+        ("한국어 문장", False),
+        ("Señor Nguyễn cafe\u0301 ❤\ufe0f", False),
+        ("мой ёж", False),
+    ],
+)
+def test_marks_carry_meaning_on_letters_without_case(text: str, expected: bool) -> None:
+    assert Characters([text]).has_meaningful_marks is expected
 
 
 def test_labels_that_validation_lacks_are_told(tmp_path: Path) -> None:

@@ -101,7 +101,9 @@ def test_a_models_tokenizer_is_measured(tmp_path: Path) -> None:
     settings = Settings.from_options(home=str(tmp_path / "home"), environ={})
     model = StartModel.find(save_encoder(tmp_path / "model", seed=0), settings)
     assert model.config.hidden_size == 16
-    assert 1 <= model.tokens_per_word([WORDS]) < 3
+    per_word, unknown_share = model.cut([WORDS])
+    assert 1 <= per_word < 3
+    assert unknown_share == 0
 
 
 def test_a_name_that_leads_nowhere_is_told_and_nothing_is_made(tmp_path: Path) -> None:

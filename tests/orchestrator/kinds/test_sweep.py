@@ -72,6 +72,7 @@ def test_a_plan_of_a_sweep(settings: Settings) -> None:
     rows = plan(settings, {**SWEEP, "space": space, "seeds": [0, 1], "recipe": recipe, "execution": execution})
     parameters = rows.pop("parameters")
     assert parameters.endswith(", and a small head")
+    assert "[UNK]" in rows.pop("not read")
     assert rows == {
         "kind": "sweep",
         "task": "own (classification), ranked by accuracy",

@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_core.text.tokenization import Tokenizer
+from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.errors import TaskDataError
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import Features, Task, decode, load_task, prepare_features, score
+from orchestrator.tasks import Features, Task, decode, load_task, prepare_features, score, unread_notes
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.qa import AnswerPrediction
-from orchestrator.tasks.types.qa_windows import passage_windows
+from orchestrator.tasks.types.qa_windows import passage_windows, whole_letters
 from orchestrator.tasks.types.squad import Answer, QaExample, SquadReader, find_answer
 from tests.orchestrator.tasks.definitions import features_of, options_of
 
@@ -73,6 +74,35 @@ def test_a_mended_answer_is_counted(tmp_path: Path) -> None:
     assert bad.num_repaired == 1
 
 
+def test_the_mended_answer_that_is_least_sure_is_told(tmp_path: Path) -> None:
+    near, far, tie = (
+        question(name, answers=[{"text": "cat", "answer_start": n}]) for name, n in zip("nft", (5, 99, 10), strict=True)
+    )
+    for records, place in (((near, far), "qas[1]"), ((far, near, tie), "qas[2]")):
+        _, bad = read(tmp_path / "a.json", layout(*records))
+        assert bad.num_repaired == len(records)
+        assert place in bad.repair_note
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_answered"),
+    [
+        ({"is_impossible": "false"}, True),
+        ({"is_impossible": "False"}, True),
+        ({"is_impossible": 0}, True),
+        ({"is_impossible": None}, True),
+        ({"is_impossible": "true"}, False),
+        ({"answers": [{"text": "", "answer_start": -1}]}, False),
+    ],
+)
+def test_a_question_without_an_answer_is_known_in_each_spelling(
+    tmp_path: Path, fields: dict[str, Any], is_answered: bool
+) -> None:
+    examples, bad = read(tmp_path / "a.json", layout(question(**fields)))
+    assert bool(examples[0].answers) is is_answered
+    assert bad.num_repaired == 0
+
+
 @pytest.mark.parametrize(
     "broken",
     [
@@ -81,6 +111,7 @@ def test_a_mended_answer_is_counted(tmp_path: Path) -> None:
         question(question="Wh\ud83d?"),
         question(question=None),
         {"id": "q", "question": "Who?"},
+        question(is_impossible="perhaps"),
         question(answers=[{"text": "cat"}]),
         question(answers=["cat"]),
         "cat",
@@ -151,6 +182,47 @@ def test_windows_of_a_passage_hold_the_question_and_only_a_whole_answer(tokenize
     on_passage = features.head_arrays.offsets[:, 0] >= 0
     assert (features.token_type_ids[on_passage] == 1).all()
     assert np.count_nonzero(features.token_type_ids) == np.count_nonzero(on_passage) + features.num_windows
+
+
+def test_an_answer_that_is_whole_in_no_window_is_counted(tokenizer: Tokenizer) -> None:
+    example = QaExample("0", "who", CONTEXT_QA, (Answer(CONTEXT_QA, 0),))
+    short = features_of("qa", (), [example], tokenizer, max_seq_length=16, doc_stride=4, max_query_length=3)
+    assert short.counts["num_unreachable"] == 1
+    assert len(list(unread_notes(short))) == 1
+    assert not list(unread_notes(features_of("qa", (), [example], tokenizer, max_seq_length=384)))
+
+
+def test_a_special_token_in_a_passage_is_text(tokenizer: Tokenizer) -> None:
+    written, apart = (QaExample("0", "Who?", f"Ada {mark} wrote") for mark in ("[SEP]", "[ SEP ]"))
+    ids = [features_of("qa", (), [example], tokenizer).input_ids.tolist() for example in (written, apart)]
+    assert ids[0] == ids[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "span", "letters"),
+    [
+        ("साधु है", (0, 3), "साधु"),
+        ("साधु है", (3, 4), "धु"),
+        ("cafe\u0301 noir", (0, 4), "cafe\u0301"),
+        ("ที่นี่", (0, 1), "ที่"),
+        ("ක්\u200dෂ්", (0, 1), "ක්\u200dෂ්"),
+        ("می\u200cخواهم", (0, 2), "می"),
+        ("a\u200d b", (0, 1), "a"),
+        ("e \u0301b", (0, 1), "e"),
+    ],
+)
+def test_a_span_is_widened_to_whole_letters(text: str, span: tuple[int, int], letters: str) -> None:
+    start, end = whole_letters(text, *span)
+    assert text[start:end] == letters
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_an_answer_is_found_with_the_marks_of_its_last_letter(lowercase: bool) -> None:
+    context = "गुरु साधु cafe\u0301 ที่ है"
+    tokenizer = train_wordpiece([context] * 4, vocab_size=200, lowercase=lowercase)
+    texts = context.split()
+    examples = [QaExample(text, "है", context, (Answer(text, context.index(text)),)) for text in texts]
+    assert read_answers(features_of("qa", (), examples, tokenizer), [context] * len(texts)) == texts
 
 
 @settings(deadline=None)
