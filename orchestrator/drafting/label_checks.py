@@ -5,7 +5,7 @@ import re
 from orchestrator.drafting.columns import MAX_CLASS_NUMBERS, ColumnFacts, TableFacts
 from orchestrator.drafting.request import DraftKind
 from orchestrator.errors import InputError
-from orchestrator.tasks.bio_tags import is_bio
+from orchestrator.tasks.bio_tags import fit_one_scheme
 from orchestrator.tasks.text_examples import are_texts
 
 
@@ -66,7 +66,7 @@ def refuse_tag_rows(table: TableFacts, label_column: str | None) -> None:
     for column in table.columns:
         if label_column in (None, column.name) and column.is_text and _are_word_tags(column):
             raise InputError(
-                f"{table.path}: {column.name!r} has a BIO tag in each row, so the rows look like the words of "
+                f"{table.path}: {column.name!r} has a tag of a word in each row, so the rows look like the words of "
                 "sentences for ner; save them as CoNLL columns, in a file whose name ends in .conll: each line a word, "
                 "a tab and its tag, a blank line between sentences. If each row is an example of its own, say --kind "
                 "classification"
@@ -74,7 +74,7 @@ def refuse_tag_rows(table: TableFacts, label_column: str | None) -> None:
 
 
 def _are_word_tags(column: ColumnFacts) -> bool:
-    return "O" in column.distinct and len(column.distinct) > 1 and all(map(is_bio, column.distinct))
+    return not column.distinct.isdisjoint("Oo") and len(column.distinct) > 1 and fit_one_scheme(column.distinct)
 
 
 def _are_whole(value: object) -> bool:

@@ -26,6 +26,8 @@ class SplitFacts:
     num_examples: int = 0
     num_bad_records: int = 0
     first_problem: str = ""
+    remarks: Counter[str] = field(default_factory=Counter)
+    """What was read otherwise than it is written, with the number of times."""
     num_empty: int = 0
     """Examples without a word; they belong to no group."""
     num_contradictions: int = 0
@@ -109,7 +111,7 @@ def read_split(task: TaskSpec, path: str) -> SplitFacts:
         if len(facts.sample) < _SAMPLE_EXAMPLES:
             facts.sample.append(view.texts)
         facts.note(view)
-    facts.num_bad_records, facts.first_problem = bad.count, bad.first_problem
+    facts.num_bad_records, facts.first_problem, facts.remarks = bad.count, bad.first_problem, bad.remarks
     refuse_broken(bad, facts.num_examples)
     return facts
 

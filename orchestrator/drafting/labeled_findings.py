@@ -170,6 +170,8 @@ def _problems(facts: SplitFacts, *, is_split_here: bool) -> Iterator[Finding]:
             "left out",
             f"{facts.path}: {counted(facts.num_bad_records, 'broken record')}, the first at {facts.first_problem}",
         )
+    for remark, count in facts.remarks.items():
+        yield Finding("read", f"{facts.path}: {remark}: {count:,}")
     if facts.num_empty:
         done = "left out" if is_split_here else "kept as they are"
         yield Finding("empty", f"{facts.path}: {counted(facts.num_empty, 'example')} without a word, {done}")

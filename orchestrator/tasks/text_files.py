@@ -8,8 +8,9 @@ import gzip
 import io
 import lzma
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import zstandard
@@ -32,6 +33,8 @@ class BadRecords:
     """Records that were mended from what the file itself holds."""
     first_problem: str = ""
     """The first broken record's place, and what is wrong with it; empty without one."""
+    remarks: Counter[str] = field(default_factory=Counter)
+    """What was read otherwise than it is written, with the number of times: a person is told."""
 
     def found(self, place: str, problem: str, num_lines: int = 1) -> None:
         """Count a broken record, by its lines where it swallowed others. Raises: TaskDataError, by policy."""

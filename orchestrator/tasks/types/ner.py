@@ -25,7 +25,14 @@ from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.text_files import plain_name
 from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
-from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable, has_tag_columns, is_named_conll
+from orchestrator.tasks.types.conll import (
+    ConllReader,
+    NerExample,
+    NerTable,
+    has_tag_columns,
+    is_named_conll,
+    split_words,
+)
 from orchestrator.tasks.types.ner_windows import NerArrays, build_ner_windows
 from orchestrator.tasks.types.outputs import check_length
 from orchestrator.tasks.types.requests import Request
@@ -165,11 +172,11 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
 
     def parse_text(self, line: str) -> dict[str, Any]:
         """Words with spaces between them."""
-        return {"words": line.split()}
+        return {"words": split_words(line)}
 
     def example_of(self, task: TaskDefinition, request: Request) -> NerExample:
         """A sentence as a list of words."""
-        return NerExample(request.id, request.texts("words"))
+        return NerExample(request.id, request.texts("words", least=0))
 
     def answer(self, task: TaskDefinition, prediction: TagsPrediction) -> dict[str, Any]:
         """A tag for each word."""
