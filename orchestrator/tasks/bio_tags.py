@@ -97,13 +97,22 @@ def find_bad_tag(tags: Sequence[str], known: Collection[str] | None) -> str | No
     """Say what is wrong with the first bad tag: not BIO, or outside the tag set; None when all are good."""
     for tag in tags:
         if not is_bio(tag):
-            return f"tag {tag!r} is not {READ_TAGS}"
+            return f"tag {tag!r} is not {_READ_TAGS}"
         if known is not None and tag not in known:
             return f"tag {tag!r} is none of the labels {', '.join(known)}"
     return None
 
 
-READ_TAGS = "O, B-TYPE or I-TYPE for the first and the further words of a name (or BIOES, BILOU, B_TYPE, b-type)"
+_READ_TAGS = "O, B-TYPE or I-TYPE for the first and the further words of a name (or BIOES, BILOU, B_TYPE, b-type)"
+
+
+def other_tags_problem(tags: Sequence[str]) -> str:
+    """Name the first tags of a column that belongs to no scheme, and what to write in place of them."""
+    shown = ", ".join(repr(tag[:40]) for tag in tags[:3])
+    return (
+        f"tags {shown}, and a ner task reads BIO tags, which mark names: {_READ_TAGS}. Write these; parts of speech "
+        "and other tags of each word are no task here"
+    )
 
 
 def is_bio(tag: str) -> bool:

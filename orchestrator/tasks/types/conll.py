@@ -1,4 +1,4 @@
-"""Files of tagged sentences: CoNLL columns, or tables with lists of words and of tags.
+"""Files of tagged sentences: CoNLL columns, or tables with lists of words and of tags, or with texts and spans.
 
 CoNLL columns have a word a line, its tag in the last column, an empty line between sentences. A `-DOCSTART-` line
 begins a document. A file without any does not tell where its documents begin. Before a sentence, lines that begin with
@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from orchestrator.errors import TaskDataError
-from orchestrator.tasks.bio_tags import BIO, READ_TAGS, TagScheme, find_bad_tag, find_scheme, is_tag
+from orchestrator.tasks.bio_tags import BIO, TagScheme, find_bad_tag, find_scheme, is_tag, other_tags_problem
+from orchestrator.tasks.character_spans import SPAN_EXAMPLE, read_spans, tag_words
 from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import read_rows, table_name
 from orchestrator.tasks.text_examples import are_texts
@@ -168,11 +169,7 @@ def _known_scheme(path: str, tags: Counter[str]) -> TagScheme:
         raise TaskDataError(f"{path} is a CSV table, and {_READS}")
     if not tags:
         raise TaskDataError(f"{path} has no tags behind its words, and {_READS}")
-    shown = ", ".join(repr(tag[:40]) for tag, _ in tags.most_common(3))
-    raise TaskDataError(
-        f"{path} has the tags {shown}, and a ner task reads BIO tags, which mark names: {READ_TAGS}. Write these; "
-        "parts of speech and other tags of each word are no task here"
-    )
+    raise TaskDataError(f"{path} has the {other_tags_problem([tag for tag, _ in tags.most_common(3)])}")
 
 
 def _as_bio(tags: Sequence[str], scheme: TagScheme, bad: BadRecords) -> tuple[str, ...]:
@@ -237,7 +234,7 @@ def _sentences(path: str, bad: BadRecords, layout: _ConllLayout) -> Iterator[tup
 
 @dataclass(frozen=True)
 class NerTable(Reader[NerExample]):
-    """Reads sentences whose words and tags are lists (JSONL, Parquet)."""
+    """Reads sentences whose words and tags are lists, or texts with character spans (JSONL, Parquet)."""
 
     tokens_column: str
     tags_column: str
@@ -250,20 +247,35 @@ class NerTable(Reader[NerExample]):
         columns = (self.tokens_column, *([self.tags_column] if self.labeled else ()))
         scheme = self._scheme(path) if self.labeled else BIO
         for number, (place, values) in enumerate(read_rows(path, columns, bad)):
-            lists = [value for value in values if are_texts(value)]
-            if len(lists) < len(columns):
-                bad.found(place, f"{' and '.join(columns)} must be lists of text")
+            try:
+                words, tags = self._sentence(values, bad)
+            except ValueError as error:
+                bad.found(place, str(error))
                 continue
-            words, tags = lists[0], lists[1] if self.labeled else None
-            if tags is not None and len(words) != len(tags):
-                bad.found(place, f"{len(words)} {self.tokens_column} but {len(tags)} {self.tags_column}")
-                continue
-            bio = () if tags is None else _as_bio(tags, scheme, bad)
+            bio = _as_bio(tags, scheme, bad)
             problem = find_bad_tag(bio, self.tags)
             if problem:
                 bad.found(place, problem)
             elif words:
                 yield NerExample(str(number), tuple(words), bio)
+
+    def _sentence(self, values: tuple[object, ...], bad: BadRecords) -> tuple[list[str], list[str]]:
+        """A row's words and their tags, none where they are not read. Raises: ValueError, saying what is wrong."""
+        words, tags = values[0], values[1] if self.labeled else []
+        if isinstance(words, str):
+            spans = read_spans(tags)
+            if spans is None:
+                raise ValueError(f"{self.tags_column} must be a list of character spans, {SPAN_EXAMPLE}")
+            beyond = next((span for span in spans if span.end > len(words)), None)
+            if beyond is not None:
+                raise ValueError(f"the span {list(beyond)} ends behind the {len(words)} characters of the text")
+            words, bio = tag_words(words, spans, bad.remarks)
+            return words, bio if self.labeled else []
+        if not are_texts(words) or not are_texts(tags):
+            raise ValueError(f"{' and '.join((self.tokens_column, self.tags_column))} must be lists of text")
+        if self.labeled and len(words) != len(tags):
+            raise ValueError(f"{len(words)} {self.tokens_column} but {len(tags)} {self.tags_column}")
+        return words, tags
 
     def without_labels(self) -> Self:
         """A reader of the words alone."""

@@ -20,6 +20,7 @@ from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.tasks.bio_tags import complete_tag_set, is_bio
 from orchestrator.tasks.catalogue import KnownTask
+from orchestrator.tasks.character_spans import words_of
 from orchestrator.tasks.features import Features, Windows
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.readers import Reader
@@ -175,7 +176,10 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
         return {"words": split_words(line)}
 
     def example_of(self, task: TaskDefinition, request: Request) -> NerExample:
-        """A sentence as a list of words."""
+        """A sentence as a list of words, or as a text."""
+        words = request.values.get("words")
+        if isinstance(words, str):
+            return NerExample(request.id, tuple(words_of(words)))
         return NerExample(request.id, request.texts("words", least=0))
 
     def answer(self, task: TaskDefinition, prediction: TagsPrediction) -> dict[str, Any]:
