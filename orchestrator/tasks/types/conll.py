@@ -112,10 +112,11 @@ class ConllReader(Reader[NerExample]):
 
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
         """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
-        layout = _ConllLayout.of(line for _, line in read_lines(path, BadRecords(path, "skip")))
+        numbered = list(read_lines(path, bad))
+        layout = _ConllLayout.of(line for _, line in numbered)
         scheme = _known_scheme(path, layout.tags) if self.labeled else BIO
         number = 0
-        for document, lines in _sentences(path, bad, layout):
+        for document, lines in _sentences(numbered, layout):
             sentence = self._parse(lines, str(number), document, layout, scheme, bad)
             if sentence is not None:
                 yield sentence
@@ -212,11 +213,13 @@ def _fields(line: str) -> list[str]:
     return line.rstrip(" ").split("\t") if "\t" in line else split_words(line) or [""]
 
 
-def _sentences(path: str, bad: BadRecords, layout: _ConllLayout) -> Iterator[tuple[int | None, list[tuple[int, str]]]]:
+def _sentences(
+    numbered: Iterable[tuple[int, str]], layout: _ConllLayout
+) -> Iterator[tuple[int | None, list[tuple[int, str]]]]:
     """Each sentence's document, if the file has said, and its lines with their numbers."""
     document = None
     lines: list[tuple[int, str]] = []
-    for number, line in read_lines(path, bad):
+    for number, line in numbered:
         if not lines and layout.is_comment(line):
             continue
         is_document_start = line.startswith(_DOCUMENT_MARK)
@@ -245,8 +248,10 @@ class NerTable(Reader[NerExample]):
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
         """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
         columns = (self.tokens_column, *([self.tags_column] if self.labeled else ()))
-        scheme = self._scheme(path) if self.labeled else BIO
-        for number, (place, values) in enumerate(read_rows(path, columns, bad)):
+        rows = list(read_rows(path, columns, bad))
+        counts = Counter(tag for _, values in rows if are_texts(values[-1]) for tag in values[-1])
+        scheme = _known_scheme(path, counts) if self.labeled and counts else BIO
+        for number, (place, values) in enumerate(rows):
             try:
                 words, tags = self._sentence(values, bad)
             except ValueError as error:
@@ -280,8 +285,3 @@ class NerTable(Reader[NerExample]):
     def without_labels(self) -> Self:
         """A reader of the words alone."""
         return replace(self, labeled=False)
-
-    def _scheme(self, path: str) -> TagScheme:
-        rows = read_rows(path, (self.tags_column,), BadRecords(path, "skip"))
-        tags = Counter(tag for _, (value,) in rows if are_texts(value) for tag in value)
-        return _known_scheme(path, tags) if tags else BIO
