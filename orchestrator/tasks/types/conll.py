@@ -22,8 +22,8 @@ from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
 
 _READS = (
     "a ner task reads CoNLL columns: a word and its BIO tag a line, an empty line between sentences; or JSONL or "
-    "Parquet with a list of words and a list of tags in each row. Convert it, or set task.head to classification if "
-    "each row has one label"
+    "Parquet with a list of words and a list of tags, or a text and its character spans, in each row. Convert it, or "
+    "set task.head to classification if each row has one label"
 )
 
 CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2")
@@ -114,7 +114,7 @@ class ConllReader(Reader[NerExample]):
         """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
         numbered = list(read_lines(path, bad))
         layout = _ConllLayout.of(line for _, line in numbered)
-        scheme = _known_scheme(path, layout.tags) if self.labeled else BIO
+        scheme = _known_scheme(path, "its last column", layout.tags) if self.labeled else BIO
         number = 0
         for document, lines in _sentences(numbered, layout):
             sentence = self._parse(lines, str(number), document, layout, scheme, bad)
@@ -161,7 +161,7 @@ class ConllReader(Reader[NerExample]):
         return NerExample(sentence_id, tuple(words), bio, document)
 
 
-def _known_scheme(path: str, tags: Counter[str]) -> TagScheme:
+def _known_scheme(path: str, column: str, tags: Counter[str]) -> TagScheme:
     """The scheme of a file's tags. Raises: TaskDataError where none of them is of any scheme."""
     scheme = find_scheme(tags)
     if scheme is not None:
@@ -170,7 +170,7 @@ def _known_scheme(path: str, tags: Counter[str]) -> TagScheme:
         raise TaskDataError(f"{path} is a CSV table, and {_READS}")
     if not tags:
         raise TaskDataError(f"{path} has no tags behind its words, and {_READS}")
-    raise TaskDataError(f"{path} has the {other_tags_problem([tag for tag, _ in tags.most_common(3)])}")
+    raise TaskDataError(f"{path}: {column} has the {other_tags_problem([tag for tag, _ in tags.most_common(3)])}")
 
 
 def _as_bio(tags: Sequence[str], scheme: TagScheme, bad: BadRecords) -> tuple[str, ...]:
@@ -250,7 +250,7 @@ class NerTable(Reader[NerExample]):
         columns = (self.tokens_column, *([self.tags_column] if self.labeled else ()))
         rows = list(read_rows(path, columns, bad))
         counts = Counter(tag for _, values in rows if are_texts(values[-1]) for tag in values[-1])
-        scheme = _known_scheme(path, counts) if self.labeled and counts else BIO
+        scheme = _known_scheme(path, repr(self.tags_column), counts) if self.labeled and counts else BIO
         for number, (place, values) in enumerate(rows):
             try:
                 words, tags = self._sentence(values, bad)
