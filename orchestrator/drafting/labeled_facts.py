@@ -27,7 +27,7 @@ class SplitFacts:
     num_bad_records: int = 0
     first_problem: str = ""
     remarks: Counter[str] = field(default_factory=Counter)
-    """What was read otherwise than it is written, with the number of times."""
+    """Number of times, by description, that something was read otherwise than it is written."""
     num_empty: int = 0
     """Examples without a word; they belong to no group."""
     num_contradictions: int = 0

@@ -34,7 +34,7 @@ class BadRecords:
     first_problem: str = ""
     """The first broken record's place, and what is wrong with it; empty without one."""
     remarks: Counter[str] = field(default_factory=Counter)
-    """What was read otherwise than it is written, with the number of times: a person is told."""
+    """Number of times, by description, that something was read otherwise than it is written: a person is told."""
 
     def found(self, place: str, problem: str, num_lines: int = 1) -> None:
         """Count a broken record, by its lines where it swallowed others. Raises: TaskDataError, by policy."""
