@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from statistics import fmean
 
 from orchestrator.errors import InputError
 from orchestrator.nearest import did_you_mean
-from orchestrator.tasks.bio_tags import is_bio
+from orchestrator.tasks.bio_tags import fit_one_scheme
+from orchestrator.tasks.character_spans import read_spans
 from orchestrator.tasks.csv_tables import csv_header
 from orchestrator.tasks.table_files import column_names, read_rows, table_name
 from orchestrator.tasks.tabular_columns import read_number
@@ -63,8 +64,15 @@ class ColumnFacts:
 
     @property
     def are_tags(self) -> bool:
-        """Whether values are lists of BIO tags."""
-        return bool(self.values) and all(are_texts(value) and all(map(is_bio, value)) for value in self.values)
+        """Whether values are lists of tags of one scheme."""
+        lists = [value for value in self.values if are_texts(value)]
+        return bool(lists) and len(lists) == len(self.values) and fit_one_scheme(chain.from_iterable(lists))
+
+    @property
+    def are_spans(self) -> bool:
+        """Whether values are lists of names marked by character offsets."""
+        spans = [read_spans(value) for value in self.values]
+        return None not in spans and any(spans)
 
     @property
     def mean_words(self) -> float:

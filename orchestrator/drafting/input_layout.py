@@ -13,7 +13,7 @@ from orchestrator.storage.text_lines import stream_lines
 from orchestrator.storage.uris import is_local, local_path
 from orchestrator.tasks.table_files import table_name
 from orchestrator.tasks.text_files import plain_name
-from orchestrator.tasks.types.conll import has_tag_columns
+from orchestrator.tasks.types.conll import has_tag_columns, is_named_conll, split_words
 
 Layout = Literal["table", "tagged", "questions", "text"]
 """Rows with columns; CoNLL columns; SQuAD's JSON; plain text."""
@@ -21,6 +21,8 @@ Layout = Literal["table", "tagged", "questions", "text"]
 _HEAD_BYTES = 4096
 _HEAD_LINES = 200
 _HEAD_CHARACTERS = 1 << 16
+_FEW_LINES = 4
+"""Lines that are too few to tell columns from chance."""
 _FOREIGN = {
     b"PK\x03\x04": "is a zip archive or an Excel sheet; save the sheet as CSV, or unpack the archive",
     b"%PDF": "is a PDF; save its text as a .txt file",
@@ -47,7 +49,7 @@ def detect_layout(path: str) -> Layout:
             f'{path} is JSON, but not laid out as SQuAD (an object with a list "data"); write other records as one '
             "JSON object a line, in a file whose name ends in .jsonl"
         )
-    if has_tag_columns(lines):
+    if is_named_conll(path) or has_tag_columns(lines) or _has_other_tags(lines):
         return "tagged"
     if _is_tabular(lines):
         raise InputError(
@@ -96,4 +98,20 @@ def _check_text(path: str, head: bytes) -> None:
 def _is_tabular(lines: list[str]) -> bool:
     """Whether all lines have the same number of tabs."""
     counts = {line.count("\t") for line in lines if line.strip()}
-    return len(lines) > 4 and len(counts) == 1 and counts != {0}
+    return len(lines) > _FEW_LINES and len(counts) == 1 and counts != {0}
+
+
+def _has_other_tags(lines: list[str]) -> bool:
+    """Whether all lines have the same number of words, the last one a tag in capitals, as of a part of speech.
+
+    A ner task refuses such a file by its tags, which are no text to pretrain on.
+    """
+    rows = [words for words in map(split_words, lines) if words]
+    tags = {words[-1] for words in rows}
+    return (
+        len(rows) > _FEW_LINES
+        and len({len(words) for words in rows}) == 1 < len(rows[0])
+        and len(tags) <= len(rows) / 3
+        and all(tag == tag.upper() for tag in tags)
+        and any(tag.isascii() and tag.isalpha() for tag in tags)
+    )

@@ -5,7 +5,7 @@ import re
 from orchestrator.drafting.columns import MAX_CLASS_NUMBERS, ColumnFacts, TableFacts
 from orchestrator.drafting.request import DraftKind
 from orchestrator.errors import InputError
-from orchestrator.tasks.bio_tags import is_bio
+from orchestrator.tasks.bio_tags import fit_one_scheme, other_tags_problem
 from orchestrator.tasks.text_examples import are_texts
 
 
@@ -42,8 +42,11 @@ def check_label(table: TableFacts, label: ColumnFacts, kind: DraftKind, *, is_na
         )
 
 
-def refuse_numbers_of_tags(table: TableFacts) -> None:
-    """Refuse lists of words beside tags as numbers, which data sets of Hugging Face have. Raises: InputError."""
+def refuse_other_tags(table: TableFacts) -> None:
+    """Refuse lists of words beside lists of what are no BIO tags, numbers as Hugging Face has or parts of speech.
+
+    Raises: InputError.
+    """
     words = [column for column in table.columns if column.values and all(map(are_texts, column.values))]
     numbered = [column for column in table.columns if column.values and all(map(_are_whole, column.values))]
     if words and numbered:
@@ -53,6 +56,19 @@ def refuse_numbers_of_tags(table: TableFacts) -> None:
             f'of them: {{"{words[0].name}": ["Ada", "wrote"], "{column.name}": ["B-PER", "O"]}}. In a data set of '
             f'Hugging Face they are features["{column.name}"].feature.names'
         )
+    if words:
+        column = min(reversed(words), key=lambda column: len(_items(column)))  # tags stand behind words
+        if any(other is not column and _lengths(other) == _lengths(column) for other in words):
+            tags = other_tags_problem(sorted(_items(column)))
+            raise InputError(f"{table.path}: {column.name!r} has the {tags}")
+
+
+def _items(column: ColumnFacts) -> set[str]:
+    return {item for value in column.values if are_texts(value) for item in value}
+
+
+def _lengths(column: ColumnFacts) -> list[int]:
+    return [len(value) for value in column.values if are_texts(value)]
 
 
 def refuse_tag_rows(table: TableFacts, label_column: str | None) -> None:
@@ -66,7 +82,7 @@ def refuse_tag_rows(table: TableFacts, label_column: str | None) -> None:
     for column in table.columns:
         if label_column in (None, column.name) and column.is_text and _are_word_tags(column):
             raise InputError(
-                f"{table.path}: {column.name!r} has a BIO tag in each row, so the rows look like the words of "
+                f"{table.path}: {column.name!r} has a tag of a word in each row, so the rows look like the words of "
                 "sentences for ner; save them as CoNLL columns, in a file whose name ends in .conll: each line a word, "
                 "a tab and its tag, a blank line between sentences. If each row is an example of its own, say --kind "
                 "classification"
@@ -74,7 +90,7 @@ def refuse_tag_rows(table: TableFacts, label_column: str | None) -> None:
 
 
 def _are_word_tags(column: ColumnFacts) -> bool:
-    return "O" in column.distinct and len(column.distinct) > 1 and all(map(is_bio, column.distinct))
+    return not column.distinct.isdisjoint("Oo") and len(column.distinct) > 1 and fit_one_scheme(column.distinct)
 
 
 def _are_whole(value: object) -> bool:

@@ -27,6 +27,8 @@ class SplitFacts:
     num_bad_records: int = 0
     first_problem: str = ""
     repair_note: str = ""
+    remarks: Counter[str] = field(default_factory=Counter)
+    """Number of times, by description, that something was read otherwise than it is written."""
     num_empty: int = 0
     """Examples without a word; they belong to no group."""
     num_contradictions: int = 0
@@ -110,7 +112,8 @@ def read_split(task: TaskSpec, path: str) -> SplitFacts:
         if len(facts.sample) < _SAMPLE_EXAMPLES:
             facts.sample.append(view.texts)
         facts.note(view)
-    facts.num_bad_records, facts.first_problem, facts.repair_note = bad.count, bad.first_problem, bad.repair_note
+    facts.num_bad_records, facts.first_problem = bad.count, bad.first_problem
+    facts.repair_note, facts.remarks = bad.repair_note, bad.remarks
     refuse_broken(bad, facts.num_examples)
     return facts
 

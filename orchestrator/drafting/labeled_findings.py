@@ -198,6 +198,8 @@ def _problems(facts: SplitFacts, *, is_split_here: bool) -> Iterator[Finding]:
         )
     if facts.repair_note:
         yield Finding("mended", facts.repair_note)
+    for remark, count in facts.remarks.items():
+        yield Finding("read", f"{facts.path}: {remark}: {count:,}")
     if facts.num_empty:
         done = "left out" if is_split_here else "kept as they are"
         yield Finding("empty", f"{facts.path}: {counted(facts.num_empty, 'example')} without a word, {done}")

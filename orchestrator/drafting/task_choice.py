@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.drafting.columns import MAX_CLASS_NUMBERS, ColumnFacts, TableFacts
-from orchestrator.drafting.label_checks import check_label, refuse_numbers_of_tags, refuse_tag_rows
+from orchestrator.drafting.label_checks import check_label, refuse_other_tags, refuse_tag_rows
 from orchestrator.drafting.request import DraftKind, DraftRequest
 from orchestrator.errors import InputError
 from orchestrator.tasks.table_files import table_name
@@ -86,17 +86,27 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         words = next((c for c in table.columns if c.is_list and c is not tags), None)
         if words is not None:
             return TaskChoice("ner", (words.name,), tags.name)
+    spans = next((c for c in table.columns if c.are_spans and request.label_column in (None, c.name)), None)
+    if spans is not None and request.kind in (None, "ner"):
+        texts = _text_columns(table, request)
+        return TaskChoice("ner", texts[:1], spans.name, remarks=tuple(_other_labels(table, texts, spans)))
     if request.kind in (None, "ner"):
         refuse_tag_rows(table, request.label_column)
     if request.kind == "ner":
-        refuse_numbers_of_tags(table)
+        refuse_other_tags(table)
     if request.kind in ("ner", "qa"):
-        reads = "CoNLL columns, or JSONL with lists of words and of tags" if request.kind == "ner" else "SQuAD's JSON"
+        reads = (
+            "CoNLL columns, or JSONL with lists of words and of tags or with character spans"
+            if request.kind == "ner"
+            else "SQuAD's JSON"
+        )
         raise InputError(f"{table.path} is a table of texts, and a {request.kind} task reads {reads}; convert it")
     texts = _text_columns(table, request)
     if request.kind == "pretraining":
         return TaskChoice("pretraining", texts[:1])
     label = _label_column(table, texts, request)
+    if request.kind is None and (label is None or label.is_list):
+        refuse_other_tags(table)
     if label is None:
         if table_name(table.path) in ("JSONL", "Parquet"):  # which pretraining reads
             return TaskChoice("pretraining", texts[:1], remarks=_several_texts(table, texts))
@@ -130,7 +140,7 @@ def _text_columns(table: TableFacts, request: DraftRequest) -> tuple[str, ...]:
         return (named[0],)
     longest = max(texts, key=lambda column: column.mean_words, default=None)
     if longest is None or (longest.mean_words < 1.5 and longest.name.lower() in _LABEL_NAMES):
-        refuse_numbers_of_tags(table)
+        refuse_other_tags(table)
         raise InputError(f"{table.path} has no column of text; it has {table.names}. Name one with --text COLUMN")
     return (longest.name,)
 

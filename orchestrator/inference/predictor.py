@@ -16,6 +16,9 @@ from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
 from orchestrator.storage.delimited_lines import csv_lines, tsv_lines
 from orchestrator.storage.text_lines import parse_line
+from orchestrator.tasks import TaskDefinition
+from orchestrator.tasks.readers import Example
+from orchestrator.tasks.types.requests import Request
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,8 @@ class Predictor:
         examples = [task.type.example_of(task, request) for request in requests]
         predictions = predict_examples(self.model, examples, self.batch_size, self.precision, self._room)
         said = [
-            read if isinstance(read, dict) else request.values
-            for (_, read), request in zip(numbered, requests, strict=True)
+            {**(read if isinstance(read, dict) else request.values), **_split_here(task, request, example)}
+            for (_, read), request, example in zip(numbered, requests, examples, strict=True)
         ]
         if table is None:
             answers = [task.type.answer(task, prediction) for prediction in predictions]
@@ -101,6 +104,12 @@ class Predictor:
         fields = [list(row.values()) for row in (rows if form.digits is None else rounded(rows, form.digits))]
         names = list(rows[0]) if rows else []
         return PredictedBlock(_delimited(names, fields, form.delimiter), len(rows))
+
+
+def _split_here(task: TaskDefinition, request: Request, example: Example) -> dict[str, Any]:
+    """The lists that a task's type made of texts: the words that the tags of an answer belong to."""
+    said = task.type.said(example)
+    return {key: said[key] for key in task.type.list_keys & said.keys() if isinstance(request.values.get(key), str)}
 
 
 def beside(said: Mapping[str, Any], answer: Mapping[str, Any], number: int) -> dict[str, Any]:

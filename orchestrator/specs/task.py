@@ -52,7 +52,8 @@ class TaskSpec(Section):
     label_column: str | None = identity(
         None,
         "The column of the label or score: `label`, `tags` in a NER table, or `selected`, the numbers from 0 of the "
-        "sentences that matter or true and false for each (sentence_selection), when left out.",
+        "sentences that matter or true and false for each (sentence_selection), when left out. In a NER table it holds "
+        "lists of tags, or lists of character spans where the column of words holds texts.",
     )
     objective: EmbeddingObjectiveName | None = identity(
         None,

@@ -1,34 +1,123 @@
-"""BIO tags: `B-type` begins an entity, `I-type` goes on, `O` is outside."""
+"""BIO tags: `B-type` begins an entity, `I-type` goes on, `O` is outside. Tags of other schemes become BIO."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
 
 
-def to_bio(tags: Sequence[str]) -> tuple[str, ...]:
-    """A sentence's tags with every entity begun by `B-`; BIO stays as it is.
+@dataclass(frozen=True, slots=True)
+class TagScheme:
+    """A way to write the entities of a sentence: a letter, a separator and a type for each word within one.
 
-    In IOB1 (CoNLL-2003) `B-` stands only between two entities of one type, all others begin with `I-`.
+    An entity goes on until a letter ends it, another one begins, the type changes or a word is outside.
     """
-    bio: list[str] = []
-    previous = "O"
-    for tag in tags:
-        bio.append(f"B-{tag[2:]}" if tag.startswith("I-") and previous[2:] != tag[2:] else tag)
-        previous = tag
-    return tuple(bio)
+
+    name: str
+    letters: str
+    """Letters of an entity's first and further words; behind these, where they have their own, of its last word and of
+    an entity of one word."""
+    separator: str = "-"
+    outside: str = "O"
+
+    @property
+    def starts(self) -> str:
+        """Letters that begin an entity."""
+        return self.letters[0] + self.letters[3:]
+
+    @property
+    def ends(self) -> str:
+        """Letters that end an entity."""
+        return self.letters[2:]
+
+    def fits(self, tag: str) -> bool:
+        """Whether the scheme has such a tag."""
+        return tag == self.outside or (len(tag) > 2 and tag[1] == self.separator and tag[0] in self.letters)
+
+    def to_bio(self, tags: Sequence[str]) -> tuple[str, ...]:
+        """A sentence's tags with every entity begun by `B-`; tags that do not fit stay as they are.
+
+        In IOB1 (CoNLL-2003) `B-` stands only between two entities of one type, all others begin with `I-`.
+        """
+        bio: list[str] = []
+        going_on = ""  # type of the entity that the word before has not ended
+        for tag in tags:
+            letter, kind = tag[:1], tag[2:]
+            if tag == self.outside or not self.fits(tag):
+                bio.append("O" if tag == self.outside else tag)
+                going_on = ""
+                continue
+            begins = letter in self.starts or kind != going_on
+            bio.append(f"{'B' if begins else 'I'}-{kind}")
+            going_on = "" if letter in self.ends else kind
+        return tuple(bio)
+
+
+BIO = TagScheme("BIO", "BI")
+_LETTERS = {"BIO": "BI", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES", "BMEWO": "BMEW"}
+"""Letters of each scheme, by its name."""
+SCHEMES: tuple[TagScheme, ...] = tuple(
+    TagScheme(
+        f"{name}{' in lower case' if is_lower else ''}{' with underscores' if separator == '_' else ''}",
+        (letters.lower() if is_lower else letters),
+        separator,
+        "o" if is_lower else "O",
+    )
+    for is_lower, separator, (name, letters) in product((False, True), "-_", _LETTERS.items())
+)
+"""All schemes; the first of those that fit is meant."""
+
+
+def find_scheme(counts: Mapping[str, int]) -> TagScheme | None:
+    """The scheme that most of a column's tags fit, BIO where others fit no better; None where no tag fits any.
+
+    Args:
+        counts: number of words with each tag.
+    """
+    fitting = {scheme: sum(n for tag, n in counts.items() if scheme.fits(tag)) for scheme in SCHEMES}
+    best = max(SCHEMES, key=lambda scheme: fitting[scheme])  # the first of the best ones
+    return best if fitting[best] else None
+
+
+def is_tag(tag: str) -> bool:
+    """Whether `tag` belongs to some scheme."""
+    return any(scheme.fits(tag) for scheme in SCHEMES)
+
+
+def fit_one_scheme(tags: Iterable[str]) -> bool:
+    """Whether all tags belong to one scheme.
+
+    >>> fit_one_scheme(["S-PER", "O"]), fit_one_scheme(["b_per", "o"]), fit_one_scheme(["NNP", "O"])
+    (True, True, False)
+    """
+    distinct = set(tags)
+    return any(all(map(scheme.fits, distinct)) for scheme in SCHEMES)
 
 
 def find_bad_tag(tags: Sequence[str], known: Collection[str] | None) -> str | None:
     """Say what is wrong with the first bad tag: not BIO, or outside the tag set; None when all are good."""
     for tag in tags:
+        if not is_bio(tag):
+            return f"tag {tag!r} is not {_READ_TAGS}"
         if known is not None and tag not in known:
             return f"tag {tag!r} is none of the labels {', '.join(known)}"
-        if not is_bio(tag):
-            return f"tag {tag!r} is not O, B-type or I-type"
     return None
+
+
+_READ_TAGS = "O, B-TYPE or I-TYPE for the first and the further words of a name (or BIOES, BILOU, B_TYPE, b-type)"
+
+
+def other_tags_problem(tags: Sequence[str]) -> str:
+    """Name the first tags of a column that belongs to no scheme, and what to write in place of them."""
+    shown = ", ".join(repr(tag[:40]) for tag in tags[:3])
+    return (
+        f"tags {shown}, and a ner task reads BIO tags, which mark names: {_READ_TAGS}. Write these; parts of speech "
+        "and other tags of each word are no task here"
+    )
 
 
 def is_bio(tag: str) -> bool:
     """Whether `tag` is `O`, `B-type` or `I-type`."""
-    return tag == "O" or (tag[:2] in ("B-", "I-") and len(tag) > 2)
+    return BIO.fits(tag)
 
 
 def complete_tag_set(tags: Collection[str]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -16,6 +17,7 @@ from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.base import TaskDefinition
 
+logger = logging.getLogger(__name__)
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 _READING_VERSION = 1
 """Raised when the same file would be read into other examples."""
@@ -80,6 +82,8 @@ class Task(TaskDefinition):
                 left_out = f"{bad.count:,} record{' was' if one else 's were'} left out"
                 found = left_out if bad.count else "it has no record"
                 raise TaskDataError(f"{bad.path} gives no example for task {self.id}: {found}")
+            for remark, count in bad.remarks.items():
+                logger.info(f"{bad.path}: {remark}: {count:,}")
             self._read[split] = ReadSplit(examples, bad.count, bad.num_repaired, bad.repair_note)
         return self._read[split]
 

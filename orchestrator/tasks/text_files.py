@@ -8,8 +8,9 @@ import gzip
 import io
 import lzma
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import zstandard
@@ -35,6 +36,8 @@ class BadRecords:
     """The first broken record's place, and what is wrong with it; empty without one."""
     most_doubtful: tuple[float, str] = (0, "")
     """The mended record that is least sure: its doubt, and what was done."""
+    remarks: Counter[str] = field(default_factory=Counter)
+    """Number of times, by description, that something was read otherwise than it is written: a person is told."""
 
     def found(self, place: str, problem: str, num_lines: int = 1) -> None:
         """Count a broken record, by its lines where it swallowed others. Raises: TaskDataError, by policy."""

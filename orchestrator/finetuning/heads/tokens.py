@@ -112,11 +112,14 @@ def decode_tags(
     """
     device = next(model.parameters()).device
     arrays = features.head_arrays
+    tags = np.full(len(logits), IGNORE_INDEX, np.int64)
+    num_words = arrays.num_words[arrays.num_words > 0].astype(np.int64)
+    if not len(num_words):
+        return tags
     words = torch.from_numpy(logits[arrays.word_starts]).to(device)  # (K, C)
-    lengths = torch.split(torch.from_numpy(arrays.num_words.astype(np.int64)), _MAX_SENTENCES)
+    lengths = torch.split(torch.from_numpy(num_words), _MAX_SENTENCES)
     parts = zip(torch.split(words, [int(some.sum()) for some in lengths]), lengths, strict=True)
     decoded = [model.decode(part, some.to(device), int(some.max())) for part, some in parts]
-    tags = np.full(len(logits), IGNORE_INDEX, np.int64)
     tags[arrays.word_starts] = torch.cat(decoded).cpu().numpy()
     return tags
 

@@ -1,15 +1,20 @@
-"""Files of tagged sentences: CoNLL columns, or tables with lists of words and of tags.
+"""Files of tagged sentences: CoNLL columns, or tables with lists of words and of tags, or with texts and spans.
 
 CoNLL columns have a word a line, its tag in the last column, an empty line between sentences. A `-DOCSTART-` line
-begins a document. A file without any does not tell where its documents begin.
+begins a document. A file without any does not tell where its documents begin. Before a sentence, lines that begin with
+`#` are comments, unless they have the columns of a word. CoNLL-U has the number of each word in the first column and
+the word in the second.
 """
 
-from collections.abc import Iterable, Iterator
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from orchestrator.errors import TaskDataError
-from orchestrator.tasks.bio_tags import find_bad_tag, is_bio, to_bio
+from orchestrator.tasks.bio_tags import BIO, TagScheme, find_bad_tag, find_scheme, is_tag, other_tags_problem
+from orchestrator.tasks.character_spans import SPAN_EXAMPLE, read_spans, tag_words
 from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import read_rows, table_name
 from orchestrator.tasks.text_examples import are_texts
@@ -17,13 +22,16 @@ from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
 
 _READS = (
     "a ner task reads CoNLL columns: a word and its BIO tag a line, an empty line between sentences; or JSONL or "
-    "Parquet with a list of words and a list of tags in each row. Convert it, or set task.head to classification if "
-    "each row has one label"
+    "Parquet with a list of words and a list of tags, or a text and its character spans, in each row. Convert it, or "
+    "set task.head to classification if each row has one label"
 )
 
-CONLL_ENDINGS = (".conll", ".bio", ".iob")
+CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2")
 """Endings of the names of files with CoNLL columns; other names may have such columns, too."""
 _DOCUMENT_MARK = "-DOCSTART-"
+_COMMENT_MARK = "#"
+_NO_VALUE = "_"
+"""Value of a column that says nothing, in CoNLL-U."""
 _TAGGED_SHARE = 0.95
 """Share of the first lines with a tag from which on a file is one of CoNLL columns: a broken line is to be named."""
 
@@ -40,6 +48,57 @@ class NerExample:
 
 
 @dataclass(frozen=True)
+class _ConllLayout:
+    """Columns of a file, as all of its lines show them."""
+
+    shape: tuple[bool, int] | None
+    """Whether most lines have tabs, and their number of columns; None without a line that may not be a comment."""
+    is_numbered: bool
+    """Whether the first column numbers the words of each sentence."""
+    tags: Counter[str]
+    """Number of lines by what stands in the last of several columns."""
+
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> Self:
+        """The layout of a file's lines."""
+        shapes: Counter[tuple[bool, int]] = Counter()
+        tags: Counter[str] = Counter()
+        place, num_in_place = 0, 0
+        for line in lines:
+            fields = _fields(line)
+            if not line.strip() or line.startswith(_DOCUMENT_MARK):
+                place = 0
+                continue
+            is_comment = line.startswith(_COMMENT_MARK)
+            if len(fields) > 1 and (not is_comment or is_tag(fields[-1])):
+                tags[fields[-1]] += 1
+            if not is_comment:
+                shapes["\t" in line, len(fields)] += 1
+                is_part = _PART_NUMBER.fullmatch(fields[0]) is not None
+                place += not is_part
+                num_in_place += is_part or fields[0] == str(place)
+        shape = shapes.most_common(1)[0][0] if shapes else None
+        is_numbered = shape is not None and shape[1] > 2 and num_in_place >= _TAGGED_SHARE * shapes.total()
+        return cls(shape, is_numbered, tags)
+
+    def is_comment(self, line: str) -> bool:
+        """Whether a line before a sentence is a comment, not the sentence's first word."""
+        if not line.startswith(_COMMENT_MARK):
+            return False
+        fields = _fields(line)
+        has_tag = len(fields) > 1 and is_tag(fields[-1])
+        if self.shape is None:
+            return len(fields) > 1 and not has_tag
+        if self.shape != ("\t" in line, len(fields)):
+            return not (has_tag and len(fields) == 2)
+        return len(fields) > 1 and fields[0] == _COMMENT_MARK and not has_tag and fields[-1] != _NO_VALUE
+
+
+_PART_NUMBER = re.compile(r"\d+[-.]\d+")
+"""Number, in CoNLL-U, of a line that is no word: of several words as they are written, or of one that is not there."""
+
+
+@dataclass(frozen=True)
 class ConllReader(Reader[NerExample]):
     """Reads any number of columns, apart by tabs where a line has one, else by spaces.
 
@@ -49,13 +108,16 @@ class ConllReader(Reader[NerExample]):
     tags: tuple[str, ...] | None = None
     """The tag set; None takes every BIO tag."""
     labeled: bool = True
-    """Whether tags are read; if not, only the first column is."""
+    """Whether tags are read; if not, only the words are."""
 
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
-        """The file's sentences in order, tags as BIO."""
+        """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
+        numbered = list(read_lines(path, bad))
+        layout = _ConllLayout.of(line for _, line in numbered)
+        scheme = _known_scheme(path, "its last column", layout.tags) if self.labeled else BIO
         number = 0
-        for document, lines in _sentences(path, bad):
-            sentence = self._parse(lines, str(number), document, bad)
+        for document, lines in _sentences(numbered, layout):
+            sentence = self._parse(lines, str(number), document, layout, scheme, bad)
             if sentence is not None:
                 yield sentence
                 number += 1
@@ -65,28 +127,57 @@ class ConllReader(Reader[NerExample]):
         return replace(self, labeled=False)
 
     def _parse(
-        self, lines: list[tuple[int, str]], sentence_id: str, document: int | None, bad: BadRecords
+        self,
+        lines: list[tuple[int, str]],
+        sentence_id: str,
+        document: int | None,
+        layout: _ConllLayout,
+        scheme: TagScheme,
+        bad: BadRecords,
     ) -> NerExample | None:
-        words, tags = [], []
+        numbers, words, tags = [], [], []
         for number, line in lines:
             fields = _fields(line)
-            has_tag = len(fields) > 1 and not find_bad_tag(fields[-1:], None)
-            if not fields[0] or (self.labeled and not has_tag):
-                if number == 1 and table_name(bad.path) == "CSV":
-                    raise TaskDataError(f"{bad.path} is a CSV table, and {_READS}")
+            if layout.is_numbered:
+                if _PART_NUMBER.fullmatch(fields[0]):
+                    continue
+                fields = fields[1:]
+            if not fields or not fields[0] or (self.labeled and len(fields) == 1):
                 bad.found(f"line {number}", f"{line!r} is not a word and, in the last column, a BIO tag")
                 return None
+            numbers.append(number)
             words.append(fields[0])
             tags.append(fields[-1])
+        if layout.is_numbered:
+            bad.remarks["sentences whose words stand in the second column, behind their numbers"] += 1
         if not self.labeled:
             return NerExample(sentence_id, tuple(words), document=document)
-        bio = to_bio(tags)
-        for (number, _), tag in zip(lines, bio, strict=True):
+        bio = _as_bio(tags, scheme, bad)
+        for number, tag in zip(numbers, bio, strict=True):
             problem = find_bad_tag((tag,), self.tags)
             if problem:
                 bad.found(f"line {number}", problem)
                 return None
         return NerExample(sentence_id, tuple(words), bio, document)
+
+
+def _known_scheme(path: str, column: str, tags: Counter[str]) -> TagScheme:
+    """The scheme of a file's tags. Raises: TaskDataError where none of them is of any scheme."""
+    scheme = find_scheme(tags)
+    if scheme is not None:
+        return scheme
+    if table_name(path) == "CSV":
+        raise TaskDataError(f"{path} is a CSV table, and {_READS}")
+    if not tags:
+        raise TaskDataError(f"{path} has no tags behind its words, and {_READS}")
+    raise TaskDataError(f"{path}: {column} has the {other_tags_problem([tag for tag, _ in tags.most_common(3)])}")
+
+
+def _as_bio(tags: Sequence[str], scheme: TagScheme, bad: BadRecords) -> tuple[str, ...]:
+    """A sentence's tags as BIO, counted where they were written in another scheme."""
+    if scheme != BIO:
+        bad.remarks[f"sentences whose tags are {scheme.name}, read as BIO"] += 1
+    return scheme.to_bio(tags)
 
 
 def is_named_conll(path: str) -> bool:
@@ -104,26 +195,36 @@ def has_tag_columns(lines: Iterable[str]) -> bool:
     >>> has_tag_columns(["Ada B-PER", "wrote O"]), has_tag_columns(["Ada wrote", "a program"])
     (True, False)
     """
-    filled = [line.rstrip("\r\n") for line in lines if line.strip()]
+    filled = [line for line in (line.rstrip("\r\n") for line in lines) if line.strip()]
     if filled and filled[0].startswith(_DOCUMENT_MARK):
         return True
-    rows = [_fields(line) for line in filled if not line.startswith(_DOCUMENT_MARK)]
-    tagged = [row for row in rows if len(row) > 1 and is_bio(row[-1])]
-    return bool(rows) and len(tagged) >= _TAGGED_SHARE * len(rows)
+    layout = _ConllLayout.of(filled)
+    rows = [line for line in filled if not line.startswith(_DOCUMENT_MARK) and not layout.is_comment(line)]
+    tagged = sum(number for tag, number in layout.tags.items() if is_tag(tag))
+    return bool(rows) and tagged >= _TAGGED_SHARE * len(rows)
+
+
+def split_words(line: str) -> list[str]:
+    """The words of a line, apart by spaces and tabs: other blanks, as the no-break space, stay within a word."""
+    return re.findall(r"[^ \t\r\n]+", line)
 
 
 def _fields(line: str) -> list[str]:
-    return line.split("\t") if "\t" in line else line.split()
+    return line.rstrip(" ").split("\t") if "\t" in line else split_words(line) or [""]
 
 
-def _sentences(path: str, bad: BadRecords) -> Iterator[tuple[int | None, list[tuple[int, str]]]]:
+def _sentences(
+    numbered: Iterable[tuple[int, str]], layout: _ConllLayout
+) -> Iterator[tuple[int | None, list[tuple[int, str]]]]:
     """Each sentence's document, if the file has said, and its lines with their numbers."""
     document = None
     lines: list[tuple[int, str]] = []
-    for number, line in read_lines(path, bad):
+    for number, line in numbered:
+        if not lines and layout.is_comment(line):
+            continue
         is_document_start = line.startswith(_DOCUMENT_MARK)
         if not is_document_start and line.strip():
-            lines.append((number, line.rstrip(" ")))
+            lines.append((number, line))
             continue
         if lines:
             yield document, lines
@@ -136,7 +237,7 @@ def _sentences(path: str, bad: BadRecords) -> Iterator[tuple[int | None, list[tu
 
 @dataclass(frozen=True)
 class NerTable(Reader[NerExample]):
-    """Reads sentences whose words and tags are lists (JSONL, Parquet)."""
+    """Reads sentences whose words and tags are lists, or texts with character spans (JSONL, Parquet)."""
 
     tokens_column: str
     tags_column: str
@@ -145,23 +246,41 @@ class NerTable(Reader[NerExample]):
     labeled: bool = True
 
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
-        """The file's sentences in order, tags as BIO."""
+        """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
         columns = (self.tokens_column, *([self.tags_column] if self.labeled else ()))
-        for number, (place, values) in enumerate(read_rows(path, columns, bad)):
-            lists = [value for value in values if are_texts(value)]
-            if len(lists) < len(columns):
-                bad.found(place, f"{' and '.join(columns)} must be lists of text")
+        rows = list(read_rows(path, columns, bad))
+        counts = Counter(tag for _, values in rows if are_texts(values[-1]) for tag in values[-1])
+        scheme = _known_scheme(path, repr(self.tags_column), counts) if self.labeled and counts else BIO
+        for number, (place, values) in enumerate(rows):
+            try:
+                words, tags = self._sentence(values, bad)
+            except ValueError as error:
+                bad.found(place, str(error))
                 continue
-            words, tags = lists[0], lists[1] if self.labeled else None
-            if tags is not None and len(words) != len(tags):
-                bad.found(place, f"{len(words)} {self.tokens_column} but {len(tags)} {self.tags_column}")
-                continue
-            bio = () if tags is None else to_bio(tags)
+            bio = _as_bio(tags, scheme, bad)
             problem = find_bad_tag(bio, self.tags)
             if problem:
                 bad.found(place, problem)
             elif words:
                 yield NerExample(str(number), tuple(words), bio)
+
+    def _sentence(self, values: tuple[object, ...], bad: BadRecords) -> tuple[list[str], list[str]]:
+        """A row's words and their tags, none where they are not read. Raises: ValueError, saying what is wrong."""
+        words, tags = values[0], values[1] if self.labeled else []
+        if isinstance(words, str):
+            spans = read_spans(tags)
+            if spans is None:
+                raise ValueError(f"{self.tags_column} must be a list of character spans, {SPAN_EXAMPLE}")
+            beyond = next((span for span in spans if span.end > len(words)), None)
+            if beyond is not None:
+                raise ValueError(f"the span {list(beyond)} ends behind the {len(words)} characters of the text")
+            words, bio = tag_words(words, spans, bad.remarks)
+            return words, bio if self.labeled else []
+        if not are_texts(words) or not are_texts(tags):
+            raise ValueError(f"{' and '.join((self.tokens_column, self.tags_column))} must be lists of text")
+        if self.labeled and len(words) != len(tags):
+            raise ValueError(f"{len(words)} {self.tokens_column} but {len(tags)} {self.tags_column}")
+        return words, tags
 
     def without_labels(self) -> Self:
         """A reader of the words alone."""

@@ -20,12 +20,20 @@ from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.tasks.bio_tags import complete_tag_set, is_bio
 from orchestrator.tasks.catalogue import KnownTask
+from orchestrator.tasks.character_spans import words_of
 from orchestrator.tasks.features import Features, Windows
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.text_files import plain_name
 from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
-from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable, has_tag_columns, is_named_conll
+from orchestrator.tasks.types.conll import (
+    ConllReader,
+    NerExample,
+    NerTable,
+    has_tag_columns,
+    is_named_conll,
+    split_words,
+)
 from orchestrator.tasks.types.ner_windows import NerArrays, build_ner_windows
 from orchestrator.tasks.types.outputs import check_length
 from orchestrator.tasks.types.requests import Request
@@ -165,11 +173,14 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
 
     def parse_text(self, line: str) -> dict[str, Any]:
         """Words with spaces between them."""
-        return {"words": line.split()}
+        return {"words": split_words(line)}
 
     def example_of(self, task: TaskDefinition, request: Request) -> NerExample:
-        """A sentence as a list of words."""
-        return NerExample(request.id, request.texts("words"))
+        """A sentence as a list of words, or as a text."""
+        words = request.values.get("words")
+        if isinstance(words, str):
+            return NerExample(request.id, tuple(words_of(words)))
+        return NerExample(request.id, request.texts("words", least=0))
 
     def answer(self, task: TaskDefinition, prediction: TagsPrediction) -> dict[str, Any]:
         """A tag for each word."""

@@ -108,6 +108,13 @@ def test_jsonl_and_parquet_are_split_in_their_layout(tmp_path: Path) -> None:
     assert all(record in records for record in from_jsonl)
 
 
+def test_character_spans_are_split_and_misfits_are_told(tmp_path: Path) -> None:
+    rows = [json.dumps({"text": f"Ada{n} wrote", "spans": [[0, 2, "PER"]]}) + "\n" for n in range(30)]
+    draft = draft_spec(request_for(tmp_path, write(tmp_path / "a.jsonl", "".join(rows))))
+    assert [finding.text.endswith(": 30") for finding in draft.findings if finding.topic == "read"] == [True]
+    assert [path.rpartition(".")[2] for path in draft.side_files] == ["jsonl", "jsonl", "txt"]
+
+
 def test_tagged_sentences_and_questions_are_split(tmp_path: Path) -> None:
     ner = written(tmp_path, write_sentences(tmp_path / "names.conll"))["stages"]["finetuning"]
     assert (ner["task"]["head"], ner["task"]["files"]["validation"]) == ("ner", str(tmp_path / "drafted.dev.conll"))

@@ -53,6 +53,16 @@ def test_a_file_that_is_not_read_is_told_why(tmp_path: Path, name: str, content:
         detect_layout(str(tmp_path / name))
 
 
+def test_tagged_words_are_never_plain_text(tmp_path: Path) -> None:
+    for ending in ("conll", "conllu", "bio", "iob", "iob2", "conll.gz"):
+        path = tmp_path / f"a.{ending}"
+        text = b"word\n\nanother\n"
+        path.write_bytes(gzip.compress(text) if ending.endswith("gz") else text)
+        assert detect_layout(str(path)) == "tagged"
+    assert detect_layout(str(write(tmp_path / "a.txt", "Ann NNP\nsaw VBD\nit PRP\n. .\n\n" * 9))) == "tagged"
+    assert detect_layout(str(write(tmp_path / "a.txt", "Ann ran\nBob saw\nRUN NOW\n\n" * 9))) == "text"
+
+
 def test_a_folder_and_a_missing_file_are_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="folder"):
         detect_layout(str(tmp_path))

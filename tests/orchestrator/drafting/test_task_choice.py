@@ -80,6 +80,27 @@ def test_lists_of_words_and_tags_are_ner(tmp_path: Path) -> None:
     assert (choice.kind, choice.text_columns, choice.label_column) == ("ner", ("tokens",), "tags")
 
 
+@pytest.mark.parametrize("tags", [["S-PER", "O"], ["b_per", "o"]])
+def test_lists_of_tags_of_another_scheme_are_ner(tmp_path: Path, tags: list[str]) -> None:
+    row = json.dumps({"tokens": ["Ada", "wrote"], "tags": tags})
+    assert choose(write(tmp_path / "a.jsonl", f"{row}\n" * 40)).kind == "ner"
+
+
+@pytest.mark.parametrize("text", [{}, {"text": "Ada wrote it"}])
+def test_lists_of_other_tags_are_refused_by_name(tmp_path: Path, text: dict[str, str]) -> None:
+    row = json.dumps({**text, "tokens": ["Ada", "wrote"], "tags": ["NNP", "VBD"]})
+    with pytest.raises(InputError, match="'NNP'"):
+        choose(write(tmp_path / "a.jsonl", f"{row}\n" * 40))
+
+
+@pytest.mark.parametrize("name", ["label", "entities"])
+@pytest.mark.parametrize("span", [[0, 3, "PER"], {"start": 0, "end": 3, "label": "PER"}])
+def test_character_spans_are_ner(tmp_path: Path, name: str, span: object) -> None:
+    rows = [json.dumps({"text": f"Ada wrote {n}", name: [span] * (n % 2)}) + "\n" for n in range(40)]
+    choice = choose(write(tmp_path / "a.jsonl", "".join(rows)))
+    assert (choice.kind, choice.text_columns, choice.label_column) == ("ner", ("text",), name)
+
+
 @pytest.mark.parametrize("fields", [{}, {"kind": "ner"}, {"label_column": "tag"}])
 def test_a_word_and_its_tag_in_each_row_are_told_how_to_be_saved(tmp_path: Path, fields: dict[str, Any]) -> None:
     path = table(tmp_path, "word\ttag", lambda n: f"Ada{n}\t{('B-PER', 'I-PER', 'O')[n % 3]}")

@@ -50,6 +50,8 @@ def test_a_tagger_reads_words(pretrained: str, tmp_path: Path) -> None:
     assert (answering.abilities.head, answering.abilities.keys) == ("ner", ("words",))
     (answer,) = answering.answer([answering.abilities.example])
     assert len(answer["tags"]) == len(answer["words"])
+    assert answering.answer([{"words": "cats rest.", "n": 1}])[0]["words"] == ["cats", "rest", "."]
+    assert answering.answer([{"words": []}]) == [{"words": [], "tags": []}]
     assert answering.answer(["cats rest"]) == list(predict(str(tmp_path), ["cats rest"]))
 
 

@@ -148,6 +148,16 @@ def test_own_ner_labels_are_completed(tmp_path: Path) -> None:
     assert (task.labels, task.metric) == (("O", "B-PER", "I-PER"), "f1")
 
 
+def test_a_scheme_of_tags_that_becomes_bio_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    files = {split: str(tmp_path / f"{split}.conll") for split in ("train", "validation")}
+    for path in files.values():
+        Path(path).write_text("Ann S-PER\nruns O\n")
+    with caplog.at_level("INFO"):
+        task = load_task(TaskSpec(id="own", head="ner", files=files))
+    assert task.labels == ("O", "B-PER", "I-PER")
+    assert [files["train"] in message and "BIOES" in message for message in caplog.messages] == [True]
+
+
 def test_own_ner_tables_name_their_columns(tmp_path: Path) -> None:
     write(tmp_path, a__jsonl='{"tokens": ["Ada"], "tags": ["B-PER"], "words": ["Bob"], "label": ["O"]}\n')
     spec = {"id": "mine", "head": "ner", "files": {"validation": str(tmp_path / "a.jsonl")}, "labels": ("O", "B-PER")}

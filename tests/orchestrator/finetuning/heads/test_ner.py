@@ -79,6 +79,16 @@ def test_outputs_of_a_crf_are_the_best_paths_on_words(prepared: Prepared) -> Non
     assert (tags[~np.array(IS_WORD)] == -100).all()
 
 
+@pytest.mark.parametrize("texts", [["the anna", ""], [""]])
+def test_a_sentence_without_words_has_no_tags(tokenizer: Tokenizer, texts: list[str]) -> None:
+    examples = [NerExample("0", tuple(text.split())) for text in texts]
+    empty = prepare("ner", TAGS, examples, tokenizer)
+    model = _model_with_crf(empty)
+    logits = empty.logits(len(empty.features.input_ids), 3).numpy()
+    tags = empty.head.outputs(model, empty.features, logits)
+    assert np.count_nonzero(tags != -100) == sum(len(example.words) for example in examples)
+
+
 def test_outputs_without_a_crf_are_the_logits(prepared: Prepared) -> None:
     logits = prepared.logits(9, 3).numpy()
     assert prepared.head.outputs(prepared.model(), prepared.features, logits) is logits

@@ -1,6 +1,7 @@
 """Entities: CoNLL columns, BIO tags, windows. Alone: pytest tests/orchestrator/tasks/types/test_ner.py"""
 
 import random
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,10 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import TaskDataError
 from orchestrator.specs.recipe import Context
 from orchestrator.tasks import decode
-from orchestrator.tasks.bio_tags import complete_tag_set, to_bio
+from orchestrator.tasks.bio_tags import BIO, SCHEMES, TagScheme, complete_tag_set, find_scheme
 from orchestrator.tasks.features import Windows
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.types.conll import ConllReader, NerExample, has_tag_columns
+from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable, has_tag_columns
 from orchestrator.tasks.types.ner import TagsPrediction
 from orchestrator.tasks.types.ner_windows import build_ner_windows
 from tests.orchestrator.tasks.definitions import define, features_of
@@ -33,10 +34,38 @@ def read(path: Path, text: str, policy: str = "error", tags: tuple[str, ...] | N
 @settings(deadline=None)
 @given(TAGS)
 def test_bio_keeps_the_entities_and_begins_each_with_b(tags: list[str]) -> None:
-    bio = to_bio(tags)
+    bio = BIO.to_bio(tags)
     assert entity_spans(bio) == entity_spans(tags)
     assert [i for i, tag in enumerate(bio) if tag[0] == "B"] == [start for start, _, _ in entity_spans(tags)]
-    assert to_bio(bio) == bio
+    assert BIO.to_bio(bio) == bio
+
+
+def write_in(scheme: TagScheme, bio: tuple[str, ...]) -> list[str]:
+    """A sentence's BIO tags in another scheme."""
+    tags = [scheme.outside] * len(bio)
+    for first, end, kind in entity_spans(bio):
+        begin, inside, last, single = (
+            scheme.letters if len(scheme.letters) == 4 else scheme.letters + scheme.letters[::-1]
+        )
+        letters = [begin, *[inside] * (end - first - 2), last] if end - first > 1 else [single]
+        tags[first:end] = [f"{letter}{scheme.separator}{kind}" for letter in letters]
+    return tags
+
+
+@settings(deadline=None)
+@given(TAGS, st.sampled_from(SCHEMES))
+def test_tags_of_every_scheme_are_found_and_become_bio(tags: list[str], scheme: TagScheme) -> None:
+    bio = BIO.to_bio(tags)
+    written = write_in(scheme, bio)
+    found = find_scheme(Counter(written)) or BIO
+    assert found.to_bio(written) == bio
+
+
+def test_entities_without_a_begin_are_told_apart_by_their_ends() -> None:
+    tags = ["I-PER", "E-PER", "E-PER", "I-LOC"]
+    found = find_scheme(Counter(tags))
+    assert found is not None
+    assert found.to_bio(tags) == ("B-PER", "I-PER", "B-PER", "B-LOC")
 
 
 def test_a_tag_set_is_completed_and_sorted() -> None:
@@ -69,10 +98,53 @@ def test_a_document_start_begins_a_document_and_without_any_there_is_none(tmp_pa
         (["I am O\n", "and you are not\n"], False),
         (['{"words": ["Ann"]}\n'], False),
         (["\n"], False),
+        (["Ann S-PER\n", "New B-LOC\n", "York E-LOC\n"], True),
+        (["Ann b_per\n", "runs o\n"], True),
+        (["# sentence 1\n", "Ann _ _ B-PER\n"], True),
     ],
 )
 def test_tag_columns_are_told_from_prose(lines: list[str], are_tagged: bool) -> None:
     assert has_tag_columns(lines) == are_tagged
+
+
+def test_comments_before_a_sentence_are_no_words_and_hash_tags_are(tmp_path: Path) -> None:
+    text = "# id 0 domain=x\nAnn _ _ B-PER\n# _ _ O\n\n# id 1\n# more O\n#tag _ _ O\nruns _ _ O\n\n# _ _ O\n"
+    assert [e.words for e in read(tmp_path / "a", text)[0]] == [("Ann", "#"), ("#tag", "runs"), ("#",)]
+    plain = "# id 0\nAnn\n\n#\n#tag\n\n#tag\n"
+    bad = BadRecords(str(tmp_path / "b"), "error")
+    (tmp_path / "b").write_text(plain)
+    words = [e.words for e in ConllReader(labeled=False).read(bad.path, bad)]
+    assert words == [("Ann",), ("#", "#tag"), ("#tag",)]
+
+
+def test_conll_u_has_its_words_behind_their_numbers(tmp_path: Path) -> None:
+    text = "# text = a dog\n1-2\tado\t_\t_\n1\ta\tX\tO\n2\tdog\tX\tB-PET\n\n# text = O\n1\t7\tX\tO\n"
+    examples, bad = read(tmp_path / "a.conllu", text)
+    assert [(e.words, e.tags) for e in examples] == [(("a", "dog"), ("O", "B-PET")), (("7",), ("O",))]
+    assert bad.remarks.total() == 2
+
+
+def test_only_spaces_and_tabs_part_columns(tmp_path: Path) -> None:
+    examples, _ = read(tmp_path / "a", "10\u00a0000  B-NUM\n\u3000x\u2003y O \n")
+    assert examples[0].words == ("10\u00a0000", "\u3000x\u2003y")
+    assert define("ner", LABELS).type.parse_text(" 10\u00a0000 x\n") == {"words": ["10\u00a0000", "x"]}
+
+
+def test_another_scheme_is_read_as_bio_and_counted(tmp_path: Path) -> None:
+    examples, bad = read(
+        tmp_path / "a", "Ann U-PER\nruns O\n\nNew B-LOC\nYork L-LOC\n", tags=("O", "B-PER", "B-LOC", "I-LOC")
+    )
+    assert [e.tags for e in examples] == [("B-PER", "O"), ("B-LOC", "I-LOC")]
+    assert list(bad.remarks.values()) == [2]
+
+
+def test_tags_of_no_scheme_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(TaskDataError, match="NNP"):
+        read(tmp_path / "a", "Ann NNP\nruns VBZ\n", "skip")
+    (tmp_path / "a.jsonl").write_text('{"tokens": ["Ann"], "tags": ["NNP"]}\n')
+    bad = BadRecords(str(tmp_path / "a.jsonl"), "skip")
+    with pytest.raises(TaskDataError, match="NNP"):
+        list(NerTable("tokens", "tags").read(bad.path, bad))
 
 
 def test_tabs_part_columns_where_there_are_any(tmp_path: Path) -> None:
@@ -81,7 +153,7 @@ def test_tabs_part_columns_where_there_are_any(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "named"), [("alone", "'alone'"), ("word NN PER", "'word NN PER'"), ("word B-LOC", "tag 'B-LOC'")]
+    ("line", "named"), [("alone", "'alone'"), ("word NN PER", "tag 'PER'"), ("word B-LOC", "tag 'B-LOC'")]
 )
 def test_a_broken_line_is_named_or_its_sentence_counted(tmp_path: Path, line: str, named: str) -> None:
     text, tags = f"a O\n\nb O\n{line}\n\nc O\n", ("O", "B-PER", "I-PER")
