@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from zipfile import is_zipfile
 
 import torch
 from safetensors import SafetensorError
@@ -15,6 +14,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bert_core.errors import CheckpointError
+
+_ZIP = b"PK\x03\x04"
 
 
 def save_tensors(tensors: Mapping[str, Tensor], path: Path, metadata: Mapping[str, str] | None = None) -> None:
@@ -51,8 +52,10 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 def _load_pickle(path: Path) -> dict[str, Tensor]:
     try:
         with warnings.catch_warnings(action="ignore"):
-            # Files of torch before 1.6 are no archives, which alone can be mapped.
-            values: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zipfile(path))
+            # Files of torch before 1.6 are no zip archives, which alone can be mapped.
+            with path.open("rb") as file:
+                is_archive = file.read(len(_ZIP)) == _ZIP
+            values: Any = torch.load(path, map_location="cpu", weights_only=True, mmap=is_archive)
     except OSError:
         raise
     except Exception as error:  # a broken pickle fails in any way
