@@ -36,10 +36,13 @@ def find_weights(folder: Path) -> tuple[Path, Mapping[str, Path]]:
         raise CheckpointError(
             f"{folder / WEIGHTS_FILE} is missing, and {_PICKLE} too; a model folder holds config.json and weights"
         )
-    places = _read_index(path) if path.name.endswith(_INDEX) else {}
-    for file in {path, *places.values()}:
-        if is_lfs_pointer(file):
-            raise CheckpointError(f"{file} is a git-lfs pointer and no weights; fetch them there with: git lfs pull")
+    try:
+        places = _read_index(path) if path.name.endswith(_INDEX) else {}
+        pointers = [file for file in sorted({path, *places.values()}) if is_lfs_pointer(file)]
+    except OSError as error:
+        raise CheckpointError(f"{error.filename} cannot be read ({error.strerror}); make it readable") from None
+    if pointers:
+        raise CheckpointError(f"{pointers[0]} is a git-lfs pointer and no weights; fetch them with: git lfs pull")
     return path, places
 
 
@@ -53,7 +56,9 @@ def _read_index(path: Path) -> dict[str, Path]:
     try:
         places = {str(name): str(file) for name, file in json.loads(path.read_bytes())["weight_map"].items()}
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise CheckpointError(f"{path} has no weight_map of files by weight; fetch or save the folder anew") from None
+        places = {}
+    if not places:
+        raise CheckpointError(f"{path} has no weight_map of files by weight; fetch or save the folder anew")
     for file in sorted(set(places.values())):
         if Path(file).name != file or not (path.parent / file).is_file():
             raise CheckpointError(f"{path} lists {file}, which is not in the folder; fetch or save the folder anew")

@@ -146,6 +146,10 @@ def _not_finite(number: float, write: Callable[[Path, Weights], None]) -> Callab
         (lambda folder, weights: (folder / "pytorch_model.bin").write_text(POINTER), "git lfs pull"),
         (lambda folder, weights: (folder / "pytorch_model.bin").touch(), "pytorch_model.bin"),
         (lambda folder, weights: (folder / "model.safetensors.index.json").touch(), "index.json has no weight_map"),
+        (
+            lambda folder, weights: (folder / "model.safetensors.index.json").write_text('{"weight_map": {}}'),
+            "index.json has no weight_map",
+        ),
         (lambda folder, weights: write_bin(folder, {"state_dict": weights}), "state_dict"),
         (_without_a_shard, "model-00002-of-00002.safetensors"),
         (_shard_lacks_a_weight, FIRST),
@@ -163,3 +167,12 @@ def test_weights_that_cannot_be_used_are_refused(
     with pytest.raises(CheckpointError, match=re.escape(named)) as caught:
         read_weights(folder)
     assert str(folder) in str(caught.value)
+
+
+def test_weights_that_may_not_be_read_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(CheckpointError, match=r"model\.safetensors"):
+        read_weights(folder)
