@@ -70,13 +70,13 @@ class BertConfig(ConfigFields):
         """
         model_type = values.get("model_type", "bert")
         if model_type not in FAMILIES or ("model_type" not in values and "hidden_size" not in values):
-            raise ConfigError(f"model_type is {values.get('model_type')!r}; known are {', '.join(FAMILIES)}")
+            raise ConfigError(
+                f"model_type is {values.get('model_type')!r}, a family that is not read; use a model of a family that "
+                f"is: {', '.join(FAMILIES)}"
+            )
         chosen = FAMILIES[model_type].read(values)
-        if values.get("id2label"):
-            chosen["id2label"] = {int(index): str(label) for index, label in values["id2label"].items()}
-        elif "num_labels" in values:
-            chosen["id2label"] = {index: f"LABEL_{index}" for index in range(values["num_labels"])}
-        return cls(**chosen)
+        labels = _read_labels(values)
+        return cls(**chosen) if labels is None else cls(**chosen, id2label=labels)
 
     def to_dict(self) -> dict[str, Any]:
         """Make the fields of a `config.json` as Hugging Face reads it; `from_dict` gives the configuration back."""
@@ -136,3 +136,17 @@ class BertConfig(ConfigFields):
         {'negative': 0, 'positive': 1}
         """
         return replace(self, id2label=dict(enumerate(labels)), problem_type=problem_type)
+
+
+def _read_labels(values: Mapping[str, Any]) -> dict[int, str] | None:
+    """Read the names of the classes: `id2label`, an object or a list, `label2id` alone, or numbered by `num_labels`."""
+    id2label, label2id = values.get("id2label"), values.get("label2id") or {}
+    if id2label:
+        pairs = enumerate(id2label) if isinstance(id2label, list) else id2label.items()
+        return {int(index): str(label) for index, label in pairs}
+    if label2id and values.get("num_labels", len(label2id)) == len(label2id):
+        labels = {int(index): str(label) for label, index in label2id.items()}
+        if len(labels) < len(label2id):
+            raise ConfigError(f"label2id has the ids {sorted(label2id.values())}; give each label an id of its own")
+        return labels
+    return {index: f"LABEL_{index}" for index in range(values["num_labels"])} if "num_labels" in values else None

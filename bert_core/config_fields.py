@@ -167,6 +167,14 @@ class ConfigFields:
             )
         if not self.id2label or sorted(self.id2label) != list(range(len(self.id2label))):
             raise ConfigError(f"id2label has the ids {sorted(self.id2label)}; they must be 0, 1, 2, … without a gap")
+        ids: dict[str, list[int]] = {}
+        for index, label in sorted(self.id2label.items()):
+            ids.setdefault(label, []).append(index)
+        for label, same in ids.items():
+            if len(same) > 1:
+                raise ConfigError(
+                    f"id2label has {label!r} for the ids {', '.join(map(str, same))}; give each id a name of its own"
+                )
 
     @property
     def head_size(self) -> int:

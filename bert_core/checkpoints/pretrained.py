@@ -1,24 +1,26 @@
 """Base class of all models: weights drawn from a seed, and folders in Hugging Face's layout."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from bert_core.checkpoints.atomic_files import atomic_write
 from bert_core.checkpoints.manifest import MANIFEST_FILE, check_manifest, write_json, write_manifest
-from bert_core.checkpoints.tensor_files import save_tensors
+from bert_core.checkpoints.tensor_files import load_weights, save_tensors
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE, find_weights
 from bert_core.checkpoints.weight_names import WeightNames
 from bert_core.config import CONFIG_FILE, BertConfig
 from bert_core.errors import CheckpointError
 from bert_core.families import ENCODER
 
-WEIGHTS_FILE = "model.safetensors"
-_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.ckpt.index", "tf_model.h5")
+logger = logging.getLogger(__name__)
+
+_WRAPPERS = ("module.", "_orig_mod.")
+"""Beginnings of all names where DataParallel or `torch.compile` was around the model."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +88,10 @@ class PretrainedModel(nn.Module):
         """
         folder = Path(folder)
         model = cls(config or BertConfig.from_pretrained(folder), seed)
-        if (folder / MANIFEST_FILE).exists():
-            check_manifest(folder, "fetch or save the folder anew, or delete manifest.json if the change was meant")
         names = model.weight_names
-        weights = names.normalized(_read_weights(folder), dict(model.named_parameters()))
-        model.load_report = model._load(names.encoder_of(weights) if encoder_only else weights, folder / WEIGHTS_FILE)
+        in_file, path = read_weights(folder)
+        weights = names.normalized(in_file, dict(model.named_parameters()))
+        model.load_report = model._load(names.encoder_of(weights) if encoder_only else weights, path)
         return model.eval()
 
     @property
@@ -167,19 +168,21 @@ class PretrainedModel(nn.Module):
         write_manifest(folder, [CONFIG_FILE, WEIGHTS_FILE])
 
 
-def _read_weights(folder: Path) -> dict[str, Tensor]:
-    path = folder / WEIGHTS_FILE
-    if not path.is_file():
-        if (folder / f"{WEIGHTS_FILE}.index.json").exists():
-            raise CheckpointError(f"{folder} holds weights in several files; save them with transformers as one file")
-        for pickle in _PICKLES:
-            if (folder / pickle).exists():
-                raise CheckpointError(
-                    f"{folder / pickle} is not read, since such a file can run code hidden in it; where you trust it, "
-                    f"load the folder with transformers and call save_pretrained to get {WEIGHTS_FILE}"
-                )
-        raise CheckpointError(f"{path} is missing; a model folder holds config.json and model.safetensors")
-    try:
-        return dict(load_file(path))
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is cut short or broken ({error}); fetch or save the folder anew") from None
+def read_weights(folder: Path) -> tuple[dict[str, Tensor], Path]:
+    """Read the weights of a model folder, by their names in its files, and the file to name for them.
+
+    Raises: CheckpointError, naming the file that is missing, altered, broken or holds a weight that is not finite.
+    """
+    if (folder / MANIFEST_FILE).exists():
+        check_manifest(folder, "fetch or save the folder anew, or delete manifest.json if the change was meant")
+    path, places = find_weights(folder)
+    weights: dict[str, Tensor] = {}
+    for file in dict.fromkeys(places.values()) or (path,):
+        weights |= load_weights(file)
+    for name, file in places.items():
+        if name not in weights:
+            raise CheckpointError(f"{file} lacks {name}, which {path.name} lists; fetch or save the folder anew")
+    while weights and (wrapper := next((some for some in _WRAPPERS if all(n.startswith(some) for n in weights)), None)):
+        logger.info(f"{path}: the name of each weight begins with {wrapper!r}, which is left out")
+        weights = {name.removeprefix(wrapper): tensor for name, tensor in weights.items()}
+    return weights, path

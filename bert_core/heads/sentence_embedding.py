@@ -12,12 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.checkpoints.manifest import write_manifest
-from bert_core.checkpoints.pretrained import WEIGHTS_FILE, PretrainedModel
+from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.checkpoints.sentence_transformers import (
     SentenceEmbeddingConfig,
     read_sentence_embedding,
     write_sentence_embedding,
 )
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import CONFIG_FILE, BertConfig
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences

@@ -53,8 +53,9 @@ class Tokenizer:
             normalizer = self._definition["normalizer"] or {}
             config |= {"do_lower_case": self.lowercase, "strip_accents": normalizer.get("strip_accents")}
             config |= {"tokenize_chinese_chars": normalizer.get("handle_chinese_chars", True)}
-            vocabulary = sorted(self._definition["model"]["vocab"].items(), key=lambda entry: entry[1])
-            atomic_write_text(target / "vocab.txt", "".join(f"{token}\n" for token, _ in vocabulary))
+            tokens = {i: token for token, i in self._definition["model"]["vocab"].items()}
+            lines = (tokens.get(i, "") for i in range(max(tokens) + 1))  # the line is the id
+            atomic_write_text(target / "vocab.txt", "".join(f"{line}\n" for line in lines))
         atomic_write_text(target / "tokenizer_config.json", json.dumps(config, indent=2, sort_keys=True) + "\n")
         atomic_write_text(target / "tokenizer.json", self._backend.to_str(pretty=True) + "\n")
 
@@ -72,7 +73,12 @@ class Tokenizer:
     @cached_property
     def vocab_size(self) -> int:
         """The highest id plus one: rows that a model's embedding must have at least."""
-        return int(max(self._backend.get_vocab(with_added_tokens=True).values())) + 1
+        return max(self._tokens) + 1
+
+    @cached_property
+    def _tokens(self) -> dict[int, str]:
+        """Tokens by id; the library's `id_to_token` gives an added token in lower case where text is put into it."""
+        return {i: token for token, i in self._backend.get_vocab(with_added_tokens=True).items()}
 
     @cached_property
     def lowercase(self) -> bool:
@@ -115,7 +121,7 @@ class Tokenizer:
     @cached_property
     def word_boundaries(self) -> WordBoundaries:
         """Table of which tokens belong to one word. Raises: TokenizerError where the vocabulary does not tell."""
-        tokens = [self._backend.id_to_token(i) or "" for i in range(self.vocab_size)]
+        tokens = [self._tokens.get(i, "") for i in range(self.vocab_size)]
         return find_word_boundaries(self._definition, tokens, self._ids.values())
 
     def surface(self, token_id: int) -> tuple[str, bool]:
@@ -128,11 +134,13 @@ class Tokenizer:
         return words.mark.strip(text), not words.mark.at_end and bool(words.joined[token_id])
 
     def token(self, token_id: int) -> str:
-        """The token of an id. Raises: TokenizerError for an id outside the vocabulary."""
-        token: str | None = self._backend.id_to_token(token_id)
-        if token is None:
+        """The token of an id; `[5]` for an id 5 that the vocabulary leaves out.
+
+        Raises: TokenizerError for an id outside the vocabulary.
+        """
+        if not 0 <= token_id < self.vocab_size:
             raise TokenizerError(f"token id {token_id} is not in the vocabulary of {self.vocab_size} entries")
-        return token
+        return self._tokens.get(token_id, f"[{token_id}]")
 
     def id(self, token: str) -> int:
         """The id of a token, or that of the unknown token."""

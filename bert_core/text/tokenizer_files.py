@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import tokenizers
 from tokenizers import models, pre_tokenizers
 
+from bert_core.checkpoints.weight_files import is_lfs_pointer
 from bert_core.errors import TokenizerError
 from bert_core.text.tokenizer_pipelines import (
     BYTE_BPE_SPECIAL_TOKENS,
@@ -22,6 +22,7 @@ from bert_core.text.tokenizer_pipelines import (
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json")
 """Files of a tokenizer, of which a folder needs one: any kind, WordPiece, or BPE with merges.txt beside it."""
+_ADDED_TOKENS = "added_tokens.json"
 _UNREADABLE = ("sentencepiece.bpe.model", "spiece.model", "tokenizer.model", "bpe.codes")
 _PUT_WHOLE = (
     "put a tokenizer.json beside it: the one that the model is published with, or that transformers writes with "
@@ -41,7 +42,7 @@ def read_tokenizer(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str], Pa
     elif file.suffix == ".json":
         backend = _read_backend(file)
     else:
-        backend = _build_from_vocabulary(_read_vocabulary(file), config)
+        backend = _build_wordpiece(file, config)
     return backend, _find_special_tokens(backend, config), file
 
 
@@ -66,8 +67,11 @@ def _find_file(path: Path) -> Path:
 
 
 def _read_text(file: Path) -> str:
+    """Read a file without its byte order mark, and with the line ends that it has."""
     try:
-        return file.read_text(encoding="utf-8")
+        if is_lfs_pointer(file):
+            raise TokenizerError(f"{file} is a git-lfs pointer; fetch the file there with: git lfs pull")
+        return file.read_bytes().decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise TokenizerError(f"{file} cannot be read: {error}; fetch the tokenizer again") from error
 
@@ -81,14 +85,29 @@ def _read_backend(file: Path) -> tokenizers.Tokenizer:
 
 
 def _read_vocabulary(file: Path) -> dict[str, int]:
-    tokens = _read_text(file).removesuffix("\n").split("\n")
+    """Read the tokens of a vocab.txt. The line is the id: a blank line takes one, and so does each of two equal lines.
+
+    The last of equal lines is the token's id, as in transformers.
+    """
+    tokens = [line.removesuffix("\r") for line in _read_text(file).removesuffix("\n").split("\n")]
     if all(re.fullmatch(r"\S+ \d+\s*", token) for token in tokens):
         raise TokenizerError(f"{file} is a list of pieces and counts, as PhoBERT's, and no WordPiece; {_PUT_WHOLE}")
-    vocabulary = {token.rstrip("\r"): i for i, token in enumerate(tokens)}
-    if len(vocabulary) < len(tokens):
-        twice = next(token for token, count in Counter(tokens).items() if count > 1)
-        raise TokenizerError(f"{file} has {twice!r} more than once; a vocabulary has each token on one line")
-    return vocabulary
+    return {token: i for i, token in enumerate(tokens) if token}
+
+
+def _read_added_tokens(file: Path, vocabulary: Mapping[str, int]) -> dict[str, int]:
+    """Read the added_tokens.json beside a vocabulary: tokens with ids of their own, which text is cut at first."""
+    file = file.parent / _ADDED_TOKENS
+    added = _read_object(file) if file.is_file() else {}
+    tokens: dict[Any, str] = {i: token for token, i in vocabulary.items()}
+    for token, i in added.items():
+        if not isinstance(i, int) or i < 0 or tokens.setdefault(i, token) != token:
+            raise TokenizerError(
+                f"{file} gives {token!r} the id {i!r}"
+                + (f", which is that of {tokens[i]!r}" if i in tokens else "")
+                + "; a token needs a whole number of its own"
+            )
+    return added
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -112,6 +131,8 @@ def _read_object(file: Path) -> dict[str, Any]:
 def _build_bpe(file: Path, config: Mapping[str, Any]) -> tokenizers.Tokenizer:
     """Build RoBERTa's pipeline, or HerBERT's; how others split text into words, their vocabulary does not tell."""
     vocabulary = _read_object(file)
+    added = _read_added_tokens(file, vocabulary)
+    vocabulary |= added
     is_byte_level = vocabulary.keys() >= set(pre_tokenizers.ByteLevel.alphabet())
     if not is_byte_level and not _tokenizer_class(file.parent, config).startswith("Herbert"):
         raise TokenizerError(
@@ -124,15 +145,18 @@ def _build_bpe(file: Path, config: Mapping[str, Any]) -> tokenizers.Tokenizer:
         if token not in vocabulary:
             raise TokenizerError(f"{file} has no {role} token {token!r}; name the one it has in tokenizer_config.json")
     try:
-        vocabulary, merges = models.BPE.read_file(str(file), str(merges_file))
+        _, merges = models.BPE.read_file(str(file), str(merges_file))
         if not is_byte_level:
-            return build_herbert(vocabulary, merges, special_tokens)
-        prefix_space = bool(config.get("add_prefix_space", False))
-        return build_byte_bpe(
-            vocabulary, merges, lowercase=False, special_tokens=special_tokens, prefix_space=prefix_space
-        )
+            backend = build_herbert(vocabulary, merges, special_tokens)
+        else:
+            prefix_space = bool(config.get("add_prefix_space", False))
+            backend = build_byte_bpe(
+                vocabulary, merges, lowercase=False, special_tokens=special_tokens, prefix_space=prefix_space
+            )
     except Exception as error:  # the library raises bare Exceptions
         raise TokenizerError(f"{file} and {merges_file} make no BPE: {error}; fetch both again") from error
+    backend.add_tokens([token for token in added if token not in special_tokens.values()])
+    return backend
 
 
 def _tokenizer_class(folder: Path, config: Mapping[str, Any]) -> str:
@@ -140,15 +164,19 @@ def _tokenizer_class(folder: Path, config: Mapping[str, Any]) -> str:
     return str(config.get("tokenizer_class") or (_read_object(model) if model.is_file() else {}).get("tokenizer_class"))
 
 
-def _build_from_vocabulary(vocabulary: dict[str, int], config: Mapping[str, Any]) -> tokenizers.Tokenizer:
+def _build_wordpiece(file: Path, config: Mapping[str, Any]) -> tokenizers.Tokenizer:
     """Build BERT's pipeline; where no config tells, a vocabulary without capitals is taken for an uncased one."""
+    vocabulary = _read_vocabulary(file)
+    added = _read_added_tokens(file, vocabulary)
     capitals = any(token != token.lower() for token in vocabulary if not token.startswith("["))
-    return build_wordpiece(
-        vocabulary,
+    backend = build_wordpiece(
+        vocabulary | added,
         lowercase=bool(config.get("do_lower_case", not capitals)),
         strip_accents=config.get("strip_accents"),
         chinese=bool(config.get("tokenize_chinese_chars", True)),
     )
+    backend.add_tokens([token for token in added if token not in SPECIAL_TOKENS.values()])
+    return backend
 
 
 def _find_special_tokens(backend: tokenizers.Tokenizer, config: Mapping[str, Any]) -> dict[str, str]:

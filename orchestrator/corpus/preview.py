@@ -11,7 +11,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.errors import TokenizerError
 from bert_core.examples.packing import PackedBatch
 from bert_core.objectives import SENTENCE_OBJECTIVES
 from bert_core.text.segment_layout import SegmentLayout
@@ -122,20 +121,12 @@ def _preview_tokens(batch: PackedBatch, tokenizer: Tokenizer, config: StreamConf
         if label is not None:
             change = "masked" if read == config.masking.mask_token_id else "kept" if read == label else "replaced"
         yield TokenPreview(
-            token=_name(tokenizer, read),
+            token=tokenizer.token(read),
             segment=int(segments[position]),
             is_special=bool(is_special[position]),
             change=change,
-            truth=None if label is None else _name(tokenizer, label),
+            truth=None if label is None else tokenizer.token(label),
         )
-
-
-def _name(tokenizer: Tokenizer, token_id: int) -> str:
-    """The token of an id. A random token may be an id that the vocabulary leaves out."""
-    try:
-        return tokenizer.token(token_id)
-    except TokenizerError:
-        return f"[{token_id}]"
 
 
 def _find_segments(

@@ -28,7 +28,7 @@ from orchestrator.finetuning.training import BestEvaluation
 from orchestrator.finetuning.trial import baseline_metrics, train_and_save
 from orchestrator.finetuning.trial_job import prepare_trial_features
 from orchestrator.models.device import choose_device
-from orchestrator.models.info import describe_model
+from orchestrator.models.info import describe_model, weights_digest
 from orchestrator.results import DatasetResult, DistillResult, Event, MessageEvent
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.network import Precision
@@ -182,7 +182,7 @@ def _train(
     identity = {
         "the spec": job.spec.fingerprint(),
         "the data": [part.fingerprint for part in (pair.train, pair.validation, *unlabeled)],
-        "the teacher": describe_model(str(pair.teacher_folder), pair.task.head).digest,
+        "the teacher": weights_digest(str(pair.teacher_folder)),
     }
     checkpoint = CheckpointedTraining(
         Checkpoints(job.run_folder, job.attempt),

@@ -13,7 +13,6 @@ import ray
 import torch
 from torch import Tensor
 
-from bert_core.checkpoints.pretrained import WEIGHTS_FILE
 from bert_core.distillation import hidden_cosine_loss, last_hidden_states, soft_target_loss
 from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
@@ -27,6 +26,7 @@ from orchestrator.corpus.token_store import TokenStore
 from orchestrator.distillation.comparison import compare_sizes
 from orchestrator.finetuning.logits import autocast
 from orchestrator.models.device import choose_device
+from orchestrator.models.info import weights_digest
 from orchestrator.pretraining.clocks import clock_of
 from orchestrator.pretraining.device_batch import DeviceBatch, MicroBatch
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest, check_start
@@ -37,7 +37,7 @@ from orchestrator.results import PretrainResult
 from orchestrator.specs import PretrainSpec
 from orchestrator.specs.distill import DistillSpec, LossWeightsSpec
 from orchestrator.specs.network import Precision
-from orchestrator.storage import digest_file, join, local_copy
+from orchestrator.storage import join, local_copy
 
 _MASKED_TOKENS = "masked_lm"
 _PART_SIZE = 32
@@ -133,7 +133,7 @@ def distill_on_corpus(
         loss=MaskedTokenLoss(teacher_folder, spec.objective),
         init_folder=teacher_folder if from_teacher else request.init_folder,
         num_hidden_layers=spec.num_hidden_layers,
-        teacher_digest=digest_file(join(teacher_folder, WEIGHTS_FILE)),
+        teacher_digest=weights_digest(teacher_folder),
     )
     result = run_pretraining(request, listener)
     shards = SplitShards(TokenStore.open(result.datasets[0].path), "validation")

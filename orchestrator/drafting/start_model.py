@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from bert_core.config import CONFIG_FILE, BertConfig
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
+from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.drafting.vocabulary import count_words
-from orchestrator.models.resolve import WEIGHTS_FILE, resolve_model
+from orchestrator.models.resolve import resolve_model
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
-from orchestrator.storage import join, local_copy, read_json
+from orchestrator.storage import local_copy
 
 _NAMES_SHOWN = 3
 
@@ -29,8 +30,8 @@ class StartModel:
 
     @cached_property
     def config(self) -> BertConfig:
-        """The model's configuration. Raises: ConfigError."""
-        return BertConfig.from_dict(read_json(join(self.folder, CONFIG_FILE)))
+        """The model's configuration. Raises: CheckpointError."""
+        return BertConfig.from_pretrained(local_copy(self.folder, skip=(WEIGHTS_FILE,)))
 
     def cut(self, texts: Sequence[str]) -> tuple[float, float]:
         """Tokens that the model's tokenizer makes of a word of these texts, and the share of them that is unknown."""

@@ -10,7 +10,8 @@ import yaml
 
 from orchestrator.errors import OWN_ERRORS, NotFoundError
 from orchestrator.execution.origin import origin_folder
-from orchestrator.models.resolve import WEIGHTS_FILE, content_digest, resolve_name
+from orchestrator.models.info import weights_digest
+from orchestrator.models.resolve import content_digest, resolve_name
 from orchestrator.registry import Registry
 from orchestrator.registry.lineage.lineage_staleness import written_again
 from orchestrator.registry.parameter_values import RECORDED_DIGITS
@@ -23,7 +24,6 @@ from orchestrator.specs import Spec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.parts import task_of
 from orchestrator.specs.references import TOKENIZER_FIELDS, names_of
-from orchestrator.storage import digest_file, join
 
 
 def reproduction_facts(run: RunRecord, registry: Registry, settings: Settings) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def _changed_names(registry: Registry, spec: Spec, settings: Settings) -> Iterat
 def _digests(registry: Registry, field: str, name: str, folder: str) -> tuple[str, str] | None:
     """Digests of a model or tokenizer as it was recorded, and as it is now; None where none was recorded."""
     try:
-        return registry.models.get(name).digest, digest_file(join(folder, WEIGHTS_FILE))
+        return registry.models.get(name).digest, weights_digest(folder)
     except NotFoundError:
         then = registry.datasets.tokenizer_at(name) if field in TOKENIZER_FIELDS else None
         return None if then is None else (then, content_digest(field, folder))

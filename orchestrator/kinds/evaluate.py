@@ -3,7 +3,7 @@
 import logging
 from functools import partial
 
-from bert_core.checkpoints.pretrained import WEIGHTS_FILE
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from orchestrator.cluster.device_line import take_gpus
 from orchestrator.finetuning.measured_steps import measure_examples
 from orchestrator.finetuning.model_folder import read_record

@@ -5,14 +5,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from bert_core.checkpoints.pretrained import WEIGHTS_FILE
-from bert_core.config import CONFIG_FILE, BertConfig
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
+from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.models.resolve import content_digest, pin_names, resolve_name
+from orchestrator.models.weight_checks import check_weights
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec, TaskSpec
-from orchestrator.specs.references import STAGE_MARK, TOKENIZER_FIELDS, SpecT, names_of
-from orchestrator.storage import join, local_copy, read_json
+from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, TOKENIZER_FIELDS, Product, SpecT, names_of
+from orchestrator.storage import local_copy
 from orchestrator.tasks import Task, load_task
 from orchestrator.training.snapshots import snapshot_folders
 
@@ -39,8 +40,8 @@ class Resolved:
     """The inputs of a spec, or of all stages of a pipeline. Planning asks first; the run asks the same object again.
 
     Each thing is looked up when it is first asked for and kept, so that a run uses what its plan has seen. A model's
-    weights are never read here. A name may be `@stage`: what that stage will make is told as far as its spec decides
-    it, and None says that only the run does. For one thread.
+    weights are read to check them alone, and only where they are on this machine's disks. A name may be `@stage`: what
+    that stage will make is told as far as its spec decides it, and None says that only the run does. For one thread.
     """
 
     def __init__(self, stages: Mapping[str, Spec], settings: Settings, kind_of: Callable[[Spec], StageKind]) -> None:
@@ -58,6 +59,7 @@ class Resolved:
         self._tokenizers_like: dict[str, Tokenizer | None] = {}
         self._configs: dict[str, BertConfig] = {}
         self._tasks: dict[str, Task] = {}
+        self._checked: set[str] = set()
         self._warned: set[str] = set()
 
     def stage(self, name: str) -> Spec:
@@ -74,6 +76,17 @@ class Resolved:
         if key not in self._folders:
             self._folders[key] = resolve_name(field, name, self.settings)
         return self._folders[key]
+
+    def check(self, spec: Spec) -> None:
+        """Check that the models and tokenizers of a spec are there, and that a model's weights can be read.
+
+        Raises: NotFoundError, CheckpointError.
+        """
+        for field, name in self.names_of(spec):
+            folder = self.folder(field, name)
+            if NAME_FIELDS[field] in (Product.ENCODER, Product.TASK_MODEL) and folder not in self._checked:
+                check_weights(folder)
+                self._checked.add(folder)
 
     def pin(self, spec: SpecT) -> SpecT:
         """Return the spec with registered names as `name@version`; these lead to the folders found already.
@@ -121,7 +134,7 @@ class Resolved:
             return first if all(config == first for config in others) else None
         folder = self.folder("init_from", name)
         if folder not in self._configs:
-            self._configs[folder] = BertConfig.from_dict(read_json(join(folder, CONFIG_FILE)))
+            self._configs[folder] = BertConfig.from_pretrained(local_copy(folder, skip=(WEIGHTS_FILE,)))
         return self._configs[folder]
 
     def snapshots(self, name: str) -> dict[int, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from bert_core.checkpoints.pretrained import WEIGHTS_FILE
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.errors import BertCoreError
 from orchestrator.cells import short_value
 from orchestrator.finetuning.model_record import read_saved_definition

@@ -1,6 +1,6 @@
 """Checks of a distillation's teacher: was it, or will it be, fine-tuned for the student's task? No weights are read."""
 
-from bert_core.checkpoints.pretrained import WEIGHTS_FILE
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError

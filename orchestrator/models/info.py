@@ -1,16 +1,26 @@
 """Facts of a finished model folder, read without loading the model: its digest and its size."""
 
+import hashlib
 import json
 from math import prod
 
-from bert_core.checkpoints.pretrained import WEIGHTS_FILE
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE, find_weights
 from orchestrator.results import ModelResult
-from orchestrator.storage import digest_file, join, open_read
+from orchestrator.storage import digest_file, exists, join, local_copy, open_read
 
 
 def describe_model(folder: str, head: str) -> ModelResult:
-    """A model folder as a result: its digest and its number of parameters."""
-    return ModelResult(folder, digest_file(join(folder, WEIGHTS_FILE)), count_parameters(folder), head)
+    """A model folder that this package has written, as a result: its digest and its number of parameters."""
+    return ModelResult(folder, weights_digest(folder), count_parameters(folder), head)
+
+
+def weights_digest(folder: str) -> str:
+    """SHA-256 of a model folder's `model.safetensors`, or of its weights in other files. Raises: CheckpointError."""
+    if exists(join(folder, WEIGHTS_FILE)):
+        return digest_file(join(folder, WEIGHTS_FILE))
+    path, places = find_weights(local_copy(folder))
+    digests = [digest_file(str(file)) for file in sorted({path, *places.values()})]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def count_parameters(folder: str) -> int:

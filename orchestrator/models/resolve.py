@@ -2,15 +2,16 @@
 
 from collections.abc import Callable
 
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
 from orchestrator.errors import NotFoundError, SeveralRunsError
+from orchestrator.models.info import weights_digest
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
 from orchestrator.specs.references import STAGE_MARK, TOKENIZER_FIELDS, SpecT, replace_names
-from orchestrator.storage import digest_file, exists, join, local_copy
+from orchestrator.storage import exists, join, local_copy
 from orchestrator.storage.uris import absolute
 
-WEIGHTS_FILE = "model.safetensors"
 MODEL_FILE = "config.json"
 
 
@@ -120,4 +121,4 @@ def content_digest(field: str, path: str) -> str:
         from bert_core.text.tokenization import Tokenizer  # and tokenizers with it, for this digest alone
 
         return Tokenizer.load(local_copy(path, skip=(WEIGHTS_FILE,))).fingerprint
-    return digest_file(join(path, WEIGHTS_FILE))
+    return weights_digest(path)

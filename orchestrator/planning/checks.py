@@ -16,16 +16,15 @@ from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, names_of
 def check_inputs(spec: Spec, inputs: Resolved) -> None:
     """Check that every file, tokenizer and model that a spec names is there and fits, as far as that is known yet.
 
-    Raises: SpecError, ConfigError, CorpusError, TaskDataError, TokenizerError, NotFoundError, each naming what is
-        missing or wrong, and the stage.
+    Raises: SpecError, ConfigError, CheckpointError, CorpusError, TaskDataError, TokenizerError, NotFoundError, each
+        naming what is missing or wrong, and the stage.
     """
     check_references(stages_of(spec))
     for name, stage in each_stage(spec, inputs):
         with naming_stage(spec, name):
             for source in text_sources_of(stage):
                 check_text(source)
-            for field, value in inputs.names_of(stage):
-                inputs.folder(field, value)
+            inputs.check(stage)
             kind_of(stage).check(stage, inputs)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from bert_core.checkpoints.pretrained import WEIGHTS_FILE
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.distillation import student_of
 from bert_core.heads import BertForPreTraining

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bert_core.checkpoints.pretrained import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.errors import DataError
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.errors import InputError
 from orchestrator.models.device import choose_device
+from orchestrator.models.info import weights_digest
 from orchestrator.specs.network import Precision
-from orchestrator.storage import digest_file, join, local_copy
+from orchestrator.storage import local_copy
 
 
 def load_embedder(folder: str, device: str = "cpu", precision: Precision = "fp32") -> TextEmbedder:
@@ -39,7 +39,7 @@ def embedding_size(folder: str) -> int:
 def embedder_fingerprint(embedder: TextEmbedder, folder: str) -> str:
     """SHA-256 of all that decides a vector: weights and their arithmetic, tokenizer, pooling, length."""
     model = embedder.model
-    encoder = [digest_file(join(folder, WEIGHTS_FILE)), model.config.to_dict()]
+    encoder = [weights_digest(folder), model.config.to_dict()]
     values = [*encoder, embedder.tokenizer.fingerprint, asdict(model.embedding), embedder.max_seq_length]
     if embedder.autocast_dtype is not None:  # fp32 keeps the fingerprint of the indexes that there are
         values.append(str(embedder.autocast_dtype))

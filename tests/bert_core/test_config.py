@@ -116,6 +116,7 @@ def test_what_a_family_cannot_say_is_saved_under_a_type_of_its_own(
         ({"position_offset": 512}, "max_position_embeddings"),
         ({"layer_norm_eps": -1}, "layer_norm_eps"),
         ({"id2label": {0: "a", 2: "b"}}, "id2label"),
+        ({"id2label": {0: "b", 1: "a", 2: "b"}}, r"id2label has 'b' for the ids 0, 2"),
         ({"layer_pooling": "sum_last_four", "num_hidden_layers": 2}, "layer_pooling"),
         ({"num_lstm_layers": -1}, "num_lstm_layers"),
         ({"num_lstm_layers": 1, "lstm_hidden_size": 255}, "255"),
@@ -147,8 +148,30 @@ def test_transformers_reads_the_same_fields() -> None:
     assert BertConfig.from_dict(theirs.to_dict()) == config
 
 
-def test_num_labels_alone_gives_default_names() -> None:
-    assert BertConfig.from_dict({"model_type": "bert", "num_labels": 3}).label2id["LABEL_2"] == 2
+@pytest.mark.parametrize(
+    ("fields", "names"),
+    [
+        ({"num_labels": 3}, ["LABEL_0", "LABEL_1", "LABEL_2"]),
+        ({"id2label": ["x", "y", "z"]}, ["x", "y", "z"]),
+        ({"label2id": {"y": 1, "x": 0}}, ["x", "y"]),
+        ({"label2id": {"y": 1, "x": 0}, "num_labels": 1}, ["LABEL_0"]),
+        ({"label2id": {"y": 1, "x": 0}, "id2label": {"0": "a"}}, ["a"]),
+    ],
+)
+def test_names_of_classes_are_read_in_each_spelling(fields: dict[str, Any], names: list[str]) -> None:
+    config = BertConfig.from_dict({"model_type": "bert", **fields})
+    assert [config.id2label[index] for index in range(config.num_labels)] == names
+
+
+def test_two_names_of_one_id_are_refused() -> None:
+    with pytest.raises(ConfigError, match="label2id"):
+        BertConfig.from_dict({"model_type": "bert", "label2id": {"x": 0, "y": 0}})
+
+
+def test_a_family_that_is_not_read_is_named_with_the_file_and_those_that_are(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "modernbert"}')
+    with pytest.raises(CheckpointError, match=r"config\.json.*'modernbert'.*roberta"):
+        BertConfig.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +194,7 @@ def test_other_models_are_refused(values: dict[str, Any], message: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [None, '{"hidden_size": 12', "[1]", '{"model_type": "gpt2"}', '{"model_type": "bert", "id2label": [1]}'],
+    [None, '{"hidden_size": 12', "[1]", '{"model_type": "gpt2"}', '{"model_type": "bert", "id2label": 5}'],
 )
 def test_broken_config_file_is_named(tmp_path: Path, text: str | None) -> None:
     if text is not None:

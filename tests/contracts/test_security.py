@@ -45,6 +45,8 @@ def problems(source: str) -> list[str]:
         }
         is_sql_text = name.rpartition(".")[2] in ("text", "exec_driver_sql", "literal_column")
         unsafe |= {"SQL from pieces"} if is_sql_text and _holds_variables(call) else set()
+        if name == "torch.load" and ast.unparse(words.get("weights_only", ast.Constant(None))) == "True":
+            unsafe |= {"weights only"}
         if name in FORBIDDEN_CALLS or unsafe:
             found.append(f"{name} {sorted(unsafe)}")
     return found
@@ -55,6 +57,8 @@ def _holds_variables(call: ast.Call) -> bool:
 
 
 MAY = {
+    # a model folder's pytorch_model.bin, with torch's own reader that makes tensors alone
+    "bert_core.checkpoints.tensor_files": ["torch.load ['weights only']"],
     # names of states, which the code lists
     "orchestrator.registry.runs.trial_statements": 2 * ["literal_column ['SQL from pieces']"],
 }
@@ -79,3 +83,8 @@ def test_no_module_runs_what_it_reads() -> None:
 )
 def test_the_check_sees_what_is_forbidden(source: str) -> None:
     assert problems(source)
+
+
+@pytest.mark.parametrize("words", ["", ", weights_only=False", ", weights_only=given"])
+def test_a_pickle_read_whole_is_not_taken_for_one_of_weights_only(words: str) -> None:
+    assert problems(f"torch.load(path{words})") == ["torch.load []"]

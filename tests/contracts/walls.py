@@ -13,6 +13,7 @@ DRIVER_ONLY = frozenset({"sqlalchemy", "click", "orchestrator.registry"})
 TEXT_HALF = (
     "bert_core.checkpoints.atomic_files",
     "bert_core.checkpoints.sentence_transformers",
+    "bert_core.checkpoints.weight_files",
     "bert_core.config",
     "bert_core.config_fields",
     "bert_core.constants",

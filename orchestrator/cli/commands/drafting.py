@@ -77,6 +77,11 @@ def init(
         gpus=read_machine().gpus,
         settings=current_settings(),
     )
+    if model:
+        from orchestrator.models.resolve import resolve_model
+        from orchestrator.models.weight_checks import check_weights
+
+        check_weights(resolve_model(model, request.settings))
     draft = draft_spec(request)
     check_targets(draft, files, force=force)
     written = write_draft(draft)

@@ -81,9 +81,9 @@ def _commands(model: str, head: str, folder: str, file: str | None) -> list[str]
 
 def _mask_token(folder: str) -> str | None:
     """The token that stands for a missing word; None of a model that reads from left to right, or cannot be read."""
+    from bert_core.checkpoints.weight_files import WEIGHTS_FILE
     from bert_core.config import BertConfig
     from bert_core.text.tokenization import Tokenizer
-    from orchestrator.models.resolve import WEIGHTS_FILE
     from orchestrator.storage import local_copy
 
     with suppress(Exception):  # whatever is wrong with the folder, the model is only spoken of here

@@ -49,8 +49,8 @@ def _is_file(task: str) -> bool:
 
 def _on_file(folder: str, file: str, split: str, recorded: Mapping[str, Any] | None) -> dict[str, Any]:
     """The model's task with a file as its split: as its run says, or as its folder does where no run is recorded."""
+    from bert_core.checkpoints.weight_files import WEIGHTS_FILE
     from orchestrator.finetuning.model_folder import load_task_definition
-    from orchestrator.models.resolve import WEIGHTS_FILE
     from orchestrator.storage import local_copy
     from orchestrator.tasks.catalogue import KNOWN_TASKS
 

@@ -139,22 +139,6 @@ def test_file_cut_short_is_found(folder: Path, share: float, with_manifest: bool
         BertModel.from_pretrained(folder)
 
 
-@pytest.mark.parametrize(
-    ("only", "names"),
-    [
-        ("config.json", r"model\.safetensors"),
-        ("model.safetensors.index.json", "several files"),
-        ("pytorch_model.bin", r"pytorch_model\.bin"),
-    ],
-)
-def test_a_folder_without_weights_that_are_read_is_named(folder: Path, only: str, names: str) -> None:
-    (folder / "manifest.json").unlink()
-    (folder / "model.safetensors").unlink()
-    (folder / only).touch()
-    with pytest.raises(CheckpointError, match=names):
-        BertModel.from_pretrained(folder)
-
-
 KEY = "bert.encoder.layer.1.attention.self.key.weight"
 
 

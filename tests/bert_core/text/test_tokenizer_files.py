@@ -1,4 +1,4 @@
-"""Tokenizers from vocab.json and merges.txt, and files that are refused.
+"""Tokenizers from vocab.txt, vocab.json and merges.txt as they are published, and files that are refused.
 
 Run alone: pytest tests/bert_core/text/test_tokenizer_files.py
 """
@@ -120,3 +120,70 @@ def test_what_cannot_be_read_exactly_is_refused(tmp_path: Path, change: Callable
     with pytest.raises(TokenizerError, match=re.escape(file)) as caught:
         Tokenizer.load(tmp_path)
     assert str(tmp_path) in str(caught.value)
+
+
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat", "dog", "mat", "sat", "##s"]
+VOCABULARIES = {
+    "byte order mark": b"\xef\xbb\xbf" + "\n".join(VOCABULARY).encode(),
+    "carriage returns": "\r\n".join(VOCABULARY).encode(),
+    "a carriage return in a line": "\n".join([*VOCABULARY[:6], "q\rz", *VOCABULARY[6:]]).encode(),
+    "blank lines": "\n".join([*VOCABULARY[:6], "", "", *VOCABULARY[6:]]).encode(),
+    "blank lines at the end": "\n".join([*VOCABULARY, "", "", ""]).encode(),
+    "a line twice": "\n".join([*VOCABULARY, "cat", ""]).encode(),
+}
+
+
+@pytest.mark.parametrize("content", VOCABULARIES.values(), ids=VOCABULARIES.keys())
+def test_the_id_of_a_piece_is_its_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "vocab.txt").write_bytes(content)
+    tokenizer = Tokenizer.load(tmp_path)
+    lines = [line.removesuffix("\r") for line in content.decode("utf-8-sig").split("\n")]
+    ids = {line: i for i, line in enumerate(lines) if line}
+    assert tokenizer.encode_ids(["cat dogs sat"]) == [[ids[piece] for piece in ("cat", "dog", "##s", "sat")]]
+    assert tokenizer.vocab_size == max(ids.values()) + 1
+    assert [tokenizer.token(i) for i in ids.values()] == list(ids)
+    tokenizer.save(tmp_path / "saved")
+    (tmp_path / "saved" / "tokenizer.json").unlink()
+    assert Tokenizer.load(tmp_path / "saved").fingerprint == tokenizer.fingerprint
+
+
+def test_an_id_that_the_vocabulary_leaves_out_has_a_name(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_bytes(VOCABULARIES["blank lines"])
+    tokenizer = Tokenizer.load(tmp_path)
+    assert tokenizer.token(6) == "[6]"
+    with pytest.raises(TokenizerError):
+        tokenizer.token(tokenizer.vocab_size)
+
+
+def test_added_tokens_have_their_ids(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY))
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"[E1]": 10, "[MASK]": 4, "new york": 12}))
+    tokenizer = Tokenizer.load(tmp_path)
+    (ids,) = tokenizer.encode_ids(["[E1] cats New York [MASK]"])
+    assert [tokenizer.token(i) for i in ids[:4]] == ["[E1]", "cat", "##s", "new york"]
+    assert ids[:4] == [10, 5, 9, 12]
+    assert tokenizer.mask_id not in ids
+    assert tokenizer.vocab_size == 13
+    tokenizer.save(tmp_path / "saved")
+    assert Tokenizer.load(tmp_path / "saved").fingerprint == tokenizer.fingerprint
+
+
+def test_added_tokens_of_a_bpe_have_their_ids(tmp_path: Path) -> None:
+    write_roberta(tmp_path)
+    size = Tokenizer.load(tmp_path).vocab_size
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"[E1]": size}))
+    assert Tokenizer.load(tmp_path).encode_ids(["[E1]boats"])[0][0] == size
+
+
+@pytest.mark.parametrize("token_id", [5, -1, "x", None])
+def test_an_added_token_without_an_id_of_its_own_is_refused(tmp_path: Path, token_id: object) -> None:
+    (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY))
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"[E1]": token_id}))
+    with pytest.raises(TokenizerError, match=r"added_tokens\.json.*\[E1\]"):
+        Tokenizer.load(tmp_path)
+
+
+def test_a_pointer_of_git_lfs_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json.*git lfs pull"):
+        Tokenizer.load(tmp_path)

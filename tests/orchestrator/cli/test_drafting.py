@@ -34,6 +34,16 @@ def test_what_cannot_be_read_leaves_nothing(command: Command, tmp_path: Path) ->
     assert "empty.csv is empty; name a file that holds data" in outcome.err
 
 
+def test_a_model_that_cannot_be_read_is_refused(command: Command, tmp_path: Path) -> None:
+    write_reviews(tmp_path / "reviews.csv")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "bert"}')
+    outcome = command("init", "reviews.csv", "--model", "./model")
+    assert outcome.status == 2
+    assert "model.safetensors" in outcome.err
+    assert not (tmp_path / "reviews.yaml").exists()
+
+
 @pytest.mark.ray
 @pytest.mark.training
 @pytest.mark.runs

@@ -109,7 +109,6 @@ def test_texts_without_labels_are_planned_and_must_be_there(settings: Settings) 
     rows = plan(settings, spec)
     assert rows["texts without labels"] == "3, which the teacher answers"
     assert rows["steps"] == "5 of 1 examples"
-    Path("short/model.safetensors").write_bytes(b"weights")
     before = input_identity(settings, spec)
     Path("texts.txt").write_text("a cat\n")
     assert input_identity(settings, spec) != before

@@ -80,10 +80,9 @@ def test_a_version_registered_meanwhile_is_not_what_the_run_uses(settings: Setti
     assert inputs.folder("teacher", pinned.teacher) == str(Path("short").absolute())
 
 
-def test_a_tokenizer_is_read_once_and_a_models_weights_never(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tokenizer_and_a_models_weights_are_read_once(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     folders: list[str] = []
+    checked: list[str] = []
     load = resolved.Tokenizer.load
 
     def note(folder: Any) -> Any:
@@ -91,12 +90,14 @@ def test_a_tokenizer_is_read_once_and_a_models_weights_never(
         return load(folder)
 
     monkeypatch.setattr(resolved.Tokenizer, "load", note)
-    spec = parse_spec(pipeline(one=PRETRAIN, two={**PRETRAIN, "seed": 1}))
+    monkeypatch.setattr(resolved, "check_weights", checked.append)
+    start = {**PRETRAIN, "init_from": "short", "phases": [{"max_seq_length": 40}]}
+    spec = parse_spec(pipeline(one=start, two={**start, "seed": 1}))
     inputs = resolved_inputs(spec, settings)
     check_inputs(spec, inputs)
     plan_rows(spec, inputs)
-    assert [Path(folder).name for folder in folders] == ["words"]
-    assert not Path("short/model.safetensors").exists(), "planning could not have read them"
+    assert [Path(folder).name for folder in folders] == ["words", "short", "short"]
+    assert [Path(folder).name for folder in checked] == ["short"]
 
 
 def test_the_examples_of_a_pipelines_tasks_are_not_held_together(settings: Settings) -> None:

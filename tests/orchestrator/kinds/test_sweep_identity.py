@@ -50,7 +50,6 @@ CHANGES: dict[str, tuple[Callable[[], object], list[str]]] = {
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_each_change_is_named_alone(settings: Settings, what: str) -> None:
-    Path("short/model.safetensors").write_bytes(b"weights")
     before = identity(settings)
     assert identity(settings) == before
     change, names = CHANGES[what]
@@ -62,7 +61,6 @@ def test_each_change_is_named_alone(settings: Settings, what: str) -> None:
 def test_another_torch_and_another_version_of_training_are_named(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    Path("short/model.safetensors").write_bytes(b"weights")
     before = identity(settings)
     TrialJournal(str(tmp_path / "run")).begin(before)
     monkeypatch.setattr(module, "version", lambda package: "9.0")

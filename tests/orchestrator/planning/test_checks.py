@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bert_core.errors import ConfigError
+from bert_core.errors import CheckpointError, ConfigError
 from orchestrator.errors import CorpusError, NotFoundError, SpecError, TaskDataError
 from orchestrator.kinds import resolved_inputs
 from orchestrator.planning.plan import plan_rows
@@ -46,6 +46,21 @@ def test_a_split_that_the_task_lacks(settings: Settings, stage: dict[str, Any], 
     task = {**TASK, "files": {"validation": "task.csv"}}
     with pytest.raises(TaskDataError, match=rf"task\.files\.{split}"):
         check(settings, stage={**stage, "task": task})
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        {**PRETRAIN, "init_from": "short"},
+        {**SWEEP, "recipe": {"init_from": "short"}},
+        DISTILL,
+        {"kind": "evaluate", "model": "short", "task": SWEEP["task"]},
+    ],
+)
+def test_a_model_whose_weights_cannot_be_read(settings: Settings, stage: dict[str, Any]) -> None:
+    Path("short/model.safetensors").write_bytes(b"cut")
+    with pytest.raises(CheckpointError, match=r"stages\.stage: .*model\.safetensors"):
+        check(settings, stage=stage)
 
 
 @pytest.mark.parametrize(
