@@ -19,7 +19,7 @@ from orchestrator.tasks.types.base import TaskDefinition
 
 logger = logging.getLogger(__name__)
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
-_READING_VERSION = 1
+_READING_VERSION = 2
 """Raised when the same file would be read into other examples."""
 
 
