@@ -24,15 +24,15 @@ from orchestrator.settings import ASKED_AT_VARIABLE
 logger = logging.getLogger(__name__)
 REMOVED = {
     "cluster pull": "copy the cluster's registry here with `ray rsync-down`, then `orchestrator db merge FILE`; "
-    "docs/cluster.md has the lines",
+    "`orchestrator help cluster` has the lines",
     "db export": "`orchestrator db backup FILE` copies the registry",
-    "db import": "`orchestrator db merge FILE` brings in what another registry has",
+    "db import": "`orchestrator db merge FILE` brings in what another registry has, and reads no files of `db export`",
     **dict.fromkeys(
         ("run --priority", "resume --priority", "submit --priority"),
-        "a run whose place is taken waits as Ray does, for execution.max_wait_minutes",
+        "a run whose place is taken waits as Ray does, for execution.max_wait_minutes (30)",
     ),
-    "serve --num-replicas": "one process answers, requests that wait together",
-    "runs reproduce --run": "the command prints what to type",
+    "serve --num-replicas": "one process answers; requests that wait are answered together",
+    "runs reproduce --run": "the command prints what to type; `orchestrator runs diff OLD NEW` compares",
     "cost --trials": "`orchestrator runs trials RUN` has the seconds of each",
     "help --man": "`orchestrator COMMAND --help`, and `orchestrator help TOPIC`",
     "tokenizer train --to": "-o names the folder",

@@ -30,7 +30,7 @@ from orchestrator.settings import Settings, cache_folder
 from orchestrator.specs.references import NAME_FIELDS
 from orchestrator.storage import delete, exists, join, names_in
 from orchestrator.storage.download_cache import remove_unless_held
-from orchestrator.storage.free_space import files_of, used_bytes
+from orchestrator.storage.free_space import file_stats, used_bytes
 from orchestrator.storage.uris import absolute, is_local, local_path
 
 if TYPE_CHECKING:
@@ -241,8 +241,7 @@ def _downloads(older_than_s: float) -> Iterator[Garbage]:
 
 def _age_s(path: Path) -> float:
     """Seconds since a file was written or read, or any file of a folder; looking at a folder changes its own times."""
-    stats = [file.stat() for file in files_of(path)]
-    times = [max(stat.st_mtime, stat.st_atime) for stat in stats] or [path.stat().st_mtime]
+    times = [max(stats.st_mtime, stats.st_atime) for stats in file_stats(path)] or [path.stat().st_mtime]
     return time.time() - max(times)
 
 

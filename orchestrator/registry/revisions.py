@@ -144,7 +144,7 @@ def refuse_unknown(revision: str | None, place: str) -> None:
     if revision < min(known):
         raise RegistryError(
             f"The registry {place} is at revision {revision}, of an earlier version that this one does not read; read "
-            "it with that version, and begin another registry here."
+            "it with the version that wrote it, and begin another registry here."
         )
     raise RegistryError(
         f"The registry {place} is at revision {revision}, newer than this version knows; upgrade bert-orchestrator."

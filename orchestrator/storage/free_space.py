@@ -1,6 +1,9 @@
 """Space: what files take, and what is free on the file system that a folder lies on, or will lie on."""
 
+import os
 import shutil
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import fsspec
@@ -22,11 +25,14 @@ def free_bytes(folder: str) -> int | None:
 def used_bytes(path: str) -> int:
     """Bytes of a file, or of all files of a folder; 0 where there is none."""
     if is_local(path):
-        return sum(file.lstat().st_size for file in files_of(local_path(path)))
+        return sum(stats.st_size for stats in file_stats(local_path(path)))
     filesystem, plain = fsspec.core.url_to_fs(path)
     return int(filesystem.du(plain)) if filesystem.exists(plain) else 0
 
 
-def files_of(path: Path) -> list[Path]:
-    """A file, or all files of a folder."""
-    return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+def file_stats(path: Path) -> Iterator[os.stat_result]:
+    """Stats of a file, or of all files of a folder; files that another process removes meanwhile are skipped."""
+    inside = (Path(folder, name) for folder, _, names in os.walk(path) for name in names)
+    for file in [path] if path.is_file() else inside:
+        with suppress(FileNotFoundError):
+            yield file.lstat()

@@ -41,10 +41,7 @@ runs.add_command(show)
 @click.argument("run_id", metavar="RUN")
 @reading_options
 def trials(run_id: str, form: str | None, output: str | None) -> None:
-    """Trials of a sweep: what varied, and the scores.
-
-    Where trials took others' values while they trained, `recipe.NAME` is the value at the best evaluation.
-    """
+    """Trials of a sweep: what varied, and the scores."""
     from orchestrator.registry.groups.varying_paths import varied_parameters
 
     with open_registry() as registry:
