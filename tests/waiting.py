@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from typing import NoReturn
 
 PATIENCE_S = 600.0
 """Seconds that a test waits for another process or thread; what hangs is ended by pytest's own, longer timeout."""
@@ -15,4 +16,10 @@ def wait_until(condition: Callable[[], bool], problem: str) -> None:
     give_up_at = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < give_up_at, problem
+        time.sleep(0.05)
+
+
+def wait_for_interruption() -> NoReturn:
+    """Wait in short pieces: a signal that comes just before a lock blocks is handled only when that wait is over."""
+    while True:
         time.sleep(0.05)

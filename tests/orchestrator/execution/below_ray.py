@@ -7,7 +7,6 @@ import logging
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -16,7 +15,7 @@ from typing import Any
 
 from orchestrator.errors import RunFailedError
 from orchestrator.kinds.base import RunContext
-from tests.waiting import PATIENCE_S, wait_until
+from tests.waiting import PATIENCE_S, wait_for_interruption, wait_until
 
 SPEC = "kind: tokenizer\ncorpus: {files: [text.txt]}\n"
 NUM_LINES = 2000
@@ -39,17 +38,17 @@ def chat(context: RunContext) -> None:
 def wait(context: RunContext) -> None:
     """Wait until somebody interrupts."""
     logger.info("waiting")
-    threading.Event().wait()
+    wait_for_interruption()
 
 
 def hang(context: RunContext) -> None:
     """Wait, and go on waiting when interrupted, as work does that takes long to save what it has."""
     logger.info("waiting")
     try:
-        threading.Event().wait()
+        wait_for_interruption()
     except KeyboardInterrupt:
         logger.info("saving")
-        threading.Event().wait()
+        wait_for_interruption()
 
 
 def fail(context: RunContext) -> None:
@@ -65,7 +64,7 @@ def end_interrupted_at_step_7(context: RunContext) -> None:
     """Wait, and end with the step that an interruption saved."""
     logger.info("waiting")
     try:
-        threading.Event().wait()
+        wait_for_interruption()
     except KeyboardInterrupt as error:
         error.step = 7  # type: ignore[attr-defined]
         raise

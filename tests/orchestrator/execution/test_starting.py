@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import subprocess
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_for_interruption
 
 SPEC = {"kind": "pretrain", "name": "small", "steps": 100}
 
@@ -119,7 +118,7 @@ def test_a_stop_is_heeded_by_the_attempt_that_is_starting(
         pytest.raises(StopRequested),
         StopWatch(recorder).heeding(begun, str(begun.storage_path), interval_s=PATIENCE_S),
     ):
-        threading.Event().wait(PATIENCE_S)
+        wait_for_interruption()
 
 
 def test_a_stop_waits_until_the_attempt_that_is_starting_has_ended(

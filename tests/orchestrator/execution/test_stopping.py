@@ -29,7 +29,7 @@ from orchestrator.results import TrialResult, TrialStart
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from tests.orchestrator.execution.below_ray import command_of, environment_of, running, write_inputs
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_for_interruption
 
 SPEC = {"kind": "pretrain", "name": "small", "steps": 100}
 
@@ -180,7 +180,7 @@ def test_a_request_is_heeded_with_the_step_that_was_saved_whatever_signals_are_i
         with StopWatch(recorder).heeding(record, str(tmp_path / "run"), interval_s=0.001):
             try:
                 StopRequest(record.attempt).save(str(tmp_path / "run"))
-                threading.Event().wait(PATIENCE_S)
+                wait_for_interruption()
             except KeyboardInterrupt as error:
                 error.step = 30  # type: ignore[attr-defined]
                 raise
