@@ -6,6 +6,7 @@ from functools import cached_property
 from itertools import chain, islice
 from statistics import fmean
 
+from orchestrator.drafting.examples import problem_and_remedy, refuse_broken
 from orchestrator.errors import InputError
 from orchestrator.nearest import did_you_mean
 from orchestrator.tasks.bio_tags import fit_one_scheme
@@ -18,12 +19,11 @@ from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
 
 SAMPLE_ROWS = 10_000
 """First rows of a table by which its columns are told apart."""
-MAX_CLASS_NUMBERS = 20
-"""Whole numbers of at most so many values are classes; others are values to estimate."""
-_MAX_BAD_SHARE = 0.1
-"""Share of broken records above which a file is not what it is taken for."""
 _HEADER_WORDS = 8
 """More words than this are no column's name."""
+_FEW_VALUES = 20
+_TEXT_SHARE = 0.9
+"""Share of a column's values that are text where it is one of text: a few may look like numbers."""
 _DELIMITER_NAMES = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
@@ -40,33 +40,48 @@ class ColumnFacts:
         """The different values, as text."""
         return frozenset(map(str, self.values))
 
-    @property
+    @cached_property
     def is_text(self) -> bool:
-        """Whether all values are text, and not numbers written as text."""
-        return bool(self.values) and all(isinstance(value, str) for value in self.values) and not self.is_number
+        """Whether values are text, and not numbers written as text."""
+        texts = [value for value in self.values if isinstance(value, str)]
+        return len(texts) > _TEXT_SHARE * len(self.values) and not all(map(is_number, texts))
 
     @cached_property
     def is_number(self) -> bool:
         """Whether all values are numbers."""
-        return bool(self.values) and all(_is_number(value) for value in self.values)
+        return bool(self.values) and all(map(is_number, self.values))
 
-    @property
+    @cached_property
     def is_whole(self) -> bool:
         """Whether all values are whole numbers."""
         return self.is_number and all(float(str(value)).is_integer() for value in self.values)
 
-    @property
+    @cached_property
+    def is_yes_or_no(self) -> bool:
+        """Whether values are 0 and 1, or false and true."""
+        return {value.lower() for value in self.distinct} in ({"0", "1"}, {"0.0", "1.0"}, {"false", "true"})
+
+    @cached_property
     def is_list(self) -> bool:
-        """Whether values are lists of text, written out or not."""
+        """Whether values are lists, written out or not."""
         return bool(self.values) and all(
-            are_texts(value) or (isinstance(value, str) and value.strip()[:1] == "[") for value in self.values
+            isinstance(value, list) or (isinstance(value, str) and value.strip()[:1] == "[") for value in self.values
         )
+
+    @property
+    def are_words(self) -> bool:
+        """Whether values are lists of text."""
+        return bool(self.values) and all(map(are_texts, self.values))
+
+    @property
+    def items(self) -> set[str]:
+        """All different texts of lists."""
+        return set(chain.from_iterable(value for value in self.values if are_texts(value)))
 
     @property
     def are_tags(self) -> bool:
         """Whether values are lists of tags of one scheme."""
-        lists = [value for value in self.values if are_texts(value)]
-        return bool(lists) and len(lists) == len(self.values) and fit_one_scheme(chain.from_iterable(lists))
+        return self.are_words and fit_one_scheme(chain.from_iterable(filter(are_texts, self.values)))
 
     @property
     def are_spans(self) -> bool:
@@ -118,28 +133,26 @@ def inspect_table(path: str) -> TableFacts:
     if not rows:
         raise InputError(f"{path} has no row that can be read{_why(of_rows)}")
     refuse_broken(of_rows, len(rows))
-    looked_at = rows[:SAMPLE_ROWS]
     columns = tuple(
-        ColumnFacts(name, [row[place] for row in looked_at if row[place] not in (None, "")])
+        ColumnFacts(name, [row[place] for row in rows[:SAMPLE_ROWS] if not _is_missing(row[place])])
         for place, name in enumerate(names)
     )
-    facts = TableFacts(path, columns, len(looked_at), len(rows) <= SAMPLE_ROWS, _layout_text(path, bad))
+    facts = TableFacts(path, columns, min(len(rows), SAMPLE_ROWS), len(rows) <= SAMPLE_ROWS, _layout_text(path, bad))
     if plain_name(path).endswith((".csv", ".tsv")):
         _check_header(facts)
     return facts
 
 
-def refuse_broken(bad: BadRecords, num_read: int) -> None:
-    """Refuse a file of which many records cannot be used. Raises: InputError, with the first one's problem."""
-    num_records = bad.count + num_read
-    if bad.count > _MAX_BAD_SHARE * num_records:
-        first = problem_and_remedy(bad.first_problem, "mend the file, or name other columns")
-        raise InputError(f"{bad.path}: {bad.count:,} of {num_records:,} records cannot be used, the first at {first}")
+def is_number(value: object) -> bool:
+    """Whether a value is a number, or written as one."""
+    try:
+        return not isinstance(value, bool) and read_number(value) is not None
+    except ValueError:
+        return False
 
 
-def problem_and_remedy(first_problem: str, remedy: str = "mend the file") -> str:
-    """The first problem of a file, and what to do where the problem itself does not say so."""
-    return first_problem if "save the file as UTF-8" in first_problem else f"{first_problem}; {remedy}"
+def _is_missing(value: object) -> bool:
+    return value is None or value == "" or value != value  # NaN alone differs from itself
 
 
 def _why(bad: BadRecords) -> str:
@@ -159,16 +172,9 @@ def _layout_text(path: str, bad: BadRecords) -> str:
 def _check_header(facts: TableFacts) -> None:
     """Check that the first line names columns. Raises: InputError where it looks like a row."""
     for column in facts.columns:
-        few = len(column.distinct) <= 20 and len(column.values) > 20 and column.name in column.distinct
-        if few or _is_number(column.name) or len(column.name.split()) > _HEADER_WORDS:
+        few = len(column.distinct) <= _FEW_VALUES < len(column.values) and column.name in column.distinct
+        if few or is_number(column.name) or len(column.name.split()) > _HEADER_WORDS:
             raise InputError(
                 f"{facts.path} begins with a row, not with the names of its columns ({column.name[:60]!r}); write a "
                 "first line such as text,label above it"
             )
-
-
-def _is_number(value: object) -> bool:
-    try:
-        return not isinstance(value, bool) and read_number(value) is not None
-    except ValueError:
-        return False

@@ -58,7 +58,6 @@ def init(
     notify(f"looking at {', '.join(files)}")
     from orchestrator.cluster.capacity import logical_cpus
     from orchestrator.drafting.draft import draft_spec
-    from orchestrator.drafting.writing import check_targets, write_draft
     from orchestrator.errors import InputError
     from orchestrator.provenance.machine import read_machine
 
@@ -83,9 +82,8 @@ def init(
 
         check_weights(resolve_model(model, request.settings))
     draft = draft_spec(request)
-    check_targets(draft, files, force=force)
-    written = write_draft(draft)
-    for line in _summary(draft, written):
+    draft.check_targets(files, force=force)
+    for line in _summary(draft, draft.write()):
         notify(line)
     if not is_terminal(sys.stdout):
         show_text(draft.spec_path)

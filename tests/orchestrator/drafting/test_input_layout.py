@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.drafting.input_layout import Layout, detect_layout
-from orchestrator.drafting.split_roles import assign_roles, data_name, role_of
+from orchestrator.drafting.files import Layout, assign_roles, data_name, detect_layout, role_of
 from orchestrator.errors import InputError
 from tests.orchestrator.drafting.made_files import write, write_questions, write_reviews, write_sentences, write_text
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.drafting.columns import inspect_table
-from orchestrator.drafting.dev_split import choose_validation
-from orchestrator.drafting.labeled_facts import check_splits, num_leaks, read_split
+from orchestrator.drafting.examples import check_splits, choose_validation, num_leaks, read_split
 from orchestrator.drafting.task_choice import TaskChoice, choose_task
 from orchestrator.errors import InputError
 from orchestrator.specs.task import TaskSpec
@@ -129,7 +128,8 @@ def test_records_without_a_label_are_for_pretraining(tmp_path: Path) -> None:
         ("text\tlabel", lambda n: f"some words {n}\tx{n}", "40 values in 40 rows"),
         ("count\tlabel", lambda n: f"{n}\t{n % 2}", "--text"),
         ("film 1 was good\tpos", lambda n: f"film {n}\tpos", "names of its columns"),
-        ("text\tscore", lambda n: f"a word {n}\t{n},5", "every row"),
+        ("text\tscore", lambda n: f"a word {n}\t{n},5", "point"),
+        ("text\tscore", lambda n: f"a word {n}\t{n} %", "percent"),
         ("text\tscore", lambda n: f"a word {n}\t0.5", r"'0\.5'"),
     ],
 )
@@ -203,7 +203,7 @@ def test_doubles_empties_and_broken_rows_are_counted(tmp_path: Path) -> None:
     rows = ["good one,pos", "Good  One,neg", "good one,pos", ",pos", "bad one,neg", "no label,", *["x y,pos"] * 20]
     facts = read_split(TASK, str(write(tmp_path / "a.csv", "text,label\n" + "\n".join(rows) + "\n")))
     assert (facts.num_examples, facts.num_empty, facts.num_doubles, facts.num_contradictions) == (25, 1, 21, 1)
-    assert (facts.num_bad_records, facts.first_problem) == (1, "line 7: label is empty")
+    assert (facts.bad.count, facts.bad.first_problem) == (1, "line 7: label is empty")
     assert facts.labels == {"pos": 23, "neg": 2}
 
 
@@ -229,7 +229,7 @@ def test_texts_that_two_files_share_are_counted(tmp_path: Path) -> None:
 def test_validation_has_each_label_in_its_share_and_no_text_of_training(tmp_path: Path) -> None:
     facts = read_split(TASK, str(write_reviews(tmp_path / "a.csv", 300)))
     kept = choose_validation(facts, seed=0)
-    labels = [facts.strata[facts.groups[key]] for key in kept]
+    labels = [label for key in kept for label in facts.labels_of[key]]
     assert (labels.count("pos"), labels.count("neg")) == (40, 20)
     assert kept == choose_validation(facts, seed=0) != choose_validation(facts, seed=1)
 
@@ -242,12 +242,12 @@ def test_copies_stay_together_and_order_does_not_matter(tmp_path: Path) -> None:
     )
     kept = choose_validation(one, seed=3)
     assert kept == choose_validation(other, seed=3)
-    assert all(one.row_groups.count(key) == 2 for key in kept)
+    assert all(one.groups.count(key) == 2 for key in kept)
 
 
 def test_questions_about_one_passage_are_one_group(tmp_path: Path) -> None:
     facts = read_split(TaskSpec(id="own", head="qa"), str(write_questions(tmp_path / "a.json", 20)))
-    assert (facts.num_examples, len(facts.groups)) == (40, 20)
+    assert (facts.num_examples, len(facts.labels_of)) == (40, 20)
 
 
 def test_where_each_label_has_one_text_nothing_can_be_kept(tmp_path: Path) -> None:

@@ -1,12 +1,16 @@
-"""Layout of a file of data, by its ending and its first lines; files that nothing here reads are refused."""
+"""Files of data by their names and first lines: the layout, the split that each is for, a name for what they hold."""
 
 import os
 import re
 import shlex
+import unicodedata
+from collections.abc import Mapping, Sequence
 from itertools import islice
+from pathlib import PurePosixPath
 from typing import Literal
 
 from orchestrator.errors import InputError
+from orchestrator.results import Split
 from orchestrator.storage import open_read
 from orchestrator.storage.compression import COMPRESSIONS
 from orchestrator.storage.text_lines import stream_lines
@@ -30,6 +34,14 @@ _FOREIGN = {
     b"\xfe\xff": "is UTF-16; save it as UTF-8",
 }
 """Problem of a file, and the remedy, by the bytes that it begins with."""
+_SPLIT_WORDS: Mapping[Split, tuple[str, ...]] = {
+    "train": ("training", "train"),
+    "validation": ("validation", "development", "valid", "trial", "testa", "dev", "val"),
+    "test": ("testing", "testb", "test"),
+}
+_SPLIT_OF = {word: split for split, words in _SPLIT_WORDS.items() for word in words}
+_SPLIT_WORD = re.compile(rf"(?<![a-z])({'|'.join(sorted(_SPLIT_OF, key=len, reverse=True))})(?![a-z])")
+_VERSION = re.compile(r"[-_. ]*v?\d+(\.\d+)*$")
 
 
 def detect_layout(path: str) -> Layout:
@@ -63,9 +75,7 @@ def _read_head(path: str) -> bytes:
     if is_local(path):
         file = local_path(path)
         if file.is_dir():
-            raise InputError(
-                f"{path} is a folder; name its files, as in: orchestrator init {shlex.quote(path.rstrip('/'))}/*.txt"
-            )
+            raise InputError(_folder_problem(path))
         if not file.exists():
             raise InputError(f"there is no file {path}; check the path")
         if not os.access(file, os.R_OK):
@@ -78,6 +88,19 @@ def _read_head(path: str) -> bytes:
     if not head:
         raise InputError(f"{path} is empty; name a file that holds data")
     return head
+
+
+def _folder_problem(path: str) -> str:
+    """What to do with a folder: a collection is named in a spec, of others the files are given."""
+    names = sorted(plain_name(file.name) for file in local_path(path).iterdir())
+    if {"corpus.jsonl", "queries.jsonl"} <= set(names):
+        return (
+            f"{path} holds a collection of documents and queries, which init drafts no spec for; write in one: task: "
+            f"{{id: own, head: retrieval, folder: {shlex.quote(path)}}} (`orchestrator help tasks`)"
+        )
+    endings = [PurePosixPath(name).suffix for name in names if PurePosixPath(name).suffix]
+    ending = max(endings, key=endings.count, default=".txt")
+    return f"{path} is a folder; name its files, as in: orchestrator init {shlex.quote(path.rstrip('/'))}/*{ending}"
 
 
 def _check_text(path: str, head: bytes) -> None:
@@ -115,3 +138,71 @@ def _has_other_tags(lines: list[str]) -> bool:
         and all(tag == tag.upper() for tag in tags)
         and any(tag.isascii() and tag.isalpha() for tag in tags)
     )
+
+
+def role_of(path: str) -> Split | None:
+    """The split that a file's name speaks of, its folder's name left aside.
+
+    >>> role_of("data/eng.testa"), role_of("wnut17train.conll"), role_of("training_set.csv.gz"), role_of("latest.csv")
+    ('validation', 'train', 'train', None)
+    """
+    found = _SPLIT_WORD.findall(PurePosixPath(plain_name(path)).name.removesuffix(".annotated"))
+    return _SPLIT_OF[found[-1]] if found else None
+
+
+def assign_roles(paths: Sequence[str]) -> Mapping[Split, str]:
+    """One file for each split. A single file is for training, whatever its name.
+
+    Raises: InputError when names do not tell the files apart, or none of several is for training.
+    """
+    if len(paths) == 1:
+        return {"train": paths[0]}
+    roles: dict[Split, str] = {}
+    for path in paths:
+        role = role_of(path)
+        if role is None:
+            raise InputError(
+                f"{path}: its name does not say what it is for; of several labeled files, let each name have train, "
+                "dev or test in it (as in reviews.train.csv), or give one file, which is then split"
+            )
+        if role in roles:
+            raise InputError(
+                f"{roles[role]} and {path} are both for {role} by their names; give one of them, or join them"
+            )
+        roles[role] = path
+    if "train" not in roles:
+        raise InputError(f"{' and '.join(paths)}: none is for training by its name; give a file with train in its name")
+    return roles
+
+
+def data_name(paths: Sequence[str]) -> str:
+    """A name for what files hold, made of letters of any script, digits, `-` and `_`.
+
+    It is that of the file for training, else that of its folder. Several files of which none is named for training are
+    known by their folder.
+
+    >>> data_name(["my reviews.csv.gz"]), data_name(["dev.tsv", "glue/SST-2/train.tsv"]), data_name(["wiki.train.txt"])
+    ('my_reviews', 'SST-2', 'wiki')
+    >>> data_name(["squad/train-v1.1.json.xz"]), data_name(["wikigold.conll.txt"])
+    ('squad', 'wikigold')
+    >>> data_name(["notes/0.txt.gz", "notes/1.txt.gz"]), data_name(["жалобы и café.csv"])
+    ('notes', 'жалобы_и_café')
+    """
+    training = next((path for path in paths if role_of(path) == "train"), None)
+    path = PurePosixPath(training or paths[0])
+    plain = path.name[: len(plain_name(path.name))]
+    stem = plain.rsplit(".", 1)[0] if "." in plain.lstrip(".") else plain
+    kept = _VERSION.sub("", _SPLIT_WORD.sub("", stem)) if role_of(path.name) else stem
+    names = [_plain(name) for name in (kept.removesuffix(".conll"), path.parent.name)]
+    if len(paths) > 1 and training is None:
+        names.reverse()
+    return next(filter(None, names), "data")
+
+
+def _plain(name: str) -> str:
+    """A name without the signs that a path or a spec may not have: letters, their marks, digits and `-` stay."""
+    kept = (
+        sign if sign == "-" or sign.isalnum() or unicodedata.category(sign).startswith("M") else " "
+        for sign in unicodedata.normalize("NFC", name)
+    )
+    return "_".join("".join(kept).split()).strip("_-")
