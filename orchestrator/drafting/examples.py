@@ -3,9 +3,10 @@
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Self
 
 from orchestrator.drafting.text import MAX_BAD_SHARE, count_words, text_key
 from orchestrator.errors import InputError
@@ -82,65 +83,78 @@ def _parts(example: Any, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple
     return (example.question, example.context), ("answered" if answers else "without an answer",), record
 
 
-@dataclass
+class Seen(NamedTuple):
+    """What is kept of an example that was read."""
+
+    group: int
+    key: int
+    """Key of all of its texts."""
+    labels: tuple[str, ...]
+    num_words: int
+
+
+@dataclass(frozen=True)
 class SplitFacts:
-    """One labeled file, read to its end; counted while it is read."""
+    """The examples of a split, read to their end."""
 
     path: str
     bad: BadRecords
-    groups: list[int] = field(default_factory=list)
-    """Group of each example, in order."""
-    labels_of: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    """Labels of the first example of each group."""
-    labels: Counter[str] = field(default_factory=Counter)
-    words: Counter[int] = field(default_factory=Counter)
-    """Number of examples by their number of words."""
-    num_doubles: int = 0
-    """Examples whose text stands in the file before."""
-    num_contradictions: int = 0
-    """Doubles that have other labels."""
-    sample: list[tuple[str, ...]] = field(default_factory=list)
+    examples: Sequence[Seen]
+    sample: Sequence[tuple[str, ...]] = ()
     """Texts of the first examples, to measure a tokenizer on."""
+
+    def part(self, groups: Set[int], *, inside: bool) -> Self:
+        """The examples with a word whose groups are among these, or are not."""
+        return replace(self, examples=[e for e in self.examples if e.group and (e.group in groups) == inside])
 
     @property
     def num_examples(self) -> int:
         """Number of examples, those without a word included."""
-        return len(self.groups)
+        return len(self.examples)
 
-    @property
+    @cached_property
     def num_empty(self) -> int:
         """Number of examples without a word."""
-        return self.groups.count(0)
+        return sum(not example.group for example in self.examples)
+
+    @cached_property
+    def labels(self) -> Counter[str]:
+        """Number of examples by label."""
+        return Counter(label for example in self.examples for label in example.labels)
+
+    @cached_property
+    def words(self) -> Counter[int]:
+        """Number of examples by their number of words."""
+        return Counter(example.num_words for example in self.examples)
 
     @property
-    def mean_words(self) -> float:
-        """Words of an example on average."""
-        return sum(words * count for words, count in self.words.items()) / max(1, self.num_examples)
+    def num_words(self) -> int:
+        """Words of all examples."""
+        return sum(example.num_words for example in self.examples)
 
-    def labels_within(self, groups: Set[int]) -> Counter[str]:
-        """Number of examples in these groups by label, each taken to have the labels of its group's first."""
-        return Counter(label for group in self.groups if group in groups for label in self.labels_of[group])
+    @cached_property
+    def groups(self) -> Mapping[int, tuple[str, ...]]:
+        """Labels of each group's first example."""
+        return {example.group: example.labels for example in reversed(self.examples) if example.group}
+
+    @cached_property
+    def doubles(self) -> tuple[int, int]:
+        """Number of examples whose text stands in the file before, and of those among them that have other labels."""
+        first = {example.key: example.labels for example in reversed(self.examples) if example.group}
+        others = sum(first[example.key] != example.labels for example in self.examples if example.group)
+        return self.num_examples - self.num_empty - len(first), others
 
 
 def read_split(task: TaskSpec, path: str) -> SplitFacts:
     """Read a labeled file as the task reads it. Raises: TaskDataError, InputError where many records are broken."""
     bad = BadRecords(path, "skip")
-    facts = SplitFacts(path, bad)
-    first_labels: dict[int, tuple[str, ...]] = {}
-    for example in read_examples(task, path, bad):
-        facts.groups.append(example.group)
-        facts.words[sum(map(count_words, example.texts))] += 1
-        facts.labels.update(example.labels)
-        if not example.group:
-            continue
-        if len(facts.sample) < _SAMPLE_EXAMPLES:
-            facts.sample.append(example.texts)
-        facts.labels_of.setdefault(example.group, example.labels)
-        key = text_key("\t".join(example.texts))
-        facts.num_doubles += key in first_labels
-        facts.num_contradictions += first_labels.setdefault(key, example.labels) != example.labels
-    refuse_broken(bad, facts.num_examples)
-    return facts
+    examples, sample = [], []
+    for _, texts, labels, group in read_examples(task, path, bad):
+        examples.append(Seen(group, text_key("\t".join(texts)), labels, sum(map(count_words, texts))))
+        if group and len(sample) < _SAMPLE_EXAMPLES:
+            sample.append(texts)
+    refuse_broken(bad, len(examples))
+    return SplitFacts(path, bad, examples, sample)
 
 
 def refuse_broken(bad: BadRecords, num_read: int) -> None:
@@ -194,7 +208,7 @@ def check_splits(task: TaskSpec, splits: Mapping[Split, SplitFacts]) -> None:
 
 def num_leaks(train: SplitFacts, other: SplitFacts) -> int:
     """Examples of another split whose text is in the training split as well."""
-    return sum(group in train.labels_of for group in other.groups)
+    return sum(example.group in train.groups for example in other.examples)
 
 
 def choose_validation(facts: SplitFacts, seed: int) -> frozenset[int]:
@@ -205,9 +219,9 @@ def choose_validation(facts: SplitFacts, seed: int) -> frozenset[int]:
     """
     is_few = facts.num_examples < _FEW
     share = _VALIDATION_SHARE_OF_FEW if is_few else min(_VALIDATION_SHARE, _MOST_VALIDATION / facts.num_examples)
-    sizes = Counter(facts.groups)
+    sizes = Counter(example.group for example in facts.examples)
     strata = defaultdict[str, list[int]](list)
-    for key, labels in facts.labels_of.items():
+    for key, labels in facts.groups.items():
         strata[min(labels, default="")].append(key)
     chosen: set[int] = set()
     for keys in strata.values():

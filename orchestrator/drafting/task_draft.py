@@ -1,6 +1,5 @@
 """Draft of a fine-tuning on labeled files: a sweep from a model, or tokenizer and sweep from random weights."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -71,7 +70,11 @@ class TaskDraft:
         self.splits = {split: read_split(self.source, path) for split, path in self.files.items()}
         check_splits(self.source, self.splits)
         self.train = self.splits["train"]
-        self.kept = frozenset[int]() if "validation" in self.files else choose_validation(self.train, request.seed)
+        self.kept = frozenset[int]()
+        self.learned, self.validation = self.train, self.splits.get("validation", self.train)
+        if "validation" not in self.files:
+            self.kept = choose_validation(self.train, request.seed)
+            self.learned, self.validation = (self.train.part(self.kept, inside=inside) for inside in (False, True))
 
     def draft(self) -> Draft:
         """The spec, the files beside it, and what is told."""
@@ -89,10 +92,21 @@ class TaskDraft:
         if self.model is None:
             texts_path = self.naming.beside("texts.txt")
             side_files[texts_path] = vocabulary_texts(self.source, self.train.path, self.kept)
-            tokenizer = self._tokenizer(texts_path)
+            tokenizer = {
+                "kind": "tokenizer",
+                "corpus": {"files": [texts_path]},
+                "vocab_size": vocabulary_size(self.train.num_words, self._characters.num_common),
+                "lowercase": self.choice.kind != "ner" and not self._characters.has_meaningful_marks,
+            }
             above = "stages.finetuning."
-            comments = self._pipeline_comments
             values = {"kind": "pipeline", "stages": {"tokenizer": tokenizer, "finetuning": values}}
+            comments = {
+                "stages.tokenizer": "A vocabulary for random weights, learned from the training texts.",
+                "stages.tokenizer.vocab_size": f"As much as about {self.train.num_words:,} words can teach.",
+                "stages.finetuning": "A baseline: random weights have read nothing but these examples. A pretrained "
+                "model is far better; start from one with:\n"
+                f"  {replace(self.request, model='NAME_OR_FOLDER').command}",
+            }
         comments |= {f"{above}{key}": text for key, text in self._comments.items()}
         parse_spec(values)
         text = spec_text(values, comments, spec_header(self.request, self.naming.spec_path))
@@ -105,11 +119,11 @@ class TaskDraft:
         if self.model is None and self._characters.has_meaningful_marks:
             yield MARKS_FINDING
         if self.kept:
-            is_complete = self.train.labels.keys() <= self._validation_labels.keys()
+            is_complete = self.train.labels.keys() <= self.validation.labels.keys()
             shares = f", {'' if is_complete else 'other '}labels in the same shares" if self.train.labels else ""
-            counts = f"{self._num_train:,} for training, {self._num_validation:,} for validation"
+            counts = f"{self.learned.num_examples:,} for training, {self.validation.num_examples:,} for validation"
             yield Finding("split", f"{counts} by seed {self.request.seed}; no text is in both{shares}")
-        yield from validation_findings(self._num_validation, self._validation_labels, self.train)
+        yield from validation_findings(self.validation, self.train)
         yield from self.notes
         yield from self._model_findings()
         yield self._size_finding
@@ -167,25 +181,6 @@ class TaskDraft:
         return "skip" if any(facts.bad.count for facts in read) else "error"
 
     @cached_property
-    def _num_validation(self) -> int:
-        if "validation" in self.splits:
-            return self.splits["validation"].num_examples
-        return sum(group in self.kept for group in self.train.groups)
-
-    @cached_property
-    def _validation_labels(self) -> Counter[str]:
-        """Number of validation examples by label."""
-        if "validation" in self.splits:
-            return self.splits["validation"].labels
-        return self.train.labels_within(self.kept)
-
-    @property
-    def _num_train(self) -> int:
-        if not self.kept:
-            return self.train.num_examples
-        return self.train.num_examples - self.train.num_empty - self._num_validation
-
-    @cached_property
     def _characters(self) -> Characters:
         return Characters(text for texts in self.train.sample for text in texts)
 
@@ -218,9 +213,9 @@ class TaskDraft:
     @cached_property
     def _sizes(self) -> TaskSizes:
         numbers = TaskNumbers(
-            num_train=self._num_train,
-            num_validation=self._num_validation,
-            mean_tokens=num_tokens(self.train.mean_words, self._tokens_per_word),
+            num_train=self.learned.num_examples,
+            num_validation=self.validation.num_examples,
+            mean_tokens=num_tokens(self.train.num_words / self.train.num_examples, self._tokens_per_word),
             long_tokens=self._long_tokens,
             is_pretrained=self.model is not None,
             config=BertConfig.from_size("tiny", vocab_size=1000) if self.model is None else self.model.config,
@@ -247,27 +242,6 @@ class TaskDraft:
             "seeds": list(sizes.seeds),
         }
 
-    def _tokenizer(self, texts_path: str) -> dict[str, Any]:
-        num_words = self.train.mean_words * self.train.num_examples
-        return {
-            "kind": "tokenizer",
-            "corpus": {"files": [texts_path]},
-            "vocab_size": vocabulary_size(num_words, self._characters.num_common),
-            "lowercase": self.choice.kind != "ner" and not self._characters.has_meaningful_marks,
-        }
-
-    @property
-    def _pipeline_comments(self) -> dict[str, str]:
-        num_words = self.train.mean_words * self.train.num_examples
-        return {
-            "stages.tokenizer": "A vocabulary for random weights, learned from the training texts.",
-            "stages.tokenizer.vocab_size": f"As much as about {num_words:,.0f} words can teach.",
-            "stages.finetuning": (
-                "A baseline: random weights have read nothing but these examples. A pretrained model is far better; "
-                f"start from one with:\n  {replace(self.request, model='NAME_OR_FOLDER').command}"
-            ),
-        }
-
     @property
     def _comments(self) -> dict[str, str]:
         """Comments of the sweep's fields."""
@@ -277,7 +251,7 @@ class TaskDraft:
             "recipe.max_seq_length": "Tokens: 19 of 20 examples fit whole."
             if sizes.max_seq_length >= self._long_tokens
             else "Tokens: longer examples are cut, or read in several windows.",
-            "recipe.epochs": f"{self._num_train:,} training examples; all of it takes {minutes_text(sizes.minutes)} "
+            "recipe.epochs": f"{self.learned.num_examples:,} training examples; all of it takes {minutes_text(sizes.minutes)} "
             f"({self.budget.text}).",
             "space": "Each value here is tried with each seed; lists in other fields of recipe may be added.",
             "task.on_bad_record": "Some records are broken; `error` in place of `skip` would name the first.",

@@ -1,6 +1,5 @@
 """Findings of a fine-tuning's draft, for a person: what its files hold and what is amiss with them."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from orchestrator.drafting.columns import TableFacts
@@ -126,28 +125,26 @@ def _problems(facts: SplitFacts) -> Iterator[Finding]:
         yield Finding("read", f"{facts.path}: {remark}: {count:,}")
     if facts.num_empty:
         yield Finding("empty", f"{facts.path}: {counted(facts.num_empty, 'example')} without a word")
-    if facts.num_doubles:
-        other = f", {facts.num_contradictions:,} of them with other labels" if facts.num_contradictions else ""
+    num_doubles, num_contradictions = facts.doubles
+    if num_doubles:
+        other = f", {num_contradictions:,} of them with other labels" if num_contradictions else ""
         yield Finding(
-            "doubles", f"{facts.path}: {counted(facts.num_doubles, 'example')} whose text stands there before{other}"
+            "doubles", f"{facts.path}: {counted(num_doubles, 'example')} whose text stands there before{other}"
         )
 
 
-def validation_findings(num_examples: int, num_labels: Counter[str], train: SplitFacts) -> Iterator[Finding]:
-    """Yield what a score on the validation examples cannot tell: of labels without any, and of very few.
-
-    Args:
-        num_labels: number of validation examples by label, as far as labels are counted.
-    """
-    missing = [label for label, _ in train.labels.most_common() if not num_labels[label]]
+def validation_findings(validation: SplitFacts, train: SplitFacts) -> Iterator[Finding]:
+    """Yield what a score on the validation examples cannot tell: of labels without any, and of very few."""
+    missing = [label for label, _ in train.labels.most_common() if not validation.labels[label]]
     if missing:
         shown = ", ".join(map(shown_label, missing[:_LABELS_SHOWN]))
         more = f" and {len(missing) - _LABELS_SHOWN} more" if len(missing) > _LABELS_SHOWN else ""
         yield Finding("", f"not in validation: {shown}{more}: no score tells how well this is learned; add examples")
-    if 0 < num_examples < _FEW_VALIDATION:
-        measure = "measures next to nothing, it is" if num_examples == 1 else "measure next to nothing, each is"
-        points = f"{100 / num_examples:.0f} points of the score"
-        yield Finding("", f"{counted(num_examples, 'example')} for validation {measure} {points}: add examples")
+    count = validation.num_examples
+    if count < _FEW_VALIDATION:
+        measure = "measures next to nothing, it is" if count == 1 else "measure next to nothing, each is"
+        points = f"{100 / max(1, count):.0f} points of the score"
+        yield Finding("", f"{counted(count, 'example')} for validation {measure} {points}: add examples")
 
 
 def shown_label(label: str) -> str:

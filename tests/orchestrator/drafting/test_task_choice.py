@@ -4,6 +4,7 @@ Alone: pytest tests/orchestrator/drafting/test_task_choice.py
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -202,7 +203,7 @@ TASK = TaskSpec(id="own", head="classification", text_columns=("text",), label_c
 def test_doubles_empties_and_broken_rows_are_counted(tmp_path: Path) -> None:
     rows = ["good one,pos", "Good  One,neg", "good one,pos", ",pos", "bad one,neg", "no label,", *["x y,pos"] * 20]
     facts = read_split(TASK, str(write(tmp_path / "a.csv", "text,label\n" + "\n".join(rows) + "\n")))
-    assert (facts.num_examples, facts.num_empty, facts.num_doubles, facts.num_contradictions) == (25, 1, 21, 1)
+    assert (facts.num_examples, facts.num_empty, *facts.doubles) == (25, 1, 21, 1)
     assert (facts.bad.count, facts.bad.first_problem) == (1, "line 7: label is empty")
     assert facts.labels == {"pos": 23, "neg": 2}
 
@@ -229,7 +230,7 @@ def test_texts_that_two_files_share_are_counted(tmp_path: Path) -> None:
 def test_validation_has_each_label_in_its_share_and_no_text_of_training(tmp_path: Path) -> None:
     facts = read_split(TASK, str(write_reviews(tmp_path / "a.csv", 300)))
     kept = choose_validation(facts, seed=0)
-    labels = [label for key in kept for label in facts.labels_of[key]]
+    labels = [label for key in kept for label in facts.groups[key]]
     assert (labels.count("pos"), labels.count("neg")) == (40, 20)
     assert kept == choose_validation(facts, seed=0) != choose_validation(facts, seed=1)
 
@@ -242,12 +243,12 @@ def test_copies_stay_together_and_order_does_not_matter(tmp_path: Path) -> None:
     )
     kept = choose_validation(one, seed=3)
     assert kept == choose_validation(other, seed=3)
-    assert all(one.groups.count(key) == 2 for key in kept)
+    assert set(Counter(example.group for example in one.part(kept, inside=True).examples).values()) == {2}
 
 
 def test_questions_about_one_passage_are_one_group(tmp_path: Path) -> None:
     facts = read_split(TaskSpec(id="own", head="qa"), str(write_questions(tmp_path / "a.json", 20)))
-    assert (facts.num_examples, len(facts.labels_of)) == (40, 20)
+    assert (facts.num_examples, len(facts.groups)) == (40, 20)
 
 
 def test_where_each_label_has_one_text_nothing_can_be_kept(tmp_path: Path) -> None:
