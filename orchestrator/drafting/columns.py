@@ -10,10 +10,10 @@ from orchestrator.drafting.examples import problem_and_remedy, refuse_broken
 from orchestrator.errors import InputError
 from orchestrator.nearest import did_you_mean
 from orchestrator.tasks.bio_tags import fit_one_scheme
+from orchestrator.tasks.cell_values import has_decimal_commas, is_missing, read_label, read_number, stands_for_no_label
 from orchestrator.tasks.character_spans import read_spans
 from orchestrator.tasks.csv_tables import csv_header
 from orchestrator.tasks.table_files import column_names, read_rows, table_name
-from orchestrator.tasks.tabular_columns import read_number
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
 
@@ -37,8 +37,9 @@ class ColumnFacts:
 
     @cached_property
     def distinct(self) -> frozenset[str]:
-        """The different values, as text."""
-        return frozenset(map(str, self.values))
+        """The different values as labels, without what stands for no label."""
+        labels = frozenset(map(_as_label, self.values))
+        return frozenset(label for label in labels if not stands_for_no_label(label, labels))
 
     @cached_property
     def is_text(self) -> bool:
@@ -48,18 +49,18 @@ class ColumnFacts:
 
     @cached_property
     def is_number(self) -> bool:
-        """Whether all values are numbers."""
-        return bool(self.values) and all(map(is_number, self.values))
+        """Whether all values are numbers, also with decimal commas where that is the only way to read them."""
+        return bool(self.values) and (all(map(is_number, self.values)) or has_decimal_commas(self.values))
 
     @cached_property
     def is_whole(self) -> bool:
         """Whether all values are whole numbers."""
-        return self.is_number and all(float(str(value)).is_integer() for value in self.values)
+        return bool(self.values) and all(is_number(v) and float(str(v)).is_integer() for v in self.values)
 
     @cached_property
     def is_yes_or_no(self) -> bool:
         """Whether values are 0 and 1, or false and true."""
-        return {value.lower() for value in self.distinct} in ({"0", "1"}, {"0.0", "1.0"}, {"false", "true"})
+        return self.distinct in ({"0", "1"}, {"false", "true"})
 
     @cached_property
     def is_list(self) -> bool:
@@ -127,14 +128,14 @@ def inspect_table(path: str) -> TableFacts:
     bad = BadRecords(path, "skip")
     names = column_names(path, bad)
     if not names:
-        raise InputError(f"{path} has no column that every row has; {bad.first_problem or 'its rows share no key'}")
+        raise InputError(f"{path} has no columns; {bad.first_problem or 'its rows share no key'}")
     of_rows = BadRecords(path, "skip")
-    rows = [values for _, values in islice(read_rows(path, names, of_rows), SAMPLE_ROWS + 1)]
+    rows = [values for _, values in islice(read_rows(path, names, of_rows, may_lack=names), SAMPLE_ROWS + 1)]
     if not rows:
         raise InputError(f"{path} has no row that can be read{_why(of_rows)}")
     refuse_broken(of_rows, len(rows))
     columns = tuple(
-        ColumnFacts(name, [row[place] for row in rows[:SAMPLE_ROWS] if not _is_missing(row[place])])
+        ColumnFacts(name, [row[place] for row in rows[:SAMPLE_ROWS] if not is_missing(row[place])])
         for place, name in enumerate(names)
     )
     facts = TableFacts(path, columns, min(len(rows), SAMPLE_ROWS), len(rows) <= SAMPLE_ROWS, _layout_text(path, bad))
@@ -151,8 +152,11 @@ def is_number(value: object) -> bool:
         return False
 
 
-def _is_missing(value: object) -> bool:
-    return value is None or value == "" or value != value  # NaN alone differs from itself
+def _as_label(value: object) -> str:
+    try:
+        return read_label(value) or ""
+    except ValueError:  # a list or an object
+        return str(value)
 
 
 def _why(bad: BadRecords) -> str:
@@ -164,7 +168,7 @@ def _why(bad: BadRecords) -> str:
 
 def _layout_text(path: str, bad: BadRecords) -> str:
     """Name of a table's kind, and of what stands between columns where that is no comma."""
-    name = str(table_name(path))
+    name = table_name(path) or "JSON"
     delimiter = csv_header((line for _, line in read_lines(path, bad)), None).delimiter if name == "CSV" else ","
     return name if delimiter == "," else f"CSV with {_DELIMITER_NAMES.get(delimiter, f'{delimiter!r} between columns')}"
 

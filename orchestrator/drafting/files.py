@@ -15,7 +15,7 @@ from orchestrator.storage import open_read
 from orchestrator.storage.compression import COMPRESSIONS
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.storage.uris import is_local, local_path
-from orchestrator.tasks.table_files import table_name
+from orchestrator.tasks.table_files import is_json_table, table_name
 from orchestrator.tasks.text_files import plain_name
 from orchestrator.tasks.types.conll import has_tag_columns, is_named_conll, split_words
 
@@ -30,8 +30,6 @@ _FEW_LINES = 4
 _FOREIGN = {
     b"PK\x03\x04": "is a zip archive or an Excel sheet; save the sheet as CSV, or unpack the archive",
     b"%PDF": "is a PDF; save its text as a .txt file",
-    b"\xff\xfe": "is UTF-16; save it as UTF-8",
-    b"\xfe\xff": "is UTF-16; save it as UTF-8",
 }
 """Problem of a file, and the remedy, by the bytes that it begins with."""
 _SPLIT_WORDS: Mapping[Split, tuple[str, ...]] = {
@@ -41,6 +39,7 @@ _SPLIT_WORDS: Mapping[Split, tuple[str, ...]] = {
 }
 _SPLIT_OF = {word: split for split, words in _SPLIT_WORDS.items() for word in words}
 _SPLIT_WORD = re.compile(rf"(?<![a-z])({'|'.join(sorted(_SPLIT_OF, key=len, reverse=True))})(?![a-z])")
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _VERSION = re.compile(r"[-_. ]*v?\d+(\.\d+)*$")
 
 
@@ -50,7 +49,7 @@ def detect_layout(path: str) -> Layout:
     if plain_name(path).endswith(".parquet"):
         return "table"
     _check_text(path, head)
-    if table_name(path) is not None:
+    if table_name(path) is not None or is_json_table(path):
         return "table"
     lines = list(islice(stream_lines(path), _HEAD_LINES))
     beginning = "".join(lines)[:_HEAD_CHARACTERS]
@@ -58,8 +57,8 @@ def detect_layout(path: str) -> Layout:
         if re.search(r'"data"\s*:\s*\[', beginning):
             return "questions"
         raise InputError(
-            f'{path} is JSON, but not laid out as SQuAD (an object with a list "data"); write other records as one '
-            "JSON object a line, in a file whose name ends in .jsonl"
+            f'{path} is JSON, but neither records (a list of objects, or one on each line) nor laid out as SQuAD (an '
+            'object with a list "data"); write records'
         )
     if is_named_conll(path) or has_tag_columns(lines) or _has_other_tags(lines):
         return "tagged"
@@ -114,7 +113,7 @@ def _check_text(path: str, head: bytes) -> None:
         holds = f"holds {packed[1:]} data" if packed else "is not compressed"
         right = (path[: -len(named)] if named else path) + (packed or "")
         raise InputError(f"{path} {holds}; rename it to {right}")
-    if packed is None and b"\0" in head:
+    if packed is None and b"\0" in head and not head.startswith(_UTF_16):
         raise InputError(f"{path} is a binary file, byte {head.index(0) + 1} is 0; init reads text, tables and Parquet")
 
 

@@ -11,7 +11,8 @@ from orchestrator.drafting.columns import ColumnFacts, TableFacts, is_number
 from orchestrator.drafting.request import DraftKind, DraftRequest
 from orchestrator.errors import InputError
 from orchestrator.tasks.bio_tags import fit_one_scheme, other_tags_problem
-from orchestrator.tasks.table_files import table_name
+from orchestrator.tasks.cell_values import look_alike, read_number
+from orchestrator.tasks.table_files import class_names, table_name
 
 MAX_CLASS_NUMBERS = 20
 """Whole numbers of at most so many values are classes; others are values to estimate."""
@@ -56,10 +57,9 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
     if request.kind in (None, "qa") and _are_questions(table):
         return TaskChoice("qa", ())
     if request.kind in (None, "ner"):
-        tagged = _tagged_words(table, request)
+        tagged = _tagged_words(table, request) or _tag_rows(table, request)
         if tagged is not None:
             return tagged
-        _refuse_tag_rows(table, request.label_column)
     if request.kind == "ner":
         _refuse_other_tags(table)
     if request.kind in ("ner", "qa"):
@@ -104,7 +104,8 @@ def _are_questions(table: TableFacts) -> bool:
 
 def _tagged_words(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
     """The choice for lists of words and of tags, or texts with character spans; None for another table."""
-    tags = next((column for column in table.columns if column.are_tags), None)
+    named = (column for column in _numbered(table) if class_names(table.path, column.name))
+    tags = next((column for column in table.columns if column.are_tags), None) or next(named, None)
     words = next((column for column in table.columns if column.are_words and column is not tags), None)
     if tags is not None and words is not None:
         return TaskChoice("ner", (words.name,), tags.name)
@@ -115,23 +116,28 @@ def _tagged_words(table: TableFacts, request: DraftRequest) -> TaskChoice | None
     return TaskChoice("ner", texts[:1], spans.name, remarks=tuple(_other_labels(table, texts, spans)))
 
 
-def _refuse_tag_rows(table: TableFacts, label_column: str | None) -> None:
-    """Refuse a table with one word and its BIO tag in each row, which would be taken for examples of classes.
+def _tag_rows(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
+    """The choice for a table with one word and its BIO tag in each row, beside a sentence's name; None for another.
 
-    Args:
-        label_column: column that a person named as the label, who may mean the tags of another one.
-
-    Raises: InputError.
+    Raises: InputError for such rows without a sentence's name, which would be taken for examples of classes.
     """
-    for column in table.columns:
-        are_tags = not column.distinct.isdisjoint("Oo") and len(column.distinct) > 1 and fit_one_scheme(column.distinct)
-        if label_column in (None, column.name) and column.is_text and are_tags:
-            raise InputError(
-                f"{table.path}: {column.name!r} has a tag of a word in each row, so the rows look like the words of "
-                "sentences for ner; save them as CoNLL columns, in a file whose name ends in .conll: each line a word, "
-                "a tab and its tag, a blank line between sentences. If each row is an example of its own, say --kind "
-                "classification"
-            )
+    for tags in table.columns:
+        are_tags = not tags.distinct.isdisjoint("Oo") and len(tags.distinct) > 1 and fit_one_scheme(tags.distinct)
+        if not (are_tags and tags.is_text and request.label_column in (None, tags.name)):
+            continue
+        others = [column for column in table.columns if column is not tags]
+        sentence = next((column for column in others if "sent" in column.name.lower()), None)
+        words = [column for column in others if column is not sentence and column.is_text]
+        if sentence is not None and words:
+            word = next((column for column in words if _last(column) in ("word", "token")), words[0])
+            return TaskChoice("ner", (sentence.name, word.name), tags.name)
+        raise InputError(
+            f"{table.path}: {tags.name!r} has a tag of a word in each row, so the rows look like the words of "
+            "sentences for ner; name the sentence of each in a column 'sentence', or save them as CoNLL columns, in a "
+            "file whose name ends in .conll: each line a word, a tab and its tag, a blank line between sentences. If "
+            "each row is an example of its own, say --kind classification"
+        )
+    return None
 
 
 def _refuse_other_tags(table: TableFacts) -> None:
@@ -140,7 +146,7 @@ def _refuse_other_tags(table: TableFacts) -> None:
     Raises: InputError.
     """
     words = [column for column in table.columns if column.are_words]
-    numbered = [c for c in table.columns if c.values and all(map(_are_whole, c.values))]
+    numbered = _numbered(table)
     if words and numbered:
         column = max(numbered, key=lambda column: "ner" in column.name.lower())
         raise InputError(
@@ -152,6 +158,11 @@ def _refuse_other_tags(table: TableFacts) -> None:
         column = min(reversed(words), key=lambda column: len(column.items))  # tags stand behind words
         if any(other is not column and _lengths(other) == _lengths(column) for other in words):
             raise InputError(f"{table.path}: {column.name!r} has the {other_tags_problem(sorted(column.items))}")
+
+
+def _numbered(table: TableFacts) -> list[ColumnFacts]:
+    """Columns of lists of whole numbers."""
+    return [column for column in table.columns if column.values and all(map(_are_whole, column.values))]
 
 
 def _are_whole(value: object) -> bool:
@@ -282,17 +293,19 @@ def _kind_of(table: TableFacts, label: ColumnFacts, request: DraftRequest) -> tu
     if label.is_number:
         is_class = label.is_whole and len(label.distinct) <= MAX_CLASS_NUMBERS
         return ("classification" if is_class else "regression"), None
-    if all(_WRITTEN_NUMBER.fullmatch(value.strip()) for value in label.distinct):
-        raise InputError(
-            f"{table.path}: {label.name!r} has {_first_wrong(label)!r}: numbers are written with a point before "
-            "decimals, without commas between thousands and without a percent sign; write them so, or say --kind "
-            "classification or --kind multi_label"
-        )
+    if all(_WRITTEN_NUMBER.fullmatch(value) for value in label.distinct):
+        raise InputError(f"{_number_problem(table, label)}; or say --kind classification or --kind multi_label")
     return ("classification", None) if separator is None else ("multi_label", separator)
 
 
-def _first_wrong(label: ColumnFacts) -> str:
-    return next(str(value) for value in label.values if not is_number(value))[:60]
+def _number_problem(table: TableFacts, label: ColumnFacts) -> str:
+    """What is wrong with the first value of a column that is no number."""
+    wrong = next(value for value in label.values if not is_number(value))
+    try:
+        read_number(wrong)
+    except ValueError as error:
+        return f"{table.path}: {label.name}: {error}"
+    return f"{table.path}: {label.name}: {wrong!r} is not a number"
 
 
 def _separator(label: ColumnFacts) -> str | None:
@@ -325,9 +338,7 @@ def _check_label(table: TableFacts, label: ColumnFacts, kind: DraftKind, *, is_n
             "apart: add rows with other labels, or name another column with --label COLUMN"
         )
     if kind == "regression" and not label.is_number:
-        wrong = _first_wrong(label)
-        hint = "; write a point for the decimal comma" if re.fullmatch(r"-?\d+,\d+", wrong) else ""
-        raise InputError(f"{table.path}: {label.name!r} is to be a number and has {wrong!r}{hint}")
+        raise InputError(_number_problem(table, label))
     if kind == "classification" and label.is_number and not label.is_whole and distinct > MAX_CLASS_NUMBERS:
         raise InputError(
             f"{table.path}: {label.name!r} has {distinct:,} different numbers, which are no classes; "
@@ -400,13 +411,10 @@ def _odd_names(table: TableFacts, label: ColumnFacts) -> Iterator[str]:
 
 
 def _nearly_equal(table: TableFacts, label: ColumnFacts) -> Iterator[str]:
-    """Tell of labels that differ in case or blanks alone."""
-    alike: dict[str, list[str]] = {}
-    for value in sorted(label.distinct):
-        alike.setdefault(" ".join(value.split()).casefold(), []).append(value)
-    for values in (values for values in alike.values() if len(values) > 1):
+    """Tell of labels that are easily taken for one another."""
+    for values in look_alike(label.distinct):
         named = f"{', '.join(map(repr, values[:-1]))} and {values[-1]!r}"
         yield (
-            f"labels {named} differ in case or blanks alone and are {len(values)} classes; if one is meant, write it "
-            f"in one way in {table.path}"
+            f"labels {named} look alike and are {len(values)} classes; if one is meant, write it in one way in "
+            f"{table.path}"
         )

@@ -163,6 +163,7 @@ class TaskDraft:
             head=choice.kind,  # type: ignore[arg-type]  # "pretraining" never comes here
             text_columns=choice.text_columns,
             label_column=choice.label_column,
+            label_columns=choice.label_columns,
             label_separator=choice.label_separator or "|",
             files=dict(files),
             on_bad_record="skip",
@@ -251,8 +252,8 @@ class TaskDraft:
             "recipe.max_seq_length": "Tokens: 19 of 20 examples fit whole."
             if sizes.max_seq_length >= self._long_tokens
             else "Tokens: longer examples are cut, or read in several windows.",
-            "recipe.epochs": f"{self.learned.num_examples:,} training examples; all of it takes {minutes_text(sizes.minutes)} "
-            f"({self.budget.text}).",
+            "recipe.epochs": f"{self.learned.num_examples:,} training examples; all of it takes "
+            f"{minutes_text(sizes.minutes)} ({self.budget.text}).",
             "space": "Each value here is tried with each seed; lists in other fields of recipe may be added.",
             "task.on_bad_record": "Some records are broken; `error` in place of `skip` would name the first.",
             label_field: next(iter(self.choice.remarks), ""),
