@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import chain, islice
 from statistics import fmean
 
-from orchestrator.drafting.examples import problem_and_remedy, refuse_broken
+from orchestrator.drafting.examples import refuse_broken
 from orchestrator.errors import InputError
 from orchestrator.nearest import did_you_mean
 from orchestrator.tasks.bio_tags import fit_one_scheme
@@ -132,7 +132,8 @@ def inspect_table(path: str) -> TableFacts:
     of_rows = BadRecords(path, "skip")
     rows = [values for _, values in islice(read_rows(path, names, of_rows, may_lack=names), SAMPLE_ROWS + 1)]
     if not rows:
-        raise InputError(f"{path} has no row that can be read{_why(of_rows)}")
+        why = f"the first at {of_rows.first_problem}" if of_rows.count else "its first line names the columns"
+        raise InputError(f"{path} has no row that can be read, {why}; write rows, or mend them")
     refuse_broken(of_rows, len(rows))
     columns = tuple(
         ColumnFacts(name, [row[place] for row in rows[:SAMPLE_ROWS] if not is_missing(row[place])])
@@ -157,13 +158,6 @@ def _as_label(value: object) -> str:
         return read_label(value) or ""
     except ValueError:  # a list or an object
         return str(value)
-
-
-def _why(bad: BadRecords) -> str:
-    """The first problem of a file without rows, and the remedy."""
-    if not bad.first_problem:
-        return "; its first line names the columns, write rows below it"
-    return f", the first at {problem_and_remedy(bad.first_problem)}"
 
 
 def _layout_text(path: str, bad: BadRecords) -> str:

@@ -12,7 +12,6 @@ from orchestrator.drafting.text import MAX_BAD_SHARE, count_words, text_key
 from orchestrator.errors import InputError
 from orchestrator.results import Split
 from orchestrator.specs.task import TaskSpec
-from orchestrator.tasks.table_files import column_names
 from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types import TASK_TYPES
@@ -161,27 +160,10 @@ def refuse_broken(bad: BadRecords, num_read: int) -> None:
     """Refuse a file of which many records cannot be used. Raises: InputError, with the first one's problem."""
     num_records = bad.count + num_read
     if bad.count > MAX_BAD_SHARE * num_records:
-        first = problem_and_remedy(bad.first_problem, "mend the file, or name other columns")
-        raise InputError(f"{bad.path}: {bad.count:,} of {num_records:,} records cannot be used, the first at {first}")
-
-
-def problem_and_remedy(first_problem: str, remedy: str = "mend the file") -> str:
-    """The first problem of a file, and what to do where the problem itself does not say so."""
-    return first_problem if "save the file as UTF-8" in first_problem else f"{first_problem}; {remedy}"
-
-
-def check_columns(task: TaskSpec, files: Mapping[Split, str]) -> None:
-    """Check that every table has the columns that were found in the one for training. Raises: InputError."""
-    wanted = (*task.text_columns, *([task.label_column] if task.label_column else []))
-    for split, path in files.items():
-        present = column_names(path, BadRecords(path, "skip"))
-        missing = [name for name in wanted if name not in present]
-        if missing and split != "train":
-            raise InputError(
-                f"{path} has no column {missing[0]!r}, it has {', '.join(map(repr, present))}; the columns are those "
-                f"of {files['train']}, {' and '.join(map(repr, wanted))}: rename those of {path}, or name by --text "
-                "and --label columns that both have"
-            )
+        raise InputError(
+            f"{bad.path}: {bad.count:,} of {num_records:,} records cannot be used, the first at {bad.first_problem}; mend "
+            "the file, or name other columns"
+        )
 
 
 def check_splits(task: TaskSpec, splits: Mapping[Split, SplitFacts]) -> None:

@@ -57,7 +57,7 @@ def detect_layout(path: str) -> Layout:
         if re.search(r'"data"\s*:\s*\[', beginning):
             return "questions"
         raise InputError(
-            f'{path} is JSON, but neither records (a list of objects, or one on each line) nor laid out as SQuAD (an '
+            f"{path} is JSON, but neither records (a list of objects, or one on each line) nor laid out as SQuAD (an "
             'object with a list "data"); write records'
         )
     if is_named_conll(path) or has_tag_columns(lines) or _has_other_tags(lines):

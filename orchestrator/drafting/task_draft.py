@@ -17,7 +17,6 @@ from orchestrator.drafting.draft_parts import (
     spec_text,
 )
 from orchestrator.drafting.examples import (
-    check_columns,
     check_splits,
     choose_validation,
     read_split,
@@ -65,8 +64,6 @@ class TaskDraft:
         self.files: dict[Split, str] = dict(roles)
         self.source = self._task(self.files)
         self._leave_out_unlabeled_test()
-        if table is not None:
-            check_columns(self.source, self.files)
         self.splits = {split: read_split(self.source, path) for split, path in self.files.items()}
         check_splits(self.source, self.splits)
         self.train = self.splits["train"]

@@ -16,7 +16,7 @@ import yaml
 from orchestrator.drafting.draft import draft_spec
 from orchestrator.drafting.draft_parts import Draft
 from orchestrator.drafting.text import Characters
-from orchestrator.errors import InputError
+from orchestrator.errors import InputError, TaskDataError
 from orchestrator.kinds import resolved_inputs
 from orchestrator.planning.checks import check_inputs
 from orchestrator.settings import Settings
@@ -311,7 +311,7 @@ def test_files_that_cannot_be_used_as_their_names_say_are_left_out(tmp_path: Pat
 def test_a_file_with_other_columns_than_the_one_for_training_is_refused(tmp_path: Path) -> None:
     train = write_reviews(tmp_path / "train.csv")
     dev = write(tmp_path / "dev.csv", "review,sentiment\na film,pos\n")
-    with pytest.raises(InputError, match=r"'review'.*dev\.csv"):
+    with pytest.raises(TaskDataError, match=r"dev\.csv.*'review'"):
         draft(tmp_path, train, dev)
 
 

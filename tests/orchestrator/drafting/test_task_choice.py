@@ -183,6 +183,47 @@ def test_names_that_are_easily_mistaken_are_told(
     assert any(named in remark for remark in choose(table(tmp_path, header, row)).remarks)
 
 
+def test_columns_of_0_and_1_are_a_label_each(tmp_path: Path) -> None:
+    path = table(tmp_path, "id\ttext\ttoxic\tinsult", lambda n: f"{n}\tsome words {n}\t{n % 2}\t{n % 3 // 2}")
+    choice = choose(path)
+    assert (choice.kind, choice.label_column, choice.label_columns) == ("multi_label", None, ("toxic", "insult"))
+    assert "--label toxic" in choice.remarks[0]
+    assert choose(path, label_column="insult").kind == "classification"
+
+
+def test_questions_in_columns_are_qa(tmp_path: Path) -> None:
+    path = table(tmp_path, "id\tquestion\tcontext\tanswer_text", lambda n: f"{n}\twho wrote {n}\tAda wrote {n}\tAda")
+    assert choose(path).kind == "qa"
+    assert choose(path, kind="classification", label_column="answer_text", text_columns=("context",)).kind != "qa"
+
+
+def test_texts_to_be_near_and_far_are_told_where_they_are_read(tmp_path: Path) -> None:
+    path = table(tmp_path, "anchor\tpositive\tnegative", lambda n: f"some words {n}\tlike these {n}\tother ones {n}")
+    with pytest.raises(InputError, match="head: embedding"):
+        choose(path)
+
+
+def test_words_beside_the_name_of_their_sentence_are_ner(tmp_path: Path) -> None:
+    path = table(
+        tmp_path, "Sentence #\tWord\tTag", lambda n: f"Sentence: {n // 4}\tAda{n}\t{'OB'[n % 2]}{'-PER' * (n % 2)}"
+    )
+    choice = choose(path)
+    assert (choice.kind, choice.text_columns, choice.label_column) == ("ner", ("Sentence #", "Word"), "Tag")
+
+
+def test_names_beside_numbers_are_told(tmp_path: Path) -> None:
+    names = ("bad", "so so", "good")
+    path = table(tmp_path, "text\tlabel\tlabel_text", lambda n: f"some words {n}\t{n % 3}\t{names[n % 3]}")
+    assert any("--label label_text" in remark for remark in choose(path).remarks)
+
+
+def test_what_a_pretraining_leaves_unread_is_told(tmp_path: Path) -> None:
+    rows = (json.dumps({"text": f"some words {n}", "shop": f"shop {n % 30}"}) + "\n" for n in range(40))
+    choice = choose(write(tmp_path / "a.jsonl", "".join(rows)))
+    assert choice.kind == "pretraining"
+    assert "--label shop" in choice.remarks[0]
+
+
 def test_many_fractions_are_no_classes(tmp_path: Path) -> None:
     path = table(tmp_path, "text\tlabel", lambda n: f"some words stand {n}\t{n / 8}")
     path.write_text(path.read_text() + path.read_text().partition("\n")[2] * 4)
