@@ -161,8 +161,8 @@ def refuse_broken(bad: BadRecords, num_read: int) -> None:
     num_records = bad.count + num_read
     if bad.count > MAX_BAD_SHARE * num_records:
         raise InputError(
-            f"{bad.path}: {bad.count:,} of {num_records:,} records cannot be used, the first at {bad.first_problem}; mend "
-            "the file, or name other columns"
+            f"{bad.path}: {bad.count:,} of {num_records:,} records cannot be used, the first at {bad.first_problem}; "
+            "mend the file, or name other columns"
         )
 
 
