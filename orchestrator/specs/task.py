@@ -55,6 +55,9 @@ class TaskSpec(Section):
         "sentences that matter or true and false for each (sentence_selection), when left out. In a NER table it holds "
         "lists of tags, or lists of character spans where the column of words holds texts.",
     )
+    label_columns: tuple[str, ...] = identity(
+        (), "Columns of 0 and 1, one for each label, in place of a column of lists (multi_label).", is_new=True
+    )
     objective: EmbeddingObjectiveName | None = identity(
         None,
         "Objective that a pair's vectors are trained on and judged by: the cosine's distance from a score, finding "

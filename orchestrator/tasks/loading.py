@@ -1,5 +1,6 @@
 """A `Task` from what a person wrote about it: its files, its labels, the reader of its layout."""
 
+import logging
 from collections.abc import Mapping
 from itertools import chain
 
@@ -12,10 +13,11 @@ from orchestrator.tasks.catalogue import KNOWN_TASKS, KnownTask
 from orchestrator.tasks.table_files import has_columns
 from orchestrator.tasks.tabular_columns import TabularColumns
 from orchestrator.tasks.task import Task
-from orchestrator.tasks.text_files import find_file
+from orchestrator.tasks.text_files import BadRecords, find_file
 from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.base import AnyTaskType
 
+logger = logging.getLogger(__name__)
 DATA_FIELDS = frozenset().union(*(task_type.spec_fields for task_type in TASK_TYPES.values()))
 """The fields of a task's spec that describe its data; every type reads some of them."""
 
@@ -97,12 +99,24 @@ def _own_task(spec: TaskSpec) -> Task:
     if spec.numerical_columns or spec.categorical_columns:
         whole = whole.with_same_examples(columns=_learn_columns(spec, whole))
     if task_type.has_labels(spec.objective):
-        labels = spec.labels or _find_labels(whole)
+        labels = spec.labels or spec.label_columns or _find_labels(whole)
         task_type.check_labels(labels)
         whole = whole.with_same_examples(labels=labels, reader=task_type.reader(spec, labels))
-    task = whole.with_limits(_limits(spec))
+    task = _without_unlabeled_test(whole).with_limits(_limits(spec))
     read = chain.from_iterable(task.examples(split) for split in task.splits)
     return task.with_same_examples(unanswerable=task_type.has_unanswerable(read))
+
+
+def _without_unlabeled_test(task: Task) -> Task:
+    """The task without a test split whose labels were kept back (-1 in each row), which is told."""
+    if "test" not in task.files:
+        return task
+    bad = BadRecords(task.files["test"], "skip")
+    if next(iter(task.reader.read(bad.path, bad)), None) is not None or not bad.num_unlabeled:
+        return task
+    logger.info(f"{bad.path}: none of its {bad.num_unlabeled:,} rows has a label, so that there is no test split")
+    files = {split: path for split, path in task.files.items() if split != "test"}
+    return task.with_same_examples(files=files)
 
 
 def _is_given(spec: TaskSpec, name: str) -> bool:

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple, Self
 
 from orchestrator.errors import TaskDataError
+from orchestrator.progress import counted
 from orchestrator.results import Split
 from orchestrator.storage import digest_file, exists
 from orchestrator.storage.uris import absolute
@@ -77,10 +78,13 @@ class Task(TaskDefinition):
                 self._refuse_other_labels(bad.path)
                 raise
             if not examples:
-                self._refuse_other_labels(bad.path)
+                if not bad.num_unlabeled:
+                    self._refuse_other_labels(bad.path)
                 one = bad.count == 1
                 left_out = f"{bad.count:,} record{' was' if one else 's were'} left out"
                 found = left_out if bad.count else "it has no record"
+                if bad.num_unlabeled:
+                    found = f"{counted(bad.num_unlabeled, 'row')} without a label; leave it out or name another column"
                 raise TaskDataError(f"{bad.path} gives no example for task {self.id}: {found}")
             for remark, count in bad.remarks.items():
                 logger.info(f"{bad.path}: {remark}: {count:,}")

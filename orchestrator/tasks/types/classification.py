@@ -6,6 +6,7 @@ The model's outputs are class logits (N, C).
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,10 @@ from bert_core.metrics import (
 from orchestrator.errors import InputError
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
+from orchestrator.tasks.cell_values import NO_LABEL_MARKS, label_text, read_label, stands_for_no_label
 from orchestrator.tasks.features import Array, Features
 from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.tabular_columns import label_text
-from orchestrator.tasks.text_examples import TextExample, TextTable, present
+from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.base import Outputs, TaskDefinition
 from orchestrator.tasks.types.outputs import check_classes, softmax
@@ -60,14 +61,44 @@ class ClassificationTable(TextTable[ClassificationExample]):
 
     kind = ClassificationExample
 
-    def label_fields(self, value: object) -> Mapping[str, str]:
-        """Make the example's label: the name of its class."""
-        label = label_text(present(value))
+    @cached_property
+    def _by_spelling(self) -> Mapping[str | None, str]:
+        return {read_label(label): name for label, name in (self.classes or {}).items()}
+
+    def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, str] | None:
+        """Make the example's label: the name of its class. A label that the task lists is a class, however written."""
+        value = record[self.label_column]
+        as_written = label_text(value)
+        if self.classes is not None and as_written in self.classes:
+            return {"label": self.classes[as_written]}
+        try:
+            label = read_label(value)
+        except ValueError as error:
+            raise ValueError(f"{self.label_column} {error}") from None
+        if label is None or self._is_mark(label, column):
+            return None
+        if label != as_written:
+            column.remarks["labels in another spelling (1.0 for 1, True for true, blanks, invisible characters)"] += 1
         if self.classes is None:
-            return {"label": label}
-        if label not in self.classes:
-            raise ValueError(f"{value!r} is none of the labels {', '.join(self.classes)}")
-        return {"label": self.classes[label]}
+            return {"label": column.name_of(label)}
+        found = self._by_spelling.get(label) or self._by_spelling.get(column.name_of(label))
+        if found is None:
+            raise ValueError(f"{self.label_column} {value!r} is none of the labels {', '.join(self.classes)}")
+        return {"label": found}
+
+    def _is_mark(self, label: str, column: LabelColumn) -> bool:
+        """Whether a label stands for none."""
+        if label not in NO_LABEL_MARKS or label in self._by_spelling:
+            return False
+        if column.class_names:
+            return label == "-1"
+        if self.classes is not None:
+            return stands_for_no_label(label, self._by_spelling, are_known=True)
+        if stands_for_no_label(label, column.labels):
+            return True
+        if label == "-1" and column.labels == {"-1", "0", "1"}:
+            column.remarks["labels -1, a class here; where it means no label, list the others as task.labels"] += 1
+        return False
 
     def label_mismatch(self, path: str) -> str | None:
         """Name the labels of both sides, where no row has one of the classes."""
@@ -75,7 +106,7 @@ class ClassificationTable(TextTable[ClassificationExample]):
             return None
         as_it_stands = replace(self, classes=None)
         found = {str(example.label) for example in as_it_stands.read(path, BadRecords(path, "skip"))}
-        if not found or found & self.classes.keys():
+        if not found or not found.isdisjoint(self._by_spelling):
             return None
         return (
             f"{path}: none of its labels is one of the task's. {self.label_column!r} has {_some(sorted(found))}; the "

@@ -16,14 +16,15 @@ from orchestrator.errors import TaskDataError
 from orchestrator.tasks.bio_tags import BIO, TagScheme, find_bad_tag, find_scheme, is_tag, other_tags_problem
 from orchestrator.tasks.character_spans import SPAN_EXAMPLE, read_spans, tag_words
 from orchestrator.tasks.readers import Reader
-from orchestrator.tasks.table_files import read_rows, table_name
+from orchestrator.tasks.table_files import class_names, read_rows, table_name
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
 
 _READS = (
-    "a ner task reads CoNLL columns: a word and its BIO tag a line, an empty line between sentences; or JSONL or "
-    "Parquet with a list of words and a list of tags, or a text and its character spans, in each row. Convert it, or "
-    "set task.head to classification if each row has one label"
+    "a ner task reads CoNLL columns: a word and its BIO tag a line, an empty line between sentences; JSON or Parquet "
+    "with a list of words and a list of tags, or a text and its character spans, in each row; or CSV with a word a row "
+    "(text_columns: [SENTENCE, WORD], label_column: TAG). Convert it, or set task.head to classification if each row "
+    "has one label"
 )
 
 CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2")
@@ -170,7 +171,11 @@ def _known_scheme(path: str, column: str, tags: Counter[str]) -> TagScheme:
         raise TaskDataError(f"{path} is a CSV table, and {_READS}")
     if not tags:
         raise TaskDataError(f"{path} has no tags behind its words, and {_READS}")
-    raise TaskDataError(f"{path}: {column} has the {other_tags_problem([tag for tag, _ in tags.most_common(3)])}")
+    raise _other_tags(path, column, tags)
+
+
+def _other_tags(path: str, column: str, tags: Counter[str]) -> TaskDataError:
+    return TaskDataError(f"{path}: {column} has the {other_tags_problem([tag for tag, _ in tags.most_common(3)])}")
 
 
 def _as_bio(tags: Sequence[str], scheme: TagScheme, bad: BadRecords) -> tuple[str, ...]:
@@ -248,7 +253,8 @@ class NerTable(Reader[NerExample]):
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
         """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
         columns = (self.tokens_column, *([self.tags_column] if self.labeled else ()))
-        rows = list(read_rows(path, columns, bad))
+        names = self.tags or class_names(path, self.tags_column)
+        rows = [(place, self._named(values, names, bad)) for place, values in read_rows(path, columns, bad)]
         counts = Counter(tag for _, values in rows if are_texts(values[-1]) for tag in values[-1])
         scheme = _known_scheme(path, repr(self.tags_column), counts) if self.labeled and counts else BIO
         for number, (place, values) in enumerate(rows):
@@ -264,6 +270,16 @@ class NerTable(Reader[NerExample]):
             elif words:
                 yield NerExample(str(number), tuple(words), bio)
 
+    def _named(self, values: tuple[object, ...], names: Sequence[str], bad: BadRecords) -> tuple[object, ...]:
+        """A row whose tags are numbers with the tags that they stand for."""
+        tags = values[-1]
+        if not self.labeled or not isinstance(tags, list) or not tags or not {*map(type, tags)} <= {int}:
+            return values
+        if not 0 <= min(tags) <= max(tags) < len(names):
+            return values
+        bad.remarks["sentences whose tags are numbers, read as the names in this order"] += 1
+        return values[0], [names[tag] for tag in tags]
+
     def _sentence(self, values: tuple[object, ...], bad: BadRecords) -> tuple[list[str], list[str]]:
         """A row's words and their tags, none where they are not read. Raises: ValueError, saying what is wrong."""
         words, tags = values[0], values[1] if self.labeled else []
@@ -276,6 +292,10 @@ class NerTable(Reader[NerExample]):
                 raise ValueError(f"the span {list(beyond)} ends behind the {len(words)} characters of the text")
             words, bio = tag_words(words, spans, bad.remarks)
             return words, bio if self.labeled else []
+        if are_texts(words) and isinstance(tags, list) and {*map(type, tags)} == {int}:
+            raise ValueError(
+                f"{self.tags_column} has numbers; list the tags that they stand for, in order, as task.labels"
+            )
         if not are_texts(words) or not are_texts(tags):
             raise ValueError(f"{' and '.join((self.tokens_column, self.tags_column))} must be lists of text")
         if self.labeled and len(words) != len(tags):
@@ -285,3 +305,43 @@ class NerTable(Reader[NerExample]):
     def without_labels(self) -> Self:
         """A reader of the words alone."""
         return replace(self, labeled=False)
+
+
+@dataclass(frozen=True)
+class WordRows(Reader[NerExample]):
+    """Reads tables with a word and its tag in each row (CSV, TSV).
+
+    A sentence goes on while its column says the same, or nothing.
+    """
+
+    sentence_column: str
+    word_column: str
+    tag_column: str
+    tags: tuple[str, ...] | None = None
+    """The tag set; None takes every BIO tag."""
+
+    def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
+        """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
+        sentences: list[tuple[str, list[str], list[str]]] = []
+        last: object = None
+        for place, values in read_rows(path, (self.sentence_column, self.word_column, self.tag_column), bad):
+            sentence, word, tag = map(str, values)
+            if not word.strip():
+                bad.found(place, f"no word in {self.word_column!r}")
+                continue
+            if not sentences or sentence not in ("", last):
+                sentences.append((place, [], []))
+                last = sentence
+            sentences[-1][1].append(word)
+            sentences[-1][2].append(tag)
+        counts = Counter(tag for _, _, tags in sentences for tag in tags)
+        scheme = find_scheme(counts)
+        if scheme is None:
+            raise _other_tags(path, repr(self.tag_column), counts)
+        for number, (place, words, tags) in enumerate(sentences):
+            bio = _as_bio(tags, scheme, bad)
+            problem = find_bad_tag(bio, self.tags)
+            if problem:
+                bad.found(place, problem)
+            else:
+                yield NerExample(str(number), tuple(words), bio)

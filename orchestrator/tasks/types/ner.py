@@ -24,12 +24,14 @@ from orchestrator.tasks.character_spans import words_of
 from orchestrator.tasks.features import Features, Windows
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.readers import Reader
+from orchestrator.tasks.table_files import JSON_ENDINGS
 from orchestrator.tasks.text_files import plain_name
 from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.conll import (
     ConllReader,
     NerExample,
     NerTable,
+    WordRows,
     has_tag_columns,
     is_named_conll,
     split_words,
@@ -77,8 +79,13 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
     def reader(
         self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
     ) -> Reader[NerExample]:
-        """A table where all files are; its columns are `tokens` and `tags` unless named. Else CoNLL columns."""
-        is_table = all(plain_name(path).endswith((".jsonl", ".ndjson", ".parquet")) for path in spec.files.values())
+        """A table where all files are; its columns are `tokens` and `tags` unless named. Else CoNLL columns.
+
+        With two columns of text, the first one says which sentence the word of the second belongs to.
+        """
+        is_table = all(plain_name(path).endswith((*JSON_ENDINGS, ".parquet")) for path in spec.files.values())
+        if known is None and len(spec.text_columns) == 2:
+            return WordRows(*spec.text_columns, spec.label_column or "tag", labels)
         if known is None and is_table:
             (tokens,) = spec.text_columns[:1] or self.usual_text_columns
             return NerTable(tokens, spec.label_column or "tags", labels)

@@ -15,9 +15,10 @@ from bert_core.metrics import glue_metric_names, regression_metrics
 from orchestrator.errors import InputError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
+from orchestrator.tasks.cell_values import read_number
 from orchestrator.tasks.features import Array, Features
 from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.text_examples import TextExample, TextTable, present
+from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
 from orchestrator.tasks.types.base import Outputs, TaskDefinition
 from orchestrator.tasks.types.outputs import check_length
 from orchestrator.tasks.types.text import TextArrays, TextType, table_columns
@@ -44,19 +45,24 @@ class RegressionTable(TextTable[RegressionExample]):
 
     kind = RegressionExample
 
-    def label_fields(self, value: object) -> Mapping[str, float]:
+    def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, float] | None:
         """Make the example's label: a number."""
-        return {"value": self.value_of(present(value))}
-
-    def value_of(self, label: object) -> float:
-        """The number that a label is. Raises: ValueError, saying what is wrong with it."""
+        value = record[self.label_column]
+        has_comma = isinstance(value, str) and "," in value and column.has_decimal_commas
         try:
-            value = float(label)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            value = math.nan
-        if not math.isfinite(value):
-            raise ValueError(f"{label!r} is not a number")
-        return value
+            number = read_number(value, decimal_comma=has_comma)
+            if number is None or (number == -1.0 and column.labels == {"-1"}):  # a test file that keeps its scores back
+                return None
+            scaled = self.scale(number)
+        except ValueError as error:
+            raise ValueError(f"{self.label_column} {error}") from None
+        if has_comma:
+            column.remarks["decimal commas, read as points"] += 1
+        return {"value": scaled}
+
+    def scale(self, score: float) -> float:
+        """The number to learn for a score. Raises: ValueError, saying what is wrong with it."""
+        return score
 
 
 class Regression(TextType[RegressionExample, ValuePrediction]):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError, SpecError, TaskDataError
 from orchestrator.specs.task import TaskSpec
+from orchestrator.tasks.catalogue import KNOWN_TASKS
 from orchestrator.tasks.features import PER_EXAMPLE, Array, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.text_examples import TextExample
@@ -118,4 +119,5 @@ def table_columns(spec: TaskSpec) -> dict[str, Any]:
         "label_column": spec.label_column or "label",
         "numerical_columns": spec.numerical_columns,
         "categorical_columns": spec.categorical_columns,
+        "may_quote": spec.id not in KNOWN_TASKS,
     }

@@ -123,11 +123,10 @@ FIRST, LAST = '{"first": "x", "second": "y", "label": 0}\n', '{"first": "x", "se
 BROKEN = {
     "a.tsv": ("first\tsecond\tlabel\nx\ty\t0\nx\t1\nx\ty\t1\n", "line 3"),
     "label.tsv": ("first\tsecond\tlabel\nx\ty\t0\nx\ty\tmaybe\nx\ty\t1\n", "line 3: label 'maybe'"),
-    "empty.tsv": ("first\tsecond\tlabel\nx\ty\t0\nx\ty\t\nx\ty\t1\n", "line 3: label"),
     "a.csv": ('first,second,label\nx,y,0\n"x"y,y,1\nx,y,1\n', "line 3"),
     "a.jsonl": (FIRST + '{"first": \n' + LAST, "line 2"),
     "key.jsonl": (FIRST + '{"first": "x"}\n' + LAST, "line 2: .*'second'"),
-    "type.jsonl": (FIRST + '{"first": 3, "second": "y", "label": 0}\n' + LAST, "line 2: first"),
+    "type.jsonl": (FIRST + '{"first": [3], "second": "y", "label": 0}\n' + LAST, "line 2: first"),
     "half.jsonl": (FIRST + '{"first": "\\ud83d", "second": "y", "label": 0}\n' + LAST, "line 2"),
 }
 
@@ -164,10 +163,20 @@ def test_a_label_that_is_a_date_reads_as_text(tmp_path: Path) -> None:
     assert example.label == "2026-11-20"
 
 
-@pytest.mark.parametrize("value", ["high", "nan", "inf"])
-def test_a_score_that_is_no_number_is_named(tmp_path: Path, value: str) -> None:
-    path = write(tmp_path / "a.tsv", f"a\tscore\nx\t{value}\n")
-    with pytest.raises(TaskDataError, match=f"line 2: score '{value}'"):
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        ("high", "number"),
+        ("inf", "inf"),
+        ("25%", "percent"),
+        ("3,5", "decimal comma"),
+        ("1,250.0", "thousands"),
+        ("1,250", "thousands.*decimal comma"),
+    ],
+)
+def test_a_score_that_is_no_number_is_named(tmp_path: Path, value: str, named: str) -> None:
+    path = write(tmp_path / "a.tsv", f"a\tscore\nx\t1.5\nx\t{value}\n")
+    with pytest.raises(TaskDataError, match=f"line 3: score .*{named}"):
         read(RegressionTable(("a",), "score"), path)
 
 

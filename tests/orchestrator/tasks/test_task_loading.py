@@ -83,7 +83,7 @@ def test_broken_records_are_counted_when_skipped(tmp_path: Path) -> None:
 
 def test_a_split_without_an_example_is_named(tmp_path: Path) -> None:
     write(tmp_path, dev__tsv="sentence\tlabel\nwhat\t\n")
-    with pytest.raises(TaskDataError, match=r"dev\.tsv.* 1 record"):
+    with pytest.raises(TaskDataError, match=r"dev\.tsv.* 1 row without a label"):
         load(id="sst2", folder=str(tmp_path), on_bad_record="skip").examples("validation")
 
 

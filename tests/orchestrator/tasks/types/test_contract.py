@@ -247,6 +247,7 @@ class TestTaskType:
             "label_column": "a",
             "objective": "cosine",
             "score_range": (0.0, 1.0),
+            "label_columns": ("a", "b"),
             "label_separator": ";",
             "labels": ("a", "b"),
         }
