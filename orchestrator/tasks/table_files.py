@@ -3,9 +3,11 @@
 A TSV file is read as GLUE's are: a tab ends a field, quotation marks are text. A CSV file is quoted (`csv_tables.py`).
 """
 
+import ast
 import io
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,6 +22,8 @@ from orchestrator.tasks.text_files import BadRecords, plain_name, read_decompres
 TableRow = tuple[str, tuple[object, ...]]
 """Place of a record in its file, and the values of its wanted columns."""
 
+_ARRAY = re.compile(r"array\((\[.*?\])(?:, dtype=\w+)?\)", re.DOTALL)
+"""NumPy's arrays as pandas writes them into a CSV file."""
 TABLE_NAMES = {".csv": "CSV", ".tsv": "TSV", ".jsonl": "JSONL", ".ndjson": "JSONL", ".parquet": "Parquet"}
 """Name of each kind of table by the ending of its file."""
 
@@ -43,6 +47,25 @@ def read_rows(path: str, columns: tuple[str, ...], bad: BadRecords, header: bool
     if name.endswith(".parquet"):
         return _parquet_rows(path, columns)
     raise TaskDataError(f"{path}: a table's name ends in .csv, .tsv, .jsonl or .parquet (before .gz, .xz, .zst)")
+
+
+def read_records(path: str, bad: BadRecords) -> Iterator[tuple[str, Any]]:
+    """Place and values of each record, by the names of its columns. Raises: TaskDataError."""
+    if not plain_name(path).endswith((".csv", ".tsv", ".parquet")):
+        return _json_records(path, bad)
+    names = column_names(path, bad)
+    return ((place, dict(zip(names, row, strict=True))) for place, row in read_rows(path, names, bad))
+
+
+def unpack_cell(value: object) -> Any:
+    """The list or object that a cell of a table holds as text, in JSON or as Python prints it; others as they are."""
+    if isinstance(value, str) and value[:1] in ("[", "{"):
+        for parse in (json.loads, lambda text: ast.literal_eval(_ARRAY.sub(r"\1", text))):
+            try:
+                return parse(value)
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                continue
+    return value
 
 
 def read_plain_rows(path: str, columns: tuple[str, ...], bad: BadRecords) -> Iterator[TableRow]:
