@@ -70,6 +70,11 @@ class ColumnFacts:
         )
 
     @property
+    def are_objects(self) -> bool:
+        """Whether values are objects of JSON."""
+        return bool(self.values) and all(isinstance(value, dict) for value in self.values)
+
+    @property
     def are_words(self) -> bool:
         """Whether values are lists of text."""
         return bool(self.values) and all(map(are_texts, self.values))
@@ -132,8 +137,8 @@ def inspect_table(path: str) -> TableFacts:
     of_rows = BadRecords(path, "skip")
     rows = [values for _, values in islice(read_rows(path, names, of_rows, may_lack=names), SAMPLE_ROWS + 1)]
     if not rows:
-        why = f"the first at {of_rows.first_problem}" if of_rows.count else "its first line names the columns"
-        raise InputError(f"{path} has no row that can be read, {why}; write rows, or mend them")
+        why = f"the first at {of_rows.first_problem}" if of_rows.count else "its first line names columns: write some"
+        raise InputError(f"{path} has no row that can be read, {why}")
     refuse_broken(of_rows, len(rows))
     columns = tuple(
         ColumnFacts(name, [row[place] for row in rows[:SAMPLE_ROWS] if not is_missing(row[place])])

@@ -101,6 +101,8 @@ class SplitFacts:
     examples: Sequence[Seen]
     sample: Sequence[tuple[str, ...]] = ()
     """Texts of the first examples, to measure a tokenizer on."""
+    is_constant: bool = False
+    """Whether all have the same score."""
 
     def part(self, groups: Set[int], *, inside: bool) -> Self:
         """The examples with a word whose groups are among these, or are not."""
@@ -147,13 +149,17 @@ class SplitFacts:
 def read_split(task: TaskSpec, path: str) -> SplitFacts:
     """Read a labeled file as the task reads it. Raises: TaskDataError, InputError where many records are broken."""
     bad = BadRecords(path, "skip")
-    examples, sample = [], []
-    for _, texts, labels, group in read_examples(task, path, bad):
+    examples: list[Seen] = []
+    sample: list[tuple[str, ...]] = []
+    scores = set()
+    for record, texts, labels, group in read_examples(task, path, bad):
+        if task.head == "regression":
+            scores.add(record[str(task.label_column)])
         examples.append(Seen(group, text_key("\t".join(texts)), labels, sum(map(count_words, texts))))
         if group and len(sample) < _SAMPLE_EXAMPLES:
             sample.append(texts)
     refuse_broken(bad, len(examples))
-    return SplitFacts(path, bad, examples, sample)
+    return SplitFacts(path, bad, examples, sample, is_constant=len(scores) == 1)
 
 
 def refuse_broken(bad: BadRecords, num_read: int) -> None:

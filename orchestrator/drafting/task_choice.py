@@ -13,6 +13,7 @@ from orchestrator.errors import InputError
 from orchestrator.tasks.bio_tags import fit_one_scheme, other_tags_problem
 from orchestrator.tasks.cell_values import look_alike, read_number
 from orchestrator.tasks.table_files import class_names, table_name
+from orchestrator.tasks.types.squad import are_question_columns
 
 MAX_CLASS_NUMBERS = 20
 """Whole numbers of at most so many values are classes; others are values to estimate."""
@@ -28,7 +29,6 @@ _TEXT_NAMES = [
 ]
 # fmt: on
 _PAIRS = {("premise", "hypothesis"), ("question", "sentence"), ("query", "document"), ("question", "passage")}
-_ANSWER_NAMES = {"answers", "answer", "answer_text", "answer_start", "is_impossible"}
 _ID_NAME = re.compile(r"(.*[^a-z])?(id|uid|guid|index|idx|key|number|nr|no)", re.IGNORECASE)
 _MAX_CLASSES = 50
 """Values at most of a column that is taken for the label although its name does not say so."""
@@ -54,7 +54,7 @@ class TaskChoice:
 
 def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
     """Choose columns and kind of task. Raises: InputError where the table has nothing to learn from."""
-    if request.kind in (None, "qa") and _are_questions(table):
+    if request.kind in (None, "qa") and are_question_columns(column.name for column in table.columns):
         return TaskChoice("qa", ())
     if request.kind in (None, "ner"):
         tagged = _tagged_words(table, request) or _tag_rows(table, request)
@@ -95,11 +95,6 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
 
 
 # Words with tags, and questions
-
-
-def _are_questions(table: TableFacts) -> bool:
-    names = {column.name.lower() for column in table.columns}
-    return {"question", "context"} <= names and not names.isdisjoint(_ANSWER_NAMES)
 
 
 def _tagged_words(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
@@ -375,13 +370,13 @@ def _choice_remarks(label: ColumnFacts, kind: DraftKind, separator: str | None, 
 
 
 def _other_labels(table: TableFacts, texts: tuple[str, ...], label: ColumnFacts) -> Iterator[str]:
-    others = [c for c in table.columns if c.name not in (*texts, label.name)]
+    others = [c for c in table.columns if c.name not in (*texts, label.name) and not c.are_objects]
     likely = [column.name for column in others if column.name.lower() in _LABEL_NAMES]
     names_of = next((c.name for c in others if c.name.lower() in _names_of(label.name)), None)
     if names_of is not None:
         yield f"{names_of} has the names of {label.name}: --label {names_of} learns these"
     elif not likely and label.name.lower() not in _LABEL_NAMES:
-        likely = [column.name for column in _with_few_values(table, texts) if column is not label]
+        likely = [column.name for column in _with_few_values(table, texts) if column in others]
     if likely:
         yield f"{', '.join(likely)} could be the label as well: --label {likely[0]}"
 

@@ -1,5 +1,6 @@
 """Draft of a fine-tuning on labeled files: a sweep from a model, or tokenizer and sweep from random weights."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -33,7 +34,9 @@ from orchestrator.drafting.text import Characters, vocabulary_size, words_within
 from orchestrator.results import Split
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.task import TaskSpec
+from orchestrator.tasks.cell_values import NO_LABEL_MARKS
 from orchestrator.tasks.table_files import column_names
+from orchestrator.tasks.text_examples import LabelColumn
 from orchestrator.tasks.text_files import BadRecords
 
 _QA_LENGTHS = {"max_seq_length": 192, "max_query_length": 48, "doc_stride": 64}
@@ -168,9 +171,15 @@ class TaskDraft:
 
     def _leave_out_unlabeled_test(self) -> None:
         label, path = self.choice.label_column, self.files.get("test")
-        if label and path and label not in column_names(path, BadRecords(path, "skip")):
-            del self.files["test"]
+        if not label or not path:
+            return
+        if label not in column_names(path, BadRecords(path, "skip")):
             self.notes.append(Finding("test", f"{path} has no column {label!r}, so it is left out"))
+        elif LabelColumn(path, label, True, Counter()).labels <= set(NO_LABEL_MARKS):
+            self.notes.append(Finding("test", f"{path} has no label in {label!r}, so it is left out"))
+        else:
+            return
+        del self.files["test"]
 
     @property
     def _on_bad_record(self) -> str:

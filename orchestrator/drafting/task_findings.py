@@ -140,6 +140,10 @@ def validation_findings(validation: SplitFacts, train: SplitFacts) -> Iterator[F
         shown = ", ".join(map(shown_label, missing[:_LABELS_SHOWN]))
         more = f" and {len(missing) - _LABELS_SHOWN} more" if len(missing) > _LABELS_SHOWN else ""
         yield Finding("", f"not in validation: {shown}{more}: no score tells how well this is learned; add examples")
+    if validation.is_constant:
+        yield Finding(
+            "", f"all scores of {validation.path} are the same: there is no correlation to measure; add others"
+        )
     count = validation.num_examples
     if count < _FEW_VALIDATION:
         measure = "measures next to nothing, it is" if count == 1 else "measure next to nothing, each is"

@@ -10,6 +10,7 @@ import io
 import itertools
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -123,7 +124,7 @@ def _first_fields(path: str, columns: Iterable[str] | None, bad: BadRecords) -> 
 
 
 def column_names(path: str, bad: BadRecords) -> tuple[str, ...]:
-    """The columns of a table with a header; of JSON the keys that every record has, in the first one's order.
+    """The columns of a table with a header; of JSON the keys that half of the records have, or more.
 
     Those within an object follow it: `data`, `data.text`.
 
@@ -137,12 +138,12 @@ def column_names(path: str, bad: BadRecords) -> tuple[str, ...]:
         return names
     if name.endswith(".parquet"):
         return tuple(_field_names(_open_parquet(path).schema_arrow))
-    shared: dict[str, None] | None = None
+    counts: Counter[str] = Counter()
+    num_records = 0
     for _, record in _json_records(path, bad):
-        if isinstance(record, dict):
-            keys = dict.fromkeys(_keys(record))
-            shared = keys if shared is None else {key: None for key in shared if key in keys}
-    return tuple(shared or ())
+        counts.update(list(dict.fromkeys(_keys(record))))
+        num_records += 1
+    return tuple(key for key, count in counts.items() if 2 * count >= num_records)
 
 
 def class_names(path: str, column: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ start      a column of its own beside a text; without one the answer is searched
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -70,14 +70,10 @@ class SquadReader(Reader[QaExample]):
         return replace(self, labeled=False)
 
 
-def is_question_record(record: object) -> bool:
-    """Whether a record is a question on a passage with its answers, or an article or passage of SQuAD with such."""
-    try:
-        for _, question in _questions_within(record, ""):
-            read_question(question, "")
-    except ValueError:
-        return False
-    return True
+def are_question_columns(names: Iterable[str]) -> bool:
+    """Whether a table has the columns of questions on passages with their answers."""
+    found = set(names)
+    return "question" in found and not found.isdisjoint(_CONTEXT) and not found.isdisjoint(_ANSWERS)
 
 
 def read_question(record: object, name: str, labeled: bool = True) -> tuple[QaExample, list[tuple[float, str]]]:

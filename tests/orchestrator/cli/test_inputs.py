@@ -4,6 +4,7 @@ read in the tests of drafts, readers, tokenizers and models.
 Alone: pytest tests/orchestrator/cli/test_inputs.py
 """
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,11 @@ DRAFTED = [
     # files, head, words that are told
     ("a01_decimal_comma.csv", "regression", "decimal comma"),
     ("a02_class_names_with_commas.csv", "multi_label", "--kind classification"),
-    ("a03_number_spellings.jsonl", "classification", "0: 50 %"),
-    ("a04_nan_label.jsonl", "classification", "NaN"),
-    ("a04_nan_score.jsonl", "regression", "NaN"),
+    ("a03_number_spellings.jsonl", "classification", "another spelling"),
+    ("a04_nan_label.jsonl", "classification", "left out: 4"),
+    ("a04_nan_score.jsonl", "regression", "left out: 3"),
     ("a05_other_spelling/train.csv a05_other_spelling/dev.csv", "classification", ""),
-    ("a05_truth_values/train.jsonl a05_truth_values/dev.jsonl", "classification", ""),
+    ("a05_truth_values/train.jsonl a05_truth_values/dev.csv", "classification", ""),
     ("a06_column_per_label.csv", "multi_label", "--label toxic"),
     ("a07_python_lists.csv", "multi_label", ""),
     ("a11_array.json", "classification", ""),
@@ -50,9 +51,9 @@ DRAFTED = [
     ("n04_lists_of_one_number.jsonl", "multi_label", ""),
     ("n05_minus_one.jsonl", "classification", "-1"),
     ("n05_dash.jsonl", "classification", "-"),
-    ("n06_unlabeled_test/train.jsonl n06_unlabeled_test/test.jsonl", "classification", "label"),
+    ("n06_unlabeled_test/train.jsonl n06_unlabeled_test/test.jsonl", "classification", "no label"),
     ("n07_twins.csv", "classification", ""),
-    ("n08_rows_without_label.jsonl", "classification", "4"),
+    ("n08_rows_without_label.jsonl", "classification", "left out: 4"),
     ("n09_many_categories.jsonl", "pretraining", "--label product_category"),
     ("n11_label_text.jsonl", "classification", "--label label_text"),
     ("n12_long_documents.csv.gz", "classification", "cut"),
@@ -84,13 +85,29 @@ REFUSED = [
     ("init rows.csv --model a37_modernbert", "config.json"),
     ("fill-mask a34_nan_weights words", "not finite"),
     ("fill-mask a35_lfs_pointer words", "git lfs pull"),
-    ("embed a34_nan_weights words", "not finite"),
+    ("embed a34_nan_weights rows.csv", "not finite"),
+]
+
+ANSWERED = [
+    # command, words of stdout
+    ("predict models/ner a19_no_words.jsonl --format jsonl", '"tags": []'),
+    ("predict a36_list_of_names rows.csv --format jsonl", '"prediction": '),
+    ("predict a36_label2id_alone rows.csv --format jsonl", '"prediction": '),
+    ("predict models/classifier n13_array_to_predict.json --format jsonl", "probabilities"),
+    ("predict models/qa_hindi a26_marks.jsonl --format jsonl", "साधु"),
+    ("corpus show a28_vocab/text.txt --tokenizer a28_vocab/bom", ""),
+    ("corpus show a28_vocab/text.txt --tokenizer a28_vocab/blank_lines", ""),
+    ("corpus show a28_vocab/text.txt --tokenizer a28_vocab/blank_end", ""),
+    ("corpus show a28_vocab/text.txt --tokenizer a28_vocab/double", ""),
+    ("corpus show a28_vocab/text.txt --tokenizer a28_vocab/return_inside", ""),
+    ("corpus show a29_added_tokens/text.txt --tokenizer a29_added_tokens", "[E1] cat [E2] sat"),
 ]
 
 
 def resolved(arguments: str) -> list[str]:
     """Arguments whose names of inputs are paths."""
-    return [str(shared_input(word)) if "_" in word or word == "rows.csv" else word for word in arguments.split()]
+    is_input = re.compile(r"[an]\d\d_.*|models/.*|rows\.csv").fullmatch
+    return [str(shared_input(word)) if is_input(word) else word for word in arguments.split()]
 
 
 @pytest.mark.parametrize(("files", "head", "words"), DRAFTED, ids=lambda value: str(value)[:30])
@@ -110,3 +127,10 @@ def test_what_cannot_be_read_is_refused_by_its_name(
     assert outcome.status == 2
     assert words in " ".join(outcome.err.split())
     assert list(tmp_path.glob("*.yaml")) == []
+
+
+@pytest.mark.parametrize(("arguments", "words"), ANSWERED, ids=lambda value: str(value)[:50])
+def test_what_can_be_read_is_answered(command: Command, arguments: str, words: str) -> None:
+    outcome = command(*resolved(arguments))
+    assert outcome.status == 0, outcome.err
+    assert words in outcome.out

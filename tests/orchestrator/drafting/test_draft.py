@@ -28,6 +28,7 @@ from tests.orchestrator.drafting.made_files import (
     review,
     write,
     write_questions,
+    write_records,
     write_reviews,
     write_sentences,
     write_text,
@@ -93,10 +94,11 @@ def test_every_layout_is_split_alike_into_the_columns_that_are_read(tmp_path: Pa
     jsonl = write(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in records))
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "a.parquet")
     splits = []
-    for path in (jsonl, tmp_path / "a.parquet", write_reviews(tmp_path / "a.csv", 40)):
+    made = (write_reviews(tmp_path / "a.csv", 40), write_records(tmp_path / "a.json", 40))
+    for path in (jsonl, tmp_path / "a.parquet", *made):
         written(tmp_path, path)
         splits.append([split_of(tmp_path, part) for part in ("train", "dev")])
-    assert splits[0] == splits[1] == splits[2]
+    assert all(split == splits[0] for split in splits)
     assert {frozenset(record) for part in splits[0] for record in part} == {frozenset({"text", "label"})}
 
 

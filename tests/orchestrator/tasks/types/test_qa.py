@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from orchestrator.tasks import Features, Task, decode, load_task, prepare_featur
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.qa import AnswerPrediction
 from orchestrator.tasks.types.qa_windows import passage_windows, whole_letters
-from orchestrator.tasks.types.squad import Answer, QaExample, SquadReader, find_answer, is_question_record
+from orchestrator.tasks.types.squad import Answer, QaExample, SquadReader, are_question_columns, find_answer
 from tests.orchestrator.tasks.definitions import features_of, options_of
 
 CONTEXT = "the cat saw the cat and the ünruly cat"
@@ -94,7 +94,7 @@ def test_answers_of_a_row_are_read_in_each_layout(
     tmp_path: Path, fields: dict[str, Any], starts: list[int], num_repaired: int
 ) -> None:
     record = FLAT | fields
-    assert is_question_record(record)
+    assert are_question_columns(record)
     table = {name: [value] for name, value in record.items()}
     pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "a.parquet")
     (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n")
@@ -120,16 +120,9 @@ def test_an_answer_without_a_start_is_the_less_sure_where_its_text_stands_twice(
     assert "data[1]" in bad.repair_note
 
 
-@pytest.mark.parametrize(
-    "record", [FLAT, FLAT | {"answer": "yes"}, FLAT | {"answer": True}, {"text": "a", "label": "b"}, ["cat"], None]
-)
-def test_other_records_are_no_questions(record: Any) -> None:
-    assert not is_question_record(record)
-
-
-def test_an_article_is_a_question_record_by_its_questions() -> None:
-    assert is_question_record(layout(question())["data"][0])
-    assert not is_question_record(layout({"id": "q"})["data"][0])
+@pytest.mark.parametrize("names", [FLAT, ("question", "answer"), ("context", "answers"), ("text", "label")])
+def test_other_columns_are_no_questions(names: Iterable[str]) -> None:
+    assert not are_question_columns(names)
 
 
 def test_a_mended_answer_is_counted(tmp_path: Path) -> None:
