@@ -100,10 +100,11 @@ def _first_fields(path: str, columns: Iterable[str] | None, bad: BadRecords) -> 
     return next((row for _, row in _flat_rows(path, columns, bad)), ())
 
 
-def column_names(path: str, bad: BadRecords) -> tuple[str, ...]:
+def column_names(path: str, bad: BadRecords, *, within: bool = True) -> tuple[str, ...]:
     """The columns of a table with a header; of JSON the keys that every record has, in the first one's order.
 
-    Those within an object follow it: `data`, `data.text`.
+    Args:
+        within: whether the values of an object follow it: `data`, `data.text`.
 
     Raises: TaskDataError for an empty or broken file, or an unknown kind of file.
     """
@@ -114,11 +115,12 @@ def column_names(path: str, bad: BadRecords) -> tuple[str, ...]:
             raise _names_are_broken(bad)
         return names
     if name.endswith(".parquet"):
-        return tuple(_field_names(_open_parquet(path).schema_arrow))
+        schema = _open_parquet(path).schema_arrow
+        return tuple(_field_names(schema) if within else schema.names)
     shared: dict[str, None] | None = None
     for _, record in _json_records(path, bad):
         if isinstance(record, dict):
-            keys = dict.fromkeys(_keys(record))
+            keys = dict.fromkeys(_keys(record) if within else record)
             shared = keys if shared is None else {key: None for key in shared if key in keys}
     return tuple(shared or ())
 
