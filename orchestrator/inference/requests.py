@@ -138,7 +138,7 @@ def _table_columns(path: str, task: TaskDefinition, text_columns: Sequence[str])
         raise InputError(
             f"{path} is a {table_name(path)} table, and a model for {task.head} reads {forms_text(task)}; convert it"
         )
-    names = column_names(path, _Records(path))
+    names = column_names(path, _Records(path), within=False)
     for name in ANSWER_COLUMNS:
         if name in names:
             raise InputError(f"{path} has a column {name!r} already, which the answer would replace; rename it")
@@ -175,7 +175,7 @@ class _Records(BadRecords):
 
 def _table_lines(path: str) -> Iterator[str]:
     bad = _Records(path)
-    names = tuple(dict.fromkeys(column_names(path, bad)))
+    names = tuple(dict.fromkeys(column_names(path, bad, within=False)))
     at = 1
     for place, values in read_rows(path, names, bad):
         number = int(place.split()[-1])

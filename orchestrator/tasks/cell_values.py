@@ -27,13 +27,13 @@ _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value stands for nothing: null, a blank cell, NaN, infinity.
+    r"""Whether a value stands for nothing: null, a blank cell, NaN, infinity, MySQL's \N.
 
     >>> [is_missing(value) for value in (None, " ", float("nan"), "NaN", "None", 0)]
     [True, True, True, True, False, False]
     """
     if isinstance(value, str):
-        return value.strip().lower() in ("", "nan")
+        return value.strip().lower() in ("", "nan", r"\n")
     return value is None or (isinstance(value, float) and not math.isfinite(value))
 
 

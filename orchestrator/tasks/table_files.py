@@ -41,9 +41,9 @@ def table_name(path: str) -> str | None:
 
 
 def is_json_table(path: str) -> bool:
-    """Whether a file of JSON, of whatever name, has a record for each row: SQuAD's are one object with `data`."""
-    _, first = next(_json_records(path, BadRecords(path, "skip")), ("", None))
-    return isinstance(first, dict) and not isinstance(first.get("data"), list)
+    """Whether a file of JSON, of whatever name, has several records: one object alone is of another layout."""
+    records = [record for _, record in itertools.islice(_json_records(path, BadRecords(path, "skip")), 2)]
+    return len(records) == 2 and all(isinstance(record, dict) for record in records)
 
 
 def read_rows(
@@ -123,10 +123,11 @@ def _first_fields(path: str, columns: Iterable[str] | None, bad: BadRecords) -> 
     return next((row for _, row in _flat_rows(path, columns, bad)), ())
 
 
-def column_names(path: str, bad: BadRecords) -> tuple[str, ...]:
+def column_names(path: str, bad: BadRecords, *, within: bool = True) -> tuple[str, ...]:
     """The columns of a table with a header; of JSON the keys that half of the records have, or more.
 
-    Those within an object follow it: `data`, `data.text`.
+    Args:
+        within: whether the values of an object follow it: `data`, `data.text`.
 
     Raises: TaskDataError for an empty or broken file, or an unknown kind of file.
     """
@@ -137,11 +138,13 @@ def column_names(path: str, bad: BadRecords) -> tuple[str, ...]:
             raise _names_are_broken(bad)
         return names
     if name.endswith(".parquet"):
-        return tuple(_field_names(_open_parquet(path).schema_arrow))
+        schema = _open_parquet(path).schema_arrow
+        return tuple(_field_names(schema) if within else schema.names)
     counts: Counter[str] = Counter()
     num_records = 0
     for _, record in _json_records(path, bad):
-        counts.update(list(dict.fromkeys(_keys(record))))
+        if isinstance(record, dict):
+            counts.update(list(dict.fromkeys(_keys(record) if within else record)))
         num_records += 1
     return tuple(key for key, count in counts.items() if 2 * count >= num_records)
 

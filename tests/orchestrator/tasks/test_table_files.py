@@ -16,7 +16,7 @@ import zstandard
 from sklearn.preprocessing import StandardScaler
 
 from orchestrator.errors import TaskDataError
-from orchestrator.tasks.table_files import column_names, has_columns, read_rows
+from orchestrator.tasks.table_files import column_names, has_columns, is_json_table, read_rows
 from orchestrator.tasks.tabular_columns import NO_COLUMNS, TabularColumns
 from orchestrator.tasks.text_files import BadRecords, find_file, plain_name, read_decompressed, read_lines
 from orchestrator.tasks.types.classification import ClassificationExample, ClassificationTable
@@ -111,6 +111,89 @@ def test_tsv_has_no_quoting(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", 'text\tlabel\n"half\tyes\n\nwhole"\tno\n')
     examples, _ = read(ClassificationTable(("text",), "label"), path)
     assert [(e.text, e.text_pair, e.label) for e in examples] == [('"half', None, "yes"), ('whole"', None, "no")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "texts"),
+    [
+        ('"a\tb"\tyes\nc\tno\n', ["a\tb", "c"]),
+        ('"say ""a"""\tyes\r\n"c\r\nd"\tno\r\n', ['say "a"', "c\nd"]),
+        ('"a" b\tyes\nsay ""c""\tno\n', ['"a" b', 'say ""c""']),
+        ('"a"\tyes\n"b\tno\n', ['"a"', '"b']),
+        ('"a"\tyes\nb\tno\n', ['"a"', "b"]),
+    ],
+    ids=["tab", "marks and lines", "stray", "open", "quoted text"],
+)
+def test_tsv_is_quoted_where_all_of_its_marks_enclose_cells(tmp_path: Path, rows: str, texts: list[str]) -> None:
+    path = write(tmp_path / "a.tsv", "text\tlabel\n" + rows)
+    assert [example.text for example in read(ClassificationTable(("text",), "label"), path)[0]] == texts
+
+
+def test_tsv_of_a_published_task_is_never_quoted(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", 'text\tlabel\n"say ""a"""\tyes\n')
+    (example,), _ = read(ClassificationTable(("text",), "label", may_quote=False), path)
+    assert example.text == '"say ""a"""'
+
+
+RECORDS = [{"data": {"text": "x, y"}, "label": "a"}, {"data": {"text": "z"}, "label": "b"}]
+JSON_FORMS = {
+    "array.json": json.dumps(RECORDS),
+    "array.jsonl": json.dumps(RECORDS, indent=1),
+    "rows.json": "[\n" + ",\n".join(map(json.dumps, RECORDS)) + "\n]\n",
+    "commas.jsonl": ",\n".join(map(json.dumps, RECORDS)),
+    "pretty.ndjson": "\n\n".join(json.dumps(record, indent=1) for record in RECORDS),
+    "lines.json": "".join(json.dumps(record) + "\n" for record in RECORDS),
+}
+
+
+@pytest.mark.parametrize("name", [*JSON_FORMS, "structs.parquet"])
+def test_records_of_json_have_many_forms_and_values_within_objects(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name == "structs.parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(RECORDS), path)
+    else:
+        write(path, JSON_FORMS[name])
+    assert column_names(str(path), BadRecords(str(path), "error")) == ("data", "data.text", "label")
+    assert column_names(str(path), BadRecords(str(path), "error"), within=False) == ("data", "label")
+    examples, _ = read(ClassificationTable(("data.text",), "label"), path)
+    assert [(example.text, example.label) for example in examples] == [("x, y", "a"), ("z", "b")]
+    assert name == "structs.parquet" or is_json_table(str(path))
+
+
+@pytest.mark.parametrize("policy", ["error", "skip"])
+@pytest.mark.parametrize("name", ["array.json", "pretty.ndjson"])
+def test_json_that_breaks_off_is_named_with_its_line(tmp_path: Path, name: str, policy: str) -> None:
+    path = write(tmp_path / name, json.dumps(RECORDS if name == "array.json" else RECORDS[0], indent=1)[:-4])
+    with pytest.raises(TaskDataError, match=rf"{name}, line \d+: not JSON"):
+        read(PAIRS, path, policy)
+
+
+def test_squads_object_is_no_table(tmp_path: Path) -> None:
+    assert not is_json_table(str(write(tmp_path / "a.json", json.dumps({"data": [{"paragraphs": []}]}, indent=1))))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_is_read_by_its_mark_and_named_where_it_is_cut(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes("\ufefftext;label\r\nümlaut 😀;x\r\n".encode(encoding))
+    assert [example.text for example in read(ClassificationTable(("text",), "label"), path)[0]] == ["ümlaut 😀"]
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(TaskDataError, match=r"a\.csv.*UTF-16"):
+        read(ClassificationTable(("text",), "label"), path)
+
+
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        ('"say \\"so, so\\" now",x', "backslash"),
+        ('"a "b" c",x', '""'),
+        ("'a, b',x", "single quotes"),
+        ('x, "a, b"', "blank"),
+    ],
+)
+def test_what_is_wrong_with_quotes_is_named(tmp_path: Path, row: str, named: str) -> None:
+    with pytest.raises(TaskDataError, match=f"line 2: .*{named}"):
+        read(ClassificationTable(("text",), "label"), write(tmp_path / "a.csv", f"text,label\n{row}\n"))
 
 
 def test_columns_of_a_headerless_file_go_by_number(tmp_path: Path) -> None:

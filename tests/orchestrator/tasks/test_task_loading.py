@@ -140,6 +140,29 @@ def test_own_columns_are_learnt_from_the_whole_training_split(tmp_path: Path) ->
     assert load(**spec, files={"validation": files["validation"]}).columns.names == ("size", "color")
 
 
+def test_a_column_for_each_label_gives_the_labels_in_its_order(tmp_path: Path) -> None:
+    write(tmp_path, a__csv="text,rude,loud,odd\nx,1,0,0\ny,0,1,0\n")
+    files = {"train": str(tmp_path / "a.csv"), "validation": str(tmp_path / "a.csv")}
+    spec = {"id": "mine", "head": "multi_label", "files": files, "text_columns": ("text",)}
+    columns = ("rude", "odd", "loud")
+    assert load(**spec, label_columns=columns).labels == columns
+    assert load(**spec, label_columns=columns, labels=columns).labels == columns
+    for other in ({"label_column": "rude"}, {"labels": ("rude", "loud")}):
+        with pytest.raises(SpecError, match=rf"task\.{next(iter(other))}.*task\.label_columns"):
+            load(**spec, label_columns=columns, **other)
+
+
+def test_a_test_file_whose_labels_were_kept_back_is_no_split(tmp_path: Path) -> None:
+    write(tmp_path, a__csv="text,label\nx,0\ny,1\n", b__csv="text,label\nx,-1\ny,-1\n")
+    files = {"train": "a.csv", "validation": "a.csv", "test": "b.csv"}
+    spec = {"id": "mine", "head": "classification", "text_columns": ("text",)}
+    paths = {split: str(tmp_path / name) for split, name in files.items()}
+    assert load(**spec, files=paths).splits == ("train", "validation")
+    assert load(**spec, files={**paths, "test": paths["train"]}).splits == ("train", "validation", "test")
+    with pytest.raises(TaskDataError, match=r"b\.csv.* 2 rows without a label"):
+        load(**spec, files={**paths, "validation": paths["test"]}).examples("validation")
+
+
 def test_own_ner_labels_are_completed(tmp_path: Path) -> None:
     write(tmp_path, a__conll="Ada I-PER\nran O\n")
     task = load(
