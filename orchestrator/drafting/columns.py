@@ -10,7 +10,14 @@ from orchestrator.drafting.examples import refuse_broken
 from orchestrator.errors import InputError
 from orchestrator.nearest import did_you_mean
 from orchestrator.tasks.bio_tags import fit_one_scheme
-from orchestrator.tasks.cell_values import has_decimal_commas, is_missing, read_label, read_number, stands_for_no_label
+from orchestrator.tasks.cell_values import (
+    NO_LABEL_MARKS,
+    has_decimal_commas,
+    is_missing,
+    read_label,
+    read_number,
+    stands_for_no_label,
+)
 from orchestrator.tasks.character_spans import read_spans
 from orchestrator.tasks.csv_tables import csv_header
 from orchestrator.tasks.table_files import column_names, read_rows, table_name
@@ -39,7 +46,7 @@ class ColumnFacts:
     def distinct(self) -> frozenset[str]:
         """The different values as labels, without what stands for no label."""
         labels = frozenset(map(_as_label, self.values))
-        return frozenset(label for label in labels if not stands_for_no_label(label, labels))
+        return labels.difference(mark for mark in NO_LABEL_MARKS if stands_for_no_label(mark, labels))
 
     @cached_property
     def is_text(self) -> bool:

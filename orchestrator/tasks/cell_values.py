@@ -78,10 +78,12 @@ def stands_for_no_label(label: str, classes: Collection[str], *, are_known: bool
     >>> stands_for_no_label("-1", ["0", "1"], are_known=True), stands_for_no_label("-", ["-", "yes", "no"])
     (True, True)
     """
+    if label not in NO_LABEL_MARKS:
+        return False
     others = set(classes).difference(NO_LABEL_MARKS)
     if label == "-1":
         return "0" in others and all(map(str.isdecimal, others)) and (are_known or len(others) > 2)
-    return label == "-" and len(others) > 1 and all(any(map(str.isalnum, other)) for other in others)
+    return len(others) > 1 and all(any(map(str.isalnum, other)) for other in others)
 
 
 def look_alike(labels: Iterable[str]) -> list[list[str]]:
