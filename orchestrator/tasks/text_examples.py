@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 
-from orchestrator.tasks.cell_values import is_missing, label_text, read_label
+from orchestrator.tasks.cell_values import NO_LABEL_MARKS, is_missing, label_text, read_label
 from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import class_names, read_plain_rows, read_rows
 from orchestrator.tasks.tabular_columns import read_columns
@@ -115,7 +115,8 @@ class TextTable(Reader[T], Generic[T]):
                 bad.found(place, f"{' or '.join(label_names)} {error}")
                 continue
             if label is None:
-                bad.unlabeled(record[label_names[0]])
+                mark = next(v for name in label_names if read_label(v := record[name]) in (None, *NO_LABEL_MARKS))
+                bad.unlabeled(mark)
                 continue
             pair = second[0] if second else None
             yield self.kind(str(number), first, pair, numbers=numbers, categories=categories, **label)
