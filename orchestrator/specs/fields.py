@@ -10,6 +10,7 @@ from dataclasses import asdict, is_dataclass
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
 
@@ -20,7 +21,7 @@ def identity(
 
     A field that `is_new` is no part of the fingerprint at its default, so that older specs keep theirs.
     """
-    extra = {"role": "identity", "unit": unit, "is_new": is_new}
+    extra: JsonDict = {"role": "identity", "unit": unit, "is_new": is_new}
     return Field(default, description=doc, json_schema_extra=extra, **constraints)
 
 

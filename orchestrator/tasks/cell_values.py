@@ -1,4 +1,4 @@
-"""What a value of a table means: a class, a number, a list, or nothing.
+"""Values of a table's cells: classes, numbers, lists, and what stands for nothing.
 
 Spellings are decided here alone, for all readers and for `init`.
 """
@@ -21,7 +21,7 @@ _INVISIBLE = dict.fromkeys(
 )
 """Characters without width. U+200C and U+200D are none of them: Persian, Indic scripts and emoji need them."""
 NO_LABEL_MARKS = ("-1", "-")
-"""What data sets write in rows without a label, where it is no class."""
+"""Labels that data sets write in rows without one, where they are no classes."""
 _COMMA_NUMBER = re.compile(r"[+-]?(\d+)(?:,(\d+))?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 
@@ -114,17 +114,17 @@ def read_number(value: object, *, decimal_comma: bool = False) -> float | None:
         number = float(text)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{str(value)[:80]!r} {_number_problem(str(value).strip())}") from None
-    if abs(number) > _LARGEST:
+    if math.isfinite(number) and abs(number) > _LARGEST:
         raise ValueError(f"{number:g} is beyond {_LARGEST:g}")
-    return None if math.isnan(number) else number
+    return number if math.isfinite(number) else None
 
 
 def _number_problem(text: str) -> str:
     if text.endswith("%"):
         return "is in percent; write the number alone, without the percent sign"
     if _THOUSANDS.fullmatch(text):
-        either = "" if text.count(",") > 1 or "." in text else ", or a decimal comma; write a point for that one"
-        return f"has a comma between thousands; leave it out{either}"
+        is_sure = text.count(",") > 1 or "." in text
+        return f"has a comma between thousands (leave it out){'' if is_sure else ' or a decimal comma (write a point)'}"
     return "has a decimal comma; write a point" if re.fullmatch(r"[+-]?[\d.]*,\d+", text) else "is not a number"
 
 

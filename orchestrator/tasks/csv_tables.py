@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from orchestrator.errors import TaskDataError
-from orchestrator.tasks.text_files import BadRecords, read_decompressed, read_lines
+from orchestrator.tasks.text_files import BadRecords, read_encoded, read_lines
 
 DELIMITERS = (",", ";", "\t", "|")
 """Characters that may stand between the fields of a CSV file: spreadsheets write semicolons where 0,5 is a number."""
@@ -22,7 +22,7 @@ _PROBLEMS = {
     "or LF line ends",
     "expected after": 'a quotation mark stands within a quoted cell; write it as "" (not with a backslash, \\")',
 }
-"""What is wrong, by what the csv module says of it."""
+"""Problems of a CSV file, by what the csv module says of them."""
 
 csv.field_size_limit(2**31 - 1)  # a document is a field: Python's own limit, 131,072 characters, is less than many have
 
@@ -85,7 +85,7 @@ def is_quoted_tsv(path: str) -> bool:
 
     Some cell must need it, or the first name of a column have it: quotation marks around whole cells may be text.
     """
-    text = read_decompressed(path).decode(errors="replace").replace("\r\n", "\n").removeprefix("\ufeff")
+    text = read_encoded(path).decode(errors="replace").replace("\r\n", "\n")
     is_needed, holds_marks = text.startswith('"'), False
     start = text.find('"')
     while start >= 0:

@@ -183,7 +183,7 @@ def _pick_columns(
 
 
 def _quotes_hint(row: Sequence[str]) -> str:
-    """What may have kept cells apart that a row's quotes should hold together; empty where nothing shows it."""
+    """Hint at quotes that should have held cells together; empty where nothing shows any."""
     if any(field.lstrip().startswith("'") for field in row):
         return "; cells in single quotes ('…') are not held together by them, write double quotes"
     return "; a blank stands before a quotation mark, leave it out" if any(re.match(r' +"', f) for f in row) else ""

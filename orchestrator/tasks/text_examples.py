@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 
-from orchestrator.tasks.cell_values import has_decimal_commas, is_missing, label_text, read_label
+from orchestrator.tasks.cell_values import NO_LABEL_MARKS, is_missing, label_text, read_label
 from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import class_names, read_plain_rows, read_rows
 from orchestrator.tasks.tabular_columns import read_columns
@@ -52,11 +52,6 @@ class LabelColumn:
         """The different labels, in their one spelling."""
         single = (value for value in self.values if not isinstance(value, list | dict))
         return frozenset(label for value in single if (label := read_label(value)) is not None)
-
-    @cached_property
-    def has_decimal_commas(self) -> bool:
-        """Whether the column's numbers have a comma for the decimal point."""
-        return has_decimal_commas(self.values)
 
     @cached_property
     def class_names(self) -> Sequence[str]:
@@ -111,12 +106,17 @@ class TextTable(Reader[T], Generic[T]):
             try:
                 first, *second = read_texts(record, self.text_columns, bad.remarks)
                 numbers, categories = read_columns(record, self.numerical_columns, self.categorical_columns)
-                label = self.label_fields(record, column) if self.labeled else {}
             except ValueError as error:
                 bad.found(place, str(error))
                 continue
+            try:
+                label = self.label_fields(record, column) if self.labeled else {}
+            except ValueError as error:
+                bad.found(place, f"{' or '.join(label_names)} {error}")
+                continue
             if label is None:
-                bad.unlabeled(record[label_names[0]])
+                mark = next(v for name in label_names if read_label(v := record[name]) in (None, *NO_LABEL_MARKS))
+                bad.unlabeled(mark)
                 continue
             pair = second[0] if second else None
             yield self.kind(str(number), first, pair, numbers=numbers, categories=categories, **label)
@@ -127,7 +127,7 @@ class TextTable(Reader[T], Generic[T]):
 
     @abstractmethod
     def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, Any] | None:
-        """Make an example's fields of its label, None of a row without one. Raises: ValueError, naming the column."""
+        """Make an example's fields of its label, None of a row without one. Raises: ValueError, with the problem."""
 
 
 def are_texts(values: object) -> TypeGuard[list[str]]:

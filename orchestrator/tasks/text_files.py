@@ -116,14 +116,20 @@ def _zstandard_frames(data: bytes) -> Iterator[bytes]:
         data = frame.unused_data
 
 
+def read_encoded(path: str) -> bytes:
+    """All of a file, decompressed, as UTF-8: from UTF-16 where a byte order mark says so, as spreadsheets save it."""
+    data = read_decompressed(path)
+    if not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.removeprefix(codecs.BOM_UTF8)
+    try:
+        return data.decode("utf-16").encode()
+    except UnicodeDecodeError:
+        raise TaskDataError(f"{path} begins as UTF-16 and is cut short; save it as UTF-8") from None
+
+
 def read_lines(path: str, bad: BadRecords) -> Iterator[tuple[int, str]]:
-    """Each line that is UTF-8, or UTF-16 with a byte order mark, with its number from 1, without its line end."""
-    data = read_decompressed(path).removeprefix(codecs.BOM_UTF8)
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # as spreadsheets save "Unicode text"
-        try:
-            data = data.decode("utf-16").encode()
-        except UnicodeDecodeError:
-            raise TaskDataError(f"{path} begins as UTF-16 and is cut short; save it as UTF-8") from None
+    """Each line that is text with its number from 1, without its line end."""
+    data = read_encoded(path)
     if b"\n" not in data:
         data = data.replace(b"\r", b"\n")
     data = data.removesuffix(b"\n")

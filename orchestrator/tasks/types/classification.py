@@ -62,8 +62,8 @@ class ClassificationTable(TextTable[ClassificationExample]):
     kind = ClassificationExample
 
     @cached_property
-    def _by_spelling(self) -> Mapping[str | None, str]:
-        return {read_label(label): name for label, name in (self.classes or {}).items()}
+    def _by_spelling(self) -> Mapping[str, str]:
+        return {read_label(label) or label: name for label, name in (self.classes or {}).items()}
 
     def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, str] | None:
         """Make the example's label: the name of its class. A label that the task lists is a class, however written."""
@@ -71,10 +71,7 @@ class ClassificationTable(TextTable[ClassificationExample]):
         as_written = label_text(value)
         if self.classes is not None and as_written in self.classes:
             return {"label": self.classes[as_written]}
-        try:
-            label = read_label(value)
-        except ValueError as error:
-            raise ValueError(f"{self.label_column} {error}") from None
+        label = read_label(value)
         if label is None or self._is_mark(label, column):
             return None
         if label != as_written:
@@ -83,7 +80,7 @@ class ClassificationTable(TextTable[ClassificationExample]):
             return {"label": column.name_of(label)}
         found = self._by_spelling.get(label) or self._by_spelling.get(column.name_of(label))
         if found is None:
-            raise ValueError(f"{self.label_column} {value!r} is none of the labels {', '.join(self.classes)}")
+            raise ValueError(f"{value!r} is none of the labels {', '.join(self.classes)}")
         return {"label": found}
 
     def _is_mark(self, label: str, column: LabelColumn) -> bool:

@@ -16,7 +16,7 @@ from orchestrator.errors import TaskDataError
 from orchestrator.tasks.bio_tags import BIO, TagScheme, find_bad_tag, find_scheme, is_tag, other_tags_problem
 from orchestrator.tasks.character_spans import SPAN_EXAMPLE, read_spans, tag_words
 from orchestrator.tasks.readers import Reader
-from orchestrator.tasks.table_files import class_names, read_rows, table_name
+from orchestrator.tasks.table_files import TableRow, class_names, read_rows, table_name
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
 
@@ -29,6 +29,7 @@ _READS = (
 
 CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2")
 """Endings of the names of files with CoNLL columns; other names may have such columns, too."""
+_LAST_COLUMN = "its last column"
 _DOCUMENT_MARK = "-DOCSTART-"
 _COMMENT_MARK = "#"
 _NO_VALUE = "_"
@@ -115,7 +116,7 @@ class ConllReader(Reader[NerExample]):
         """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
         numbered = list(read_lines(path, bad))
         layout = _ConllLayout.of(line for _, line in numbered)
-        scheme = _known_scheme(path, "its last column", layout.tags) if self.labeled else BIO
+        scheme = _known_scheme(path, _LAST_COLUMN, layout.tags) if self.labeled else BIO
         number = 0
         for document, lines in _sentences(numbered, layout):
             sentence = self._parse(lines, str(number), document, layout, scheme, bad)
@@ -167,15 +168,11 @@ def _known_scheme(path: str, column: str, tags: Counter[str]) -> TagScheme:
     scheme = find_scheme(tags)
     if scheme is not None:
         return scheme
-    if table_name(path) == "CSV":
+    if table_name(path) == "CSV" and column == _LAST_COLUMN:
         raise TaskDataError(f"{path} is a CSV table, and {_READS}")
     if not tags:
         raise TaskDataError(f"{path} has no tags behind its words, and {_READS}")
-    raise _other_tags(path, column, tags)
-
-
-def _other_tags(path: str, column: str, tags: Counter[str]) -> TaskDataError:
-    return TaskDataError(f"{path}: {column} has the {other_tags_problem([tag for tag, _ in tags.most_common(3)])}")
+    raise TaskDataError(f"{path}: {column} has the {other_tags_problem([tag for tag, _ in tags.most_common(3)])}")
 
 
 def _as_bio(tags: Sequence[str], scheme: TagScheme, bad: BadRecords) -> tuple[str, ...]:
@@ -242,19 +239,22 @@ def _sentences(
 
 @dataclass(frozen=True)
 class NerTable(Reader[NerExample]):
-    """Reads sentences whose words and tags are lists, or texts with character spans (JSONL, Parquet)."""
+    """Reads sentences whose words and tags are lists, or texts with character spans, or of a word and a tag a row."""
 
     tokens_column: str
     tags_column: str
     tags: tuple[str, ...] | None = None
     """The tag set; None takes every BIO tag."""
     labeled: bool = True
+    sentence_column: str | None = None
+    """Column that tells the sentences of rows of words apart: one goes on while it says the same, or nothing."""
 
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
         """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
         columns = (self.tokens_column, *([self.tags_column] if self.labeled else ()))
         names = self.tags or class_names(path, self.tags_column)
-        rows = [(place, self._named(values, names, bad)) for place, values in read_rows(path, columns, bad)]
+        read = read_rows(path, columns, bad) if self.sentence_column is None else self._grouped(path, bad)
+        rows = [(place, self._named(values, names, bad)) for place, values in read]
         counts = Counter(tag for _, values in rows if are_texts(values[-1]) for tag in values[-1])
         scheme = _known_scheme(path, repr(self.tags_column), counts) if self.labeled and counts else BIO
         for number, (place, values) in enumerate(rows):
@@ -269,6 +269,24 @@ class NerTable(Reader[NerExample]):
                 bad.found(place, problem)
             elif words:
                 yield NerExample(str(number), tuple(words), bio)
+
+    def _grouped(self, path: str, bad: BadRecords) -> Iterator[TableRow]:
+        """The rows of each sentence as one, with lists of its words and tags."""
+        columns = (str(self.sentence_column), self.tokens_column, self.tags_column)
+        sentences: list[tuple[str, tuple[list[str], list[str]]]] = []
+        last = ""
+        for place, values in read_rows(path, columns, bad):
+            sentence, word, tag = map(str, values)
+            if not word.strip():
+                bad.found(place, f"no word in {self.tokens_column!r}")
+                continue
+            if not sentences or sentence not in ("", last):
+                last = sentence
+                sentences.append((place, ([], [])))
+            words, tags = sentences[-1][1]
+            words.append(word)
+            tags.append(tag)
+        return iter(sentences)
 
     def _named(self, values: tuple[object, ...], names: Sequence[str], bad: BadRecords) -> tuple[object, ...]:
         """A row whose tags are numbers with the tags that they stand for."""
@@ -305,43 +323,3 @@ class NerTable(Reader[NerExample]):
     def without_labels(self) -> Self:
         """A reader of the words alone."""
         return replace(self, labeled=False)
-
-
-@dataclass(frozen=True)
-class WordRows(Reader[NerExample]):
-    """Reads tables with a word and its tag in each row (CSV, TSV).
-
-    A sentence goes on while its column says the same, or nothing.
-    """
-
-    sentence_column: str
-    word_column: str
-    tag_column: str
-    tags: tuple[str, ...] | None = None
-    """The tag set; None takes every BIO tag."""
-
-    def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
-        """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
-        sentences: list[tuple[str, list[str], list[str]]] = []
-        last: object = None
-        for place, values in read_rows(path, (self.sentence_column, self.word_column, self.tag_column), bad):
-            sentence, word, tag = map(str, values)
-            if not word.strip():
-                bad.found(place, f"no word in {self.word_column!r}")
-                continue
-            if not sentences or sentence not in ("", last):
-                sentences.append((place, [], []))
-                last = sentence
-            sentences[-1][1].append(word)
-            sentences[-1][2].append(tag)
-        counts = Counter(tag for _, _, tags in sentences for tag in tags)
-        scheme = find_scheme(counts)
-        if scheme is None:
-            raise _other_tags(path, repr(self.tag_column), counts)
-        for number, (place, words, tags) in enumerate(sentences):
-            bio = _as_bio(tags, scheme, bad)
-            problem = find_bad_tag(bio, self.tags)
-            if problem:
-                bad.found(place, problem)
-            else:
-                yield NerExample(str(number), tuple(words), bio)

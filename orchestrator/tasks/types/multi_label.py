@@ -65,19 +65,15 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
     def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, tuple[str, ...]] | None:
         """The labels' names, each once."""
         if self.label_columns:
-            flags = [read_flag(record[name], name) for name in self.label_columns]
-            names = [name for name, flag in zip(self.label_columns, flags, strict=True) if flag]
-            return None if None in flags else {"labels": tuple(names)}
+            flags = {name: read_flag(record[name]) for name in self.label_columns}
+            return None if None in flags.values() else {"labels": tuple(name for name, flag in flags.items() if flag)}
         value = record[self.label_column]
         if value != "" and is_missing(value):
             return None
-        try:
-            found = tuple(dict.fromkeys(column.name_of(label) for label in self._parse(value)))
-            unknown = [label for label in found if self.labels is not None and label not in self.labels]
-            if unknown:
-                raise ValueError(f"has {unknown[0]!r}, which is none of the labels {', '.join(self.labels or ())}")
-        except ValueError as error:
-            raise ValueError(f"{self.label_column} {error}") from None
+        found = tuple(dict.fromkeys(column.name_of(label) for label in self._parse(value)))
+        unknown = [label for label in found if self.labels is not None and label not in self.labels]
+        if unknown:
+            raise ValueError(f"has {unknown[0]!r}, which is none of the labels {', '.join(self.labels or ())}")
         return {"labels": found}
 
     def _parse(self, value: object) -> list[str]:
@@ -93,14 +89,14 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
         return [str(label_text(label) if label_text(label) in known else read_label(label)) for label in written]
 
 
-def read_flag(value: object, name: str) -> bool | None:
+def read_flag(value: object) -> bool | None:
     """Whether a column of 0 and 1 says that its label is there; None where it says nothing: empty, NaN, -1.
 
     Raises: ValueError for any other value.
     """
     flag = read_label(value)
     if flag not in (None, "-1", "0", "1", "false", "true"):
-        raise ValueError(f"{name} {value!r} is neither 0 nor 1")
+        raise ValueError(f"{value!r} is neither 0 nor 1")
     return None if flag in (None, "-1") else flag in ("1", "true")
 
 

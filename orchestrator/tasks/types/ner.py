@@ -31,7 +31,6 @@ from orchestrator.tasks.types.conll import (
     ConllReader,
     NerExample,
     NerTable,
-    WordRows,
     has_tag_columns,
     is_named_conll,
     split_words,
@@ -85,7 +84,8 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
         """
         is_table = all(plain_name(path).endswith((*JSON_ENDINGS, ".parquet")) for path in spec.files.values())
         if known is None and len(spec.text_columns) == 2:
-            return WordRows(*spec.text_columns, spec.label_column or "tag", labels)
+            sentence, word = spec.text_columns
+            return NerTable(word, spec.label_column or "tag", labels, sentence_column=sentence)
         if known is None and is_table:
             (tokens,) = spec.text_columns[:1] or self.usual_text_columns
             return NerTable(tokens, spec.label_column or "tags", labels)

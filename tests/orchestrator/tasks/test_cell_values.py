@@ -166,7 +166,7 @@ def test_a_column_for_each_label_says_whether_it_is_there(tmp_path: Path) -> Non
     assert [example.labels for example in examples] == [("rude",), ("loud",), ("rude", "loud"), ()]
     assert bad.num_unlabeled == 2
     path.write_text("text,rude,loud\na,1,0\nb,0,0.17\n")
-    with pytest.raises(TaskDataError, match=r"line 3: loud '0\.17'"):
+    with pytest.raises(TaskDataError, match=r"line 3: rude or loud '0\.17'"):
         read(COLUMNS, path)
 
 

@@ -4,6 +4,7 @@ import json
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow
@@ -21,7 +22,7 @@ from orchestrator.tasks import TASK_TYPES, decode
 from orchestrator.tasks.bio_tags import BIO, SCHEMES, TagScheme, complete_tag_set, find_scheme
 from orchestrator.tasks.features import Windows
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable, WordRows, has_tag_columns
+from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable, has_tag_columns
 from orchestrator.tasks.types.ner import TagsPrediction
 from orchestrator.tasks.types.ner_windows import build_ner_windows
 from tests.orchestrator.tasks.definitions import define, examples_of, features_of, write_records
@@ -166,22 +167,24 @@ def test_tags_that_are_numbers_are_names_in_the_order_of_the_task_or_of_the_file
     assert examples_of(NerTable("tokens", "ner_tags"), tmp_path / "a.parquet")[0].tags == ("B-LOC", "O")
 
 
+def words_of(tag_column: str, *tags: str) -> Any:
+    spec = TaskSpec(id="a", head="ner", files={"train": "a.csv"}, text_columns=("no", "word"), label_column=tag_column)
+    return TASK_TYPES["ner"].reader(spec, tags or None)
+
+
 @pytest.mark.parametrize("second", ["", "1"])
 def test_a_table_with_a_word_a_row_has_a_column_that_parts_sentences(tmp_path: Path, second: str) -> None:
     (tmp_path / "a.csv").write_text(f'no,word,pos,tag\n1,Ann,NNP,U-PER\n{second},",",",",O\n2,Oslo,NNP,U-LOC\n')
-    reader = TASK_TYPES["ner"].reader(
-        TaskSpec(id="mine", head="ner", files={"train": "a.csv"}, text_columns=("no", "word")), None
-    )
-    first, other = examples_of(reader, tmp_path / "a.csv")
+    first, other = examples_of(words_of("tag"), tmp_path / "a.csv")
     assert (first.words, first.tags) == (("Ann", ","), ("B-PER", "O"))
     assert (other.words, other.tags) == (("Oslo",), ("B-LOC",))
     with pytest.raises(TaskDataError, match=r"'pos' has the tags 'NNP'"):
-        examples_of(WordRows("no", "word", "pos"), tmp_path / "a.csv")
+        examples_of(words_of("pos"), tmp_path / "a.csv")
     with pytest.raises(TaskDataError, match=r"line 2: tag 'B-PER'"):
-        examples_of(WordRows("no", "word", "tag", ("O", "B-LOC")), tmp_path / "a.csv")
+        examples_of(words_of("tag", "O", "B-LOC"), tmp_path / "a.csv")
     (tmp_path / "a.csv").write_text("no,word,tag\n1,Ann,B-PER\n1, ,O\n")
     with pytest.raises(TaskDataError, match=r"line 3: .*'word'"):
-        examples_of(WordRows("no", "word", "tag"), tmp_path / "a.csv")
+        examples_of(words_of("tag"), tmp_path / "a.csv")
 
 
 def test_tabs_part_columns_where_there_are_any(tmp_path: Path) -> None:
