@@ -53,6 +53,7 @@ class BertForSentenceEmbedding(PretrainedModel):
             pooled = self.bert.encode(seqs, seqs.first_tokens).float()
         else:
             pooled = pool_tokens(self.bert.encode(seqs), seqs.cu_seqlens, self.embedding.pooling)
+        pooled = pooled[:, : self.embedding.truncate_dim]
         return F.normalize(pooled, dim=-1) if self.embedding.normalize else pooled
 
     def forward(

@@ -29,6 +29,8 @@ SAMPLE_ROWS = 10_000
 _HEADER_WORDS = 8
 """More words than this are no column's name."""
 _FEW_VALUES = 20
+_LONG_TEXT = 100
+"""Characters from which on a value is no label, whose spelling would matter."""
 _TEXT_SHARE = 0.9
 """Share of a column's values that are text where it is one of text: a few may look like numbers."""
 _DELIMITER_NAMES = {";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -166,6 +168,8 @@ def is_number(value: object) -> bool:
 
 
 def _as_label(value: object) -> str:
+    if isinstance(value, str) and len(value) > _LONG_TEXT:
+        return value
     try:
         return read_label(value) or ""
     except ValueError:  # a list or an object

@@ -2,6 +2,7 @@
 
 from collections.abc import Container
 
+from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig
 from orchestrator.errors import SpecError
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName, Head
@@ -27,6 +28,16 @@ def check_recipe(
         if name in axes or value != RecipeSpec.model_fields[name].default:
             section, given = ("space", "the axis") if name in axes else ("recipe", repr(value))
             raise SpecError(f"{section}.{name}: {reason}: leave {given} out")
+
+
+def check_prompts(recipe: RecipeSpec, embedding: SentenceEmbeddingConfig) -> None:
+    """Check that a recipe mentions the prompts that the model it starts from was trained with. Raises: SpecError."""
+    for name in ("query_prompt", "document_prompt"):
+        if getattr(recipe, name) is None and (own := getattr(embedding, name)):
+            raise SpecError(
+                f"recipe.{name}: the model that training starts from has {own!r} before each text; write that, "
+                'another one, or "" for none'
+            )
 
 
 def _fields_of_others(head: Head) -> dict[str, str]:

@@ -16,7 +16,7 @@ from orchestrator.kinds.disk import DiskUse, fine_tuning_disk
 from orchestrator.kinds.facts import estimate_prefix, memory_text, task_facts, times_text
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.similar_runs import similar_trials
-from orchestrator.kinds.start_checks import check_layer_pooling, check_positions, slow_bf16
+from orchestrator.kinds.start_checks import check_layer_pooling, check_positions, check_vectors, slow_bf16
 from orchestrator.kinds.sweep_ending import sweep_ending
 from orchestrator.kinds.sweep_identity import sweep_identity
 from orchestrator.kinds.task_checks import check_examples, short_training_advice
@@ -50,6 +50,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         longest = int(value_bounds(spec, "max_seq_length")[1])
         check_positions("recipe.max_seq_length", longest, map(str, models), inputs)
         check_layer_pooling(listed_values(spec, "layer_pooling"), models, listed_values(spec, "size"), inputs)
+        check_vectors(task, first_recipe(spec), models, listed_values(spec, "size"), inputs)
         check_examples(task, inputs)
 
     def facts(self, spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:

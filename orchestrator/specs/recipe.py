@@ -1,8 +1,8 @@
 """Recipe of a fine-tuning."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from bert_core.checkpoints.sentence_transformers import Pooling
 from bert_core.config_fields import PooledLayers, TokenDecoder
@@ -28,7 +28,8 @@ class RecipeSpec(Section):
     batch_size: int = identity(32, "Examples of a step.", unit="examples", ge=1)
     micro_batch_size: int | None = identity(
         None,
-        "Examples of one forward pass, whose gradients are added up over a step; the whole batch when left out.",
+        "Examples of one forward pass, whose gradients are added up over a step; the whole batch when left out. With "
+        "objective in_batch_negatives texts are compared over the whole batch all the same (GradCache).",
         unit="examples",
         ge=1,
     )
@@ -81,6 +82,18 @@ class RecipeSpec(Section):
     )
     temperature: float = identity(
         0.05, "Cosines are divided by this before the softmax over a batch (embedding, in_batch_negatives).", gt=0.0
+    )
+    matryoshka_dims: tuple[Annotated[int, Field(ge=1)], ...] = identity(
+        (),
+        "Numbers of a vector that are learned to say enough alone, as in [384, 128, 64]: the losses of so many first "
+        "numbers are added up; name the whole length too. For `embed` and `search --dimensions` (embedding).",
+        is_new=True,
+    )
+    query_prompt: str | None = identity(
+        None, "Text before each first text, kept for `search` and `embed --as query` (embedding).", is_new=True
+    )
+    document_prompt: str | None = identity(
+        None, "Text before each other text, kept for `search` and `embed` (embedding).", is_new=True
     )
     evaluations_per_epoch: int = identity(1, "Validation scores taken in each epoch.", ge=1)
     patience: int | None = identity(None, "Stop after so many evaluations without a better score.", ge=1)

@@ -31,14 +31,25 @@ class TaskSpec(Section):
     head: Head | None = identity(None, "Kind of head; a known task has its own.")
     files: dict[Split, str] = identity(
         {},
+<<<<<<< HEAD
         "A file per split: CSV, TSV, JSON, Parquet, CoNLL columns (word first, BIO tag last), SQuAD JSON; "
         "also compressed.",
+=======
+        "A file per split: CSV, TSV, JSONL, Parquet, CoNLL columns (word first, BIO tag last), SQuAD JSON; "
+        "also compressed. Tables of questions (qa) have the columns context, question and answers.",
+>>>>>>> w-embed
     )
     text_columns: tuple[str, ...] = identity(
         (),
         "One or two columns of text; the column of words of a NER table, `tokens` when left out; the column of a "
         "document's sentences, `sentences` when left out, and that of a query if there is one (sentence_selection).",
         max_length=2,
+    )
+    negative_columns: tuple[str, ...] = identity(
+        (),
+        "Columns of texts, or of lists of texts, that do not belong to the first text: hard negatives, as `mine --for "
+        "encoder` writes them (embedding, objective in_batch_negatives).",
+        is_new=True,
     )
     choice_columns: tuple[str, ...] = identity(
         (), "The columns of the choices (multiple_choice); a second column of text begins every choice."

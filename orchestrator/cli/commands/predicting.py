@@ -27,6 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _STDIN = "-"
+_AS_HELP = "What the texts are to a model with prompts: document when left out."
 _SHOWN_DIGITS = 4
 """Significant digits of a number for a person; files and pipes have all."""
 _VECTOR_FILES = ("", ".json", ".jsonl", ".npy")
@@ -188,7 +189,18 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
 @click.argument("model", metavar="MODEL")
 @_lines_and_workers
 @output_option("Instead of stdout: .npy a matrix, a row for each text; .jsonl, .json the lines")
-def embed(model: str, file: str, workers: int | None, gpus: float, precision: "Precision", output: str | None) -> None:
+@click.option("--dimensions", type=click.IntRange(1), help="First numbers of a vector that are kept; all by default.")
+@click.option("--as", "role", type=click.Choice(["document", "query"]), default="document", help=_AS_HELP)
+def embed(
+    model: str,
+    file: str,
+    workers: int | None,
+    gpus: float,
+    precision: "Precision",
+    output: str | None,
+    dimensions: int | None,
+    role: str,
+) -> None:
     """One vector for each line of text.
 
     Lines come from FILE (a path or URI; .gz, .xz and .zst too), or stdin: text, or JSON objects with text; or FILE is a
@@ -205,12 +217,14 @@ def embed(model: str, file: str, workers: int | None, gpus: float, precision: "P
     from orchestrator.retrieval.text_vectors import embedding_size
 
     folder = resolve_model(model, current_settings())
-    load = partial(LineEmbedder.load, as_matrix=suffix == ".npy", device=_device(gpus), precision=precision)
+    dimension = embedding_size(folder, dimensions)
+    kept: dict[str, Any] = {"as_matrix": suffix == ".npy", "dimensions": dimensions, "role": role}
+    load = partial(LineEmbedder.load, device=_device(gpus), precision=precision, **kept)
     answers = _answers(load, folder, file, workers, gpus)
     if output is None or suffix != ".npy":
         _answer(answers, output, lambda pieces: write_pieces(pieces, output))
         return
-    place, dimension = output_path(output), embedding_size(folder)
+    place = output_path(output)
     num_vectors = _answer(answers, output, lambda pieces: write_matrix(place, pieces, dimension))
     notify(f"wrote {output}: {counted(num_vectors, 'vector')} of {dimension} numbers")
 

@@ -103,6 +103,10 @@ class HeadTraining(ABC, Generic[M, A]):
     def check_objective(self, folder: Path, objective: EmbeddingObjectiveName | None) -> None:
         """Check that the model of a folder can be asked for an objective, without loading it. Raises: SpecError."""
 
+    def read_options(self, folder: Path, options: Any) -> Any:
+        """The options of a model folder made elsewhere, whose files say more than a recipe's defaults."""
+        return options
+
     def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
         """Whether a model folder made elsewhere, whose configuration names these classes, has this head."""
         return config.family.architecture(self.model_type.__name__) in architectures

@@ -86,7 +86,8 @@ def read_question(record: object, name: str, labeled: bool = True) -> tuple[QaEx
     """
     if not isinstance(record, Mapping):
         raise ValueError("it is no object; a question has context, question and answers")
-    context, question = _first(record, _CONTEXT), record.get("question")
+    context: Any = _first(record, _CONTEXT)
+    question: Any = record.get("question")
     for key, text in (("context", context), ("question", question)):
         if not isinstance(text, str):
             raise ValueError(f"it has no text {key!r}; a question has context, question and answers")
@@ -134,7 +135,8 @@ def _answers(record: Mapping[str, Any]) -> list[tuple[str, int | None]]:
     """Texts and starts of a record's answers; an empty text is none. Raises: ValueError."""
     if not any(key in record for key in _ANSWERS):
         raise ValueError("it has no 'answers'; a question has context, question and answers")
-    found, starts = unpack_cell(_first(record, _ANSWERS)), unpack_cell(_first(record, _START))
+    found: Any = unpack_cell(_first(record, _ANSWERS))
+    starts: Any = unpack_cell(_first(record, _START))
     if isinstance(found, Mapping):
         found, starts = found.get("text"), _first(found, _START)
     elif isinstance(found, list) and found and all(isinstance(answer, Mapping) for answer in found):

@@ -34,6 +34,11 @@ from tests.synchronizations import GPU, FakeGpu
 
 training = pytest.mark.training
 
+
+def hard_negatives(folder: Path) -> TaskSpec:
+    return tiny_tasks.pairs(folder, "in_batch_negatives", negative_columns=["negatives"])
+
+
 TASKS: dict[str, tuple[Callable[[Path], TaskSpec], dict[str, object]]] = {
     "classification": (tiny_tasks.classification, {}),
     "own columns": (tiny_tasks.columns, {}),
@@ -47,6 +52,7 @@ TASKS: dict[str, tuple[Callable[[Path], TaskSpec], dict[str, object]]] = {
     "cosine": (lambda folder: tiny_tasks.pairs(folder, "cosine"), {}),
     "pair classes": (lambda folder: tiny_tasks.pairs(folder, "classification"), {}),
     "in-batch negatives": (lambda folder: tiny_tasks.pairs(folder, "in_batch_negatives"), {}),
+    "hard negatives": (hard_negatives, {"matryoshka_dims": (64, 8), "query_prompt": "anna "}),
 }
 GROUPS = np.array([7, 2, 30, 11, 4, 23, 19])
 

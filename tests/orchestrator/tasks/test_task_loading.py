@@ -269,7 +269,7 @@ def test_a_split_that_is_not_there_is_named(tmp_path: Path) -> None:
     ("head", "name", "reads"),
     [
         ("ner", "a.csv", "CoNLL"),
-        ("qa", "a.csv", "SQuAD"),
+        ("qa", "a.csv", "context"),
         ("classification", "a.conll", "CoNLL.*classification"),
         ("embedding", "a.conll", "CoNLL.*embedding"),
     ],

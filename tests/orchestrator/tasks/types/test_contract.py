@@ -52,6 +52,9 @@ RECIPE_VALUES: Mapping[str, Any] = {
     "max_answer_length": 9,
     "pooling": "cls",
     "temperature": 1.0,
+    "matryoshka_dims": (8, 4),
+    "query_prompt": "a",
+    "document_prompt": "b",
 }
 """A value beside the default for each recipe field that is made for some types."""
 
@@ -197,7 +200,7 @@ class TestTaskType:
         joined, outputs = join_features(parts), ALL[name].outputs(task, features)
         assert joined.arrays().keys() == features.arrays().keys()
         for key, array in features.arrays().items():
-            if (name, key) != ("in_batch_negatives", "labels"):  # which are numbers within a part
+            if (name, key) != ("in_batch_negatives", "text_numbers"):  # which are numbers within a part
                 np.testing.assert_array_equal(joined.arrays()[key], array, strict=True)
         assert decode(task, joined, examples, outputs) == decode(task, features, examples, outputs)
 
@@ -241,6 +244,7 @@ class TestTaskType:
     def test_data_fields_of_other_types_are_refused(self, name: str, tmp_path: Path) -> None:
         values: dict[str, Any] = {
             "text_columns": ("a",),
+            "negative_columns": ("a",),
             "choice_columns": ("a", "b"),
             "numerical_columns": ("a",),
             "categorical_columns": ("a",),
