@@ -31,13 +31,8 @@ class TaskSpec(Section):
     head: Head | None = identity(None, "Kind of head; a known task has its own.")
     files: dict[Split, str] = identity(
         {},
-<<<<<<< HEAD
         "A file per split: CSV, TSV, JSON, Parquet, CoNLL columns (word first, BIO tag last), SQuAD JSON; "
-        "also compressed.",
-=======
-        "A file per split: CSV, TSV, JSONL, Parquet, CoNLL columns (word first, BIO tag last), SQuAD JSON; "
         "also compressed. Tables of questions (qa) have the columns context, question and answers.",
->>>>>>> w-embed
     )
     text_columns: tuple[str, ...] = identity(
         (),
