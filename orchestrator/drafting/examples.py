@@ -17,6 +17,7 @@ from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.classification import ClassificationExample
 from orchestrator.tasks.types.conll import NerExample
+from orchestrator.tasks.types.embedding_objectives import MatchExample
 from orchestrator.tasks.types.multi_label import MultiLabelExample
 from orchestrator.tasks.types.regression import RegressionExample
 
@@ -47,6 +48,8 @@ def split_columns(task: TaskSpec) -> dict[str, Any]:
     """Fields of the task that say the columns of the files which a split is written to."""
     if task.head in ("ner", "qa"):
         return {"text_columns": (), "label_column": None}
+    if task.head == "embedding":
+        return {"text_columns": ("query", "positive"), "negative_columns": ("negatives",), "label_column": None}
     return {"text_columns": task.text_columns, "label_column": task.label_column or "label", "label_columns": ()}
 
 
@@ -66,6 +69,9 @@ def _parts(example: Any, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple
     if isinstance(example, NerExample):
         entities = tuple(tag[2:] for tag in example.tags if tag.startswith("B-"))
         return (" ".join(example.words),), entities, {"tokens": example.words, "tags": example.tags}
+    if isinstance(example, MatchExample):
+        texts = (example.text, str(example.text_pair))
+        return texts, (), {"query": texts[0], "positive": texts[1], "negatives": example.negatives}
     if isinstance(example, TextExample):
         texts = (example.text,) if example.text_pair is None else (example.text, example.text_pair)
         label: Any = None

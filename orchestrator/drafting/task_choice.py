@@ -48,6 +48,8 @@ class TaskChoice:
     """Text between several labels in one value."""
     label_columns: tuple[str, ...] = ()
     """Columns of 0 and 1, each for the label that it is named by."""
+    negative_columns: tuple[str, ...] = ()
+    """Columns of texts that do not belong to the first one."""
     remarks: Sequence[str] = ()
     """Choices that a person may want to make otherwise."""
 
@@ -69,8 +71,8 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
             else "SQuAD's JSON, or columns question, context and answers"
         )
         raise InputError(f"{table.path} is a table of texts, and a {request.kind} task reads {reads}; convert it")
-    if request.kind is None and request.label_column is None:
-        _refuse_triples(table)
+    if request.kind in (None, "embedding") and request.label_column is None and (triples := _triples(table)):
+        return triples
     texts = _text_columns(table, request)
     if request.kind == "pretraining":
         return TaskChoice("pretraining", texts[:1])
@@ -168,16 +170,14 @@ def _lengths(column: ColumnFacts) -> list[int]:
     return [len(value) for value in column.values if isinstance(value, list)]
 
 
-def _refuse_triples(table: TableFacts) -> None:
-    """Refuse texts beside those that are to be near and far, which a task of embeddings reads. Raises: InputError."""
-    names = {column.name.lower(): column.name for column in table.columns}
-    if "positive" in names:
-        query = next(column.name for column in table.columns if column.name.lower() not in ("positive", "negative"))
-        raise InputError(
-            f"{table.path}: 'positive' marks pairs for embeddings, which init drafts no spec for; write one with task: "
-            f"{{id: own, head: embedding, objective: in_batch_negatives, text_columns: [{query}, {names['positive']}], "
-            "files: {train: …, validation: …}} (`orchestrator help tasks`), or name columns with --text and --label"
-        )
+def _triples(table: TableFacts) -> TaskChoice | None:
+    """The choice for texts beside those that are to be near and far; None for another table."""
+    positive = next((column.name for column in table.columns if _last(column) in ("positive", "positives")), None)
+    negatives = tuple(column.name for column in table.columns if _last(column).startswith("negative"))
+    query = next((c.name for c in table.columns if c.is_text and c.name not in (positive, *negatives)), None)
+    if positive is None or query is None:
+        return None
+    return TaskChoice("embedding", (query, positive), negative_columns=negatives)
 
 
 # Columns of text and of the label

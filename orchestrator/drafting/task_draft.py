@@ -164,6 +164,8 @@ class TaskDraft:
             text_columns=choice.text_columns,
             label_column=choice.label_column,
             label_columns=choice.label_columns,
+            negative_columns=choice.negative_columns,
+            objective="in_batch_negatives" if choice.kind == "embedding" else None,
             label_separator=choice.label_separator or "|",
             files=dict(files),
             on_bad_record="skip",

@@ -55,6 +55,9 @@ def _task_text(choice: TaskChoice, table: TableFacts | None) -> str:
         return "qa: the answer is a part of the passage"
     if table is None:
         return "ner: a BIO tag for each word"
+    if choice.kind == "embedding":
+        far = f", far from {', '.join(choice.negative_columns)}" if choice.negative_columns else ""
+        return f"embedding: vectors of {choice.text_columns[0]} near those of {choice.text_columns[1]}{far}"
     label = ", ".join(map(shown_label, choice.label_columns or (str(choice.label_column),)))
     texts = " and ".join(map(shown_label, choice.text_columns))
     seen = "" if table.is_whole else f" (by the first {table.num_rows:,} rows)"

@@ -50,12 +50,11 @@ class SimilarityTable(RegressionTable):
     least: float
     greatest: float
 
-    def value_of(self, label: object) -> float:
+    def scale(self, score: float) -> float:
         """The score's place between the least and the greatest. Raises: ValueError, saying what is wrong with it."""
-        value = super().value_of(label)
-        if not self.least <= value <= self.greatest:
-            raise ValueError(f"{value:g} is not from {self.least:g} to {self.greatest:g}")
-        return (value - self.least) / (self.greatest - self.least)
+        if not self.least <= score <= self.greatest:
+            raise ValueError(f"{score:g} is not from {self.least:g} to {self.greatest:g}")
+        return (score - self.least) / (self.greatest - self.least)
 
 
 @dataclass(frozen=True)

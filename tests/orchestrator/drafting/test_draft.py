@@ -135,6 +135,15 @@ def test_a_carriage_return_in_a_text_is_in_the_split(tmp_path: Path) -> None:
     assert {record["text"] for record in again} == {f"film {n}\rwas {review(n)[1]}" for n in range(40)}
 
 
+def test_triples_are_split(tmp_path: Path) -> None:
+    rows = "".join(f"words {n},like {n},other {n}\n" for n in range(30))
+    task = written(tmp_path, write(tmp_path / "a.csv", f"query,positive,negative\n{rows}"))["stages"]["finetuning"][
+        "task"
+    ]
+    assert (task["objective"], task["negative_columns"]) == ("in_batch_negatives", ["negatives"])
+    assert split_of(tmp_path, "dev")[0].keys() == {"query", "positive", "negatives"}
+
+
 def test_text_becomes_a_pipeline_that_the_text_can_bear(tmp_path: Path) -> None:
     stages = written(tmp_path, write_text(tmp_path / "films.txt"))["stages"]
     assert list(stages) == ["tokenizer", "pretraining"]

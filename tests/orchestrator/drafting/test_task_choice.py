@@ -196,10 +196,13 @@ def test_questions_in_columns_are_qa(tmp_path: Path) -> None:
     assert choose(path).kind == "qa"
 
 
-def test_texts_to_be_near_and_far_are_told_where_they_are_read(tmp_path: Path) -> None:
-    path = table(tmp_path, "anchor\tpositive\tnegative", lambda n: f"some words {n}\tlike these {n}\tother ones {n}")
-    with pytest.raises(InputError, match="head: embedding"):
-        choose(path)
+def test_texts_to_be_near_and_far_are_embedded(tmp_path: Path) -> None:
+    choice = choose(table(tmp_path, "anchor\tpositive\tnegative", lambda n: f"words {n}\tlike {n}\tother {n}"))
+    assert (choice.kind, choice.text_columns, choice.negative_columns) == (
+        "embedding",
+        ("anchor", "positive"),
+        ("negative",),
+    )
 
 
 def test_words_beside_the_name_of_their_sentence_are_ner(tmp_path: Path) -> None:
