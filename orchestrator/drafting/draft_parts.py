@@ -27,9 +27,9 @@ class Finding:
 
 
 MARKS_FINDING = Finding(
-    "marks", "letters here bear marks that carry meaning, as vowels do: kept, and capitals with them (lowercase: false)"
+    "marks", "letters here bear marks that carry meaning, as vowels do: they are kept (strip_accents: false)"
 )
-"""Finding of a text whose vocabulary is cased, since an uncased one would strip marks that carry meaning."""
+"""Finding of a text whose vocabulary keeps marks, as an uncased one alone would strip what carries meaning."""
 
 
 @dataclass(frozen=True)

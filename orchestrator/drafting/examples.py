@@ -70,8 +70,8 @@ def _parts(example: Any, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple
         entities = tuple(tag[2:] for tag in example.tags if tag.startswith("B-"))
         return (" ".join(example.words),), entities, {"tokens": example.words, "tags": example.tags}
     if isinstance(example, MatchExample):
-        texts = (example.text, str(example.text_pair))
-        return texts, (), {"query": texts[0], "positive": texts[1], "negatives": example.negatives}
+        pair = example.text, str(example.text_pair)
+        return pair, (), {"query": pair[0], "positive": pair[1], "negatives": example.negatives}
     if isinstance(example, TextExample):
         texts = (example.text,) if example.text_pair is None else (example.text, example.text_pair)
         label: Any = None

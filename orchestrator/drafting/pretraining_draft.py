@@ -45,8 +45,9 @@ def draft_pretraining(source: TextSource, request: DraftRequest, naming: Naming,
     corpus = source.model_dump(mode="json", exclude_defaults=True)
     pretraining = _stage(corpus, facts, sizes, request)
     if model is None:
-        lowercase = not facts.characters.has_meaningful_marks
-        tokenizer = {"kind": "tokenizer", "corpus": corpus, "vocab_size": vocab_size, "lowercase": lowercase}
+        tokenizer = {"kind": "tokenizer", "corpus": corpus, "vocab_size": vocab_size, "lowercase": True}
+        if facts.characters.has_meaningful_marks:
+            tokenizer["strip_accents"] = False
         above = "stages.pretraining."
         values: dict[str, Any] = {"kind": "pipeline", "stages": {"tokenizer": tokenizer, "pretraining": pretraining}}
     else:
@@ -61,7 +62,7 @@ def draft_pretraining(source: TextSource, request: DraftRequest, naming: Naming,
         else f"BERT-{sizes.size} from random weights, with a vocabulary of up to {vocab_size:,} entries"
     )
     told = (
-        *_data_findings(facts, is_cased=model is None and facts.characters.has_meaningful_marks),
+        *_data_findings(facts, has_marks=model is None and facts.characters.has_meaningful_marks),
         *findings,
         Finding("task", "pretraining: masked words are predicted"),
         Finding("model", start),
@@ -116,14 +117,14 @@ def _comments(facts: TextFacts, sizes: PretrainingSizes, budget: TimeBudget) -> 
     }
 
 
-def _data_findings(facts: TextFacts, *, is_cased: bool) -> Iterator[Finding]:
+def _data_findings(facts: TextFacts, *, has_marks: bool) -> Iterator[Finding]:
     seen = f", by the first {facts.num_text_bytes >> 20:,} MB" if facts.scale > 1 else ""
     yield Finding("data", f"{', '.join(facts.files)}: text, {facts.num_documents:,.0f} documents{seen}")
     long = facts.tokens_holding(0.9)
     yield Finding(
         "length", f"{facts.num_words:,.0f} words, nine of ten in documents of up to {long:,.0f} tokens, about"
     )
-    if is_cased:
+    if has_marks:
         yield MARKS_FINDING
     if facts.num_doubles:
         yield Finding(

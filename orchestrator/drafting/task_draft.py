@@ -96,8 +96,10 @@ class TaskDraft:
                 "kind": "tokenizer",
                 "corpus": {"files": [texts_path]},
                 "vocab_size": vocabulary_size(self.train.num_words, self._characters.num_common),
-                "lowercase": self.choice.kind != "ner" and not self._characters.has_meaningful_marks,
+                "lowercase": self.choice.kind != "ner",
             }
+            if self._characters.has_meaningful_marks:
+                tokenizer["strip_accents"] = False
             above = "stages.finetuning."
             values = {"kind": "pipeline", "stages": {"tokenizer": tokenizer, "finetuning": values}}
             comments = {

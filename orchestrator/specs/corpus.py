@@ -61,6 +61,9 @@ class TokenizerSpec(Spec):
         30522, "Entries of the vocabulary, special tokens included.", unit="tokens", ge=100, le=1_000_000
     )
     lowercase: bool = identity(True, "Uncased (lower case, accents stripped) or cased.")
+    strip_accents: bool | None = identity(
+        None, "Whether accents and other marks on letters are stripped; as `lowercase` says when left out.", is_new=True
+    )
     min_frequency: int = identity(
         2, "A pair is merged, or a Unigram piece considered, when it occurs this often.", unit="occurrences", ge=1
     )

@@ -260,7 +260,7 @@ def test_lengths_are_tokens_in_scripts_without_blanks(tmp_path: Path) -> None:
     text = "\n\n".join("ที่นี่มีหมา" * 30 for _ in range(30))
     stages = written(tmp_path, write(tmp_path / "a.txt", text), output=str(tmp_path / "thai.yaml"))["stages"]
     assert stages["pretraining"]["phases"][-1]["max_seq_length"] == 128
-    assert stages["tokenizer"]["lowercase"] is False
+    assert stages["tokenizer"]["strip_accents"] is False
 
 
 def test_a_vocabulary_has_room_for_the_characters_of_the_text(tmp_path: Path) -> None:
