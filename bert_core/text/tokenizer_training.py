@@ -141,7 +141,7 @@ TRAINERS: dict[str, Callable[..., Tokenizer]] = {
     "byte_bpe": train_byte_bpe,
     "unigram": train_unigram,
 }
-"""Kind of tokenizer → function of texts, size of the vocabulary, lower case or not, least frequency, whether accents are
+"""Kind of tokenizer → function of texts, vocabulary size, lower case or not, least frequency, whether accents are
 stripped (None: as lower case says)."""
 
 
