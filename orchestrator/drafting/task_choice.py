@@ -76,6 +76,12 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
     texts = _text_columns(table, request)
     if request.kind == "pretraining":
         return TaskChoice("pretraining", texts[:1])
+    if request.kind == "embedding":
+        if len(texts) < 2:
+            raise InputError(
+                f"{table.path}: embeddings learn from pairs of texts; name both: --text FIRST --text SECOND"
+            )
+        return TaskChoice("embedding", texts)
     label = _label_column(table, texts, request)
     flags = _label_flags(table, texts, request)
     if flags and (label is None or label.name in flags):

@@ -203,6 +203,10 @@ def test_texts_to_be_near_and_far_are_embedded(tmp_path: Path) -> None:
         ("anchor", "positive"),
         ("negative",),
     )
+    pairs = write_reviews(tmp_path / "a.csv")
+    assert choose(pairs, kind="embedding", text_columns=("text", "label")).text_columns == ("text", "label")
+    with pytest.raises(InputError, match="--text"):
+        choose(pairs, kind="embedding")
 
 
 def test_words_beside_the_name_of_their_sentence_are_ner(tmp_path: Path) -> None:
