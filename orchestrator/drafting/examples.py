@@ -89,7 +89,7 @@ def _parts(example: Any, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple
 
 
 class Seen(NamedTuple):
-    """What is kept of an example that was read."""
+    """Part that is kept of an example that was read."""
 
     group: int
     key: int

@@ -90,7 +90,7 @@ def _read_head(path: str) -> bytes:
 
 
 def _folder_problem(path: str) -> str:
-    """What to do with a folder: a collection is named in a spec, of others the files are given."""
+    """Problem of a folder, with the remedy: a collection is named in a spec, of others the files are given."""
     names = sorted(plain_name(file.name) for file in local_path(path).iterdir())
     if {"corpus.jsonl", "queries.jsonl"} <= set(names):
         return (

@@ -300,7 +300,7 @@ def _kind_of(table: TableFacts, label: ColumnFacts, request: DraftRequest) -> tu
 
 
 def _number_problem(table: TableFacts, label: ColumnFacts) -> str:
-    """What is wrong with the first value of a column that is no number."""
+    """Problem of the first value of a column that is no number."""
     wrong = next(value for value in label.values if not is_number(value))
     try:
         read_number(wrong)
