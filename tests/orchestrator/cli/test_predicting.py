@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -51,6 +52,24 @@ def test_a_text_in_place_of_a_file_is_answered(
     (tmp_path / "one.txt").write_text("cats rest.\n")
     model = {"embed": encoder, "predict": classifier}[name]
     assert command(name, model, "cats rest.").out == command(name, model, "one.txt").out
+
+
+def test_the_first_numbers_of_vectors_are_kept_and_the_models_prompts_stand_before_the_texts(
+    command: Command, encoder: str, tmp_path: Path
+) -> None:
+    (tmp_path / "prompted").mkdir()
+    shutil.copytree(encoder, tmp_path / "prompted", dirs_exist_ok=True)
+    prompts = {"query": "cats ", "document": "rain "}
+    (tmp_path / "prompted/config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
+
+    def vector(model: str, text: str, *options: str) -> list[float]:
+        return list(json.loads(command("embed", model, text, *options).out)["embedding"])
+
+    whole = vector(encoder, "rain falls near stones")
+    assert vector(encoder, "rain falls near stones", "--dimensions", "3") == whole[:3]
+    assert vector("prompted", "falls near stones") == whole
+    assert vector("prompted", "on the mat", "--as", "query") == vector(encoder, "cats on the mat")
+    assert (command("embed", encoder, "a cat", "--dimensions", "17").status) == 2
 
 
 @pytest.mark.parametrize("file", ["reviews", "my data/reviews.csv.gz"])
