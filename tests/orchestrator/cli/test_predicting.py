@@ -7,13 +7,14 @@ import csv
 import gzip
 import io
 import json
-import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bert_core.config import BertConfig
+from bert_core.text_embedding import TextEmbedder
 from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
 from orchestrator.tasks.options import TaskOptions
 from tests.orchestrator.cli.fresh_process import loaded_by_each
@@ -57,10 +58,10 @@ def test_a_text_in_place_of_a_file_is_answered(
 def test_the_first_numbers_of_vectors_are_kept_and_the_models_prompts_stand_before_the_texts(
     command: Command, encoder: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "prompted").mkdir()
-    shutil.copytree(encoder, tmp_path / "prompted", dirs_exist_ok=True)
-    prompts = {"query": "cats ", "document": "rain "}
-    (tmp_path / "prompted/config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
+    embedder = TextEmbedder.load(encoder)
+    own = embedder.model.embedding
+    embedder.model.embedding = replace(own, query_prompt="cats ", document_prompt="rain ")
+    embedder.save(tmp_path / "prompted")
 
     def vector(model: str, text: str, *options: str) -> list[float]:
         return list(json.loads(command("embed", model, text, *options).out)["embedding"])
