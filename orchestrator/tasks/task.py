@@ -104,7 +104,7 @@ class Task(TaskDefinition):
         if split not in self.files:
             raise TaskDataError(
                 f"task {self.id} has no labeled {split} split, only {', '.join(self.splits)}; "
-                f"give its file as task.files.{split}"
+                f"give its file as task.files.{split}, or name another split"
             )
         return self.files[split]
 

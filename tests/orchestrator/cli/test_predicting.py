@@ -8,11 +8,13 @@ import gzip
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bert_core.config import BertConfig
+from bert_core.text_embedding import TextEmbedder
 from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
 from orchestrator.tasks.options import TaskOptions
 from tests.orchestrator.cli.fresh_process import loaded_by_each
@@ -51,6 +53,24 @@ def test_a_text_in_place_of_a_file_is_answered(
     (tmp_path / "one.txt").write_text("cats rest.\n")
     model = {"embed": encoder, "predict": classifier}[name]
     assert command(name, model, "cats rest.").out == command(name, model, "one.txt").out
+
+
+def test_the_first_numbers_of_vectors_are_kept_and_the_models_prompts_stand_before_the_texts(
+    command: Command, encoder: str, tmp_path: Path
+) -> None:
+    embedder = TextEmbedder.load(encoder)
+    own = embedder.model.embedding
+    embedder.model.embedding = replace(own, query_prompt="cats ", document_prompt="rain ")
+    embedder.save(tmp_path / "prompted")
+
+    def vector(model: str, text: str, *options: str) -> list[float]:
+        return list(json.loads(command("embed", model, text, *options).out)["embedding"])
+
+    whole = vector(encoder, "rain falls near stones")
+    assert vector(encoder, "rain falls near stones", "--dimensions", "3") == whole[:3]
+    assert vector("prompted", "falls near stones") == whole
+    assert vector("prompted", "on the mat", "--as", "query") == vector(encoder, "cats on the mat")
+    assert (command("embed", encoder, "a cat", "--dimensions", "17").status) == 2
 
 
 @pytest.mark.parametrize("file", ["reviews", "my data/reviews.csv.gz"])
