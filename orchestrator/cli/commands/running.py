@@ -15,6 +15,7 @@ from orchestrator.cli.frame import (
     GlobalOptionsCommand,
     current_settings,
     given_options,
+    name_option,
     nice_option,
     overrides_argument,
     resume_command,
@@ -60,7 +61,7 @@ def _whole_id(context: click.Context, parameter: click.Parameter, value: str | N
 )
 @spec_argument
 @overrides_argument
-@click.option("--name", help="The experiment's name; the spec's own, or its file's, when left out.")
+@name_option
 @click.option("--dry-run", is_flag=True, help="Only say what it needs, as `orchestrator plan` does.")
 @nice_option
 @click.option(
