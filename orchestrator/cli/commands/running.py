@@ -143,7 +143,8 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: boo
 
     Pretraining continues from its last checkpoint, a sweep with its unfinished trials; the id stays. RUN is an id, the
     beginning of one, or a name. KEY=VALUE changes a field of `execution` for this attempt (a stage's is
-    stages.NAME.execution.…); what shapes the result cannot change.
+    stages.NAME.execution.…); what shapes the result cannot change. A sweep goes on with more points by trials=N, also
+    one that has completed: those that are there stay.
     """
     say_now(f"looking up run {run_id}")
     settings, run_id = current_settings(), run_id_of(run_id)
