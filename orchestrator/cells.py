@@ -50,13 +50,13 @@ def is_setting(name: str) -> bool:
 
 
 def setting_cell(value: Any) -> str:
-    """Text of a setting: numbers with six digits, as they would be typed.
+    """Text of a setting as it would be typed: the shortest that is read as the same number.
 
-    >>> setting_cell(0.00125), setting_cell(4.0), setting_cell(1.234e-5)
-    ('0.00125', '4', '1.234e-05')
+    >>> setting_cell(0.00125), setting_cell(4.0), setting_cell(1.234e-5), setting_cell(0.1 + 0.2)
+    ('0.00125', '4', '1.234e-05', '0.30000000000000004')
     """
     if isinstance(value, float) and math.isfinite(value):
-        return str(int(value)) if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
+        return str(int(value)) if value == int(value) and abs(value) < 1e15 else float.__repr__(value)
     return cell(value)
 
 

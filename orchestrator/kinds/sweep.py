@@ -108,6 +108,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
                 resolve_name=inputs.folder,
                 listener=recording.listener(),
                 finished={trial.result.key: trial.result for trial in journal.trials},
+                kept_models=context.recorder.model_folders(context.run_id),
                 attempt=context.attempt,
             )
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
-from orchestrator.errors import NotFoundError, SeveralRunsError
+from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.models.info import weights_digest
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
 from orchestrator.specs.references import STAGE_MARK, TOKENIZER_FIELDS, SpecT, replace_names
-from orchestrator.storage import exists, join, local_copy
-from orchestrator.storage.uris import absolute
+from orchestrator.storage import exists, join, local_copy, moved_path
+from orchestrator.storage.uris import absolute, is_local
 
 MODEL_FILE = "config.json"
 
@@ -29,8 +29,7 @@ def resolve_model(name: str, settings: Settings) -> str:
         raise NotFoundError(what)
     with Registry(settings.registry, read_only=True) as registry:
         try:
-            folder: str = registry.models.get(name).folder
-            return folder
+            return _found_again(registry.models.get(name).folder, settings)
         except NotFoundError as error:
             registered = str(error).partition("; ")[2].rstrip(".")
         try:
@@ -38,17 +37,28 @@ def resolve_model(name: str, settings: Settings) -> str:
         except SeveralRunsError:
             raise
         except NotFoundError:
-            folder = f"folder with a {MODEL_FILE}" if exists(name) else "folder"
+            what = f"folder with a {MODEL_FILE}" if exists(name) else "folder"
             raise NotFoundError(
-                f"{name!r} is no registered model, run or {folder} ({registered}); "
+                f"{name!r} is no registered model, run or {what} ({registered}); "
                 "run the spec that makes it first, or name another"
             ) from None
         if run.model_folder is not None:
-            return str(run.model_folder)
+            return _found_again(run.model_folder, settings)
         for stage in registry.stages(run.id):
             if stage.model_folder is not None:
-                return str(stage.model_folder)
+                return _found_again(stage.model_folder, settings)
         raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has left no model; see `orchestrator models list`")
+
+
+def _found_again(folder: str, settings: Settings) -> str:
+    """A recorded folder, or where it lies below the present storage. Raises: InputError where it is in neither."""
+    found = moved_path(folder, settings.storage)
+    if is_local(found) and not exists(found):
+        raise InputError(
+            f"{folder} is gone, and {settings.storage} does not have it either; if its storage was moved, name that "
+            "by --storage DIR, else run what made it again"
+        )
+    return found
 
 
 def is_place(field: str, name: str) -> bool:
@@ -104,7 +114,10 @@ def pin_names(spec: SpecT, settings: Settings, resolve: Callable[[str, str], str
     """
     with Registry(settings.registry, read_only=True) as registry:
         models = registry.models.frame()
-        labels = {absolute(str(row.folder)): f"{row.name}@{row.version}" for row in models.itertuples()}
+        labels = {
+            absolute(moved_path(str(row.folder), settings.storage)): f"{row.name}@{row.version}"
+            for row in models.itertuples()
+        }
 
         def pin(field: str, name: str) -> str:
             if name.startswith(STAGE_MARK):

@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, is_dataclass
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
@@ -67,6 +67,16 @@ class ExecutionSection(Section):
     )
 
 
+def check_name(name: str) -> str:
+    """Return the name of a run. Raises: ValueError for one that commands would take for a path or an option."""
+    if name[:1] in ("", ".", "/", "~", "-") or name != name.strip():
+        raise ValueError(
+            f"{name!r} cannot be a run's name, by which commands find it: it has no blanks at its ends, and does not "
+            "begin with . / ~ or -"
+        )
+    return name
+
+
 class Spec(Section):
     """Request of a person for a run: one YAML file, one `kind`."""
 
@@ -76,6 +86,11 @@ class Spec(Section):
 
     name: str = execution("", "The experiment's name; the file's name without its ending when left out.")
     tags: tuple[str, ...] = execution((), "Words to find the run by.")
+
+    @field_validator("name")
+    @classmethod
+    def _has_a_name_that_finds_it(cls, name: str) -> str:
+        return check_name(name) if name else name
 
     def fingerprint(self) -> str:
         """SHA-256 of everything that shapes the result, as 64 hexadecimal digits."""

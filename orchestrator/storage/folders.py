@@ -24,6 +24,18 @@ def exists(path: str) -> bool:
     return bool(filesystem.exists(plain))
 
 
+def moved_path(path: str, storage: str) -> str:
+    """The recorded path of a run's file, or the same one below another storage where only that is there: it was moved.
+
+    A run's files lie below `runs/ID` of its storage.
+    """
+    _, mark, rest = path.rpartition("/runs/")
+    if not mark or not is_local(path) or exists(path):
+        return path
+    moved = join(storage, "runs", rest)
+    return moved if exists(moved) else path
+
+
 def nearest_existing(path: Path) -> Path:
     """The path where it is there, else the nearest folder above it that is."""
     return next(above for above in (path, *path.parents) if above.exists())

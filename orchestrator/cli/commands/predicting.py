@@ -105,7 +105,7 @@ def predict(
     probability of a class. Anything else is answered with JSON lines: lines of text (two texts with a tab between them;
     words for NER), CoNLL columns, SQuAD's JSON, or JSON objects with text and text_pair (and the model's own columns by
     name, null for missing), text and choices, words, or question and context. Where such an object has a key of the
-    answer already, as `label`, it stays, and the answer stands under `predicted_label`.
+    answer already, as `label`, it stays, and the answer stands under `predicted_label`. Empty lines are passed over.
     """
     say_now(f"loading {model}")
     from orchestrator.finetuning.model_record import read_saved_definition
@@ -130,8 +130,10 @@ def predict(
     requests = RequestFile(stream_lines) if lines else look_at_requests(file, task, text_columns)
     if text is not None:
         check_request(text, 1, task, requests.text_columns(task))
-    elif file != _STDIN:
-        check_requests(file, requests, task)
+    elif file != _STDIN and (num_blank := check_requests(file, requests, task)):
+        notify(
+            f"{counted(num_blank, 'empty line')} of {file}: no answer stands for {'it' if num_blank == 1 else 'them'}"
+        )
     from orchestrator.inference.predictor import AnswerForm, Predictor  # torch among it: a wrong file is told before
 
     of_stdin = partial(refuse_table, text_columns=task.text_columns)

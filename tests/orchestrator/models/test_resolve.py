@@ -4,17 +4,19 @@ Alone: pytest tests/orchestrator/models/test_resolve.py
 """
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 from tokenizers import pre_tokenizers
 
-from orchestrator.errors import NotFoundError
+from orchestrator.errors import InputError, NotFoundError
 from orchestrator.execution.origin import with_absolute_paths
 from orchestrator.models.resolve import content_digest, pin_names, resolve_name
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
+from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import EvaluateSpec
 
@@ -83,3 +85,23 @@ def test_a_tokenizers_digest_covers_the_merges_beside_its_vocabulary(tmp_path: P
         (tmp_path / "merges.txt").write_text(f"#version: 0.2\n{merge}\n")
         digests.add(content_digest("tokenizer", str(tmp_path)))
     assert len(digests) == 2
+
+
+def test_the_files_of_a_home_that_was_moved_are_found_below_the_new_one(tmp_path: Path) -> None:
+    old, new = (Settings.from_options(home=str(tmp_path / name), environ={}) for name in ("old", "new"))
+    old.home.mkdir()
+    with Registry(old.registry) as registry:
+        folder = f"{old.storage}/runs"
+        run = registry.lifecycle.create(kind="pretrain", name="base", fingerprint="f", spec={}, run_id="a" * 12)
+        registry.models.register("base", ModelResult(f"{folder}/{run}/model", "d" * 64, 1, "pretraining"), run)
+        registry.lifecycle.finish(run, RunState.COMPLETED, model_folder=f"{folder}/{run}/model")
+    save_model(Path(f"{folder}/{run}/model"))
+    old.home.rename(new.home)
+    for name in ("base", run):
+        assert resolve_name("model", name, new) == f"{new.storage}/runs/{run}/model"
+    assert pinned("base", new).model == "base@1"
+    with Registry(new.registry, read_only=True) as registry:
+        assert registry.run(run).folder(new.storage) == f"{new.storage}/runs/{run}"
+    elsewhere = replace(new, storage=str(tmp_path / "elsewhere"))
+    with pytest.raises(InputError, match=f"{elsewhere.storage}.*--storage"):
+        resolve_name("model", "base", elsewhere)
