@@ -6,13 +6,15 @@ from pydantic import model_validator
 
 from bert_core.checkpoints.sentence_transformers import Pooling
 from bert_core.config_fields import PooledLayers, TokenDecoder
+from orchestrator.specs import optimizer
 from orchestrator.specs.fields import Section, identity
 from orchestrator.specs.network import FamilyName, Precision, Size
+from orchestrator.specs.optimizer import AdamBetas, ScheduleName
 
 Context = Literal["sentence", "document"]
 
 
-UNFROZEN_FIELDS = ("unfreeze_every_epochs", "layer_learning_rate_decay")
+UNFROZEN_FIELDS = ("unfreeze_every_epochs", "layer_learning_rate_decay", "head_learning_rate")
 """Fields that only mean something where the encoder learns."""
 
 
@@ -25,6 +27,9 @@ class RecipeSpec(Section):
     family: FamilyName = identity("bert", "Family of random weights.")
     initializer_range: float = identity(0.02, "Standard deviation of random weights.", gt=0.0)
     learning_rate: float = identity(5e-5, "Peak learning rate.", gt=0.0)
+    head_learning_rate: float | None = identity(
+        None, "Peak learning rate of the head; `learning_rate` when left out.", is_new=True, gt=0.0
+    )
     batch_size: int = identity(32, "Examples of a step.", unit="examples", ge=1)
     micro_batch_size: int | None = identity(
         None,
@@ -33,7 +38,8 @@ class RecipeSpec(Section):
         ge=1,
     )
     epochs: float = identity(3.0, "Passes over the training split.", unit="epochs", gt=0.0)
-    warmup_ratio: float = identity(0.1, "Share of the steps that warm up linearly.", unit="share", ge=0.0, lt=1.0)
+    warmup_ratio: float = optimizer.warmup_ratio(0.1)
+    learning_rate_schedule: ScheduleName = optimizer.learning_rate_schedule()
     freeze_encoder: bool = identity(
         False, "Only the head learns, on the encoder's outputs, which are computed once for all trials."
     )
@@ -46,8 +52,10 @@ class RecipeSpec(Section):
     unfreeze_every_epochs: float | None = identity(
         None, "Only the head learns at first, then one more layer from the top each so often.", unit="epochs", gt=0.0
     )
-    weight_decay: float = identity(0.01, "AdamW's decay; none on biases and LayerNorm.", ge=0.0)
-    max_grad_norm: float = identity(1.0, "Gradients are clipped to this norm.", gt=0.0)
+    weight_decay: float = optimizer.weight_decay()
+    adam_betas: AdamBetas = optimizer.adam_betas(is_new=True)
+    adam_epsilon: float = optimizer.adam_epsilon(is_new=True)
+    max_grad_norm: float = optimizer.max_grad_norm()
     dropout: float | None = identity(None, "Dropout everywhere; the model's own when left out.", ge=0.0, lt=1.0)
     attention_dropout: float | None = identity(
         None,
