@@ -124,6 +124,7 @@ class _Training(Generic[Scored]):
         warn: Callable[[str], None],
     ) -> None:
         self.model, self.features, self.recipe, self.score, self.loss = model, features, recipe, score, loss
+        HEADS[features.head].prepare_loss(model, features, recipe)
         self.schedule = Schedule(
             len(features.group_lengths), recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch
         )

@@ -117,7 +117,9 @@ class Embedding(TaskType[TextExample, Any, PairArrays, TaskOptions]):
         options: TaskOptions,
     ) -> list[Any]:
         """Predictions of the type that judges the objective."""
-        return _objective(task.objective).judge.decode(task, features, examples, outputs, options)
+        judge = _objective(task.objective).judge
+        own = judge.options_type(max_seq_length=options.max_seq_length)
+        return judge.decode(task, features, examples, outputs, own)
 
     def default_metric(self, objective: EmbeddingObjectiveName | None) -> str:
         """Name of the score that ranks by the objective."""

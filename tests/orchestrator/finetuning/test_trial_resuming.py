@@ -25,6 +25,7 @@ RECIPE = {
     "epochs": 2.0,
     "evaluations_per_epoch": 2,
     "dropout": 0.1,
+    "class_weights": "balanced",
     "head_learning_rate": 1e-3,
     "learning_rate_schedule": "cosine",
     "adam_betas": (0.9, 0.98),
