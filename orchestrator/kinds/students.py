@@ -104,7 +104,7 @@ class OnTask(StudentTraining):
         if self.spec.num_hidden_layers is None:
             check_layer_pooling([recipe.layer_pooling], [recipe.init_from], [recipe.size], inputs)
         check_vectors(task, recipe, [teacher], [], inputs)
-        check_recipe(recipe, task.head)
+        check_recipe(recipe, task)
         check_teacher(teacher, task, inputs)
         check_examples(task, inputs)
         for path in self.spec.unlabeled:

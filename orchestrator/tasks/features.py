@@ -154,8 +154,8 @@ class Features(Generic[A]):
 
     def begins_group(self, windows: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Whether each window is the first of its group."""
-        begins: NDArray[np.bool_] = self.group_starts[np.searchsorted(self.group_starts, windows)] == windows
-        return begins
+        is_first: NDArray[np.bool_] = self.group_starts[np.searchsorted(self.group_starts, windows)] == windows
+        return is_first
 
     def examples_of(self, windows: NDArray[np.integer]) -> NDArray[np.int32]:
         """The example of each group, from the windows of some groups."""
@@ -184,7 +184,7 @@ class Features(Generic[A]):
 
 
 def _ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers from each start on, as many as its length says, laid end to end."""
+    """Consecutive numbers from each start on, as many as its length says, laid end to end."""
     first = np.cumsum(lengths) - lengths
     return np.repeat(starts - first, lengths) + np.arange(lengths.sum())
 

@@ -14,12 +14,12 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError, SpecError
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import PER_EXAMPLE, PER_WINDOW, Array, HeadArrays, Windows
+from orchestrator.tasks.features import PER_EXAMPLE, PER_WINDOW, Array, Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.text_windows import build_text_windows
-from orchestrator.tasks.types.base import TaskDefinition, TaskType
+from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.classification import Classification
 from orchestrator.tasks.types.embedding_objectives import EMBEDDING_OBJECTIVES, EmbeddingObjective
 from orchestrator.tasks.types.requests import Request
@@ -79,7 +79,6 @@ class Embedding(TaskType[TextExample, Any, PairArrays, EmbeddingOptions]):
     usual_objective = "cosine"
 
     metric_names = _judged("metric_names")
-    decode = _judged("decode")
     score = _judged("score")
     baseline = _judged("baseline")
     row = _judged("row")
@@ -117,7 +116,8 @@ class Embedding(TaskType[TextExample, Any, PairArrays, EmbeddingOptions]):
 
     def refused_recipe_fields(self, objective: EmbeddingObjectiveName | None) -> Mapping[str, str]:
         """Fields of a head above the encoder, and those made for other objectives, with the reason."""
-        refused = dict.fromkeys(("freeze_encoder", "unfreeze_every_epochs", "layer_pooling"), _NO_HEAD)
+        of_head = ("freeze_encoder", "unfreeze_every_epochs", "layer_pooling", "head_learning_rate")
+        refused = dict.fromkeys(of_head, _NO_HEAD)
         if objective is not None:
             own = _objective(objective).recipe_fields
             for other in EMBEDDING_OBJECTIVES.values():
@@ -146,6 +146,19 @@ class Embedding(TaskType[TextExample, Any, PairArrays, EmbeddingOptions]):
                 "num_tokens_cut": int(made.num_cut.sum()),
             },
         )
+
+    def decode(
+        self,
+        task: TaskDefinition,
+        features: Features[Any],
+        examples: Sequence[TextExample],
+        outputs: Outputs,
+        options: TaskOptions,
+    ) -> list[Any]:
+        """Predictions of the type that judges the objective."""
+        judge = _objective(task.objective).judge
+        own = judge.options_type(max_seq_length=options.max_seq_length)
+        return judge.decode(task, features, examples, outputs, own)
 
     def default_metric(self, objective: EmbeddingObjectiveName | None) -> str:
         """Name of the score that ranks by the objective."""
