@@ -276,6 +276,8 @@ class NerTable(Reader[NerExample]):
                 raise ValueError(f"the span {list(beyond)} ends behind the {len(words)} characters of the text")
             words, bio = tag_words(words, spans, bad.remarks)
             return words, bio if self.labeled else []
+        if self.tags and isinstance(tags, list) and set(tags) <= set(range(len(self.tags))):
+            tags = [self.tags[number] for number in tags]
         if not are_texts(words) or not are_texts(tags):
             raise ValueError(f"{' and '.join((self.tokens_column, self.tags_column))} must be lists of text")
         if self.labeled and len(words) != len(tags):

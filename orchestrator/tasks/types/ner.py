@@ -79,7 +79,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
     ) -> Reader[NerExample]:
         """A table where all files are; its columns are `tokens` and `tags` unless named. Else CoNLL columns."""
         is_table = all(plain_name(path).endswith((".jsonl", ".ndjson", ".parquet")) for path in spec.files.values())
-        if known is None and is_table:
+        if (known is None or known.label_column) and is_table:
             (tokens,) = spec.text_columns[:1] or self.usual_text_columns
             return NerTable(tokens, spec.label_column or "tags", labels)
         return ConllReader(labels)
