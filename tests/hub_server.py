@@ -1,16 +1,23 @@
 """A small Hugging Face hub on this machine: repositories with commits, private and gated ones, and cut connections."""
 
 import hashlib
+import io
 import json
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet
 import pytest
+from huggingface_hub import constants
+
+from orchestrator.storage.hub import HubPlace
+from orchestrator.tasks.catalogue import KNOWN_TASKS
 
 _ASKED = re.compile(r"(/api)?/(models/|datasets/)?(.+?)(?:/(revision|tree|resolve)/([^/]+)(?:/(.*))?)?")
 
@@ -42,8 +49,18 @@ class Hub:
         repository = self.repositories.setdefault(name, Repository(refusal=refusal))
         files = {".gitattributes": b"", **files}
         repository.head = commit or hashlib.sha1(repr((name, sorted(files.items()))).encode()).hexdigest()
-        repository.commits[repository.head] = files
+        repository.commits[repository.head] = {**repository.commits.get(repository.head, {}), **files}
         return repository.head
+
+    def commit_task(self, task: str, **columns: Sequence[object]) -> None:
+        """Put a table as each split of a known task, under the commit that the catalogue has."""
+        buffer = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
+        known = KNOWN_TASKS[task].hub
+        assert known is not None
+        places = [HubPlace.parse(uri) for uri in known.files.values()]
+        files = {place.path: buffer.getvalue() for place in places}
+        self.commit(f"datasets/{places[0].repository}", files, commit=str(places[0].revision))
 
     def commit_folder(self, name: str, folder: Path) -> str:
         """Put the files of a folder on `main` of a model."""
@@ -107,8 +124,6 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serving_hub(folder: Path) -> Iterator[Hub]:
     """A hub that answers in a thread, as `huggingface_hub` and new processes ask it; the cache is in a folder."""
-    from huggingface_hub import constants
-
     hub = Hub()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
     address = f"http://127.0.0.1:{server.server_port}"

@@ -17,7 +17,6 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from glob import has_magic
 from io import BytesIO
 from pathlib import Path
@@ -104,12 +103,13 @@ class HubPlace:
     def fetch(self, names: Sequence[str], *, show_progress: bool = False) -> Path:
         """Download those of some files of the repository that are not in the cache; returns its folder there."""
         from huggingface_hub import snapshot_download
-        from huggingface_hub.utils import tqdm
+        from huggingface_hub.utils.tqdm import tqdm
 
-        class Bar(tqdm):  # type: ignore[misc]
+        class Bar(tqdm):
             def __init__(self, *args: Any, **settings: Any) -> None:
                 is_hidden = not show_progress or not sys.stderr.isatty()
-                super().__init__(*args, **(settings | ({"disable": True} if is_hidden else {})))
+                settings |= {"disable": True} if is_hidden else {}
+                super().__init__(*args, **settings)  # type: ignore[no-untyped-call]
 
         with self._errors():
             folder = snapshot_download(
@@ -117,9 +117,25 @@ class HubPlace:
                 repo_type=self.kind,
                 revision=self.revision,
                 allow_patterns=list(names),
+                local_files_only=self._is_out_of_reach(),
                 tqdm_class=Bar,
             )
         return Path(folder)
+
+    def _is_out_of_reach(self) -> bool:
+        """Whether the hub has to be asked and does not answer: `snapshot_download` would try for half a minute."""
+        from huggingface_hub import HfApi, errors, get_cached_repo_tree
+
+        try:
+            get_cached_repo_tree(self.repository, repo_type=self.kind, revision=self.revision)
+        except errors.CachedRepoTreeNotFoundError:
+            try:
+                HfApi().repo_info(self.repository, revision=self.revision, repo_type=self.kind)
+            except errors.HfHubHTTPError:
+                raise
+            except Exception:  # of the package that makes the connection, which changes with the version
+                return True
+        return False
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -148,7 +164,7 @@ class HubPlace:
                 f"{what} is not whole in {constants.HF_HUB_CACHE}, and {offline}; fetch it where there is a network "
                 f"(`hf download {self.repository} --repo-type {self.kind}`), or name a folder"
             ) from error
-        except (errors.HTTPError, OSError) as error:
+        except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 raise InputError(
                     f"the disk of {constants.HF_HUB_CACHE} is full, {what} is not there; make room, or set HF_HOME"
@@ -239,9 +255,10 @@ def hub_copy(uri: str, skip: Collection[str] = ()) -> Path:
     """
     place = HubPlace.parse(uri).pinned()
     if place.path:
-        if place.path not in _sizes(place):
+        file = place.fetch([place.path], show_progress=True) / place.path
+        if not file.exists():
             raise NotFoundError(f"{replace(place, path='')} has no file {place.path}; look at the repository's files")
-        return place.fetch([place.path], show_progress=True) / place.path
+        return file
     weights = [] if WEIGHTS_FILE in skip else _weights(place)
     if missing := check_size(str(place)) if weights else 0:
         logger.info(f"downloading {size_text(missing)} of {place.repository}")
@@ -287,12 +304,7 @@ def _weights(place: HubPlace) -> list[str]:
 
 
 def _sizes(place: HubPlace) -> Mapping[str, int]:
-    return _sizes_at(replace(place, path=""))
-
-
-@cache
-def _sizes_at(place: HubPlace) -> Mapping[str, int]:
-    """Sizes of a repository's files by name, at a commit: these never change."""
+    """Sizes of a repository's files by name, at a commit."""
     from huggingface_hub import get_cached_repo_tree
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
 

@@ -66,13 +66,11 @@ class KnownTask:
     """The least and the greatest score (embedding)."""
     hub: HubFiles | None = None
 
-    def on_hub(self) -> "KnownTask":
+    def on_hub(self, hub: HubFiles) -> "KnownTask":
         """The layout of the files on the hub, whose classes go by their numbers or by their names."""
-        assert self.hub is not None
         names = self.classes.values()
         classes = _numbered(*names) | _named(*names)
-        columns, label = self.hub.text_columns, self.hub.label_column
-        return replace(self, classes=classes, text_columns=columns, label_column=label, header=True)
+        return replace(self, classes=classes, text_columns=hub.text_columns, label_column=hub.label_column, header=True)
 
     def complete(self, spec: TaskSpec) -> TaskSpec:
         """The spec of a person who named this task, with the fields that the task has of its own."""

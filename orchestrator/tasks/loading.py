@@ -43,8 +43,8 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
             if path is not None and not (split == "test" and _is_unlabeled(known, path)):
                 files.setdefault(split, path)
     hint = "set task.folder in a spec, or give folder=DIR to evaluate"
-    if not files and spec.folder is None and known.hub is not None:
-        known, files = known.on_hub(), known.hub.files
+    if not files and spec.folder is None and (hub := known.hub) is not None:
+        known, files = known.on_hub(hub), hub.files
         try:
             exists(files["train"])
         except (NotFoundError, InputError) as error:

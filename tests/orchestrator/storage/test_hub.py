@@ -42,13 +42,13 @@ def downloads(hub: Hub) -> list[str]:
     return [path.rpartition("/")[2] for path in hub.asked if path.startswith("GET") and "/resolve/" in path]
 
 
-def test_a_model_is_fetched_once_without_what_nobody_reads(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_fetched_once_without_what_nobody_reads(hub: Hub) -> None:
     uri = f"hf://org/name@{hub.commit('org/name', MODEL)}"
     assert pin("hf://org/name") == uri
     assert names(local_copy("hf://org/name", skip=WITHOUT_WEIGHTS)) == {"config.json", "vocab.txt"}
     assert names(local_copy(uri)) == {"config.json", "vocab.txt", "model.safetensors"}
     assert sorted(downloads(hub)) == ["config.json", "model.safetensors", "vocab.txt"]
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    constants.HF_HUB_OFFLINE = True  # until the hub goes
     hub.asked.clear()
     assert pin("hf://org/name") == uri
     assert read_bytes(f"{local_copy('hf://org/name')}/model.safetensors") == b"weights"
@@ -77,7 +77,7 @@ def test_a_branch_that_moves_leaves_the_commit_where_it_was(hub: Hub) -> None:
     assert read_bytes(f"{local_copy('hf://org/name@main')}/model.safetensors") == b"others"
 
 
-def test_a_name_that_leads_nowhere_is_told_by_what_is_wrong(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_leads_nowhere_is_told_by_what_is_wrong(hub: Hub) -> None:
     commit = hub.commit("org/name", MODEL)
     hub.commit("org/mine", MODEL, refusal="RepoNotFound")
     hub.commit("org/terms", MODEL, refusal="GatedRepo")
@@ -94,9 +94,22 @@ def test_a_name_that_leads_nowhere_is_told_by_what_is_wrong(hub: Hub, monkeypatc
             hub_copy(uri)
     assert exists("hf://org/name/config.json")
     assert not exists("hf://org/name/moved.txt")
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    constants.HF_HUB_OFFLINE = True  # until the hub goes
     with pytest.raises(NotFoundError, match="HF_HUB_OFFLINE"):
         hub_copy("hf://org/other")
+    constants.HF_HUB_OFFLINE = False
+
+
+def test_without_a_network_only_what_is_in_the_cache_is_found(hub: Hub) -> None:
+    hub.commit("org/name", MODEL)
+    uri = pin("hf://org/name")
+    local_copy(uri)
+    constants.ENDPOINT = "http://127.0.0.1:9"  # until the hub goes; nobody listens there
+    assert pin("hf://org/name") == uri
+    assert read_bytes(f"{local_copy(uri)}/model.safetensors") == b"weights"
+    for other in ("hf://org/other", f"hf://org/other@{'a' * 40}"):
+        with pytest.raises(NotFoundError, match="cannot be reached"):
+            local_copy(other)
 
 
 def test_nothing_is_written_to_the_hub(hub: Hub) -> None:
