@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Mapping
 from datetime import date, datetime
@@ -113,11 +114,18 @@ def heading(column: str) -> str:
     return column.removeprefix("metrics.").removeprefix("params.").removesuffix("_at")
 
 
+_OF_HUB = r"^hf://|(?<=@[0-9a-f]{4})[0-9a-f]{36}$"
+
+
 def short_value(value: object, longest: int = 20) -> str:
     """Text of a parameter's value for a table or a legend; of a long one, as a folder's path, the end.
 
+    Of a commit on the hub stand the first digits.
+
     >>> short_value(0.00003), short_value("/data/models/small/snapshots/step-00000000")
     ('3e-05', '…shots/step-00000000')
+    >>> short_value("hf://org/tiny@d91b4ce7fa171bfa110e05de7d41591624e630c6")
+    'org/tiny@d91b'
     """
-    text = f"{value:g}" if isinstance(value, float) else str(value)
+    text = f"{value:g}" if isinstance(value, float) else re.sub(_OF_HUB, "", str(value))
     return text if len(text) <= longest else f"…{text[1 - longest :]}"

@@ -34,6 +34,8 @@ from orchestrator.specs import PipelineSpec, Spec, SweepSpec
 from orchestrator.specs.execution_overrides import adds_points, override_execution
 from orchestrator.specs.loading import load_spec, parse_spec
 from orchestrator.specs.overrides import Overrides, override_words
+from orchestrator.specs.references import SpecT, replace_texts
+from orchestrator.storage.hub import is_hub, pin
 
 logger = logging.getLogger(__name__)
 
@@ -73,10 +75,12 @@ def run_spec(
         overrides: KEY=VALUE words that are in the spec already, for the record.
     """
     logger.info("checking what the spec names", extra=UNDER_WAY)
+    spec = _pin_uris(spec)
     inputs = resolved_inputs(spec, settings)
     check_inputs(spec, inputs)
     check_places(settings)
     check_disk(spec, inputs)
+    inputs.check(spec, fetch=True)
     with open_session(spec, inputs, overrides=overrides) as session:
         return session.start(spec, run_id=run_id, on_started=on_started)
 
@@ -109,6 +113,7 @@ def resume_run(
                 _check_drift(record, spec)
             inputs = resolved_inputs(spec, there)
             check_disk(spec, inputs, _left(record, settings))
+            inputs.check(spec, fetch=True)
             words = override_words(overrides)
             with open_session(spec, inputs, overrides=words, allow_drift=allow_drift) as session:
                 return session.resume(record, spec)
@@ -184,5 +189,11 @@ def _check_points(record: RunRecord, recorded: Spec, spec: Spec, registry: Regis
 def plan_spec(spec: Spec, inputs: Resolved) -> list[PlanRow]:
     """Plan of a spec: what it does and takes. Nothing is started; input that is not there is refused."""
     logger.info("checking what the spec names", extra=UNDER_WAY)
+    spec = _pin_uris(spec)
     check_inputs(spec, inputs)
     return plan_rows(spec, inputs, with_time=True)
+
+
+def _pin_uris(spec: SpecT) -> SpecT:
+    """Put commits in the place of the hub's branches, for files as well: what is planned is what runs."""
+    return replace_texts(spec, lambda field, text: pin(text) if is_hub(text) else text)

@@ -20,6 +20,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.cluster.device_line import take_gpus
@@ -264,7 +265,7 @@ def _prepare_data(spec: SweepSpec, task: Task, folders: Mapping[str, str], cache
     features: dict[Split, Features[Any]] = {}
     for recipe in _listed_recipes(spec, task.type.options_type.window_fields()):
         is_random = recipe.init_from == RANDOM
-        folder = local_copy(folders[str(recipe.tokenizer) if is_random else recipe.init_from])
+        folder = local_copy(folders[str(recipe.tokenizer) if is_random else recipe.init_from], skip=(WEIGHTS_FILE,))
         config = None if is_random else BertConfig.from_pretrained(folder)
         tokenizer = Tokenizer.load(folder)
         if config is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.results import Split
 from orchestrator.specs import RecipeSpec
@@ -62,7 +63,7 @@ class TrialJob:
     def shared_tokenizer(self, recipe: RecipeSpec) -> Tokenizer:
         """The recipe's tokenizer."""
         folder = self.tokenizer_folder(recipe)
-        return self._cached(("tokenizer", folder), lambda: Tokenizer.load(self._local(folder)))
+        return self._cached(("tokenizer", folder), lambda: Tokenizer.load(local_copy(folder, skip=(WEIGHTS_FILE,))))
 
     def shared_features(self, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer) -> Features[Any]:
         """Features of a split, as the recipe wants them."""
@@ -74,9 +75,7 @@ class TrialJob:
 
     def local_folder(self, name: str) -> Path:
         """Folder on this machine of a model that recipes name."""
-        return self._local(self.folders[name])
-
-    def _local(self, folder: str) -> Path:
+        folder = self.folders[name]
         return self._cached(("folder", folder), lambda: local_copy(folder))
 
     def _cached(self, key: tuple[object, ...], make: Callable[[], Cached]) -> Cached:

@@ -10,44 +10,70 @@ from orchestrator.registry import Registry
 from orchestrator.settings import Settings
 from orchestrator.specs.references import STAGE_MARK, TOKENIZER_FIELDS, SpecT, replace_names
 from orchestrator.storage import exists, join, local_copy, moved_path
+from orchestrator.storage.hub import is_cached, is_hub, pin, uri_of_name
 from orchestrator.storage.uris import absolute, is_local
 
 MODEL_FILE = "config.json"
 
 
 def resolve_model(name: str, settings: Settings) -> str:
-    """Folder of a model, which is given as a path, a registered name (`name`, `name@version`) or a run.
+    """Folder of a model: a path, a registered name (`name`, `name@version`), a run, or a name on the hub.
 
-    Of a pipeline it is the model of the last stage that has left one.
+    The hub is asked for what is nothing here; its folder is a URI with the commit. Of a pipeline it is the model of the
+    last stage that has left one.
 
-    Raises: NotFoundError, saying what was looked for and what there is.
+    Raises: NotFoundError, saying what was looked for and what there is; InputError for a name that means several.
     """
-    if exists(join(name, MODEL_FILE)):
-        return name
+    return _resolve("init_from", name, settings)
+
+
+def _resolve(field: str, name: str, settings: Settings) -> str:
+    if is_hub(name):
+        return pin(name)
+    is_here = is_place(field, name)
     if name.startswith((".", "/", "~")) or "://" in name:
+        if is_here:
+            return name
         what = f"{name} is no model folder: it has no {MODEL_FILE}" if exists(name) else f"there is no folder {name}"
         raise NotFoundError(what)
+    found, registered = {f"./{name}": name} if is_here else {}, ""
     with Registry(settings.registry, read_only=True) as registry:
         try:
-            return _found_again(registry.models.get(name).folder, settings)
+            model = registry.models.get(name)
+            found[model.label] = _found_again(model.folder, settings)
         except NotFoundError as error:
             registered = str(error).partition("; ")[2].rstrip(".")
-        try:
-            run = registry.run(name)
-        except SeveralRunsError:
-            raise
-        except NotFoundError:
-            what = f"folder with a {MODEL_FILE}" if exists(name) else "folder"
-            raise NotFoundError(
-                f"{name!r} is no registered model, run or {what} ({registered}); "
-                "run the spec that makes it first, or name another"
-            ) from None
-        if run.model_folder is not None:
-            return _found_again(run.model_folder, settings)
-        for stage in registry.stages(run.id):
-            if stage.model_folder is not None:
-                return _found_again(stage.model_folder, settings)
-        raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has left no model; see `orchestrator models list`")
+            folder = None if is_here else _left_by_run(name, registry, settings)
+            found |= {} if folder is None else {name: folder}
+    uri = uri_of_name(name)
+    if found and uri is not None and is_cached(uri):
+        found[uri] = uri
+    if len(set(map(absolute, found.values()))) > 1:
+        raise InputError(f"{field}: {name!r} means {len(found)} things; say which one: {' or '.join(found)}")
+    if found:
+        return next(iter(found.values()))
+    folder = f"folder with a {MODEL_FILE}" if exists(name) else "folder"
+    what = f"{name!r} is no registered model, run or {folder} ({registered})"
+    try:
+        if uri is not None:
+            return pin(uri)
+    except (NotFoundError, InputError) as error:
+        raise type(error)(f"{what}; {error}") from None
+    raise NotFoundError(f"{what}; run the spec that makes it first, or name another")
+
+
+def _left_by_run(name: str, registry: Registry, settings: Settings) -> str | None:
+    """Folder of the model that a run has left; None where no run is called so. Raises: NotFoundError without one."""
+    try:
+        run = registry.run(name)
+    except SeveralRunsError:
+        raise
+    except NotFoundError:
+        return None
+    for made in (run, *registry.stages(run.id)):
+        if made.model_folder is not None:
+            return _found_again(made.model_folder, settings)
+    raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has left no model; see `orchestrator models list`")
 
 
 def _found_again(folder: str, settings: Settings) -> str:
@@ -66,6 +92,8 @@ def is_place(field: str, name: str) -> bool:
 
     A folder that is no model does not hide a registered model of the same name.
     """
+    if is_hub(name):
+        return False
     if exists(join(name, MODEL_FILE)):
         return True
     if field not in TOKENIZER_FIELDS:
@@ -75,19 +103,15 @@ def is_place(field: str, name: str) -> bool:
 
 
 def resolve_tokenizer(name: str, settings: Settings) -> str:
-    """Folder or file of a tokenizer, which is given as a path or as a model that brings its own.
+    """Folder or file of a tokenizer: a path, or a model that brings its own.
 
     Raises: NotFoundError, saying how to make one.
     """
-    if is_place("tokenizer", name):
-        return name
     try:
-        return resolve_model(name, settings)
-    except NotFoundError:
-        what = f"{name} has neither {' nor '.join(TOKENIZER_FILES)}" if exists(name) else f"nothing at {name}"
-        raise NotFoundError(
-            f"{what}, and no model of that name; make one with: orchestrator tokenizer train FILES -o {name}"
-        ) from None
+        return _resolve("tokenizer", name, settings)
+    except NotFoundError as error:
+        what = f"{name} has neither {' nor '.join(TOKENIZER_FILES)}, and " if exists(name) else ""
+        raise NotFoundError(f"{what}{error}; make one with: orchestrator tokenizer train FILES -o {name}") from None
 
 
 def resolve_name(field: str, name: str, settings: Settings) -> str:
@@ -105,7 +129,7 @@ def resolve_name(field: str, name: str, settings: Settings) -> str:
 
 
 def pin_names(spec: SpecT, settings: Settings, resolve: Callable[[str, str], str]) -> SpecT:
-    """Put `name@version` in the place of registered names, so that the spec means the same weights for ever.
+    """Put `name@version` and commits of the hub in the place of names, so that the spec means the same for ever.
 
     Args:
         resolve: the folder that a field and its value lead to, as `resolve_name` finds it.
@@ -119,13 +143,13 @@ def pin_names(spec: SpecT, settings: Settings, resolve: Callable[[str, str], str
             for row in models.itertuples()
         }
 
-        def pin(field: str, name: str) -> str:
+        def pin_name(field: str, name: str) -> str:
             if name.startswith(STAGE_MARK):
                 return name
             folder = resolve(field, name)
             return name if is_place(field, name) else labels.get(folder, folder)
 
-        return replace_names(spec, pin)
+        return replace_names(spec, pin_name)
 
 
 def content_digest(field: str, path: str) -> str:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from itertools import chain
 
-from orchestrator.errors import SpecError, TaskDataError
+from orchestrator.errors import InputError, NotFoundError, SpecError, TaskDataError
 from orchestrator.nearest import nearest
 from orchestrator.results import Split
 from orchestrator.specs.task import TaskSpec
@@ -44,16 +44,22 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
             path = find_file(spec.folder, candidates)
             if path is not None and not (split == "test" and _is_unlabeled(known, path)):
                 files.setdefault(split, path)
+    hint = "set task.folder in a spec, or give folder=DIR to evaluate"
+    if not files and spec.folder is None and (hub := known.hub) is not None:
+        known, files = known.on_hub(hub), hub.files
+        try:
+            exists(files["train"])
+        except (NotFoundError, InputError) as error:
+            raise TaskDataError(f"task {spec.id}: {error}; with its official files {hint}") from error
     if not files:
-        hint = "known; set task.folder in a spec, or give folder=DIR to evaluate"
         names = " or ".join(name for split in known.files.values() for name in split)
         raise TaskDataError(
-            f"task {spec.id}: none of its files is {f'in {spec.folder}' if spec.folder else hint} "
+            f"task {spec.id}: none of its files is {f'in {spec.folder}' if spec.folder else f'known; {hint}'} "
             f"(looked for {names}, also .gz, .xz, .zst)"
         )
     task_type = TASK_TYPES[known.head]
     _check_files(spec, task_type, files, known.files.get("validation", ()))
-    labels = known.labels or tuple(known.classes.values())
+    labels = known.labels or tuple(dict.fromkeys(known.classes.values()))
     return Task(
         id=spec.id,
         type=task_type,

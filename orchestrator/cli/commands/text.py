@@ -6,7 +6,7 @@ from typing import Literal
 
 import click
 
-from orchestrator.cli.commands.showing import show
+from orchestrator.cli.commands.showing import load_tokenizer, show
 from orchestrator.cli.commands.text_files import source_options, text_source
 from orchestrator.cli.frame import GlobalOptionsGroup, current_settings
 from orchestrator.cli.messages import notify, say_now
@@ -170,13 +170,11 @@ def report(
 
     Pieces per word (fertility), unknown tokens per word, characters per token.
     """
-    from bert_core.text.tokenization import Tokenizer
     from orchestrator.corpus.document_batches import read_corpus
     from orchestrator.corpus.tokenizer_job import tokenizer_report
     from orchestrator.errors import CorpusError
-    from orchestrator.storage import local_copy
 
-    tokenizer = Tokenizer.load(local_copy(tokenizer_path))
+    tokenizer = load_tokenizer(tokenizer_path)
     source = text_source(files, input_format, text_field, on_bad_record, max_documents)
     texts = (document.text for document in islice(read_corpus(source), max_documents))
     found = tokenizer_report(tokenizer, texts)

@@ -86,7 +86,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
         if known is None and len(spec.text_columns) == 2:
             sentence, word = spec.text_columns
             return NerTable(word, spec.label_column or "tag", labels, sentence_column=sentence)
-        if known is None and is_table:
+        if (known is None or known.label_column) and is_table:
             (tokens,) = spec.text_columns[:1] or self.usual_text_columns
             return NerTable(tokens, spec.label_column or "tags", labels)
         return ConllReader(labels)

@@ -19,6 +19,8 @@ from orchestrator.results import ModelResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import EvaluateSpec
+from orchestrator.storage import local_copy
+from tests.hub_server import serving_hub
 
 
 def pinned(model: str, settings: Settings, **fields: str) -> EvaluateSpec:
@@ -62,11 +64,31 @@ def test_a_folder_of_notes_does_not_hide_the_registered_model(settings: Settings
     assert with_absolute_paths({"model": "base"}) == {"model": "base"}
 
 
-def test_a_models_folder_goes_before_the_registered_name(settings: Settings, tmp_path: Path) -> None:
+def test_a_name_that_means_several_things_is_refused_with_all_of_them(settings: Settings, tmp_path: Path) -> None:
     save_model(tmp_path / "place" / "base")
-    assert resolve_name("init_from", "base", settings) == f"{tmp_path}/place/base"
-    assert pinned("base", settings).model == "base"
-    assert with_absolute_paths({"model": "base"}) == {"model": f"{tmp_path}/place/base"}
+    with serving_hub(tmp_path) as hub:
+        hub.commit("base", {"config.json": b"{}"})
+        local_copy("hf://base", skip=("model.safetensors",))
+        hub.asked.clear()
+        with pytest.raises(InputError, match=r"\./base or base@1 or hf://base"):
+            resolve_name("init_from", "base", settings)
+        assert resolve_name("init_from", "./base", settings) == f"{tmp_path}/place/base"
+        assert resolve_name("init_from", "base@1", settings) == f"{tmp_path}/lab/model"
+        assert with_absolute_paths({"model": "base"}) == {"model": f"{tmp_path}/place/base"}
+        assert not hub.asked, "what is here needs no network"
+
+
+def test_a_name_on_the_hub_is_pinned_to_its_commit(settings: Settings, tmp_path: Path) -> None:
+    with serving_hub(tmp_path) as hub:
+        first = f"hf://org/name@{hub.commit('org/name', {'config.json': b'{}'})}"
+        assert pinned("org/name", settings, rerank="org/name@main").rerank == first
+        recorded = pinned("org/name", settings)
+        second = hub.commit("org/name", {"config.json": b"{} "})
+        assert recorded.model == pinned(recorded.model, settings).model == first
+        assert resolve_name("tokenizer", "org/name", settings) == f"hf://org/name@{second}"
+        for name in ("org/nmae", "no name"):
+            with pytest.raises(NotFoundError, match=name):
+                resolve_name("init_from", name, settings)
 
 
 def test_a_tilde_is_the_home_folder(settings: Settings, tmp_path: Path) -> None:

@@ -14,9 +14,12 @@ import pytest
 
 from orchestrator.errors import OrchestratorError, SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
+from orchestrator.storage.hub import pin
 from orchestrator.tasks import TabularColumns, Task, load_task
+from orchestrator.tasks.catalogue import KNOWN_TASKS
 from orchestrator.tasks.tabular_columns import CategoricalColumn, NumericalColumn
 from orchestrator.tasks.types.multiple_choice import MultipleChoiceExample
+from tests.hub_server import serving_hub
 from tests.shared_data import shared_file
 
 SST2 = "sentence\tlabel\ngood \t1\nbad \t0\nfine \t1\n"
@@ -35,6 +38,33 @@ def load(**fields: Any) -> Task:
 def squad_json(*answers: list[dict[str, Any]]) -> str:
     qas = [{"id": str(i), "question": "Who?", "answers": found} for i, found in enumerate(answers)]
     return json.dumps({"data": [{"paragraphs": [{"context": "Ada wrote it.", "qas": qas}]}]})
+
+
+def test_a_known_task_without_a_folder_comes_from_the_hub_at_a_commit(tmp_path: Path) -> None:
+    pairs = {"sentence1": ["a", "b"], "sentence2": ["c", "d"]}
+    with serving_hub(tmp_path) as hub:
+        hub.commit_task("sst2", sentence=["good ", "bad"], label=[1, 0])
+        hub.commit_task("mnli", premise=["a", "b"], hypothesis=["c", "d"], label=[2, 0])
+        hub.commit_task("rte", **pairs, label=["entailment", "not_entailment"])
+        hub.commit_task("stsb", **pairs, label=[2.5, 5.0])
+        hub.commit_task("conll2003", tokens=[["EU", "rejects"], ["it"]], ner_tags=[[3, 0], [0]])
+        labels = {
+            name: [example.label for example in load(id=name).examples("train")] for name in ("sst2", "mnli", "rte")
+        }
+        assert labels["sst2"] == ["positive", "negative"]
+        assert labels["mnli"] == ["contradiction", "entailment"]
+        assert labels["rte"] == ["entailment", "not_entailment"]
+        assert load(id="sst2").labels == ("negative", "positive")
+        assert [example.value for example in load(id="stsb").examples("validation")] == [2.5, 5.0]
+        assert [example.tags for example in load(id="conll2003").examples("test")] == [("B-ORG", "O"), ("O",)]
+        assert load(id="sst2").splits == ("train", "validation")
+
+
+@pytest.mark.parametrize("task", [name for name, known in KNOWN_TASKS.items() if known.hub is not None])
+def test_the_hubs_files_of_a_known_task_never_change(task: str) -> None:
+    known = KNOWN_TASKS[task].hub
+    assert known is not None
+    assert [pin(uri) for uri in known.files.values()] == list(known.files.values()), "no network is asked"
 
 
 def test_a_known_task_finds_its_files_compressed_or_not(tmp_path: Path) -> None:
