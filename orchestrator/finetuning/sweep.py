@@ -106,7 +106,7 @@ def run_sweep(
     spec = _with_gpus(spec, gpus)
     # Tune gives each trial a working folder of its own.
     run_folder, storage = absolute(run_folder), absolute(storage)
-    check_space(spec, task.head, task.objective)
+    check_space(spec, task)
     task = task.at_absolute_paths()
     task.file("train")  # a task without one cannot be learned
     with marked_storage(run_folder, attempt) as mark:

@@ -97,7 +97,7 @@ class OnTask(StudentTraining):
         check_positions("recipe.max_seq_length", recipe.max_seq_length, [teacher, recipe.init_from], inputs)
         if self.spec.num_hidden_layers is None:
             check_layer_pooling([recipe.layer_pooling], [recipe.init_from], [recipe.size], inputs)
-        check_recipe(recipe, task.head)
+        check_recipe(recipe, task)
         check_teacher(teacher, task, inputs)
         check_examples(task, inputs)
         for path in self.spec.unlabeled:

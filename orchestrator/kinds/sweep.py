@@ -45,7 +45,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
     def check(self, spec: SweepSpec, inputs: Resolved) -> None:
         """Check that task and space go together, that models fit every recipe, and every labeled example."""
         task = inputs.task(spec.task)
-        check_space(spec, task.head, task.objective)
+        check_space(spec, task)
         models = listed_values(spec, "init_from")
         longest = int(value_bounds(spec, "max_seq_length")[1])
         check_positions("recipe.max_seq_length", longest, map(str, models), inputs)

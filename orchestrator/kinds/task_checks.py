@@ -14,8 +14,8 @@ FEW_STEPS = 50
 def check_examples(task: Task, inputs: Resolved) -> None:
     """Check that each labeled split can be read, with labels that the training split has too; a run reads them anyway.
 
-    Warns of labels that look alike, of records that were mended, and of texts that the training split shares with
-    another one.
+    Warns of labels that look alike or measure nothing, of records that were mended, and of texts that the training
+    split shares.
 
     Raises: TaskDataError, naming file and line.
     """
@@ -26,6 +26,8 @@ def check_examples(task: Task, inputs: Resolved) -> None:
     for split in task.splits:
         if note := task.read(split).repair_note:
             inputs.warn(f"task {task.id}: {note}")
+        if remark := task.type.labels_note(task.examples(split)):
+            inputs.warn(f"task {task.id}: {task.files[split]}: {remark}")
     for split, number in count_leaks(task).items():
         own, learned = task.files[split], task.files["train"]
         remedy = f"{own} is both" if own == learned else f"take them out of {own} or of {learned}"

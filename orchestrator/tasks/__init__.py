@@ -54,30 +54,7 @@ _EXPORTS = {
     "TaskDefinition": "orchestrator.tasks.types.base",
     "TaskType": "orchestrator.tasks.types.base",
 }
-__all__ = [
-    "FEATURES_VERSION",
-    "TASK_TYPES",
-    "AnyTaskType",
-    "Features",
-    "TabularColumns",
-    "Task",
-    "TaskDefinition",
-    "TaskType",
-    "build_features",
-    "dataset_result",
-    "decode",
-    "join_features",
-    "keep_features",
-    "kept_rows",
-    "load_task",
-    "majority_baseline",
-    "prediction_rows",
-    "prepare_features",
-    "rows_with_texts",
-    "score",
-    "unread_notes",
-    "write_prediction_rows",
-]
+__all__ = list(_EXPORTS)
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_core.calibration import fit_temperature
 from bert_core.constants import IGNORE_INDEX
 from bert_core.metrics import (
     binary_metrics,
@@ -21,16 +22,16 @@ from bert_core.metrics import (
     glue_metrics,
 )
 from orchestrator.errors import InputError
+from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import NO_LABEL_MARKS, label_text, read_label, stands_for_no_label
 from orchestrator.tasks.features import Array, Features
-from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.base import Outputs, TaskDefinition
 from orchestrator.tasks.types.outputs import check_classes, softmax
-from orchestrator.tasks.types.text import TextArrays, TextType, one_label_problem, table_columns
+from orchestrator.tasks.types.text import LabelOptions, TextArrays, TextType, one_label_problem, table_columns
 
 _LABELS_SHOWN = 8
 """Labels of a file or a task that a message names."""
@@ -117,13 +118,15 @@ def _some(labels: Sequence[str]) -> str:
     return ", ".join(repr(label[:40]) for label in labels[:_LABELS_SHOWN]) + more
 
 
-class Classification(TextType[ClassificationExample, ClassPrediction]):
+class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptions]):
     """One class for each text."""
 
     head = "classification"
     metrics = ("accuracy", "macro_f1", "matthews_correlation")
     purpose = "classes"
     spec_fields = TextType.spec_fields | {"labels"}
+    options_type = LabelOptions
+    recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate"}
     example_type = ClassificationExample
 
     def reader(
@@ -159,15 +162,24 @@ class Classification(TextType[ClassificationExample, ClassPrediction]):
         features: Features[TextArrays],
         examples: Sequence[ClassificationExample],
         outputs: Outputs,
-        options: TaskOptions,
+        options: LabelOptions,
     ) -> list[ClassPrediction]:
-        """The class of the largest logit, and the softmax: (N, C)."""
-        check_classes(task, features, outputs)
-        best = outputs.argmax(axis=1).tolist()
+        """The class of the largest logit, and the softmax: (N, C), or of windows (W, C)."""
+        logits = self.pool(features, outputs, options)
+        check_classes(task, features, logits)
+        best = logits.argmax(axis=1).tolist()
         return [
             ClassPrediction(task.labels[number], tuple(row))
-            for number, row in zip(best, softmax(outputs).tolist(), strict=True)
+            for number, row in zip(best, softmax(logits / options.logit_temperature).tolist(), strict=True)
         ]
+
+    def fit(
+        self, task: TaskDefinition, examples: Sequence[ClassificationExample], logits: Outputs, options: LabelOptions
+    ) -> LabelOptions:
+        """The temperature that makes the examples' classes likeliest."""
+        if not options.calibrate:
+            return options
+        return replace(options, logit_temperature=fit_temperature(logits, self.label_array(task, examples)))
 
     def metric_names(self, task: TaskDefinition) -> tuple[str, ...]:
         """GLUE's scores for a task of GLUE; with two classes also `f1`, of the second one."""

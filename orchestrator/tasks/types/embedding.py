@@ -81,7 +81,8 @@ class Embedding(TaskType[TextExample, Any, PairArrays, TaskOptions]):
 
     def refused_recipe_fields(self, objective: EmbeddingObjectiveName | None) -> Mapping[str, str]:
         """Fields of a head above the encoder, and those made for other objectives, with the reason."""
-        refused = dict.fromkeys(("freeze_encoder", "unfreeze_every_epochs", "layer_pooling"), _NO_HEAD)
+        of_head = ("freeze_encoder", "unfreeze_every_epochs", "layer_pooling", "head_learning_rate")
+        refused = dict.fromkeys(of_head, _NO_HEAD)
         if objective is not None:
             own = _objective(objective).recipe_fields
             for other in EMBEDDING_OBJECTIVES.values():
@@ -116,7 +117,9 @@ class Embedding(TaskType[TextExample, Any, PairArrays, TaskOptions]):
         options: TaskOptions,
     ) -> list[Any]:
         """Predictions of the type that judges the objective."""
-        return _objective(task.objective).judge.decode(task, features, examples, outputs, options)
+        judge = _objective(task.objective).judge
+        own = judge.options_type(max_seq_length=options.max_seq_length)
+        return judge.decode(task, features, examples, outputs, own)
 
     def default_metric(self, objective: EmbeddingObjectiveName | None) -> str:
         """Name of the score that ranks by the objective."""

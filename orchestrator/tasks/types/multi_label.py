@@ -4,23 +4,25 @@ The model's outputs are label logits (N, C), each a choice of its own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from bert_core.calibration import fit_temperature, tune_threshold
 from bert_core.metrics import class_scores, confusion_matrix, multi_label_metrics
 from orchestrator.errors import SpecError
+from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import is_missing, label_text, parse_list, read_label
 from orchestrator.tasks.features import Array, Features
-from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
 from orchestrator.tasks.types.base import Outputs, TaskDefinition
 from orchestrator.tasks.types.outputs import check_classes
-from orchestrator.tasks.types.text import TextArrays, TextType, one_label_problem, table_columns
+from orchestrator.tasks.types.text import LabelOptions, TextArrays, TextType, one_label_problem, table_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,25 @@ class LabelsPrediction:
     probabilities: tuple[float, ...]
 
     @classmethod
-    def from_probabilities(cls, labels: Sequence[str], probabilities: Sequence[float]) -> Self:
-        """The prediction of the labels whose probability is above one half."""
-        likely = (label for label, probability in zip(labels, probabilities, strict=True) if probability > 0.5)
+    def from_probabilities(
+        cls, labels: Sequence[str], probabilities: Sequence[float], thresholds: Sequence[float] | None = None
+    ) -> Self:
+        """The prediction of the labels whose probability is above one half, or above its own threshold."""
+        thresholds = thresholds or [0.5] * len(labels)
+        likely = (label for label, p, least in zip(labels, probabilities, thresholds, strict=True) if p > least)
         return cls(tuple(likely), tuple(probabilities))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MultiLabelOptions(LabelOptions):
+    """Thresholds of probabilities."""
+
+    decoding_fields = LabelOptions.decoding_fields | {"tune_thresholds", "thresholds"}
+
+    tune_thresholds: bool = False
+    """Whether the thresholds are tuned on labeled examples."""
+    thresholds: tuple[float, ...] | None = None
+    """Probability above which each label is predicted; None for one half."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +117,15 @@ def read_flag(value: object) -> bool | None:
     return None if flag in (None, "-1") else flag in ("1", "true")
 
 
-class MultiLabel(TextType[MultiLabelExample, LabelsPrediction]):
+class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions]):
     """Any number of labels for each text."""
 
     head = "multi_label"
     metrics = ("micro_f1", "macro_f1", "subset_accuracy", "label_ranking_average_precision")
     purpose = "texts with several labels"
     spec_fields = TextType.spec_fields | {"labels", "label_separator", "label_columns"}
+    options_type = MultiLabelOptions
+    recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate", "tune_thresholds"}
     example_type = MultiLabelExample
 
     def check_spec(self, spec: TaskSpec) -> None:
@@ -148,12 +167,26 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction]):
         features: Features[TextArrays],
         examples: Sequence[MultiLabelExample],
         outputs: Outputs,
-        options: TaskOptions,
+        options: MultiLabelOptions,
     ) -> list[LabelsPrediction]:
-        """The logistic function of each logit: (N, C)."""
-        check_classes(task, features, outputs)
-        probabilities = np.exp(-np.logaddexp(0.0, -outputs.astype(np.float64)))  # (N, C)
-        return [LabelsPrediction.from_probabilities(task.labels, row) for row in probabilities.tolist()]
+        """The logistic function of each logit: (N, C), or of windows (W, C)."""
+        logits = self.pool(features, outputs, options)
+        check_classes(task, features, logits)
+        rows = _logistic(logits / options.logit_temperature).tolist()
+        return [LabelsPrediction.from_probabilities(task.labels, row, options.thresholds) for row in rows]
+
+    def fit(
+        self, task: TaskDefinition, examples: Sequence[MultiLabelExample], logits: Outputs, options: MultiLabelOptions
+    ) -> MultiLabelOptions:
+        """The temperature that makes the examples' labels likeliest, then the thresholds with the best F1."""
+        has_labels = self.label_array(task, examples)
+        if options.calibrate:
+            choices = np.stack([np.zeros(logits.size), logits.ravel()], axis=1)  # of each label, absent or there
+            options = replace(options, logit_temperature=fit_temperature(choices, has_labels.ravel()))
+        if options.tune_thresholds:
+            columns = zip(_logistic(logits / options.logit_temperature).T, has_labels.T == 1, strict=True)
+            options = replace(options, thresholds=tuple(tune_threshold(*column) for column in columns))
+        return options
 
     def score(
         self, task: TaskDefinition, examples: Sequence[MultiLabelExample], predictions: Sequence[LabelsPrediction]
@@ -201,6 +234,10 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction]):
         """The labels, and the probabilities by label."""
         probabilities = dict(zip(task.labels, prediction.probabilities, strict=True))
         return {"labels": list(prediction.labels), "probabilities": probabilities}
+
+
+def _logistic(logits: Outputs) -> NDArray[np.float64]:
+    return np.exp(-np.logaddexp(0.0, -logits.astype(np.float64)))
 
 
 def _indicators(task: TaskDefinition, labels: Sequence[Sequence[str]]) -> list[list[bool]]:

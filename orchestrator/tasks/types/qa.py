@@ -218,8 +218,10 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
     def calibrate(
         self,
         task: TaskDefinition,
-        options: QaOptions,
+        features: Features[QaArrays],
         examples: Sequence[QaExample],
+        outputs: Outputs,
+        options: QaOptions,
         predictions: Sequence[AnswerPrediction],
     ) -> tuple[QaOptions, list[AnswerPrediction]]:
         """The null threshold with the best F1 (SQuAD 2.0 tunes it on validation), where there may be no answer."""

@@ -17,11 +17,10 @@ from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import has_decimal_commas, read_number
 from orchestrator.tasks.features import Array, Features
-from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
 from orchestrator.tasks.types.base import Outputs, TaskDefinition
 from orchestrator.tasks.types.outputs import check_length
-from orchestrator.tasks.types.text import TextArrays, TextType, table_columns
+from orchestrator.tasks.types.text import TextArrays, TextOptions, TextType, table_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +60,23 @@ class RegressionTable(TextTable[RegressionExample]):
         return score
 
 
-class Regression(TextType[RegressionExample, ValuePrediction]):
+class Regression(TextType[RegressionExample, ValuePrediction, TextOptions]):
     """A number for each text."""
 
     head = "regression"
     metrics = ("pearson", "spearman")
     purpose = "numbers"
+    options_type = TextOptions
     example_type = RegressionExample
 
     def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> RegressionTable:
         """A table with a column of numbers."""
         return RegressionTable(**table_columns(spec))
+
+    def labels_note(self, examples: Sequence[RegressionExample]) -> str | None:
+        """Equal values correlate with nothing."""
+        values = {example.value for example in examples}
+        return f"all scores are {values.pop()}: there is no correlation to measure" if len(values) == 1 else None
 
     def label_array(self, task: TaskDefinition, examples: Sequence[RegressionExample]) -> Array:
         """Labels of the examples: their values, (N,) float32."""
@@ -83,9 +88,10 @@ class Regression(TextType[RegressionExample, ValuePrediction]):
         features: Features[TextArrays],
         examples: Sequence[RegressionExample],
         outputs: Outputs,
-        options: TaskOptions,
+        options: TextOptions,
     ) -> list[ValuePrediction]:
-        """The values as they are: (N,) or (N, 1)."""
+        """The values as they are: (N,) or (N, 1), or of windows (W, 1)."""
+        outputs = self.pool(features, outputs, options)
         check_length(outputs, features.num_examples, "example")
         return [ValuePrediction(value) for value in outputs.reshape(-1).tolist()]
 

@@ -34,6 +34,27 @@ def test_a_range_that_its_field_refuses(settings: Settings) -> None:
         check(settings, task={**SWEEP, "space": space, "search": "random", "trials": 2})
 
 
+LABELS: dict[str, tuple[str, str, str, str]] = {
+    "regression": ("text,label\na,1.5\nb,0.5\n", "text,label\na b,1.5\nb a,1.5\n", "dev.csv", "1.5"),
+    "ner": ("anna B-PER\n\nsat O\n", "sat O\n\nthe O\n", "dev.conll", "every tag is O"),
+}
+"""The training file, the validation file with labels that measure nothing, its name, and what is said."""
+
+
+@pytest.mark.parametrize("head", LABELS)
+def test_labels_that_measure_nothing_are_told_before_anything_starts(
+    settings: Settings, caplog: pytest.LogCaptureFixture, head: str
+) -> None:
+    *texts, blamed, words = LABELS[head]
+    files = {split: f"{name}{Path(blamed).suffix}" for split, name in (("train", "train"), ("validation", "dev"))}
+    for file, text in zip(files.values(), texts, strict=True):
+        Path(file).write_text(text)
+    columns = {} if head == "ner" else {"text_columns": ["text"]}
+    check(settings, task={**SWEEP, "task": {"id": "own", "head": head, "files": files, **columns}})
+    (told,) = [message for message in caplog.messages if words in message]
+    assert blamed in told
+
+
 def test_lstm_layers_count_among_a_trials_weights(settings: Settings) -> None:
     Path("task.conll").write_text("anna B-PER\n\nsat O\n")
     task = {"id": "own", "head": "ner", "files": {"train": "task.conll", "validation": "task.conll"}}

@@ -25,7 +25,7 @@ def test_a_pair_is_two_windows_with_one_label(tokenizer: Tokenizer) -> None:
     scored = [RegressionExample("0", "the house", "a river", value=0.5), RegressionExample("1", "the", "engine")]
     features = features_of("embedding", (), scored, tokenizer, max_seq_length=8, objective="cosine")
     assert features.example_index.tolist() == [0, 0, 1, 1]
-    assert features.group_size == 2
+    assert features.group_starts.tolist() == [0, 2, 4]
     np.testing.assert_array_equal(features.head_arrays.labels, np.array([0.5, np.nan], np.float32))
     classes = [ClassificationExample("0", "the house", "a river", label="same")]
     features = features_of(

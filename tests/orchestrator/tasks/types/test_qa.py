@@ -17,8 +17,9 @@ from orchestrator.errors import TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import Features, Task, decode, load_task, prepare_features, score, unread_notes
 from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks.token_windows import passage_windows
 from orchestrator.tasks.types.qa import AnswerPrediction
-from orchestrator.tasks.types.qa_windows import passage_windows, whole_letters
+from orchestrator.tasks.types.qa_windows import whole_letters
 from orchestrator.tasks.types.squad import Answer, QaExample, SquadReader, find_answer
 from tests.orchestrator.tasks.definitions import features_of, options_of
 
@@ -290,7 +291,8 @@ def test_a_threshold_decides_between_an_answer_and_none(questions: Task, tokeniz
     assert predictions[1].text != ""
     assert [p.text for p in decode_questions(questions, features, null_threshold=-7.0)] == ["", "", ""]
     given = options_of("qa", max_answer_length=20)
-    options, tuned = questions.type.calibrate(questions, given, questions.examples("validation"), predictions)
+    examples = questions.examples("validation")
+    options, tuned = questions.type.calibrate(questions, features, examples, np.empty(0), given, predictions)
     assert score(questions, "validation", tuned)["f1"] == 1.0
     assert -6.0 <= options.null_threshold < 4.0
     assert replace(options, null_threshold=0.0) == given

@@ -139,7 +139,7 @@ def test_choices_are_windows_that_stay_together(tokenizer: Tokenizer) -> None:
     assert features.example_index.tolist() == [0, 0, 1, 1]
     assert features.head_arrays.labels.tolist() == [1, -100]
     assert (features.counts["num_truncated"], features.counts["num_tokens_cut"]) == (1, 21)
-    assert (features.group_size, len(features.group_lengths)) == (2, 2)
+    assert features.group_starts.tolist() == [0, 2, 4]
     assert features.group_lengths.sum() == len(features.input_ids)
     assert features.windows_of(np.array([1, 0])).tolist() == [2, 3, 0, 1]
 
