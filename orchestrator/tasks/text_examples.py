@@ -115,8 +115,8 @@ class TextTable(Reader[T], Generic[T]):
                 bad.found(place, f"{' or '.join(label_names)} {error}")
                 continue
             if label is None:
-                mark = next(v for name in label_names if read_label(v := record[name]) in (None, *NO_LABEL_MARKS))
-                bad.unlabeled(mark)
+                marks = (v for name in label_names if read_label(v := record[name]) in (None, *NO_LABEL_MARKS))
+                bad.unlabeled(next(marks, record[label_names[0]]))
                 continue
             pair = second[0] if second else None
             yield self.kind(str(number), first, pair, numbers=numbers, categories=categories, **label)

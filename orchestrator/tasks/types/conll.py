@@ -253,7 +253,10 @@ class NerTable(Reader[NerExample]):
         """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
         columns = (self.tokens_column, *([self.tags_column] if self.labeled else ()))
         names = self.tags or class_names(path, self.tags_column)
-        read = read_rows(path, columns, bad) if self.sentence_column is None else self._grouped(path, bad)
+        if self.sentence_column is None:
+            read = read_rows(path, columns, bad)
+        else:
+            read = self._grouped(read_rows(path, (self.sentence_column, *columns), bad), bad)
         rows = [(place, self._named(values, names, bad)) for place, values in read]
         counts = Counter(tag for _, values in rows if are_texts(values[-1]) for tag in values[-1])
         scheme = _known_scheme(path, repr(self.tags_column), counts) if self.labeled and counts else BIO
@@ -270,13 +273,12 @@ class NerTable(Reader[NerExample]):
             elif words:
                 yield NerExample(str(number), tuple(words), bio)
 
-    def _grouped(self, path: str, bad: BadRecords) -> Iterator[TableRow]:
+    def _grouped(self, rows: Iterable[TableRow], bad: BadRecords) -> Iterator[TableRow]:
         """The rows of each sentence as one, with lists of its words and tags."""
-        columns = (str(self.sentence_column), self.tokens_column, self.tags_column)
         sentences: list[tuple[str, tuple[list[str], list[str]]]] = []
         last = ""
-        for place, values in read_rows(path, columns, bad):
-            sentence, word, tag = map(str, values)
+        for place, values in rows:
+            sentence, word, *tag = map(str, values)
             if not word.strip():
                 bad.found(place, f"no word in {self.tokens_column!r}")
                 continue
@@ -285,7 +287,7 @@ class NerTable(Reader[NerExample]):
                 sentences.append((place, ([], [])))
             words, tags = sentences[-1][1]
             words.append(word)
-            tags.append(tag)
+            tags += tag
         return iter(sentences)
 
     def _named(self, values: tuple[object, ...], names: Sequence[str], bad: BadRecords) -> tuple[object, ...]:

@@ -93,6 +93,7 @@ def test_a_key_that_no_row_has_is_a_column_that_is_not_there(tmp_path: Path) -> 
         (["yes", "no", "-"], CLASSES, 1),
         (["+", "0", "-"], CLASSES, 0),
         ([0.5, -1], SCORES, 0),
+        ([0.5, "inf"], SCORES, 1),
         ([-1.0, "-1"], SCORES, 2),
     ],
 )

@@ -182,6 +182,7 @@ def test_a_table_with_a_word_a_row_has_a_column_that_parts_sentences(tmp_path: P
         examples_of(words_of("pos"), tmp_path / "a.csv")
     with pytest.raises(TaskDataError, match=r"line 2: tag 'B-PER'"):
         examples_of(words_of("tag", "O", "B-LOC"), tmp_path / "a.csv")
+    assert examples_of(words_of("none").without_labels(), tmp_path / "a.csv")[0].words == ("Ann", ",")
     (tmp_path / "a.csv").write_text("no,word,tag\n1,Ann,B-PER\n1, ,O\n")
     with pytest.raises(TaskDataError, match=r"line 3: .*'word'"):
         examples_of(words_of("tag"), tmp_path / "a.csv")
