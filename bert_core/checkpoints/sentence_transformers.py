@@ -142,11 +142,10 @@ def _check_fixed(folder: Path) -> None:
 def _read_prompts(folder: Path) -> tuple[str, str]:
     """Read the prompts of queries and documents; those of other names are for tasks that nothing here has."""
     prompts = _read_if_there(folder / _MODEL_FILE).get("prompts") or {}
-    document = next((name for name in _DOCUMENT_PROMPTS if name in prompts), "")
-    found = [prompts.get(name) or "" for name in ("query", document)]
-    if not all(isinstance(prompt, str) for prompt in found):
+    query, document = prompts.get("query"), next((prompts[name] for name in _DOCUMENT_PROMPTS if name in prompts), None)
+    if not isinstance(query or "", str) or not isinstance(document or "", str):
         raise CheckpointError(f"{folder / _MODEL_FILE}: a prompt is no text; fetch or save the folder anew")
-    return found[0], found[1]
+    return query or "", document or ""
 
 
 def _read_pooling(file: Path, has_prompts: bool) -> Pooling:

@@ -17,14 +17,7 @@ from orchestrator.cli.output_option import output_option
 @click.argument("model", metavar="MODEL")
 @click.argument("task", metavar="TASK")
 @overrides_argument
-@click.option(
-    "--for",
-    "learner",
-    type=click.Choice(["reranker", "encoder"]),
-    default="reranker",
-    show_default=True,
-    help="What learns from the pairs.",
-)
+@click.option("--for", "learner", type=click.Choice(["reranker", "encoder"]), default="reranker", help="What learns.")
 @click.option(
     "--split",
     type=click.Choice(["train", "validation", "test"]),

@@ -27,7 +27,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 _STDIN = "-"
-_AS_HELP = "What the texts are to a model with prompts: document when left out."
 _SHOWN_DIGITS = 4
 """Significant digits of a number for a person; files and pipes have all."""
 _VECTOR_FILES = ("", ".json", ".jsonl", ".npy")
@@ -192,7 +191,7 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
 @_lines_and_workers
 @output_option("Instead of stdout: .npy a matrix, a row for each text; .jsonl, .json the lines")
 @click.option("--dimensions", type=click.IntRange(1), help="First numbers of a vector that are kept; all by default.")
-@click.option("--as", "role", type=click.Choice(["document", "query"]), default="document", help=_AS_HELP)
+@click.option("--as", "role", type=click.Choice(["document", "query"]), default="document", help="What a text is.")
 def embed(
     model: str,
     file: str,
@@ -208,7 +207,8 @@ def embed(
     Lines come from FILE (a path or URI; .gz, .xz and .zst too), or stdin: text, or JSON objects with text; or FILE is a
     text of your own in quotes. Results are JSON lines with an embedding beside what the line said, the same from any
     number of workers. MODEL is any encoder; a sentence-transformers folder says how its tokens are pooled, for others
-    it is their mean. Blank lines are passed over.
+    it is their mean. If it has prompts, that of documents stands before each text, or that of queries. Blank lines are
+    passed over.
     """
     suffix = "" if output in (None, _STDIN) else Path(str(output)).suffix.lower()
     if suffix not in _VECTOR_FILES:
