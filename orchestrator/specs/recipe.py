@@ -16,8 +16,6 @@ from orchestrator.specs.optimizer import AdamBetas, ScheduleName
 
 Context = Literal["sentence", "document"]
 LongDocuments = Literal["cut", "mean", "max"]
-
-
 LabelName = Annotated[
     str, BeforeValidator(lambda value: json.dumps(value) if isinstance(value, bool | int | float) else value)
 ]

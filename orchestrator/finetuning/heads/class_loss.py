@@ -28,10 +28,10 @@ def build_class_loss(model: PretrainedModel, recipe: RecipeSpec, labels: NDArray
 
 
 def _balance(labels: NDArray[Any], num_labels: int) -> NDArray[np.float64]:
-    """The weights by which labels count as if they were equally frequent; 1 for a label that does not occur: (C,).
+    """Weights by which all labels count alike, 1 for a label that does not occur: (C,).
 
-    Classes (N,): the share of each among N labels, -100 left out, were all equal, by its own, as scikit-learn's
-    "balanced". Labels that do not exclude one another (N, C): absent by there, as PyTorch's `pos_weight`.
+    Of classes, (N,) with -100 left out, these are scikit-learn's "balanced": the mean count over the own one. Of labels
+    that do not exclude one another, (N, C), these are PyTorch's `pos_weight`: how often absent over how often there.
     """
     if labels.ndim == 1:
         counts = np.bincount(labels[labels >= 0], minlength=num_labels)
