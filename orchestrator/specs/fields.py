@@ -10,12 +10,19 @@ from dataclasses import asdict, is_dataclass
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
 
-def identity(default: Any = ..., doc: str = "", *, unit: str | None = None, **constraints: Any) -> Any:
-    """A field that changes the result; `doc` is its one sentence, `unit` its unit where it has one."""
-    return Field(default, description=doc, json_schema_extra={"role": "identity", "unit": unit}, **constraints)
+def identity(
+    default: Any = ..., doc: str = "", *, unit: str | None = None, is_new: bool = False, **constraints: Any
+) -> Any:
+    """A field that changes the result; `doc` is its one sentence, `unit` its unit where it has one.
+
+    A field that `is_new` is no part of the fingerprint at its default, so that older specs keep theirs.
+    """
+    extra: JsonDict = {"role": "identity", "unit": unit, "is_new": is_new}
+    return Field(default, description=doc, json_schema_extra=extra, **constraints)
 
 
 def execution(default: Any = ..., doc: str = "", *, unit: str | None = None, **constraints: Any) -> Any:
@@ -30,6 +37,10 @@ def role_of(info: FieldInfo) -> str:
     return str(extra["role"])
 
 
+def _is_new(info: FieldInfo) -> bool:
+    return isinstance(info.json_schema_extra, dict) and bool(info.json_schema_extra.get("is_new"))
+
+
 class Section(BaseModel):
     """A part of a spec: frozen, no unknown keys, every default checked."""
 
@@ -37,8 +48,12 @@ class Section(BaseModel):
 
     def identity_values(self) -> dict[str, Any]:
         """The values that make up the fingerprint, as plain JSON types."""
-        fields = type(self).model_fields.items()
-        return {name: _plain(getattr(self, name)) for name, info in fields if role_of(info) == "identity"}
+        values = {
+            name: getattr(self, name)
+            for name, info in type(self).model_fields.items()
+            if role_of(info) == "identity" and not (_is_new(info) and getattr(self, name) == info.default)
+        }
+        return {name: _plain(value) for name, value in values.items()}
 
 
 class ExecutionSection(Section):
