@@ -156,16 +156,16 @@ def _run_to_resume(run_id: str, overrides: Overrides, settings: Settings) -> tup
         record = registry.run(run_id)
         if record.parent_id is not None:
             record = registry.run(record.parent_id)
+        more = "; a sweep takes more points: trials=N" if record.kind == "sweep" else ""
+        if record.state == RunState.COMPLETED and not overrides:
+            logger.info(f"run {record.id} has completed; there is nothing to resume{more}")
+            return record, None
         recorded = parse_spec(record.spec)
         spec = override_execution(recorded, overrides)
         if adds_points(recorded, spec):
             _check_points(record, recorded, spec, registry)
         elif record.state == RunState.COMPLETED:
-            more = "; a sweep takes more points: trials=N" if record.kind == "sweep" else ""
-            if overrides:
-                raise InputError(f"run {record.id} has completed, and nothing can be changed any more{more}")
-            logger.info(f"run {record.id} has completed; there is nothing to resume{more}")
-            return record, None
+            raise InputError(f"run {record.id} has completed, and nothing can be changed any more{more}")
         refuse_if_alive(record)
         check_run_folder(record, registry)
     refuse_if_spent(record, spec)

@@ -69,7 +69,7 @@ class TrialJob:
         """Features of a split, as the recipe wants them."""
         options = self.task.type.options_type.of_recipe(recipe)
         return self._cached(
-            ("features", split, tokenizer.fingerprint, *options.window_values().values()),
+            ("features", split, tokenizer.fingerprint, recipe.train_fraction, *options.window_values().values()),
             lambda: prepare_trial_features(self.shared_task(), split, recipe, tokenizer, self.cache),
         )
 
@@ -98,4 +98,5 @@ def prepare_trial_features(
     task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, cache: str
 ) -> Features[Any]:
     """A split's features as a recipe wants them, from the cache where they are there."""
+    task = task.with_train_fraction(recipe.train_fraction) if split == "train" else task
     return prepare_features(task, split, tokenizer, task.type.options_type.of_recipe(recipe), cache)

@@ -28,7 +28,7 @@ _STEP_FIELDS = (
 """Fields of a pretraining that decide how long a step takes."""
 _TRIAL_FIELDS = (
     *("init_from", "size", "family", "max_seq_length", "batch_size", "epochs", "evaluations_per_epoch"),
-    *("freeze_encoder", "precision", "long_documents", "window_stride"),
+    *("freeze_encoder", "precision", "long_documents", "window_stride", "train_fraction"),
 )
 """Fields of a recipe that decide how long a trial takes."""
 

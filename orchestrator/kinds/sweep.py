@@ -96,7 +96,8 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
         def advise(result: TrialResult) -> str | None:
             recipe = spec.recipe.model_copy(update=dict(result.parameters))
-            return short_training_advice(Schedule(len(task.examples("train")), recipe.batch_size, recipe.epochs, 1))
+            num_examples = _num_taken(task, recipe.train_fraction)
+            return short_training_advice(Schedule(num_examples, recipe.batch_size, recipe.epochs, 1))
 
         with trial_recording(context, journal, advise) as recording:
             recording.replay()
@@ -169,8 +170,13 @@ def trial_facts(spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:
 def _trial_schedules(spec: SweepSpec, task: Task) -> tuple[Schedule, Schedule]:
     """Schedules of the trials with the fewest and with the most steps."""
     (small, large), (short, long) = value_bounds(spec, "batch_size"), value_bounds(spec, "epochs")
-    num_examples = len(task.examples("train"))
-    return Schedule(num_examples, int(large), short, 1), Schedule(num_examples, int(small), long, 1)
+    few, many = (_num_taken(task, fraction) for fraction in value_bounds(spec, "train_fraction"))
+    return Schedule(few, int(large), short, 1), Schedule(many, int(small), long, 1)
+
+
+def _num_taken(task: Task, fraction: float) -> int:
+    """Training examples of a trial with a share of them, about."""
+    return max(1, round(fraction * len(task.examples("train"))))
 
 
 def most_parameters(spec: SweepSpec, inputs: Resolved) -> int | None:

@@ -171,6 +171,15 @@ class RecipeSpec(Section):
         is_new=True,
         ge=1,
     )
+    train_fraction: float = identity(
+        1.0,
+        "Share of the training examples, of each label alike, that is learned from; a smaller one lies within a larger "
+        "one, for training-size curves.",
+        unit="share",
+        is_new=True,
+        gt=0.0,
+        le=1.0,
+    )
     evaluations_per_epoch: int = identity(1, "Validation scores taken in each epoch.", ge=1)
     patience: int | None = identity(None, "Stop after so many evaluations without a better score.", ge=1)
     precision: Precision = identity("fp32", "Arithmetic of forward and backward.")

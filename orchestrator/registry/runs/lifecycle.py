@@ -73,16 +73,15 @@ class RunLifecycle:
         return run_id
 
     def reopen(self, run_id: str, spec: Mapping[str, Any], fingerprint: str) -> None:
-        """Give a run that has ended a spec with more work, under its id: it is STOPPED until its next attempt.
+        """Give a run a spec with more work, under its id; a completed one is STOPPED until its next attempt.
 
-        Raises: InputError for a run at work; NotFoundError.
+        Raises: NotFoundError.
         """
         with self._database.session(writing=True) as session:
             run = _locked(session, run_id)
-            if not run.state.is_final:
-                raise InputError(f"Run {run_id} is {run.state}; end it first.")
             replace_spec(session, run, spec, fingerprint)
-            run.state, run.error = RunState.STOPPED, "it has more to do"
+            if run.state == RunState.COMPLETED:
+                run.state, run.error = RunState.STOPPED, "it has more to do"
 
     def start_attempt(
         self,

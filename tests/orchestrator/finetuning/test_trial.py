@@ -179,6 +179,14 @@ def test_what_a_process_keeps_belongs_to_one_job(tmp_path: Path) -> None:
     assert "pearson" in second.run(epochs=0.1).metrics
 
 
+def test_a_trial_learns_from_its_share_of_the_examples(tmp_path: Path) -> None:
+    bench, num_steps = Bench(tiny_tasks.classification(tmp_path), tmp_path), {}
+    for fraction in (1.0, 0.25, 0.05):
+        assert bench.run(epochs=1.0, train_fraction=fraction).state == "COMPLETED"
+        num_steps[fraction] = bench.num_trained_steps
+    assert num_steps == {1.0: 20, 0.25: 5, 0.05: 1}, "320 examples, 16 a step"
+
+
 def test_events_tell_epoch_loss_speed_and_scores(tmp_path: Path) -> None:
     bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
     bench.run(epochs=1.5, evaluations_per_epoch=2)

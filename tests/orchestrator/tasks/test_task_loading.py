@@ -356,3 +356,32 @@ def test_conll2003_has_its_published_numbers_of_documents_and_entities() -> None
     assert documents == {split: set(range(count)) for split, count in expected.items()}
     entities = Counter(tag[2:] for example in task.examples("test") for tag in example.tags if tag[0] == "B")
     assert entities == {"LOC": 1668, "MISC": 702, "ORG": 1661, "PER": 1617}
+
+
+def test_a_share_of_the_training_examples_has_its_part_of_each_label_and_lies_within_a_larger_one(
+    tmp_path: Path,
+) -> None:
+    labels = ["a"] * 70 + ["b"] * 25 + ["c"] * 4 + ["d"]
+    rows = [f"text {number}\t{label}\n" for number, label in enumerate(labels)]
+    rows += ["Text 7\ta\n", "text 7\tb\n"]  # another text, and a copy that goes where the first one does
+    write(tmp_path, train__tsv="text\tlabel\n" + "".join(rows), dev__tsv="text\tlabel\n" + "".join(rows[::20]))
+    files = {"train": str(tmp_path / "train.tsv"), "validation": str(tmp_path / "dev.tsv")}
+    whole = load(id="own", head="classification", files=files, text_columns=("text",), label_column="label")
+    shares = {fraction: whole.with_train_fraction(fraction) for fraction in (0.1, 0.3, 0.5, 1.0)}
+    taken = {fraction: [example.id for example in task.examples("train")] for fraction, task in shares.items()}
+    assert set(taken[0.1]) < set(taken[0.3]) < set(taken[0.5]) < set(taken[1.0])
+    for fraction, task in shares.items():
+        texts = {example.text: example.label for example in reversed(task.examples("train"))}
+        assert Counter(texts.values()) == {
+            label: max(1, round(fraction * count)) for label, count in {"a": 71, "b": 25, "c": 4, "d": 1}.items()
+        }
+        assert sum(example.text == "text 7" for example in task.examples("train")) in (0, 2)
+        assert task.examples("validation") == whole.examples("validation")
+        assert task.fingerprint("validation") == whole.fingerprint("validation")
+    assert shares[1.0].fingerprint("train") == whole.fingerprint("train")
+    assert len({task.fingerprint("train") for task in shares.values()}) == len(shares)
+    turned = "".join(reversed(rows[:-1]))
+    write(tmp_path, train__tsv=f"text\tlabel\n{turned}")
+    again = load(id="own", head="classification", files=files, text_columns=("text",), label_column="label")
+    kept = {example.text for example in again.with_train_fraction(0.3).examples("train")}
+    assert kept == {example.text for example in shares[0.3].examples("train")}
