@@ -120,11 +120,9 @@ _OF_HUB = r"^hf://|(?<=@[0-9a-f]{4})[0-9a-f]{36}$"
 def short_value(value: object, longest: int = 20) -> str:
     """Text of a parameter's value for a table or a legend; of a long one, as a folder's path, the end.
 
-    Of a commit on the hub stand the first digits.
-
     >>> short_value(0.00003), short_value("/data/models/small/snapshots/step-00000000")
     ('3e-05', '…shots/step-00000000')
-    >>> short_value("hf://org/tiny@d91b4ce7fa171bfa110e05de7d41591624e630c6")
+    >>> short_value("hf://org/tiny@d91b4ce7fa171bfa110e05de7d41591624e630c6")  # the commit's first digits
     'org/tiny@d91b'
     """
     text = f"{value:g}" if isinstance(value, float) else re.sub(_OF_HUB, "", str(value))

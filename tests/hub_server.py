@@ -17,7 +17,7 @@ import pytest
 from huggingface_hub import constants
 
 from orchestrator.storage.hub import HubPlace
-from orchestrator.tasks.catalogue import KNOWN_TASKS
+from orchestrator.tasks.catalogue import ON_HUB
 
 _ASKED = re.compile(r"(/api)?/(models/|datasets/)?(.+?)(?:/(revision|tree|resolve)/([^/]+)(?:/(.*))?)?")
 
@@ -56,9 +56,7 @@ class Hub:
         """Put a table as each split of a known task, under the commit that the catalogue has."""
         buffer = io.BytesIO()
         pyarrow.parquet.write_table(pyarrow.table(columns), buffer)
-        known = KNOWN_TASKS[task].hub
-        assert known is not None
-        places = [HubPlace.parse(uri) for uri in known.files.values()]
+        places = [HubPlace.parse(uri) for uri in ON_HUB[task].files.values()]
         files = {place.path: buffer.getvalue() for place in places}
         self.commit(f"datasets/{places[0].repository}", files, commit=str(places[0].revision))
 

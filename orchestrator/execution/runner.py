@@ -80,7 +80,7 @@ def run_spec(
     check_inputs(spec, inputs)
     check_places(settings)
     check_disk(spec, inputs)
-    inputs.check(spec, fetch=True)
+    inputs.fetch(spec)
     with open_session(spec, inputs, overrides=overrides) as session:
         return session.start(spec, run_id=run_id, on_started=on_started)
 
@@ -113,7 +113,7 @@ def resume_run(
                 _check_drift(record, spec)
             inputs = resolved_inputs(spec, there)
             check_disk(spec, inputs, _left(record, settings))
-            inputs.check(spec, fetch=True)
+            inputs.fetch(spec)
             words = override_words(overrides)
             with open_session(spec, inputs, overrides=words, allow_drift=allow_drift) as session:
                 return session.resume(record, spec)

@@ -14,7 +14,7 @@ from orchestrator.settings import Settings
 from orchestrator.specs import Spec, TaskSpec
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, TOKENIZER_FIELDS, Product, SpecT, names_of
 from orchestrator.storage import local_copy
-from orchestrator.storage.hub import is_hub
+from orchestrator.storage.hub import check_size, is_hub
 from orchestrator.tasks import Task, load_task
 from orchestrator.training.snapshots import snapshot_folders
 
@@ -60,7 +60,7 @@ class Resolved:
         self._tokenizers_like: dict[str, Tokenizer | None] = {}
         self._configs: dict[str, BertConfig] = {}
         self._tasks: dict[str, Task] = {}
-        self._checked: set[tuple[str, bool]] = set()
+        self._checked: set[str] = set()
         self._warned: set[str] = set()
 
     def stage(self, name: str) -> Spec:
@@ -78,20 +78,24 @@ class Resolved:
             self._folders[key] = resolve_name(field, name, self.settings)
         return self._folders[key]
 
-    def check(self, spec: Spec, *, fetch: bool = False) -> None:
+    def check(self, spec: Spec) -> None:
         """Check that the models and tokenizers of a spec are there, and that a model's weights can be read.
 
-        Args:
-            fetch: whether weights that are on the hub alone are downloaded, and read as well.
-
-        Raises: NotFoundError, CheckpointError, InputError.
+        Raises: NotFoundError, CheckpointError.
         """
         for field, name in self.names_of(spec):
             folder = self.folder(field, name)
-            if NAME_FIELDS[field] in (Product.ENCODER, Product.TASK_MODEL) and (folder, fetch) not in self._checked:
-                if not fetch or is_hub(folder):
-                    check_weights(folder, fetch=fetch)
-                self._checked.add((folder, fetch))
+            if NAME_FIELDS[field] in (Product.ENCODER, Product.TASK_MODEL) and folder not in self._checked:
+                check_weights(folder)
+                self._checked.add(folder)
+
+    def fetch(self, spec: Spec) -> None:
+        """Download the weights that are on the hub alone. Raises: InputError, CheckpointError."""
+        for field, name in self.names_of(spec):
+            folder = self.folder(field, name)
+            if is_hub(folder) and field not in TOKENIZER_FIELDS and check_size(folder):
+                local_copy(folder)
+                check_weights(folder)
 
     def pin(self, spec: SpecT) -> SpecT:
         """Return the spec with registered names as `name@version`; these lead to the folders found already.

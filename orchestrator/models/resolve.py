@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
-from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
+from orchestrator.errors import InputError, NotFoundError, RegistryError, SeveralRunsError
 from orchestrator.models.info import weights_digest
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
@@ -16,35 +16,35 @@ from orchestrator.storage.uris import absolute, is_local
 MODEL_FILE = "config.json"
 
 
-def resolve_model(name: str, settings: Settings) -> str:
+def resolve_model(name: str, settings: Settings, field: str = "init_from") -> str:
     """Folder of a model: a path, a registered name (`name`, `name@version`), a run, or a name on the hub.
 
-    The hub is asked for what is nothing here; its folder is a URI with the commit. Of a pipeline it is the model of the
-    last stage that has left one.
+    A field of tokenizers takes a tokenizer's folder or file as well. The hub is asked for what is nothing here; its
+    folder is a URI with the commit. Of a pipeline it is the model of the last stage that has left one.
 
     Raises: NotFoundError, saying what was looked for and what there is; InputError for a name that means several.
     """
-    return _resolve("init_from", name, settings)
-
-
-def _resolve(field: str, name: str, settings: Settings) -> str:
     if is_hub(name):
         return pin(name)
     is_here = is_place(field, name)
+    needed = " or ".join((MODEL_FILE, *(TOKENIZER_FILES if field in TOKENIZER_FIELDS else ())))
     if name.startswith((".", "/", "~")) or "://" in name:
-        if is_here:
-            return name
-        what = f"{name} is no model folder: it has no {MODEL_FILE}" if exists(name) else f"there is no folder {name}"
-        raise NotFoundError(what)
+        if not is_here:
+            raise NotFoundError(f"{name} has no {needed}" if exists(name) else f"there is no folder {name}")
+        return name
     found, registered = {f"./{name}": name} if is_here else {}, ""
-    with Registry(settings.registry, read_only=True) as registry:
-        try:
-            model = registry.models.get(name)
-            found[model.label] = _found_again(model.folder, settings)
-        except NotFoundError as error:
-            registered = str(error).partition("; ")[2].rstrip(".")
-            folder = None if is_here else _left_by_run(name, registry, settings)
-            found |= {} if folder is None else {name: folder}
+    try:
+        with Registry(settings.registry, read_only=True) as registry:
+            try:
+                model = registry.models.get(name)
+                found[model.label] = _found_again(model.folder, settings)
+            except NotFoundError as error:
+                registered = str(error).partition("; ")[2].rstrip(".")
+                folder = None if is_here else _left_by_run(name, registry, settings)
+                found |= {} if folder is None else {name: folder}
+    except RegistryError:
+        if not is_here:
+            raise
     uri = uri_of_name(name)
     if found and uri is not None and is_cached(uri):
         found[uri] = uri
@@ -52,8 +52,7 @@ def _resolve(field: str, name: str, settings: Settings) -> str:
         raise InputError(f"{field}: {name!r} means {len(found)} things; say which one: {' or '.join(found)}")
     if found:
         return next(iter(found.values()))
-    folder = f"folder with a {MODEL_FILE}" if exists(name) else "folder"
-    what = f"{name!r} is no registered model, run or {folder} ({registered})"
+    what = f"{name!r} is no registered model, run or folder{f' with {needed}' if exists(name) else ''} ({registered})"
     try:
         if uri is not None:
             return pin(uri)
@@ -102,27 +101,16 @@ def is_place(field: str, name: str) -> bool:
     return is_file or any(exists(join(name, file)) for file in TOKENIZER_FILES)
 
 
-def resolve_tokenizer(name: str, settings: Settings) -> str:
-    """Folder or file of a tokenizer: a path, or a model that brings its own.
-
-    Raises: NotFoundError, saying how to make one.
-    """
-    try:
-        return _resolve("tokenizer", name, settings)
-    except NotFoundError as error:
-        what = f"{name} has neither {' nor '.join(TOKENIZER_FILES)}, and " if exists(name) else ""
-        raise NotFoundError(f"{what}{error}; make one with: orchestrator tokenizer train FILES -o {name}") from None
-
-
 def resolve_name(field: str, name: str, settings: Settings) -> str:
     """Absolute path of the folder or file that a field's value leads to: workers have another current directory.
 
     Raises: NotFoundError, naming the field.
     """
     try:
-        path = (resolve_tokenizer if field in TOKENIZER_FIELDS else resolve_model)(name, settings)
+        path = resolve_model(name, settings, field)
     except NotFoundError as error:
-        raise NotFoundError(f"{field}: {error}") from None
+        make = f"; make one with: orchestrator tokenizer train FILES -o {name}" if field in TOKENIZER_FIELDS else ""
+        raise NotFoundError(f"{field}: {error}{make}") from None
     if not exists(path):
         raise NotFoundError(f"{field}: the folder of {name}, {path}, is gone; name another, or run what made it again")
     return absolute(path)

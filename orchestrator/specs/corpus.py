@@ -14,7 +14,8 @@ class TextSource(Section):
     """Files that hold documents."""
 
     files: tuple[str, ...] = identity(
-        doc="Files, folders or globs: local paths or URIs (s3://, gs://, abfs://, hdfs://); `.gz`, `.xz`, `.zst` too.",
+        doc="Files, folders or globs: local paths or URIs (s3://, gs://, abfs://, hdfs://, hf://datasets/); "
+        "`.gz`, `.xz`, `.zst` too.",
         min_length=1,
     )
     format: Literal["auto", "text", "jsonl", "parquet"] = identity(

@@ -38,7 +38,9 @@ SILENT_FIELDS: Mapping[tuple[str, object], tuple[str, ...]] = MappingProxyType(
 class RecipeSpec(Section):
     """Recipe of one trial; any of its fields can be an axis of the search."""
 
-    init_from: str = identity("random", "A model to start from, or `random` weights.")
+    init_from: str = identity(
+        "random", "A model to start from: a registered name, a run, a folder, a name on the hub; or `random` weights."
+    )
     tokenizer: str | None = identity(None, "Tokenizer for random weights; a model brings its own.")
     size: Size = identity("tiny", "Size of random weights: tiny to large, or layers × width as in 8x256.")
     family: FamilyName = identity("bert", "Family of random weights.")

@@ -26,13 +26,14 @@ class TaskSpec(Section):
     folder: str | None = identity(
         None,
         "Folder of a known task's official files, or of a collection (retrieval): corpus.jsonl, queries.jsonl, "
-        "qrels.tsv or qrels/dev.tsv; compressed or not.",
+        "qrels.tsv or qrels/dev.tsv; compressed or not. Left out, most known tasks come from the Hugging Face hub.",
     )
     head: Head | None = identity(None, "Kind of head; a known task has its own.")
     files: dict[Split, str] = identity(
         {},
         "A file per split: CSV, TSV, JSON, Parquet, CoNLL columns (word first, BIO tag last), SQuAD JSON; "
-        "also compressed. Tables of questions (qa) have the columns context, question and answers.",
+        "also compressed, or on the hub (hf://datasets/ORG/NAME/PATH). Tables of questions (qa) have the columns context, "
+        "question and answers.",
     )
     text_columns: tuple[str, ...] = identity(
         (),

@@ -15,9 +15,8 @@ import re
 import shutil
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from glob import has_magic
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -39,22 +38,18 @@ _NAME = re.compile(rf"(?P<repository>{_REPOSITORY})(?:@(?P<revision>{_REVISION})
 _PLACE = re.compile(rf"{SCHEME}(?P<datasets>datasets/)?{_NAME.pattern}(?:/(?P<path>.+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SMALL_FILES = (
-    "config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "modules.json",
-    "sentence_bert_config.json",
-    "config_sentence_transformers.json",
-    "?_Pooling/config.json",
-    "fine_tuning.json",
-    "manifest.json",
+    *(
+        "config*.json",
+        "tokenizer*.json",
+        "*_tokens*.json",
+        "vocab.*",
+        "merges.txt",
+        "fine_tuning.json",
+        "manifest.json",
+    ),
+    *("modules.json", "sentence_bert_config.json", "?_Pooling/config.json"),
 )
-"""Names of a model's files beside its weights that something here reads."""
+"""Patterns of a model's files beside its weights that something here reads."""
 
 
 @dataclass(frozen=True)
@@ -142,37 +137,28 @@ class HubPlace:
         """Tell what `huggingface_hub` raises as what a person can do about it."""
         from huggingface_hub import constants, errors
 
-        what = f"{self.repository}{f'@{self.revision}' if self.revision else ''}"
+        what, log_in = f"{self.kind} {self.repository}", "log in: hf auth login, or HF_TOKEN"
         page = f"{constants.ENDPOINT}/{'datasets/' if self.kind == 'dataset' else ''}{self.repository}"
         try:
             yield
         except errors.GatedRepoError:
-            raise InputError(
-                f"{what} is given only to who has accepted its terms: do so at {page}, then log in with "
-                "`hf auth login`, or set HF_TOKEN"
-            ) from None
+            raise InputError(f"{what} has terms to be accepted first: do so at {page}, and {log_in}") from None
         except errors.RepositoryNotFoundError:
-            raise NotFoundError(
-                f"the hub has no {self.kind} {self.repository}, or it is private: look for the name at "
-                f"{constants.ENDPOINT}/{self.kind}s, or log in with `hf auth login`"
-            ) from None
+            look = f"look for the name at {constants.ENDPOINT}/{self.kind}s"
+            raise NotFoundError(f"the hub has no {what}, or it is private; {look}, or {log_in}") from None
         except errors.RevisionNotFoundError:
-            raise NotFoundError(f"{self.repository} has no revision {self.revision}; see {page}/commits") from None
+            raise NotFoundError(f"{what} has no revision {self.revision}; see {page}/commits") from None
         except (errors.RevisionResolutionError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
-            offline = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "the hub cannot be reached"
+            why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "the hub cannot be reached"
             raise NotFoundError(
-                f"{what} is not whole in {constants.HF_HUB_CACHE}, and {offline}; fetch it where there is a network "
-                f"(`hf download {self.repository} --repo-type {self.kind}`), or name a folder"
+                f"{what} is not whole in {constants.HF_HUB_CACHE}, and {why}; name a folder, or fetch it where there "
+                f"is a network: hf download {self.repository} --repo-type {self.kind}"
             ) from error
-        except Exception as error:
-            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                raise InputError(
-                    f"the disk of {constants.HF_HUB_CACHE} is full, {what} is not there; make room, or set HF_HOME"
-                ) from error
-            reason = str(error).partition("\n")[0] or type(error).__name__
-            raise InputError(
-                f"{what} could not be downloaded: {reason}; try again, what has arrived is kept"
-            ) from error
+        except Exception as error:  # of connections and disks
+            is_full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+            why = f"{constants.HF_HUB_CACHE} is full" if is_full else str(error).partition("\n")[0]
+            remedy = "make room, or set HF_HOME" if is_full else "try again, what has arrived is kept"
+            raise InputError(f"{what} could not be downloaded: {why or type(error).__name__}; {remedy}") from error
 
 
 def is_hub(path: str) -> bool:
@@ -204,39 +190,8 @@ def pin(uri: str) -> str:
     return str(HubPlace.parse(uri).pinned())
 
 
-def exists_on_hub(uri: str) -> bool:
-    """Whether a repository has a file or folder, or one that a pattern means. Raises: NotFoundError, InputError."""
-    place = HubPlace.parse(uri).pinned()
-    return not place.path or bool(find_on_hub(str(place)))
-
-
-def hub_files(uri: str) -> list[Path]:
-    """The cache's copies of a file, or of those that a pattern means. Raises: NotFoundError, InputError."""
-    place = HubPlace.parse(uri).pinned()
-    if not has_magic(place.path):
-        return [hub_copy(uri)]
-    if not (found := find_on_hub(str(place))):
-        raise NotFoundError(f"{uri} matches no file; look at the repository's files")
-    return [hub_copy(file) for file, _ in found]
-
-
-def open_hub(uri: str) -> IO[bytes]:
-    """Open a file; several of Parquet that a pattern means are one table. Raises: NotFoundError, InputError."""
-    paths = hub_files(uri)
-    if len(paths) == 1:
-        return paths[0].open("rb")
-    if not all(path.suffix == ".parquet" for path in paths):
-        raise InputError(f"{uri} matches {len(paths)} files; name one, only those of Parquet are read as one table")
-    from pyarrow import concat_tables, parquet
-
-    whole = BytesIO()
-    parquet.write_table(concat_tables(map(parquet.read_table, paths), promote_options="permissive"), whole)
-    whole.seek(0)
-    return whole
-
-
 def find_on_hub(pattern: str) -> list[tuple[str, int]]:
-    """URIs of the files that a path or pattern means, by their commit, and their sizes. Raises: NotFoundError."""
+    """URIs, by their commit, and sizes of the files of a path, a folder or a pattern. Raises: NotFoundError."""
     place = HubPlace.parse(pattern).pinned()
     path = place.path.rstrip("/")
     try:
@@ -248,17 +203,43 @@ def find_on_hub(pattern: str) -> list[tuple[str, int]]:
     return [(str(replace(place, path=name)), sizes[name]) for name in found]
 
 
+def exists_on_hub(uri: str) -> bool:
+    """Whether a repository has a file or folder, or one that a pattern means. Raises: NotFoundError, InputError."""
+    return not HubPlace.parse(uri).path or bool(find_on_hub(uri))
+
+
+def hub_files(uri: str) -> list[Path]:
+    """The cache's copies of a file, or of those that a pattern means. Raises: NotFoundError, InputError."""
+    places = [HubPlace.parse(file) for file, _ in find_on_hub(uri)]
+    if not places:
+        raise NotFoundError(f"{uri} is no file there; look at the repository's files")
+    folder = places[0].fetch([place.path for place in places], show_progress=True)
+    return [folder / place.path for place in places]
+
+
+def open_hub(uri: str) -> IO[bytes]:
+    """Open a file; several of Parquet that a pattern means are one table. Raises: NotFoundError, InputError."""
+    paths = hub_files(uri)
+    if len(paths) == 1:
+        return paths[0].open("rb")
+    if not all(path.suffix == ".parquet" for path in paths):
+        raise InputError(f"{uri} means {len(paths)} files; name one, only those of Parquet are read as one table")
+    from pyarrow import concat_tables, parquet
+
+    whole = BytesIO()
+    parquet.write_table(concat_tables(map(parquet.read_table, paths), promote_options="permissive"), whole)
+    whole.seek(0)
+    return whole
+
+
 def hub_copy(uri: str, skip: Collection[str] = ()) -> Path:
-    """The cache's folder of a model, with its weights unless they are skipped, or its copy of a file.
+    """The cache's copy of a file, or its folder of a model, with weights unless they are skipped.
 
     Raises: NotFoundError; InputError for weights that are too large, and for what goes wrong with the hub.
     """
     place = HubPlace.parse(uri).pinned()
     if place.path:
-        file = place.fetch([place.path], show_progress=True) / place.path
-        if not file.exists():
-            raise NotFoundError(f"{replace(place, path='')} has no file {place.path}; look at the repository's files")
-        return file
+        return hub_files(uri)[0]
     weights = [] if WEIGHTS_FILE in skip else _weights(place)
     if missing := check_size(str(place)) if weights else 0:
         logger.info(f"downloading {size_text(missing)} of {place.repository}")
@@ -273,10 +254,7 @@ def check_size(uri: str) -> int:
     place = HubPlace.parse(uri).pinned()
     weights, sizes = _weights(place), _sizes(place)
     if not weights:
-        raise CheckpointError(
-            f"{place.repository} has none of the weight files {', '.join(WEIGHT_FILES)}; load it with transformers, "
-            "call save_pretrained, and name that folder"
-        )
+        raise CheckpointError(f"{place.repository} has no {' and no '.join(WEIGHT_FILES)}; name another model")
     folder = place.fetch(_SMALL_FILES)
     missing = sum(sizes[name] for name in weights if not (folder / name).exists())
     has = f"{place.repository} has {size_text(missing)} of weights to download"
@@ -293,25 +271,22 @@ def check_size(uri: str) -> int:
 def _weights(place: HubPlace) -> list[str]:
     """Names of a model's weight files: the kind that is read first of those that it has."""
     sizes = _sizes(place)
-    first = next((name for name in WEIGHT_FILES if name in sizes), None)
-    if first is None or not first.endswith(INDEX_ENDING):
-        return [] if first is None else [first]
-    try:
-        shards = set(json.loads((place.fetch([first]) / first).read_bytes())["weight_map"].values())
-    except (ValueError, KeyError, TypeError, AttributeError):
-        shards = set()  # whoever reads the folder says what is wrong with the index
-    return [first, *sorted(shard for shard in shards if shard in sizes)]
+    first = [name for name in WEIGHT_FILES if name in sizes][:1]
+    shards: set[str] = set()
+    if first and first[0].endswith(INDEX_ENDING):
+        with suppress(ValueError, KeyError, TypeError, AttributeError):  # told by whoever reads the folder
+            shards = set(json.loads((place.fetch(first) / first[0]).read_bytes())["weight_map"].values())
+    return [*first, *sorted(shard for shard in shards if shard in sizes)]
 
 
 def _sizes(place: HubPlace) -> Mapping[str, int]:
     """Sizes of a repository's files by name, at a commit."""
-    from huggingface_hub import get_cached_repo_tree
-    from huggingface_hub.errors import CachedRepoTreeNotFoundError
+    from huggingface_hub import errors, get_cached_repo_tree
 
     folder = place.fetch(_SMALL_FILES if place.kind == "model" else [".gitattributes"])
     try:
         tree = get_cached_repo_tree(place.repository, repo_type=place.kind, revision=place.revision)
-    except CachedRepoTreeNotFoundError:  # fetched by an older version of the library, and now there is no network
+    except errors.CachedRepoTreeNotFoundError:  # fetched by an older version of the library, and there is no network
         files = (file for file in folder.rglob("*") if file.is_file())
         return {file.relative_to(folder).as_posix(): file.stat().st_size for file in files}
     return {file.path: file.size for file in tree}

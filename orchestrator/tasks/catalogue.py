@@ -7,6 +7,7 @@ Class names stand in the order of the labels' numbers in the files.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple, cast
 
 from orchestrator.results import Split
 from orchestrator.specs.task import EmbeddingObjectiveName, Head, TaskSpec
@@ -17,26 +18,14 @@ _GLUE_FILES: Mapping[Split, tuple[str, ...]] = {
     "validation": ("dev.tsv",),
     "test": ("test.tsv",),
 }
-_GLUE_ON_HUB = "hf://datasets/nyu-mll/glue@bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c"
-_SQUAD_ON_HUB = "hf://datasets/rajpurkar/squad@7b6d24c440a36b6815f21b70d25016731768db1f/plain_text"
-_SQUAD_V2_ON_HUB = "hf://datasets/rajpurkar/squad_v2@3ffb306f725f7d2ce8394bc1873b24868140c412/squad_v2"
-_CONLL_ON_HUB = "hf://datasets/lhoestq/conll2003@19edcb426bfd625c275c17b9a99b2239243f4377/data"
 
 
-@dataclass(frozen=True)
-class HubFiles:
-    """A published data set as Parquet on the hub: its folder at a commit, and how that differs from official files."""
+class HubFiles(NamedTuple):
+    """A published data set as Parquet on the hub, at a commit, whose columns are not those of the official files."""
 
-    folder: str
+    files: Mapping[Split, str]
     text_columns: tuple[str, ...] = ()
     label_column: str = ""
-    splits: Mapping[Split, str] = field(default_factory=lambda: {"train": "train", "validation": "validation"})
-    """Name of each labeled split there; GLUE's test splits have no labels."""
-
-    @property
-    def files(self) -> dict[Split, str]:
-        """URI of each split's file."""
-        return {split: f"{self.folder}/{name}-00000-of-00001.parquet" for split, name in self.splits.items()}
 
 
 @dataclass(frozen=True)
@@ -64,13 +53,12 @@ class KnownTask:
     """Objective that the vectors of a pair are judged by (embedding)."""
     score_range: tuple[float, float] | None = None
     """The least and the greatest score (embedding)."""
-    hub: HubFiles | None = None
 
     def on_hub(self, hub: HubFiles) -> "KnownTask":
         """The layout of the files on the hub, whose classes go by their numbers or by their names."""
-        names = self.classes.values()
-        classes = _numbered(*names) | _named(*names)
-        return replace(self, classes=classes, text_columns=hub.text_columns, label_column=hub.label_column, header=True)
+        classes = _numbered(*self.classes.values()) | _named(*self.classes.values())
+        columns, label = hub.text_columns, hub.label_column
+        return replace(self, classes=classes, text_columns=columns, label_column=label, header=True)
 
     def complete(self, spec: TaskSpec) -> TaskSpec:
         """The spec of a person who named this task, with the fields that the task has of its own."""
@@ -94,11 +82,6 @@ def _named(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
 
-def _glue_on_hub(name: str, *text_columns: str, validation: str = "validation") -> HubFiles:
-    splits: dict[Split, str] = {"train": "train", "validation": validation}
-    return HubFiles(f"{_GLUE_ON_HUB}/{name}", text_columns, "label", splits)
-
-
 _SENTENCES = ("sentence1", "sentence2")
 
 KNOWN_TASKS: Mapping[str, KnownTask] = {
@@ -109,7 +92,6 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
         text_columns=("3",),
         label_column="1",
         header=False,
-        hub=_glue_on_hub("cola", "sentence"),
     ),
     "sst2": KnownTask(
         "classification",
@@ -117,7 +99,6 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
         classes=_numbered("negative", "positive"),
         text_columns=("sentence",),
         label_column="label",
-        hub=_glue_on_hub("sst2", "sentence"),
     ),
     "mrpc": KnownTask(
         "classification",
@@ -125,22 +106,14 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
         classes=_numbered("not_equivalent", "equivalent"),
         text_columns=("#1 String", "#2 String"),
         label_column="Quality",
-        hub=_glue_on_hub("mrpc", *_SENTENCES),
     ),
-    "stsb": KnownTask(
-        "regression",
-        "spearman",
-        text_columns=_SENTENCES,
-        label_column="score",
-        hub=_glue_on_hub("stsb", *_SENTENCES),
-    ),
+    "stsb": KnownTask("regression", "spearman", text_columns=_SENTENCES, label_column="score"),
     "qqp": KnownTask(
         "classification",
         "f1",
         classes=_numbered("not_duplicate", "duplicate"),
         text_columns=("question1", "question2"),
         label_column="is_duplicate",
-        hub=_glue_on_hub("qqp", "question1", "question2"),
     ),
     "mnli": KnownTask(
         "classification",
@@ -149,7 +122,6 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
         classes=_named("entailment", "neutral", "contradiction"),
         text_columns=_SENTENCES,
         label_column="gold_label",
-        hub=_glue_on_hub("mnli", "premise", "hypothesis", validation="validation_matched"),
     ),
     "qnli": KnownTask(
         "classification",
@@ -157,7 +129,6 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
         classes=_named("entailment", "not_entailment"),
         text_columns=("question", "sentence"),
         label_column="label",
-        hub=_glue_on_hub("qnli", "question", "sentence"),
     ),
     "rte": KnownTask(
         "classification",
@@ -165,7 +136,6 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
         classes=_named("entailment", "not_entailment"),
         text_columns=_SENTENCES,
         label_column="label",
-        hub=_glue_on_hub("rte", *_SENTENCES),
     ),
     "wnli": KnownTask(
         "classification",
@@ -173,7 +143,6 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
         classes=_numbered("not_entailment", "entailment"),
         text_columns=_SENTENCES,
         label_column="label",
-        hub=_glue_on_hub("wnli", *_SENTENCES),
     ),
     "swag": KnownTask(
         "multiple_choice",
@@ -192,9 +161,6 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
             "test": ("eng.testb", "test.txt"),
         },
         labels=tag_set("PER", "ORG", "LOC", "MISC"),
-        hub=HubFiles(
-            _CONLL_ON_HUB, ("tokens",), "ner_tags", {"train": "train", "validation": "validation", "test": "test"}
-        ),
     ),
     "wnut17": KnownTask(
         "ner",
@@ -213,7 +179,6 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
         label_column="score",
         objective="cosine",
         score_range=(0.0, 5.0),
-        hub=_glue_on_hub("stsb", *_SENTENCES),
     ),
     "sick_embedding": KnownTask(
         "embedding",
@@ -232,17 +197,41 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
         files={"validation": ("qrels.tsv",)},
         gains={"1": 4.0, "2": 3.0, "3": 2.0, "4": 1.0, "-1": 1.0},
     ),
-    "squad": KnownTask(
-        "qa",
-        "f1",
-        files={"train": ("train-v1.1.json",), "validation": ("dev-v1.1.json",)},
-        hub=HubFiles(_SQUAD_ON_HUB),
-    ),
+    "squad": KnownTask("qa", "f1", files={"train": ("train-v1.1.json",), "validation": ("dev-v1.1.json",)}),
     "squad_v2": KnownTask(
-        "qa",
-        "f1",
-        files={"train": ("train-v2.0.json",), "validation": ("dev-v2.0.json",)},
-        unanswerable=True,
-        hub=HubFiles(_SQUAD_V2_ON_HUB),
+        "qa", "f1", files={"train": ("train-v2.0.json",), "validation": ("dev-v2.0.json",)}, unanswerable=True
     ),
 }
+
+
+def _files_on_hub(folder: str, **names: str) -> Mapping[Split, str]:
+    names = names or {"train": "train", "validation": "validation"}
+    files = {split: f"hf://datasets/{folder}/{name}-00000-of-00001.parquet" for split, name in names.items()}
+    return cast("Mapping[Split, str]", files)
+
+
+def _glue(name: str, *text_columns: str, **names: str) -> HubFiles:
+    """A task of GLUE; its test split has no labels."""
+    folder = f"nyu-mll/glue@bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c/{name}"
+    return HubFiles(_files_on_hub(folder, **names), text_columns, "label")
+
+
+_CONLL = "lhoestq/conll2003@19edcb426bfd625c275c17b9a99b2239243f4377"
+ON_HUB: Mapping[str, HubFiles] = {
+    "cola": _glue("cola", "sentence"),
+    "sst2": _glue("sst2", "sentence"),
+    "mrpc": _glue("mrpc", *_SENTENCES),
+    "stsb": _glue("stsb", *_SENTENCES),
+    "stsb_embedding": _glue("stsb", *_SENTENCES),
+    "qqp": _glue("qqp", "question1", "question2"),
+    "mnli": _glue("mnli", "premise", "hypothesis", train="train", validation="validation_matched"),
+    "qnli": _glue("qnli", "question", "sentence"),
+    "rte": _glue("rte", *_SENTENCES),
+    "wnli": _glue("wnli", *_SENTENCES),
+    "conll2003": HubFiles(
+        _files_on_hub(f"{_CONLL}/data", train="train", validation="validation", test="test"), ("tokens",), "ner_tags"
+    ),
+    "squad": HubFiles(_files_on_hub("rajpurkar/squad@7b6d24c440a36b6815f21b70d25016731768db1f/plain_text")),
+    "squad_v2": HubFiles(_files_on_hub("rajpurkar/squad_v2@3ffb306f725f7d2ce8394bc1873b24868140c412/squad_v2")),
+}
+"""Files of the known tasks that the hub has as well."""

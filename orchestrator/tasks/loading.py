@@ -9,7 +9,7 @@ from orchestrator.nearest import nearest
 from orchestrator.results import Split
 from orchestrator.specs.task import TaskSpec
 from orchestrator.storage import exists
-from orchestrator.tasks.catalogue import KNOWN_TASKS, KnownTask
+from orchestrator.tasks.catalogue import KNOWN_TASKS, ON_HUB, KnownTask
 from orchestrator.tasks.table_files import has_columns
 from orchestrator.tasks.tabular_columns import TabularColumns
 from orchestrator.tasks.task import Task
@@ -45,8 +45,8 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
             if path is not None and not (split == "test" and _is_unlabeled(known, path)):
                 files.setdefault(split, path)
     hint = "set task.folder in a spec, or give folder=DIR to evaluate"
-    if not files and spec.folder is None and (hub := known.hub) is not None:
-        known, files = known.on_hub(hub), hub.files
+    if not files and spec.folder is None and (hub := ON_HUB.get(spec.id)) is not None:
+        known, files = known.on_hub(hub), dict(hub.files)
         try:
             exists(files["train"])
         except (NotFoundError, InputError) as error:
