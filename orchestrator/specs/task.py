@@ -32,8 +32,8 @@ class TaskSpec(Section):
     files: dict[Split, str] = identity(
         {},
         "A file per split: CSV, TSV, JSON, Parquet, CoNLL columns (word first, BIO tag last), SQuAD JSON; "
-        "also compressed, or on the hub (hf://datasets/ORG/NAME/PATH). Tables of questions (qa) have the columns context, "
-        "question and answers.",
+        "also compressed, or on the hub (hf://datasets/ORG/NAME/PATH). Tables of questions (qa) have the columns "
+        "context, question and answers.",
     )
     text_columns: tuple[str, ...] = identity(
         (),
