@@ -107,7 +107,7 @@ class TaskDraft:
                 "stages.tokenizer.vocab_size": f"As much as about {self.train.num_words:,} words can teach.",
                 "stages.finetuning": "A baseline: random weights have read nothing but these examples. A pretrained "
                 "model is far better; start from one with:\n"
-                f"  {replace(self.request, model='NAME_OR_FOLDER').command}",
+                f"  {replace(self.request, model='NAME').command}",
             }
         comments |= {f"{above}{key}": text for key, text in self._comments.items()}
         parse_spec(values)
@@ -138,7 +138,7 @@ class TaskDraft:
         yield Finding(
             "model",
             "random weights (BERT-tiny) and a vocabulary of these texts: a baseline. Starting from a pretrained model "
-            "is far better: --model NAME_OR_FOLDER, a folder in Hugging Face's layout or a registered name",
+            "is far better: --model NAME, of one on the hub (bert-base-uncased), a registered model or a folder",
         )
         names = registered_starts(self.request.settings)
         if names:
