@@ -49,7 +49,7 @@ def resolve_model(name: str, settings: Settings, field: str = "init_from") -> st
     if found and uri is not None and is_cached(uri):
         found[uri] = uri
     if len(set(map(absolute, found.values()))) > 1:
-        raise InputError(f"{field}: {name!r} means {len(found)} things; say which one: {' or '.join(found)}")
+        raise InputError(f"{name!r} means {len(found)} things; say which one: {' or '.join(found)}")
     if found:
         return next(iter(found.values()))
     what = f"{name!r} is no registered model, run or folder{f' with {needed}' if exists(name) else ''} ({registered})"
@@ -104,13 +104,14 @@ def is_place(field: str, name: str) -> bool:
 def resolve_name(field: str, name: str, settings: Settings) -> str:
     """Absolute path of the folder or file that a field's value leads to: workers have another current directory.
 
-    Raises: NotFoundError, naming the field.
+    Raises: NotFoundError or InputError, naming the field.
     """
     try:
         path = resolve_model(name, settings, field)
-    except NotFoundError as error:
-        make = f"; make one with: orchestrator tokenizer train FILES -o {name}" if field in TOKENIZER_FIELDS else ""
-        raise NotFoundError(f"{field}: {error}{make}") from None
+    except (NotFoundError, InputError) as error:
+        is_made = field in TOKENIZER_FIELDS and isinstance(error, NotFoundError)
+        make = f"; make one with: orchestrator tokenizer train FILES -o {name}" if is_made else ""
+        raise type(error)(f"{field}: {error}{make}") from None
     if not exists(path):
         raise NotFoundError(f"{field}: the folder of {name}, {path}, is gone; name another, or run what made it again")
     return absolute(path)

@@ -1,5 +1,4 @@
-"""The Hugging Face hub as a storage that is read alone: its cache, token, endpoint and offline mode are those of
-`huggingface_hub`.
+"""The Hugging Face hub as a storage that is only read, with the cache, token and offline mode of `huggingface_hub`.
 
     hf://ORG/NAME[@REVISION]                   a model, as a folder of the files that are read here
     hf://datasets/ORG/NAME[@REVISION]/PATH     a file of a data set, or a pattern of files
@@ -38,16 +37,8 @@ _NAME = re.compile(rf"(?P<repository>{_REPOSITORY})(?:@(?P<revision>{_REVISION})
 _PLACE = re.compile(rf"{SCHEME}(?P<datasets>datasets/)?{_NAME.pattern}(?:/(?P<path>.+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SMALL_FILES = (
-    *(
-        "config*.json",
-        "tokenizer*.json",
-        "*_tokens*.json",
-        "vocab.*",
-        "merges.txt",
-        "fine_tuning.json",
-        "manifest.json",
-    ),
-    *("modules.json", "sentence_bert_config.json", "?_Pooling/config.json"),
+    *("config*.json", "tokenizer*.json", "*_tokens*.json", "vocab.*", "merges.txt"),
+    *("modules.json", "sentence_bert_config.json", "?_Pooling/config.json", "fine_tuning.json", "manifest.json"),
 )
 """Patterns of a model's files beside its weights that something here reads."""
 
@@ -79,6 +70,11 @@ class HubPlace:
         folder = "datasets/" if self.kind == "dataset" else ""
         revision = f"@{self.revision}" if self.revision else ""
         return f"{SCHEME}{folder}{self.repository}{revision}{'/' if self.path else ''}{self.path}"
+
+    @property
+    def missing(self) -> type[InputError | NotFoundError]:
+        """Class of the error that something is not there: a model, or a file of data."""
+        return NotFoundError if self.kind == "model" else InputError
 
     def pinned(self) -> "HubPlace":
         """The place with the commit that its revision means now, or meant when there was a network.
@@ -145,12 +141,12 @@ class HubPlace:
             raise InputError(f"{what} has terms to be accepted first: do so at {page}, and {log_in}") from None
         except errors.RepositoryNotFoundError:
             look = f"look for the name at {constants.ENDPOINT}/{self.kind}s"
-            raise NotFoundError(f"the hub has no {what}, or it is private; {look}, or {log_in}") from None
+            raise self.missing(f"the hub has no {what}, or it is private; {look}, or {log_in}") from None
         except errors.RevisionNotFoundError:
-            raise NotFoundError(f"{what} has no revision {self.revision}; see {page}/commits") from None
+            raise self.missing(f"{what} has no revision {self.revision}; see {page}/commits") from None
         except (errors.RevisionResolutionError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
             why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "the hub cannot be reached"
-            raise NotFoundError(
+            raise self.missing(
                 f"{what} is not whole in {constants.HF_HUB_CACHE}, and {why}; name a folder, or fetch it where there "
                 f"is a network: hf download {self.repository} --repo-type {self.kind}"
             ) from error
@@ -212,7 +208,7 @@ def hub_files(uri: str) -> list[Path]:
     """The cache's copies of a file, or of those that a pattern means. Raises: NotFoundError, InputError."""
     places = [HubPlace.parse(file) for file, _ in find_on_hub(uri)]
     if not places:
-        raise NotFoundError(f"{uri} is no file there; look at the repository's files")
+        raise HubPlace.parse(uri).missing(f"{uri} is no file there; look at the repository's files")
     folder = places[0].fetch([place.path for place in places], show_progress=True)
     return [folder / place.path for place in places]
 
