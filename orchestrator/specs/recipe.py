@@ -124,9 +124,8 @@ class RecipeSpec(Section):
     )
     class_weights: ClassWeights = identity(
         "none",
-        "Weight of each label in the loss: as if all were equally frequent, or by name, 1 for those left out. Of "
-        "labels that exclude one another the mean is over the sum of weights; of others the weight is that of their "
-        "presence (classification, multi_label, ner).",
+        "Weight of each label in the loss, whose mean is over the sum of weights: as if all were equally frequent, or "
+        "by name, 1 for those left out; of multi_label that of a label's presence (classification, multi_label, ner).",
         is_new=True,
     )
     label_smoothing: float = identity(
@@ -154,9 +153,8 @@ class RecipeSpec(Section):
     )
     tune_thresholds: bool = identity(
         False,
-        "Predict each label above the probability that gives its best F1 on the validation split, in place of one "
-        "half, and keep it with the model; that split's scores are then too good, the test split's are honest "
-        "(multi_label).",
+        "Predict each label above the probability with its best F1 on the validation split, in place of one half, and "
+        "keep it with the model; that split's scores are then too good, the test split's are honest (multi_label).",
         is_new=True,
     )
     long_documents: LongDocuments = identity(
@@ -167,8 +165,7 @@ class RecipeSpec(Section):
     )
     window_stride: int | None = identity(
         None,
-        "Tokens between the starts of two windows of a long document; as many as a window holds when left out, so "
-        "that none overlap.",
+        "Tokens between the starts of two windows of a long document, which do not overlap when it is left out.",
         unit="tokens",
         is_new=True,
         ge=1,
