@@ -94,11 +94,9 @@ def test_the_folder_is_an_encoders(tmp_path: Path) -> None:
     assert BertModel.from_pretrained(tmp_path).config == CONFIG
 
 
-def test_an_encoders_folder_gives_the_mean_or_what_is_asked_for(tmp_path: Path) -> None:
+def test_an_encoders_folder_gives_the_mean(tmp_path: Path) -> None:
     BertModel(CONFIG).save_pretrained(tmp_path)
     assert BertForSentenceEmbedding.from_pretrained(tmp_path).embedding == SentenceEmbeddingConfig()
-    asked = BertForSentenceEmbedding.from_pretrained(tmp_path, embedding=EMBEDDINGS[1])
-    assert asked.embedding == EMBEDDINGS[1]
 
 
 def test_a_pooling_that_was_altered_is_found(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bert_core.checkpoints.sentence_transformers import MODULES_FILE, SentenceEmbeddingConfig
+from bert_core.checkpoints.sentence_transformers import MODULES_FILE
 from bert_core.config import BertConfig
 from bert_core.embedding_losses import PairClassifier, in_batch_negatives_loss
 from bert_core.errors import DataError
@@ -149,15 +149,6 @@ def test_pairs_may_have_different_numbers_of_negatives_and_none_is_a_text_that_i
     assert_losses_wait_for_nothing(prepared, model, (10, 8))
     outputs = prepared.head.outputs(model, prepared.features, vectors.numpy())
     np.testing.assert_array_equal(outputs, EMBEDDING_LOSSES["in_batch_negatives"].outputs(Model(), first, second))
-
-
-def test_prompts_of_the_model_to_start_from_are_mentioned() -> None:
-    model = DualEncoder.from_config(BertConfig(vocab_size=10, hidden_size=4, num_attention_heads=1))
-    own = SentenceEmbeddingConfig(query_prompt="query: ")
-    with pytest.raises(SpecError, match=r"recipe\.query_prompt: .*'query: '"):
-        model.configure("cosine", own, RecipeSpec())
-    model.configure("cosine", own, RecipeSpec(query_prompt="", document_prompt="say: "))
-    assert (model.embedding.query_prompt, model.embedding.document_prompt) == ("", "say: ")
 
 
 @torch.no_grad()
