@@ -94,8 +94,8 @@ def _folder_problem(path: str) -> str:
     names = sorted(plain_name(file.name) for file in local_path(path).iterdir())
     if {"corpus.jsonl", "queries.jsonl"} <= set(names):
         return (
-            f"{path} holds a collection of documents and queries, which init drafts no spec for; write in one: task: "
-            f"{{id: own, head: retrieval, folder: {shlex.quote(path)}}} (`orchestrator help tasks`)"
+            f"{path} holds a collection of documents and queries, which init drafts no spec for; score a model on it: "
+            f"orchestrator evaluate MODEL own head=retrieval folder={shlex.quote(path)}"
         )
     endings = [PurePosixPath(name).suffix for name in names if PurePosixPath(name).suffix]
     ending = max(endings, key=endings.count, default=".txt")
