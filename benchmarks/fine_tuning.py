@@ -23,7 +23,7 @@ import transformers
 from torch import Tensor
 
 from benchmarks.training_step import ENVIRONMENT
-from bert_core.optimization import linear_warmup_decay
+from bert_core.learning_rates import learning_rate_factor
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.building import build_model
@@ -113,7 +113,7 @@ def train_there(reference: Any, model: HeadModel, train: Features[Any], recipe: 
         loss.backward()
         torch.nn.utils.clip_grad_norm_(reference.parameters(), recipe.max_grad_norm)
         for group in optimizer.param_groups:
-            group["lr"] = recipe.learning_rate * linear_warmup_decay(step, schedule.num_steps, num_warmup)
+            group["lr"] = recipe.learning_rate * learning_rate_factor(step, schedule.num_steps, num_warmup)
         optimizer.step()
 
 

@@ -16,15 +16,13 @@ def in_batch_negatives_loss(
     queries: Tensor,
     candidates: Tensor,
     temperature: float = 0.05,
-    symmetric: bool = False,
     is_positive: Tensor | None = None,
 ) -> Tensor:
     """Mean cross entropy of finding each query's own candidate among all: (B, H), (N, H) → scalar.
 
     Candidate i belongs to query i; those from B on, if any, are further negatives, wrong for every query. A query's
     scores are cosines over `temperature` (Henderson et al. 2017, section 4.4, there a dot product; the scale of 20 of
-    sentence-transformers' "multiple negatives ranking" is a temperature of 0.05). `symmetric` adds the way back, each
-    of the B candidates finding its query, and halves the sum (Radford et al. 2021, figure 3).
+    sentence-transformers' "multiple negatives ranking" is a temperature of 0.05).
 
     Args:
         is_positive: (B, N) bool, which candidates are right for a query beside its own, as `find_positives` tells. They
@@ -40,10 +38,7 @@ def in_batch_negatives_loss(
     if is_positive is not None:
         scores = scores.masked_fill(is_positive.clone().fill_diagonal_(False), -math.inf)
     own = torch.arange(queries.shape[0], device=scores.device)  # (B,)
-    loss = F.cross_entropy(scores, own)
-    if not symmetric:
-        return loss
-    return (loss + F.cross_entropy(scores[:, : len(own)].T, own)) / 2
+    return F.cross_entropy(scores, own)
 
 
 def find_positives(queries: Tensor, candidates: Tensor) -> Tensor:

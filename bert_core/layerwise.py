@@ -22,15 +22,16 @@ def depths(model: nn.Module) -> dict[str, int]:
     }
 
 
-def learning_rate_scales(model: nn.Module, decay: float) -> dict[str, float]:
-    """Factor on each parameter's learning rate: `decay` to the power of its distance from the head.
+def learning_rate_scales(model: nn.Module, decay: float, head: float = 1.0) -> dict[str, float]:
+    """Factor on each parameter's learning rate: `decay` to the power of its distance from the head, the head's `head`.
 
     >>> model = nn.ModuleDict({"layers": nn.ModuleList([nn.Linear(1, 1), nn.Linear(1, 1)]), "head": nn.Linear(1, 1)})
     >>> [learning_rate_scales(model, 0.5)[f"{name}.bias"] for name in ("layers.0", "layers.1", "head")]
     [0.25, 0.5, 1.0]
     """
     found = depths(model)
-    return {name: decay ** (max(found.values()) - depth) for name, depth in found.items()}
+    top = max(found.values())
+    return {name: head if depth == top else decay ** (top - depth) for name, depth in found.items()}
 
 
 def unfreeze_top_layers(model: nn.Module, num_layers: int) -> None:

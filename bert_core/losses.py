@@ -1,10 +1,14 @@
 """Losses of the heads.
 
-Shapes: B sequences, C classes.
+Shapes: B sequences, C classes, N rows: sequences or tokens.
 """
 
+from dataclasses import dataclass
+
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.constants import IGNORE_INDEX
@@ -52,6 +56,51 @@ def sequence_classification_loss(logits: Tensor, labels: Tensor, problem_type: s
     if problem_type == "regression":
         return F.mse_loss(logits.float(), labels)
     return F.binary_cross_entropy_with_logits(logits.float(), labels)
+
+
+@dataclass(frozen=True)
+class ClassLoss:
+    """Loss of labels in training: cross entropy, with weights, smoothed labels, or a focus on what is still wrong."""
+
+    weights: Tensor | None = None
+    """(C,) weight of each class; of labels that do not exclude one another, of their presence."""
+    label_smoothing: float = 0.0
+    focal_gamma: float | None = None
+    """Exponent of the focal loss; None for cross entropy."""
+    host_weights: NDArray[np.float32] | None = None
+    """The weights on the host."""
+
+    def of_classes(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Mean over rows by their labels' weights, of which -100 has none: (N, C), (N,) → scalar."""
+        if self.focal_gamma is None:
+            smoothing = self.label_smoothing
+            return F.cross_entropy(logits, labels, self.weights, ignore_index=IGNORE_INDEX, label_smoothing=smoothing)
+        rows = F.cross_entropy(logits, labels, ignore_index=IGNORE_INDEX, reduction="none")  # (N,)
+        weights = (labels != IGNORE_INDEX).float()  # (N,)
+        if self.weights is not None:
+            weights = weights * self.weights[labels.clamp(min=0)]
+        return (weights * self._focused(rows)).sum() / weights.sum()
+
+    def of_label_sets(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Mean over rows and labels: (N, C), (N, C) of 0 or 1 → scalar."""
+        if self.focal_gamma is None:
+            if self.label_smoothing:
+                targets = targets.lerp(torch.full_like(targets, 0.5), self.label_smoothing)
+            return F.binary_cross_entropy_with_logits(logits, targets, pos_weight=self.weights)
+        losses = self._focused(F.binary_cross_entropy_with_logits(logits, targets, reduction="none"))  # (N, C)
+        return (losses if self.weights is None else losses * self.weights.where(targets > 0, 1.0)).mean()
+
+    def total_weight(self, labels: NDArray[np.generic]) -> float:
+        """Sum of the weights of class numbers, of which -100 has none: what `of_classes` divides by."""
+        known = labels[labels != IGNORE_INDEX]
+        return float(len(known) if self.host_weights is None else self.host_weights[known].sum(dtype=np.float64))
+
+    def _focused(self, losses: Tensor) -> Tensor:
+        """Cross entropies -log p as focal losses -(1 - p)^γ log p (Lin et al. 2017, equation 4)."""
+        assert self.focal_gamma is not None
+        # Where nothing is wrong, a power below 1 has no finite slope.
+        wrong = (-torch.expm1(-losses)).clamp(min=torch.finfo(losses.dtype).tiny)
+        return losses * wrong**self.focal_gamma
 
 
 def span_loss(start_logits: Tensor, end_logits: Tensor, start_positions: Tensor, end_positions: Tensor) -> Tensor:

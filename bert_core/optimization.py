@@ -1,4 +1,4 @@
-"""The optimizer, and the learning rate over a run."""
+"""The optimizer."""
 
 from collections import defaultdict
 
@@ -18,13 +18,16 @@ def build_optimizer(
     betas: tuple[float, float] = (0.9, 0.999),
     eps: float = 1e-6,
     layer_decay: float = 1.0,
+    head_learning_rate: float | None = None,
 ) -> AdamW:
     """Build AdamW (Loshchilov and Hutter 2019) with decay on matrices alone: none on biases and LayerNorm, as in BERT.
 
     Parameters with fewer than two dimensions are exactly these. Each layer's learning rate is `layer_decay` times that
-    of the layer above it (see `layerwise`). The fused kernel does a step in one pass over memory.
+    of the layer above it (see `layerwise`), and the head's is `learning_rate` unless it has one of its own. The fused
+    kernel does a step in one pass over memory.
     """
-    scales = learning_rate_scales(model, layer_decay)
+    head_scale = 1.0 if head_learning_rate is None else head_learning_rate / learning_rate
+    scales = learning_rate_scales(model, layer_decay, head_scale)
     groups: dict[tuple[float, float], list[nn.Parameter]] = defaultdict(list)
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -40,16 +43,3 @@ def set_learning_rate(optimizer: Optimizer, learning_rate: float) -> None:
     """Set the run's learning rate; each group gets it times its own factor."""
     for group in optimizer.param_groups:
         group["lr"] = learning_rate * group[SCALE]
-
-
-def linear_warmup_decay(step: int, total_steps: int, warmup_steps: int) -> float:
-    """Factor on the peak learning rate in a step, counted from 0 (Devlin et al. 2018, appendix A.2).
-
-    It rises from 0 to 1 over the warm-up and falls to 0, which it would reach in the step after the last.
-
-    >>> [linear_warmup_decay(step, total_steps=6, warmup_steps=2) for step in range(7)]
-    [0.0, 0.5, 1.0, 0.75, 0.5, 0.25, 0.0]
-    """
-    if step < warmup_steps:
-        return step / warmup_steps
-    return max(0.0, (total_steps - step) / max(1, total_steps - warmup_steps))

@@ -76,25 +76,30 @@ class TextEmbedder:
         self.tokenizer.save(folder)
         self.model.save_pretrained(folder)
 
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Embed texts: (N, H). Raises: DataError, naming a text without tokens by its number from 1."""
-        return self._embed(texts, 1)
+    @property
+    def dimension(self) -> int:
+        """Length of a vector, H."""
+        return self.model.embedding.truncate_dim or self.model.config.hidden_size
 
-    def stream(self, texts: Iterable[str]) -> Iterator[NDArray[np.float32]]:
+    def embed(self, texts: Sequence[str], prompt: str = "") -> NDArray[np.float32]:
+        """Embed texts, a prompt before each: (N, H). Raises: DataError, naming a text without tokens by its number."""
+        return self._embed(texts, 1, prompt)
+
+    def stream(self, texts: Iterable[str], prompt: str = "") -> Iterator[NDArray[np.float32]]:
         """Yield the embedding (H,) of one text after the other; a bounded number of texts is read ahead.
 
         Raises: DataError, naming a text without tokens by its number from 1.
         """
         number = 1
         for window in _windows(texts):
-            yield from self._embed(window, number)
+            yield from self._embed(window, number, prompt)
             number += len(window)
 
     @torch.inference_mode()
-    def _embed(self, texts: Sequence[str], first_number: int) -> NDArray[np.float32]:
-        sequences = self._encode(texts, first_number)
+    def _embed(self, texts: Sequence[str], first_number: int, prompt: str) -> NDArray[np.float32]:
+        sequences = self._encode([prompt + text for text in texts], first_number)
         lengths = np.array([len(ids) for ids in sequences], np.int64)  # (N,)
-        embeddings = np.empty((len(texts), self.model.config.hidden_size), np.float32)
+        embeddings = np.empty((len(texts), self.dimension), np.float32)
         device = next(self.model.parameters()).device
         reads = LateReads(embeddings.__setitem__)
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Mapping
 from datetime import date, datetime
@@ -50,13 +51,13 @@ def is_setting(name: str) -> bool:
 
 
 def setting_cell(value: Any) -> str:
-    """Text of a setting: numbers with six digits, as they would be typed.
+    """Text of a setting as it would be typed: the shortest that is read as the same number.
 
-    >>> setting_cell(0.00125), setting_cell(4.0), setting_cell(1.234e-5)
-    ('0.00125', '4', '1.234e-05')
+    >>> setting_cell(0.00125), setting_cell(4.0), setting_cell(1.234e-5), setting_cell(0.1 + 0.2)
+    ('0.00125', '4', '1.234e-05', '0.30000000000000004')
     """
     if isinstance(value, float) and math.isfinite(value):
-        return str(int(value)) if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
+        return str(int(value)) if value == int(value) and abs(value) < 1e15 else float.__repr__(value)
     return cell(value)
 
 
@@ -113,11 +114,16 @@ def heading(column: str) -> str:
     return column.removeprefix("metrics.").removeprefix("params.").removesuffix("_at")
 
 
+_OF_HUB = r"^hf://|(?<=@[0-9a-f]{4})[0-9a-f]{36}$"
+
+
 def short_value(value: object, longest: int = 20) -> str:
     """Text of a parameter's value for a table or a legend; of a long one, as a folder's path, the end.
 
     >>> short_value(0.00003), short_value("/data/models/small/snapshots/step-00000000")
     ('3e-05', '…shots/step-00000000')
+    >>> short_value("hf://org/tiny@d91b4ce7fa171bfa110e05de7d41591624e630c6")  # the commit's first digits
+    'org/tiny@d91b'
     """
-    text = f"{value:g}" if isinstance(value, float) else str(value)
+    text = f"{value:g}" if isinstance(value, float) else re.sub(_OF_HUB, "", str(value))
     return text if len(text) <= longest else f"…{text[1 - longest :]}"

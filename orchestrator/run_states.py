@@ -2,7 +2,7 @@
 
     PENDING    recorded, not started yet
     RUNNING    an attempt is at work
-    COMPLETED  ended with its result; no other state follows
+    COMPLETED  ended with its result; no other state follows, unless a sweep is given more points and so is STOPPED
     FAILED     ended by an error; may run again, and a result that arrives late still makes it COMPLETED, a trial PRUNED
     STOPPED    ended on request; otherwise like FAILED
     PRUNED     a trial that its scheduler ended early; only a result that arrives late changes it

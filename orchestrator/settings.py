@@ -135,7 +135,8 @@ def check_scheme(place: str) -> None:
         return
     if scheme not in SCHEMES or "::" in rest:
         shown = f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
-        problem = "chains file systems by '::'" if "::" in place else f"has the scheme {scheme}, which is not read here"
+        problem = f"has the scheme {scheme}, which is not {'written' if scheme == 'hf' else 'read'} here"
+        problem = "chains file systems by '::'" if "::" in place else problem
         allowed = ", ".join(f"{name}://" for name in SCHEMES if name not in ("file", "local", "memory"))
         raise InputError(f"{shown} {problem}; fetch it to a folder, or name a path or a URI with {allowed}")
 

@@ -11,6 +11,9 @@ from tests.browser import Browser, find_browser, open_browser
 from tests.waiting import PATIENCE_S
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+# No network: who tests the hub has one of its own (tests/hub_server.py).
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HUB_CACHE"] = "/nonexistent"
 # Before torch is imported: many threads on few cores make small models slower by far.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # A busy machine is no failure: Ray's workers are as nice as other processes, and Ray has the patience of the tests.

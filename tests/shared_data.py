@@ -1,4 +1,5 @@
-"""The public data sets that lie beside a checkout (`../shared/data`), for tests that want real input."""
+"""What lies beside a checkout for tests that want real input: data sets (`../shared/data`), odd files of all kinds
+(`../shared/inputs`)."""
 
 from pathlib import Path
 
@@ -13,4 +14,12 @@ def shared_file(relative: str) -> Path:
     path = _CANDIDATE / relative
     if not path.exists():
         pytest.skip(f"{relative} of the shared data is not beside this checkout")
+    return path
+
+
+def shared_input(relative: str) -> Path:
+    """A file or folder of the inputs as people have them; skips the calling test where they are not there."""
+    path = _CANDIDATE.with_name("inputs") / relative
+    if not path.exists():
+        pytest.skip(f"{relative} of the shared inputs is not beside this checkout")
     return path

@@ -17,7 +17,8 @@ from benchmarks.gpu.setting import Budget, Setting
 from benchmarks.gpu.texts import LearnableText, first_batches, generated_text, real_text
 from bert_core.config import BertConfig
 from bert_core.layers.layer_norm import set_residual_dtype
-from bert_core.optimization import linear_warmup_decay, set_learning_rate
+from bert_core.learning_rates import learning_rate_factor
+from bert_core.optimization import set_learning_rate
 
 LARGEST_GAP = 0.01
 """Relative difference of losses that is nothing to look at."""
@@ -96,6 +97,7 @@ def train(setting: Setting, config: BertConfig, batches: Sequence[PackedInputs],
         set_residual_dtype(learner.model, torch.bfloat16)
     losses = []
     for step, inputs in enumerate(batches):
-        set_learning_rate(learner.optimizer, peak * linear_warmup_decay(step + 1, len(batches) + 1, len(batches) // 10))
+        factor = learning_rate_factor(step + 1, len(batches) + 1, len(batches) // 10)
+        set_learning_rate(learner.optimizer, peak * factor)
         losses.append(learner.step(own_loss(learner, inputs), run.precision))
     return [float(loss) for loss in losses]

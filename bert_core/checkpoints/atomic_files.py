@@ -15,8 +15,9 @@ def atomic_write(path: Path, write: Callable[[Path], object]) -> None:
         write(temporary)
         sync(temporary)
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        _name_folder(error, temporary)
         raise
     sync(path.parent)
 
@@ -34,14 +35,15 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(folder)
-    temporary.mkdir()
     try:
+        temporary.mkdir()
         yield temporary
         for file in temporary.rglob("*"):
             sync(file)
         _put_in_place(temporary, folder)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        _name_folder(error, temporary)
         raise
     sync(folder.parent)
 
@@ -67,6 +69,12 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _name_folder(error: BaseException, temporary: Path) -> None:
+    """Let an error about a temporary name, which says nothing to a person, name the folder that it is in."""
+    if isinstance(error, OSError) and error.filename == str(temporary):
+        error.filename = str(temporary.parent.absolute())
 
 
 def _beside(path: Path) -> Path:

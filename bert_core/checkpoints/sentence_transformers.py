@@ -3,7 +3,7 @@
     modules.json                        the steps: Transformer, Pooling and, for unit vectors, Normalize
     1_Pooling/config.json               which pooling
     sentence_bert_config.json           max_seq_length
-    config_sentence_transformers.json   that cosines compare the vectors
+    config_sentence_transformers.json   that cosines compare the vectors, and the text before queries and documents
 
 Written as sentence-transformers 2 to 6 read it; read as any of them wrote it.
 """
@@ -24,6 +24,8 @@ _POOLING_FILE = "1_Pooling/config.json"
 _LENGTH_FILE = "sentence_bert_config.json"
 _MODEL_FILE = "config_sentence_transformers.json"
 _TOKENIZER_FILE = "tokenizer_config.json"
+_DOCUMENT_PROMPTS = ("document", "passage", "corpus")
+"""Names of the document's prompt, the first that is there, as `encode_document` takes them."""
 
 # Fields that would change the vectors here: the only value that can be carried out.
 _FIXED: dict[str, dict[str, Any]] = {
@@ -45,6 +47,12 @@ class SentenceEmbeddingConfig:
     """Whether vectors are scaled to length 1."""
     max_seq_length: int | None = None
     """Tokens of a text that are read, special ones included; None: as many as the encoder has positions for."""
+    query_prompt: str = ""
+    """Text before each query."""
+    document_prompt: str = ""
+    """Text before each document."""
+    truncate_dim: int | None = None
+    """Numbers of a vector that are kept, the first ones, in an encoder that learned so; None for all. In no file."""
 
     def __post_init__(self) -> None:
         if self.pooling not in POOLINGS:
@@ -70,10 +78,13 @@ def read_sentence_embedding(folder: Path) -> SentenceEmbeddingConfig:
             f"{file} asks for {', '.join(steps)}; only Transformer, Pooling and then Normalize can be built here"
         )
     _check_fixed(folder)
+    query_prompt, document_prompt = _read_prompts(folder)
     return SentenceEmbeddingConfig(
-        pooling=_read_pooling(folder / steps["Pooling"] / "config.json"),
+        pooling=_read_pooling(folder / steps["Pooling"] / "config.json", bool(query_prompt or document_prompt)),
         normalize="Normalize" in steps,
         max_seq_length=_read_max_seq_length(folder),
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
     )
 
 
@@ -87,11 +98,13 @@ def write_sentence_embedding(folder: Path, embedding: SentenceEmbeddingConfig, h
     key = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "max": "pooling_mode_max_tokens"}
     pooling: dict[str, Any] = {key[name]: name == embedding.pooling for name in POOLINGS}
     length = {} if embedding.max_seq_length is None else {"max_seq_length": embedding.max_seq_length}
+    prompts = {"query": embedding.query_prompt, "document": embedding.document_prompt}
+    prompts = prompts if any(prompts.values()) else {}
     files: dict[str, Any] = {
         MODULES_FILE: modules,
         _POOLING_FILE: {"word_embedding_dimension": hidden_size, **pooling},
         _LENGTH_FILE: {"do_lower_case": False, **length},
-        _MODEL_FILE: {"default_prompt_name": None, "prompts": {}, "similarity_fn_name": "cosine"},
+        _MODEL_FILE: {"default_prompt_name": None, "prompts": prompts, "similarity_fn_name": "cosine"},
     }
     (folder / _POOLING_FILE).parent.mkdir(parents=True, exist_ok=True)
     for name, value in files.items():
@@ -126,9 +139,20 @@ def _check_fixed(folder: Path) -> None:
                 )
 
 
-def _read_pooling(file: Path) -> Pooling:
+def _read_prompts(folder: Path) -> tuple[str, str]:
+    """Read the prompts of queries and documents; those of other names are for tasks that nothing here has."""
+    prompts = _read_if_there(folder / _MODEL_FILE).get("prompts") or {}
+    query, document = prompts.get("query"), next((prompts[name] for name in _DOCUMENT_PROMPTS if name in prompts), None)
+    if not isinstance(query or "", str) or not isinstance(document or "", str):
+        raise CheckpointError(f"{folder / _MODEL_FILE}: a prompt is no text; fetch or save the folder anew")
+    return query or "", document or ""
+
+
+def _read_pooling(file: Path, has_prompts: bool) -> Pooling:
     """Read the pooling from `pooling_mode` (since version 6) or the `pooling_mode_…` flags (before)."""
     values = _read(file, dict)
+    if has_prompts and values.get("include_prompt") is False:
+        raise CheckpointError(f"{file} leaves the prompt's tokens out of the pooling, which cannot be done here")
     prefix = "pooling_mode_"
     flags = [name.removeprefix(prefix) for name, on in values.items() if name.startswith(prefix) and on is True]
     modes = values.get("pooling_mode", [flag.removesuffix("s").removesuffix("_token") for flag in flags])

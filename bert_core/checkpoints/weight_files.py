@@ -14,8 +14,9 @@ from bert_core.errors import CheckpointError
 
 WEIGHTS_FILE = "model.safetensors"
 _PICKLE = "pytorch_model.bin"
-_INDEX = ".index.json"
-_FILES = (WEIGHTS_FILE, WEIGHTS_FILE + _INDEX, _PICKLE, _PICKLE + _INDEX)
+INDEX_ENDING = ".index.json"
+WEIGHT_FILES = (WEIGHTS_FILE, WEIGHTS_FILE + INDEX_ENDING, _PICKLE, _PICKLE + INDEX_ENDING)
+"""Files of which a folder needs one, in the order in which they are looked for."""
 _OTHER_FRAMEWORKS = ("model.ckpt.index", "tf_model.h5", "flax_model.msgpack")
 _LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
@@ -25,7 +26,7 @@ def find_weights(folder: Path) -> tuple[Path, Mapping[str, Path]]:
 
     Raises: CheckpointError, naming the file that is missing, broken or in git-lfs still.
     """
-    path = next((folder / name for name in _FILES if (folder / name).is_file()), None)
+    path = next((folder / name for name in WEIGHT_FILES if (folder / name).is_file()), None)
     if path is None:
         for name in _OTHER_FRAMEWORKS:
             if (folder / name).exists():
@@ -37,7 +38,7 @@ def find_weights(folder: Path) -> tuple[Path, Mapping[str, Path]]:
             f"{folder / WEIGHTS_FILE} is missing, and {_PICKLE} too; a model folder holds config.json and weights"
         )
     try:
-        places = _read_index(path) if path.name.endswith(_INDEX) else {}
+        places = _read_index(path) if path.name.endswith(INDEX_ENDING) else {}
         pointers = [file for file in sorted({path, *places.values()}) if is_lfs_pointer(file)]
     except OSError as error:
         raise CheckpointError(f"{error.filename} cannot be read ({error.strerror}); make it readable") from None

@@ -5,7 +5,7 @@ Shapes: B sequences, S length of a padded row, T tokens, H hidden.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -53,6 +53,7 @@ class BertForSentenceEmbedding(PretrainedModel):
             pooled = self.bert.encode(seqs, seqs.first_tokens).float()
         else:
             pooled = pool_tokens(self.bert.encode(seqs), seqs.cu_seqlens, self.embedding.pooling)
+        pooled = pooled[:, : self.embedding.truncate_dim]
         return F.normalize(pooled, dim=-1) if self.embedding.normalize else pooled
 
     def forward(
@@ -63,20 +64,10 @@ class BertForSentenceEmbedding(PretrainedModel):
         return SentenceEmbeddingOutput(self.packed_embeddings(seqs))
 
     @classmethod
-    def from_pretrained(
-        cls,
-        folder: str | Path,
-        config: BertConfig | None = None,
-        seed: int = 0,
-        encoder_only: bool = False,
-        embedding: SentenceEmbeddingConfig | None = None,
-    ) -> Self:
-        """Load the model of an encoder's or a sentence-transformers folder; `embedding` replaces the folder's own.
-
-        Raises: CheckpointError, naming file and remedy.
-        """
-        model = super().from_pretrained(folder, config, seed, encoder_only)
-        model.embedding = embedding or read_sentence_embedding(Path(folder))
+    def from_pretrained(cls, folder: str | Path, *arguments: Any, **options: Any) -> Self:
+        """Load the model of an encoder's or a sentence-transformers folder. Raises: CheckpointError."""
+        model = super().from_pretrained(folder, *arguments, **options)
+        model.embedding = read_sentence_embedding(Path(folder))
         return model
 
     def save_pretrained(self, folder: str | Path) -> None:

@@ -3,6 +3,8 @@
 Shapes: B sequences, S length of a padded row, H hidden, E tabular features, C classes.
 """
 
+from typing import Literal
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -12,7 +14,7 @@ from bert_core.config import BertConfig
 from bert_core.errors import DataError
 from bert_core.heads.outputs import ClassificationOutput
 from bert_core.kernels.dropout import Dropout
-from bert_core.losses import sequence_classification_loss
+from bert_core.losses import ClassLoss, sequence_classification_loss
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 
@@ -23,6 +25,12 @@ class BertForSequenceClassification(PretrainedModel):
     With `config.num_tabular_features`, it reads numbers beside the text: they and the pooled output, concatenated, pass
     through one layer to the classifier (Gu and Budhwani 2021: concatenation, then a perceptron).
     """
+
+    class_loss = ClassLoss()
+    """Loss of classes and labels in fine-tuning; `forward` has that of transformers."""
+
+    window_pooling: Literal["mean", "max"] | None = None
+    """Pooling of the logits of an example's windows in fine-tuning, where examples have several."""
 
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=True)

@@ -4,7 +4,6 @@ Shapes: B sequences, S length of a padded row, T tokens, K words, W width of wha
 C classes.
 """
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.checkpoints.pretrained import PretrainedModel
@@ -14,7 +13,7 @@ from bert_core.heads.outputs import ClassificationOutput
 from bert_core.kernels.dropout import Dropout
 from bert_core.layers.crf import LinearChainCrf
 from bert_core.layers.lstm import BidirectionalLstm
-from bert_core.losses import check_labels
+from bert_core.losses import ClassLoss, check_labels
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 
@@ -25,6 +24,9 @@ class BertForTokenClassification(PretrainedModel):
     The field is over the words' first sub-tokens. With `num_lstm_layers` a bidirectional LSTM goes over a sequence's
     tokens in front of the classifier, as in the feature-based approach of Devlin et al. 2018, section 5.3.
     """
+
+    class_loss = ClassLoss()
+    """Loss of tags without a CRF."""
 
     def build(self, config: BertConfig) -> None:
         self.bert = BertModel(config, seed=None, with_pooler=False)
@@ -64,7 +66,7 @@ class BertForTokenClassification(PretrainedModel):
                 kernels on a GPU. None stands for the longest sequence's tokens.
         """
         if self.crf is None:
-            return F.cross_entropy(logits.float(), labels, ignore_index=IGNORE_INDEX)
+            return self.class_loss.of_classes(logits.float(), labels)
         is_word = labels != IGNORE_INDEX  # (T,)
         ends = is_word.cumsum(0)[seqs.cu_seqlens[1:].long() - 1]  # (B,)
         lengths = ends.diff(prepend=ends.new_zeros(1))  # (B,)

@@ -45,6 +45,7 @@ def build_byte_bpe(
     lowercase: bool,
     special_tokens: Mapping[str, str] = BYTE_BPE_SPECIAL_TOKENS,
     prefix_space: bool = True,
+    strip_accents: bool | None = None,
 ) -> tokenizers.Tokenizer:
     """Build RoBERTa's pipeline: no byte is unknown, and a space belongs to the piece after it.
 
@@ -52,8 +53,8 @@ def build_byte_bpe(
     word must have the same pieces wherever it stands; RoBERTa as published gives it none. Offsets leave the space out.
     """
     backend = tokenizers.Tokenizer(models.BPE(vocab=dict(vocabulary), merges=list(merges)))
-    if lowercase:
-        backend.normalizer = _uncased()
+    if lowercase or strip_accents:
+        backend.normalizer = _folded(lowercase, strip_accents)
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
     backend.decoder = decoders.ByteLevel()
     cls, sep = special_tokens["cls"], special_tokens["sep"]
@@ -81,11 +82,13 @@ def build_herbert(
     return backend
 
 
-def build_unigram(pieces: Sequence[tuple[str, float]], lowercase: bool) -> tokenizers.Tokenizer:
+def build_unigram(
+    pieces: Sequence[tuple[str, float]], lowercase: bool, strip_accents: bool | None = None
+) -> tokenizers.Tokenizer:
     """Build SentencePiece's pipeline around pieces with log probabilities: NFKC, `▁` for the space before a word."""
     unknown = [piece for piece, _ in pieces].index(UNIGRAM_SPECIAL_TOKENS["unk"])
     backend = tokenizers.Tokenizer(models.Unigram(list(pieces), unk_id=unknown, byte_fallback=False))
-    backend.normalizer = _uncased() if lowercase else normalizers.NFKC()
+    backend.normalizer = _folded(lowercase, strip_accents)
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.WhitespaceSplit(),
@@ -109,11 +112,16 @@ def _bert_layout(vocabulary: Mapping[str, int], special_tokens: Mapping[str, str
     )
 
 
-def _uncased() -> Any:
-    """Normalizer to lower case without accents; it composes again, since decomposition also splits Hangul."""
-    return normalizers.Sequence(
-        [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.NFKC()]
-    )
+def _folded(lowercase: bool, strip_accents: bool | None) -> Any:
+    """Normalizer to lower case, without accents; it composes again, since decomposition also splits Hangul.
+
+    Args:
+        strip_accents: whether accents go; as `lowercase` says when None.
+    """
+    strips = lowercase if strip_accents is None else strip_accents
+    stripped = [normalizers.NFKD(), normalizers.StripAccents()] if strips else []
+    parts = [*stripped, *([normalizers.Lowercase()] if lowercase else [])]
+    return normalizers.Sequence([*parts, normalizers.NFKC()]) if parts else normalizers.NFKC()
 
 
 def _add_special_tokens(backend: tokenizers.Tokenizer, special_tokens: Mapping[str, str]) -> None:

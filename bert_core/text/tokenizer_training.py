@@ -40,7 +40,11 @@ _RUN = re.compile(rf"[^\W\d_]{{{_LONGEST_RUN}}}|\d{{{_LONGEST_RUN}}}|(?:[^\w\s]|
 
 
 def train_wordpiece(
-    texts: Iterable[str], vocab_size: int = 30522, lowercase: bool = True, min_frequency: int = 2
+    texts: Iterable[str],
+    vocab_size: int = 30522,
+    lowercase: bool = True,
+    min_frequency: int = 2,
+    strip_accents: bool | None = None,
 ) -> Tokenizer:
     """Learn a WordPiece vocabulary: special tokens first (ids 0 to 4), then characters, then pieces by merging.
 
@@ -53,7 +57,7 @@ def train_wordpiece(
     Raises: TokenizerError when the text holds no word, or `vocab_size` has no room for the characters.
     """
     numbers = {token: i for i, token in enumerate(SPECIAL_TOKENS.values())}
-    words = _without_long_words(_count_words(texts, build_wordpiece(numbers, lowercase)))
+    words = _without_long_words(_count_words(texts, build_wordpiece(numbers, lowercase, strip_accents)))
     alphabet = _choose_alphabet(_count_characters(words), vocab_size)
     inside = set().union(*(word[1:] for word in words))
     fixed = [*SPECIAL_TOKENS.values(), *alphabet, *(f"##{c}" for c in alphabet if c in inside)]
@@ -68,11 +72,15 @@ def train_wordpiece(
     learner = tokenizers.Tokenizer(models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]))
     learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     _train(learner, _repeat_words(words), trainer)
-    return Tokenizer(build_wordpiece(learner.get_vocab(), lowercase), SPECIAL_TOKENS)
+    return Tokenizer(build_wordpiece(learner.get_vocab(), lowercase, strip_accents), SPECIAL_TOKENS)
 
 
 def train_byte_bpe(
-    texts: Iterable[str], vocab_size: int = 50265, lowercase: bool = False, min_frequency: int = 2
+    texts: Iterable[str],
+    vocab_size: int = 50265,
+    lowercase: bool = False,
+    min_frequency: int = 2,
+    strip_accents: bool | None = None,
 ) -> Tokenizer:
     """Learn byte pairs (Radford et al. 2019; RoBERTa's vocabulary has 50265): special tokens, all bytes, then merges.
 
@@ -94,17 +102,23 @@ def train_byte_bpe(
         initial_alphabet=alphabet,
     )
     numbers = {token: i for i, token in enumerate(special_tokens)}
-    learner = build_byte_bpe(numbers, [], lowercase)
+    learner = build_byte_bpe(numbers, [], lowercase, strip_accents=strip_accents)
     _train(learner, (part for text in texts for part in _RUN.sub(r"\g<0>\n", text).split("\n")), trainer)
     learned = json.loads(learner.to_str())["model"]
     if not learned["merges"]:
         raise TokenizerError(f"no two bytes of the text occur together {min_frequency} times; check the corpus files")
     merges = [(left, right) for left, right in learned["merges"]]
-    return Tokenizer(build_byte_bpe(learned["vocab"], merges, lowercase), BYTE_BPE_SPECIAL_TOKENS)
+    return Tokenizer(
+        build_byte_bpe(learned["vocab"], merges, lowercase, strip_accents=strip_accents), BYTE_BPE_SPECIAL_TOKENS
+    )
 
 
 def train_unigram(
-    texts: Iterable[str], vocab_size: int = 30000, lowercase: bool = True, min_frequency: int = 2
+    texts: Iterable[str],
+    vocab_size: int = 30000,
+    lowercase: bool = True,
+    min_frequency: int = 2,
+    strip_accents: bool | None = None,
 ) -> Tokenizer:
     """Learn Unigram pieces (Kudo 2018; ALBERT's vocabulary has 30000): special tokens, then pieces by probability.
 
@@ -114,20 +128,21 @@ def train_unigram(
     Raises: TokenizerError when the text holds no word, or `vocab_size` has no room for the characters.
     """
     special_tokens = [(token, 0.0) for token in UNIGRAM_SPECIAL_TOKENS.values()]
-    words = _count_words(texts, build_unigram(special_tokens, lowercase))
+    words = _count_words(texts, build_unigram(special_tokens, lowercase, strip_accents))
     alphabet = _choose_alphabet(_count_characters(words), vocab_size)
     learned = learn_pieces(words, vocab_size - len(special_tokens) - len(alphabet), min_frequency)
     kept = ((piece, round(score, 6)) for piece, score in learned.items() if len(piece) > 1 or piece in alphabet)
     pieces = sorted(kept, key=lambda entry: (-entry[1], entry[0]))
-    return Tokenizer(build_unigram([*special_tokens, *pieces], lowercase), UNIGRAM_SPECIAL_TOKENS)
+    return Tokenizer(build_unigram([*special_tokens, *pieces], lowercase, strip_accents), UNIGRAM_SPECIAL_TOKENS)
 
 
-TRAINERS: dict[str, Callable[[Iterable[str], int, bool, int], Tokenizer]] = {
+TRAINERS: dict[str, Callable[..., Tokenizer]] = {
     "wordpiece": train_wordpiece,
     "byte_bpe": train_byte_bpe,
     "unigram": train_unigram,
 }
-"""Kind of tokenizer → function of texts, size of the vocabulary, lower case or not, and least frequency."""
+"""Kind of tokenizer → function of texts, vocabulary size, lower case or not, least frequency, whether accents are
+stripped (None: as lower case says)."""
 
 
 def _count_words(texts: Iterable[str], pipeline: tokenizers.Tokenizer) -> dict[str, int]:

@@ -131,12 +131,14 @@ def _query_fields(context: click.Context, incomplete: str) -> Items:
     """Fields of queries in the place of the last word, whatever stands before it."""
     before, word = re.fullmatch(r"(.*?)(-?[\w.]*)", incomplete, re.DOTALL).groups()  # type: ignore[union-attr]
     dash = "-" if word.startswith("-") else ""
+    from orchestrator.registry.queries.query_tree import field_text
+
     names = _names(context)
     fields: list[tuple[str, str]] = []
     if word.lstrip("-").startswith("m") or not word.lstrip("-"):
-        fields += [(f"metrics.{name}", about) for name, about in names.metrics()]
+        fields += [(field_text(f"metrics.{name}"), about) for name, about in names.metrics()]
     if word.lstrip("-").startswith("p") or not word.lstrip("-"):
-        fields += [(f"params.{name}", about) for name, about in names.parameters()]
+        fields += [(field_text(f"params.{name}"), about) for name, about in names.parameters()]
     if not word.lstrip("-").startswith(("metrics.", "params.")):
         from orchestrator.registry.queries.query_fields import NAMES
 
@@ -182,7 +184,7 @@ def _override_fields(context: click.Context) -> "Iterator[FieldDoc]":
                 yield replace(field, field=field.field.removeprefix("task."))
     elif run_id:
         fields = _fields_of({"kind": _names(context).kind_of_run(run_id)})
-        yield from (field for field in fields if field.field.startswith("execution."))
+        yield from (field for field in fields if field.field.startswith(("execution.", "trials")))
     elif given.get("spec_path"):
         from orchestrator.specs.loading import read_values
 

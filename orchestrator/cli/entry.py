@@ -154,7 +154,10 @@ def run_command_line(arguments: Sequence[str]) -> int:
                 gone = "the folder that this shell is in was deleted; go to another one (cd), then try again"
                 return _fail(gone, InputError.exit_status, debug)
             return _fail_unexpectedly(error, debug)
-        return _fail(f"{error.filename}: {error.strerror}", InputError.exit_status, debug)
+        remedy = ""
+        if Path(error.filename).is_dir() and error.errno in (errno.EACCES, errno.EROFS):
+            remedy = "; nothing can be written in this folder: name a file elsewhere, by -o where a command has it"
+        return _fail(f"{error.filename}: {error.strerror}{remedy}", InputError.exit_status, debug)
     except ImportError as error:
         if str(error).startswith("Install "):  # fsspec asks for the package that reads a kind of URI
             return _fail(f"{error}, or give a --storage that needs no other package", InputError.exit_status, debug)

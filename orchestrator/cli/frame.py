@@ -187,6 +187,18 @@ class GlobalOptionsGroup(click.Group):
         return list(self.commands)
 
 
+def _checked_name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    from orchestrator.specs.fields import check_name
+
+    try:
+        return None if value is None else check_name(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+name_option = click.option(
+    "--name", callback=_checked_name, help="The experiment's name; the spec's own, or its file's, when left out."
+)
 nice_option = click.option(
     "--nice", is_flag=True, help="Let this machine's other programs go first, where the run has a Ray of its own."
 )

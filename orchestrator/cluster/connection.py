@@ -68,6 +68,11 @@ def connect(settings: Settings, *, num_cpus: float = 0.0) -> Iterator[None]:
         with _own_signal_handlers():
             _init(options, tries=LOCAL_TRIES if local else 1)
     except Exception as error:  # a node that starts too slowly raises no narrower class
+        if "AF_UNIX path" in str(error):
+            raise ClusterError(
+                f"Ray's sockets lie in TMPDIR, and its path is too long ({os.environ.get('TMPDIR')}); set TMPDIR to a "
+                "short path, such as /tmp"
+            ) from error
         where = "a local Ray could not be started" if local else f"Ray at {settings.address} cannot be used"
         raise ClusterError(f"{where}: {_first_line(error)}; {_remedy(local, error)}") from error
     try:

@@ -22,6 +22,8 @@ from orchestrator.corpus.sampling import mean_copies
 from orchestrator.errors import CorpusError, InputError
 from orchestrator.specs import TextSource
 from orchestrator.storage.compression import COMPRESSIONS
+from orchestrator.storage.file_access import open_read
+from orchestrator.storage.hub import HubPlace, find_on_hub, is_hub, pin
 from orchestrator.storage.uris import filesystem_of, is_local, local_path
 from orchestrator.storage.versions import version_of
 
@@ -135,11 +137,17 @@ def _local_file(path: str, source: TextSource, named: bool) -> Iterator[tuple[st
 
 
 def _find_remote(pattern: str, source: TextSource) -> Iterator[tuple[str, InputFile]]:
+    if is_hub(pattern):
+        named = pin(pattern)
+        for path, num_bytes in find_on_hub(named):
+            if path == named or _wanted(path, source):
+                yield path, _input_file(path, source, num_bytes, str(HubPlace.parse(path).revision))
+        return
     filesystem, plain = _filesystem(pattern)
     scheme = pattern.partition("://")[0]
     try:
-        named = not glob.has_magic(plain) or filesystem.exists(plain)
-        names = [plain] if named else sorted(filesystem.glob(plain))
+        is_named = not glob.has_magic(plain) or filesystem.exists(plain)
+        names = [plain] if is_named else sorted(filesystem.glob(plain))
         for name in names:
             infos = filesystem.find(name, detail=True).values() if filesystem.isdir(name) else [filesystem.info(name)]
             for info in sorted(infos, key=lambda info: str(info["name"])):
@@ -205,8 +213,8 @@ def _input_file(path: str, source: TextSource, num_bytes: int, version: str) -> 
 def open_raw(file: InputFile) -> IO[bytes]:
     """Open a file for its bytes as they are stored. Raises: CorpusError when it cannot be opened."""
     try:
-        if is_local(file.path):
-            return local_path(file.path).open("rb")
+        if is_local(file.path) or is_hub(file.path):
+            return open_read(file.path)
         filesystem, plain = _filesystem(file.path)
         remote: IO[bytes] = filesystem.open(plain, "rb")
         return remote

@@ -39,8 +39,7 @@ def train_tokenizer(spec: TokenizerSpec, storage: str) -> TokenizerResult:
         if kept is not None:
             return kept
     validation: list[str] = []
-    train = TRAINERS[spec.algorithm]
-    tokenizer = train(_training_texts(spec, validation), spec.vocab_size, spec.lowercase, spec.min_frequency)
+    tokenizer = _train(spec, _training_texts(spec, validation))
     report = tokenizer_report(tokenizer, validation)
     _save(tokenizer, folder, report)
     return TokenizerResult(folder, tokenizer.fingerprint, tokenizer.vocab_size, report)
@@ -56,8 +55,12 @@ def train_on_first_text(spec: TokenizerSpec, num_bytes: int) -> Tokenizer:
 
     Raises: CorpusError for text that is missing, empty or broken.
     """
-    texts = _first_paragraphs(spec, num_bytes)
-    return TRAINERS[spec.algorithm](texts, spec.vocab_size, spec.lowercase, spec.min_frequency)
+    return _train(spec, _first_paragraphs(spec, num_bytes))
+
+
+def _train(spec: TokenizerSpec, texts: Iterable[str]) -> Tokenizer:
+    train = TRAINERS[spec.algorithm]
+    return train(texts, spec.vocab_size, spec.lowercase, spec.min_frequency, spec.strip_accents)
 
 
 def _first_paragraphs(spec: TokenizerSpec, num_bytes: int) -> Iterator[str]:

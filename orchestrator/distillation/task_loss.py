@@ -92,7 +92,7 @@ class DistillationLoss:
         labeled = make_batch(features, batch.windows[has_label], logits.device)
         if part is not None:
             others = None if part.logits is None else _select_rows(part.logits, in_whole)
-            own_part = make_part(features, labeled.windows, part.whole[in_whole], logits.device, others)
+            own_part = make_part(model, features, labeled.windows, part.whole[in_whole], others)
             labeled = replace(labeled, part=own_part)
         loss = self._head.part_loss(model, _select_rows(logits, rows), labeled)
         return float(in_whole.mean()) * loss

@@ -6,24 +6,33 @@ from functools import cached_property
 from itertools import chain, islice
 from statistics import fmean
 
+from orchestrator.drafting.examples import refuse_broken
 from orchestrator.errors import InputError
 from orchestrator.nearest import did_you_mean
 from orchestrator.tasks.bio_tags import fit_one_scheme
+from orchestrator.tasks.cell_values import (
+    NO_LABEL_MARKS,
+    has_decimal_commas,
+    is_missing,
+    read_label,
+    read_number,
+    stands_for_no_label,
+)
 from orchestrator.tasks.character_spans import read_spans
 from orchestrator.tasks.csv_tables import csv_header
 from orchestrator.tasks.table_files import column_names, read_rows, table_name
-from orchestrator.tasks.tabular_columns import read_number
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
 
 SAMPLE_ROWS = 10_000
 """First rows of a table by which its columns are told apart."""
-MAX_CLASS_NUMBERS = 20
-"""Whole numbers of at most so many values are classes; others are values to estimate."""
-_MAX_BAD_SHARE = 0.1
-"""Share of broken records above which a file is not what it is taken for."""
 _HEADER_WORDS = 8
 """More words than this are no column's name."""
+_FEW_VALUES = 20
+_LONG_TEXT = 100
+"""Characters from which on a value is no label, whose spelling would matter."""
+_TEXT_SHARE = 0.9
+"""Share of a column's values that are text where it is one of text: a few may look like numbers."""
 _DELIMITER_NAMES = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
@@ -37,36 +46,57 @@ class ColumnFacts:
 
     @cached_property
     def distinct(self) -> frozenset[str]:
-        """The different values, as text."""
-        return frozenset(map(str, self.values))
+        """The different values as labels, without what stands for no label."""
+        labels = frozenset(map(_as_label, self.values))
+        return labels.difference(mark for mark in NO_LABEL_MARKS if stands_for_no_label(mark, labels))
 
-    @property
+    @cached_property
     def is_text(self) -> bool:
-        """Whether all values are text, and not numbers written as text."""
-        return bool(self.values) and all(isinstance(value, str) for value in self.values) and not self.is_number
+        """Whether values are text, and not numbers written as text."""
+        texts = [value for value in self.values if isinstance(value, str)]
+        return len(texts) > _TEXT_SHARE * len(self.values) and not all(map(is_number, texts))
 
     @cached_property
     def is_number(self) -> bool:
-        """Whether all values are numbers."""
-        return bool(self.values) and all(_is_number(value) for value in self.values)
+        """Whether all values are numbers, also with decimal commas where that is the only way to read them."""
+        return bool(self.values) and (all(map(is_number, self.values)) or has_decimal_commas(self.values))
 
-    @property
+    @cached_property
     def is_whole(self) -> bool:
         """Whether all values are whole numbers."""
-        return self.is_number and all(float(str(value)).is_integer() for value in self.values)
+        return bool(self.values) and all(is_number(v) and float(str(v)).is_integer() for v in self.values)
+
+    @cached_property
+    def is_yes_or_no(self) -> bool:
+        """Whether values are 0 and 1, or false and true."""
+        return self.distinct in ({"0", "1"}, {"false", "true"})
+
+    @cached_property
+    def is_list(self) -> bool:
+        """Whether values are lists, written out or not."""
+        return bool(self.values) and all(
+            isinstance(value, list) or (isinstance(value, str) and value.strip()[:1] == "[") for value in self.values
+        )
 
     @property
-    def is_list(self) -> bool:
-        """Whether values are lists of text, written out or not."""
-        return bool(self.values) and all(
-            are_texts(value) or (isinstance(value, str) and value.strip()[:1] == "[") for value in self.values
-        )
+    def are_objects(self) -> bool:
+        """Whether values are objects of JSON."""
+        return bool(self.values) and all(isinstance(value, dict) for value in self.values)
+
+    @property
+    def are_words(self) -> bool:
+        """Whether values are lists of text."""
+        return bool(self.values) and all(map(are_texts, self.values))
+
+    @property
+    def items(self) -> set[str]:
+        """All different texts of lists."""
+        return set(chain.from_iterable(value for value in self.values if are_texts(value)))
 
     @property
     def are_tags(self) -> bool:
         """Whether values are lists of tags of one scheme."""
-        lists = [value for value in self.values if are_texts(value)]
-        return bool(lists) and len(lists) == len(self.values) and fit_one_scheme(chain.from_iterable(lists))
+        return self.are_words and fit_one_scheme(chain.from_iterable(filter(are_texts, self.values)))
 
     @property
     def are_spans(self) -> bool:
@@ -112,46 +142,43 @@ def inspect_table(path: str) -> TableFacts:
     bad = BadRecords(path, "skip")
     names = column_names(path, bad)
     if not names:
-        raise InputError(f"{path} has no column that every row has; {bad.first_problem or 'its rows share no key'}")
+        raise InputError(f"{path} has no columns; {bad.first_problem or 'its rows share no key'}")
     of_rows = BadRecords(path, "skip")
-    rows = [values for _, values in islice(read_rows(path, names, of_rows), SAMPLE_ROWS + 1)]
+    rows = [values for _, values in islice(read_rows(path, names, of_rows, may_lack=names), SAMPLE_ROWS + 1)]
     if not rows:
-        raise InputError(f"{path} has no row that can be read{_why(of_rows)}")
+        why = f"the first at {of_rows.first_problem}" if of_rows.count else "its first line names columns: write some"
+        raise InputError(f"{path} has no row that can be read, {why}")
     refuse_broken(of_rows, len(rows))
-    looked_at = rows[:SAMPLE_ROWS]
     columns = tuple(
-        ColumnFacts(name, [row[place] for row in looked_at if row[place] not in (None, "")])
+        ColumnFacts(name, [row[place] for row in rows[:SAMPLE_ROWS] if not is_missing(row[place])])
         for place, name in enumerate(names)
     )
-    facts = TableFacts(path, columns, len(looked_at), len(rows) <= SAMPLE_ROWS, _layout_text(path, bad))
+    facts = TableFacts(path, columns, min(len(rows), SAMPLE_ROWS), len(rows) <= SAMPLE_ROWS, _layout_text(path, bad))
     if plain_name(path).endswith((".csv", ".tsv")):
         _check_header(facts)
     return facts
 
 
-def refuse_broken(bad: BadRecords, num_read: int) -> None:
-    """Refuse a file of which many records cannot be used. Raises: InputError, with the first one's problem."""
-    num_records = bad.count + num_read
-    if bad.count > _MAX_BAD_SHARE * num_records:
-        first = problem_and_remedy(bad.first_problem, "mend the file, or name other columns")
-        raise InputError(f"{bad.path}: {bad.count:,} of {num_records:,} records cannot be used, the first at {first}")
+def is_number(value: object) -> bool:
+    """Whether a value is a number, or written as one."""
+    try:
+        return not isinstance(value, bool) and read_number(value) is not None
+    except ValueError:
+        return False
 
 
-def problem_and_remedy(first_problem: str, remedy: str = "mend the file") -> str:
-    """The first problem of a file, and what to do where the problem itself does not say so."""
-    return first_problem if "save the file as UTF-8" in first_problem else f"{first_problem}; {remedy}"
-
-
-def _why(bad: BadRecords) -> str:
-    """The first problem of a file without rows, and the remedy."""
-    if not bad.first_problem:
-        return "; its first line names the columns, write rows below it"
-    return f", the first at {problem_and_remedy(bad.first_problem)}"
+def _as_label(value: object) -> str:
+    if isinstance(value, str) and len(value) > _LONG_TEXT:
+        return value
+    try:
+        return read_label(value) or ""
+    except ValueError:  # a list or an object
+        return str(value)
 
 
 def _layout_text(path: str, bad: BadRecords) -> str:
     """Name of a table's kind, and of what stands between columns where that is no comma."""
-    name = str(table_name(path))
+    name = table_name(path) or "JSON"
     delimiter = csv_header((line for _, line in read_lines(path, bad)), None).delimiter if name == "CSV" else ","
     return name if delimiter == "," else f"CSV with {_DELIMITER_NAMES.get(delimiter, f'{delimiter!r} between columns')}"
 
@@ -159,16 +186,9 @@ def _layout_text(path: str, bad: BadRecords) -> str:
 def _check_header(facts: TableFacts) -> None:
     """Check that the first line names columns. Raises: InputError where it looks like a row."""
     for column in facts.columns:
-        few = len(column.distinct) <= 20 and len(column.values) > 20 and column.name in column.distinct
-        if few or _is_number(column.name) or len(column.name.split()) > _HEADER_WORDS:
+        few = len(column.distinct) <= _FEW_VALUES < len(column.values) and column.name in column.distinct
+        if few or is_number(column.name) or len(column.name.split()) > _HEADER_WORDS:
             raise InputError(
                 f"{facts.path} begins with a row, not with the names of its columns ({column.name[:60]!r}); write a "
                 "first line such as text,label above it"
             )
-
-
-def _is_number(value: object) -> bool:
-    try:
-        return not isinstance(value, bool) and read_number(value) is not None
-    except ValueError:
-        return False

@@ -1,13 +1,21 @@
-"""Parts of a draft: what was found, where files go, and what is written."""
+"""Parts of a draft: what was found, the spec as commented YAML, the files beside it, and their writing."""
 
 import re
-from collections.abc import Iterable, Mapping
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Self
+from typing import Any, Self
 
+import yaml
+
+from orchestrator.drafting.request import DraftRequest, orchestrator_command
 from orchestrator.errors import InputError
+from orchestrator.storage import exists, write_bytes, write_chunks
+from orchestrator.storage.uris import absolute
 from orchestrator.tasks.catalogue import KNOWN_TASKS
+
+_WIDTH = 100
 
 
 @dataclass(frozen=True)
@@ -19,9 +27,9 @@ class Finding:
 
 
 MARKS_FINDING = Finding(
-    "marks", "letters here bear marks that carry meaning, as vowels do: kept, and capitals with them (lowercase: false)"
+    "marks", "letters here bear marks that carry meaning, as vowels do: they are kept (strip_accents: false)"
 )
-"""Finding of a text whose vocabulary is cased, since an uncased one would strip marks that carry meaning."""
+"""Finding of a text whose vocabulary keeps marks, as an uncased one alone would strip what carries meaning."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,7 @@ class Naming:
         return f"{name}_own" if name in KNOWN_TASKS else name
 
     def beside(self, part: str) -> str:
-        """Path of a file beside the spec, as in `reviews.train.csv`."""
+        """Path of a file beside the spec, as in `reviews.train.jsonl`."""
         path = PurePath(self.spec_path)
         return str(path.with_name(f"{path.stem}.{part}"))
 
@@ -60,6 +68,77 @@ class Draft:
     findings: tuple[Finding, ...]
     side_files: Mapping[str, Iterable[bytes]] = field(default_factory=dict)
     """Content of the files beside the spec, by path; made while it is written."""
+
+    def check_targets(self, inputs: Sequence[str], *, force: bool) -> None:
+        """Check that no file is in the way. Raises: InputError, naming those that are."""
+        targets = [*self.side_files, self.spec_path]
+        originals = {absolute(path) for path in inputs}
+        for target in targets:
+            if absolute(target) in originals:
+                raise InputError(
+                    f"{target} would be written over, and it is the data itself; name another spec with -o FILE"
+                )
+        there = [target for target in targets if exists(target)]
+        if there and not force:
+            verb = "is" if len(there) == 1 else "are"
+            raise InputError(
+                f"{', '.join(there)} {verb} there already; write over with --force, or name another spec with -o FILE"
+            )
+
+    def write(self) -> list[str]:
+        """Write the files beside the spec, then the spec; returns their paths."""
+        for path, chunks in self.side_files.items():
+            write_chunks(path, chunks)
+        write_bytes(self.spec_path, self.spec_text.encode())
+        return [*self.side_files, self.spec_path]
+
+
+def spec_text(values: Mapping[str, Any], comments: Mapping[str, str], header: str) -> str:
+    """A spec as YAML, below a comment about the whole, with comments above the lines of dotted keys.
+
+    >>> print(spec_text({"kind": "sweep", "task": {"id": "own"}}, {"task.id": "Any name."}, "Why."))
+    # Why.
+    kind: sweep
+    task:
+      # Any name.
+      id: own
+    <BLANKLINE>
+    """
+    return "\n".join([*_comment(header, ""), *_lines(values, "", comments)]) + "\n"
+
+
+def spec_header(request: DraftRequest, spec_path: str) -> str:
+    """The comment above a drafted spec: the command that drafted it, and those that come next."""
+    return (
+        f"Drafted by:\n  {request.command}\n"
+        "Paths are meant from the folder in which the command is given. Change what you like, then:\n"
+        f"  {orchestrator_command('plan', spec_path)}\n  {orchestrator_command('run', spec_path)}"
+    )
+
+
+def _lines(values: Mapping[str, Any], above: str, comments: Mapping[str, str]) -> Iterator[str]:
+    indent = "  " * above.count(".")
+    for key, value in values.items():
+        path = f"{above}{key}"
+        yield from _comment(comments.get(path, ""), indent)
+        if isinstance(value, Mapping) and value:
+            yield f"{indent}{_flow(key)}:"
+            yield from _lines(value, f"{path}.", comments)
+        else:
+            yield f"{indent}{_flow(key)}: {_flow(value)}"
+
+
+def _comment(text: str, indent: str) -> Iterator[str]:
+    for paragraph in text.splitlines():
+        # A command is not broken: it is to be pasted.
+        whole = [paragraph] if paragraph.startswith("  ") else textwrap.wrap(paragraph, _WIDTH - len(indent) - 2)
+        yield from (f"{indent}# {line}" for line in whole)
+
+
+def _flow(value: object) -> str:
+    """A value on one line, quoted where YAML needs it; 1e-05 gets the point without which YAML takes it for text."""
+    text: str = yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=1 << 30, sort_keys=False)
+    return text.strip()[1:-1]
 
 
 def share_text(count: int, total: int) -> str:
@@ -77,8 +156,3 @@ def minutes_text(minutes: float) -> str:
     if minutes < 1.5:
         return "about a minute"
     return f"about {minutes:.0f} minutes" if minutes < 90 else f"about {minutes / 60:.1f} hours"
-
-
-def epochs_text(epochs: float) -> str:
-    """A number of epochs, as in `3 epochs`."""
-    return "1 epoch" if epochs == 1 else f"{epochs:g} epochs"

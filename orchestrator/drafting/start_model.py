@@ -7,7 +7,7 @@ from functools import cached_property
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.drafting.vocabulary import count_words
+from orchestrator.drafting.text import count_words
 from orchestrator.models.resolve import resolve_model
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings

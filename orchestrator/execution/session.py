@@ -39,8 +39,8 @@ from orchestrator.registry.registry import Registry
 from orchestrator.run_ids import new_run_id
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
-from orchestrator.specs import PipelineSpec, Spec
-from orchestrator.specs.execution_overrides import execution_changes
+from orchestrator.specs import PipelineSpec, Spec, SweepSpec
+from orchestrator.specs.execution_overrides import adds_points, execution_changes
 from orchestrator.specs.loading import parse_spec, spec_values
 from orchestrator.specs.parts import task_of
 from orchestrator.specs.pipeline import stages_of
@@ -99,7 +99,16 @@ class Session:
             raise InputError(f"run {record.id} is there already; go on with it: orchestrator resume {record.id}")
 
     def resume(self, record: RunRecord, spec: Spec) -> RunRecord:
-        """Make another attempt at a run. Raises: InputError where one has begun since the record was read."""
+        """Make another attempt at a run, of a sweep also with more points than it had.
+
+        Raises: InputError where an attempt has begun since the record was read.
+        """
+        before = parse_spec(record.spec)
+        if isinstance(spec, SweepSpec) and adds_points(before, spec):
+            remark = f"attempt {record.attempt + 1} adds points: trials {record.spec['trials']} → {spec.trials}"
+            values = {**record.spec, "trials": spec.trials}
+            self.recorder.add_points(record.id, values, spec.fingerprint(), remark)
+            logger.info(remark)
         return self._carry_out(self.recorder.resume(record.id, after=record.attempt), spec)
 
     def _carry_out(self, record: RunRecord, spec: Spec) -> RunRecord:

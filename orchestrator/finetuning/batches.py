@@ -9,10 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bert_core.constants import IGNORE_INDEX
 from bert_core.device_copies import copy_together
 from bert_core.packed_sequences import PackedSequences
-from orchestrator.finetuning.heads import HEADS, Batch
+from orchestrator.finetuning.heads import HEADS, Batch, HeadModel
 from orchestrator.finetuning.heads.base import Part
 from orchestrator.tasks import Features
 from orchestrator.tasks.features import Array
@@ -30,50 +29,50 @@ def make_batch(features: Features[Any], windows: NDArray[np.int64], device: torc
     own, beside = seqs.tensors(), {"targets": _as_tensor(targets)}
     if tabular_features is not None:
         beside["tabular_features"] = torch.from_numpy(tabular_features)
+    starts = np.flatnonzero(features.begins_group(windows))
+    if len(starts) < len(windows):
+        beside["group_sizes"] = torch.from_numpy(np.diff(starts, append=len(windows)))
     moved = copy_together(own | beside, device)
     on_device = seqs.with_tensors({name: moved[name] for name in own})
-    return Batch(on_device, moved["targets"], targets, windows, moved.get("tabular_features"))
+    group_sizes, numbers = moved.get("group_sizes"), moved.get("tabular_features")
+    return Batch(on_device, moved["targets"], targets, windows, group_sizes, numbers)
 
 
 def make_parts(
-    features: Features[Any], parts: Sequence[NDArray[np.int64]], device: torch.device, logits: Tensor | None = None
+    model: HeadModel, features: Features[Any], parts: Sequence[NDArray[np.int64]], logits: Tensor | None = None
 ) -> Iterator[Batch]:
-    """Yield the parts of a step's batch, each made when its turn comes; a single one is the batch.
+    """Yield the parts of a step's batch on the model's device, each made when its turn comes; one alone is the batch.
 
     Args:
         parts: windows of each part, whole groups of them.
         logits: of all parts, where the loss compares their examples with one another.
     """
-    whole = np.concatenate(parts)
+    whole, device = np.concatenate(parts), next(model.parameters()).device
     for windows in parts:
         batch = make_batch(features, windows, device)
-        yield batch if len(parts) == 1 else replace(batch, part=make_part(features, windows, whole, device, logits))
+        yield batch if len(parts) == 1 else replace(batch, part=make_part(model, features, windows, whole, logits))
 
 
 def make_part(
+    model: HeadModel,
     features: Features[Any],
     windows: NDArray[np.int64],
     whole: NDArray[np.int64],
-    device: torch.device,
     logits: Tensor | None = None,
 ) -> Part:
     """Make the place of some windows in a whole batch; `logits` are the whole one's, as for `make_parts`."""
-    num_labels, num_in_whole = (_count_labels(_targets(features, some)) for some in (windows, whole))
+    count = HEADS[features.head].count_labels
+    num_labels, num_in_whole = (count(model, _targets(features, some)) for some in (windows, whole))
     # A whole without labels is as undefined in parts as in one.
     share = num_labels / num_in_whole if num_in_whole else 1.0
     targets = None
     if logits is not None:
-        targets = copy_together({"targets": _as_tensor(_targets(features, whole))}, device)["targets"]
+        targets = copy_together({"targets": _as_tensor(_targets(features, whole))}, logits.device)["targets"]
     return Part(whole, share, logits, targets)
 
 
 def _targets(features: Features[Any], windows: NDArray[np.int64]) -> Array:
     return HEADS[features.head].targets(features, windows, features.token_index(windows))
-
-
-def _count_labels(targets: Array) -> int:
-    """Count what a head's mean loss of these targets is over, up to a factor that is the same for all batches."""
-    return targets.size if targets.dtype.kind == "f" else int(np.count_nonzero(targets != IGNORE_INDEX))
 
 
 def _as_tensor(targets: Array) -> Tensor:

@@ -70,7 +70,7 @@ def share_line(num_trials: int, memory: TrialMemory) -> str:
 
 def largest_recipes(spec: SweepSpec) -> list[RecipeSpec]:
     """Make the recipes that may take most memory: each model and precision, with the largest batches and lengths."""
-    names = ("init_from", "tokenizer", "family", "size", "precision")
+    names = ("init_from", "tokenizer", "family", "size", "precision", "long_documents")
     largest = {name: int(value_bounds(spec, name)[1]) for name in ("batch_size", "max_seq_length")}
     micro_batches = listed_values(spec, "micro_batch_size")
     size = None if None in micro_batches else int(value_bounds(spec, "micro_batch_size")[1])
@@ -103,7 +103,7 @@ def _train_a_little(job: TrialJob, recipe: RecipeSpec, device: str) -> None:
     chosen = choose_device(device, recipe.allow_tf32, recipe.precision, or_else=WITHOUT_CARD)
     task, tokenizer = job.task, Tokenizer.load(local_copy(job.tokenizer_folder(recipe)))
     train = prepare_trial_features(task, "train", recipe, tokenizer, job.cache)
-    by_length = train.example_index[np.argsort(-train.lengths, kind="stable")]
+    by_length = train.examples_of(train.windows_of(np.argsort(-train.group_lengths, kind="stable")))
     longest = list(dict.fromkeys(by_length.tolist()))[: _NUM_STEPS * recipe.batch_size]
     examples = task.examples("train")
     few = [examples[number] for number in longest]

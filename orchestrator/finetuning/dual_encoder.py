@@ -1,6 +1,6 @@
 """Sentence embeddings in training: an encoder for both texts of a pair, and what compares their vectors.
 
-Shapes: B pairs of a batch, N pairs of a split, H hidden.
+Shapes: B pairs of a batch, W texts of them, N pairs of a split, H hidden.
 """
 
 from dataclasses import replace
@@ -24,6 +24,7 @@ from bert_core.heads import BertForSentenceEmbedding
 from bert_core.packed_sequences import PackedSequences
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.embedding_objectives import EMBEDDING_LOSSES
+from orchestrator.finetuning.recipe_checks import check_prompts
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
 
@@ -31,7 +32,7 @@ CLASSIFIER_FILE = "pair_classifier.safetensors"
 
 
 class DualEncoder(BertForSentenceEmbedding):
-    """Reads each text by itself; the texts of pair i are the sequences 2i and 2i + 1.
+    """Reads each text by itself; the texts of a pair follow one another.
 
     Its folder is one of sentence-transformers; the classifier of pairs, where there is one, lies in a file beside.
     """
@@ -42,16 +43,26 @@ class DualEncoder(BertForSentenceEmbedding):
         super().__init__(config, seed, embedding)
         self.objective: EmbeddingObjectiveName = "cosine"
         self.temperature = RecipeSpec().temperature
+        self.matryoshka_dims: tuple[int, ...] = ()
         self.classifier: PairClassifier | None = None
 
     def configure(
         self, objective: EmbeddingObjectiveName, embedding: SentenceEmbeddingConfig, recipe: RecipeSpec
     ) -> None:
-        """Set what is trained on, and how tokens are pooled where the recipe says nothing else."""
+        """Set what is trained on, and how tokens are pooled where the recipe says nothing else.
+
+        Raises: SpecError for prompts of the embedding that the recipe does not mention.
+        """
+        check_prompts(recipe, embedding)
         self.embedding = replace(
-            embedding, pooling=recipe.pooling or embedding.pooling, max_seq_length=recipe.max_seq_length
+            embedding,
+            pooling=recipe.pooling or embedding.pooling,
+            max_seq_length=recipe.max_seq_length,
+            query_prompt=recipe.query_prompt or "",
+            document_prompt=recipe.document_prompt or "",
         )
         self.temperature = recipe.temperature
+        self.matryoshka_dims = recipe.matryoshka_dims
         if EMBEDDING_LOSSES[objective].needs_classifier:
             hidden_size, num_labels = self.config.hidden_size, self.config.num_labels
             self.classifier = PairClassifier(hidden_size, num_labels, recipe.seed, self.config.initializer_range)
@@ -63,18 +74,25 @@ class DualEncoder(BertForSentenceEmbedding):
         self.objective = objective
 
     def packed_logits(self, seqs: PackedSequences) -> Tensor:
-        """Embed the two texts of each pair, first and second alternating: (2B, H)."""
+        """Embed the texts of each pair, pair by pair: (W, H)."""
         return self.packed_embeddings(seqs)
 
     def compute_loss(self, embeddings: Tensor, targets: Tensor) -> Tensor:
-        """The objective's loss: (2B, H), (B,) → scalar; the targets of partners are their texts' numbers, (B, 2)."""
-        return EMBEDDING_LOSSES[self.objective].loss(self, embeddings[0::2], embeddings[1::2], targets)
+        """The objective's loss, or the sum of those of some first numbers of the vectors: (W, H), (B, …) → scalar.
+
+        The numbers that are left make unit vectors, as cosines do anyway (Kusupati et al. 2022, section 3).
+        """
+        loss = EMBEDDING_LOSSES[self.objective].loss
+        dims = self.matryoshka_dims or (embeddings.shape[-1],)
+        first, *others = (loss(self, embeddings[:, :dim], targets) for dim in dims)
+        return sum(others, first)
 
     @torch.inference_mode()
-    def score_pairs(self, embeddings: NDArray[np.float32]) -> NDArray[Any]:
-        """Predict a split's pairs from vectors (2N, H), in the form that the objective's judge decodes: (N, …)."""
-        vectors = torch.from_numpy(embeddings).to(next(self.parameters()).device)
-        return EMBEDDING_LOSSES[self.objective].outputs(self, vectors[0::2], vectors[1::2])
+    def score_pairs(self, first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray[Any]:
+        """Predict a split's pairs from vectors (N, H), in the form that the objective's judge decodes: (N, …)."""
+        device = next(self.parameters()).device
+        vectors = (torch.from_numpy(some).to(device) for some in (first, second))
+        return EMBEDDING_LOSSES[self.objective].outputs(self, *vectors)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, *arguments: Any, **options: Any) -> Self:

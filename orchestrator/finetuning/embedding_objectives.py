@@ -3,7 +3,7 @@
 An objective is an object without state; what it learns or is told lies in the model. Its other half, torch-free, is
 the object of the same name in `orchestrator.tasks.types.embedding_objectives`.
 
-Shapes: B pairs of a batch, N pairs of a split, H hidden, C classes, K candidates.
+Shapes: B pairs of a batch, W texts of them, N pairs of a split, H hidden, C classes, K candidates.
 """
 
 from abc import ABC, abstractmethod
@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
@@ -40,8 +41,8 @@ class EmbeddingLoss(ABC):
     learns nothing of its own, as it is computed once for each part of a batch."""
 
     @abstractmethod
-    def loss(self, model: PairModel, first: Tensor, second: Tensor, targets: Tensor) -> Tensor:
-        """The mean loss of pairs, given the labels of `tasks.types`: (B, H), (B, H), (B,) or (B, 2) → scalar."""
+    def loss(self, model: PairModel, vectors: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss of pairs, given the vectors of their texts and the head's targets: (W, H), (B, …) → scalar."""
 
     @abstractmethod
     def outputs(self, model: PairModel, first: Tensor, second: Tensor) -> NDArray[Any]:
@@ -53,9 +54,9 @@ class PairClassificationLoss(EmbeddingLoss):
 
     needs_classifier = True
 
-    def loss(self, model: PairModel, first: Tensor, second: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, model: PairModel, vectors: Tensor, targets: Tensor) -> Tensor:
         """Mean cross entropy of the classes."""
-        return _classifier(model).loss(first, second, targets)
+        return _classifier(model).loss(vectors[0::2], vectors[1::2], targets)
 
     def outputs(self, model: PairModel, first: Tensor, second: Tensor) -> NDArray[Any]:
         """Class logits, (N, C)."""
@@ -71,9 +72,9 @@ def _classifier(model: PairModel) -> PairClassifier:
 class CosineLoss(EmbeddingLoss):
     """The cosine is the score."""
 
-    def loss(self, model: PairModel, first: Tensor, second: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, model: PairModel, vectors: Tensor, targets: Tensor) -> Tensor:
         """Mean squared difference of cosine and score."""
-        return cosine_regression_loss(first, second, targets)
+        return cosine_regression_loss(vectors[0::2], vectors[1::2], targets)
 
     def outputs(self, model: PairModel, first: Tensor, second: Tensor) -> NDArray[Any]:
         """Cosines, (N,)."""
@@ -85,14 +86,22 @@ _NUM_CANDIDATES = 100
 
 
 class InBatchNegativesLoss(EmbeddingLoss):
-    """Each first text finds its second one among those of all pairs."""
+    """Each first text finds its second one among those of all pairs, and among all negatives."""
 
     compares_pairs = True
 
-    def loss(self, model: PairModel, first: Tensor, second: Tensor, targets: Tensor) -> Tensor:
-        """Mean cross entropy over first texts; targets are the texts' numbers, (B, 2), the same for equal texts."""
-        is_positive = find_positives(*targets.unbind(1))
-        return in_batch_negatives_loss(first, second, model.temperature, is_positive=is_positive)
+    def loss(self, model: PairModel, vectors: Tensor, targets: Tensor) -> Tensor:
+        """Mean cross entropy over first texts; targets are numbers, the same for equal texts: (B, 2 + negatives).
+
+        A pair with fewer negatives than another has none of the vectors where its number is below 0.
+        """
+        if len(vectors) < targets.numel():
+            places = (targets >= 0).flatten().cumsum(0) - 1  # known without waiting for a GPU
+            vectors = vectors[places]
+        first, *others = vectors.view(*targets.shape, -1).unbind(1)
+        numbers = targets[:, 1:].T.flatten()
+        is_left_out = find_positives(targets[:, 0], numbers) | (numbers < 0)
+        return in_batch_negatives_loss(first, torch.cat(others), model.temperature, is_positive=is_left_out)
 
     def outputs(self, model: PairModel, first: Tensor, second: Tensor) -> NDArray[Any]:
         """The pairs whose second texts are nearest to each first text, nearest first: (N, K)."""

@@ -51,7 +51,7 @@ def score_model(
     outputs, examples = compute_outputs(model, features, precision, batch_size, room), task.examples(split)
     predictions = decode(task, features, examples, outputs, options)
     if calibrates:
-        options, predictions = task.type.calibrate(task, options, examples, predictions)
+        options, predictions = task.type.calibrate(task, features, examples, outputs, options, predictions)
     return ScoredSplit(score(task, split, predictions), predictions, options)
 
 

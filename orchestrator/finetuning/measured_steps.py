@@ -7,6 +7,7 @@ from typing import Any
 
 from bert_core.config import BertConfig
 from bert_core.layerwise import unfreeze_top_layers
+from bert_core.optimization import build_optimizer
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.building import build_untrained
 from orchestrator.finetuning.frozen import compute_states
@@ -18,9 +19,10 @@ from orchestrator.training.batch_order import num_evaluations
 from orchestrator.training.step_time import (
     FORWARD_SHARE,
     NUM_MEASURED_STEPS,
+    example_seconds,
+    measure_update,
     num_measured_examples,
     on_threads,
-    typical_seconds,
 )
 
 
@@ -52,25 +54,30 @@ def measure_examples(
     tokenizer: Tokenizer,
     num_threads: int = 1,
 ) -> ExampleTime | None:
-    """Measure training steps of a recipe on the first of a task's labeled examples; None for a model too large for it.
+    """Measure training steps of a recipe on some of a task's labeled examples; None for a model too large for it.
 
     Args:
         config: of the model that the recipe starts from, or of one of its size.
     """
-    size = num_measured_examples(config, recipe.max_seq_length, min(recipe.batch_size, len(examples)))
+    options = task.type.options_type.of_recipe(recipe)
+    some = _spread(examples, recipe.batch_size)
+    num_tokens = len(build_features(task, some, tokenizer, options).input_ids)
+    size = num_measured_examples(config, num_tokens / len(some), len(some))
     if not size:
         return None
-    measured = examples[: size * NUM_MEASURED_STEPS]
+    measured = _spread(some, size)
     few = recipe.model_copy(
-        update={"batch_size": size, "epochs": 1.0, "evaluations_per_epoch": NUM_MEASURED_STEPS, "patience": None}
+        update={"batch_size": size, "epochs": float(NUM_MEASURED_STEPS), "evaluations_per_epoch": 1}
+        | {"patience": None, "unfreeze_every_epochs": None}
     )
     seconds: list[float] = []
 
     def note(evaluation: Evaluation[None], best_score: float) -> None:
-        seconds.append(1 / evaluation.examples_per_s)
+        seconds.append(num_groups / evaluation.examples_per_s)
 
     with on_threads(num_threads):
-        features: Any = build_features(task, measured, tokenizer, task.type.options_type.of_recipe(recipe))
+        features: Any = build_features(task, measured, tokenizer, options)
+        num_groups, num_measured_tokens = len(features.group_lengths), len(features.input_ids)
         model = build_untrained(task, few, config, tokenizer)
         HEADS[task.head].configure(model, task.objective, few, None)
         frozen_s = 0.0
@@ -80,4 +87,11 @@ def measure_examples(
             frozen_s = (perf_counter() - begun_at) / len(measured)
             unfreeze_top_layers(model, 0)
         fine_tune(model, features, few, lambda: (0.0, None), note)
-    return ExampleTime(typical_seconds(seconds) * len(features.group_lengths) / len(measured), frozen_s)
+        update_s = measure_update(model, build_optimizer(model, recipe.learning_rate, recipe.weight_decay))
+    example_s = example_seconds(seconds, update_s, len(measured), len(some))
+    return ExampleTime(example_s * num_tokens / len(some) * len(measured) / num_measured_tokens, frozen_s)
+
+
+def _spread(examples: Sequence[Any], count: int) -> Sequence[Any]:
+    """So many examples from all over a file, whose beginning may be unlike the rest; all where there are no more."""
+    return examples[:: max(1, len(examples) // count)][:count]

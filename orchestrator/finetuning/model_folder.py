@@ -94,10 +94,11 @@ def _guess_record(folder: Path, config: BertConfig) -> FineTuningRecord:
         )
     usual, task_type = RecipeSpec(), TASK_TYPES[head]
     max_seq_length = min(task_type.usual_max_seq_length or usual.max_seq_length, config.max_seq_length)
+    options = replace(task_type.options_type.of_recipe(usual), max_seq_length=max_seq_length)
     return FineTuningRecord(
         task="",
         head=head,
         metric="",
-        options=replace(task_type.options_type.of_recipe(usual), max_seq_length=max_seq_length),
+        options=HEADS[head].read_options(folder, options),
         objective=task_type.usual_objective,
     )

@@ -41,7 +41,8 @@ class FineTuningRecord:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """The record of a folder's file. Raises: AttributeError, KeyError, TypeError, ValueError for other values."""
         options_type = TASK_TYPES[values["head"]].options_type
-        options = options_type(**{name: values[name] for name in _option_names(options_type) if name in values})
+        own = {name: values[name] for name in _option_names(options_type) if name in values}
+        options = options_type(**{name: tuple(v) if isinstance(v, list) else v for name, v in own.items()})
         columns = TabularColumns.from_dict(values.get("columns", asdict(NO_COLUMNS)))
         left_out = {"columns", "text_columns", *_option_names(options_type)}
         others = {name: value for name, value in values.items() if name not in left_out}

@@ -17,8 +17,8 @@ from orchestrator.search.algorithms import SEARCHES, Search
 from orchestrator.search.axes import Point, Scalar
 from orchestrator.specs import RecipeSpec, SweepSpec
 from orchestrator.specs.problems import rule_of
-from orchestrator.specs.recipe import UNFROZEN_FIELDS
-from orchestrator.specs.task import EmbeddingObjectiveName, Head
+from orchestrator.specs.recipe import SILENT_FIELDS
+from orchestrator.tasks import TaskDefinition
 from orchestrator.training.batch_order import num_evaluations
 
 
@@ -91,19 +91,17 @@ def plan_trials(spec: SweepSpec, point: Point, point_number: int) -> list[TrialP
     return plans
 
 
-def check_space(spec: SweepSpec, head: Head, objective: EmbeddingObjectiveName | None = None) -> None:
-    """Refuse, before anything runs, a range whose inner values its field cannot take, fields that contradict one
-    another somewhere in the space, and fields that do not concern the task's head or objective. Raises: SpecError.
+def check_space(spec: SweepSpec, task: TaskDefinition) -> None:
+    """Refuse, before anything runs, a range whose inner values its field cannot take, fields that say nothing
+    somewhere in the space, and what does not concern the task's type, objective or labels. Raises: SpecError.
     """
-    for name in UNFROZEN_FIELDS if True in listed_values(spec, "freeze_encoder") else ():
-        if listed_values(spec, name) != (RecipeSpec.model_fields[name].default,):
-            raise SpecError(f"freeze_encoder and {name} contradict one another; sweep over them in two specs")
-    if 0 in listed_values(spec, "num_lstm_layers") and listed_values(spec, "lstm_hidden_size") != (None,):
-        raise SpecError(
-            "space.num_lstm_layers has 0, where recipe.lstm_hidden_size says nothing; sweep over them in two specs"
-        )
+    for (field, value), silent in SILENT_FIELDS.items():
+        for name in silent if value in listed_values(spec, field) else ():
+            if listed_values(spec, name) != (RecipeSpec.model_fields[name].default,):
+                place = f"{'space' if name in spec.axes else 'recipe'}.{name}"
+                raise SpecError(f"{place} says nothing with {field} {json.dumps(value)}; sweep over them in two specs")
     plan_trials(spec, {name: axis.value_at(0.382) for name, axis in spec.axes.items()}, 0)
-    check_recipe(spec.recipe, head, objective, spec.space)
+    check_recipe(spec.recipe, task, spec.space)
 
 
 def most_evaluations(spec: SweepSpec) -> int:

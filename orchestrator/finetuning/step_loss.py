@@ -49,7 +49,7 @@ def forward_and_backward(
     if len(parts) > 1 and HEADS[features.head].compares_examples(model):
         logits = _compute_all_logits(model, features, recipe, loss, step, windows)
     values = []
-    for number, batch in enumerate(make_parts(features, windows, device, logits)):
+    for number, batch in enumerate(make_parts(model, features, windows, logits)):
         seed_dropout(recipe.seed, step, number)
         with autocast(device, recipe.precision):
             value = loss(model, batch)
@@ -71,7 +71,7 @@ def _compute_all_logits(
     device = next(model.parameters()).device
     compute = loss.logits if isinstance(loss, LossOfLogits) else HEADS[features.head].logits
     found = []
-    for number, batch in enumerate(make_parts(features, windows, device)):
+    for number, batch in enumerate(make_parts(model, features, windows)):
         seed_dropout(recipe.seed, step, number)
         with autocast(device, recipe.precision):
             found.append(compute(model, batch))

@@ -14,12 +14,13 @@ Files, in the run's folder:
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any
 
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.cluster.device_line import take_gpus
@@ -80,6 +81,7 @@ def run_sweep(
     resolve_name: Callable[[str, str], str],
     listener: SweepListener,
     finished: Mapping[str, TrialResult] | None = None,
+    kept_models: Collection[str] = (),
     attempt: int = 1,
 ) -> SweepResult:
     """Run a sweep's trials on the connected Ray; `finished` are trials of an earlier attempt, which stand as they are.
@@ -92,6 +94,7 @@ def run_sweep(
         run_folder: where an earlier attempt, if any, left its files.
         storage: for what runs share.
         resolve_name: the folder of a model or tokenizer that a recipe's field names, from field and name.
+        kept_models: model folders of an earlier attempt that stay, whichever trial is the best now.
         attempt: number of this attempt; what an earlier one still writes is refused.
 
     Raises: SpecError, TaskDataError, CheckpointError, TokenizerError before any trial runs; RunFailedError when no
@@ -106,7 +109,7 @@ def run_sweep(
     spec = _with_gpus(spec, gpus)
     # Tune gives each trial a working folder of its own.
     run_folder, storage = absolute(run_folder), absolute(storage)
-    check_space(spec, task.head, task.objective)
+    check_space(spec, task)
     task = task.at_absolute_paths()
     task.file("train")  # a task without one cannot be learned
     with marked_storage(run_folder, attempt) as mark:
@@ -116,7 +119,7 @@ def run_sweep(
         if asked == "auto" and gpus and (most := _most_sharing(spec, finished or {})) >= 2:
             gpus, job = _share_cards(spec, job, most)
             spec = _with_gpus(spec, gpus)
-        progress = _run_trials(spec, job, listener, finished or {})
+        progress = _run_trials(spec, job, listener, finished or {}, kept_models)
     if progress.best is None:
         raise RunFailedError(
             f"none of the sweep's {len(progress.results)} trials completed; the first: {first_reason(progress.results)}"
@@ -156,9 +159,19 @@ def _share_cards(spec: SweepSpec, job: TrialJob, most: float) -> tuple[float, Tr
 
 
 def _run_trials(
-    spec: SweepSpec, job: TrialJob, listener: SweepListener, finished: Mapping[str, TrialResult]
+    spec: SweepSpec,
+    job: TrialJob,
+    listener: SweepListener,
+    finished: Mapping[str, TrialResult],
+    kept_models: Collection[str],
 ) -> SweepProgress:
     """Run the trials that are not finished yet; returns what is known of all when the last one has ended."""
+
+    def drop_weights(result: TrialResult) -> None:
+        folder = join(trial_folder(job.run_folder, result.key), "model")
+        if folder not in kept_models:
+            delete(folder)
+
     points = AppendLog(join(job.run_folder, POINTS))
     progress = SweepProgress(
         queue=TrialQueue(spec, job.task.metric, finished, proposed=points.read(), on_proposed=points.append),
@@ -166,7 +179,7 @@ def _run_trials(
         baseline=job.baseline,
         listener=listener,
         on_leading=lambda result: write_leader(job.run_folder, result, job.task.metric),
-        on_superseded=lambda result: delete(join(trial_folder(job.run_folder, result.key), "model")),
+        on_superseded=drop_weights,
         on_ended=lambda result: delete_checkpoints(trial_folder(job.run_folder, result.key)),
         results=dict(finished),
         fixed=fixed_names(spec),
@@ -252,7 +265,7 @@ def _prepare_data(spec: SweepSpec, task: Task, folders: Mapping[str, str], cache
     features: dict[Split, Features[Any]] = {}
     for recipe in _listed_recipes(spec, task.type.options_type.window_fields()):
         is_random = recipe.init_from == RANDOM
-        folder = local_copy(folders[str(recipe.tokenizer) if is_random else recipe.init_from])
+        folder = local_copy(folders[str(recipe.tokenizer) if is_random else recipe.init_from], skip=(WEIGHTS_FILE,))
         config = None if is_random else BertConfig.from_pretrained(folder)
         tokenizer = Tokenizer.load(folder)
         if config is not None:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.layerwise import unfreeze_top_layers
+from bert_core.learning_rates import learning_rate_factor
 from bert_core.micro_batches import compute_in_parts
-from bert_core.optimization import build_optimizer, linear_warmup_decay, set_learning_rate
+from bert_core.optimization import build_optimizer, set_learning_rate
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.checkpointed_training import CheckpointedTraining, TrainingSnapshot
 from orchestrator.finetuning.heads import HEADS, HeadModel
@@ -123,12 +124,19 @@ class _Training(Generic[Scored]):
         warn: Callable[[str], None],
     ) -> None:
         self.model, self.features, self.recipe, self.score, self.loss = model, features, recipe, score, loss
+        HEADS[features.head].prepare_loss(model, features, recipe)
         self.schedule = Schedule(
             len(features.group_lengths), recipe.batch_size, recipe.epochs, recipe.evaluations_per_epoch
         )
         self.evaluation_numbers = {step: number for number, step in enumerate(self.schedule.evaluation_steps, start=1)}
         self.optimizer = build_optimizer(
-            model, recipe.learning_rate, recipe.weight_decay, layer_decay=recipe.layer_learning_rate_decay
+            model,
+            recipe.learning_rate,
+            recipe.weight_decay,
+            recipe.adam_betas,
+            recipe.adam_epsilon,
+            recipe.layer_learning_rate_decay,
+            recipe.head_learning_rate,
         )
         self.micro_batches = MicroBatches(recipe.micro_batch_size, warn)
         self.meter = _Meter()
@@ -152,8 +160,10 @@ class _Training(Generic[Scored]):
 
     def learning_rate(self, step: int) -> float:
         """Return the learning rate of the update that a step makes."""
-        num_warmup = round(self.recipe.warmup_ratio * self.schedule.num_steps)
-        return self.recipe.learning_rate * linear_warmup_decay(step - 1, self.schedule.num_steps, num_warmup)
+        recipe, num_steps = self.recipe, self.schedule.num_steps
+        num_warmup = round(recipe.warmup_ratio * num_steps)
+        schedule = recipe.learning_rate_schedule
+        return recipe.learning_rate * learning_rate_factor(step - 1, num_steps, num_warmup, schedule)
 
     def step(self, step: int, groups: NDArray[np.int64]) -> None:
         """Make one update from groups of windows. Nobody waits for its loss yet.

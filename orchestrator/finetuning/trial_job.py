@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.results import Split
 from orchestrator.specs import RecipeSpec
@@ -62,21 +63,19 @@ class TrialJob:
     def shared_tokenizer(self, recipe: RecipeSpec) -> Tokenizer:
         """The recipe's tokenizer."""
         folder = self.tokenizer_folder(recipe)
-        return self._cached(("tokenizer", folder), lambda: Tokenizer.load(self._local(folder)))
+        return self._cached(("tokenizer", folder), lambda: Tokenizer.load(local_copy(folder, skip=(WEIGHTS_FILE,))))
 
     def shared_features(self, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer) -> Features[Any]:
         """Features of a split, as the recipe wants them."""
         options = self.task.type.options_type.of_recipe(recipe)
         return self._cached(
-            ("features", split, tokenizer.fingerprint, *options.window_values().values()),
+            ("features", split, tokenizer.fingerprint, recipe.train_fraction, *options.window_values().values()),
             lambda: prepare_trial_features(self.shared_task(), split, recipe, tokenizer, self.cache),
         )
 
     def local_folder(self, name: str) -> Path:
         """Folder on this machine of a model that recipes name."""
-        return self._local(self.folders[name])
-
-    def _local(self, folder: str) -> Path:
+        folder = self.folders[name]
         return self._cached(("folder", folder), lambda: local_copy(folder))
 
     def _cached(self, key: tuple[object, ...], make: Callable[[], Cached]) -> Cached:
@@ -99,4 +98,5 @@ def prepare_trial_features(
     task: Task, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, cache: str
 ) -> Features[Any]:
     """A split's features as a recipe wants them, from the cache where they are there."""
+    task = task.with_train_fraction(recipe.train_fraction) if split == "train" else task
     return prepare_features(task, split, tokenizer, task.type.options_type.of_recipe(recipe), cache)

@@ -16,22 +16,25 @@ from bert_core.text_embedding import TextEmbedder
 from orchestrator.errors import InputError
 from orchestrator.inference.blocks import LineBlock, PredictedBlock, json_lines, line_blocks
 from orchestrator.retrieval.text_vectors import embed_texts, load_embedder
-from orchestrator.specs.network import Precision
 from orchestrator.storage.text_lines import check_has, numbered_lines, parse_line
 
 
 class LineEmbedder:
     """Predictor of vectors: as JSON lines with an `embedding`, or as rows (H,) of a matrix."""
 
-    def __init__(self, embedder: TextEmbedder, as_matrix: bool = False) -> None:
-        """Keep the model; with `as_matrix`, blocks hold the vectors alone, as they lie in memory."""
+    def __init__(self, embedder: TextEmbedder, as_matrix: bool = False, role: str = "document") -> None:
+        """Keep the model, whose prompt for a "query" or "document" stands before each text.
+
+        With `as_matrix`, blocks hold the vectors alone, as they lie in memory.
+        """
         self.embedder = embedder
         self.as_matrix = as_matrix
+        self.prompt: str = getattr(embedder.model.embedding, f"{role}_prompt")
 
     @classmethod
-    def load(cls, folder: str, as_matrix: bool = False, device: str = "cpu", precision: Precision = "fp32") -> Self:
-        """An embedder of any encoder's folder. Raises: CheckpointError, TokenizerError."""
-        return cls(load_embedder(folder, device, precision), as_matrix)
+    def load(cls, folder: str, as_matrix: bool = False, role: str = "document", **loading: Any) -> Self:
+        """An embedder of any encoder's folder, loaded as `load_embedder` does. Raises: as that."""
+        return cls(load_embedder(folder, **loading), as_matrix, role)
 
     def embed(self, block: LineBlock) -> tuple[list[dict[str, Any]], NDArray[np.float32]]:
         """Return the lines' values, and their vectors (N, H). Raises: InputError, naming the line."""
@@ -41,8 +44,9 @@ class LineEmbedder:
         self, numbered: Sequence[tuple[int, dict[str, Any]]]
     ) -> tuple[list[dict[str, Any]], NDArray[np.float32]]:
         """Return the values of numbered lines, and their vectors (N, H). Raises: InputError, naming the line."""
-        values = [some for _, some in numbered]
-        return values, embed_texts(self.embedder, [some["text"] for some in values], [number for number, _ in numbered])
+        numbers, values = [number for number, _ in numbered], [some for _, some in numbered]
+        texts = [some["text"] for some in values]
+        return values, embed_texts(self.embedder, texts, numbers, prompt=self.prompt)
 
     def __call__(self, block: LineBlock) -> PredictedBlock:
         """The answers, in the lines' order."""

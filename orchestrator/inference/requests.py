@@ -6,10 +6,11 @@
     anything else          a line is a text or a JSON object (`make_request`)
 
 A record becomes a JSON line, so that lines are all that a model's workers read. Blank lines stand between them where
-the file has more lines than records, so that a message names the line of the file.
+the file has them, and empty texts in place of lines that belong to a record: a message names the line of the file.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from typing import Any
 
 from orchestrator.errors import InputError
 from orchestrator.storage import exists
-from orchestrator.storage.text_lines import numbered_lines, parse_line, stream_lines
+from orchestrator.storage.text_lines import parse_line, stream_lines
 from orchestrator.storage.uris import is_local, local_path
 from orchestrator.tasks.csv_tables import declared_delimiter, fields_of
 from orchestrator.tasks.readers import Reader
@@ -100,10 +101,16 @@ def refuse_table(lines: Iterable[str], text_columns: Sequence[str], file: str | 
         text_columns: columns that the model was fine-tuned on; `text` where that is not known.
         file: the file's name; None for stdin.
 
-    Raises: InputError where the first line that is not blank is a table's: its columns would be taken for text.
+    Raises: InputError where the first line that is not blank is a table's, whose columns would be taken for text, or
+        begins an array or an object of several lines in JSON.
     """
     rest = iter(lines)
     for line in rest:
+        if _is_spread_json(line.strip("\ufeff \t\r\n")):
+            raise InputError(
+                f"{file or 'stdin'} begins as a JSON array, or an object over several lines; write one JSON object a "
+                "line: jq -c '.[]' for an array, jq -c . for objects"
+            )
         sign = _sign_of_table(line.removeprefix("\ufeff"), text_columns)
         if sign is not None:
             remedy = "a table is read from a file: save it as .csv, and give its name in place of stdin"
@@ -114,6 +121,16 @@ def refuse_table(lines: Iterable[str], text_columns: Sequence[str], file: str | 
         if line.strip():
             break
     yield from rest
+
+
+def _is_spread_json(line: str) -> bool:
+    """Whether a line is a JSON array, or begins one of objects, or an object that goes on below."""
+    if re.fullmatch(r"[\[{]|\[\s*\{.*", line):
+        return True
+    try:
+        return line.startswith("[") and isinstance(json.loads(line), list)
+    except ValueError:
+        return False
 
 
 def _sign_of_table(line: str, text_columns: Sequence[str]) -> str | None:
@@ -138,7 +155,7 @@ def _table_columns(path: str, task: TaskDefinition, text_columns: Sequence[str])
         raise InputError(
             f"{path} is a {table_name(path)} table, and a model for {task.head} reads {forms_text(task)}; convert it"
         )
-    names = column_names(path, _Records(path))
+    names = column_names(path, _Records(path), within=False)
     for name in ANSWER_COLUMNS:
         if name in names:
             raise InputError(f"{path} has a column {name!r} already, which the answer would replace; rename it")
@@ -175,13 +192,14 @@ class _Records(BadRecords):
 
 def _table_lines(path: str) -> Iterator[str]:
     bad = _Records(path)
-    names = tuple(dict.fromkeys(column_names(path, bad)))
-    at = 1
+    names = tuple(dict.fromkeys(column_names(path, bad, within=False)))
+    at, num_within = 1, None  # the lines within a record's cells are no blank ones, nor those above the first record
     for place, values in read_rows(path, names, bad):
         number = int(place.split()[-1])
-        yield from ("\n" for _ in range(at, number))
+        num_empty = number - at if num_within is None else min(num_within, number - at)
+        yield from [""] * num_empty + ["\n"] * (number - at - num_empty)
         yield _json_line(dict(zip(names, values, strict=True)))
-        at = number + 1
+        at, num_within = number + 1, sum(str(value).count("\n") for value in values)
 
 
 def _example_lines(path: str, reader: Reader[Any], task_type: AnyTaskType) -> Iterator[str]:
@@ -238,19 +256,27 @@ def make_request(
     return Request(values, number, task.head, keys)
 
 
-def check_requests(file: str, requests: RequestFile, task: TaskDefinition) -> None:
-    """Check every record of a file, as answering it will. Raises: InputError, naming file and line.
+def check_requests(file: str, requests: RequestFile, task: TaskDefinition) -> int:
+    """Check every record of a file, as answering it will; returns how many blank lines there are before the last one.
 
     What can be read only once, a pipe, and what lies elsewhere is not looked at: answering tells what is wrong with it.
+
+    Raises: InputError, naming file and line.
     """
     if not is_local(file) or not local_path(file).is_file():
-        return
+        return 0
     columns = requests.text_columns(task)
-    for number, line in numbered_lines(requests.read(file)):
+    num_blank = num_pending = 0
+    for number, line in enumerate(requests.read(file), start=1):
+        if not line.strip():
+            num_pending += bool(line)
+            continue
+        num_blank, num_pending = num_blank + num_pending, 0
         try:
             check_request(line, number, task, columns)
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
+    return num_blank
 
 
 def check_request(line: str, number: int, task: TaskDefinition, text_columns: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from orchestrator.settings import Settings
 from orchestrator.specs import Spec, TaskSpec
 from orchestrator.specs.references import NAME_FIELDS, STAGE_MARK, TOKENIZER_FIELDS, Product, SpecT, names_of
 from orchestrator.storage import local_copy
+from orchestrator.storage.hub import check_size, is_hub
 from orchestrator.tasks import Task, load_task
 from orchestrator.training.snapshots import snapshot_folders
 
@@ -87,6 +88,14 @@ class Resolved:
             if NAME_FIELDS[field] in (Product.ENCODER, Product.TASK_MODEL) and folder not in self._checked:
                 check_weights(folder)
                 self._checked.add(folder)
+
+    def fetch(self, spec: Spec) -> None:
+        """Download the weights that are on the hub alone. Raises: InputError, CheckpointError."""
+        for field, name in self.names_of(spec):
+            folder = self.folder(field, name)
+            if is_hub(folder) and field not in TOKENIZER_FIELDS and check_size(folder):
+                local_copy(folder)
+                check_weights(folder)
 
     def pin(self, spec: SpecT) -> SpecT:
         """Return the spec with registered names as `name@version`; these lead to the folders found already.

@@ -12,7 +12,7 @@ from orchestrator.registry.parameter_values import flatten
 from orchestrator.registry.queries.query_tree import quoted
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.specs import PretrainSpec, SweepSpec
+from orchestrator.specs import PretrainSpec, RecipeSpec, SweepSpec
 from orchestrator.specs.loading import spec_values
 
 _NEWEST = 50
@@ -28,7 +28,7 @@ _STEP_FIELDS = (
 """Fields of a pretraining that decide how long a step takes."""
 _TRIAL_FIELDS = (
     *("init_from", "size", "family", "max_seq_length", "batch_size", "epochs", "evaluations_per_epoch"),
-    *("freeze_encoder", "precision"),
+    *("freeze_encoder", "precision", "long_documents", "window_stride", "train_fraction"),
 )
 """Fields of a recipe that decide how long a trial takes."""
 
@@ -63,7 +63,9 @@ def similar_trials(spec: SweepSpec, registry: Registry, num_trials: int) -> Meas
 
 
 def _value(row: Mapping[str, Any], name: str) -> Any:
-    return row.get(f"params.recipe.{name}", row.get(f"params.{name}"))
+    """Value of a field of the recipe; the default where the record is older than the field."""
+    value = row.get(f"params.recipe.{name}", row.get(f"params.{name}"))
+    return RecipeSpec.model_fields[name].default if value is None else value
 
 
 def _step_values(parameters: Mapping[str, Any]) -> dict[str, Any]:

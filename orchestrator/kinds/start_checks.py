@@ -5,13 +5,19 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+from bert_core.checkpoints.sentence_transformers import read_sentence_embedding
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.errors import ConfigError
 from orchestrator.errors import SpecError
+from orchestrator.finetuning.recipe_checks import check_prompts
 from orchestrator.kinds.base import Fact
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.pretraining.job import check_start
+from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM, STAGE_MARK
+from orchestrator.storage import local_copy
+from orchestrator.tasks import Task
 
 
 def check_positions(field: str, longest: int, models: Iterable[str], inputs: Resolved) -> None:
@@ -37,9 +43,7 @@ def check_layer_pooling(
 
     Raises: SpecError.
     """
-    names = [str(name) for name in models]
-    configs = {f"init_from {name}": inputs.config(name) for name in names if name != RANDOM}
-    configs |= {f"size {size}": BertConfig.from_size(str(size)) for size in sizes} if RANDOM in names else {}
+    configs = _start_configs(models, sizes, inputs)
     for layer_pooling, (what, config) in product(poolings, configs.items()):
         if config is None:
             continue
@@ -51,6 +55,32 @@ def check_layer_pooling(
                 f"recipe.{needs}, and {what} has {config.num_hidden_layers}; "
                 "choose another layer_pooling or a deeper model"
             ) from None
+
+
+def _start_configs(models: Iterable[object], sizes: Iterable[object], inputs: Resolved) -> dict[str, BertConfig | None]:
+    names = [str(name) for name in models]
+    configs = {f"init_from {name}": inputs.config(name) for name in names if name != RANDOM}
+    return configs | ({f"size {size}": BertConfig.from_size(str(size)) for size in sizes} if RANDOM in names else {})
+
+
+def check_vectors(
+    task: Task, recipe: RecipeSpec, models: Iterable[object], sizes: Iterable[object], inputs: Resolved
+) -> None:
+    """Check that an embedding has the numbers that a recipe names, and that it mentions the prompts of its start.
+
+    Other tasks have no vectors. Raises: SpecError, CheckpointError.
+    """
+    if "matryoshka_dims" not in task.type.recipe_fields:
+        return
+    models = list(models)
+    for what, config in _start_configs(models, sizes, inputs).items():
+        for size in recipe.matryoshka_dims:
+            if config is not None and size > config.hidden_size:
+                raise SpecError(f"recipe.matryoshka_dims {size}: a vector of {what} has {config.hidden_size} numbers")
+    for name in map(str, models):
+        if name != RANDOM and not name.startswith(STAGE_MARK):
+            folder = local_copy(inputs.folder("init_from", name), skip=(WEIGHTS_FILE,))
+            check_prompts(recipe, read_sentence_embedding(folder))
 
 
 def check_tokenizer(model: str, tokenizer: str, inputs: Resolved) -> None:

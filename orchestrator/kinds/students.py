@@ -28,7 +28,13 @@ from orchestrator.kinds.pretrain import (
 )
 from orchestrator.kinds.pretrain_time import measure_steps
 from orchestrator.kinds.resolved import Resolved
-from orchestrator.kinds.start_checks import check_layer_pooling, check_positions, check_tokenizer, trains_on_gpu
+from orchestrator.kinds.start_checks import (
+    check_layer_pooling,
+    check_positions,
+    check_tokenizer,
+    check_vectors,
+    trains_on_gpu,
+)
 from orchestrator.kinds.task_checks import check_examples, short_training_advice
 from orchestrator.kinds.teachers import check_teacher
 from orchestrator.progress import duration
@@ -97,7 +103,8 @@ class OnTask(StudentTraining):
         check_positions("recipe.max_seq_length", recipe.max_seq_length, [teacher, recipe.init_from], inputs)
         if self.spec.num_hidden_layers is None:
             check_layer_pooling([recipe.layer_pooling], [recipe.init_from], [recipe.size], inputs)
-        check_recipe(recipe, task.head)
+        check_vectors(task, recipe, [teacher], [], inputs)
+        check_recipe(recipe, task)
         check_teacher(teacher, task, inputs)
         check_examples(task, inputs)
         for path in self.spec.unlabeled:

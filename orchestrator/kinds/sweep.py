@@ -16,7 +16,7 @@ from orchestrator.kinds.disk import DiskUse, fine_tuning_disk
 from orchestrator.kinds.facts import estimate_prefix, memory_text, task_facts, times_text
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.similar_runs import similar_trials
-from orchestrator.kinds.start_checks import check_layer_pooling, check_positions, slow_bf16
+from orchestrator.kinds.start_checks import check_layer_pooling, check_positions, check_vectors, slow_bf16
 from orchestrator.kinds.sweep_ending import sweep_ending
 from orchestrator.kinds.sweep_identity import sweep_identity
 from orchestrator.kinds.task_checks import check_examples, short_training_advice
@@ -45,11 +45,12 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
     def check(self, spec: SweepSpec, inputs: Resolved) -> None:
         """Check that task and space go together, that models fit every recipe, and every labeled example."""
         task = inputs.task(spec.task)
-        check_space(spec, task.head, task.objective)
+        check_space(spec, task)
         models = listed_values(spec, "init_from")
         longest = int(value_bounds(spec, "max_seq_length")[1])
         check_positions("recipe.max_seq_length", longest, map(str, models), inputs)
         check_layer_pooling(listed_values(spec, "layer_pooling"), models, listed_values(spec, "size"), inputs)
+        check_vectors(task, first_recipe(spec), models, listed_values(spec, "size"), inputs)
         check_examples(task, inputs)
 
     def facts(self, spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:
@@ -95,7 +96,8 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
         def advise(result: TrialResult) -> str | None:
             recipe = spec.recipe.model_copy(update=dict(result.parameters))
-            return short_training_advice(Schedule(len(task.examples("train")), recipe.batch_size, recipe.epochs, 1))
+            num_examples = _num_taken(task, recipe.train_fraction)
+            return short_training_advice(Schedule(num_examples, recipe.batch_size, recipe.epochs, 1))
 
         with trial_recording(context, journal, advise) as recording:
             recording.replay()
@@ -107,6 +109,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
                 resolve_name=inputs.folder,
                 listener=recording.listener(),
                 finished={trial.result.key: trial.result for trial in journal.trials},
+                kept_models=context.recorder.model_folders(context.run_id),
                 attempt=context.attempt,
             )
 
@@ -167,8 +170,13 @@ def trial_facts(spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:
 def _trial_schedules(spec: SweepSpec, task: Task) -> tuple[Schedule, Schedule]:
     """Schedules of the trials with the fewest and with the most steps."""
     (small, large), (short, long) = value_bounds(spec, "batch_size"), value_bounds(spec, "epochs")
-    num_examples = len(task.examples("train"))
-    return Schedule(num_examples, int(large), short, 1), Schedule(num_examples, int(small), long, 1)
+    few, many = (_num_taken(task, fraction) for fraction in value_bounds(spec, "train_fraction"))
+    return Schedule(few, int(large), short, 1), Schedule(many, int(small), long, 1)
+
+
+def _num_taken(task: Task, fraction: float) -> int:
+    """Training examples of a trial with a share of them, about."""
+    return max(1, round(fraction * len(task.examples("train"))))
 
 
 def most_parameters(spec: SweepSpec, inputs: Resolved) -> int | None:

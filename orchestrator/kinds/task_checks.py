@@ -3,6 +3,7 @@
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.progress import counted
 from orchestrator.tasks import Task
+from orchestrator.tasks.cell_values import look_alike
 from orchestrator.tasks.leaks import count_leaks
 from orchestrator.training.batch_order import Schedule
 
@@ -13,14 +14,20 @@ FEW_STEPS = 50
 def check_examples(task: Task, inputs: Resolved) -> None:
     """Check that each labeled split can be read, with labels that the training split has too; a run reads them anyway.
 
-    Warns of records that were mended, and of texts that the training split shares with another one.
+    Warns of labels that look alike or measure nothing, of mended records, and of texts that the training split shares
+    with another one.
 
     Raises: TaskDataError, naming file and line.
     """
     task.file("train")
+    for alike in look_alike(task.labels):
+        names = ", ".join(map(repr, alike))
+        inputs.warn(f"task {task.id}: the labels {names} look alike and are classes of their own; is one misspelt?")
     for split in task.splits:
         if note := task.read(split).repair_note:
             inputs.warn(f"task {task.id}: {note}")
+        if remark := task.type.labels_note(task.examples(split)):
+            inputs.warn(f"task {task.id}: {task.files[split]}: {remark}")
     for split, number in count_leaks(task).items():
         own, learned = task.files[split], task.files["train"]
         remedy = f"{own} is both" if own == learned else f"take them out of {own} or of {learned}"

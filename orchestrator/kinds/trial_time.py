@@ -41,7 +41,7 @@ def measure_trials(spec: SweepSpec, inputs: Resolved, num_trials: int) -> Measur
     at_a_time = trials_at_a_time(spec, num_trials)
     of_what = f"{counted(num_trials, 'trial')}, {at_a_time:,} at a time"
     frozen_s = found.frozen_s * (len(train) + num_validation)
-    each_s = found.training_s(recipe, len(train), num_validation)
+    each_s = found.training_s(recipe, round(recipe.train_fraction * len(train)), num_validation)
     return MeasuredTime(frozen_s + each_s * math.ceil(num_trials / at_a_time), of_what)
 
 
@@ -84,9 +84,13 @@ def first_tokenizer(recipe: RecipeSpec) -> str | None:
 
 
 def first_recipe(spec: SweepSpec) -> RecipeSpec:
-    """Return the recipe of the first point; of an axis that ranges the smallest value, and the mean length of all."""
+    """Return the recipe of the first point; of an axis that ranges the smallest value, and the mean length of all.
+
+    The length of a training is its epochs and its share of the examples.
+    """
     values: dict[str, object] = {}
     for name in spec.axes:
         listed = listed_values(spec, name)
         values[name] = listed[0] if listed else spec.axes[name].value_at(0.0)
-    return spec.recipe.model_copy(update=values | {"epochs": sum(value_bounds(spec, "epochs")) / 2})
+    means = {name: sum(value_bounds(spec, name)) / 2 for name in ("epochs", "train_fraction")}
+    return spec.recipe.model_copy(update=values | means)

@@ -4,51 +4,86 @@ from collections.abc import Callable
 
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
-from orchestrator.errors import NotFoundError, SeveralRunsError
+from orchestrator.errors import InputError, NotFoundError, RegistryError, SeveralRunsError
 from orchestrator.models.info import weights_digest
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
 from orchestrator.specs.references import STAGE_MARK, TOKENIZER_FIELDS, SpecT, replace_names
-from orchestrator.storage import exists, join, local_copy
-from orchestrator.storage.uris import absolute
+from orchestrator.storage import exists, join, local_copy, moved_path
+from orchestrator.storage.hub import is_cached, is_hub, pin, uri_of_name
+from orchestrator.storage.uris import absolute, is_local
 
 MODEL_FILE = "config.json"
 
 
-def resolve_model(name: str, settings: Settings) -> str:
-    """Folder of a model, which is given as a path, a registered name (`name`, `name@version`) or a run.
+def resolve_model(name: str, settings: Settings, field: str = "init_from") -> str:
+    """Folder of a model: a path, a registered name (`name`, `name@version`), a run, or a name on the hub.
 
-    Of a pipeline it is the model of the last stage that has left one.
+    A field of tokenizers takes a tokenizer's folder or file as well. The hub is asked for what is nothing here; its
+    folder is a URI with the commit. Of a pipeline it is the model of the last stage that has left one.
 
-    Raises: NotFoundError, saying what was looked for and what there is.
+    Raises: NotFoundError, saying what was looked for and what there is; InputError for a name that means several.
     """
-    if exists(join(name, MODEL_FILE)):
-        return name
+    if is_hub(name):
+        return pin(name)
+    is_here = is_place(field, name)
+    needed = " or ".join((MODEL_FILE, *(TOKENIZER_FILES if field in TOKENIZER_FIELDS else ())))
     if name.startswith((".", "/", "~")) or "://" in name:
-        what = f"{name} is no model folder: it has no {MODEL_FILE}" if exists(name) else f"there is no folder {name}"
-        raise NotFoundError(what)
-    with Registry(settings.registry, read_only=True) as registry:
-        try:
-            folder: str = registry.models.get(name).folder
-            return folder
-        except NotFoundError as error:
-            registered = str(error).partition("; ")[2].rstrip(".")
-        try:
-            run = registry.run(name)
-        except SeveralRunsError:
+        if not is_here:
+            raise NotFoundError(f"{name} has no {needed}" if exists(name) else f"there is no folder {name}")
+        return name
+    found, registered = {f"./{name}": name} if is_here else {}, ""
+    try:
+        with Registry(settings.registry, read_only=True) as registry:
+            try:
+                model = registry.models.get(name)
+                found[model.label] = _found_again(model.folder, settings)
+            except NotFoundError as error:
+                registered = str(error).partition("; ")[2].rstrip(".")
+                folder = None if is_here else _left_by_run(name, registry, settings)
+                found |= {} if folder is None else {name: folder}
+    except RegistryError:
+        if not is_here:
             raise
-        except NotFoundError:
-            folder = f"folder with a {MODEL_FILE}" if exists(name) else "folder"
-            raise NotFoundError(
-                f"{name!r} is no registered model, run or {folder} ({registered}); "
-                "run the spec that makes it first, or name another"
-            ) from None
-        if run.model_folder is not None:
-            return str(run.model_folder)
-        for stage in registry.stages(run.id):
-            if stage.model_folder is not None:
-                return str(stage.model_folder)
-        raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has left no model; see `orchestrator models list`")
+    uri = uri_of_name(name)
+    if found and uri is not None and is_cached(uri):
+        found[uri] = uri
+    if len(set(map(absolute, found.values()))) > 1:
+        raise InputError(f"{name!r} means {len(found)} things; say which one: {' or '.join(found)}")
+    if found:
+        return next(iter(found.values()))
+    what = f"{name!r} is no registered model, run or folder{f' with {needed}' if exists(name) else ''} ({registered})"
+    try:
+        if uri is not None:
+            return pin(uri)
+    except (NotFoundError, InputError) as error:
+        raise type(error)(f"{what}; {error}") from None
+    raise NotFoundError(f"{what}; run the spec that makes it first, or name another")
+
+
+def _left_by_run(name: str, registry: Registry, settings: Settings) -> str | None:
+    """Folder of the model that a run has left; None where no run is called so. Raises: NotFoundError without one."""
+    try:
+        run = registry.run(name)
+    except SeveralRunsError:
+        raise
+    except NotFoundError:
+        return None
+    for made in (run, *registry.stages(run.id)):
+        if made.model_folder is not None:
+            return _found_again(made.model_folder, settings)
+    raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has left no model; see `orchestrator models list`")
+
+
+def _found_again(folder: str, settings: Settings) -> str:
+    """A recorded folder, or where it lies below the present storage. Raises: InputError where it is in neither."""
+    found = moved_path(folder, settings.storage)
+    if is_local(found) and not exists(found):
+        raise InputError(
+            f"{folder} is gone, and {settings.storage} does not have it either; if its storage was moved, name that "
+            "by --storage DIR, else run what made it again"
+        )
+    return found
 
 
 def is_place(field: str, name: str) -> bool:
@@ -56,6 +91,8 @@ def is_place(field: str, name: str) -> bool:
 
     A folder that is no model does not hide a registered model of the same name.
     """
+    if is_hub(name):
+        return False
     if exists(join(name, MODEL_FILE)):
         return True
     if field not in TOKENIZER_FIELDS:
@@ -64,38 +101,24 @@ def is_place(field: str, name: str) -> bool:
     return is_file or any(exists(join(name, file)) for file in TOKENIZER_FILES)
 
 
-def resolve_tokenizer(name: str, settings: Settings) -> str:
-    """Folder or file of a tokenizer, which is given as a path or as a model that brings its own.
-
-    Raises: NotFoundError, saying how to make one.
-    """
-    if is_place("tokenizer", name):
-        return name
-    try:
-        return resolve_model(name, settings)
-    except NotFoundError:
-        what = f"{name} has neither {' nor '.join(TOKENIZER_FILES)}" if exists(name) else f"nothing at {name}"
-        raise NotFoundError(
-            f"{what}, and no model of that name; make one with: orchestrator tokenizer train FILES -o {name}"
-        ) from None
-
-
 def resolve_name(field: str, name: str, settings: Settings) -> str:
     """Absolute path of the folder or file that a field's value leads to: workers have another current directory.
 
-    Raises: NotFoundError, naming the field.
+    Raises: NotFoundError or InputError, naming the field.
     """
     try:
-        path = (resolve_tokenizer if field in TOKENIZER_FIELDS else resolve_model)(name, settings)
-    except NotFoundError as error:
-        raise NotFoundError(f"{field}: {error}") from None
+        path = resolve_model(name, settings, field)
+    except (NotFoundError, InputError) as error:
+        is_made = field in TOKENIZER_FIELDS and isinstance(error, NotFoundError)
+        make = f"; make one with: orchestrator tokenizer train FILES -o {name}" if is_made else ""
+        raise type(error)(f"{field}: {error}{make}") from None
     if not exists(path):
         raise NotFoundError(f"{field}: the folder of {name}, {path}, is gone; name another, or run what made it again")
     return absolute(path)
 
 
 def pin_names(spec: SpecT, settings: Settings, resolve: Callable[[str, str], str]) -> SpecT:
-    """Put `name@version` in the place of registered names, so that the spec means the same weights for ever.
+    """Put `name@version` and commits of the hub in the place of names, so that the spec means the same for ever.
 
     Args:
         resolve: the folder that a field and its value lead to, as `resolve_name` finds it.
@@ -104,15 +127,18 @@ def pin_names(spec: SpecT, settings: Settings, resolve: Callable[[str, str], str
     """
     with Registry(settings.registry, read_only=True) as registry:
         models = registry.models.frame()
-        labels = {absolute(str(row.folder)): f"{row.name}@{row.version}" for row in models.itertuples()}
+        labels = {
+            absolute(moved_path(str(row.folder), settings.storage)): f"{row.name}@{row.version}"
+            for row in models.itertuples()
+        }
 
-        def pin(field: str, name: str) -> str:
+        def pin_name(field: str, name: str) -> str:
             if name.startswith(STAGE_MARK):
                 return name
             folder = resolve(field, name)
             return name if is_place(field, name) else labels.get(folder, folder)
 
-        return replace_names(spec, pin)
+        return replace_names(spec, pin_name)
 
 
 def content_digest(field: str, path: str) -> str:

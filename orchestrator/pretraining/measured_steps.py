@@ -13,7 +13,13 @@ from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.device_batch import DeviceBatch
 from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.specs import PretrainSpec
-from orchestrator.training.step_time import NUM_MEASURED_STEPS, num_measured_examples, on_threads, typical_seconds
+from orchestrator.training.step_time import (
+    NUM_MEASURED_STEPS,
+    example_seconds,
+    measure_update,
+    num_measured_examples,
+    on_threads,
+)
 
 
 def measure_training(spec: PretrainSpec, config: BertConfig, stream: ExampleStream) -> float | None:
@@ -33,17 +39,19 @@ def measure_training(spec: PretrainSpec, config: BertConfig, stream: ExampleStre
         seconds, first = 0.0, 0
         for size, (_, steps) in zip(sizes, spec.phase_steps(), strict=True):
             measured = range(first, first + min(steps, NUM_MEASURED_STEPS))
-            seconds += steps * _measure(context, stream, measured, size) * share
+            seconds += steps * _measure(context, stream, measured, size, share) * share
             first += steps
     return seconds
 
 
-def _measure(context: StepContext, stream: ExampleStream, steps: range, num_examples: int) -> float:
-    """Seconds of an example in these steps, of which about so many examples are taken."""
-    measured = []
+def _measure(context: StepContext, stream: ExampleStream, steps: range, num_examples: int, share: int) -> float:
+    """Seconds of an example of a worker's share in these steps, of which about so many examples are taken."""
+    measured, num_sequences = [], 0
     num_parts = -(-context.spec.global_batch_size // num_examples)
     for step, batch in stream.batches(steps, 0, num_parts):
         begun_at = time.perf_counter()
         training_step(context, step, DeviceBatch.copied(batch, context.worker.device), learning_rate=0.0)
-        measured.append((time.perf_counter() - begun_at) / batch.num_sequences)
-    return typical_seconds(measured)
+        measured.append(time.perf_counter() - begun_at)
+        num_sequences += batch.num_sequences
+    update_s = measure_update(context.model, context.optimizer)
+    return example_seconds(measured, update_s, num_sequences / len(measured), share)

@@ -22,9 +22,10 @@ from bert_core.counter_random import derive_key
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.layers.layer_norm import set_residual_dtype
+from bert_core.learning_rates import learning_rate_factor
 from bert_core.micro_batches import compute_in_parts
 from bert_core.objectives import OBJECTIVES, active_objectives
-from bert_core.optimization import build_optimizer, linear_warmup_decay, set_learning_rate
+from bert_core.optimization import build_optimizer, set_learning_rate
 from orchestrator.pretraining.collectives import StopVote, Worker, all_reduce_sum
 from orchestrator.pretraining.device_batch import DeviceBatch
 from orchestrator.pretraining.gradient_buckets import GradientBuckets
@@ -85,8 +86,9 @@ class StepContext:
 
     def learning_rate(self, step: int) -> float:
         """Learning rate of the update that a step, counted from 0, makes."""
-        steps = self.spec.steps
-        return self.spec.learning_rate * linear_warmup_decay(step, steps, round(self.spec.warmup_ratio * steps))
+        spec = self.spec
+        num_warmup = round(spec.warmup_ratio * spec.steps)
+        return spec.learning_rate * learning_rate_factor(step, spec.steps, num_warmup, spec.learning_rate_schedule)
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,15 @@ class Recorder:
         self._attempts.begin(run_id, number, self._job_id, self._made_with)
         return self.read_run(run_id)
 
+    def add_points(self, run_id: str, spec: Mapping[str, Any], fingerprint: str, remark: str) -> None:
+        """Record the spec of a sweep with more points than before, and a note that says so, before its next attempt."""
+        retry_while_unavailable(lambda: self.registry.lifecycle.reopen(run_id, spec, fingerprint))
+        retry_while_unavailable(lambda: self.registry.annotations.note(run_id, remark))
+
+    def model_folders(self, run_id: str) -> set[str]:
+        """Return the folders of the models that a run has registered."""
+        return {model.folder for model in retry_while_unavailable(lambda: self.registry.models.of_run(run_id))}
+
     def read_run(self, run_id: str) -> RunRecord:
         """Read a run's record, however long the registry takes to answer."""
         return retry_while_unavailable(lambda: self.registry.run(run_id))

@@ -48,10 +48,10 @@ class RunRecord:
     """Code of the newest attempt in one word: `0.1.0+g1f2e3d4c5b6a.d0a1b2c3d`; None where it is not known."""
 
     def folder(self, storage: str) -> str:
-        """Folder of the run's files; where none is recorded, the one that a new run would have on this storage."""
-        from orchestrator.storage import join  # the storage's libraries are of no use to who only reads records
+        """Folder of the run's files, also one that was moved to this storage; that of a new run where none is known."""
+        from orchestrator.storage import join, moved_path  # the storage's libraries are of no use to who reads records
 
-        return self.storage_path or join(storage, "runs", self.id)
+        return moved_path(self.storage_path or join(storage, "runs", self.id), storage)
 
 
 @dataclass(frozen=True)

@@ -113,8 +113,8 @@ def open_document_index(
     index = DocumentIndex(local_copy(folder))
     if index.encoder != encoder:
         raise InputError(
-            f"{folder} was built with another model, or another length or pooling, so that its vectors mean something "
-            "else; search with the model that built it, or name another folder"
+            f"{folder} was built with another model, length, pooling, prompt or --dimensions, so that its vectors mean "
+            "something else; search with the model that built it, or name another folder"
         )
     if path is not None and index.source != digest_file(path):
         raise InputError(f"{folder} is an index of other documents than {path}; name another folder, or delete it")
@@ -142,16 +142,16 @@ def build_document_index(
                 yield document.text
 
     def embed(target: Path) -> Iterator[NDArray[np.float32]]:
-        for number, vector in enumerate(embedder.stream(write_texts(target)), start=1):
+        vectors = embedder.stream(write_texts(target), embedder.model.embedding.document_prompt)
+        for number, vector in enumerate(vectors, start=1):
             yield vector
             if number % _TOLD_EVERY == 0:
                 on_progress(f"embedded {number:,} documents")
 
-    dimension = embedder.model.config.hidden_size
     on_progress(f"embedding the documents of {path}")
     with write_folder(folder) as target:
         try:
-            vectors: NDArray[np.float32] = np.fromiter(embed(target), np.dtype((np.float32, dimension)))
+            vectors: NDArray[np.float32] = np.fromiter(embed(target), np.dtype((np.float32, embedder.dimension)))
         except DataError as error:
             raise InputError(f"{path}: {error}") from None
         if not ids:

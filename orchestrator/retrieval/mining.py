@@ -1,17 +1,18 @@
-"""Pairs that a reranker learns from: a query with a document that is relevant, and with others that rank beside it.
+"""Pairs that rerankers and encoders learn from: a query's relevant documents, and others that rank beside them.
 
 A cross-encoder orders what a first model has found, so its negatives are drawn from there (Gao, Dai and Callan 2021);
-documents that nobody has judged count as not relevant.
+an encoder learns more from them than from other queries' documents (Karpukhin et al. 2020, section 5.2). Documents that
+nobody has judged count as not relevant.
 """
 
 import random
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from orchestrator.errors import InputError
 from orchestrator.results import Split
-from orchestrator.retrieval.collections import collection_of
 from orchestrator.retrieval.document_index import OnProgress
-from orchestrator.retrieval.searching import open_searcher
+from orchestrator.retrieval.searching import collection_of, open_searcher
 from orchestrator.tasks import Task
 from orchestrator.tasks.types.beir import QueryExample
 
@@ -27,11 +28,13 @@ def mine_pairs(
     num_candidates: int,
     on_progress: OnProgress,
     cache: str | None = None,
-) -> Iterator[dict[str, str]]:
-    """Yield query-document pairs: each relevant document (yes), then up to `negatives` others for each (no).
+    for_encoder: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """Yield query-document pairs: each relevant document (yes), then up to `num_negatives` others for each (no).
 
-    These are drawn from the first `num_candidates` that the model finds and that are not relevant, no text twice for a
-    query nor one of a relevant document, fewer where there are fewer. The draw depends on the query's id alone.
+    For an encoder a relevant document and its others are one row: query, positive, negatives. The others are drawn from
+    the first `num_candidates` that the model finds and that are not relevant, no text twice for a query nor one of a
+    relevant document, fewer where there are fewer. The draw depends on the query's id alone.
 
     Raises: InputError, also where no relevant document of the split has a text; CheckpointError, TaskDataError.
     """
@@ -46,6 +49,10 @@ def mine_pairs(
             found = dict.fromkeys(hit.text for hit in hits if query.gains.get(hit.id, 0) <= 0)
             others = [text for text in found if text not in relevant.values()]
             drawn = random.Random(query.id).sample(others, min(num_negatives * len(relevant), len(others)))
+            if for_encoder:
+                for place, text in enumerate(relevant.values()):
+                    yield {"query": query.text, "positive": text, "negatives": drawn[place :: len(relevant)]}
+                continue
             for texts, answer in ((relevant.values(), RELEVANT), (drawn, NOT_RELEVANT)):
                 for text in texts:
                     yield {"query": query.text, "document": text, "relevant": answer}

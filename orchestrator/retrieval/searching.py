@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from itertools import islice
 
 from bert_core.text_embedding import TextEmbedder
+from orchestrator.errors import InputError
 from orchestrator.results import Split
-from orchestrator.retrieval.collections import collection_of
 from orchestrator.retrieval.document_index import (
     DocumentIndex,
     FoundDocument,
@@ -20,7 +20,7 @@ from orchestrator.retrieval.text_vectors import embed_texts, embedder_fingerprin
 from orchestrator.specs.network import Precision
 from orchestrator.storage import join
 from orchestrator.tasks import Task
-from orchestrator.tasks.types.beir import QueryExample
+from orchestrator.tasks.types.beir import QueryExample, RetrievalReader
 from orchestrator.tasks.types.retrieval import RankingPrediction
 
 _QUERIES_AT_A_TIME = 256
@@ -28,6 +28,13 @@ INDEXES = "indexes"
 """The folder of the storage where the indexes of tasks' documents are kept."""
 RANKING_DEPTH = 100
 """Documents of a ranking that is scored: enough for the deepest cut-off."""
+
+
+def collection_of(task: Task) -> RetrievalReader:
+    """The reader of the collection that a task is searched in. Raises: InputError for a task without one."""
+    if not isinstance(task.reader, RetrievalReader):
+        raise InputError(f"task {task.id} is no retrieval: it has no documents to find; name a collection")
+    return task.reader
 
 
 class Searcher:
@@ -50,7 +57,7 @@ class Searcher:
         remaining = enumerate(queries, start=1)
         while chunk := list(islice(remaining, _QUERIES_AT_A_TIME)):
             numbers, some = zip(*chunk, strict=True)
-            vectors = embed_texts(self.embedder, some, numbers, "query")
+            vectors = embed_texts(self.embedder, some, numbers, "query", self.embedder.model.embedding.query_prompt)
             for number, query, hits in zip(numbers, some, self.index.search(vectors, depth), strict=True):
                 if self.reranker is not None:
                     hits = self.reranker.rerank(query, hits)
@@ -69,6 +76,7 @@ def open_searcher(
     cache: str | None = None,
     device: str = "cpu",
     precision: Precision = "fp32",
+    dimensions: int | None = None,
 ) -> Iterator[Searcher]:
     """Open a searcher over an index folder, or over a file of documents whose index is cached or built.
 
@@ -78,10 +86,11 @@ def open_searcher(
         cache: folder on the storage where indexes lie by what they were made from, and are found again.
         device: where the models compute, `cpu` or `cuda`.
         precision: arithmetic of both models.
+        dimensions: numbers of a vector that are kept; None for all.
 
     Raises: InputError, CheckpointError, ConfigError.
     """
-    embedder = load_embedder(model, device, precision)
+    embedder = load_embedder(model, device, precision, dimensions)
     reranker = None if reranking is None else Reranker(reranking, device=device, precision=precision)
     encoder = embedder_fingerprint(embedder, model)
     with tempfile.TemporaryDirectory(prefix="orchestrator-") as scratch:

@@ -14,7 +14,8 @@ class TextSource(Section):
     """Files that hold documents."""
 
     files: tuple[str, ...] = identity(
-        doc="Files, folders or globs: local paths or URIs (s3://, gs://, abfs://, hdfs://); `.gz`, `.xz`, `.zst` too.",
+        doc="Files, folders or globs: local paths or URIs (s3://, gs://, abfs://, hdfs://, hf://datasets/); "
+        "`.gz`, `.xz`, `.zst` too.",
         min_length=1,
     )
     format: Literal["auto", "text", "jsonl", "parquet"] = identity(
@@ -61,6 +62,9 @@ class TokenizerSpec(Spec):
         30522, "Entries of the vocabulary, special tokens included.", unit="tokens", ge=100, le=1_000_000
     )
     lowercase: bool = identity(True, "Uncased (lower case, accents stripped) or cased.")
+    strip_accents: bool | None = identity(
+        None, "Whether accents and other marks on letters are stripped; as `lowercase` says when left out.", is_new=True
+    )
     min_frequency: int = identity(
         2, "A pair is merged, or a Unigram piece considered, when it occurs this often.", unit="occurrences", ge=1
     )

@@ -57,7 +57,8 @@ class DistillSpec(Spec):
     title: ClassVar[str] = "train a small model to answer as a large one does"
     kind: Literal["distill"] = identity("distill", "Selects this kind of spec.")
     teacher: str = identity(
-        doc="The model to learn from, fine-tuned for the task or pretrained: a registered name, a run or a folder."
+        doc="The model to learn from, fine-tuned for the task or pretrained: a registered name, a run, a "
+        "folder or a name on the hub."
     )
     num_hidden_layers: int | None = identity(
         None,

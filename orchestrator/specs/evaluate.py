@@ -15,7 +15,7 @@ class EvaluateSpec(Spec):
 
     title: ClassVar[str] = "score a model on a task"
     kind: Literal["evaluate"] = identity("evaluate", "Selects this kind of spec.")
-    model: str = identity(doc="The model: a registered name, a run or a folder.")
+    model: str = identity(doc="The model: a registered name, a run, a folder or a name on the hub.")
     task: TaskSpec = identity(doc="The task.")
     split: Split = identity("validation", "The split that is scored.")
     rerank: str | None = identity(None, "A model fine-tuned on pairs, which scores the first hits again (retrieval).")

@@ -1,7 +1,8 @@
-"""Overrides for another attempt at a run: fields that change how its result is reached, and never the result.
+"""Overrides for another attempt at a run: fields that change how its result is reached, and more points of a search.
 
 Any field with the role *execution* may change between two attempts: numbers of workers and trials at a time, devices,
 CPUs, intervals of logs and checkpoints. Keys are those of any override, so a stage's are `stages.NAME.execution.…`.
+Beside them the `trials` of a sweep may grow: each search proposes the points that were there first, then the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,25 +13,40 @@ from orchestrator.specs.fields import Section, Spec, role_of
 from orchestrator.specs.loading import spec_values, validate_document
 from orchestrator.specs.overrides import Overrides, apply_override, parse_overrides
 from orchestrator.specs.pipeline import AnySpec, PipelineSpec
+from orchestrator.specs.sweep import SweepSpec
 from orchestrator.specs.yaml_text import KeyPath, Place, YamlDocument
 
+_POINTS = "trials"
 _OF_THE_RUN = ("name", "tags")
 """Execution fields that say how a run is found; no attempt changes them."""
 
 
 def override_execution(spec: AnySpec, overrides: Overrides) -> AnySpec:
-    """The spec with some of its execution fields changed; its fingerprint stays.
+    """The spec with some of its execution fields changed, or more points; without these its fingerprint stays.
 
     Raises: SpecError for a field that shapes the result, one that is not there, or a value that it does not take.
     """
     document = YamlDocument(spec_values(spec), {})
     for key, value, place in parse_overrides(overrides):
         section, below, rest = _section_of(spec, key)
-        _refuse_identity(section, key, rest, place)
+        if not (isinstance(spec, SweepSpec) and key == _POINTS):
+            _refuse_identity(section, key, rest, place)
         apply_override(document, rest, value, place, below)
     changed = validate_document(document)
-    assert changed.fingerprint() == spec.fingerprint(), "execution fields are no part of the fingerprint"
+    if not adds_points(spec, changed):
+        assert changed.fingerprint() == spec.fingerprint(), "execution fields are no part of the fingerprint"
     return changed
+
+
+def adds_points(spec: Spec, changed: Spec) -> bool:
+    """Whether a sweep has more points than before. Raises: SpecError for fewer, and where it has tried all points."""
+    if not isinstance(spec, SweepSpec) or not isinstance(changed, SweepSpec) or changed.trials == spec.trials:
+        return False
+    if spec.trials is None:
+        raise SpecError("trials: the grid has tried all its points; start a new run with more values in `space`")
+    if changed.trials is None or changed.trials < spec.trials:
+        raise SpecError(f"trials: the sweep has {spec.trials} points, which stay; give a larger number")
+    return True
 
 
 def _section_of(spec: Spec, key: str) -> tuple[Section, KeyPath, str]:

@@ -9,13 +9,20 @@ import json
 from dataclasses import asdict, is_dataclass
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
 
-def identity(default: Any = ..., doc: str = "", *, unit: str | None = None, **constraints: Any) -> Any:
-    """A field that changes the result; `doc` is its one sentence, `unit` its unit where it has one."""
-    return Field(default, description=doc, json_schema_extra={"role": "identity", "unit": unit}, **constraints)
+def identity(
+    default: Any = ..., doc: str = "", *, unit: str | None = None, is_new: bool = False, **constraints: Any
+) -> Any:
+    """A field that changes the result; `doc` is its one sentence, `unit` its unit where it has one.
+
+    A field that `is_new` is no part of the fingerprint at its default, so that older specs keep theirs.
+    """
+    extra: JsonDict = {"role": "identity", "unit": unit, "is_new": is_new}
+    return Field(default, description=doc, json_schema_extra=extra, **constraints)
 
 
 def execution(default: Any = ..., doc: str = "", *, unit: str | None = None, **constraints: Any) -> Any:
@@ -30,6 +37,10 @@ def role_of(info: FieldInfo) -> str:
     return str(extra["role"])
 
 
+def _is_new(info: FieldInfo) -> bool:
+    return isinstance(info.json_schema_extra, dict) and bool(info.json_schema_extra.get("is_new"))
+
+
 class Section(BaseModel):
     """A part of a spec: frozen, no unknown keys, every default checked."""
 
@@ -37,8 +48,12 @@ class Section(BaseModel):
 
     def identity_values(self) -> dict[str, Any]:
         """The values that make up the fingerprint, as plain JSON types."""
-        fields = type(self).model_fields.items()
-        return {name: _plain(getattr(self, name)) for name, info in fields if role_of(info) == "identity"}
+        values = {
+            name: getattr(self, name)
+            for name, info in type(self).model_fields.items()
+            if role_of(info) == "identity" and not (_is_new(info) and getattr(self, name) == info.default)
+        }
+        return {name: _plain(value) for name, value in values.items()}
 
 
 class ExecutionSection(Section):
@@ -52,6 +67,16 @@ class ExecutionSection(Section):
     )
 
 
+def check_name(name: str) -> str:
+    """Return the name of a run. Raises: ValueError for one that commands would take for a path or an option."""
+    if name[:1] in ("", ".", "/", "~", "-") or name != name.strip():
+        raise ValueError(
+            f"{name!r} cannot be a run's name, by which commands find it: it has no blanks at its ends, and does not "
+            "begin with . / ~ or -"
+        )
+    return name
+
+
 class Spec(Section):
     """Request of a person for a run: one YAML file, one `kind`."""
 
@@ -61,6 +86,11 @@ class Spec(Section):
 
     name: str = execution("", "The experiment's name; the file's name without its ending when left out.")
     tags: tuple[str, ...] = execution((), "Words to find the run by.")
+
+    @field_validator("name")
+    @classmethod
+    def _has_a_name_that_finds_it(cls, name: str) -> str:
+        return check_name(name) if name else name
 
     def fingerprint(self) -> str:
         """SHA-256 of everything that shapes the result, as 64 hexadecimal digits."""

@@ -8,9 +8,11 @@ from pydantic import model_validator
 
 from bert_core.masking.units import MaskUnit
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES, TOKEN_OBJECTIVES
+from orchestrator.specs import optimizer
 from orchestrator.specs.corpus import TextSource
 from orchestrator.specs.fields import Section, Spec, execution, identity
 from orchestrator.specs.network import ModelSpec, Precision, has_sentence_head
+from orchestrator.specs.optimizer import AdamBetas, ScheduleName
 from orchestrator.specs.pretrain_execution import ExecutionSpec
 
 if TYPE_CHECKING:
@@ -85,11 +87,12 @@ class PretrainSpec(Spec):
     )
 
     learning_rate: float = identity(1e-4, "Peak learning rate.", gt=0.0)
-    warmup_ratio: float = identity(0.01, "Share of the steps that warm up linearly.", unit="share", ge=0.0, lt=1.0)
-    weight_decay: float = identity(0.01, "AdamW's decay; none on biases and LayerNorm.", ge=0.0)
-    adam_betas: tuple[float, float] = identity((0.9, 0.999), "AdamW's moment decays.")
-    adam_epsilon: float = identity(1e-6, "AdamW's epsilon.", gt=0.0)
-    max_grad_norm: float = identity(1.0, "Gradients are clipped to this norm.", gt=0.0)
+    warmup_ratio: float = optimizer.warmup_ratio(0.01)
+    learning_rate_schedule: ScheduleName = optimizer.learning_rate_schedule()
+    weight_decay: float = optimizer.weight_decay()
+    adam_betas: AdamBetas = optimizer.adam_betas()
+    adam_epsilon: float = optimizer.adam_epsilon()
+    max_grad_norm: float = optimizer.max_grad_norm()
     max_loss: float | None = identity(
         None,
         "Loss of a step above which it has diverged, as it has with NaN; ten times that of guessing, ln(vocabulary), "
@@ -138,8 +141,6 @@ class PretrainSpec(Spec):
                 f"micro_batch_size {self.micro_batch_size} and micro_batch_tokens {self.micro_batch_tokens} both say "
                 "how much goes through the model at a time; leave one of them out"
             )
-        if not all(0 <= beta < 1 for beta in self.adam_betas):
-            raise ValueError(f"adam_betas {self.adam_betas} must both be at least 0 and below 1")
         total = sum(phase.share for phase in self.phases)
         if abs(total - 1.0) > 1e-6:
             raise ValueError(f"the shares of phases add up to {total:g}; they must add up to 1")

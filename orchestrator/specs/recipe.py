@@ -1,39 +1,65 @@
 """Recipe of a fine-tuning."""
 
-from typing import Literal, Self
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from bert_core.checkpoints.sentence_transformers import Pooling
 from bert_core.config_fields import PooledLayers, TokenDecoder
+from orchestrator.specs import optimizer
 from orchestrator.specs.fields import Section, identity
 from orchestrator.specs.network import FamilyName, Precision, Size
+from orchestrator.specs.optimizer import AdamBetas, ScheduleName
 
 Context = Literal["sentence", "document"]
-
-
-UNFROZEN_FIELDS = ("unfreeze_every_epochs", "layer_learning_rate_decay")
-"""Fields that only mean something where the encoder learns."""
+LongDocuments = Literal["cut", "mean", "max"]
+LabelName = Annotated[
+    str, BeforeValidator(lambda value: json.dumps(value) if isinstance(value, bool | int | float) else value)
+]
+ClassWeights = Literal["none", "balanced"] | dict[LabelName, Annotated[float, Field(gt=0.0)]]
+LABEL_LOSS_FIELDS = frozenset({"class_weights", "label_smoothing", "loss", "focal_gamma"})
+"""Fields of the loss of labels that are told apart."""
+SILENT_FIELDS: Mapping[tuple[str, object], tuple[str, ...]] = MappingProxyType(
+    {
+        ("freeze_encoder", True): ("unfreeze_every_epochs", "layer_learning_rate_decay", "head_learning_rate"),
+        ("num_lstm_layers", 0): ("lstm_hidden_size",),
+        ("loss", "cross_entropy"): ("focal_gamma",),
+        ("loss", "focal"): ("label_smoothing",),
+        ("long_documents", "cut"): ("window_stride",),
+        ("token_decoder", "crf"): ("class_weights", "label_smoothing", "loss"),
+    }
+)
+"""Fields that say nothing where another one has a value: they stay at their defaults there."""
 
 
 class RecipeSpec(Section):
     """Recipe of one trial; any of its fields can be an axis of the search."""
 
-    init_from: str = identity("random", "A model to start from, or `random` weights.")
+    init_from: str = identity(
+        "random", "A model to start from: a registered name, a run, a folder, a name on the hub; or `random` weights."
+    )
     tokenizer: str | None = identity(None, "Tokenizer for random weights; a model brings its own.")
     size: Size = identity("tiny", "Size of random weights: tiny to large, or layers × width as in 8x256.")
     family: FamilyName = identity("bert", "Family of random weights.")
     initializer_range: float = identity(0.02, "Standard deviation of random weights.", gt=0.0)
     learning_rate: float = identity(5e-5, "Peak learning rate.", gt=0.0)
+    head_learning_rate: float | None = identity(
+        None, "Peak learning rate of the head; `learning_rate` when left out.", is_new=True, gt=0.0
+    )
     batch_size: int = identity(32, "Examples of a step.", unit="examples", ge=1)
     micro_batch_size: int | None = identity(
         None,
-        "Examples of one forward pass, whose gradients are added up over a step; the whole batch when left out.",
+        "Examples of one forward pass, whose gradients are added up over a step; the whole batch when left out. With "
+        "objective in_batch_negatives texts are compared over the whole batch all the same (GradCache).",
         unit="examples",
         ge=1,
     )
     epochs: float = identity(3.0, "Passes over the training split.", unit="epochs", gt=0.0)
-    warmup_ratio: float = identity(0.1, "Share of the steps that warm up linearly.", unit="share", ge=0.0, lt=1.0)
+    warmup_ratio: float = optimizer.warmup_ratio(0.1)
+    learning_rate_schedule: ScheduleName = optimizer.learning_rate_schedule()
     freeze_encoder: bool = identity(
         False, "Only the head learns, on the encoder's outputs, which are computed once for all trials."
     )
@@ -46,8 +72,10 @@ class RecipeSpec(Section):
     unfreeze_every_epochs: float | None = identity(
         None, "Only the head learns at first, then one more layer from the top each so often.", unit="epochs", gt=0.0
     )
-    weight_decay: float = identity(0.01, "AdamW's decay; none on biases and LayerNorm.", ge=0.0)
-    max_grad_norm: float = identity(1.0, "Gradients are clipped to this norm.", gt=0.0)
+    weight_decay: float = optimizer.weight_decay()
+    adam_betas: AdamBetas = optimizer.adam_betas(is_new=True)
+    adam_epsilon: float = optimizer.adam_epsilon(is_new=True)
+    max_grad_norm: float = optimizer.max_grad_norm()
     dropout: float | None = identity(None, "Dropout everywhere; the model's own when left out.", ge=0.0, lt=1.0)
     attention_dropout: float | None = identity(
         None,
@@ -82,6 +110,75 @@ class RecipeSpec(Section):
     temperature: float = identity(
         0.05, "Cosines are divided by this before the softmax over a batch (embedding, in_batch_negatives).", gt=0.0
     )
+    matryoshka_dims: tuple[Annotated[int, Field(ge=1)], ...] = identity(
+        (),
+        "Numbers of a vector that are learned to say enough alone, as in [384, 128, 64]: the losses of so many first "
+        "numbers are added up; name the whole length too. For `embed` and `search --dimensions` (embedding).",
+        is_new=True,
+    )
+    query_prompt: str | None = identity(
+        None, "Text before each first text, kept for `search` and `embed --as query` (embedding).", is_new=True
+    )
+    document_prompt: str | None = identity(
+        None, "Text before each other text, kept for `search` and `embed` (embedding).", is_new=True
+    )
+    class_weights: ClassWeights = identity(
+        "none",
+        "Weight of each label in the loss, whose mean is over the sum of weights: as if all were equally frequent, or "
+        "by name, 1 for those left out; of multi_label that of a label's presence (classification, multi_label, ner).",
+        is_new=True,
+    )
+    label_smoothing: float = identity(
+        0.0,
+        "Share of a label's probability that goes evenly to all classes (classification, multi_label, ner).",
+        unit="share",
+        is_new=True,
+        ge=0.0,
+        lt=1.0,
+    )
+    loss: Literal["cross_entropy", "focal"] = identity(
+        "cross_entropy",
+        "Loss of labels; `focal` weighs an example by its error, so that rare and hard ones count more "
+        "(classification, multi_label, ner).",
+        is_new=True,
+    )
+    focal_gamma: float = identity(
+        2.0, "Power of the error that `loss: focal` weighs an example by; 0 is cross entropy.", is_new=True, ge=0.0
+    )
+    calibrate: bool = identity(
+        False,
+        "Divide logits by the temperature that fits probabilities best to the validation split, and keep it with the "
+        "model (classification, multi_label).",
+        is_new=True,
+    )
+    tune_thresholds: bool = identity(
+        False,
+        "Predict each label above the probability with its best F1 on the validation split, in place of one half, and "
+        "keep it with the model; that split's scores are then too good, the test split's are honest (multi_label).",
+        is_new=True,
+    )
+    long_documents: LongDocuments = identity(
+        "cut",
+        "Texts longer than max_seq_length: they lose their ends, or are read in windows, and the loss and the "
+        "prediction are of the mean or the maximum of the windows' logits (classification, multi_label, regression).",
+        is_new=True,
+    )
+    window_stride: int | None = identity(
+        None,
+        "Tokens between the starts of two windows of a long document, which do not overlap when it is left out.",
+        unit="tokens",
+        is_new=True,
+        ge=1,
+    )
+    train_fraction: float = identity(
+        1.0,
+        "Share of the training examples, of each label alike, that is learned from; a smaller one lies within a larger "
+        "one, for training-size curves.",
+        unit="share",
+        is_new=True,
+        gt=0.0,
+        le=1.0,
+    )
     evaluations_per_epoch: int = identity(1, "Validation scores taken in each epoch.", ge=1)
     patience: int | None = identity(None, "Stop after so many evaluations without a better score.", ge=1)
     precision: Precision = identity("fp32", "Arithmetic of forward and backward.")
@@ -93,11 +190,10 @@ class RecipeSpec(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for name in UNFROZEN_FIELDS if self.freeze_encoder else ():
-            if getattr(self, name) != type(self).model_fields[name].default:
-                raise ValueError(f"freeze_encoder and {name} contradict one another; leave one out")
+        for (field, value), silent in SILENT_FIELDS.items():
+            for name in silent if getattr(self, field) == value else ():
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    raise ValueError(f"{name} says nothing with {field} {json.dumps(value)}; leave out one of the two")
         if self.lstm_hidden_size is not None and self.lstm_hidden_size % 2:
             raise ValueError(f"lstm_hidden_size {self.lstm_hidden_size} is for two directions; make it an even number")
-        if self.lstm_hidden_size is not None and self.num_lstm_layers == 0:
-            raise ValueError("lstm_hidden_size says nothing without num_lstm_layers; raise that, or leave it out")
         return self

@@ -45,6 +45,15 @@ Replace = Callable[[str, str], str]
 
 def replace_names(spec: SpecT, replace: Replace) -> SpecT:
     """Replace every name in a spec; `random` stays."""
+
+    def replace_name(field: str, text: str) -> str:
+        return replace(field, text) if field in NAME_FIELDS and text != RANDOM else text
+
+    return replace_texts(spec, replace_name)
+
+
+def replace_texts(spec: SpecT, replace: Replace) -> SpecT:
+    """Replace every text in a spec."""
     replaced: SpecT = _replace(spec, "", replace)
     return replaced
 
@@ -88,5 +97,4 @@ def _replace(value: Any, field: str, replace: Replace) -> Any:
         return {key: _replace(item, str(key), replace) for key, item in value.items()}
     if isinstance(value, tuple):
         return tuple(_replace(item, field, replace) for item in value)
-    is_name = isinstance(value, str) and value != RANDOM and field in NAME_FIELDS
-    return replace(field, value) if is_name else value
+    return replace(field, value) if isinstance(value, str) else value

@@ -102,9 +102,11 @@ class SweepSpec(Spec):
                 try:
                     RecipeSpec.model_validate({name: value})
                 except ValidationError as error:
-                    raise ValueError(
-                        f"space.{name} has {value!r}, which recipe.{name} refuses; {rule_of(error.errors()[0])}"
-                    ) from None
+                    problem = error.errors()[0]
+                    if problem["loc"]:  # what fields say together is checked over the whole space
+                        raise ValueError(
+                            f"space.{name} has {value!r}, which recipe.{name} refuses; {rule_of(problem)}"
+                        ) from None
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds {list(self.seeds)} repeat a value; a trial is made once per seed")
         for name in ("reduction_factor", "grace_evaluations"):

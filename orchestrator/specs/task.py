@@ -26,19 +26,26 @@ class TaskSpec(Section):
     folder: str | None = identity(
         None,
         "Folder of a known task's official files, or of a collection (retrieval): corpus.jsonl, queries.jsonl, "
-        "qrels.tsv or qrels/dev.tsv; compressed or not.",
+        "qrels.tsv or qrels/dev.tsv; compressed or not. Left out, most known tasks come from the Hugging Face hub.",
     )
     head: Head | None = identity(None, "Kind of head; a known task has its own.")
     files: dict[Split, str] = identity(
         {},
-        "A file per split: CSV, TSV, JSONL, Parquet, CoNLL columns (word first, BIO tag last), SQuAD JSON; "
-        "also compressed.",
+        "A file per split: CSV, TSV, JSON, Parquet, CoNLL columns (word first, BIO tag last), SQuAD JSON; "
+        "also compressed, or on the hub (hf://datasets/ORG/NAME/PATH). Tables of questions (qa) have the columns "
+        "context, question and answers.",
     )
     text_columns: tuple[str, ...] = identity(
         (),
         "One or two columns of text; the column of words of a NER table, `tokens` when left out; the column of a "
         "document's sentences, `sentences` when left out, and that of a query if there is one (sentence_selection).",
         max_length=2,
+    )
+    negative_columns: tuple[str, ...] = identity(
+        (),
+        "Columns of texts, or of lists of texts, that do not belong to the first text: hard negatives, as `mine --for "
+        "encoder` writes them (embedding, objective in_batch_negatives).",
+        is_new=True,
     )
     choice_columns: tuple[str, ...] = identity(
         (), "The columns of the choices (multiple_choice); a second column of text begins every choice."
@@ -54,6 +61,9 @@ class TaskSpec(Section):
         "The column of the label or score: `label`, `tags` in a NER table, or `selected`, the numbers from 0 of the "
         "sentences that matter or true and false for each (sentence_selection), when left out. In a NER table it holds "
         "lists of tags, or lists of character spans where the column of words holds texts.",
+    )
+    label_columns: tuple[str, ...] = identity(
+        (), "Columns of 0 and 1, one for each label, in place of a column of lists (multi_label).", is_new=True
     )
     objective: EmbeddingObjectiveName | None = identity(
         None,

@@ -12,7 +12,7 @@ from orchestrator.storage.file_access import (
     write_chunks,
     write_json,
 )
-from orchestrator.storage.folders import delete, exists, names_in, write_folder
+from orchestrator.storage.folders import delete, exists, moved_path, names_in, write_folder
 from orchestrator.storage.uris import join
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "exists",
     "join",
     "local_copy",
+    "moved_path",
     "names_in",
     "open_read",
     "read_bytes",

@@ -34,6 +34,7 @@ from bert_core.errors import CheckpointError
 from orchestrator.errors import InputError
 from orchestrator.settings import CACHE_VARIABLE, cache_folder
 from orchestrator.storage.file_access import digest_file
+from orchestrator.storage.hub import hub_copy, is_hub
 from orchestrator.storage.uris import filesystem_of, is_local, local_path
 from orchestrator.storage.versions import version_of
 
@@ -68,6 +69,8 @@ def local_copy(path: str, skip: Collection[str] = ()) -> Path:
     """
     if is_local(path):
         return local_path(path)
+    if is_hub(path):
+        return hub_copy(path, skip)
     filesystem, plain = filesystem_of(path)
     if PurePosixPath(plain).name == "..":
         raise InputError(f"{path} ends in '..', which no copy can be called; write the address without it")

@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from bert_core.checkpoints.atomic_files import atomic_write
 from bert_core.checkpoints.manifest import digest_stream, json_text
+from orchestrator.storage.hub import hub_files, is_hub, open_hub
 from orchestrator.storage.uris import filesystem_of, is_local, local_path
 
 
@@ -61,6 +62,8 @@ def open_read(path: str) -> IO[bytes]:
     """Open a file for reading bytes."""
     if is_local(path):
         return local_path(path).open("rb")
+    if is_hub(path):
+        return open_hub(path)
     filesystem, plain = filesystem_of(path)
     file: IO[bytes] = filesystem.open(plain, "rb")
     return file
@@ -78,6 +81,9 @@ def read_json(path: str) -> Any:
 
 
 def digest_file(path: str) -> str:
-    """Compute the SHA-256 of a file's bytes, without holding all of them in memory."""
-    with open_read(path) as file:
+    """Compute the SHA-256 of a file's bytes, without holding all of them in memory; of several the digests' digest."""
+    paths = list(map(str, hub_files(path))) if is_hub(path) else [path]
+    if len(paths) > 1:
+        return hashlib.sha256("".join(map(digest_file, paths)).encode()).hexdigest()
+    with open_read(paths[0]) as file:
         return digest_stream(file)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bert_core.checkpoints.atomic_files import atomic_folder
+from orchestrator.storage.hub import exists_on_hub, is_hub
 from orchestrator.storage.uris import filesystem_of, is_local, join, local_path
 
 MANIFEST_NAME = "manifest.json"
@@ -20,8 +21,22 @@ def exists(path: str) -> bool:
     """Whether there is a file or folder of that name."""
     if is_local(path):
         return local_path(path).exists()
+    if is_hub(path):
+        return exists_on_hub(path)
     filesystem, plain = filesystem_of(path)
     return bool(filesystem.exists(plain))
+
+
+def moved_path(path: str, storage: str) -> str:
+    """The recorded path of a run's file, or the same one below another storage where only that is there: it was moved.
+
+    A run's files lie below `runs/ID` of its storage.
+    """
+    _, mark, rest = path.rpartition("/runs/")
+    if not mark or not is_local(path) or exists(path):
+        return path
+    moved = join(storage, "runs", rest)
+    return moved if exists(moved) else path
 
 
 def nearest_existing(path: Path) -> Path:

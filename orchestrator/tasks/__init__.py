@@ -31,53 +31,22 @@ if TYPE_CHECKING:  # what the table says, for type checkers and editors
     from orchestrator.tasks.types.base import TaskType as TaskType
 
 _EXPORTS = {
-    "build_features": "orchestrator.tasks.feature_building",
-    "unread_notes": "orchestrator.tasks.feature_building",
-    "FEATURES_VERSION": "orchestrator.tasks.feature_cache",
-    "dataset_result": "orchestrator.tasks.feature_cache",
-    "keep_features": "orchestrator.tasks.feature_cache",
-    "prepare_features": "orchestrator.tasks.feature_cache",
-    "Features": "orchestrator.tasks.features",
-    "join_features": "orchestrator.tasks.features",
-    "kept_rows": "orchestrator.tasks.row_texts",
-    "rows_with_texts": "orchestrator.tasks.row_texts",
-    "load_task": "orchestrator.tasks.loading",
-    "decode": "orchestrator.tasks.scoring",
-    "majority_baseline": "orchestrator.tasks.scoring",
-    "prediction_rows": "orchestrator.tasks.scoring",
-    "score": "orchestrator.tasks.scoring",
-    "write_prediction_rows": "orchestrator.tasks.scoring",
-    "TabularColumns": "orchestrator.tasks.tabular_columns",
-    "Task": "orchestrator.tasks.task",
-    "TASK_TYPES": "orchestrator.tasks.types",
-    "AnyTaskType": "orchestrator.tasks.types.base",
-    "TaskDefinition": "orchestrator.tasks.types.base",
-    "TaskType": "orchestrator.tasks.types.base",
+    name: f"orchestrator.tasks.{module}"
+    for module, names in {
+        "feature_building": "build_features unread_notes",
+        "feature_cache": "FEATURES_VERSION dataset_result keep_features prepare_features",
+        "features": "Features join_features",
+        "loading": "load_task",
+        "row_texts": "kept_rows rows_with_texts",
+        "scoring": "decode majority_baseline prediction_rows score write_prediction_rows",
+        "tabular_columns": "TabularColumns",
+        "task": "Task",
+        "types": "TASK_TYPES",
+        "types.base": "AnyTaskType TaskDefinition TaskType",
+    }.items()
+    for name in names.split()
 }
-__all__ = [
-    "FEATURES_VERSION",
-    "TASK_TYPES",
-    "AnyTaskType",
-    "Features",
-    "TabularColumns",
-    "Task",
-    "TaskDefinition",
-    "TaskType",
-    "build_features",
-    "dataset_result",
-    "decode",
-    "join_features",
-    "keep_features",
-    "kept_rows",
-    "load_task",
-    "majority_baseline",
-    "prediction_rows",
-    "prepare_features",
-    "rows_with_texts",
-    "score",
-    "unread_notes",
-    "write_prediction_rows",
-]
+__all__ = list(_EXPORTS)
 
 
 def __getattr__(name: str) -> Any:

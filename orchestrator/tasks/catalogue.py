@@ -6,7 +6,8 @@ Class names stand in the order of the labels' numbers in the files.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, cast
 
 from orchestrator.results import Split
 from orchestrator.specs.task import EmbeddingObjectiveName, Head, TaskSpec
@@ -17,6 +18,14 @@ _GLUE_FILES: Mapping[Split, tuple[str, ...]] = {
     "validation": ("dev.tsv",),
     "test": ("test.tsv",),
 }
+
+
+class HubFiles(NamedTuple):
+    """A published data set as Parquet on the hub, at a commit, whose columns are not those of the official files."""
+
+    files: Mapping[Split, str]
+    text_columns: tuple[str, ...] = ()
+    label_column: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,6 +53,12 @@ class KnownTask:
     """Objective that the vectors of a pair are judged by (embedding)."""
     score_range: tuple[float, float] | None = None
     """The least and the greatest score (embedding)."""
+
+    def on_hub(self, hub: HubFiles) -> "KnownTask":
+        """The layout of the files on the hub, whose classes go by their numbers or by their names."""
+        classes = _numbered(*self.classes.values()) | _named(*self.classes.values())
+        columns, label = hub.text_columns, hub.label_column
+        return replace(self, classes=classes, text_columns=columns, label_column=label, header=True)
 
     def complete(self, spec: TaskSpec) -> TaskSpec:
         """The spec of a person who named this task, with the fields that the task has of its own."""
@@ -187,3 +202,36 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
         "qa", "f1", files={"train": ("train-v2.0.json",), "validation": ("dev-v2.0.json",)}, unanswerable=True
     ),
 }
+
+
+def _files_on_hub(folder: str, **names: str) -> Mapping[Split, str]:
+    names = names or {"train": "train", "validation": "validation"}
+    files = {split: f"hf://datasets/{folder}/{name}-00000-of-00001.parquet" for split, name in names.items()}
+    return cast("Mapping[Split, str]", files)
+
+
+def _glue(name: str, *text_columns: str, **names: str) -> HubFiles:
+    """A task of GLUE; its test split has no labels."""
+    folder = f"nyu-mll/glue@bcdcba79d07bc864c1c254ccfcedcce55bcc9a8c/{name}"
+    return HubFiles(_files_on_hub(folder, **names), text_columns, "label")
+
+
+_CONLL = "lhoestq/conll2003@19edcb426bfd625c275c17b9a99b2239243f4377"
+ON_HUB: Mapping[str, HubFiles] = {
+    "cola": _glue("cola", "sentence"),
+    "sst2": _glue("sst2", "sentence"),
+    "mrpc": _glue("mrpc", *_SENTENCES),
+    "stsb": _glue("stsb", *_SENTENCES),
+    "stsb_embedding": _glue("stsb", *_SENTENCES),
+    "qqp": _glue("qqp", "question1", "question2"),
+    "mnli": _glue("mnli", "premise", "hypothesis", train="train", validation="validation_matched"),
+    "qnli": _glue("qnli", "question", "sentence"),
+    "rte": _glue("rte", *_SENTENCES),
+    "wnli": _glue("wnli", *_SENTENCES),
+    "conll2003": HubFiles(
+        _files_on_hub(f"{_CONLL}/data", train="train", validation="validation", test="test"), ("tokens",), "ner_tags"
+    ),
+    "squad": HubFiles(_files_on_hub("rajpurkar/squad@7b6d24c440a36b6815f21b70d25016731768db1f/plain_text")),
+    "squad_v2": HubFiles(_files_on_hub("rajpurkar/squad_v2@3ffb306f725f7d2ce8394bc1873b24868140c412/squad_v2")),
+}
+"""Files of the known tasks that the hub has as well."""

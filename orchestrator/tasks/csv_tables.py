@@ -11,12 +11,18 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from orchestrator.errors import TaskDataError
-from orchestrator.tasks.text_files import BadRecords, read_lines
+from orchestrator.tasks.text_files import BadRecords, read_encoded, read_lines
 
 DELIMITERS = (",", ";", "\t", "|")
 """Characters that may stand between the fields of a CSV file: spreadsheets write semicolons where 0,5 is a number."""
 _DECLARATION = re.compile(r'"?sep=(.)"?')
-_CR_ALONE = "some lines end at a carriage return (CR) alone and others do not; save the file with CRLF or LF line ends"
+_QUOTED_CELL = re.compile(r'"((?:[^"]++|"")*+)"(?![^\t\n])')
+_PROBLEMS = {
+    "new-line character": "some lines end at a carriage return (CR) alone and others do not; save the file with CRLF "
+    "or LF line ends",
+    "expected after": 'a quotation mark stands within a quoted cell; write it as "" (not with a backslash, \\")',
+}
+"""Problems of a CSV file, by what the csv module says of them."""
 
 csv.field_size_limit(2**31 - 1)  # a document is a field: Python's own limit, 131,072 characters, is less than many have
 
@@ -74,6 +80,24 @@ def fields_of(line: str) -> tuple[str, ...]:
     return tuple(_fields(only, find_delimiter(only, None)))
 
 
+def is_quoted_tsv(path: str) -> bool:
+    """Whether a TSV file is quoted as spreadsheets and pandas do it: every quotation mark belongs to a quoted cell.
+
+    Some cell must need it, or the first name of a column have it: quotation marks around whole cells may be text.
+    """
+    text = read_encoded(path).decode(errors="replace").replace("\r\n", "\n")
+    is_needed, holds_marks = text.startswith('"'), False
+    start = text.find('"')
+    while start >= 0:
+        cell = _QUOTED_CELL.match(text, start)
+        if cell is None or (start and text[start - 1] not in "\t\n"):
+            return False
+        is_needed = is_needed or '""' in cell[1]
+        holds_marks = holds_marks or "\t" in cell[1] or "\n" in cell[1]
+        start = text.find('"', cell.end())
+    return is_needed or (holds_marks and len({line.count("\t") for line in text.split("\n") if line}) > 1)
+
+
 def csv_rows(path: str, columns: Iterable[str] | None, bad: BadRecords) -> Iterator[tuple[str, list[str]]]:
     """Each row of a file with its place, the names of the columns first.
 
@@ -97,8 +121,8 @@ def csv_rows(path: str, columns: Iterable[str] | None, bad: BadRecords) -> Itera
                 raise TaskDataError(
                     f'{path}, {place}: a quotation mark opens here and none closes it; write a quote in a text as ""'
                 ) from None
-            problem = _CR_ALONE if "new-line character" in str(error) else str(error)
-            bad.found(place, f"not CSV: {problem}", num_lines=reader.line_num - before)
+            known = (problem for sign, problem in _PROBLEMS.items() if sign in str(error))
+            bad.found(place, f"not CSV: {next(known, error)}", num_lines=reader.line_num - before)
             continue
         if row:
             yield place, row

@@ -9,6 +9,7 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError, TaskDataError
 from orchestrator.tasks.features import Features
 from orchestrator.tasks.options import TaskOptions
+from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.base import TaskDefinition
 
 _MUCH_UNKNOWN = 0.1
@@ -55,9 +56,11 @@ def unread_notes(features: Features[Any]) -> Iterator[str]:
     if num_truncated := counts.get("num_truncated"):
         num_cut = counts.get("num_tokens_cut", 0)
         share = f" ({num_cut / (num_tokens + num_cut):.0%} of all tokens)" if num_cut else ""
+        has_windows = "long_documents" in TASK_TYPES[features.head].recipe_fields
+        remedy = "; recipe.long_documents mean or max reads them in windows" if has_windows else ""
         yield (
             f"{num_truncated:,} of {num_examples:,} examples are longer than recipe.max_seq_length: their ends are not "
-            f"read{share}"
+            f"read{share}{remedy}"
         )
     if num_unreachable := counts.get("num_unreachable"):
         yield (

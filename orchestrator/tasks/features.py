@@ -7,6 +7,7 @@ Shapes: T tokens in W windows of N examples, G groups of windows.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -41,7 +42,7 @@ class HeadArrays:
     """
 
     are_windows_grouped: ClassVar[bool] = False
-    """Whether the windows of an example, equally many for each, stay together in a batch."""
+    """Whether the windows of an example stay together in a batch."""
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Self:
@@ -134,23 +135,31 @@ class Features(Generic[A]):
         """Number of windows, W."""
         return len(self.cu_seqlens) - 1
 
-    @property
-    def group_size(self) -> int:
-        """Windows that stay together in a batch."""
-        return self.num_windows // self.num_examples if self.head_arrays.are_windows_grouped else 1
+    @cached_property
+    def group_starts(self) -> NDArray[np.int64]:
+        """(G+1,) the first window of each group that stays together in a batch, and the end of the last one."""
+        if not self.head_arrays.are_windows_grouped:
+            return np.arange(self.num_windows + 1)
+        return np.searchsorted(self.example_index, np.arange(self.num_examples + 1))
 
     @property
     def group_lengths(self) -> NDArray[np.int64]:
         """Tokens of each group of windows, (G,)."""
-        return np.add.reduceat(self.lengths, np.arange(0, self.num_windows, self.group_size))
+        return np.diff(self.cu_seqlens[self.group_starts])
 
     def windows_of(self, groups: NDArray[np.integer]) -> NDArray[np.int64]:
         """The windows of some groups, group by group."""
-        return (groups[:, None] * self.group_size + np.arange(self.group_size)).ravel()
+        starts = self.group_starts[groups]
+        return _ranges(starts, self.group_starts[groups + 1] - starts)
+
+    def begins_group(self, windows: NDArray[np.integer]) -> NDArray[np.bool_]:
+        """Whether each window is the first of its group."""
+        is_first: NDArray[np.bool_] = self.group_starts[np.searchsorted(self.group_starts, windows)] == windows
+        return is_first
 
     def examples_of(self, windows: NDArray[np.integer]) -> NDArray[np.int32]:
         """The example of each group, from the windows of some groups."""
-        examples: NDArray[np.int32] = self.example_index[windows[:: self.group_size]]
+        examples: NDArray[np.int32] = self.example_index[windows[self.begins_group(windows)]]
         return examples
 
     @property
@@ -160,9 +169,7 @@ class Features(Generic[A]):
 
     def token_index(self, windows: NDArray[np.integer]) -> NDArray[np.int64]:
         """Places of some windows' tokens in the flat arrays, laid end to end in the order asked for."""
-        starts, lengths = self.cu_seqlens[windows], self.lengths[windows]
-        first = np.cumsum(lengths) - lengths
-        return np.repeat(starts - first, lengths) + np.arange(lengths.sum())
+        return _ranges(self.cu_seqlens[windows], self.lengths[windows])
 
     def at_tokens(self, rows: NDArray[np.int64], states: NDArray[np.float32]) -> Self:
         """The same windows with some of their tokens, ascending `rows`, and what the encoder gave for these."""
@@ -174,6 +181,12 @@ class Features(Generic[A]):
             head_arrays=self.head_arrays.at_tokens(rows),
             states=states,
         )
+
+
+def _ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Consecutive numbers from each start on, as many as its length says, laid end to end."""
+    first = np.cumsum(lengths) - lengths
+    return np.repeat(starts - first, lengths) + np.arange(lengths.sum())
 
 
 def join_features(parts: Sequence[Features[A]]) -> Features[A]:

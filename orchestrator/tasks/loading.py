@@ -1,21 +1,23 @@
 """A `Task` from what a person wrote about it: its files, its labels, the reader of its layout."""
 
+import logging
 from collections.abc import Mapping
 from itertools import chain
 
-from orchestrator.errors import SpecError, TaskDataError
+from orchestrator.errors import InputError, NotFoundError, SpecError, TaskDataError
 from orchestrator.nearest import nearest
 from orchestrator.results import Split
 from orchestrator.specs.task import TaskSpec
 from orchestrator.storage import exists
-from orchestrator.tasks.catalogue import KNOWN_TASKS, KnownTask
+from orchestrator.tasks.catalogue import KNOWN_TASKS, ON_HUB, KnownTask
 from orchestrator.tasks.table_files import has_columns
 from orchestrator.tasks.tabular_columns import TabularColumns
 from orchestrator.tasks.task import Task
-from orchestrator.tasks.text_files import find_file
+from orchestrator.tasks.text_files import BadRecords, find_file
 from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.base import AnyTaskType
 
+logger = logging.getLogger(__name__)
 DATA_FIELDS = frozenset().union(*(task_type.spec_fields for task_type in TASK_TYPES.values()))
 """The fields of a task's spec that describe its data; every type reads some of them."""
 
@@ -42,16 +44,22 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
             path = find_file(spec.folder, candidates)
             if path is not None and not (split == "test" and _is_unlabeled(known, path)):
                 files.setdefault(split, path)
+    hint = "set task.folder in a spec, or give folder=DIR to evaluate"
+    if not files and spec.folder is None and (hub := ON_HUB.get(spec.id)) is not None:
+        known, files = known.on_hub(hub), dict(hub.files)
+        try:
+            exists(files["train"])
+        except (NotFoundError, InputError) as error:
+            raise TaskDataError(f"task {spec.id}: {error}; with its official files {hint}") from error
     if not files:
-        hint = "known; set task.folder in a spec, or give folder=DIR to evaluate"
         names = " or ".join(name for split in known.files.values() for name in split)
         raise TaskDataError(
-            f"task {spec.id}: none of its files is {f'in {spec.folder}' if spec.folder else hint} "
+            f"task {spec.id}: none of its files is {f'in {spec.folder}' if spec.folder else f'known; {hint}'} "
             f"(looked for {names}, also .gz, .xz, .zst)"
         )
     task_type = TASK_TYPES[known.head]
     _check_files(spec, task_type, files, known.files.get("validation", ()))
-    labels = known.labels or tuple(known.classes.values())
+    labels = known.labels or tuple(dict.fromkeys(known.classes.values()))
     return Task(
         id=spec.id,
         type=task_type,
@@ -97,12 +105,24 @@ def _own_task(spec: TaskSpec) -> Task:
     if spec.numerical_columns or spec.categorical_columns:
         whole = whole.with_same_examples(columns=_learn_columns(spec, whole))
     if task_type.has_labels(spec.objective):
-        labels = spec.labels or _find_labels(whole)
+        labels = spec.labels or spec.label_columns or _find_labels(whole)
         task_type.check_labels(labels)
         whole = whole.with_same_examples(labels=labels, reader=task_type.reader(spec, labels))
-    task = whole.with_limits(_limits(spec))
+    task = _without_unlabeled_test(whole).with_limits(_limits(spec))
     read = chain.from_iterable(task.examples(split) for split in task.splits)
     return task.with_same_examples(unanswerable=task_type.has_unanswerable(read))
+
+
+def _without_unlabeled_test(task: Task) -> Task:
+    """The task without a test split whose labels were kept back (-1 in each row), which is told."""
+    if "test" not in task.files:
+        return task
+    bad = BadRecords(task.files["test"], "skip")
+    if next(iter(task.reader.read(bad.path, bad)), None) is not None or not bad.num_unlabeled:
+        return task
+    logger.info(f"{bad.path}: none of its {bad.num_unlabeled:,} rows has a label, so that there is no test split")
+    files = {split: path for split, path in task.files.items() if split != "test"}
+    return task.with_same_examples(files=files)
 
 
 def _is_given(spec: TaskSpec, name: str) -> bool:

@@ -1,12 +1,18 @@
-"""Tables as rows: CSV, TSV, JSONL and Parquet, by the file's ending.
+"""Tables as rows: CSV, TSV, JSON and Parquet, by the file's ending.
 
-A TSV file is read as GLUE's are: a tab ends a field, quotation marks are text. A CSV file is quoted (`csv_tables.py`).
+A TSV file is read as GLUE's are: a tab ends a field, quotation marks are text. A CSV file is quoted (`csv_tables.py`),
+and so is a TSV file whose quotation marks all enclose cells. A file of JSON has an object for each record: on a line,
+over several, or in one array. A column within an object goes by both names: `data.text`.
 """
 
+import ast
 import io
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow
@@ -14,12 +20,16 @@ import pyarrow.parquet
 
 from orchestrator.errors import TaskDataError
 from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair, json_problem
-from orchestrator.tasks.csv_tables import DELIMITERS, csv_rows
+from orchestrator.tasks.csv_tables import DELIMITERS, csv_rows, is_quoted_tsv
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_decompressed, read_lines
 
 TableRow = tuple[str, tuple[object, ...]]
 """Place of a record in its file, and the values of its wanted columns."""
 
+JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
+
+_ARRAY = re.compile(r"array\((\[.*?\])(?:, dtype=\w+)?\)", re.DOTALL)
+"""NumPy's arrays as pandas writes them into a CSV file."""
 TABLE_NAMES = {".csv": "CSV", ".tsv": "TSV", ".jsonl": "JSONL", ".ndjson": "JSONL", ".parquet": "Parquet"}
 """Name of each kind of table by the ending of its file."""
 
@@ -30,19 +40,65 @@ def table_name(path: str) -> str | None:
     return next((name for ending, name in TABLE_NAMES.items() if plain.endswith(ending)), None)
 
 
-def read_rows(path: str, columns: tuple[str, ...], bad: BadRecords, header: bool = True) -> Iterator[TableRow]:
-    """The wanted columns of each record. Raises: TaskDataError for a missing column or an unknown kind of file."""
+def is_json_table(path: str) -> bool:
+    """Whether a file of JSON, of whatever name, has several records: one object alone is of another layout."""
+    records = [record for _, record in itertools.islice(_json_records(path, BadRecords(path, "skip")), 2)]
+    return len(records) == 2 and all(isinstance(record, dict) for record in records)
+
+
+def read_rows(
+    path: str,
+    columns: tuple[str, ...],
+    bad: BadRecords,
+    header: bool = True,
+    may_lack: Collection[str] = (),
+    may_quote: bool = True,
+) -> Iterator[TableRow]:
+    """The wanted columns of each record.
+
+    Args:
+        may_lack: columns that some records of JSON may be without; their value is None there.
+        may_quote: whether a TSV file may have quoted cells.
+
+    Raises: TaskDataError for a missing column or an unknown kind of file.
+    """
     name = plain_name(path)
-    if name.endswith(".tsv"):
-        rows = ((f"line {number}", line.split("\t")) for number, line in read_lines(path, bad) if line)
-        return _pick_columns(rows, path, columns, bad, header)
-    if name.endswith(".csv"):
-        return _pick_columns(csv_rows(path, columns if header else (), bad), path, columns, bad, header)
-    if name.endswith((".jsonl", ".ndjson")):
-        return _jsonl_rows(path, columns, bad)
+    if name.endswith(JSON_ENDINGS):
+        return _json_rows(path, columns, bad, may_lack)
     if name.endswith(".parquet"):
         return _parquet_rows(path, columns)
-    raise TaskDataError(f"{path}: a table's name ends in .csv, .tsv, .jsonl or .parquet (before .gz, .xz, .zst)")
+    if name.endswith((".csv", ".tsv")):
+        rows = _flat_rows(path, columns if header else (), bad, may_quote)
+        return _pick_columns(rows, path, columns, bad, header)
+    raise TaskDataError(f"{path}: a table's name ends in .csv, .tsv, .jsonl, .json or .parquet (before .gz, .xz, .zst)")
+
+
+def _flat_rows(
+    path: str, columns: Iterable[str] | None, bad: BadRecords, may_quote: bool = True
+) -> Iterator[tuple[str, list[str]]]:
+    """Each row of a CSV or TSV file with its place, its header among them."""
+    if plain_name(path).endswith(".csv") or (may_quote and is_quoted_tsv(path)):
+        return csv_rows(path, columns, bad)
+    return ((f"line {number}", line.split("\t")) for number, line in read_lines(path, bad) if line)
+
+
+def read_records(path: str, bad: BadRecords) -> Iterator[tuple[str, Any]]:
+    """Place and values of each record, by the names of its columns. Raises: TaskDataError."""
+    if not plain_name(path).endswith((".csv", ".tsv", ".parquet")):
+        return _json_records(path, bad)
+    names = column_names(path, bad)
+    return ((place, dict(zip(names, row, strict=True))) for place, row in read_rows(path, names, bad))
+
+
+def unpack_cell(value: object) -> Any:
+    """The list or object that a cell of a table holds as text, in JSON or as Python prints it; others as they are."""
+    if isinstance(value, str) and value[:1] in ("[", "{"):
+        for parse in (json.loads, lambda text: ast.literal_eval(_ARRAY.sub(r"\1", text))):
+            try:
+                return parse(value)
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                continue
+    return value
 
 
 def read_plain_rows(path: str, columns: tuple[str, ...], bad: BadRecords) -> Iterator[TableRow]:
@@ -64,13 +120,14 @@ def has_columns(path: str, columns: Iterable[str], header: bool) -> bool:
 
 def _first_fields(path: str, columns: Iterable[str] | None, bad: BadRecords) -> Sequence[str]:
     """Fields of the first line with any; `columns` are names that are expected there, empty without a header."""
-    if plain_name(path).endswith(".csv"):
-        return next((row for _, row in csv_rows(path, columns, bad)), ())
-    return next((line for _, line in read_lines(path, bad) if line), "").split("\t")
+    return next((row for _, row in _flat_rows(path, columns, bad)), ())
 
 
-def column_names(path: str, bad: BadRecords) -> tuple[str, ...]:
-    """The columns of a table with a header; of JSONL the keys that every record has, in the first one's order.
+def column_names(path: str, bad: BadRecords, *, within: bool = True) -> tuple[str, ...]:
+    """The columns of a table with a header; of JSON the keys that half of the records have, or more.
+
+    Args:
+        within: whether the values of an object follow it: `data`, `data.text`.
 
     Raises: TaskDataError for an empty or broken file, or an unknown kind of file.
     """
@@ -81,13 +138,29 @@ def column_names(path: str, bad: BadRecords) -> tuple[str, ...]:
             raise _names_are_broken(bad)
         return names
     if name.endswith(".parquet"):
-        return tuple(_open_parquet(path).schema_arrow.names)
-    shared: dict[str, None] | None = None
+        schema = _open_parquet(path).schema_arrow
+        return tuple(_field_names(schema) if within else schema.names)
+    counts: Counter[str] = Counter()
+    num_records = 0
     for _, record in _json_records(path, bad):
         if isinstance(record, dict):
-            keys = record if shared is None else shared
-            shared = {key: None for key in keys if key in record}
-    return tuple(shared or ())
+            counts.update(list(dict.fromkeys(_keys(record) if within else record)))
+        num_records += 1
+    return tuple(key for key, count in counts.items() if 2 * count >= num_records)
+
+
+def class_names(path: str, column: str) -> tuple[str, ...]:
+    """Names of a column's numbers, as `datasets` keeps them in the Parquet files that it writes; none elsewhere."""
+    if not plain_name(path).endswith(".parquet"):
+        return ()
+    metadata = _open_parquet(path).schema_arrow.metadata or {}
+    try:
+        feature = json.loads(metadata[b"huggingface"])["info"]["features"][column]
+        while "names" not in feature:
+            feature = feature[0] if isinstance(feature, list) else feature["feature"]
+        return tuple(map(str, feature["names"]))
+    except (KeyError, IndexError, TypeError, ValueError):  # a column of another kind, or metadata of another tool
+        return ()
 
 
 def _pick_columns(
@@ -104,9 +177,16 @@ def _pick_columns(
     picked = [names.index(column) for column in columns]
     for place, row in rows if header else itertools.chain([first], rows):
         if len(row) != len(names):
-            bad.found(place, f"{len(row)} fields where the first line has {len(names)}")
+            bad.found(place, f"{len(row)} fields where the first line has {len(names)}{_quotes_hint(row)}")
         else:
             yield place, tuple(row[index] for index in picked)
+
+
+def _quotes_hint(row: Sequence[str]) -> str:
+    """Hint at quotes that should have held cells together; empty where nothing shows any."""
+    if any(field.lstrip().startswith("'") for field in row):
+        return "; cells in single quotes ('…') are not held together by them, write double quotes"
+    return "; a blank stands before a quotation mark, leave it out" if any(re.match(r' +"', f) for f in row) else ""
 
 
 def _names_are_broken(bad: BadRecords) -> TaskDataError:
@@ -128,23 +208,56 @@ def _check_columns(path: str, wanted: Iterable[str], present: Sequence[str]) -> 
         )
 
 
-def _jsonl_rows(path: str, columns: tuple[str, ...], bad: BadRecords) -> Iterator[TableRow]:
+_ABSENT = object()
+"""Stands for the value of a key that a record has not."""
+
+
+def _json_rows(path: str, columns: tuple[str, ...], bad: BadRecords, may_lack: Collection[str]) -> Iterator[TableRow]:
+    never_there, record = set(may_lack), None
     for place, record in _json_records(path, bad):
-        missing = [column for column in columns if not isinstance(record, dict) or column not in record]
-        if missing:
-            bad.found(place, f"no key {missing[0]!r}")
-            continue
-        values = tuple(record[column] for column in columns)
-        if has_half_a_pair(values):
+        row = [_value_of(record, column, _ABSENT) for column in columns]
+        missing = [column for column, value in zip(columns, row, strict=True) if value is _ABSENT]
+        never_there &= set(missing)
+        needed = next((column for column in missing if column not in may_lack), None)
+        values = tuple(None if value is _ABSENT else value for value in row)
+        if needed is not None:
+            bad.found(place, f"no key {needed!r}; it has {', '.join(_keys(record))[:200] or 'none'}")
+        elif has_half_a_pair(values):
             bad.found(place, HALF_A_PAIR)
         else:
             yield place, values
+    if record is not None:
+        _check_columns(path, sorted(never_there), tuple(_keys(record)))
+
+
+def _value_of(record: object, column: str, default: object) -> object:
+    """The value of a key, or within an object of a key (`data.text`); `default` where there is none."""
+    if not isinstance(record, dict):
+        return default
+    if column in record:
+        return record[column]
+    first, dot, rest = column.partition(".")
+    return _value_of(record.get(first), rest, default) if dot else default
+
+
+def _keys(record: object) -> Iterator[str]:
+    """The names of a record's values, those within an object after it."""
+    for key, value in record.items() if isinstance(record, dict) else ():
+        yield key
+        yield from (f"{key}.{inner}" for inner in _keys(value))
 
 
 def _json_records(path: str, bad: BadRecords) -> Iterator[tuple[str, Any]]:
-    for number, line in read_lines(path, bad):
-        if not line.strip():
-            continue
+    """Each record with its place; a file of lines is read line by line."""
+    lines = ((number, line) for number, line in read_lines(path, bad) if line.strip())
+    first = list(itertools.islice(lines, 1))
+    if first and not _is_object(first[0][1]):
+        first += lines
+        records = _whole_records(path, first)
+        if records is not None:
+            yield from ((f"record {number}", record) for number, record in enumerate(records, start=1))
+            return
+    for number, line in itertools.chain(first, lines):
         place = f"line {number}"
         try:
             record = json.loads(line)
@@ -154,6 +267,36 @@ def _json_records(path: str, bad: BadRecords) -> Iterator[tuple[str, Any]]:
         yield place, record
 
 
+def _is_object(line: str) -> bool:
+    with suppress(json.JSONDecodeError):
+        return isinstance(json.loads(line), dict)
+    return False
+
+
+_GAP = re.compile(r"[\s,]*")
+
+
+def _whole_records(path: str, lines: Sequence[tuple[int, str]]) -> list[Any] | None:
+    """The items of an array, or objects that go over several lines; None where lines are no such thing.
+
+    Raises: TaskDataError for one that is broken.
+    """
+    text = "\n".join(line for _, line in lines).strip()
+    records: list[Any] = []
+    end = 0
+    try:
+        while end < len(text):
+            gap = _GAP.match(text, end)
+            value, end = json.JSONDecoder().raw_decode(text, gap.end() if gap else end)
+            records += value if isinstance(value, list) else [value]
+    except json.JSONDecodeError as error:
+        if text[0] == "[" or lines[0][1].strip() == "{":
+            place = f"line {lines[error.lineno - 1][0]}"
+            raise TaskDataError(f"{path}, {place}: not JSON: {json_problem(error)}; correct it") from None
+        return None
+    return records
+
+
 def _open_parquet(path: str) -> pyarrow.parquet.ParquetFile:
     try:
         return pyarrow.parquet.ParquetFile(io.BytesIO(read_decompressed(path)))
@@ -161,13 +304,23 @@ def _open_parquet(path: str) -> pyarrow.parquet.ParquetFile:
         raise TaskDataError(f"{path} is not a whole Parquet file: {error}; write it again") from error
 
 
+def _field_names(fields: Iterable[pyarrow.Field], above: str = "") -> Iterator[str]:
+    """The names of a schema's columns, those within an object after it."""
+    for field in fields:
+        yield above + field.name
+        if pyarrow.types.is_struct(field.type):
+            yield from _field_names(field.type.fields, f"{above}{field.name}.")
+
+
 def _parquet_rows(path: str, columns: tuple[str, ...]) -> Iterator[TableRow]:
     file = _open_parquet(path)
-    _check_columns(path, columns, file.schema_arrow.names)
+    _check_columns(path, columns, tuple(_field_names(file.schema_arrow)))
+    whole = [column if column in file.schema_arrow.names else column.partition(".")[0] for column in columns]
     try:
-        table = file.read(columns=list(columns))
+        table = file.read(columns=list(dict.fromkeys(whole)))
     except (pyarrow.ArrowException, OSError) as error:
         raise TaskDataError(f"{path} is not a whole Parquet file: {error}; write it again") from error
-    values = [table.column(column).to_pylist() for column in columns]
+    values = [table.column(column).to_pylist() for column in whole]
     for number, row in enumerate(zip(*values, strict=True), start=1):
-        yield f"row {number}", row
+        record = dict(zip(whole, row, strict=True))
+        yield f"row {number}", tuple(_value_of(record, column, None) for column in columns)

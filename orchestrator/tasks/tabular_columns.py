@@ -3,8 +3,6 @@
 What the vector is made with (means, spreads, categories) is learned from a split once and kept with the model.
 """
 
-import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
@@ -13,12 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.errors import TaskDataError
+from orchestrator.tasks.cell_values import read_label, read_number
 
 _MAX_CATEGORIES = 1000
 """More than these are text, and belong there."""
-
-_LARGEST = 1e30
-"""Numbers beyond this leave no room for arithmetic in float32."""
 
 
 class TabularRow(Protocol):
@@ -119,8 +115,8 @@ class TabularColumns:
             encoded[:, start + 1] = [value is None for value in values]
             start += 2
         for place, column in enumerate(self.categories):
-            numbered = {category: index for index, category in enumerate(column.categories, start=1)}
-            slots = [numbered.get(e.categories[place] or "", 0) for e in examples]
+            numbered = {read_label(category): index for index, category in enumerate(column.categories, start=1)}
+            slots = [numbered.get(e.categories[place], 0) for e in examples]
             encoded[np.arange(len(examples)), start + np.array(slots, dtype=np.int64)] = 1.0
             start += 1 + len(column.categories)
         return encoded
@@ -143,38 +139,5 @@ def read_columns(
     for name in categorical_columns:
         if isinstance(values[name], list | dict):
             raise ValueError(f"{name} {str(values[name])[:80]} is not one category")
-        categories.append(read_category(values[name]))
+        categories.append(read_label(values[name]))
     return tuple(numbers), tuple(categories)
-
-
-def read_number(value: object) -> float | None:
-    """A number, None where it is missing: nothing, an empty text, NaN. Raises: ValueError when it is something else.
-
-    >>> read_number("2.5"), read_number(""), read_number(True)
-    (2.5, None, 1.0)
-    """
-    if value is None or value == "":
-        return None
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{str(value)[:80]!r} is not a number") from None
-    if abs(number) > _LARGEST:
-        raise ValueError(f"{number:g} is beyond {_LARGEST:g}")
-    return None if math.isnan(number) else number
-
-
-def read_category(value: object) -> str | None:
-    """A category, None where it is missing: nothing, an empty text, NaN. Whole numbers look alike, of whatever type.
-
-    >>> read_category(3.0), read_category(True), read_category("")
-    ('3', 'true', None)
-    """
-    if value is None or value == "" or value != value:
-        return None
-    return label_text(int(value) if isinstance(value, float) and value.is_integer() else value)
-
-
-def label_text(value: object) -> str:
-    """A label or category as text; what JSON has a word for goes by that word."""
-    return json.dumps(value) if isinstance(value, bool | int | float) else str(value)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -10,12 +11,13 @@ from itertools import islice
 from typing import Any, Literal, NamedTuple, Self
 
 from orchestrator.errors import TaskDataError
+from orchestrator.progress import counted
 from orchestrator.results import Split
 from orchestrator.storage import digest_file, exists
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.types.base import TaskDefinition
+from orchestrator.tasks.types.base import AnyTaskType, TaskDefinition
 
 logger = logging.getLogger(__name__)
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -56,6 +58,8 @@ class Task(TaskDefinition):
     max_examples: Mapping[Split, int] = field(default_factory=dict)
     """Number of a split's first examples that count; all where it has none."""
     on_bad_record: Literal["error", "skip"] = "error"
+    train_fraction: float = 1.0
+    """Share of the training split's examples that count."""
     _read: dict[Split, ReadSplit] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
@@ -77,11 +81,16 @@ class Task(TaskDefinition):
                 self._refuse_other_labels(bad.path)
                 raise
             if not examples:
-                self._refuse_other_labels(bad.path)
+                if not bad.num_unlabeled:
+                    self._refuse_other_labels(bad.path)
                 one = bad.count == 1
                 left_out = f"{bad.count:,} record{' was' if one else 's were'} left out"
                 found = left_out if bad.count else "it has no record"
+                if bad.num_unlabeled:
+                    found = f"{counted(bad.num_unlabeled, 'row')} without a label; leave it out or name another column"
                 raise TaskDataError(f"{bad.path} gives no example for task {self.id}: {found}")
+            if split == "train" and self.train_fraction < 1.0:
+                examples = take_share(self.type, examples, self.train_fraction)
             for remark, count in bad.remarks.items():
                 logger.info(f"{bad.path}: {remark}: {count:,}")
             self._read[split] = ReadSplit(examples, bad.count, bad.num_repaired, bad.repair_note)
@@ -100,7 +109,7 @@ class Task(TaskDefinition):
         if split not in self.files:
             raise TaskDataError(
                 f"task {self.id} has no labeled {split} split, only {', '.join(self.splits)}; "
-                f"give its file as task.files.{split}"
+                f"give its file as task.files.{split}, or name another split"
             )
         return self.files[split]
 
@@ -118,6 +127,10 @@ class Task(TaskDefinition):
         limited = replace(self, max_examples=max_examples)
         limited._read.update({split: read for split, read in self._read.items() if split not in max_examples})
         return limited
+
+    def with_train_fraction(self, fraction: float) -> Self:
+        """The task with a share of its training examples."""
+        return self if fraction == self.train_fraction else replace(self, train_fraction=fraction)
 
     def at_absolute_paths(self) -> Self:
         """The task for a process with another working folder."""
@@ -164,7 +177,23 @@ class Task(TaskDefinition):
             "labels": self.labels,
             "columns": asdict(self.columns),
             "on_bad_record": self.on_bad_record,
+            **({"fraction": self.train_fraction} if split == "train" and self.train_fraction < 1.0 else {}),
         }
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_read": {}}
+
+
+def take_share(task_type: AnyTaskType, examples: Sequence[Any], fraction: float) -> tuple[Any, ...]:
+    """A share of each label's texts, one at least, in the file's order; a smaller share lies within a larger one.
+
+    Digests of the texts choose, neither their order nor a seed; copies of a text stay together.
+    """
+    digests = [hashlib.sha256(task_type.split_text(one).encode(errors="replace")).digest() for one in examples]
+    by_label: dict[str, set[bytes]] = defaultdict(set)
+    for digest, example in dict(zip(reversed(digests), reversed(examples), strict=True)).items():
+        label = getattr(example, "label", None) or getattr(example, "labels", None)  # a class, or all labels at once
+        by_label[repr(label) if isinstance(label, str | tuple) else ""].add(digest)
+    counts = {label: max(1, round(fraction * len(texts))) for label, texts in by_label.items()}
+    kept = {digest for label, texts in by_label.items() for digest in sorted(texts)[: counts[label]]}
+    return tuple(example for digest, example in zip(digests, examples, strict=True) if digest in kept)

@@ -1,12 +1,15 @@
 """Tables with one or two columns of text: their examples, and the reader that all types of such tasks share."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 
+from orchestrator.tasks.cell_values import NO_LABEL_MARKS, is_missing, label_text, read_label
 from orchestrator.tasks.readers import Reader
-from orchestrator.tasks.table_files import read_plain_rows, read_rows
+from orchestrator.tasks.table_files import class_names, read_plain_rows, read_rows
 from orchestrator.tasks.tabular_columns import read_columns
 from orchestrator.tasks.text_files import BadRecords, plain_name
 
@@ -29,6 +32,41 @@ T = TypeVar("T", bound=TextExample)
 
 
 @dataclass(frozen=True)
+class LabelColumn:
+    """The labels of a file that is being read, for the values that say too little alone."""
+
+    path: str
+    name: str
+    header: bool
+    remarks: Counter[str]
+    """Gets the number of labels that are read otherwise than they are written."""
+
+    @cached_property
+    def values(self) -> Sequence[object]:
+        """All values of the column."""
+        rows = read_rows(self.path, (self.name,), BadRecords(self.path, "skip"), self.header)
+        return [value for _, (value,) in rows]
+
+    @cached_property
+    def labels(self) -> frozenset[str]:
+        """The different labels, in their one spelling."""
+        single = (value for value in self.values if not isinstance(value, list | dict))
+        return frozenset(label for value in single if (label := read_label(value)) is not None)
+
+    @cached_property
+    def class_names(self) -> Sequence[str]:
+        """Names of the classes that numbers stand for, where the file itself has them."""
+        return class_names(self.path, self.name)
+
+    def name_of(self, label: str) -> str:
+        """The class that a number stands for where the file itself says so; any other label as it stands."""
+        if not label.isdecimal() or int(label) >= len(self.class_names):
+            return label
+        self.remarks["labels that are numbers, read as the names that the file has for them"] += 1
+        return self.class_names[int(label)]
+
+
+@dataclass(frozen=True)
 class TextTable(Reader[T], Generic[T]):
     """Reads one or two columns of text, one of labels, and a person's own columns beside them."""
 
@@ -39,30 +77,46 @@ class TextTable(Reader[T], Generic[T]):
     categorical_columns: tuple[str, ...] = ()
     header: bool = True
     """Whether files have a header; without one, columns go by their number, from 0."""
+    may_quote: bool = True
+    """Whether a TSV file may have quoted cells; those of published tasks are read as their reference does, without."""
     labeled: bool = True
     """Whether labels are read; if not, their column need not be there, and a file may be plain text."""
 
     kind: ClassVar[type[Any]]
     """Class of the examples."""
 
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The columns that hold labels."""
+        return (self.label_column,)
+
     def read(self, path: str, bad: BadRecords) -> Iterator[T]:
-        """The file's examples in order."""
+        """The file's examples in order, without the rows that have no label."""
         texts = (*self.text_columns, *self.numerical_columns, *self.categorical_columns)
-        columns = (*texts, self.label_column) if self.labeled else texts
+        label_names = self.label_names if self.labeled else ()
+        columns = (*texts, *label_names)
         is_plain = not self.labeled and plain_name(path).endswith(".txt")
-        rows = read_plain_rows(path, columns, bad) if is_plain else read_rows(path, columns, bad, self.header)
+        if is_plain:
+            rows = read_plain_rows(path, columns, bad)
+        else:
+            rows = read_rows(path, columns, bad, self.header, may_lack=label_names, may_quote=self.may_quote)
+        column = LabelColumn(path, self.label_column, self.header, bad.remarks)
         for number, (place, values) in enumerate(rows):
             record = dict(zip(columns, values, strict=True))
             try:
-                first, *second = read_texts(record, self.text_columns)
+                first, *second = read_texts(record, self.text_columns, bad.remarks)
                 numbers, categories = read_columns(record, self.numerical_columns, self.categorical_columns)
             except ValueError as error:
                 bad.found(place, str(error))
                 continue
             try:
-                label = self.label_fields(record[self.label_column]) if self.labeled else {}
+                label = self.label_fields(record, column) if self.labeled else {}
             except ValueError as error:
-                bad.found(place, f"{self.label_column} {error}")
+                bad.found(place, f"{' or '.join(label_names)} {error}")
+                continue
+            if label is None:
+                marks = (v for name in label_names if read_label(v := record[name]) in (None, *NO_LABEL_MARKS))
+                bad.unlabeled(next(marks, record[label_names[0]]))
                 continue
             pair = second[0] if second else None
             yield self.kind(str(number), first, pair, numbers=numbers, categories=categories, **label)
@@ -72,15 +126,8 @@ class TextTable(Reader[T], Generic[T]):
         return replace(self, labeled=False)
 
     @abstractmethod
-    def label_fields(self, value: object) -> Mapping[str, Any]:
-        """Make an example's fields of its label. Raises: ValueError, saying what is wrong with the value."""
-
-
-def present(label: object) -> object:
-    """The label of a row. Raises: ValueError when it is missing."""
-    if label is None or label == "":
-        raise ValueError("is empty")
-    return label
+    def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, Any] | None:
+        """Make an example's fields of its label, None of a row without one. Raises: ValueError, with the problem."""
 
 
 def are_texts(values: object) -> TypeGuard[list[str]]:
@@ -88,10 +135,19 @@ def are_texts(values: object) -> TypeGuard[list[str]]:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
-def read_texts(record: Mapping[str, object], names: tuple[str, ...]) -> list[str]:
-    """The texts of some columns. Raises: ValueError, naming the column that holds no text."""
-    texts = [record[name] for name in names]
-    if not are_texts(texts):
-        wrong = next(name for name in names if not isinstance(record[name], str))
-        raise ValueError(f"{wrong} holds no text")
+def read_texts(record: Mapping[str, object], names: tuple[str, ...], remarks: Counter[str]) -> list[str]:
+    """The texts of some columns; numbers among them count as text. Raises: ValueError, naming column and value.
+
+    Args:
+        remarks: gets the number of numbers.
+    """
+    texts = []
+    for name in names:
+        value = record[name]
+        if isinstance(value, int | float) and not isinstance(value, bool) and not is_missing(value):
+            remarks[f"numbers in {name}, read as text"] += 1
+            value = label_text(value)
+        if not isinstance(value, str):
+            raise ValueError(f"{name} holds no text: {str(value)[:80]}")
+        texts.append(value)
     return texts

@@ -4,6 +4,7 @@ Lines end at LF or CRLF only, or at CR in a file that has no LF, as Excel saves 
 Unicode calls line breaks are text.
 """
 
+import codecs
 import gzip
 import io
 import lzma
@@ -20,8 +21,6 @@ from orchestrator.progress import counted
 from orchestrator.storage import exists, join, read_bytes
 from orchestrator.storage.compression import COMPRESSIONS
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-
 
 @dataclass
 class BadRecords:
@@ -30,6 +29,8 @@ class BadRecords:
     path: str
     policy: Literal["error", "skip"]
     count: int = 0
+    num_unlabeled: int = 0
+    """Records without a label, which are left out."""
     num_repaired: int = 0
     """Records that were mended from what the file itself holds."""
     first_problem: str = ""
@@ -47,6 +48,12 @@ class BadRecords:
             )
         self.first_problem = self.first_problem or f"{place}: {problem}"
         self.count += num_lines
+
+    def unlabeled(self, value: object) -> None:
+        """Count a record that is left out for its label, which stands for none."""
+        self.num_unlabeled += 1
+        shown = "" if value is None else str(value).strip()
+        self.remarks[f"rows without a label ({shown or 'empty'}), left out"] += 1
 
     def mended(self, place: str, what: str, doubt: float) -> None:
         """Count a record that was mended."""
@@ -109,9 +116,20 @@ def _zstandard_frames(data: bytes) -> Iterator[bytes]:
         data = frame.unused_data
 
 
+def read_encoded(path: str) -> bytes:
+    """All of a file, decompressed, as UTF-8: from UTF-16 where a byte order mark says so, as spreadsheets save it."""
+    data = read_decompressed(path)
+    if not data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.removeprefix(codecs.BOM_UTF8)
+    try:
+        return data.decode("utf-16").encode()
+    except UnicodeDecodeError:
+        raise TaskDataError(f"{path} begins as UTF-16 and is cut short; save it as UTF-8") from None
+
+
 def read_lines(path: str, bad: BadRecords) -> Iterator[tuple[int, str]]:
-    """Each line that is UTF-8 with its number from 1, without its line end."""
-    data = read_decompressed(path).removeprefix(_BYTE_ORDER_MARK)
+    """Each line that is text with its number from 1, without its line end."""
+    data = read_encoded(path)
     if b"\n" not in data:
         data = data.replace(b"\r", b"\n")
     data = data.removesuffix(b"\n")

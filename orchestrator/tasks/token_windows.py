@@ -16,6 +16,17 @@ def segment_types(segments: NDArray[np.int64], type_of_second: int) -> NDArray[n
     return np.repeat(np.tile(np.array([0, type_of_second], np.int8), len(segments)), segments.ravel())
 
 
+def passage_windows(num_tokens: int, room: int, stride: int) -> Iterator[tuple[int, int]]:
+    """Begin and end of each window over a passage; none lies wholly within the one before, no token is left out."""
+    begin = 0
+    while True:
+        end = min(begin + room, num_tokens)
+        yield begin, end
+        if end == num_tokens:
+            return
+        begin += min(room, stride)
+
+
 def fill_windows(pieces: Sequence[list[int]], budget: int) -> Iterator[list[list[int]]]:
     """Pieces of tokens in order, as many to a window as fit; none may be longer than the budget.
 

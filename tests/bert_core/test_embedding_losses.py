@@ -53,13 +53,6 @@ def test_in_batch_negatives_agree_with_the_formula(num_candidates: int) -> None:
     assert_same(ours, ranking_loss(queries, candidates, 0.2), queries, candidates)
 
 
-def test_the_symmetric_loss_is_the_mean_of_both_ways_without_the_further_negatives_on_the_way_back() -> None:
-    queries, candidates = vectors(4, 6), vectors(7, 6, seed=1)
-    ours = in_batch_negatives_loss(queries, candidates, temperature=0.2, symmetric=True)
-    theirs = (ranking_loss(queries, candidates, 0.2) + ranking_loss(candidates[:4], queries, 0.2)) / 2
-    assert_same(ours, theirs, queries, candidates)
-
-
 def numbers(text: str) -> Tensor:
     return torch.tensor([ord(letter) for letter in text])
 
@@ -71,21 +64,6 @@ def test_what_is_right_as_well_is_no_negative(first: str, second: str) -> None:
     is_positive = find_positives(numbers(first), numbers(second))
     ours = in_batch_negatives_loss(queries, candidates, temperature=0.5, is_positive=is_positive)
     assert_same(ours, ranking_loss(queries, candidates, 0.5, (first, second)), queries, candidates)
-
-
-@settings(deadline=None, max_examples=20)
-@given(st.text("abc", min_size=4, max_size=4), st.text("abcd", min_size=4, max_size=4))
-def test_it_is_none_on_the_way_back_either(first: str, second: str) -> None:
-    queries, candidates = vectors(4, 6), vectors(4, 6, seed=1)
-    is_positive = find_positives(numbers(first), numbers(second))
-    ours = in_batch_negatives_loss(queries, candidates, 0.5, symmetric=True, is_positive=is_positive)
-    losses = []
-    for j, candidate in enumerate(candidates):
-        wrong = [i for i in range(4) if not is_positive[i, j]]
-        scores = torch.stack([cosine(queries[i], candidate) / 0.5 for i in (j, *wrong)])
-        losses.append(scores.logsumexp(0) - scores[0])
-    theirs = (ranking_loss(queries, candidates, 0.5, (first, second)) + torch.stack(losses).mean()) / 2
-    assert_same(ours, theirs, queries, candidates)
 
 
 def test_texts_that_all_differ_give_the_very_same_bits() -> None:

@@ -5,13 +5,14 @@ Alone: pytest tests/bert_core/test_losses.py
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 from bert_core.constants import IGNORE_INDEX
 from bert_core.errors import DataError
-from bert_core.losses import cross_entropy_sums, sequence_classification_loss, span_loss
+from bert_core.losses import ClassLoss, cross_entropy_sums, sequence_classification_loss, span_loss
 from bert_core.micro_batches import compute_in_parts
 from tests.synchronizations import counted_synchronizations
 
@@ -34,6 +35,42 @@ def test_cross_entropy_sums_leave_ignored_labels_out() -> None:
 def test_cross_entropy_of_sixteen_bit_logits_is_summed_in_full_precision() -> None:
     loss, _, _ = cross_entropy_sums(torch.zeros(5000, 4, dtype=torch.bfloat16), torch.zeros(5000, dtype=torch.long))
     assert float(loss) == pytest.approx(5000 * 1.3862944, rel=1e-5)
+
+
+LABELS = torch.tensor([0, 2, IGNORE_INDEX, 2, 1])
+SETS = torch.tensor([[0.0, 1.0, 1.0]] * 5)
+WEIGHTS = np.array([0.5, 2.0, 1.25], np.float32)
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 2.0])
+def test_focal_loss_is_its_formula(weights: np.ndarray | None, gamma: float) -> None:
+    """-α (1 - p)^γ log p over the sum of α, or all labels (Lin et al. 2017, equation 5); cross entropy at γ = 0."""
+    on_device = None if weights is None else torch.from_numpy(weights)
+    alpha = torch.ones(3) if on_device is None else on_device
+    loss, plain = (ClassLoss(on_device, focal_gamma=power, host_weights=weights) for power in (gamma, None))
+    logits = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    logits[0, 0] = 200.0  # nothing is wrong there, so that a power below 1 has no slope
+    logits.requires_grad_()
+    with counted_synchronizations() as waits:
+        found = loss.of_classes(logits, LABELS), loss.of_label_sets(logits, SETS)
+        sum(found).backward()  # type: ignore[union-attr, no-untyped-call]
+    assert waits == []
+    assert bool(logits.grad.isfinite().all())  # type: ignore[union-attr]
+    known, exact = LABELS != IGNORE_INDEX, logits.detach().double()
+    weight, p = alpha[LABELS[known]], exact.softmax(dim=1)[known, LABELS[known]]
+    torch.testing.assert_close(found[0].detach(), (weight * (1 - p) ** gamma * -p.log()).sum().float() / weight.sum())
+    weight, log_p = torch.where(SETS > 0, alpha, 1.0), F.logsigmoid(torch.where(SETS > 0, exact, -exact))
+    torch.testing.assert_close(found[1].detach(), (weight * (1 - log_p.exp()) ** gamma * -log_p).mean().float())
+    if gamma == 0.0:
+        torch.testing.assert_close(found, (plain.of_classes(logits, LABELS), plain.of_label_sets(logits, SETS)))
+
+
+def test_smoothing_of_a_label_is_that_of_two_classes() -> None:
+    logit, targets = torch.tensor([[0.7], [-1.5]]), torch.tensor([[1.0], [0.0]])
+    both = torch.cat([torch.zeros_like(logit), logit], dim=1)
+    expected = F.cross_entropy(both, targets[:, 0].long(), label_smoothing=0.2)
+    torch.testing.assert_close(ClassLoss(label_smoothing=0.2).of_label_sets(logit, targets), expected)
 
 
 def test_positions_outside_the_row_are_left_out() -> None:

@@ -13,9 +13,10 @@ from bert_core.heads import BertForPreTraining, BertForSequenceClassification
 from bert_core.heads.pretraining import PretrainingLabels
 from bert_core.kernels import linear
 from bert_core.layerwise import depths, learning_rate_scales, unfreeze_top_layers
+from bert_core.learning_rates import SCHEDULES, learning_rate_factor
 from bert_core.model import BertModel
 from bert_core.model_flops import count_flops_per_prediction, count_flops_per_read_token, count_flops_per_token
-from bert_core.optimization import build_optimizer, linear_warmup_decay, set_learning_rate
+from bert_core.optimization import build_optimizer, set_learning_rate
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import small_config
 
@@ -49,12 +50,14 @@ def test_step_follows_the_formula() -> None:
     torch.testing.assert_close(weight.weight.detach(), expected, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize(("total", "warmup"), [(10, 0), (10, 3), (7, 7), (1, 0)])
-def test_learning_rate_agrees_with_transformers(total: int, warmup: int) -> None:
+def test_learning_rate_agrees_with_transformers(name: str, total: int, warmup: int) -> None:
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
-    schedule = transformers.get_linear_schedule_with_warmup(optimizer, warmup, total)
-    for step in range(total + 2):
-        assert linear_warmup_decay(step, total, warmup) == pytest.approx(schedule.get_last_lr()[0])
+    kind = {"constant": "constant_with_warmup"}.get(name, name)
+    schedule = transformers.get_scheduler(kind, optimizer, warmup, total)
+    for step in range(total + (name != "cosine")):  # which rises again there, after the last step
+        assert learning_rate_factor(step, total, warmup, name) == pytest.approx(schedule.get_last_lr()[0])
         optimizer.step()
         schedule.step()
 
@@ -81,6 +84,15 @@ def test_optimizer_keeps_the_proportions_through_the_run() -> None:
     rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
     for name, parameter in MODEL.named_parameters():
         assert rates[id(parameter)] == pytest.approx(0.01 * learning_rate_scales(MODEL, 0.5)[name])
+
+
+def test_the_head_has_a_rate_of_its_own_through_the_run() -> None:
+    optimizer = build_optimizer(MODEL, learning_rate=0.1, layer_decay=0.5, head_learning_rate=0.3)
+    set_learning_rate(optimizer, 0.01)
+    rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    of = {name: rates[id(parameter)] for name, parameter in MODEL.named_parameters()}
+    assert [of["classifier.weight"], of["bert.pooler.bias"]] == pytest.approx([0.03, 0.03])
+    assert of["bert.layers.2.qkv.weight"] == pytest.approx(0.005)
 
 
 @pytest.mark.parametrize("num_layers", range(5))

@@ -3,8 +3,10 @@
 Alone: pytest tests/bert_core/test_sentence_embedding.py
 """
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -92,11 +94,9 @@ def test_the_folder_is_an_encoders(tmp_path: Path) -> None:
     assert BertModel.from_pretrained(tmp_path).config == CONFIG
 
 
-def test_an_encoders_folder_gives_the_mean_or_what_is_asked_for(tmp_path: Path) -> None:
+def test_an_encoders_folder_gives_the_mean(tmp_path: Path) -> None:
     BertModel(CONFIG).save_pretrained(tmp_path)
     assert BertForSentenceEmbedding.from_pretrained(tmp_path).embedding == SentenceEmbeddingConfig()
-    asked = BertForSentenceEmbedding.from_pretrained(tmp_path, embedding=EMBEDDINGS[1])
-    assert asked.embedding == EMBEDDINGS[1]
 
 
 def test_a_pooling_that_was_altered_is_found(tmp_path: Path) -> None:
@@ -130,7 +130,8 @@ def test_sentence_transformers_loads_the_folder_and_says_the_same(
     letters = "abcdefghijklmnopqrstuvwxyz"
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in "aegilmnost")]
     (tmp_path / "vocab.txt").write_text("\n".join(pieces))
-    short = SentenceEmbeddingConfig(embedding.pooling, embedding.normalize, max_seq_length=12)
+    prompts = {"query_prompt": "find ", "document_prompt": "a "}
+    short = SentenceEmbeddingConfig(embedding.pooling, embedding.normalize, max_seq_length=12, **prompts)
     model = scattered(BertForSentenceEmbedding(CONFIG, 0, short))
     ours = TextEmbedder(model, Tokenizer.load(tmp_path))
     ours.save(tmp_path)
@@ -138,3 +139,8 @@ def test_sentence_transformers_loads_the_folder_and_says_the_same(
     assert theirs.max_seq_length == 12
     torch.testing.assert_close(torch.from_numpy(ours.embed(TEXTS)), torch.from_numpy(theirs.encode(TEXTS)))
     assert ours.num_truncated == 2
+    for prompt, encode in (("find ", theirs.encode_query), ("a ", theirs.encode_document)):
+        np.testing.assert_allclose(ours.embed(TEXTS, prompt), encode(TEXTS), atol=1e-5)
+    ours.model.embedding = replace(short, truncate_dim=8)
+    kept = theirs.encode(TEXTS, truncate_dim=8, normalize_embeddings=embedding.normalize)
+    np.testing.assert_allclose(ours.embed(TEXTS), kept, atol=1e-5)

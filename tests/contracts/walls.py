@@ -30,7 +30,14 @@ TEXT_HALF = (
 )
 """Runs inside Ray Data tasks."""
 
-NUMPY_ALONE = ("bert_core.answer_spans", "bert_core.metrics", "bert_core.model_flops", "bert_core.vector_index")
+NUMPY_ALONE = (
+    "bert_core.answer_spans",
+    "bert_core.calibration",
+    "bert_core.learning_rates",
+    "bert_core.metrics",
+    "bert_core.model_flops",
+    "bert_core.vector_index",
+)
 """Numbers without a model."""
 
 TORCH_HALF = (

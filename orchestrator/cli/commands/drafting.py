@@ -26,7 +26,7 @@ _TOPIC = 10
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @output_option("The spec to write; by the data's name when left out")
 @click.option("--force", is_flag=True, help="Write over files that are there.")
-@click.option("--model", metavar="NAME", help="Model to start from: a folder, or a registered name.")
+@click.option("--model", metavar="NAME", help="Model to start from: a folder, a registered name, or one on the hub.")
 @click.option("--kind", type=click.Choice(DRAFT_KINDS), help="Kind of task, where the data leaves it open.")
 @click.option("--text", "texts", metavar="COLUMN", multiple=True, help="Column of text; twice for pairs.")
 @click.option("--label", metavar="COLUMN", help="Column of the label.")
@@ -58,7 +58,6 @@ def init(
     notify(f"looking at {', '.join(files)}")
     from orchestrator.cluster.capacity import logical_cpus
     from orchestrator.drafting.draft import draft_spec
-    from orchestrator.drafting.writing import check_targets, write_draft
     from orchestrator.errors import InputError
     from orchestrator.provenance.machine import read_machine
 
@@ -83,9 +82,8 @@ def init(
 
         check_weights(resolve_model(model, request.settings))
     draft = draft_spec(request)
-    check_targets(draft, files, force=force)
-    written = write_draft(draft)
-    for line in _summary(draft, written):
+    draft.check_targets(files, force=force)
+    for line in _summary(draft, draft.write()):
         notify(line)
     if not is_terminal(sys.stdout):
         show_text(draft.spec_path)

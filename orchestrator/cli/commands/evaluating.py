@@ -82,9 +82,10 @@ def evaluate(
     Scores come first; then those of each class with what is taken for what, of each entity, or of questions with and
     without an answer.
 
-    MODEL is a registered name, a run or a folder. TASK is a file of labeled examples, read as the model's own task
-    reads its files; the id of that task, for its recorded files; a known task's id with folder=DIR; or a spec file with
-    a task. KEY=VALUE sets fields of the task. The score is shown, not recorded: a spec of kind evaluate records it.
+    MODEL is a registered name, a run, a folder or a name on the hub. TASK is a file of labeled examples, read as the
+    model's own task reads its files; the id of that task, for its recorded files; a known task's id, with folder=DIR or
+    from the hub; or a spec file with a task. KEY=VALUE sets fields of the task. The score is shown, not recorded: a
+    spec of kind evaluate records it.
     """
     if output is not None and output.endswith(_PREDICTIONS_ENDING) and form is None:
         output, predictions = None, output

@@ -104,7 +104,7 @@ def predict(
     probability of a class. Anything else is answered with JSON lines: lines of text (two texts with a tab between them;
     words for NER), CoNLL columns, SQuAD's JSON, or JSON objects with text and text_pair (and the model's own columns by
     name, null for missing), text and choices, words, or question and context. Where such an object has a key of the
-    answer already, as `label`, it stays, and the answer stands under `predicted_label`.
+    answer already, as `label`, it stays, and the answer stands under `predicted_label`. Empty lines are passed over.
     """
     say_now(f"loading {model}")
     from orchestrator.finetuning.model_record import read_saved_definition
@@ -129,8 +129,10 @@ def predict(
     requests = RequestFile(stream_lines) if lines else look_at_requests(file, task, text_columns)
     if text is not None:
         check_request(text, 1, task, requests.text_columns(task))
-    elif file != _STDIN:
-        check_requests(file, requests, task)
+    elif file != _STDIN and (num_blank := check_requests(file, requests, task)):
+        notify(
+            f"{counted(num_blank, 'empty line')} of {file}: no answer stands for {'it' if num_blank == 1 else 'them'}"
+        )
     from orchestrator.inference.predictor import AnswerForm, Predictor  # torch among it: a wrong file is told before
 
     of_stdin = partial(refuse_table, text_columns=task.text_columns)
@@ -188,13 +190,25 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
 @click.argument("model", metavar="MODEL")
 @_lines_and_workers
 @output_option("Instead of stdout: .npy a matrix, a row for each text; .jsonl, .json the lines")
-def embed(model: str, file: str, workers: int | None, gpus: float, precision: "Precision", output: str | None) -> None:
+@click.option("--dimensions", type=click.IntRange(1), help="First numbers of a vector that are kept; all by default.")
+@click.option("--as", "role", type=click.Choice(["document", "query"]), default="document", help="What a text is.")
+def embed(
+    model: str,
+    file: str,
+    workers: int | None,
+    gpus: float,
+    precision: "Precision",
+    output: str | None,
+    dimensions: int | None,
+    role: str,
+) -> None:
     """One vector for each line of text.
 
     Lines come from FILE (a path or URI; .gz, .xz and .zst too), or stdin: text, or JSON objects with text; or FILE is a
     text of your own in quotes. Results are JSON lines with an embedding beside what the line said, the same from any
     number of workers. MODEL is any encoder; a sentence-transformers folder says how its tokens are pooled, for others
-    it is their mean. Blank lines are passed over.
+    it is their mean. If it has prompts, that of documents stands before each text, or that of queries. Blank lines are
+    passed over.
     """
     suffix = "" if output in (None, _STDIN) else Path(str(output)).suffix.lower()
     if suffix not in _VECTOR_FILES:
@@ -205,12 +219,14 @@ def embed(model: str, file: str, workers: int | None, gpus: float, precision: "P
     from orchestrator.retrieval.text_vectors import embedding_size
 
     folder = resolve_model(model, current_settings())
-    load = partial(LineEmbedder.load, as_matrix=suffix == ".npy", device=_device(gpus), precision=precision)
+    dimension = embedding_size(folder, dimensions)
+    kept: dict[str, Any] = {"as_matrix": suffix == ".npy", "dimensions": dimensions, "role": role}
+    load = partial(LineEmbedder.load, device=_device(gpus), precision=precision, **kept)
     answers = _answers(load, folder, file, workers, gpus)
     if output is None or suffix != ".npy":
         _answer(answers, output, lambda pieces: write_pieces(pieces, output))
         return
-    place, dimension = output_path(output), embedding_size(folder)
+    place = output_path(output)
     num_vectors = _answer(answers, output, lambda pieces: write_matrix(place, pieces, dimension))
     notify(f"wrote {output}: {counted(num_vectors, 'vector')} of {dimension} numbers")
 

@@ -120,5 +120,5 @@ def _of_one_value(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _is_named(column: str, text: str, sort: str | None) -> bool:
     """Whether the query or the sort key names a column, by its path or by the last part of that."""
-    mentioned = f"{text} {sort or ''}"
+    mentioned = f"{text} {sort or ''}".replace('."', ".").replace(".'", ".")
     return column in mentioned or (column.startswith("params.") and f"params.{column.rpartition('.')[2]}" in mentioned)

@@ -95,6 +95,9 @@ def _write_for(tracker: str, run_ids: tuple[str, ...], where: str, output: str) 
         named = [find_run(registry, run_id).id for run_id in run_ids]
         runs = load_runs(registry, named, where=where)
     with status_line() as show:
-        write_runs(tracker, runs, folder, on_run=lambda run: show(f"writing {run.title[:60]} for {tracker}"))
+        changed = write_runs(tracker, runs, folder, on_run=lambda run: show(f"writing {run.title[:60]} for {tracker}"))
+    if changed:
+        names = ", ".join(f"{name} as {written}" for name, written in changed.items())
+        notify(f"{tracker} takes no such names, and has {names}")
     look = TRACKERS[tracker].look.replace("FOLDER", output.rstrip("/"))
     notify(f"wrote {counted(len(runs), 'run')} and trials into {output}; look: {look}")

@@ -15,6 +15,7 @@ from orchestrator.cli.frame import (
     GlobalOptionsCommand,
     current_settings,
     given_options,
+    name_option,
     nice_option,
     overrides_argument,
     resume_command,
@@ -60,7 +61,7 @@ def _whole_id(context: click.Context, parameter: click.Parameter, value: str | N
 )
 @spec_argument
 @overrides_argument
-@click.option("--name", help="The experiment's name; the spec's own, or its file's, when left out.")
+@name_option
 @click.option("--dry-run", is_flag=True, help="Only say what it needs, as `orchestrator plan` does.")
 @nice_option
 @click.option(
@@ -142,7 +143,8 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: boo
 
     Pretraining continues from its last checkpoint, a sweep with its unfinished trials; the id stays. RUN is an id, the
     beginning of one, or a name. KEY=VALUE changes a field of `execution` for this attempt (a stage's is
-    stages.NAME.execution.…); what shapes the result cannot change.
+    stages.NAME.execution.…); what shapes the result cannot change. A sweep goes on with more points by trials=N, also
+    one that has completed: those that are there stay.
     """
     say_now(f"looking up run {run_id}")
     settings, run_id = current_settings(), run_id_of(run_id)

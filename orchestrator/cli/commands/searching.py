@@ -84,6 +84,7 @@ def reranking_options(command: Callable[..., T]) -> Callable[..., T]:
 @click.option("--documents", metavar="FILE", help="Text, one document a line, or JSONL with text, title, _id.")
 @click.option("--index", metavar="DIR", help="Folder of the documents' vectors; built there if there is none.")
 @click.option("--approximate", is_flag=True, help="Build a graph, for millions of documents; needs the extra `search`.")
+@click.option("--dimensions", type=click.IntRange(1), help="First numbers of a vector that are kept; all by default.")
 @click.option("--top-k", type=click.IntRange(1), default=10, show_default=True, help="Documents for each query.")
 @click.option(
     "--device",
@@ -101,6 +102,7 @@ def search(
     documents: str | None,
     index: str | None,
     approximate: bool,
+    dimensions: int | None,
     top_k: int,
     device: str,
     precision: "Precision",
@@ -132,7 +134,9 @@ def search(
     kind = "hnsw" if approximate else "exact"
     with (
         status_line() as status,
-        open_searcher(folder, documents, index, reranker, status, kind, device=device, precision=precision) as searcher,
+        open_searcher(
+            folder, documents, index, reranker, status, kind, device=device, precision=precision, dimensions=dimensions
+        ) as searcher,
     ):
         left_out = searcher.index.counts["num_empty_documents"]
         if left_out:

@@ -102,7 +102,7 @@ def _show_documents(source: "TextSource", tokenizer_name: str | None, form: str 
     from orchestrator.corpus.preview import preview_sentences
     from orchestrator.errors import CorpusError
 
-    tokenizer = None if tokenizer_name is None else _load_tokenizer(tokenizer_name)
+    tokenizer = None if tokenizer_name is None else load_tokenizer(tokenizer_name)
     sentences = list(preview_sentences(islice(read_corpus(source), source.max_documents), tokenizer))
     if not sentences:
         raise CorpusError(f"{', '.join(source.files)}: no document with text; name other files or another --text-field")
@@ -132,7 +132,7 @@ def _show_examples(
     spec = _load_pretraining(path, overrides)
     if phase >= len(spec.phases):
         raise InputError(f"--phase {phase} is too large: the last phase of {path} is {len(spec.phases) - 1}")
-    tokenizer, storage = _load_tokenizer(spec.tokenizer), current_settings().storage
+    tokenizer, storage = load_tokenizer(spec.tokenizer), current_settings().storage
     with status_line() as status:
         status("reading the text")
         with open_sample_store(spec.corpus, tokenizer, spec.validation_fraction, spec.shard_bytes, storage) as sample:
@@ -150,7 +150,8 @@ def _show_examples(
         show_rows(rows, list(rows[0]), form, output)
 
 
-def _load_tokenizer(name: str) -> "Tokenizer":
+def load_tokenizer(name: str) -> "Tokenizer":
+    """The tokenizer that a name means, as in specs. Raises: NotFoundError, TokenizerError."""
     from bert_core.text.tokenization import Tokenizer
     from orchestrator.models.resolve import resolve_name
     from orchestrator.storage import local_copy

@@ -11,6 +11,7 @@ from orchestrator.cli.frame import (
     GlobalOptionsCommand,
     current_settings,
     given_options,
+    name_option,
     overrides_argument,
 )
 from orchestrator.cli.messages import notify, say_now, write_message
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 @overrides_argument
 @click.option("--resume", "resumed", metavar="RUN", help="Go on with this run, in place of a new one of a spec.")
 @click.option("--allow-drift", is_flag=True, help="With --resume: go on although data, models or versions changed.")
-@click.option("--name", help="The experiment's name; the spec's own, or its file's, when left out.")
+@name_option
 @click.option("--no-wait", is_flag=True, help="Leave when the job is accepted; do not follow its log.")
 def submit(
     spec_path: str | None,

@@ -6,7 +6,7 @@ from typing import Literal
 
 import click
 
-from orchestrator.cli.commands.showing import show
+from orchestrator.cli.commands.showing import load_tokenizer, show
 from orchestrator.cli.commands.text_files import source_options, text_source
 from orchestrator.cli.frame import GlobalOptionsGroup, current_settings
 from orchestrator.cli.messages import notify, say_now
@@ -89,6 +89,7 @@ def tokenizer() -> None:
     "--vocab-size", type=click.IntRange(100, 1_000_000), default=30522, show_default=True, help="Entries in all."
 )
 @click.option("--cased", is_flag=True, help="Keep capitals and accents.")
+@click.option("--keep-accents", is_flag=True, help="Keep accents and other marks on letters.")
 @click.option("--min-frequency", type=click.IntRange(1), default=2, show_default=True, help="Occurrences for a merge.")
 @click.option("--max-bytes", type=click.IntRange(1024), default=1 << 30, show_default=True, help="Text at most.")
 @click.option(
@@ -108,6 +109,7 @@ def train(
     algorithm: Literal["wordpiece", "byte_bpe", "unigram"],
     vocab_size: int,
     cased: bool,
+    keep_accents: bool,
     min_frequency: int,
     max_bytes: int,
     sampling_exponent: float,
@@ -131,6 +133,7 @@ def train(
         algorithm=algorithm,
         vocab_size=vocab_size,
         lowercase=not cased,
+        strip_accents=False if keep_accents else None,
         min_frequency=min_frequency,
         max_bytes=max_bytes,
     )
@@ -167,13 +170,11 @@ def report(
 
     Pieces per word (fertility), unknown tokens per word, characters per token.
     """
-    from bert_core.text.tokenization import Tokenizer
     from orchestrator.corpus.document_batches import read_corpus
     from orchestrator.corpus.tokenizer_job import tokenizer_report
     from orchestrator.errors import CorpusError
-    from orchestrator.storage import local_copy
 
-    tokenizer = Tokenizer.load(local_copy(tokenizer_path))
+    tokenizer = load_tokenizer(tokenizer_path)
     source = text_source(files, input_format, text_field, on_bad_record, max_documents)
     texts = (document.text for document in islice(read_corpus(source), max_documents))
     found = tokenizer_report(tokenizer, texts)

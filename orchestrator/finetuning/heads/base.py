@@ -20,6 +20,7 @@ from torch import Tensor
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.config_fields import ProblemType
+from bert_core.constants import IGNORE_INDEX
 from bert_core.packed_sequences import PackedSequences
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
@@ -57,6 +58,8 @@ class Batch:
     """The same on the host, where sizes that depend on them are read without waiting for a GPU."""
     windows: NDArray[np.int64]
     """(W,) numbers of this batch's windows within the split's features."""
+    group_sizes: Tensor | None = None
+    """(G,) windows of each group, where groups of different sizes stay together."""
     tabular_features: Tensor | None = None
     """(W, E) the numbers beside the text, for a head that reads some."""
     part: Part | None = None
@@ -103,9 +106,16 @@ class HeadTraining(ABC, Generic[M, A]):
     def check_objective(self, folder: Path, objective: EmbeddingObjectiveName | None) -> None:
         """Check that the model of a folder can be asked for an objective, without loading it. Raises: SpecError."""
 
+    def read_options(self, folder: Path, options: Any) -> Any:
+        """The options of a model folder made elsewhere, whose files say more than a recipe's defaults."""
+        return options
+
     def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
         """Whether a model folder made elsewhere, whose configuration names these classes, has this head."""
         return config.family.architecture(self.model_type.__name__) in architectures
+
+    def prepare_loss(self, model: M, features: Features[A], recipe: RecipeSpec) -> None:
+        """Set what the loss of a training split's labels depends on beside them."""
 
     # Batches
 
@@ -124,6 +134,10 @@ class HeadTraining(ABC, Generic[M, A]):
     @abstractmethod
     def loss(self, model: M, logits: Tensor, batch: Batch) -> Tensor:
         """The mean loss of logits over what the batch has labels for: scalar."""
+
+    def count_labels(self, model: M, targets: Array) -> float:
+        """Count what `loss` is the mean over, up to a factor that all batches share."""
+        return targets.size if targets.dtype.kind == "f" else int(np.count_nonzero(targets != IGNORE_INDEX))
 
     def compute_loss(self, model: M, batch: Batch) -> Tensor:
         """The mean loss of a batch; of a part, its share of that: scalar."""

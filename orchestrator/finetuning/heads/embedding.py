@@ -1,6 +1,7 @@
 """Sentence embeddings in training: vectors of texts (W, H), compared in pairs by the task's objective."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from bert_core.checkpoints.sentence_transformers import (
     read_sentence_embedding,
 )
 from bert_core.config import BertConfig
+from bert_core.constants import IGNORE_INDEX
 from bert_core.device_copies import copy_together
 from bert_core.distillation import vector_loss
 from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE, DualEncoder, check_classifier
@@ -24,7 +26,7 @@ from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
 from orchestrator.tasks import Features
 from orchestrator.tasks.features import Array
-from orchestrator.tasks.types.embedding import PairArrays
+from orchestrator.tasks.types.embedding import EmbeddingOptions, PairArrays
 
 
 class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
@@ -60,13 +62,27 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
         if objective is not None:
             check_classifier(objective, (folder / CLASSIFIER_FILE).exists())
 
+    def read_options(self, folder: Path, options: EmbeddingOptions) -> EmbeddingOptions:
+        """The options with the prompts that the folder names."""
+        own = read_sentence_embedding(folder)
+        return replace(options, query_prompt=own.query_prompt, document_prompt=own.document_prompt)
+
     def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
         """A folder of sentence-transformers, whatever its encoder's class."""
         return super().recognizes(folder, config, architectures) or (folder / MODULES_FILE).exists()
 
     def targets(self, features: Features[PairArrays], windows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Array:
-        """A label for each pair."""
-        return features.head_arrays.labels[features.examples_of(windows)]
+        """A label for each pair; or the numbers of its texts, (B, …), -100 where others have more negatives."""
+        labels, numbers = features.head_arrays.labels, features.head_arrays.text_numbers
+        if numbers is None:
+            assert labels is not None, "an objective has one of the two"
+            return labels[features.examples_of(windows)]
+        begins = features.begins_group(windows)
+        begins[0] = True  # texts that are only embedded need not be whole groups
+        sizes = np.diff(np.flatnonzero(begins), append=len(windows))
+        rows = np.full((len(sizes), sizes.max()), IGNORE_INDEX, np.int32)
+        rows[np.arange(sizes.max()) < sizes[:, None]] = numbers[windows]
+        return rows
 
     def logits(self, model: DualEncoder, batch: Batch) -> Tensor:
         """Vectors of texts, (W, H)."""
@@ -103,5 +119,6 @@ class EmbeddingHead(HeadTraining[DualEncoder, PairArrays]):
         return vector_loss(logits, teacher_logits)
 
     def outputs(self, model: DualEncoder, features: Features[PairArrays], logits: NDArray[np.float32]) -> NDArray[Any]:
-        """Cosines, class logits or the nearest pairs, by the model's objective."""
-        return model.score_pairs(logits)
+        """Cosines, class logits or the nearest pairs, by the model's objective; negatives are learned from alone."""
+        first = features.group_starts[:-1]
+        return model.score_pairs(logits[first], logits[first + 1])

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
@@ -17,6 +18,8 @@ from bert_core.constants import IGNORE_INDEX
 from bert_core.distillation import soft_target_loss
 from bert_core.heads import BertForMultipleChoice, BertForSequenceClassification
 from orchestrator.finetuning.heads.base import Batch, HeadTraining
+from orchestrator.finetuning.heads.class_loss import build_class_loss
+from orchestrator.specs import RecipeSpec
 from orchestrator.tasks import Features
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.types.multiple_choice import ChoiceArrays
@@ -29,7 +32,7 @@ class SequenceHead(HeadTraining[BertForSequenceClassification, TextArrays]):
     model_type = BertForSequenceClassification
 
     def targets(self, features: Features[TextArrays], windows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Array:
-        """The label of each window."""
+        """The label of each example."""
         return features.head_arrays.labels[features.examples_of(windows)]
 
     def tabular_features(
@@ -43,6 +46,20 @@ class SequenceHead(HeadTraining[BertForSequenceClassification, TextArrays]):
         """Logits of each window's class: (W, C)."""
         return model.packed_logits(batch.seqs, batch.tabular_features).float()
 
+    def prepare_loss(
+        self, model: BertForSequenceClassification, features: Features[TextArrays], recipe: RecipeSpec
+    ) -> None:
+        """Pool the windows of a long document, and weigh labels, as the recipe says."""
+        model.window_pooling = None if recipe.long_documents == "cut" else recipe.long_documents
+        model.class_loss = build_class_loss(model, recipe, features.head_arrays.labels)
+
+    def pool(self, model: BertForSequenceClassification, logits: Tensor, batch: Batch) -> Tensor:
+        """Logits of each example, from those of its windows: (W, C) → (G, C)."""
+        if model.window_pooling is None or batch.group_sizes is None:
+            return logits
+        pooled: Tensor = torch.segment_reduce(logits, model.window_pooling, lengths=batch.group_sizes, unsafe=True)
+        return pooled
+
 
 class ClassificationHead(SequenceHead):
     """One class for each text."""
@@ -54,9 +71,13 @@ class ClassificationHead(SequenceHead):
         is_other = config.problem_type == "multi_label_classification" or config.num_labels == 1
         return super().recognizes(folder, config, architectures) and not is_other
 
+    def count_labels(self, model: BertForSequenceClassification, targets: Array) -> float:
+        """Sum the weights of the known classes."""
+        return model.class_loss.total_weight(targets)
+
     def loss(self, model: BertForSequenceClassification, logits: Tensor, batch: Batch) -> Tensor:
-        """Mean cross entropy over the windows with a known class."""
-        return F.cross_entropy(logits, batch.targets, ignore_index=IGNORE_INDEX)
+        """Mean loss over the examples with a known class."""
+        return model.class_loss.of_classes(self.pool(model, logits, batch), batch.targets)
 
     def soft_loss(
         self, logits: Tensor, teacher_logits: Tensor, features: Features[TextArrays], batch: Batch, temperature: float
@@ -81,7 +102,7 @@ class RegressionHead(SequenceHead):
 
     def loss(self, model: BertForSequenceClassification, logits: Tensor, batch: Batch) -> Tensor:
         """Mean squared distance from the labels."""
-        return F.mse_loss(logits.squeeze(-1), batch.targets)
+        return F.mse_loss(self.pool(model, logits, batch).squeeze(-1), batch.targets)
 
     def soft_loss(
         self, logits: Tensor, teacher_logits: Tensor, features: Features[TextArrays], batch: Batch, temperature: float
@@ -104,8 +125,8 @@ class MultiLabelHead(SequenceHead):
         return super().targets(features, windows, tokens).astype(np.float32)
 
     def loss(self, model: BertForSequenceClassification, logits: Tensor, batch: Batch) -> Tensor:
-        """Mean binary cross entropy over windows and labels."""
-        return F.binary_cross_entropy_with_logits(logits, batch.targets)
+        """Mean loss over examples and labels."""
+        return model.class_loss.of_label_sets(self.pool(model, logits, batch), batch.targets)
 
     def soft_loss(
         self, logits: Tensor, teacher_logits: Tensor, features: Features[TextArrays], batch: Batch, temperature: float

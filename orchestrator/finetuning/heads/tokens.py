@@ -20,6 +20,7 @@ from bert_core.distillation import soft_span_loss, soft_target_loss
 from bert_core.heads import BertForQuestionAnswering, BertForTokenClassification
 from bert_core.heads.sentence_selection import BertForSentenceSelection
 from orchestrator.finetuning.heads.base import Batch, HeadTraining
+from orchestrator.finetuning.heads.class_loss import build_class_loss
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
 from orchestrator.tasks import Features
@@ -51,6 +52,16 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
         """
         if student.crf is not None and teacher.crf is not None:
             student.crf.load_state_dict(teacher.crf.state_dict())
+
+    def prepare_loss(
+        self, model: BertForTokenClassification, features: Features[NerArrays], recipe: RecipeSpec
+    ) -> None:
+        """Weigh tags as the recipe says; they are counted by words."""
+        model.class_loss = build_class_loss(model, recipe, features.head_arrays.token_labels)
+
+    def count_labels(self, model: BertForTokenClassification, targets: Array) -> float:
+        """Sum the weights of the words' tags."""
+        return model.class_loss.total_weight(targets)
 
     def targets(self, features: Features[NerArrays], windows: NDArray[np.int64], tokens: NDArray[np.int64]) -> Array:
         """Tags on words' first sub-tokens, -100 elsewhere: (T,)."""

@@ -66,16 +66,18 @@ def edges_of_run(session: Session, run: RunRow, *, is_here: bool = False) -> lis
     models = session.scalars(select(ModelRow).where(ModelRow.run_id == run.id).order_by(ModelRow.name)).all()
     tokenizers = {each.tokenizer_digest for each in data if each.tokenizer_digest is not None}
     digest = tokenizers.pop() if len(tokenizers) == 1 else None
-    named = list(_named_parents(session, run, digest))
     pairs: list[tuple[LineageNode, LineageNode, str]] = []
     for each in data:
         made = _data_node(each)
         role = "examples" if each.kind == "task" else "text"
         pairs += [(made, place_node("file", path), role) for path in _files(each, run.spec, is_here=is_here)]
         if each.kind == "corpus":
+            named = _named_parents(session, run, digest)
             pairs += [(made, node, "tokenizer") for node, role in named if role == "tokenizer"]
         pairs += [(_node_of(model), made, _ROLE_OF_DATA.get(each.kind, "text")) for model in models]
-    pairs += [(_node_of(model), node, role) for model in models for node, role in named]
+    for model in models:
+        named = _named_parents(session, run, digest, model.folder)
+        pairs += [(_node_of(model), node, role) for node, role in named]
     return [LineageEdge(child, parent, role, run.id, run.created_at) for child, parent, role in dict.fromkeys(pairs)]
 
 
@@ -110,22 +112,27 @@ def _data_node(data: DatasetRow) -> LineageNode:
     return LineageNode(data.fingerprint, data.kind, data.path if data.kind == "tokenizer" else data.name)
 
 
-def _deciding_parameters(session: Session, run: RunRow) -> Mapping[str, Any]:
-    """Parameters that say what a run's model began with: of a sweep, those of the trial whose model it kept."""
-    return load_parameters(session, load_kept_trials(session, [run.id]).get(run.id, run.id))
+def _deciding_parameters(session: Session, run: RunRow, folder: str | None) -> Mapping[str, Any]:
+    """Parameters that say what a model began with: of a sweep, those of the trial that left it, or whose it kept."""
+    left_it = select(RunRow.id).where(RunRow.parent_id == run.id, RunRow.model_folder == folder).limit(1)
+    trial = session.scalar(left_it) or load_kept_trials(session, [run.id]).get(run.id)
+    return load_parameters(session, trial or run.id)
 
 
-def _named_parents(session: Session, run: RunRow, tokenizer_digest: str | None) -> Iterator[tuple[LineageNode, str]]:
+def _named_parents(
+    session: Session, run: RunRow, tokenizer_digest: str | None, folder: str | None = None
+) -> Iterator[tuple[LineageNode, str]]:
     """Yield the models and tokenizers that a run named when it was made, each with its role.
 
     Models are those that were recorded before, where they were: a name may mean another one in another registry.
 
     Args:
         tokenizer_digest: digest of the tokenizer that was used; None where it was not recorded.
+        folder: that of the model whose parents are asked for; None: those of all that the run made.
     """
     names = {
         (path.rpartition(".")[2], value)
-        for path, value in _deciding_parameters(session, run).items()
+        for path, value in _deciding_parameters(session, run, folder).items()
         if isinstance(value, str) and value != _RANDOM and not path.startswith("space.")
     }
     of_models = select(LineageRow).where(LineageRow.run_id == run.id, LineageRow.role.in_(("weights", "teacher")))

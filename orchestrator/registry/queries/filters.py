@@ -3,6 +3,7 @@
 The grammar is in filters.lark; `orchestrator help queries` tells what it means.
 """
 
+import re
 from collections.abc import Callable, Collection
 from functools import lru_cache
 from pathlib import Path
@@ -30,6 +31,7 @@ MAX_CHARACTERS = 10_000
 MAX_COMPARISONS = 200
 MAX_DEPTH = 50
 _OTHER_QUOTES = "“”„‟‘’‚‛«»‹›`´"
+_NAME_AT_END = re.compile(r"\b(metrics|params|tags)\.[\w./-]*\s*$")
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 _LITERALS: dict[str, Callable[[Token], Value]] = {
     "NUMBER": float,
@@ -157,13 +159,13 @@ class _Tree(Transformer[Token, Any]):
 
     def field(self, parts: list[Token]) -> _Part:
         (token,) = parts
-        return _Part(FieldName(str(token), token.start_pos or 0), token.start_pos or 0)
+        return _Part(_field_name(token), token.start_pos or 0)
 
     def history(self, parts: list[Token]) -> _Part:
         function, metric, *step = parts
         place = function.start_pos or 0
-        name = FieldName(str(metric), metric.start_pos or 0)
-        return _Part(HistoryValue(function.lower(), name, float(step[0]) if step else None, place), place)
+        step_value = float(step[0]) if step else None
+        return _Part(HistoryValue(function.lower(), _field_name(metric), step_value, place), place)
 
 
 def _compared(left: _Part, operator: str, right: _Part) -> Comparison:
@@ -179,9 +181,18 @@ def _operand(part: _Part, where: str) -> Operand:
     return part.value
 
 
-def _unquoted(token: Token) -> str:
-    quote = token[0]
-    return str(token[1:-1]).replace(quote * 2, quote)
+def _field_name(token: Token) -> FieldName:
+    """The name, of which the part after the last dot may stand in quotes: `metrics."f1_C++"`."""
+    plain = str(token)
+    if plain[-1] in "'\"":
+        area, dot, rest = plain.partition("." + plain[-1])
+        plain = area + "." + _unquoted(dot[-1] + rest)
+    return FieldName(plain, token.start_pos or 0)
+
+
+def _unquoted(text: str) -> str:
+    quote = text[0]
+    return str(text[1:-1]).replace(quote * 2, quote)
 
 
 def _size(condition: Condition) -> tuple[int, int]:
@@ -211,13 +222,16 @@ def _explained(error: UnexpectedInput, text: str, start: str) -> InputError:
         expected = _accepted_after(text[:place], start) or error.allowed or ()
         if text[place] in _OTHER_QUOTES:
             return error_at(text, place, "Text stands in straight quotes, ' or \":")
-        if text[place] in "'\"" and "TEXT" in expected:
+        if text[place] in "'\"" and ("TEXT" in expected or text[:place].endswith(".")):
             return error_at(text, place, "The quote that opens here is not closed:")
         word = shown_word(text, place)
         message = f"The query goes wrong at {word!r}"
         if "NUMBER" in expected and word[0].isalnum():
             message = f"{word!r} is no number, date or age, and text stands in quotes ('{word}')"
-    return error_at(text, place, f"{message}; expected {_in_words(expected)}:")
+    remedy = ""
+    if _NAME_AT_END.search(text[:place]):
+        remedy = '; a name with other signs or blanks stands in quotes, metrics."f1_C++"'
+    return error_at(text, place, f"{message}; expected {_in_words(expected)}{remedy}:")
 
 
 def _accepted_after(text: str, start: str) -> Collection[str]:

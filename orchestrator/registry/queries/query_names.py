@@ -15,6 +15,7 @@ from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.place_tags import is_internal
 from orchestrator.registry.queries.query_fields import METRIC_SPLITS, NAMES
+from orchestrator.registry.queries.query_tree import field_text
 from orchestrator.registry.run_records import metric_name
 from orchestrator.registry.tables import MetricRow, ParameterRow, TagRow
 
@@ -71,8 +72,8 @@ def near_tags(session: Session, key: str) -> str:
     known = tag_fields(session)
     near = nearest(key, [field.removeprefix("tags.") for field in known])
     if near:
-        return f"; nearest: {', '.join(f'tags.{one}' for one in near)}"
-    return f"; there are: {', '.join(_some(known))}" if known else ""
+        return f"; nearest: {', '.join(field_text(f'tags.{one}') for one in near)}"
+    return f"; there are: {', '.join(_some([*map(field_text, known)]))}" if known else ""
 
 
 def load_values(session: Session, fields: Collection[str], except_of: Collection[str] = ()) -> set[str]:
@@ -93,9 +94,9 @@ def nearest_fields(session: Session, name: str) -> str:
     known = [*NAMES, *metric_fields(session), *parameter_fields(session)]
     near = nearest(name, known)
     if near:
-        return f"nearest: {', '.join(near)}"
+        return f"nearest: {', '.join(map(field_text, near))}"
     area = name.partition(".")[0] + "."
-    there = [other for other in known if other.startswith(area)]
+    there = [field_text(other) for other in known if other.startswith(area)]
     return "there are: " + ", ".join(_some(there) if there else [*NAMES, "metrics.NAME", "params.PATH", "tags.NAME"])
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from orchestrator.errors import InputError
 
+_PLAIN_NAME = re.compile(r"[A-Za-z_][\w./-]*")
 UNITS_S: Mapping[str, float] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 """Seconds of the units of an age."""
 _SHOWN_AROUND = 60
@@ -19,6 +20,16 @@ def quoted(text: str) -> str:
     "'it''s'"
     """
     return "'" + text.replace("'", "''") + "'"
+
+
+def field_text(name: str) -> str:
+    """Write the name of a field as a query has it: with other signs than a plain name's, in quotes after the dot.
+
+    >>> field_text("metrics.test.f1"), field_text("metrics.f1_C++")
+    ('metrics.test.f1', 'metrics."f1_C++"')
+    """
+    area, dot, rest = name.partition(".")
+    return name if not dot or _PLAIN_NAME.fullmatch(name) else area + '."' + rest.replace('"', '""') + '"'
 
 
 @dataclass(frozen=True)
@@ -43,14 +54,14 @@ Value = str | float | bool | None | Age
 
 @dataclass(frozen=True)
 class FieldName:
-    """Name of a field, as it stands in the text."""
+    """Name of a field, without the quotes that may stand in the text."""
 
     name: str
     place: int = field(default=0, compare=False)
     """Position of the name in the text."""
 
     def __str__(self) -> str:
-        return self.name
+        return field_text(self.name)
 
 
 @dataclass(frozen=True)

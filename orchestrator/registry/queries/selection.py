@@ -49,6 +49,8 @@ _FIELDS_BY_NAME: dict[str, Field] = {
     "note": NoteField(),
     **{flag: FlagField(flag) for flag in FLAGS},
 }
+_NEEDS_PARSING = frozenset("('\"")
+"""Signs of a field that is more than a plain name: a function of one, or a name in quotes."""
 _AREAS = ("metrics.", "params.", "tags.")
 
 
@@ -103,14 +105,14 @@ class Selection:
             name, direction = text.strip(), ""
         descends = name.startswith("-") != (direction.lower() == "desc")
         bare = name.removeprefix("-").strip()
-        if " " in bare and "(" not in bare:
+        if " " in bare and not _NEEDS_PARSING.intersection(bare):
             raise InputError(f"Cannot sort by {text!r}: after the field, say asc or desc.")
         return self.field(bare), descends
 
     def field(self, text: str) -> Field:
         """Field of a text that is nothing but one: `metrics.f1`, `best(metrics.f1)`. Raises: InputError."""
         from_text: Operand = FieldName(text)
-        if "(" in text:
+        if _NEEDS_PARSING.intersection(text):
             from orchestrator.registry.queries.filters import parse_operand
 
             from_text = parse_operand(text)

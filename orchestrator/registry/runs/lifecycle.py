@@ -15,7 +15,7 @@ from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.column_types import replace_unstorable, utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.runs.attempt_columns import attempt_columns
-from orchestrator.registry.runs.run_creation import insert_run
+from orchestrator.registry.runs.run_creation import insert_run, replace_spec
 from orchestrator.registry.runs.worker_groups import with_groups
 from orchestrator.registry.tables import RunRow
 from orchestrator.results import WorkersEvent
@@ -71,6 +71,17 @@ class RunLifecycle:
         with self._database.session(writing=True) as session:
             insert_run(session, row, fingerprint, tags)
         return run_id
+
+    def reopen(self, run_id: str, spec: Mapping[str, Any], fingerprint: str) -> None:
+        """Give a run a spec with more work, under its id; a completed one is STOPPED until its next attempt.
+
+        Raises: NotFoundError.
+        """
+        with self._database.session(writing=True) as session:
+            run = _locked(session, run_id)
+            replace_spec(session, run, spec, fingerprint)
+            if run.state == RunState.COMPLETED:
+                run.state, run.error = RunState.STOPPED, "it has more to do"
 
     def start_attempt(
         self,

@@ -1,9 +1,9 @@
 """One run as other trackers take it: parameters, measurements with their times, tags and notes."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -38,6 +38,14 @@ class ExportedRun:
         """Name that tells runs apart: a trial's has its number."""
         number = "" if self.record.number is None else f" trial {self.record.number}"
         return f"{self.record.name}{number}"
+
+    def renamed(self, new_name: Callable[[str], str]) -> Self:
+        """The same run with other names of its parameters and measurements."""
+        return replace(
+            self,
+            parameters={new_name(path): value for path, value in self.parameters.items()},
+            measurements=[replace(one, name=new_name(one.name)) for one in self.measurements],
+        )
 
 
 def load_runs(registry: Registry, run_ids: Iterable[str], *, where: str = "") -> list[ExportedRun]:

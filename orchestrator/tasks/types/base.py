@@ -151,6 +151,10 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         """
         return None
 
+    def labels_note(self, examples: Sequence[E]) -> str | None:
+        """Say why the labels of a split tell no prediction from another; None: they do."""
+        return None
+
     def has_unanswerable(self, examples: Iterable[E]) -> bool:
         """Whether some question has no answer; reads examples only where the type has questions."""
         return False
@@ -218,12 +222,18 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         return fmean(part == its for part, its in zip(one, other, strict=True))
 
     def calibrate(
-        self, task: TaskDefinition, options: Opt, examples: Sequence[E], predictions: Sequence[P]
+        self,
+        task: TaskDefinition,
+        features: Features[A],
+        examples: Sequence[E],
+        outputs: Outputs,
+        options: Opt,
+        predictions: Sequence[P],
     ) -> tuple[Opt, list[P]]:
         """The options with what scores best on labeled examples, and the examples' predictions decoded anew with them.
 
         Args:
-            options: those that `predictions` were decoded with.
+            options: those that `predictions` were decoded with, from the outputs.
         """
         return options, list(predictions)
 

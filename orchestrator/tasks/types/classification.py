@@ -6,10 +6,12 @@ The model's outputs are class logits (N, C).
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from bert_core.calibration import fit_temperature
 from bert_core.constants import IGNORE_INDEX
 from bert_core.metrics import (
     binary_metrics,
@@ -20,16 +22,16 @@ from bert_core.metrics import (
     glue_metrics,
 )
 from orchestrator.errors import InputError
+from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
+from orchestrator.tasks.cell_values import NO_LABEL_MARKS, label_text, read_label, stands_for_no_label
 from orchestrator.tasks.features import Array, Features
-from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.tabular_columns import label_text
-from orchestrator.tasks.text_examples import TextExample, TextTable, present
+from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.base import Outputs, TaskDefinition
 from orchestrator.tasks.types.outputs import check_classes, softmax
-from orchestrator.tasks.types.text import TextArrays, TextType, one_label_problem, table_columns
+from orchestrator.tasks.types.text import LabelOptions, TextArrays, TextType, one_label_problem, table_columns
 
 _LABELS_SHOWN = 8
 """Labels of a file or a task that a message names."""
@@ -60,14 +62,41 @@ class ClassificationTable(TextTable[ClassificationExample]):
 
     kind = ClassificationExample
 
-    def label_fields(self, value: object) -> Mapping[str, str]:
-        """Make the example's label: the name of its class."""
-        label = label_text(present(value))
+    @cached_property
+    def _by_spelling(self) -> Mapping[str, str]:
+        return {read_label(label) or label: name for label, name in (self.classes or {}).items()}
+
+    def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, str] | None:
+        """Make the example's label: the name of its class. A label that the task lists is a class, however written."""
+        value = record[self.label_column]
+        as_written = label_text(value)
+        if self.classes is not None and as_written in self.classes:
+            return {"label": self.classes[as_written]}
+        label = read_label(value)
+        if label is None or self._is_mark(label, column):
+            return None
+        if label != as_written:
+            column.remarks["labels in another spelling (1.0 for 1, True for true, blanks, invisible characters)"] += 1
         if self.classes is None:
-            return {"label": label}
-        if label not in self.classes:
+            return {"label": column.name_of(label)}
+        found = self._by_spelling.get(label) or self._by_spelling.get(column.name_of(label))
+        if found is None:
             raise ValueError(f"{value!r} is none of the labels {', '.join(self.classes)}")
-        return {"label": self.classes[label]}
+        return {"label": found}
+
+    def _is_mark(self, label: str, column: LabelColumn) -> bool:
+        """Whether a label stands for none."""
+        if label not in NO_LABEL_MARKS or label in self._by_spelling:
+            return False
+        if column.class_names:
+            return label == "-1"
+        if self.classes is not None:
+            return stands_for_no_label(label, self._by_spelling, are_known=True)
+        if stands_for_no_label(label, column.labels):
+            return True
+        if label == "-1" and column.labels == {"-1", "0", "1"}:
+            column.remarks["labels -1, a class here; where it means no label, list the others as task.labels"] += 1
+        return False
 
     def label_mismatch(self, path: str) -> str | None:
         """Name the labels of both sides, where no row has one of the classes."""
@@ -75,7 +104,7 @@ class ClassificationTable(TextTable[ClassificationExample]):
             return None
         as_it_stands = replace(self, classes=None)
         found = {str(example.label) for example in as_it_stands.read(path, BadRecords(path, "skip"))}
-        if not found or found & self.classes.keys():
+        if not found or not found.isdisjoint(self._by_spelling):
             return None
         return (
             f"{path}: none of its labels is one of the task's. {self.label_column!r} has {_some(sorted(found))}; the "
@@ -89,13 +118,15 @@ def _some(labels: Sequence[str]) -> str:
     return ", ".join(repr(label[:40]) for label in labels[:_LABELS_SHOWN]) + more
 
 
-class Classification(TextType[ClassificationExample, ClassPrediction]):
+class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptions]):
     """One class for each text."""
 
     head = "classification"
     metrics = ("accuracy", "macro_f1", "matthews_correlation")
     purpose = "classes"
     spec_fields = TextType.spec_fields | {"labels"}
+    options_type = LabelOptions
+    recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate"}
     example_type = ClassificationExample
 
     def reader(
@@ -131,15 +162,24 @@ class Classification(TextType[ClassificationExample, ClassPrediction]):
         features: Features[TextArrays],
         examples: Sequence[ClassificationExample],
         outputs: Outputs,
-        options: TaskOptions,
+        options: LabelOptions,
     ) -> list[ClassPrediction]:
-        """The class of the largest logit, and the softmax: (N, C)."""
-        check_classes(task, features, outputs)
-        best = outputs.argmax(axis=1).tolist()
+        """The class of the largest logit, and the softmax: (N, C), or of windows (W, C)."""
+        logits = self.pool(features, outputs, options)
+        check_classes(task, features, logits)
+        best = logits.argmax(axis=1).tolist()
         return [
             ClassPrediction(task.labels[number], tuple(row))
-            for number, row in zip(best, softmax(outputs).tolist(), strict=True)
+            for number, row in zip(best, softmax(logits / options.logit_temperature).tolist(), strict=True)
         ]
+
+    def fit(
+        self, task: TaskDefinition, examples: Sequence[ClassificationExample], logits: Outputs, options: LabelOptions
+    ) -> LabelOptions:
+        """The temperature that makes the examples' classes likeliest."""
+        if not options.calibrate:
+            return options
+        return replace(options, logit_temperature=fit_temperature(logits, self.label_array(task, examples)))
 
     def metric_names(self, task: TaskDefinition) -> tuple[str, ...]:
         """GLUE's scores for a task of GLUE; with two classes also `f1`, of the second one."""

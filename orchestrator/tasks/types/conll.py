@@ -16,18 +16,20 @@ from orchestrator.errors import TaskDataError
 from orchestrator.tasks.bio_tags import BIO, TagScheme, find_bad_tag, find_scheme, is_tag, other_tags_problem
 from orchestrator.tasks.character_spans import SPAN_EXAMPLE, read_spans, tag_words
 from orchestrator.tasks.readers import Reader
-from orchestrator.tasks.table_files import read_rows, table_name
+from orchestrator.tasks.table_files import TableRow, class_names, read_rows, table_name
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
 
 _READS = (
-    "a ner task reads CoNLL columns: a word and its BIO tag a line, an empty line between sentences; or JSONL or "
-    "Parquet with a list of words and a list of tags, or a text and its character spans, in each row. Convert it, or "
-    "set task.head to classification if each row has one label"
+    "a ner task reads CoNLL columns: a word and its BIO tag a line, an empty line between sentences; JSON or Parquet "
+    "with a list of words and a list of tags, or a text and its character spans, in each row; or CSV with a word a row "
+    "(text_columns: [SENTENCE, WORD], label_column: TAG). Convert it, or set task.head to classification if each row "
+    "has one label"
 )
 
 CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2")
 """Endings of the names of files with CoNLL columns; other names may have such columns, too."""
+_LAST_COLUMN = "its last column"
 _DOCUMENT_MARK = "-DOCSTART-"
 _COMMENT_MARK = "#"
 _NO_VALUE = "_"
@@ -114,7 +116,7 @@ class ConllReader(Reader[NerExample]):
         """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
         numbered = list(read_lines(path, bad))
         layout = _ConllLayout.of(line for _, line in numbered)
-        scheme = _known_scheme(path, "its last column", layout.tags) if self.labeled else BIO
+        scheme = _known_scheme(path, _LAST_COLUMN, layout.tags) if self.labeled else BIO
         number = 0
         for document, lines in _sentences(numbered, layout):
             sentence = self._parse(lines, str(number), document, layout, scheme, bad)
@@ -166,7 +168,7 @@ def _known_scheme(path: str, column: str, tags: Counter[str]) -> TagScheme:
     scheme = find_scheme(tags)
     if scheme is not None:
         return scheme
-    if table_name(path) == "CSV":
+    if table_name(path) == "CSV" and column == _LAST_COLUMN:
         raise TaskDataError(f"{path} is a CSV table, and {_READS}")
     if not tags:
         raise TaskDataError(f"{path} has no tags behind its words, and {_READS}")
@@ -237,18 +239,25 @@ def _sentences(
 
 @dataclass(frozen=True)
 class NerTable(Reader[NerExample]):
-    """Reads sentences whose words and tags are lists, or texts with character spans (JSONL, Parquet)."""
+    """Reads sentences whose words and tags are lists, or texts with character spans, or of a word and a tag a row."""
 
     tokens_column: str
     tags_column: str
     tags: tuple[str, ...] | None = None
     """The tag set; None takes every BIO tag."""
     labeled: bool = True
+    sentence_column: str | None = None
+    """Column that tells the sentences of rows of words apart: one goes on while it says the same, or nothing."""
 
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
         """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
         columns = (self.tokens_column, *([self.tags_column] if self.labeled else ()))
-        rows = list(read_rows(path, columns, bad))
+        names = self.tags or class_names(path, self.tags_column)
+        if self.sentence_column is None:
+            read = read_rows(path, columns, bad)
+        else:
+            read = self._grouped(read_rows(path, (self.sentence_column, *columns), bad), bad)
+        rows = [(place, self._named(values, names, bad)) for place, values in read]
         counts = Counter(tag for _, values in rows if are_texts(values[-1]) for tag in values[-1])
         scheme = _known_scheme(path, repr(self.tags_column), counts) if self.labeled and counts else BIO
         for number, (place, values) in enumerate(rows):
@@ -264,6 +273,33 @@ class NerTable(Reader[NerExample]):
             elif words:
                 yield NerExample(str(number), tuple(words), bio)
 
+    def _grouped(self, rows: Iterable[TableRow], bad: BadRecords) -> Iterator[TableRow]:
+        """The rows of each sentence as one, with lists of its words and tags."""
+        sentences: list[tuple[str, tuple[list[str], list[str]]]] = []
+        last = ""
+        for place, values in rows:
+            sentence, word, *tag = map(str, values)
+            if not word.strip():
+                bad.found(place, f"no word in {self.tokens_column!r}")
+                continue
+            if not sentences or sentence not in ("", last):
+                last = sentence
+                sentences.append((place, ([], [])))
+            words, tags = sentences[-1][1]
+            words.append(word)
+            tags += tag
+        return iter(sentences)
+
+    def _named(self, values: tuple[object, ...], names: Sequence[str], bad: BadRecords) -> tuple[object, ...]:
+        """A row whose tags are numbers with the tags that they stand for."""
+        tags = values[-1]
+        if not self.labeled or not isinstance(tags, list) or not tags or not {*map(type, tags)} <= {int}:
+            return values
+        if not 0 <= min(tags) <= max(tags) < len(names):
+            return values
+        bad.remarks["sentences whose tags are numbers, read as the names in this order"] += 1
+        return values[0], [names[tag] for tag in tags]
+
     def _sentence(self, values: tuple[object, ...], bad: BadRecords) -> tuple[list[str], list[str]]:
         """A row's words and their tags, none where they are not read. Raises: ValueError, saying what is wrong."""
         words, tags = values[0], values[1] if self.labeled else []
@@ -276,6 +312,10 @@ class NerTable(Reader[NerExample]):
                 raise ValueError(f"the span {list(beyond)} ends behind the {len(words)} characters of the text")
             words, bio = tag_words(words, spans, bad.remarks)
             return words, bio if self.labeled else []
+        if are_texts(words) and isinstance(tags, list) and {*map(type, tags)} == {int}:
+            raise ValueError(
+                f"{self.tags_column} has numbers; list the tags that they stand for, in order, as task.labels"
+            )
         if not are_texts(words) or not are_texts(tags):
             raise ValueError(f"{' and '.join((self.tokens_column, self.tags_column))} must be lists of text")
         if self.labeled and len(words) != len(tags):

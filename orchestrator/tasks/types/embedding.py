@@ -14,7 +14,7 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError, SpecError
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows
+from orchestrator.tasks.features import PER_EXAMPLE, PER_WINDOW, Array, Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.text_examples import TextExample
@@ -30,30 +30,62 @@ _NO_HEAD = "an embedding has no head above its encoder"
 
 @dataclass(frozen=True)
 class PairArrays(HeadArrays):
-    """Labels of pairs of texts; the windows of a pair are its two texts."""
+    """Labels of pairs of texts; the windows of a pair are its two texts, and those that do not belong to the first."""
 
     are_windows_grouped = True
 
-    labels: Array = field(metadata=PER_EXAMPLE)
-    """(N,) scores or class numbers; or (N, 2) numbers of two texts that belong together, equal where tokens are."""
+    labels: Array | None = field(default=None, metadata=PER_EXAMPLE)
+    """(N,) scores or class numbers, for objectives that have some."""
+    text_numbers: Array | None = field(default=None, metadata=PER_WINDOW)
+    """(W,) numbers of texts, equal where tokens are, for an objective that compares pairs with one another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingOptions(TaskOptions):
+    """Lengths of texts, and the text before each of them."""
+
+    query_prompt: str | None = None
+    """Text before each first text."""
+    document_prompt: str | None = None
+    """Text before each other text."""
 
 
 _CLASSIFICATION = Classification()
 
 
-class Embedding(TaskType[TextExample, Any, PairArrays, TaskOptions]):
+def _judged(name: str) -> Any:
+    """The method of the type that judges the task's objective."""
+
+    def method(self: TaskType[Any, Any, Any, Any], task: TaskDefinition, *arguments: Any) -> Any:
+        return getattr(_objective(task.objective).judge, name)(task, *arguments)
+
+    return method
+
+
+class Embedding(TaskType[TextExample, Any, PairArrays, EmbeddingOptions]):
     """Vectors of texts, compared in pairs."""
 
     head = "embedding"
     metrics = ()
     purpose = "vectors of texts"
     arrays_type = PairArrays
-    options_type = TaskOptions
-    spec_fields = frozenset({"text_columns", "label_column", "labels", "objective", "score_range"})
-    recipe_fields = frozenset({"pooling"}).union(*(some.recipe_fields for some in EMBEDDING_OBJECTIVES.values()))
+    options_type = EmbeddingOptions
+    spec_fields = frozenset({"text_columns", "negative_columns", "label_column", "labels", "objective", "score_range"})
+    recipe_fields = frozenset({"pooling", "query_prompt", "document_prompt"}).union(
+        *(some.recipe_fields for some in EMBEDDING_OBJECTIVES.values())
+    )
     request_keys = ("text", "text_pair")
     example_request: ClassVar[Mapping[str, Any]] = {"text": "A charming film.", "text_pair": "A lovely picture."}
     usual_objective = "cosine"
+
+    metric_names = _judged("metric_names")
+    score = _judged("score")
+    baseline = _judged("baseline")
+    row = _judged("row")
+    wrongness = _judged("wrongness")
+    breakdown = _judged("breakdown")
+    answer = _judged("answer")
+    brief_answer = _judged("brief_answer")
 
     def check_spec(self, spec: TaskSpec) -> None:
         """Check that the spec says what its pairs are. Raises: SpecError."""
@@ -63,7 +95,10 @@ class Embedding(TaskType[TextExample, Any, PairArrays, TaskOptions]):
         if spec.objective is None:
             listed = ", ".join(f"{some.name} ({some.pairs})" for some in EMBEDDING_OBJECTIVES.values())
             raise SpecError(f"task.objective: say what vectors are compared by, one of {listed}")
-        _objective(spec.objective).check_spec(spec)
+        objective = _objective(spec.objective)
+        if spec.negative_columns and not objective.reads_negatives:
+            raise SpecError(f"task.negative_columns: objective {objective.name} compares pairs alone; leave it out")
+        objective.check_spec(spec)
 
     def reader(
         self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
@@ -81,7 +116,8 @@ class Embedding(TaskType[TextExample, Any, PairArrays, TaskOptions]):
 
     def refused_recipe_fields(self, objective: EmbeddingObjectiveName | None) -> Mapping[str, str]:
         """Fields of a head above the encoder, and those made for other objectives, with the reason."""
-        refused = dict.fromkeys(("freeze_encoder", "unfreeze_every_epochs", "layer_pooling"), _NO_HEAD)
+        of_head = ("freeze_encoder", "unfreeze_every_epochs", "layer_pooling", "head_learning_rate")
+        refused = dict.fromkeys(of_head, _NO_HEAD)
         if objective is not None:
             own = _objective(objective).recipe_fields
             for other in EMBEDDING_OBJECTIVES.values():
@@ -90,19 +126,23 @@ class Embedding(TaskType[TextExample, Any, PairArrays, TaskOptions]):
         return refused
 
     def windows(
-        self, task: TaskDefinition, examples: Sequence[TextExample], tokenizer: Tokenizer, options: TaskOptions
+        self, task: TaskDefinition, examples: Sequence[TextExample], tokenizer: Tokenizer, options: EmbeddingOptions
     ) -> Windows[PairArrays]:
-        """Two windows for each example, one for each of its texts."""
-        texts = [(text, None) for example in examples for text in (example.text, example.text_pair or "")]
+        """A window for each text of an example: its two, and those that do not belong to the first."""
+        query, document = options.query_prompt or "", options.document_prompt or ""
+        objective = _objective(task.objective)
+        groups = [objective.texts(example) for example in examples]
+        texts = [((document if place else query) + text, None) for group in groups for place, text in enumerate(group)]
         made = build_text_windows(texts, tokenizer, options.max_seq_length)
+        example_index = np.repeat(np.arange(len(examples), dtype=np.int32), [len(group) for group in groups])
         return Windows(
             input_ids=made.input_ids,
             token_type_ids=made.token_type_ids,
             cu_seqlens=made.cu_seqlens,
-            example_index=np.repeat(np.arange(len(examples), dtype=np.int32), 2),
-            head_arrays=PairArrays(_objective(task.objective).labels(task, examples, made)),
+            example_index=example_index,
+            head_arrays=PairArrays(**objective.arrays(task, examples, made)),
             counts={
-                "num_truncated": int(made.num_cut.reshape(-1, 2).any(axis=1).sum()),
+                "num_truncated": len(np.unique(example_index[made.num_cut > 0])),
                 "num_tokens_cut": int(made.num_cut.sum()),
             },
         )
@@ -116,31 +156,13 @@ class Embedding(TaskType[TextExample, Any, PairArrays, TaskOptions]):
         options: TaskOptions,
     ) -> list[Any]:
         """Predictions of the type that judges the objective."""
-        return _objective(task.objective).judge.decode(task, features, examples, outputs, options)
+        judge = _objective(task.objective).judge
+        own = judge.options_type(max_seq_length=options.max_seq_length)
+        return judge.decode(task, features, examples, outputs, own)
 
     def default_metric(self, objective: EmbeddingObjectiveName | None) -> str:
         """Name of the score that ranks by the objective."""
         return _objective(objective).default_metric
-
-    def metric_names(self, task: TaskDefinition) -> tuple[str, ...]:
-        """Those of the judging type."""
-        return _objective(task.objective).judge.metric_names(task)
-
-    def score(
-        self, task: TaskDefinition, examples: Sequence[TextExample], predictions: Sequence[Any]
-    ) -> dict[str, float]:
-        """The scores of the judging type."""
-        return _objective(task.objective).judge.score(task, examples, predictions)
-
-    def baseline(
-        self, task: TaskDefinition, learned: Sequence[TextExample], examples: Sequence[TextExample]
-    ) -> list[Any]:
-        """The baseline of the judging type."""
-        return _objective(task.objective).judge.baseline(task, learned, examples)
-
-    def row(self, task: TaskDefinition, example: TextExample, prediction: Any) -> dict[str, Any]:
-        """The row of the judging type."""
-        return _objective(task.objective).judge.row(task, example, prediction)
 
     def decisions(self, prediction: Any) -> Sequence[object]:
         """The prediction as one: of embeddings, vectors are compared."""
@@ -159,24 +181,6 @@ class Embedding(TaskType[TextExample, Any, PairArrays, TaskOptions]):
                 "`embed` gives the vector of one text"
             )
         return example
-
-    def wrongness(self, task: TaskDefinition, example: Any, prediction: Any) -> float:
-        """The wrongness that the judging type sees."""
-        return _objective(task.objective).judge.wrongness(task, example, prediction)
-
-    def breakdown(
-        self, task: TaskDefinition, examples: Sequence[Any], predictions: Sequence[Any]
-    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """The tables of the judging type."""
-        return _objective(task.objective).judge.breakdown(task, examples, predictions)
-
-    def answer(self, task: TaskDefinition, prediction: Any) -> dict[str, Any]:
-        """The answer of the judging type."""
-        return _objective(task.objective).judge.answer(task, prediction)
-
-    def brief_answer(self, task: TaskDefinition, prediction: Any) -> tuple[object, float | None]:
-        """The brief answer of the judging type."""
-        return _objective(task.objective).judge.brief_answer(task, prediction)
 
 
 def _objective(name: EmbeddingObjectiveName | None) -> EmbeddingObjective:

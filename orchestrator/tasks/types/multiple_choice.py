@@ -17,11 +17,11 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
+from orchestrator.tasks.cell_values import read_label
 from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import read_rows
-from orchestrator.tasks.tabular_columns import label_text
 from orchestrator.tasks.text_examples import read_texts
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.text_windows import build_text_windows
@@ -75,8 +75,8 @@ class MultipleChoiceTable(Reader[MultipleChoiceExample]):
         for number, (place, values) in enumerate(read_rows(path, columns, bad)):
             record = dict(zip(columns, values, strict=True))
             try:
-                text, *beginning = read_texts(record, self.text_columns)
-                endings = read_texts(record, self.choice_columns)
+                text, *beginning = read_texts(record, self.text_columns, bad.remarks)
+                endings = read_texts(record, self.choice_columns, bad.remarks)
                 right = self._find_right(record[self.label_column]) if self.labeled else None
             except ValueError as error:
                 bad.found(place, str(error))
@@ -90,7 +90,7 @@ class MultipleChoiceTable(Reader[MultipleChoiceExample]):
 
     def _find_right(self, value: object) -> int:
         """The place of the column that a label names, or numbers from 0."""
-        label = label_text(value)
+        label = read_label(value) or ""
         if label in self.choice_columns:
             return self.choice_columns.index(label)
         places = [str(place) for place in range(len(self.choice_columns))]

@@ -15,7 +15,7 @@ from bert_core.metrics import ner_f1, ner_f1_by_type
 from bert_core.metrics.ner import entity_spans
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
-from orchestrator.specs.recipe import Context
+from orchestrator.specs.recipe import LABEL_LOSS_FIELDS, Context
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.tasks.bio_tags import complete_tag_set, is_bio
@@ -24,6 +24,7 @@ from orchestrator.tasks.character_spans import words_of
 from orchestrator.tasks.features import Features, Windows
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.readers import Reader
+from orchestrator.tasks.table_files import JSON_ENDINGS
 from orchestrator.tasks.text_files import plain_name
 from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.conll import (
@@ -66,7 +67,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
     arrays_type = NerArrays
     options_type = NerOptions
     spec_fields = frozenset({"text_columns", "label_column", "labels"})
-    recipe_fields = frozenset({"token_decoder", "num_lstm_layers", "lstm_hidden_size", "context"})
+    recipe_fields = LABEL_LOSS_FIELDS | {"token_decoder", "num_lstm_layers", "lstm_hidden_size", "context"}
     request_keys = ("words",)
     list_keys = frozenset({"words"})
     own_layout = "CoNLL columns (.conll; tags may be missing)"
@@ -77,9 +78,15 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
     def reader(
         self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
     ) -> Reader[NerExample]:
-        """A table where all files are; its columns are `tokens` and `tags` unless named. Else CoNLL columns."""
-        is_table = all(plain_name(path).endswith((".jsonl", ".ndjson", ".parquet")) for path in spec.files.values())
-        if known is None and is_table:
+        """A table where all files are; its columns are `tokens` and `tags` unless named. Else CoNLL columns.
+
+        With two columns of text, the first one says which sentence the word of the second belongs to.
+        """
+        is_table = all(plain_name(path).endswith((*JSON_ENDINGS, ".parquet")) for path in spec.files.values())
+        if known is None and len(spec.text_columns) == 2:
+            sentence, word = spec.text_columns
+            return NerTable(word, spec.label_column or "tag", labels, sentence_column=sentence)
+        if (known is None or known.label_column) and is_table:
             (tokens,) = spec.text_columns[:1] or self.usual_text_columns
             return NerTable(tokens, spec.label_column or "tags", labels)
         return ConllReader(labels)
@@ -96,6 +103,11 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
     def labels_problem(self, spec: TaskSpec, labels: Sequence[str]) -> str | None:
         """Refuse labels without a name: there is nothing to find."""
         return None if labels else "every tag is O; tag the names with B-TYPE and I-TYPE"
+
+    def labels_note(self, examples: Sequence[NerExample]) -> str | None:
+        """Tags without a name leave nothing to find."""
+        is_empty = all(tag == "O" for example in examples for tag in example.tags)
+        return "every tag is O: there is no name to find, and f1 is 0" if is_empty else None
 
     def find_labels(self, examples: Iterable[NerExample]) -> tuple[str, ...]:
         """`O`, then `B-` and `I-` of every type that occurs."""

@@ -14,12 +14,10 @@ from bert_core.answer_spans import decode_spans, tune_null_threshold
 from bert_core.errors import DataError
 from bert_core.metrics import answer_scores, squad_scores
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import TaskDataError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Features, Windows
 from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.table_files import table_name
 from orchestrator.tasks.text_files import plain_name
 from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
 from orchestrator.tasks.types.qa_windows import QaArrays, build_qa_windows
@@ -88,19 +86,8 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
     splits_long_examples = True
     usual_max_seq_length = 384
 
-    def check_spec(self, spec: TaskSpec) -> None:
-        """Check that no file is a table. Raises: TaskDataError."""
-        for split, path in spec.files.items():
-            kind = table_name(path)
-            if kind is not None:
-                raise TaskDataError(
-                    f"task.files.{split}: {path} is a {kind} table, and a qa task reads SQuAD's JSON: an object with a "
-                    'list "data" of articles, their paragraphs and questions. Convert it, or set task.head to '
-                    "classification if each row has one label"
-                )
-
     def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> SquadReader:
-        """Return a reader of SQuAD's JSON."""
+        """The reader of SQuAD's JSON, and of tables of questions."""
         return SquadReader()
 
     def unlabeled_reader(self, path: str) -> SquadReader | None:
@@ -218,8 +205,10 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
     def calibrate(
         self,
         task: TaskDefinition,
-        options: QaOptions,
+        features: Features[QaArrays],
         examples: Sequence[QaExample],
+        outputs: Outputs,
+        options: QaOptions,
         predictions: Sequence[AnswerPrediction],
     ) -> tuple[QaOptions, list[AnswerPrediction]]:
         """The null threshold with the best F1 (SQuAD 2.0 tunes it on validation), where there may be no answer."""

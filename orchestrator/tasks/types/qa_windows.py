@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.tasks.features import PER_TOKEN, PER_WINDOW, HeadArrays, Windows
-from orchestrator.tasks.token_windows import cumulative, segment_types
+from orchestrator.tasks.token_windows import cumulative, passage_windows, segment_types
 from orchestrator.tasks.types.squad import Answer, QaExample
 
 _PASSAGES_AT_A_TIME = 256
@@ -88,17 +88,6 @@ def build_qa_windows(
         ),
         counts={"num_misaligned": num_misaligned, "num_unreachable": num_unreachable},
     )
-
-
-def passage_windows(num_tokens: int, room: int, stride: int) -> Iterator[tuple[int, int]]:
-    """Begin and end of each window over a passage; none lies wholly within the one before, no token is left out."""
-    begin = 0
-    while True:
-        end = min(begin + room, num_tokens)
-        yield begin, end
-        if end == num_tokens:
-            return
-        begin += min(room, stride)
 
 
 def answer_tokens(offsets: NDArray[np.int32], answer: Answer) -> tuple[int, int] | None:

@@ -15,12 +15,12 @@ from bert_core.metrics import glue_metric_names, regression_metrics
 from orchestrator.errors import InputError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
+from orchestrator.tasks.cell_values import has_decimal_commas, read_number
 from orchestrator.tasks.features import Array, Features
-from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.text_examples import TextExample, TextTable, present
+from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
 from orchestrator.tasks.types.base import Outputs, TaskDefinition
 from orchestrator.tasks.types.outputs import check_length
-from orchestrator.tasks.types.text import TextArrays, TextType, table_columns
+from orchestrator.tasks.types.text import TextArrays, TextOptions, TextType, table_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,32 +44,39 @@ class RegressionTable(TextTable[RegressionExample]):
 
     kind = RegressionExample
 
-    def label_fields(self, value: object) -> Mapping[str, float]:
+    def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, float] | None:
         """Make the example's label: a number."""
-        return {"value": self.value_of(present(value))}
+        value = record[self.label_column]
+        decimal_comma = isinstance(value, str) and "," in value and has_decimal_commas(column.values)
+        number = read_number(value, decimal_comma=decimal_comma)
+        if number is None or (number == -1.0 and column.labels == {"-1"}):  # a test file that keeps its scores back
+            return None
+        if decimal_comma:
+            column.remarks["decimal commas, read as points"] += 1
+        return {"value": self.scale(number)}
 
-    def value_of(self, label: object) -> float:
-        """The number that a label is. Raises: ValueError, saying what is wrong with it."""
-        try:
-            value = float(label)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            value = math.nan
-        if not math.isfinite(value):
-            raise ValueError(f"{label!r} is not a number")
-        return value
+    def scale(self, score: float) -> float:
+        """The number to learn for a score. Raises: ValueError, saying what is wrong with it."""
+        return score
 
 
-class Regression(TextType[RegressionExample, ValuePrediction]):
+class Regression(TextType[RegressionExample, ValuePrediction, TextOptions]):
     """A number for each text."""
 
     head = "regression"
     metrics = ("pearson", "spearman")
     purpose = "numbers"
+    options_type = TextOptions
     example_type = RegressionExample
 
     def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> RegressionTable:
         """A table with a column of numbers."""
         return RegressionTable(**table_columns(spec))
+
+    def labels_note(self, examples: Sequence[RegressionExample]) -> str | None:
+        """Equal values correlate with nothing."""
+        values = {example.value for example in examples}
+        return f"all scores are {values.pop()}: there is no correlation to measure" if len(values) == 1 else None
 
     def label_array(self, task: TaskDefinition, examples: Sequence[RegressionExample]) -> Array:
         """Labels of the examples: their values, (N,) float32."""
@@ -81,9 +88,10 @@ class Regression(TextType[RegressionExample, ValuePrediction]):
         features: Features[TextArrays],
         examples: Sequence[RegressionExample],
         outputs: Outputs,
-        options: TaskOptions,
+        options: TextOptions,
     ) -> list[ValuePrediction]:
-        """The values as they are: (N,) or (N, 1)."""
+        """The values as they are: (N,) or (N, 1), or of windows (W, 1)."""
+        outputs = self.pool(features, outputs, options)
         check_length(outputs, features.num_examples, "example")
         return [ValuePrediction(value) for value in outputs.reshape(-1).tolist()]
 

@@ -1,16 +1,24 @@
-"""SQuAD's JSON, versions 1.1 and 2.0: articles of paragraphs, each a passage with its questions."""
+"""Questions on passages: SQuAD's JSON (1.1 and 2.0), and rows of context, question and answers as exports have them.
+
+answers    a list of {text, answer_start}, an object of lists, a text, a list of texts; a table holds them as text
+start      a column of its own beside a text; without one the answer is searched in its passage
+"""
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from orchestrator.errors import TaskDataError
 from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
 from orchestrator.tasks.readers import Reader
-from orchestrator.tasks.text_files import BadRecords, plain_name, read_decompressed
+from orchestrator.tasks.table_files import read_records, table_name, unpack_cell
+from orchestrator.tasks.text_files import BadRecords, read_decompressed
 
+_CONTEXT = ("context", "passage", "paragraph")
+_ANSWERS = ("answers", "answer", "answer_text", "answers.text")
+_START = ("answer_start", "answers.answer_start", "start")
 _TRUTH_VALUES = {"true": True, "false": False, "1": True, "0": False}
 """Truth values as spreadsheets and other languages write them, in lower case."""
 
@@ -43,101 +51,159 @@ class SquadReader(Reader[QaExample]):
     def read(self, path: str, bad: BadRecords) -> Iterator[QaExample]:
         """The file's questions in order; unanswerable ones (2.0) have no answers."""
         seen: set[str] = set()
-        for place, context, record in _questions(path, bad):
+        for number, (place, record) in enumerate(_read_questions(path, bad)):
             try:
-                question_id, question = str(record["id"]), record["question"]
-                raw = record["answers"] if self.labeled and not _is_impossible(record) else ()
-                answers = [(str(answer["text"]), int(answer["answer_start"])) for answer in raw if answer["text"] != ""]
-            except KeyError as error:
-                bad.found(place, f"it has no {error.args[0]!r}; a question has id, question and answers")
-                continue
-            except (TypeError, ValueError, AttributeError):
-                bad.found(place, "its answers are no list of objects with text and answer_start, or it is no object")
-                continue
-            except TaskDataError as error:
+                example, repairs = read_question(record, str(number), self.labeled)
+                if example.id in seen:
+                    raise ValueError(f"id {example.id!r} stands there twice")
+            except ValueError as error:
                 bad.found(place, str(error))
                 continue
-            found = [find_answer(context, text, start) for text, start in answers]
-            if has_half_a_pair([question_id, question, answers]):
-                bad.found(place, HALF_A_PAIR)
-            elif question_id in seen:
-                bad.found(place, f"id {question_id!r} stands there twice")
-            elif not isinstance(question, str):
-                bad.found(place, f"the question of {question_id!r} is not text")
-            elif None in found:
-                lost = answers[found.index(None)][0]
-                bad.found(place, f"the answer {lost!r} of question {question_id!r} is not in its passage")
-            else:
-                seen.add(question_id)
-                kept = tuple(answer for answer in found if answer)
-                moves = [(a, start) for a, (_, start) in zip(kept, answers, strict=True) if a.start != start]
-                if moves:
-                    doubt, moved, start = max(((_doubt(context, *move), *move) for move in moves), key=lambda m: m[0])
-                    what = f"{moved.text!r} is taken from character {moved.start}, not from answer_start {start}"
-                    bad.mended(place, what, doubt)
-                yield QaExample(question_id, question, context, kept)
+            seen.add(example.id)
+            if repairs:
+                doubt, what = max(repairs)
+                bad.mended(place, what, doubt)
+            yield example
 
     def without_labels(self) -> Self:
         """A reader of questions and passages alone."""
         return replace(self, labeled=False)
 
 
-def find_answer(context: str, text: str, start: int) -> Answer | None:
-    """The answer where it says it stands, else at its occurrence nearest to there, None when it has none."""
+def are_question_columns(names: Iterable[str]) -> bool:
+    """Whether a table has the columns of questions on passages with their answers."""
+    found = set(names)
+    return "question" in found and not found.isdisjoint(_CONTEXT) and not found.isdisjoint(_ANSWERS)
+
+
+def read_question(record: object, name: str, labeled: bool = True) -> tuple[QaExample, list[tuple[float, str]]]:
+    """The example of a record in any layout, and how its answers were mended: doubt and words.
+
+    Args:
+        name: the question's id where the record has none.
+
+    Raises: ValueError, saying what is wrong with the record.
+    """
+    if not isinstance(record, Mapping):
+        raise ValueError("it is no object; a question has context, question and answers")
+    context: Any = _first(record, _CONTEXT)
+    question: Any = record.get("question")
+    for key, text in (("context", context), ("question", question)):
+        if not isinstance(text, str):
+            raise ValueError(f"it has no text {key!r}; a question has context, question and answers")
+    question_id = str(name if record.get("id") is None else record["id"])
+    wanted = _answers(record) if labeled and not _is_impossible(record) else []
+    if has_half_a_pair([question_id, question, context, wanted]):
+        raise ValueError(HALF_A_PAIR)
+    answers, repairs = [], []
+    for text, start in wanted:
+        answer = find_answer(context, text, start)
+        if answer is None:
+            raise ValueError(f"the answer {text!r} of question {question_id!r} is not in its passage")
+        if answer.start != start:
+            instead = "it has no answer_start" if start is None else f"not from answer_start {start}"
+            what = f"{text!r} is taken from character {answer.start}, {instead}"
+            repairs.append((_doubt(context, answer, start), what))
+        answers.append(answer)
+    return QaExample(question_id, question, context, tuple(answers)), repairs
+
+
+def find_answer(context: str, text: str, start: int | None) -> Answer | None:
+    """The answer where it says it stands, else at its occurrence nearest to there, None when it has none.
+
+    Without a start it is the first one.
+    """
     if not text:
         return None
-    if start >= 0 and context.startswith(text, start):
+    if start is not None and start >= 0 and context.startswith(text, start):
         return Answer(text, start)
-    before = context.rfind(text, 0, max(start, 0) + len(text))
-    after = context.find(text, max(start, 0))
-    places = [place for place in (before, after) if place >= 0]
-    return Answer(text, min(places, key=lambda place: abs(place - start))) if places else None
+    wanted = max(start or 0, 0)
+    places = [p for p in (context.rfind(text, 0, wanted + len(text)), context.find(text, wanted)) if p >= 0]
+    return Answer(text, min(places, key=lambda place: abs(place - (start or 0)))) if places else None
 
 
-def _doubt(context: str, answer: Answer, start: int) -> float:
-    """Characters that an answer was moved; infinity where another occurrence is as near."""
+def _doubt(context: str, answer: Answer, start: int | None) -> float:
+    """Characters that an answer was moved; infinity where another occurrence is as good."""
+    if start is None:
+        return math.inf if context.find(answer.text, answer.start + 1) >= 0 else 0.0
     other = 2 * start - answer.start
     is_tie = other >= 0 and context.startswith(answer.text, other)
     return math.inf if is_tie else abs(answer.start - start)
 
 
-def _is_impossible(record: dict[str, Any]) -> bool:
-    """Whether a question is said to have no answer. Raises: TaskDataError for a value that is no truth value."""
+def _answers(record: Mapping[str, Any]) -> list[tuple[str, int | None]]:
+    """Texts and starts of a record's answers; an empty text is none. Raises: ValueError."""
+    if not any(key in record for key in _ANSWERS):
+        raise ValueError("it has no 'answers'; a question has context, question and answers")
+    found: Any = unpack_cell(_first(record, _ANSWERS))
+    starts: Any = unpack_cell(_first(record, _START))
+    if isinstance(found, Mapping):
+        found, starts = found.get("text"), _first(found, _START)
+    elif isinstance(found, list) and found and all(isinstance(answer, Mapping) for answer in found):
+        found, starts = [answer.get("text") for answer in found], [_first(answer, _START) for answer in found]
+    texts = found if isinstance(found, list) else [found]
+    starts = starts if isinstance(starts, list) else [starts] * len(texts)
+    try:
+        pairs = [(text, None if at in (None, "") else int(float(at))) for text, at in zip(texts, starts, strict=True)]
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"its answer_start {str(starts)[:80]} is not a whole number for each answer") from None
+    pairs = [(text, start) for text, start in pairs if text != "" and (text, start) != (None, -1)]
+    if not all(isinstance(text, str) for text, _ in pairs):
+        raise ValueError("its answers are neither texts nor objects with text and answer_start")
+    return pairs
+
+
+def _first(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
+    return next((record[name] for name in names if name in record), None)
+
+
+def _is_impossible(record: Mapping[str, Any]) -> bool:
+    """Whether a question is said to have no answer. Raises: ValueError for a value that is no truth value."""
     value = record.get("is_impossible") or False
     said = _TRUTH_VALUES.get(value.strip().lower()) if isinstance(value, str) else value
     if said not in (True, False):
-        raise TaskDataError(f"is_impossible is {value!r}; write true or false")
+        raise ValueError(f"is_impossible is {value!r}; write true or false")
     return bool(said)
 
 
-def _questions(path: str, bad: BadRecords) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Place, passage and record of every question."""
+def _read_questions(path: str, bad: BadRecords) -> Iterator[tuple[str, Any]]:
+    """Place and record of every question of a file."""
+    content = None if table_name(path) else _json_of(path)
+    if content is None:
+        items = read_records(path, bad)
+    else:
+        listed = content.get("data") if isinstance(content, dict) else content
+        if not isinstance(listed, list):
+            raise TaskDataError(f'{path} is not laid out as SQuAD: it must be a list, or an object with a list "data"')
+        items = ((f"data[{number}]", item) for number, item in enumerate(listed))
+    for place, item in items:
+        yield from _questions_within(item, place)
+
+
+def _json_of(path: str) -> Any:
+    """The JSON of a whole file; None where each line is a value."""
     try:
-        content = json.loads(read_decompressed(path))
+        return json.loads(read_decompressed(path))
     except UnicodeDecodeError as error:
         raise TaskDataError(f"{path}: byte {error.start + 1} is not UTF-8; fetch the file again") from error
     except json.JSONDecodeError as error:
-        remedy = "fetch the file again" if plain_name(path).endswith(".json") else "a qa task reads SQuAD's JSON"
-        raise TaskDataError(f"{path}, line {error.lineno}: not JSON ({error.msg}); {remedy}") from error
-    if not isinstance(content, dict) or not isinstance(content.get("data"), list):
-        raise TaskDataError(f'{path} is not laid out as SQuAD: it must be an object with a list "data"')
-    for i, article in enumerate(content["data"]):
-        for j, paragraph in enumerate(_items(article, "paragraphs", f"data[{i}]", bad)):
-            place = f"data[{i}].paragraphs[{j}]"
-            context = paragraph.get("context") if isinstance(paragraph, dict) else None
-            if not isinstance(context, str):
-                bad.found(place, "no context")
-                continue
-            if has_half_a_pair(context):
-                bad.found(place, f"its context {HALF_A_PAIR}")
-                continue
-            for k, record in enumerate(_items(paragraph, "qas", place, bad)):
-                yield f"{place}.qas[{k}]", context, record
+        if error.msg == "Extra data":
+            return None
+        raise TaskDataError(
+            f"{path}, line {error.lineno}: not JSON ({error.msg}); a qa task reads SQuAD's JSON, or tables with "
+            "context, question and answers"
+        ) from error
 
 
-def _items(parent: Any, key: str, place: str, bad: BadRecords) -> list[Any]:
-    items = parent.get(key) if isinstance(parent, dict) else None
-    if isinstance(items, list):
-        return items
-    bad.found(place, f"no list {key!r}")
-    return []
+def _questions_within(item: Any, place: str, context: Any = None) -> Iterator[tuple[str, Any]]:
+    """Place and record of the questions of an article or a passage, each with its passage; of a question itself."""
+    if not isinstance(item, dict):
+        yield place, item
+        return
+    context = item.get("context", context)
+    for key in ("paragraphs", "qas"):
+        if isinstance(item.get(key), list):
+            for number, part in enumerate(item[key]):
+                yield from _questions_within(part, f"{place}.{key}[{number}]", context)
+            return
+    yield place, item if context is None else {**item, "context": context}

@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError, SpecError, TaskDataError
+from orchestrator.specs.recipe import LongDocuments
 from orchestrator.specs.task import TaskSpec
-from orchestrator.tasks.features import PER_EXAMPLE, Array, HeadArrays, Windows
+from orchestrator.tasks.catalogue import KNOWN_TASKS
+from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.text_examples import TextExample
 from orchestrator.tasks.text_windows import build_text_windows
-from orchestrator.tasks.types.base import P, TaskDefinition, TaskType
+from orchestrator.tasks.types.base import Outputs, P, TaskDefinition, TaskType
 from orchestrator.tasks.types.conll import is_named_conll
+from orchestrator.tasks.types.outputs import check_length
 from orchestrator.tasks.types.requests import Request
 
 T = TypeVar("T", bound=TextExample)
@@ -29,17 +32,48 @@ T = TypeVar("T", bound=TextExample)
 class TextArrays(HeadArrays):
     """Labels, and the numbers beside the text."""
 
+    are_windows_grouped = True
     labels: Array = field(metadata=PER_EXAMPLE)
     """(N,) int32 class numbers, -100 where unknown; (N,) float32 values, NaN where unknown; (N, C) 0 or 1."""
     tabular_features: NDArray[np.float32] | None = field(default=None, metadata=PER_EXAMPLE)
     """(N, E) a person's own columns, where the task has some."""
 
 
-class TextType(TaskType[T, P, TextArrays, TaskOptions], Generic[T, P]):
+@dataclass(frozen=True, kw_only=True)
+class TextOptions(TaskOptions):
+    """Treatment of texts longer than a window."""
+
+    long_documents: LongDocuments = "cut"
+    """Way to read them: their beginning, or windows whose logits are pooled by their mean or maximum."""
+    window_stride: int | None = None
+    """Tokens between the starts of two windows; None for windows that do not overlap."""
+
+    def window_values(self) -> dict[str, Any]:
+        """The length, and the stride where texts are not cut; the pooling changes no window."""
+        is_cut = self.long_documents == "cut"
+        return {"max_seq_length": self.max_seq_length} | ({} if is_cut else {"window_stride": self.window_stride})
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelOptions(TextOptions):
+    """Temperature of probabilities."""
+
+    decoding_fields = frozenset({"calibrate", "logit_temperature"})
+
+    calibrate: bool = False
+    """Whether the temperature is fitted to labeled examples."""
+    logit_temperature: float = 1.0
+    """Divisor of logits."""
+
+
+Opt = TypeVar("Opt", bound=TextOptions)
+
+
+class TextType(TaskType[T, P, TextArrays, Opt], Generic[T, P, Opt]):
     """A task type whose examples are texts or pairs of texts."""
 
     arrays_type = TextArrays
-    options_type = TaskOptions
+    recipe_fields = frozenset({"long_documents", "window_stride"})
     spec_fields = frozenset({"text_columns", "label_column", "numerical_columns", "categorical_columns"})
     request_keys = ("text", "text_pair")
     optional_keys = frozenset({"text_pair"})
@@ -56,20 +90,50 @@ class TextType(TaskType[T, P, TextArrays, TaskOptions], Generic[T, P]):
         """The labels of examples as numbers: the array `TextArrays.labels`."""
 
     def windows(
-        self, task: TaskDefinition, examples: Sequence[T], tokenizer: Tokenizer, options: TaskOptions
+        self, task: TaskDefinition, examples: Sequence[T], tokenizer: Tokenizer, options: Opt
     ) -> Windows[TextArrays]:
-        """One window for each example; the end of a text that is too long is cut off."""
+        """One window for each example, without the end of a text that is too long; or windows over all of it."""
         pairs = [(example.text, example.text_pair) for example in examples]
-        made = build_text_windows(pairs, tokenizer, options.max_seq_length)
+        is_cut = options.long_documents == "cut"
+        made = build_text_windows(pairs, tokenizer, options.max_seq_length, is_cut, options.window_stride)
         tabular_features = task.columns.encode(examples) if task.columns.width else None
         return Windows(
             input_ids=made.input_ids,
             token_type_ids=made.token_type_ids,
             cu_seqlens=made.cu_seqlens,
-            example_index=np.arange(len(examples), dtype=np.int32),
+            example_index=made.example_index,
             head_arrays=TextArrays(self.label_array(task, examples), tabular_features),
             counts={"num_truncated": int((made.num_cut > 0).sum()), "num_tokens_cut": int(made.num_cut.sum())},
         )
+
+    def pool(self, features: Features[TextArrays], outputs: Outputs, options: Opt) -> Outputs:
+        """The outputs of each example's windows as one: (W, …) → (N, …). Raises: DataError for another number."""
+        if options.long_documents == "cut":
+            return outputs
+        check_length(outputs, features.num_windows, "window")
+        starts = features.group_starts
+        if options.long_documents == "max":
+            return np.asarray(np.maximum.reduceat(outputs, starts[:-1], axis=0))
+        sizes = np.diff(starts).reshape(-1, *[1] * (outputs.ndim - 1))
+        return np.asarray(np.add.reduceat(outputs, starts[:-1], axis=0) / sizes.astype(outputs.dtype))
+
+    def fit(self, task: TaskDefinition, examples: Sequence[T], logits: Outputs, options: Opt) -> Opt:
+        """The options with what the recipe asks to be fitted to labeled examples, from their logits: (N, …)."""
+        return options
+
+    def calibrate(
+        self,
+        task: TaskDefinition,
+        features: Features[TextArrays],
+        examples: Sequence[T],
+        outputs: Outputs,
+        options: Opt,
+        predictions: Sequence[P],
+    ) -> tuple[Opt, list[P]]:
+        """The options as `fit` sets them, and what they make of the outputs."""
+        fitted = self.fit(task, examples, self.pool(features, outputs, options), options)
+        is_same = fitted == options
+        return fitted, list(predictions) if is_same else self.decode(task, features, examples, outputs, fitted)
 
     def parse_text(self, line: str) -> dict[str, Any]:
         """A text, or two with a tab between them."""
@@ -118,4 +182,5 @@ def table_columns(spec: TaskSpec) -> dict[str, Any]:
         "label_column": spec.label_column or "label",
         "numerical_columns": spec.numerical_columns,
         "categorical_columns": spec.categorical_columns,
+        "may_quote": spec.id not in KNOWN_TASKS,
     }

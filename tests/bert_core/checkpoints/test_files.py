@@ -3,6 +3,7 @@
 Alone: pytest tests/bert_core/checkpoints/test_files.py
 """
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -112,3 +113,15 @@ def test_weights_of_an_lstm_keep_their_names_in_files() -> None:
     assert model.lstm is not None
     names = {model.weight_names.of(f"lstm.{name}")[0] for name, _ in model.lstm.named_parameters()}
     assert names == {f"recurrent.{name}" for name, _ in model.lstm.named_parameters()}
+
+
+def test_a_folder_that_cannot_be_written_is_named_and_no_temporary_file(tmp_path: Path) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with pytest.raises(PermissionError) as caught:
+        atomic_write(tmp_path / "spec.yaml", refuse)
+    assert caught.value.filename == str(tmp_path)
+    with pytest.raises(PermissionError) as caught, atomic_folder(tmp_path / "model") as folder:
+        refuse(folder)
+    assert caught.value.filename == str(tmp_path)

@@ -42,12 +42,39 @@ def test_a_plain_encoder_gives_the_mean(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("prompts", "expected"),
+    [
+        ({"query": "query: ", "passage": "passage: "}, ("query: ", "passage: ")),
+        ({"corpus": "c ", "document": "d ", "STS": "s "}, ("", "d ")),
+        ({"query": None, "document": ""}, ("", "")),
+        (None, ("", "")),
+    ],
+)
+def test_prompts_are_read_by_their_names(folder: Path, prompts: object, expected: tuple[str, str]) -> None:
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
+    found = read_sentence_embedding(folder)
+    assert (found.query_prompt, found.document_prompt) == expected
+    write_sentence_embedding(folder, found, hidden_size=24)
+    assert read_sentence_embedding(folder) == found
+
+
+def test_prompts_that_are_left_out_of_the_pooling_are_refused(folder: Path) -> None:
+    content = json.loads((folder / "1_Pooling/config.json").read_text())
+    (folder / "1_Pooling/config.json").write_text(json.dumps(content | {"include_prompt": False}))
+    assert read_sentence_embedding(folder).query_prompt == ""
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": {"query": "query: "}}))
+    with pytest.raises(CheckpointError, match="1_Pooling"):
+        read_sentence_embedding(folder)
+
+
+@pytest.mark.parametrize(
     ("file", "values", "message"),
     [
         ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case"),
         ("sentence_bert_config.json", {"max_seq_length": "many"}, "max_seq_length"),
         ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "default_prompt_name"),
         ("config_sentence_transformers.json", {"truncate_dim": 64}, "truncate_dim"),
+        ("config_sentence_transformers.json", {"prompts": {"query": 5}}, "prompt"),
         ("1_Pooling/config.json", {"pooling_mode_max_tokens": True}, "'max'"),
         ("1_Pooling/config.json", {"pooling_mode": "lasttoken"}, "'lasttoken'"),
         ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False}, r"the pooling \[\]"),

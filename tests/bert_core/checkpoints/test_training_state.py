@@ -21,7 +21,8 @@ from bert_core.checkpoints.manifest import write_manifest
 from bert_core.checkpoints.training_state import load_training_state, save_training_state
 from bert_core.errors import CheckpointError, NewerFormatError
 from bert_core.heads import BertForPreTraining
-from bert_core.optimization import build_optimizer, linear_warmup_decay
+from bert_core.learning_rates import learning_rate_factor
+from bert_core.optimization import build_optimizer
 from tests.bert_core.reference import ragged_batch, small_config
 
 CONFIG = small_config().with_dropout(0.1)
@@ -38,7 +39,7 @@ def train(model: BertForPreTraining, optimizer: AdamW, first: int, last: int) ->
     for step in range(first, last):
         torch.manual_seed(step)
         for group in optimizer.param_groups:
-            group["lr"] = 1e-2 * linear_warmup_decay(step, 20, 4)
+            group["lr"] = 1e-2 * learning_rate_factor(step, 20, 4)
         batch = ragged_batch(CONFIG, [5, 3, 8], 8, seed=step)
         labels = torch.where(batch["input_ids"] % 3 == 1, batch["input_ids"], -100)
         loss = model(**batch, labels=labels, next_sentence_label=torch.tensor([0, 1, 0])).loss

@@ -128,13 +128,15 @@ def test_a_saved_tokenizer_loads_equal(uncased: Tokenizer, folder: Path) -> None
         assert loaded.encode_ids(TEXTS) == uncased.encode_ids(TEXTS)
 
 
-@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize(("lowercase", "strip_accents"), [(True, None), (False, None), (True, False)])
 @pytest.mark.parametrize(
     ("algorithm", "removed"),
     [("wordpiece", ""), ("wordpiece", "tokenizer.json"), ("byte_bpe", ""), ("unigram", "")],
 )
-def test_transformers_gives_the_same_ids(tmp_path: Path, lowercase: bool, algorithm: str, removed: str) -> None:
-    ours = TRAINERS[algorithm](TEXTS, 400, lowercase, 2)
+def test_transformers_gives_the_same_ids(
+    tmp_path: Path, lowercase: bool, strip_accents: bool | None, algorithm: str, removed: str
+) -> None:
+    ours = TRAINERS[algorithm](TEXTS, 400, lowercase, 2, strip_accents)
     ours.save(tmp_path)
     if removed:
         (tmp_path / removed).unlink()

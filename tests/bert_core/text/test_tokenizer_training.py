@@ -150,6 +150,13 @@ def test_capitals_and_accents_count_unless_uncased(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", TRAINERS)
+def test_accents_are_kept_apart_from_capitals(algorithm: str) -> None:
+    kept, stripped = (TRAINERS[algorithm](TEXTS, 400, not strips, 2, strips) for strips in (False, True))
+    assert kept.encode_ids(["SEÑOR"]) == kept.encode_ids(["señor"]) != kept.encode_ids(["senor"])
+    assert stripped.encode_ids(["señor"]) == stripped.encode_ids(["senor"])
+
+
+@pytest.mark.parametrize("algorithm", TRAINERS)
 @pytest.mark.parametrize("texts", [[], ["", " \n "]])
 def test_training_on_nothing_is_refused(algorithm: str, texts: list[str]) -> None:
     with pytest.raises(TokenizerError, match=r"holds no word|no two bytes"):

@@ -15,7 +15,7 @@ from click.shell_completion import ShellComplete
 from orchestrator.cli.commands.completing import COMPLETION_VARIABLE
 from orchestrator.cli.entry import cli
 from orchestrator.registry import Registry
-from orchestrator.results import ModelResult
+from orchestrator.results import MetricEvent, ModelResult
 from orchestrator.settings import Settings
 from tests.contracts.imports import ROOT
 from tests.contracts.walls import EVERYTHING_HEAVY
@@ -83,6 +83,9 @@ def test_a_leaderboards_task_and_a_runs_measurements_are_those_recorded(recorded
     assert "params.learning_rate" in offered("query params.learn")
     assert offered("runs export -o runs.csv --where metrics.acc") == ["metrics.accuracy"]
     assert offered("query (metrics.acc") == ["(metrics.accuracy"]
+    with Registry(Settings.from_options().registry) as registry:
+        registry.metrics.record(recorded_sweep.run_id, [MetricEvent(1, "validation", {"f1_C++": 0.5})])
+    assert offered("query metrics.f1") == [], "it stands in quotes, which no shell takes as they are"
 
 
 def test_tags_of_a_run_and_aliases_of_models_are_offered(recorded_sweep: RecordedSweep) -> None:
@@ -106,7 +109,7 @@ def test_overrides_of_a_task_and_of_a_run_that_goes_on_are_offered(recorded_swee
     assert "folder=" in offered("evaluate m sst2 fold")
     found = offered(f"resume {recorded_sweep.run_id} ")
     assert found
-    assert all(word.startswith("execution.") for word in found)
+    assert all(word.startswith(("execution.", "trials=")) for word in found)
 
 
 def test_an_unreadable_registry_or_spec_offers_nothing(

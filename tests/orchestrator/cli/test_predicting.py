@@ -8,11 +8,13 @@ import gzip
 import io
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bert_core.config import BertConfig
+from bert_core.text_embedding import TextEmbedder
 from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
 from orchestrator.tasks.options import TaskOptions
 from tests.orchestrator.cli.fresh_process import loaded_by_each
@@ -51,6 +53,24 @@ def test_a_text_in_place_of_a_file_is_answered(
     (tmp_path / "one.txt").write_text("cats rest.\n")
     model = {"embed": encoder, "predict": classifier}[name]
     assert command(name, model, "cats rest.").out == command(name, model, "one.txt").out
+
+
+def test_the_first_numbers_of_vectors_are_kept_and_the_models_prompts_stand_before_the_texts(
+    command: Command, encoder: str, tmp_path: Path
+) -> None:
+    embedder = TextEmbedder.load(encoder)
+    own = embedder.model.embedding
+    embedder.model.embedding = replace(own, query_prompt="cats ", document_prompt="rain ")
+    embedder.save(tmp_path / "prompted")
+
+    def vector(model: str, text: str, *options: str) -> list[float]:
+        return list(json.loads(command("embed", model, text, *options).out)["embedding"])
+
+    whole = vector(encoder, "rain falls near stones")
+    assert vector(encoder, "rain falls near stones", "--dimensions", "3") == whole[:3]
+    assert vector("prompted", "falls near stones") == whole
+    assert vector("prompted", "on the mat", "--as", "query") == vector(encoder, "cats on the mat")
+    assert (command("embed", encoder, "a cat", "--dimensions", "17").status) == 2
 
 
 @pytest.mark.parametrize("file", ["reviews", "my data/reviews.csv.gz"])
@@ -190,3 +210,46 @@ def test_a_text_column_needs_a_table(command: Command, classifier: str, home: Pa
     Path("lines.txt").write_text("cats rest\n")
     assert "lines.txt is none" in command("predict", classifier, "lines.txt", "--text-column", "a").err
     assert "stdin is read as lines" in command("predict", classifier, "--text-column", "a").err
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['[{"text": "a"}, {"text": "b"}]', '[\n  {\n    "text": "a"\n  }\n]', '{\n  "text": "a"\n}', '\n["a", "b"]\n'],
+    ids=["array", "pretty array", "pretty object", "array of texts"],
+)
+def test_json_that_is_not_an_object_a_line_is_no_text(
+    text: str, command: Command, recorded_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.json").write_text(text)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    outcome = command("predict", str(recorded_model), "a.json")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "a.json" in outcome.err
+    assert "one JSON object a line" in " ".join(outcome.err.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "num_blank"),
+    [
+        ("a.csv", "text\ncats rest\n\nrain falls\n\n", 1),
+        ("a.csv", 'text,n\n"cats\n\nrest",1\nrain falls,2\n', 0),
+        ("a.csv", 'text,n\n"cats\n\nrest",1\n\n\nrain falls,2\n', 2),
+        ("a.txt", "cats rest\n\n \nrain falls\n\n", 2),
+        ("a.txt", "[cats] rest\nrain falls\n", 0),
+    ],
+)
+def test_lines_without_an_answer_are_counted(
+    name: str, text: str, num_blank: int, command: Command, classifier: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    outcome = command("predict", classifier, name, "-f", "jsonl")
+    assert len(outcome.out.splitlines()) == 2
+    told = [line for line in outcome.err.splitlines() if "empty line" in line]
+    assert [line.split()[0] for line in told] == ([str(num_blank)] if num_blank else [])
+
+
+def test_a_broken_row_below_a_cell_of_several_lines_is_named_by_its_line(
+    command: Command, recorded_model: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text('text,text_pair\n"cats\nrest",a\n\na,b,c\n')
+    assert "line 5" in command("predict", str(recorded_model), "a.csv").err

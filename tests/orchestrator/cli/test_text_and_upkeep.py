@@ -75,7 +75,7 @@ def test_a_tokenizer_is_trained_saved_and_reported_on(command: Command, tmp_path
 def test_a_tokenizer_that_is_not_there_or_text_without_words_is_refused(command: Command, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(DOCUMENTS)
     (tmp_path / "empty.txt").write_text("\n\n")
-    assert command("tokenizer", "report", "none", "a.txt").status == 2
+    assert command("tokenizer", "report", "none", "a.txt").status == 3
     assert command("corpus", "inspect", "none.txt").status == 2
     assert command("tokenizer", "train", "a.txt", "-o", ".").status == 2
     command("tokenizer", "train", "a.txt", "-o", "tok", "--vocab-size", "120")

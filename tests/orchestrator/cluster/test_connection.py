@@ -76,17 +76,25 @@ def test_a_local_ray_that_does_not_start_in_time_is_ended_and_tried_again(
         other.kill()
 
 
-def test_a_local_ray_that_does_not_start_in_time_is_trouble_of_the_cluster_at_last(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("said_by_ray", "told"),
+    [
+        ("The current node timed out during startup.", "a local Ray could not be started: The current node timed out"),
+        ("validate_socket_filename failed: AF_UNIX path length cannot exceed 107 bytes: /a/b", "set TMPDIR to a short"),
+    ],
+    ids=["not in time", "a long TMPDIR"],
+)
+def test_a_local_ray_that_does_not_start_is_trouble_of_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said_by_ray: str, told: str
 ) -> None:
     def init(**options: object) -> None:
-        raise Exception("The current node timed out during startup.")
+        raise Exception(said_by_ray)
 
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     monkeypatch.setattr(ray, "init", init)
     settings = Settings.from_options(home=str(tmp_path), environ={})
     with (
-        pytest.raises(ClusterError, match="a local Ray could not be started: The current node timed out"),
+        pytest.raises(ClusterError, match=told),
         connect(settings),
     ):
         pytest.fail("there is no Ray to work on")

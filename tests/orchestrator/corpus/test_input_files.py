@@ -18,6 +18,7 @@ from orchestrator.corpus.decompression import read_chunks
 from orchestrator.corpus.input_files import find_files
 from orchestrator.errors import CorpusError
 from orchestrator.specs import TextSource
+from tests.hub_server import serving_hub
 
 
 def names(*patterns: str | Path, **source: str) -> list[str]:
@@ -51,6 +52,21 @@ def test_a_loop_of_links_ends(tmp_path: Path) -> None:
     (tmp_path / "a" / "loop").symlink_to(tmp_path)
     assert names(tmp_path) == ["x.txt"]
     assert names(tmp_path / "**" / "*.txt") == ["x.txt"]
+
+
+def test_files_on_the_hub_are_found_at_a_commit_and_read(tmp_path: Path) -> None:
+    with serving_hub(tmp_path) as hub:
+        commit = hub.commit(
+            "datasets/org/set", {"a/1.txt": b"one", "a/2.txt": b"two", "a/README.md": b"", "b/3.txt": b""}
+        )
+        source = TextSource(files=("hf://datasets/org/set/a", "hf://datasets/org/set/*/2.txt"))
+        found = find_files(source)
+        assert [file.path for file in found] == [f"hf://datasets/org/set@{commit}/a/{n}.txt" for n in (1, 2)]
+        hub.commit("datasets/org/set", {"a/1.txt": b"others", "b/2.txt": b""})
+        assert [b"".join(read_chunks(file)) for file in found] == [b"one", b"two"]
+        assert find_files(source)[0].version != commit
+        with pytest.raises(CorpusError, match="none"):
+            names("hf://datasets/org/set/none.txt")
 
 
 def test_a_uri_is_listed_and_read() -> None:

@@ -148,7 +148,7 @@ def test_parts_have_loss_and_gradient_of_the_whole(name: str, tmp_path: Path) ->
             with torch.no_grad():
                 batch = make_batch(features, np.concatenate(windows), torch.device("cpu"))
                 logits = loss.logits(student, batch)
-        values = [loss(student, batch) for batch in make_parts(features, windows, torch.device("cpu"), logits)]
+        values = [loss(student, batch) for batch in make_parts(student, features, windows, logits)]
         torch.stack(values).sum().backward()  # type: ignore[no-untyped-call]
         gradients = [parameter.grad for parameter in student.parameters() if parameter.grad is not None]
         found.append((float(sum(values).detach()), torch.cat([each.flatten() for each in gradients])))
@@ -176,7 +176,7 @@ def test_no_step_waits_for_the_device(
     if name == "embedding":
         with torch.no_grad():
             logits = loss.logits(student, make_batch(features, windows[0], CPU))
-    batches = [make_batch(features, windows[0], CPU), *make_parts(features, windows[1:], CPU, logits)]
+    batches = [make_batch(features, windows[0], CPU), *make_parts(student, features, windows[1:], logits)]
     labeled = [each[features.example_index[each] < num_labeled] for each in windows]
     made = {tuple(each): make_batch(features, each, CPU) for each in labeled}
     monkeypatch.setattr(task_loss, "make_batch", lambda features, windows, device: made[tuple(windows)])

@@ -30,6 +30,11 @@ def write_reviews(path: Path, num_rows: int = 60, delimiter: str = ",", first: i
     return write(path, "\n".join(lines) + "\n")
 
 
+def write_records(path: Path, num_rows: int = 60) -> Path:
+    """The reviews as one array of JSON."""
+    return write(path, json.dumps([dict(zip(("text", "label"), review(n), strict=True)) for n in range(num_rows)]))
+
+
 def write_sentences(path: Path, num_sentences: int = 30) -> Path:
     """CoNLL columns: a sentence about a person each."""
     sentences = [f"-X- O\nAda{number} B-PER\nwrote O\n" for number in range(num_sentences)]

@@ -3,8 +3,6 @@
 Alone: pytest tests/orchestrator/drafting/test_draft.py
 """
 
-import csv
-import io
 import json
 import shlex
 from pathlib import Path
@@ -17,22 +15,20 @@ import yaml
 
 from orchestrator.drafting.draft import draft_spec
 from orchestrator.drafting.draft_parts import Draft
-from orchestrator.drafting.vocabulary import Characters
-from orchestrator.drafting.writing import check_targets, write_draft
-from orchestrator.errors import InputError
+from orchestrator.drafting.text import Characters
+from orchestrator.errors import InputError, TaskDataError
 from orchestrator.kinds import resolved_inputs
 from orchestrator.planning.checks import check_inputs
 from orchestrator.settings import Settings
 from orchestrator.specs.loading import load_spec
 from orchestrator.specs.parts import task_of
 from orchestrator.specs.pipeline import stages_of
-from orchestrator.tasks.table_files import read_rows
-from orchestrator.tasks.text_files import BadRecords
 from tests.orchestrator.drafting.made_files import (
     request_for,
     review,
     write,
     write_questions,
+    write_records,
     write_reviews,
     write_sentences,
     write_text,
@@ -48,11 +44,16 @@ def draft(folder: Path, *files: Path, **fields: Any) -> Draft:
 def written(folder: Path, *files: Path, **fields: Any) -> dict[str, Any]:
     """The values of the spec that is written, which must be one that a run begins with."""
     made = draft(folder, *files, **fields)
-    write_draft(made)
+    made.write()
     spec = load_spec(made.spec_path)
     check_inputs(spec, resolved_inputs(spec, Settings.from_options(home=str(folder / "home"), environ={})))
     values: dict[str, Any] = yaml.safe_load(Path(made.spec_path).read_text(encoding="utf-8"))
     return values
+
+
+def split_of(folder: Path, part: str) -> list[dict[str, Any]]:
+    """The records of a split that was written."""
+    return [json.loads(line) for line in (folder / f"drafted.{part}.jsonl").read_text().splitlines()]
 
 
 def told(made: Draft) -> str:
@@ -64,13 +65,7 @@ def test_a_csv_becomes_a_split_and_a_baseline(tmp_path: Path, delimiter: str) ->
     path = write_reviews(tmp_path / "reviews.csv", 90, delimiter)
     before = path.read_bytes()
     stages = written(tmp_path, path)["stages"]
-    train, dev = (
-        [
-            (row["text"], row["label"])
-            for row in csv.DictReader(io.StringIO((tmp_path / f"drafted.{part}.csv").read_text()))
-        ]
-        for part in ("train", "dev")
-    )
+    train, dev = ([(row["text"], row["label"]) for row in split_of(tmp_path, part)] for part in ("train", "dev"))
     assert sorted(train + dev) == sorted(map(review, range(90)))
     assert (len(train), len(dev)) == (72, 18)
     assert stages["finetuning"]["recipe"]["tokenizer"] == "@tokenizer"
@@ -94,18 +89,17 @@ def test_a_model_to_start_from_makes_a_plain_sweep(tmp_path: Path, tmp_path_fact
     assert not (tmp_path / "drafted.texts.txt").exists()
 
 
-def test_jsonl_and_parquet_are_split_in_their_layout(tmp_path: Path) -> None:
-    records = [
-        {"text": text, "label": label, "year": 2000 + n} for n, (text, label) in enumerate(map(review, range(40)))
-    ]
+def test_every_layout_is_split_alike_into_the_columns_that_are_read(tmp_path: Path) -> None:
+    records = [{"text": text, "label": label, "year": 2000} for text, label in map(review, range(40))]
     jsonl = write(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in records))
-    written(tmp_path, jsonl)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "a.parquet")
-    written(tmp_path, tmp_path / "a.parquet")
-    from_jsonl = [json.loads(line) for line in (tmp_path / "drafted.dev.jsonl").read_text().splitlines()]
-    from_parquet = pyarrow.parquet.read_table(tmp_path / "drafted.dev.parquet").to_pylist()
-    assert from_jsonl == from_parquet
-    assert all(record in records for record in from_jsonl)
+    splits = []
+    made = (write_reviews(tmp_path / "a.csv", 40), write_records(tmp_path / "a.json", 40))
+    for path in (jsonl, tmp_path / "a.parquet", *made):
+        written(tmp_path, path)
+        splits.append([split_of(tmp_path, part) for part in ("train", "dev")])
+    assert all(split == splits[0] for split in splits)
+    assert {frozenset(record) for part in splits[0] for record in part} == {frozenset({"text", "label"})}
 
 
 def test_character_spans_are_split_and_misfits_are_told(tmp_path: Path) -> None:
@@ -117,37 +111,37 @@ def test_character_spans_are_split_and_misfits_are_told(tmp_path: Path) -> None:
 
 def test_tagged_sentences_and_questions_are_split(tmp_path: Path) -> None:
     ner = written(tmp_path, write_sentences(tmp_path / "names.conll"))["stages"]["finetuning"]
-    assert (ner["task"]["head"], ner["task"]["files"]["validation"]) == ("ner", str(tmp_path / "drafted.dev.conll"))
+    assert (ner["task"]["head"], ner["task"]["files"]["validation"]) == ("ner", str(tmp_path / "drafted.dev.jsonl"))
+    assert split_of(tmp_path, "dev")[0].keys() == {"tokens", "tags"}
     qa = written(tmp_path, write_questions(tmp_path / "questions.json"))["stages"]["finetuning"]
-    parts = [json.loads((tmp_path / f"drafted.{part}.json").read_text()) for part in ("train", "dev")]
-    contexts = [{p["context"] for article in part["data"] for p in article["paragraphs"]} for part in parts]
+    contexts = [{record["context"] for record in split_of(tmp_path, part)} for part in ("train", "dev")]
     assert qa["task"]["head"] == "qa"
     assert [len(some) for some in contexts] == [16, 4]
     assert not contexts[0] & contexts[1]
 
 
-def test_a_record_broken_in_another_column_keeps_its_place_in_the_split(tmp_path: Path) -> None:
+def test_a_record_broken_in_another_column_is_in_the_split(tmp_path: Path) -> None:
     records = [{"text": review(n)[0], "label": review(n)[1], "note": f"note {n}"} for n in range(40)]
-    whole = write(tmp_path / "whole.jsonl", "".join(json.dumps(record) + "\n" for record in records))
-    written(tmp_path, whole, output=str(tmp_path / "whole.yaml"))
     records[3]["note"] = "\ud800"
-    broken = write(tmp_path / "broken.jsonl", "".join(json.dumps(record) + "\n" for record in records))
-    written(tmp_path, broken, output=str(tmp_path / "broken.yaml"))
-    for part in ("train", "dev"):
-        expected, got = (
-            [json.loads(line)["text"] for line in (tmp_path / f"{name}.{part}.jsonl").read_text().splitlines()]
-            for name in ("whole", "broken")
-        )
-        assert got == expected
+    written(tmp_path, write(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in records)))
+    assert len(split_of(tmp_path, "train") + split_of(tmp_path, "dev")) == 40
 
 
-def test_a_carriage_return_in_a_text_is_read_again_from_the_split(tmp_path: Path) -> None:
+def test_a_carriage_return_in_a_text_is_in_the_split(tmp_path: Path) -> None:
     rows = "".join(f'"film {n}\rwas {review(n)[1]}",{review(n)[1]}\n' for n in range(40))
     (tmp_path / "reviews.csv").write_bytes(f"text,label\n{rows}".encode())
     written(tmp_path, tmp_path / "reviews.csv")
-    parts = [str(tmp_path / f"drafted.{part}.csv") for part in ("train", "dev")]
-    again = [values for path in parts for _, values in read_rows(path, ("text",), BadRecords(path, "error"))]
-    assert sorted(again) == sorted((f"film {n}\rwas {review(n)[1]}",) for n in range(40))
+    again = split_of(tmp_path, "train") + split_of(tmp_path, "dev")
+    assert {record["text"] for record in again} == {f"film {n}\rwas {review(n)[1]}" for n in range(40)}
+
+
+def test_triples_are_split(tmp_path: Path) -> None:
+    rows = "".join(f"words {n},like {n},other {n}\n" for n in range(30))
+    task = written(tmp_path, write(tmp_path / "a.csv", f"query,positive,negative\n{rows}"))["stages"]["finetuning"][
+        "task"
+    ]
+    assert (task["objective"], task["negative_columns"]) == ("in_batch_negatives", ["negatives"])
+    assert split_of(tmp_path, "dev")[0].keys() == {"query", "positive", "negatives"}
 
 
 def test_text_becomes_a_pipeline_that_the_text_can_bear(tmp_path: Path) -> None:
@@ -202,16 +196,17 @@ def test_options_that_do_not_fit_the_file_are_refused(tmp_path: Path) -> None:
 
 def test_files_in_the_way_are_not_written_over(tmp_path: Path) -> None:
     made = draft(tmp_path, write_reviews(tmp_path / "reviews.csv"))
-    (tmp_path / "drafted.dev.csv").write_text("mine")
-    with pytest.raises(InputError, match=r"drafted\.dev\.csv.* --force"):
-        check_targets(made, (), force=False)
-    check_targets(made, (), force=True)
+    (tmp_path / "drafted.dev.jsonl").write_text("mine")
+    with pytest.raises(InputError, match=r"drafted\.dev\.jsonl.* --force"):
+        made.check_targets((), force=False)
+    made.check_targets((), force=True)
 
 
 def test_the_data_itself_is_never_written_over(tmp_path: Path) -> None:
-    path = write_reviews(tmp_path / "drafted.train.csv")
-    with pytest.raises(InputError, match=r"drafted\.train\.csv"):
-        check_targets(draft(tmp_path, path), (str(path),), force=True)
+    rows = (json.dumps({"text": text, "label": label}) for text, label in map(review, range(60)))
+    path = write(tmp_path / "drafted.train.jsonl", "\n".join(rows))
+    with pytest.raises(InputError, match=r"drafted\.train\.jsonl"):
+        draft(tmp_path, path).check_targets((str(path),), force=True)
 
 
 @pytest.mark.parametrize("name", ["my reviews.csv", "films.txt"])
@@ -243,7 +238,7 @@ def test_text_and_a_model_go_on_with_its_pretraining(tmp_path: Path, tmp_path_fa
 
 def test_what_a_person_should_look_at_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine, GPUs, registered models, the class of f1; broken, long and few examples."""
-    monkeypatch.setattr("orchestrator.drafting.labeled_findings.registered_starts", lambda settings: ("minilm", "wiki"))
+    monkeypatch.setattr("orchestrator.drafting.task_draft.registered_starts", lambda settings: ("minilm", "wiki"))
     monkeypatch.setattr("os.getloadavg", lambda: (1.0, 0.0, 0.0))
     path = write_reviews(tmp_path / "reviews.csv")
     plain = told(draft(tmp_path, path))
@@ -265,7 +260,7 @@ def test_lengths_are_tokens_in_scripts_without_blanks(tmp_path: Path) -> None:
     text = "\n\n".join("ที่นี่มีหมา" * 30 for _ in range(30))
     stages = written(tmp_path, write(tmp_path / "a.txt", text), output=str(tmp_path / "thai.yaml"))["stages"]
     assert stages["pretraining"]["phases"][-1]["max_seq_length"] == 128
-    assert stages["tokenizer"]["lowercase"] is False
+    assert stages["tokenizer"]["strip_accents"] is False
 
 
 def test_a_vocabulary_has_room_for_the_characters_of_the_text(tmp_path: Path) -> None:
@@ -327,7 +322,7 @@ def test_files_that_cannot_be_used_as_their_names_say_are_left_out(tmp_path: Pat
 def test_a_file_with_other_columns_than_the_one_for_training_is_refused(tmp_path: Path) -> None:
     train = write_reviews(tmp_path / "train.csv")
     dev = write(tmp_path / "dev.csv", "review,sentiment\na film,pos\n")
-    with pytest.raises(InputError, match=r"'review'.*dev\.csv"):
+    with pytest.raises(TaskDataError, match=r"dev\.csv.*'review'"):
         draft(tmp_path, train, dev)
 
 
@@ -347,7 +342,7 @@ def test_the_kind_of_a_published_task_is_found(
     tmp_path: Path, files: tuple[str, ...], kind: str, columns: tuple[str, ...]
 ) -> None:
     made = draft_spec(request_for(tmp_path, *map(shared_file, files)))
-    write_draft(made)
+    made.write()
     task = task_of(stages_of(load_spec(made.spec_path))["finetuning"])
     assert task is not None
     assert (task.head, task.text_columns) == (kind, columns)
@@ -355,5 +350,5 @@ def test_the_kind_of_a_published_task_is_found(
 
 def test_published_text_is_for_pretraining(tmp_path: Path) -> None:
     made = draft_spec(request_for(tmp_path, shared_file("pretrain/wikitext-2/valid.txt.gz")))
-    write_draft(made)
+    made.write()
     assert list(stages_of(load_spec(made.spec_path))) == ["tokenizer", "pretraining"]

@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.drafting.input_layout import Layout, detect_layout
-from orchestrator.drafting.split_roles import assign_roles, data_name, role_of
+from orchestrator.drafting.files import Layout, assign_roles, data_name, detect_layout, role_of
 from orchestrator.errors import InputError
-from tests.orchestrator.drafting.made_files import write, write_questions, write_reviews, write_sentences, write_text
+from tests.orchestrator.drafting.made_files import (
+    write,
+    write_questions,
+    write_records,
+    write_reviews,
+    write_sentences,
+    write_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,6 +27,7 @@ from tests.orchestrator.drafting.made_files import write, write_questions, write
         ("a.csv", write_reviews, "table"),
         ("a.train", write_sentences, "tagged"),
         ("a.json", write_questions, "questions"),
+        ("b.json", write_records, "table"),
         ("a.txt", write_text, "text"),
         ("notes.md", write_text, "text"),
     ],
@@ -40,11 +47,10 @@ def test_a_layout_is_found_by_ending_and_content(
     [
         ("a.csv", b"", "empty"),
         ("a.csv", b"PK\x03\x04sheet", "Excel"),
-        ("a.txt", b"\xff\xfeh\0i\0", "UTF-16"),
         ("a.txt", b"abc\0def", "byte 4"),
         ("a.csv", gzip.compress(b"text,label\n", mtime=0), r"a\.csv\.gz"),
         ("a.csv.gz", b"text,label\n", "not compressed"),
-        ("a.json", b'[{"text": "a"}]', "SQuAD"),
+        ("a.json", b'["a", "b"]', "SQuAD"),
     ],
 )
 def test_a_file_that_is_not_read_is_told_why(tmp_path: Path, name: str, content: bytes, problem: str) -> None:

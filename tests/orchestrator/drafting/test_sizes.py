@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 
 from bert_core.config import BertConfig
-from orchestrator.drafting import pretraining_sizes, task_sizes
-from orchestrator.drafting.pretraining_sizes import MAX_PASSES
+from orchestrator.drafting.sizes import MAX_PASSES, TaskNumbers, TimeBudget, pretraining_sizes, task_sizes
 from orchestrator.drafting.start_model import StartModel, registered_starts
-from orchestrator.drafting.task_sizes import TaskNumbers
-from orchestrator.drafting.time_budget import TimeBudget
 from orchestrator.errors import NotFoundError
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
@@ -33,68 +30,68 @@ TEN = TimeBudget(10, num_cores=2)
 
 
 def test_few_examples_are_read_many_times_by_several_trials() -> None:
-    sizes = task_sizes.choose_sizes(FEW, TEN)
+    sizes = task_sizes(FEW, TEN)
     assert (sizes.num_trials, sizes.max_seq_length, sizes.batch_size) == (4, 64, 16)
     assert sizes.epochs >= 20
 
 
 def test_more_examples_get_fewer_trials_and_epochs_within_the_time() -> None:
-    many = task_sizes.choose_sizes(replace(FEW, num_train=100_000), TEN)
+    many = task_sizes(replace(FEW, num_train=100_000), TEN)
     assert many.fits
     assert many.minutes <= 9
     assert many.num_trials < 4
-    assert task_sizes.choose_sizes(replace(FEW, num_train=100_000), TimeBudget(60, num_cores=2)).epochs > many.epochs
+    assert task_sizes(replace(FEW, num_train=100_000), TimeBudget(60, num_cores=2)).epochs > many.epochs
 
 
 def test_a_short_time_leaves_a_trial_its_hundred_steps() -> None:
-    sizes = task_sizes.choose_sizes(FEW, TimeBudget(0.5, num_cores=1))
+    sizes = task_sizes(FEW, TimeBudget(0.5, num_cores=1))
     assert sizes.epochs * FEW.num_train / sizes.batch_size >= 100
 
 
 def test_what_cannot_fit_is_said() -> None:
     base = BertConfig.from_size("base", vocab_size=30_000)
-    assert not task_sizes.choose_sizes(replace(FEW, num_train=1_000_000, config=base), TEN).fits
+    assert not task_sizes(replace(FEW, num_train=1_000_000, config=base), TEN).fits
 
 
 def test_a_window_is_no_longer_than_the_model_reads() -> None:
     short = replace(FEW.config, max_position_embeddings=32)
-    assert task_sizes.choose_sizes(replace(FEW, config=short), TEN).max_seq_length == 32
+    assert task_sizes(replace(FEW, config=short), TEN).max_seq_length == 32
 
 
 @pytest.mark.parametrize("num_words", [1_000, 160_000, 5_000_000])
 def test_pretraining_passes_over_the_text_a_bearable_number_of_times(num_words: int) -> None:
-    sizes = pretraining_sizes.choose_sizes(num_words, 300, 2000, TimeBudget(600, num_cores=2))
+    sizes = pretraining_sizes(num_words, 300, 2000, TimeBudget(600, num_cores=2))
     assert sizes.num_passes <= MAX_PASSES
     assert sizes.minutes <= 600
 
 
 def test_short_steps_are_counted_with_their_own_time() -> None:
     budget = TimeBudget(2, num_cores=1)
-    sizes = pretraining_sizes.choose_sizes(5_000_000, 300, 30_000, budget)
+    sizes = pretraining_sizes(5_000_000, 300, 30_000, budget)
     assert (sizes.batch_size, sizes.limit) == (8, "the time")
     assert 0.9 <= sizes.minutes * 60 / budget.seconds <= 1
 
 
 def test_more_text_and_time_get_a_larger_model() -> None:
-    small = pretraining_sizes.choose_sizes(160_000, 300, 3000, TEN)
-    large = pretraining_sizes.choose_sizes(1e9, 300, 30_000, TimeBudget(60_000, num_cores=16))
+    small = pretraining_sizes(160_000, 300, 3000, TEN)
+    large = pretraining_sizes(1e9, 300, 30_000, TimeBudget(60_000, num_cores=16))
     assert (small.size, large.size) == ("tiny", "base")
 
 
 def test_sequences_are_as_long_as_documents() -> None:
-    assert pretraining_sizes.choose_sizes(160_000, 20, 3000, TEN).phases == ((32, 1.0),)
-    assert [length for length, _ in pretraining_sizes.choose_sizes(160_000, 300, 3000, TEN).phases] == [64, 128]
+    assert pretraining_sizes(160_000, 20, 3000, TEN).phases == ((32, 1.0),)
+    assert [length for length, _ in pretraining_sizes(160_000, 300, 3000, TEN).phases] == [64, 128]
 
 
 def test_few_examples_are_seen_more_often_and_narrow_models_take_larger_steps() -> None:
     hour = TimeBudget(3600, num_cores=2)
-    few = task_sizes.choose_sizes(replace(FEW, num_train=300, is_pretrained=True), hour)
-    many = task_sizes.choose_sizes(replace(FEW, num_train=5000, is_pretrained=True), hour)
+    few = task_sizes(replace(FEW, num_train=300, is_pretrained=True), hour)
+    many = task_sizes(replace(FEW, num_train=5000, is_pretrained=True), hour)
     assert (few.epochs, many.epochs) == (16, 3)
     narrow = replace(FEW, is_pretrained=True, config=BertConfig.from_size("tiny"))
-    assert min(task_sizes.choose_sizes(narrow, hour).learning_rates) >= 3e-4
+    assert min(task_sizes(narrow, hour).learning_rates) >= 3e-4
     wide = replace(narrow, config=BertConfig.from_size("base", vocab_size=30_000))
-    assert max(task_sizes.choose_sizes(wide, TEN).learning_rates) <= 5e-5
+    assert max(task_sizes(wide, TEN).learning_rates) <= 5e-5
 
 
 def test_a_models_tokenizer_is_measured(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ Alone: pytest tests/orchestrator/drafting/test_task_choice.py
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.drafting.columns import inspect_table
-from orchestrator.drafting.dev_split import choose_validation
-from orchestrator.drafting.labeled_facts import check_splits, num_leaks, read_split
+from orchestrator.drafting.examples import check_splits, choose_validation, num_leaks, read_split
 from orchestrator.drafting.task_choice import TaskChoice, choose_task
 from orchestrator.errors import InputError
 from orchestrator.specs.task import TaskSpec
@@ -129,7 +129,8 @@ def test_records_without_a_label_are_for_pretraining(tmp_path: Path) -> None:
         ("text\tlabel", lambda n: f"some words {n}\tx{n}", "40 values in 40 rows"),
         ("count\tlabel", lambda n: f"{n}\t{n % 2}", "--text"),
         ("film 1 was good\tpos", lambda n: f"film {n}\tpos", "names of its columns"),
-        ("text\tscore", lambda n: f"a word {n}\t{n},5", "every row"),
+        ("text\tscore", lambda n: f"a word {n}\t1,{n:03}.5", "thousands"),
+        ("text\tscore", lambda n: f"a word {n}\t{n} %", "percent"),
         ("text\tscore", lambda n: f"a word {n}\t0.5", r"'0\.5'"),
     ],
 )
@@ -171,7 +172,7 @@ def test_of_two_columns_that_fit_the_one_behind_the_text_is_the_label_and_the_ot
 @pytest.mark.parametrize(
     ("header", "row", "named"),
     [
-        ("text\tlabel", lambda n: f"some words {n}\t{('pos', 'Pos', 'neg', 'Pos ')[n % 4]}", "'Pos', 'Pos ' and 'pos'"),
+        ("text\tlabel", lambda n: f"some words {n}\t{('pos', 'Pos', 'neg', 'Pos ')[n % 4]}", "'Pos'"),
         ("text\t label", lambda n: f"some words {n}\t {('pos', 'neg')[n % 2]}", "' label'"),
         ("text\tlabel\tlabel", lambda n: f"some words {n}\t{n % 2}\t{n % 3}", "2 columns are called 'label'"),
     ],
@@ -180,6 +181,53 @@ def test_names_that_are_easily_mistaken_are_told(
     tmp_path: Path, header: str, row: Callable[[int], str], named: str
 ) -> None:
     assert any(named in remark for remark in choose(table(tmp_path, header, row)).remarks)
+
+
+def test_columns_of_0_and_1_are_a_label_each(tmp_path: Path) -> None:
+    path = table(tmp_path, "id\ttext\ttoxic\tinsult", lambda n: f"{n}\tsome words {n}\t{n % 2}\t{n % 3 // 2}")
+    choice = choose(path)
+    assert (choice.kind, choice.label_column, choice.label_columns) == ("multi_label", None, ("toxic", "insult"))
+    assert "--label toxic" in choice.remarks[0]
+    assert choose(path, label_column="insult").kind == "classification"
+
+
+def test_questions_in_columns_are_qa(tmp_path: Path) -> None:
+    path = table(tmp_path, "id\tquestion\tcontext\tanswer_text", lambda n: f"{n}\twho wrote {n}\tAda wrote {n}\tAda")
+    assert choose(path).kind == "qa"
+
+
+def test_texts_to_be_near_and_far_are_embedded(tmp_path: Path) -> None:
+    choice = choose(table(tmp_path, "anchor\tpositive\tnegative", lambda n: f"words {n}\tlike {n}\tother {n}"))
+    assert (choice.kind, choice.text_columns, choice.negative_columns) == (
+        "embedding",
+        ("anchor", "positive"),
+        ("negative",),
+    )
+    pairs = write_reviews(tmp_path / "a.csv")
+    assert choose(pairs, kind="embedding", text_columns=("text", "label")).text_columns == ("text", "label")
+    with pytest.raises(InputError, match="--text"):
+        choose(pairs, kind="embedding")
+
+
+def test_words_beside_the_name_of_their_sentence_are_ner(tmp_path: Path) -> None:
+    path = table(
+        tmp_path, "Sentence #\tWord\tTag", lambda n: f"Sentence: {n // 4}\tAda{n}\t{'OB'[n % 2]}{'-PER' * (n % 2)}"
+    )
+    choice = choose(path)
+    assert (choice.kind, choice.text_columns, choice.label_column) == ("ner", ("Sentence #", "Word"), "Tag")
+
+
+def test_names_beside_numbers_are_told(tmp_path: Path) -> None:
+    names = ("bad", "so so", "good")
+    path = table(tmp_path, "text\tlabel\tlabel_text", lambda n: f"some words {n}\t{n % 3}\t{names[n % 3]}")
+    assert any("--label label_text" in remark for remark in choose(path).remarks)
+
+
+def test_what_a_pretraining_leaves_unread_is_told(tmp_path: Path) -> None:
+    rows = (json.dumps({"text": f"some words {n}", "shop": f"shop {n % 30}"}) + "\n" for n in range(40))
+    choice = choose(write(tmp_path / "a.jsonl", "".join(rows)))
+    assert choice.kind == "pretraining"
+    assert "--label shop" in choice.remarks[0]
 
 
 def test_many_fractions_are_no_classes(tmp_path: Path) -> None:
@@ -202,8 +250,8 @@ TASK = TaskSpec(id="own", head="classification", text_columns=("text",), label_c
 def test_doubles_empties_and_broken_rows_are_counted(tmp_path: Path) -> None:
     rows = ["good one,pos", "Good  One,neg", "good one,pos", ",pos", "bad one,neg", "no label,", *["x y,pos"] * 20]
     facts = read_split(TASK, str(write(tmp_path / "a.csv", "text,label\n" + "\n".join(rows) + "\n")))
-    assert (facts.num_examples, facts.num_empty, facts.num_doubles, facts.num_contradictions) == (25, 1, 21, 1)
-    assert (facts.num_bad_records, facts.first_problem) == (1, "line 7: label is empty")
+    assert (facts.num_examples, facts.num_empty, *facts.doubles) == (25, 1, 21, 1)
+    assert facts.bad.num_unlabeled == facts.bad.remarks.total() == 1
     assert facts.labels == {"pos": 23, "neg": 2}
 
 
@@ -229,7 +277,7 @@ def test_texts_that_two_files_share_are_counted(tmp_path: Path) -> None:
 def test_validation_has_each_label_in_its_share_and_no_text_of_training(tmp_path: Path) -> None:
     facts = read_split(TASK, str(write_reviews(tmp_path / "a.csv", 300)))
     kept = choose_validation(facts, seed=0)
-    labels = [facts.strata[facts.groups[key]] for key in kept]
+    labels = [label for key in kept for label in facts.groups[key]]
     assert (labels.count("pos"), labels.count("neg")) == (40, 20)
     assert kept == choose_validation(facts, seed=0) != choose_validation(facts, seed=1)
 
@@ -242,7 +290,7 @@ def test_copies_stay_together_and_order_does_not_matter(tmp_path: Path) -> None:
     )
     kept = choose_validation(one, seed=3)
     assert kept == choose_validation(other, seed=3)
-    assert all(one.row_groups.count(key) == 2 for key in kept)
+    assert set(Counter(example.group for example in one.part(kept, inside=True).examples).values()) == {2}
 
 
 def test_questions_about_one_passage_are_one_group(tmp_path: Path) -> None:

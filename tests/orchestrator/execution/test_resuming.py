@@ -17,14 +17,17 @@ from orchestrator.execution import runner, session
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.corpus import CorpusKind
 from orchestrator.kinds.resolved import Resolved
+from orchestrator.kinds.sweep import SweepKind
 from orchestrator.registry import Registry
-from orchestrator.registry.recorder import RunOutcome
+from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import CheckpointEvent
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import CorpusSpec
+from orchestrator.specs.loading import parse_spec, spec_values
 from orchestrator.storage import delete, read_json
 from orchestrator.training.drift import accept_drift
+from tests.orchestrator.small_specs import SWEEP
 
 SPEC = "kind: corpus\ncorpus: {files: [text.txt]}\ntokenizer: words\n"
 Outcome = tuple[int, str]
@@ -206,3 +209,66 @@ def test_an_origin_that_is_damaged_or_gone_is_told(laboratory: Laboratory, text:
     status, told = laboratory.command("resume", run_id)
     assert said in told
     assert status == 2 or "gone" in text
+
+
+SEARCH = {
+    **SWEEP,
+    "name": "search",
+    "search": "random",
+    "trials": 2,
+    "space": {"dropout": {"uniform": [0.0, 0.5]}},
+    "execution": {"gpus_per_trial": 0},
+}
+
+
+@pytest.fixture
+def search(laboratory: Laboratory, monkeypatch: pytest.MonkeyPatch) -> tuple[str, list[int | None]]:
+    """Id of a sweep of two points that has completed, and the points of each of its further attempts."""
+    seen: list[int | None] = []
+    monkeypatch.setattr(SweepKind, "run", lambda kind, spec, inputs, context: seen.append(spec.trials))
+    monkeypatch.setattr(SweepKind, "record", lambda kind, result, run_id, recorder: RunOutcome())
+    monkeypatch.setattr(SweepKind, "check_resume", lambda *arguments: None)
+    spec = parse_spec(SEARCH)
+    with Registry(laboratory.settings.registry) as registry:
+        recorder = Recorder(registry)
+        folder = f"{laboratory.settings.storage}/runs/r"
+        run = recorder.start(spec_values(spec), spec.fingerprint(), metric="accuracy", storage_path=folder)
+        Path(folder).mkdir(parents=True)
+        recorder.complete(run.id, RunOutcome())
+    return run.id, seen
+
+
+def test_a_search_that_has_completed_goes_on_with_more_points(
+    laboratory: Laboratory, search: tuple[str, list[int | None]]
+) -> None:
+    run_id, seen = search
+    assert laboratory.command("resume", run_id, "trials=5")[0] == 0
+    assert laboratory.command("resume", run_id)[0] == 0
+    assert seen == [5]
+    with Registry(laboratory.settings.registry) as registry:
+        record = registry.run(run_id)
+        assert (record.state, record.attempt, record.spec["trials"]) == (RunState.COMPLETED, 2, 5)
+        assert record.fingerprint == parse_spec({**SEARCH, "trials": 5}).fingerprint()
+        assert ["2 → 5" in note.text for note in registry.annotations.notes(run_id)] == [True]
+        assert registry.attempts(run_id)[1].overrides == ["trials=5"]
+
+
+@pytest.mark.parametrize(
+    ("words", "tag", "named"),
+    [
+        (["trials=1"], "", "the sweep has 2 points"),
+        (["trials=5"], "pipeline:aaaaaaaaaaaa", "is a stage of a pipeline"),
+        (["execution.max_failures=3"], "", "has completed"),
+        (["trials=2"], "", "has completed"),
+        (["space.dropout=[0.1]"], "", "space.dropout"),
+    ],
+)
+def test_a_wish_that_no_attempt_can_follow_is_refused(
+    laboratory: Laboratory, search: tuple[str, list[int | None]], words: list[str], tag: str, named: str
+) -> None:
+    run_id, seen = search
+    with Registry(laboratory.settings.registry) as registry:
+        registry.tag(run_id, *filter(None, [tag]))
+    status, said = laboratory.command("resume", run_id, *words)
+    assert (status, seen) == (2, [])
+    assert named in " ".join(said.split())

@@ -19,7 +19,7 @@ from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.inference import predict
 from orchestrator.tasks import load_task
-from orchestrator.tasks.types.pair_tables import MatchExample
+from orchestrator.tasks.types.embedding_objectives import MatchExample
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench
 from tests.orchestrator.tasks.definitions import features_of
@@ -60,6 +60,17 @@ def test_the_folder_embeds_texts_as_in_training(tmp_path: Path) -> None:
         list(predict(bench.model_folder, ["one text"]))
 
 
+def test_prompts_are_learned_with_and_kept_with_the_model(tmp_path: Path) -> None:
+    bench = Bench(tiny_tasks.pairs(tmp_path, "in_batch_negatives", negative_columns=["negatives"]), tmp_path)
+    result = bench.run(epochs=1.0, query_prompt="clara ", document_prompt="dario ", matryoshka_dims=(64, 16))
+    assert result.state == "COMPLETED", result.error
+    embedder = TextEmbedder.load(bench.model_folder)
+    assert (embedder.model.embedding.query_prompt, embedder.model.embedding.document_prompt) == ("clara ", "dario ")
+    np.testing.assert_allclose(embedder.embed(["anna"], "clara "), embedder.embed(["clara anna"]))
+    again, _, _ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+    assert again["ndcg_at_10"] == pytest.approx(result.metrics["ndcg_at_10"], abs=1e-5)
+
+
 def test_a_model_that_finds_partners_is_asked_otherwise(tmp_path: Path) -> None:
     bench = Bench(tiny_tasks.pairs(tmp_path, "in_batch_negatives"), tmp_path)
     bench.run(epochs=0.1)
@@ -73,7 +84,7 @@ def test_texts_of_equal_tokens_have_one_number(tmp_path: Path) -> None:
     features = features_of(
         "embedding", (), examples, tiny_tasks.load_tokenizer(tmp_path), max_seq_length=4, objective="in_batch_negatives"
     )
-    assert features.head_arrays.labels.tolist() == [[0, 1], [2, 1], [0, 3], [1, 4], [5, 4]]
+    assert features.head_arrays.text_numbers.tolist() == [0, 1, 2, 1, 0, 3, 1, 4, 5, 4]
     batch = make_batch(features, features.windows_of(np.array([2, 0])), torch.device("cpu"))
     assert batch.targets.tolist() == [[0, 3], [0, 1]]
 

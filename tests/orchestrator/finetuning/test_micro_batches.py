@@ -34,11 +34,21 @@ from tests.synchronizations import GPU, FakeGpu
 
 training = pytest.mark.training
 
+
+def hard_negatives(folder: Path) -> TaskSpec:
+    return tiny_tasks.pairs(folder, "in_batch_negatives", negative_columns=["negatives"])
+
+
 TASKS: dict[str, tuple[Callable[[Path], TaskSpec], dict[str, object]]] = {
     "classification": (tiny_tasks.classification, {}),
     "own columns": (tiny_tasks.columns, {}),
     "regression": (tiny_tasks.regression, {}),
     "multi_label": (tiny_tasks.multi_label, {}),
+    "weighted, smoothed": (tiny_tasks.classification, {"class_weights": {"yes": 5.0}, "label_smoothing": 0.1}),
+    "weighted, focal": (tiny_tasks.ner, {"class_weights": "balanced", "loss": "focal"}),
+    "labels, focal": (tiny_tasks.multi_label, {"class_weights": "balanced", "loss": "focal"}),
+    "windows, mean": (tiny_tasks.columns, {"max_seq_length": 8, "long_documents": "mean"}),
+    "windows, max": (tiny_tasks.multi_label, {"max_seq_length": 8, "long_documents": "max", "window_stride": 2}),
     "multiple_choice": (tiny_tasks.multiple_choice, {}),
     "ner": (tiny_tasks.ner, {}),
     "ner, CRF and LSTM": (tiny_tasks.ner, {"token_decoder": "crf", "num_lstm_layers": 2}),
@@ -47,6 +57,7 @@ TASKS: dict[str, tuple[Callable[[Path], TaskSpec], dict[str, object]]] = {
     "cosine": (lambda folder: tiny_tasks.pairs(folder, "cosine"), {}),
     "pair classes": (lambda folder: tiny_tasks.pairs(folder, "classification"), {}),
     "in-batch negatives": (lambda folder: tiny_tasks.pairs(folder, "in_batch_negatives"), {}),
+    "hard negatives": (hard_negatives, {"matryoshka_dims": (64, 8), "query_prompt": "anna "}),
 }
 GROUPS = np.array([7, 2, 30, 11, 4, 23, 19])
 

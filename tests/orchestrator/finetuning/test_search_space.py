@@ -13,6 +13,9 @@ from orchestrator.results import TrialResult
 from orchestrator.search.algorithms import GridSearch
 from orchestrator.search.axes import Point
 from orchestrator.specs import RecipeSpec, SweepSpec
+from tests.orchestrator.tasks.definitions import define
+
+TASK = define("classification", ("good", "bad"))
 
 
 def sweep(recipe: dict[str, object] | None = None, **fields: object) -> SweepSpec:
@@ -44,25 +47,62 @@ def test_key_tells_parameters_apart_and_ignores_where_they_came_from() -> None:
 
 def test_range_of_fractions_on_a_whole_number_is_refused() -> None:
     with pytest.raises(SpecError, match=r"space\.batch_size"):
-        check_space(sweep(space={"batch_size": {"uniform": [8, 64]}}, search="random", trials=1), "classification")
+        check_space(sweep(space={"batch_size": {"uniform": [8, 64]}}, search="random", trials=1), TASK)
 
 
-def test_frozen_trials_with_a_rate_for_each_layer_are_refused() -> None:
-    sets = {"layer_learning_rate_decay": 0.9}
-    check_space(sweep(sets), "classification")
-    with pytest.raises(SpecError, match="layer_learning_rate_decay"):
-        check_space(sweep(sets, space={"freeze_encoder": [False, True]}), "classification")
+@pytest.mark.parametrize(
+    ("recipe", "space"),
+    [
+        ({"layer_learning_rate_decay": 0.9}, {"freeze_encoder": [False, True]}),
+        ({"lstm_hidden_size": 16, "num_lstm_layers": 1}, {"num_lstm_layers": [1, 0]}),
+        ({"focal_gamma": 1.0, "loss": "focal"}, {"loss": ["focal", "cross_entropy"]}),
+        ({"class_weights": "balanced"}, {"token_decoder": ["softmax", "crf"]}),
+    ],
+)
+def test_a_field_that_says_nothing_to_some_trials_is_refused(
+    recipe: dict[str, object], space: dict[str, object]
+) -> None:
+    (silent, *_) = recipe
+    task = define("ner", ("O", "B-x", "I-x")) if "loss" not in recipe and "freeze_encoder" not in space else TASK
+    check_space(sweep(recipe), task)
+    check_space(sweep(recipe, space={silent: [recipe[silent]]}), task)
+    with pytest.raises(SpecError, match=rf"recipe\.{silent} "):
+        check_space(sweep(recipe, space=space), task)
 
 
-def test_a_width_of_layers_that_some_trials_lack_is_refused() -> None:
-    spec = sweep({"lstm_hidden_size": 16, "num_lstm_layers": 1}, space={"num_lstm_layers": [1, 0]})
-    with pytest.raises(SpecError, match=r"space\.num_lstm_layers.*recipe\.lstm_hidden_size"):
-        check_space(spec, "ner")
+@pytest.mark.parametrize("weights", [{"good": 2.0}, "balanced"])
+def test_weights_are_of_the_tasks_own_labels(weights: object) -> None:
+    check_space(sweep({"class_weights": weights}), TASK)
+    with pytest.raises(SpecError, match=r"recipe\.class_weights.*'gud'.*good"):
+        check_space(sweep({"class_weights": {"gud": 2.0}}), TASK)
 
 
-@pytest.mark.parametrize("fields", [{"lstm_hidden_size": 16}, {"lstm_hidden_size": 15, "num_lstm_layers": 1}])
-def test_a_width_that_cannot_be_is_refused(fields: dict[str, int]) -> None:
-    with pytest.raises(ValidationError, match="lstm_hidden_size"):
+def test_weights_of_labels_that_are_numbers_go_by_their_names() -> None:
+    assert sweep({"class_weights": {0: 1, True: 3}}).recipe.class_weights == {"0": 1.0, "true": 3.0}
+    with pytest.raises(ValidationError, match="class_weights"):
+        sweep({"class_weights": {"good": 0.0}})
+
+
+def test_fields_that_are_new_leave_the_keys_of_trials_alone_at_their_defaults() -> None:
+    new = {name for name, info in RecipeSpec.model_fields.items() if info.json_schema_extra["is_new"]}  # type: ignore[index, call-overload]
+    assert "class_weights" in new
+    assert not new & RecipeSpec().identity_values().keys()
+    assert RecipeSpec(class_weights="balanced").identity_values()["class_weights"] == "balanced"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"lstm_hidden_size": 16},
+        {"lstm_hidden_size": 15, "num_lstm_layers": 1},
+        {"focal_gamma": 1.0},
+        {"label_smoothing": 0.1, "loss": "focal"},
+        {"unfreeze_every_epochs": 1.0, "freeze_encoder": True},
+    ],
+)
+def test_a_field_that_cannot_be_or_says_nothing_is_refused(fields: dict[str, object]) -> None:
+    (name, *_) = fields
+    with pytest.raises(ValidationError, match=f"{name} "):
         RecipeSpec.model_validate(fields)
 
 

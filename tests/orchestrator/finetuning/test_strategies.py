@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from pydantic import ValidationError
 
 from bert_core.config import BertConfig
 from bert_core.heads import BertForPreTraining
@@ -135,8 +134,3 @@ def test_a_trial_that_never_leaves_the_majority_is_called_collapsed(tmp_path: Pa
     bench = Bench(tiny_tasks.classification(tmp_path), tmp_path)
     assert bench.run(epochs=0.1, learning_rate=1e-9, warmup_ratio=0.0).metrics["collapsed"] == 1.0
     assert bench.run(epochs=6.0).metrics["collapsed"] == 0.0
-
-
-def test_frozen_and_unfreezing_contradict_one_another() -> None:
-    with pytest.raises(ValidationError, match="freeze_encoder and unfreeze_every_epochs contradict"):
-        RecipeSpec(freeze_encoder=True, unfreeze_every_epochs=1.0)

@@ -72,6 +72,7 @@ class Laboratory:
         finished: Mapping[str, TrialResult] | None = None,
         run_folder: str | None = None,
         on_event: Callable[[], object] = lambda: None,
+        kept_models: Sequence[str] = (),
     ) -> tuple[SweepResult, Notebook]:
         def note_events(key: str, events: Sequence[MetricEvent]) -> None:
             book.events.extend((key, event) for event in events)
@@ -92,6 +93,7 @@ class Laboratory:
                 on_progress=book.lines.append,
             ),
             finished=finished,
+            kept_models=kept_models,
         )
         return result, book
 
@@ -183,6 +185,25 @@ def test_a_sweep_interrupted_while_trials_run_ends_as_in_one_piece(laboratory: L
     assert whole.best.model is not None
     assert result.best.model.digest == whole.best.model.digest
     assert not list(laboratory.run_folder().glob("trials/*/checkpoints*"))
+
+
+@pytest.mark.ray
+def test_a_search_with_more_points_ends_as_one_that_had_them(laboratory: Laboratory, ray_cluster: None) -> None:
+    def spec(trials: int) -> SweepSpec:
+        rates = {"learning_rate": {"log_uniform": [1e-6, 4e-3]}}
+        return laboratory.spec(search="random", trials=trials, space=rates, seeds=[0, 1])
+
+    whole, _ = laboratory.run(spec(3), run_folder=str(laboratory.folder / "whole"))
+    first, _ = laboratory.run(spec(1))
+    assert first.best.model is not None
+    finished = {trial.key: trial for trial in first.trials}
+    more, book = laboratory.run(spec(3), finished, kept_models=[first.best.model.folder])
+    assert sorted(start.number for start in book.started) == [2, 3, 4, 5]
+    assert [(trial.key, trial.metrics) for trial in more.trials] == [
+        (trial.key, trial.metrics) for trial in whole.trials
+    ]
+    assert more.best.key == whole.best.key
+    assert exists(first.best.model.folder), "it is registered, whichever is the best now"
 
 
 def test_sweep_without_a_completed_trial_fails_with_the_first_reason(laboratory: Laboratory) -> None:

@@ -115,6 +115,52 @@ def test_unanswerable_questions_get_a_threshold_that_is_kept_with_the_model(tmp_
     assert again["f1"] == pytest.approx(result.metrics["f1"], abs=1e-9)
 
 
+@pytest.mark.parametrize("head", ["classification", "multi_label"])
+def test_temperature_and_thresholds_are_those_of_validation_and_go_with_the_model(head: str, tmp_path: Path) -> None:
+    bench = Bench(HEADS[head][0](tmp_path), tmp_path)
+    asked = {"calibrate": True} | ({"tune_thresholds": True} if head == "multi_label" else {})
+    found = []
+    for changes in ({}, asked):
+        result = bench.run(epochs=0.5, **changes)
+        again, *_ = evaluate_model(bench.model_folder, bench.task, "validation", 32, bench.job.cache)
+        assert again[bench.task.metric] == pytest.approx(result.metrics[bench.task.metric], abs=1e-6)
+        (answer,) = predict(bench.model_folder, ["good bad plus the road"])
+        probabilities = np.array(list(answer["probabilities"].values()))
+        found.append((result, load_fine_tuned(Path(bench.model_folder)).record.options, answer, probabilities))
+    (plain, before, _, raw), (tuned, after, answer, fitted) = found
+    assert (before.logit_temperature, before.calibrate) == (1.0, False)
+    odds = np.log(raw / (1 - raw)) / np.log(fitted / (1 - fitted))
+    np.testing.assert_allclose(odds, after.logit_temperature, rtol=1e-3)
+    assert after.logit_temperature != 1.0
+    if head == "multi_label":
+        assert tuned.metrics["macro_f1"] >= plain.metrics["macro_f1"]
+        above = zip(answer["probabilities"].items(), after.thresholds, strict=True)
+        assert answer["labels"] == [label for (label, probability), least in above if probability > least]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_what_a_long_document_says_at_its_end_is_learned_by_windows_alone(pooling: str, tmp_path: Path) -> None:
+    def at_the_end(path: str) -> None:
+        lines = [json.loads(line) for line in Path(path).read_text().splitlines()]
+        texts = ["the old road " * (n % 9) + line["text"] for n, line in enumerate(lines)]
+        rows = [json.dumps({**line, "text": text}) for line, text in zip(lines, texts, strict=True)]
+        Path(path).write_text("".join(f"{row}\n" for row in rows))
+
+    task = tiny_tasks.classification(tmp_path)
+    for path in task.files.values():
+        at_the_end(path)
+    bench = Bench(task, tmp_path)
+    lengths = {"max_seq_length": 12, "epochs": 8.0, "batch_size": 16}
+    cut = bench.run(**lengths)
+    result = bench.run(**lengths, long_documents=pooling, micro_batch_size=5)
+    assert result.metrics["accuracy"] > 0.95 > cut.metrics["accuracy"]
+    again, predictions, _ = evaluate_model(bench.model_folder, bench.task, "validation", 7, bench.job.cache)
+    assert again["accuracy"] == result.metrics["accuracy"]
+    examples = bench.task.examples("validation")
+    answers = list(predict(bench.model_folder, [example.text for example in examples]))
+    assert [answer["label"] for answer in answers] == [prediction.label for prediction in predictions]
+
+
 @pytest.mark.core
 def test_same_recipe_gives_bitwise_the_same_weights(tmp_path: Path) -> None:
     digests = []
@@ -131,6 +177,14 @@ def test_what_a_process_keeps_belongs_to_one_job(tmp_path: Path) -> None:
     second = Bench(tiny_tasks.regression(tmp_path / "second"), tmp_path)
     assert "accuracy" in first.run(epochs=0.1).metrics
     assert "pearson" in second.run(epochs=0.1).metrics
+
+
+def test_a_trial_learns_from_its_share_of_the_examples(tmp_path: Path) -> None:
+    bench, num_steps = Bench(tiny_tasks.classification(tmp_path), tmp_path), {}
+    for fraction in (1.0, 0.25, 0.05):
+        assert bench.run(epochs=1.0, train_fraction=fraction).state == "COMPLETED"
+        num_steps[fraction] = bench.num_trained_steps
+    assert num_steps == {1.0: 20, 0.25: 5, 0.05: 1}, "320 examples, 16 a step"
 
 
 def test_events_tell_epoch_loss_speed_and_scores(tmp_path: Path) -> None:

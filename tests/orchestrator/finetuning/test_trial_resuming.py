@@ -21,7 +21,15 @@ from orchestrator.training import checkpoints
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench, Killed
 
-RECIPE = {"epochs": 2.0, "evaluations_per_epoch": 2, "dropout": 0.1}
+RECIPE = {
+    "epochs": 2.0,
+    "evaluations_per_epoch": 2,
+    "dropout": 0.1,
+    "class_weights": "balanced",
+    "head_learning_rate": 1e-3,
+    "learning_rate_schedule": "cosine",
+    "adam_betas": (0.9, 0.98),
+}
 
 
 def weights(bench: Bench) -> str:

@@ -164,9 +164,13 @@ def pairs(folder: Path, objective: str, **fields: Any) -> TaskSpec:
         same = first == second
         return {"a": text(first), "b": text(second), "score": 5 if same else 1, "class": "same" if same else "other"}
 
+    def negatives(number: int) -> list[str]:
+        return [" ".join(random.Random(f"{number}.{n}").sample(NAMES, 2)) for n in range(number % 3)]
+
     files = {}
     for split, count in (("train", 480), ("validation", 60)):
-        files[split] = _write(folder / f"{split}.jsonl", "\n".join(json.dumps(record()) for _ in range(count)))
+        records = [record() | {"negatives": negatives(number)} for number in range(count)]
+        files[split] = _write(folder / f"{split}.jsonl", "\n".join(map(json.dumps, records)))
     values = {"text_columns": ("a", "b"), "objective": objective, **_PAIR_FIELDS[objective], **fields}
     return TaskSpec.model_validate({"id": "persons", "head": "embedding", "files": files, **values})
 

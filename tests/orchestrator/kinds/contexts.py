@@ -35,6 +35,9 @@ class Notebook:
         """States of a sweep's trials in a registry that has missed all of them but those `known`."""
         return self.known
 
+    def model_folders(self, run_id: str) -> set[str]:
+        return set()
+
     def __getattr__(self, name: str) -> Any:
         if not name.startswith(("record_", "drop_")):
             raise AttributeError(name)

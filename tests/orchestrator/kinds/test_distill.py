@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig, write_sentence_embedding
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, TokenizerError
 from bert_core.text.tokenizer_training import train_wordpiece
@@ -63,7 +64,7 @@ PAIRS = {
 def test_an_embedding_teacher(settings: Settings) -> None:
     config = json.loads(Path("short/config.json").read_text())
     Path("short/config.json").write_text(json.dumps({**config, "architectures": ["BertModel"]}))
-    Path("short/modules.json").write_text("[]")
+    write_sentence_embedding(Path("short"), SentenceEmbeddingConfig(), config["hidden_size"])
     Path("scored.csv").write_text("text,other,label\na cat,a dog,0.5\n")
     files = {"train": "scored.csv", "validation": "scored.csv"}
     cosine = {**PAIRS, "files": files, "objective": "cosine", "score_range": [0, 1]}

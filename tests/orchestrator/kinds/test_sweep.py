@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig, write_sentence_embedding
+from bert_core.config import BertConfig
 from orchestrator.errors import InputError, SpecError
 from orchestrator.finetuning import sweep as sweep_module
 from orchestrator.kinds import resolved_inputs
@@ -32,6 +34,41 @@ def test_a_range_that_its_field_refuses(settings: Settings) -> None:
     space = {"batch_size": {"uniform": [8, 32]}}
     with pytest.raises(SpecError, match=r"space\.batch_size"):
         check(settings, task={**SWEEP, "space": space, "search": "random", "trials": 2})
+
+
+def test_an_embedding_has_the_numbers_and_mentions_the_prompts_of_its_start(settings: Settings) -> None:
+    Path("pairs.csv").write_text("a,b\nanna,sat\n")
+    files = {"train": "pairs.csv", "validation": "pairs.csv"}
+    pairs = {"id": "own", "head": "embedding", "objective": "in_batch_negatives", "files": files}
+    task = {**SWEEP, "task": {**pairs, "text_columns": ["a", "b"]}}
+    with pytest.raises(SpecError, match=r"recipe\.matryoshka_dims 500: .* tiny"):
+        check(settings, task={**task, "recipe": {"tokenizer": "words", "matryoshka_dims": [500, 64]}})
+    prompted = SentenceEmbeddingConfig(document_prompt="text: ")
+    write_sentence_embedding(Path("short"), prompted, BertConfig.from_pretrained("short").hidden_size)
+    with pytest.raises(SpecError, match=r"recipe\.document_prompt"):
+        check(settings, task={**task, "recipe": {"init_from": "short", "max_seq_length": 16}})
+    check(settings, task={**task, "recipe": {"init_from": "short", "max_seq_length": 16, "document_prompt": ""}})
+
+
+LABELS: dict[str, tuple[str, str, str, str]] = {
+    "regression": ("text,label\na,1.5\nb,0.5\n", "text,label\na b,1.5\nb a,1.5\n", "dev.csv", "1.5"),
+    "ner": ("anna B-PER\n\nsat O\n", "sat O\n\nthe O\n", "dev.conll", "every tag is O"),
+}
+"""The training file, the validation file with labels that measure nothing, its name, and what is said."""
+
+
+@pytest.mark.parametrize("head", LABELS)
+def test_labels_that_measure_nothing_are_told_before_anything_starts(
+    settings: Settings, caplog: pytest.LogCaptureFixture, head: str
+) -> None:
+    *texts, blamed, words = LABELS[head]
+    files = {split: f"{name}{Path(blamed).suffix}" for split, name in (("train", "train"), ("validation", "dev"))}
+    for file, text in zip(files.values(), texts, strict=True):
+        Path(file).write_text(text)
+    columns = {} if head == "ner" else {"text_columns": ["text"]}
+    check(settings, task={**SWEEP, "task": {"id": "own", "head": head, "files": files, **columns}})
+    (told,) = [message for message in caplog.messages if words in message]
+    assert blamed in told
 
 
 def test_lstm_layers_count_among_a_trials_weights(settings: Settings) -> None:

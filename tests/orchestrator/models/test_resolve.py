@@ -4,19 +4,23 @@ Alone: pytest tests/orchestrator/models/test_resolve.py
 """
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 from tokenizers import pre_tokenizers
 
-from orchestrator.errors import NotFoundError
+from orchestrator.errors import InputError, NotFoundError
 from orchestrator.execution.origin import with_absolute_paths
 from orchestrator.models.resolve import content_digest, pin_names, resolve_name
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
+from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import EvaluateSpec
+from orchestrator.storage import local_copy
+from tests.hub_server import serving_hub
 
 
 def pinned(model: str, settings: Settings, **fields: str) -> EvaluateSpec:
@@ -60,11 +64,31 @@ def test_a_folder_of_notes_does_not_hide_the_registered_model(settings: Settings
     assert with_absolute_paths({"model": "base"}) == {"model": "base"}
 
 
-def test_a_models_folder_goes_before_the_registered_name(settings: Settings, tmp_path: Path) -> None:
+def test_a_name_that_means_several_things_is_refused_with_all_of_them(settings: Settings, tmp_path: Path) -> None:
     save_model(tmp_path / "place" / "base")
-    assert resolve_name("init_from", "base", settings) == f"{tmp_path}/place/base"
-    assert pinned("base", settings).model == "base"
-    assert with_absolute_paths({"model": "base"}) == {"model": f"{tmp_path}/place/base"}
+    with serving_hub(tmp_path) as hub:
+        hub.commit("base", {"config.json": b"{}"})
+        local_copy("hf://base", skip=("model.safetensors",))
+        hub.asked.clear()
+        with pytest.raises(InputError, match=r"\./base or base@1 or hf://base"):
+            resolve_name("init_from", "base", settings)
+        assert resolve_name("init_from", "./base", settings) == f"{tmp_path}/place/base"
+        assert resolve_name("init_from", "base@1", settings) == f"{tmp_path}/lab/model"
+        assert with_absolute_paths({"model": "base"}) == {"model": f"{tmp_path}/place/base"}
+        assert not hub.asked, "what is here needs no network"
+
+
+def test_a_name_on_the_hub_is_pinned_to_its_commit(settings: Settings, tmp_path: Path) -> None:
+    with serving_hub(tmp_path) as hub:
+        first = f"hf://org/name@{hub.commit('org/name', {'config.json': b'{}'})}"
+        assert pinned("org/name", settings, rerank="org/name@main").rerank == first
+        recorded = pinned("org/name", settings)
+        second = hub.commit("org/name", {"config.json": b"{} "})
+        assert recorded.model == pinned(recorded.model, settings).model == first
+        assert resolve_name("tokenizer", "org/name", settings) == f"hf://org/name@{second}"
+        for name in ("org/nmae", "no name"):
+            with pytest.raises(NotFoundError, match=name):
+                resolve_name("init_from", name, settings)
 
 
 def test_a_tilde_is_the_home_folder(settings: Settings, tmp_path: Path) -> None:
@@ -83,3 +107,23 @@ def test_a_tokenizers_digest_covers_the_merges_beside_its_vocabulary(tmp_path: P
         (tmp_path / "merges.txt").write_text(f"#version: 0.2\n{merge}\n")
         digests.add(content_digest("tokenizer", str(tmp_path)))
     assert len(digests) == 2
+
+
+def test_the_files_of_a_home_that_was_moved_are_found_below_the_new_one(tmp_path: Path) -> None:
+    old, new = (Settings.from_options(home=str(tmp_path / name), environ={}) for name in ("old", "new"))
+    old.home.mkdir()
+    with Registry(old.registry) as registry:
+        folder = f"{old.storage}/runs"
+        run = registry.lifecycle.create(kind="pretrain", name="base", fingerprint="f", spec={}, run_id="a" * 12)
+        registry.models.register("base", ModelResult(f"{folder}/{run}/model", "d" * 64, 1, "pretraining"), run)
+        registry.lifecycle.finish(run, RunState.COMPLETED, model_folder=f"{folder}/{run}/model")
+    save_model(Path(f"{folder}/{run}/model"))
+    old.home.rename(new.home)
+    for name in ("base", run):
+        assert resolve_name("model", name, new) == f"{new.storage}/runs/{run}/model"
+    assert pinned("base", new).model == "base@1"
+    with Registry(new.registry, read_only=True) as registry:
+        assert registry.run(run).folder(new.storage) == f"{new.storage}/runs/{run}"
+    elsewhere = replace(new, storage=str(tmp_path / "elsewhere"))
+    with pytest.raises(InputError, match=f"{elsewhere.storage}.*--storage"):
+        resolve_name("model", "base", elsewhere)

@@ -177,3 +177,9 @@ def test_splits_that_share_no_text_are_not_spoken_of(
     (tmp_path / "dev.csv").write_text("text,label\na cat,a\n")
     check(settings, alone={**SWEEP, "task": {**SWEEP["task"], "files": files}})
     assert caplog.messages[0].endswith("; take them out of dev.csv or of task.csv")
+
+
+def test_labels_that_look_alike_are_told(settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "task.csv").write_text("text,label\na cat,Not spam\na dog,not_spam\na bird,spam\n")
+    check(settings, alone={**SWEEP, "task": {**SWEEP["task"], "labels": None}})
+    assert "'Not spam', 'not_spam'" in caplog.messages[0]

@@ -43,6 +43,21 @@ def test_negatives_are_as_many_as_asked_and_drawn_alike_again(encoder: str, coll
     assert mine(encoder, collection, num_negatives=1, num_candidates=3) == found
 
 
+def test_rows_for_an_encoder_are_pairs_with_negatives_as_a_task_reads_them(
+    encoder: str, collection: TaskSpec, tmp_path: Path
+) -> None:
+    rows = mine_pairs(encoder, load_task(collection), "validation", 5, 3, lambda line: None, for_encoder=True)
+    (tmp_path / "hard.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = {"text_columns": ("query", "positive"), "negative_columns": ("negatives",)}
+    files = {"validation": str(tmp_path / "hard.jsonl")}
+    task = load_task(TaskSpec(id="hard", head="embedding", objective="in_batch_negatives", files=files, **columns))
+    found = {(e.text, e.text_pair): sorted(e.negatives) for e in task.examples("validation")}
+    assert found == {
+        ("a cold mat", TEXTS["a"]): sorted([TEXTS["b"], TEXTS["d"]]),
+        ("planes", TEXTS["b"]): sorted([TEXTS["a"], TEXTS["d"]]),
+    }
+
+
 def test_relevant_documents_need_not_be_found(encoder: str, collection: TaskSpec) -> None:
     found = mine(encoder, collection, num_negatives=5, num_candidates=1)
     assert {key: len(documents) for key, documents in found.items() if key[1] == "yes"} == {

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.errors import SpecError
 from orchestrator.specs.differences import differences
-from orchestrator.specs.execution_overrides import override_execution
+from orchestrator.specs.execution_overrides import adds_points, override_execution
 from orchestrator.specs.loading import parse_spec, spec_values
 
 PRETRAIN: dict[str, Any] = {"kind": "pretrain", "corpus": {"files": ["a.txt"]}, "tokenizer": "words", "steps": 10}
@@ -70,3 +70,29 @@ def test_a_field_that_shapes_the_result_is_refused_by_name(kind: str, key: str) 
 def test_what_cannot_be_set_is_named(override: str, named: str) -> None:
     with pytest.raises(SpecError, match=named):
         override_execution(parse_spec(PRETRAIN), [override])
+
+
+SEARCH: dict[str, Any] = {**SWEEP, "search": "random", "trials": 4, "space": {"dropout": {"uniform": [0.0, 0.5]}}}
+
+
+def test_a_search_may_have_more_points() -> None:
+    spec = parse_spec(SEARCH)
+    changed = override_execution(spec, ["trials=9"])
+    assert adds_points(spec, changed)
+    assert changed.fingerprint() == parse_spec({**SEARCH, "trials": 9}).fingerprint()
+    assert not adds_points(spec, override_execution(spec, ["trials=4", "execution.max_failures=3"]))
+
+
+@pytest.mark.parametrize(
+    ("values", "override", "named"),
+    [
+        (SEARCH, "trials=3", "the sweep has 4 points"),
+        (SEARCH, "trials=null", "trials"),
+        ({**SEARCH, "search": "grid", "space": {"dropout": [0.1]}}, "trials=null", "the sweep has 4 points"),
+        (SWEEP, "trials=9", "the grid has tried all"),
+        (SPECS["pipeline"], "stages.task.trials=9", "trials shapes"),
+    ],
+)
+def test_points_that_are_there_stay(values: dict[str, Any], override: str, named: str) -> None:
+    with pytest.raises(SpecError, match=named):
+        override_execution(parse_spec(values), [override])

@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.specs import PipelineSpec, PretrainSpec, SweepSpec
 from orchestrator.specs.loading import load_spec
+from orchestrator.tasks.catalogue import ON_HUB
 from tests.shared_data import shared_file
 
 FOLDER = Path(__file__).parents[3] / "experiments"
@@ -55,8 +56,8 @@ def test_the_objectives_differ_in_their_fields_alone_and_every_sweep_compares_th
     [path for path in EXPERIMENTS if path.stem.startswith("sweep_") and path.stem not in MADE],
     ids=lambda path: path.stem,
 )
-def test_a_sweep_finds_its_data_beside_the_checkout(path: Path) -> None:
+def test_a_sweep_finds_its_data_beside_the_checkout_or_on_the_hub(path: Path) -> None:
     spec = load_spec(path)
     assert isinstance(spec, SweepSpec)
-    assert spec.task.folder is not None
-    assert any(shared_file(spec.task.folder.removeprefix("data/")).iterdir())
+    folder = spec.task.folder
+    assert spec.task.id in ON_HUB if folder is None else any(shared_file(folder.removeprefix("data/")).iterdir())

@@ -107,3 +107,11 @@ def test_dataset_result_says_what_was_used(prepare, task: Task, tmp_path: Path) 
     assert (train.num_documents, train.num_bad_records) == (2, 1)
     assert train.num_bytes == (tmp_path / "train.tsv").stat().st_size
     assert result.fingerprint == dataset_result(task, features).fingerprint
+
+
+def test_the_way_to_read_long_documents_makes_other_features_and_their_pooling_does_not(prepare) -> None:
+    """Where they are cut, the features are those from before there was a choice."""
+    cut, mean, maximum = (prepare(long_documents=way) for way in ("cut", "mean", "max"))
+    assert cut.fingerprint == prepare().fingerprint != mean.fingerprint == maximum.fingerprint
+    assert prepare(long_documents="mean", window_stride=3).fingerprint != mean.fingerprint
+    assert options_of("classification").window_values().keys() == {"max_seq_length"}

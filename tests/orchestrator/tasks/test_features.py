@@ -58,6 +58,37 @@ def test_truncation_takes_tokens_one_by_one_from_the_longer_text(cases: list[tup
     assert list(zip(*(side.tolist() for side in kept), strict=True)) == [pop_longest(*case) for case in cases]
 
 
+@settings(deadline=None, max_examples=50)
+@given(
+    num_words=st.lists(st.tuples(st.integers(0, 30), st.none() | st.integers(0, 30)), min_size=1, max_size=6),
+    length=st.integers(8, 20),
+    stride=st.none() | st.integers(1, 12),
+)
+def test_windows_of_a_long_document_have_all_of_it_and_the_shorter_text_each(
+    num_words: list[tuple[int, int | None]], length: int, stride: int | None
+) -> None:
+    tokenizer = tokenizer_of("wordpiece")
+    the, river = (tokenizer.encode_ids([word])[0] for word in ("the", "river"))
+    pairs = [("the " * a, None if b is None else "river " * b) for a, b in num_words]
+    examples = [RegressionExample(str(n), *pair) for n, pair in enumerate(pairs)]
+    pooled = {"long_documents": "max", "window_stride": stride}
+    cut, whole = (
+        features_of("regression", (), examples, tokenizer, max_seq_length=length, **options) for options in ({}, pooled)
+    )
+    assert whole.lengths.max() <= length
+    assert len(whole.group_lengths) == len(examples)
+    for number, (a, b) in enumerate(num_words):
+        windows = whole.windows_of(np.array([number]))
+        tokens = [whole.input_ids[whole.token_index(np.array([window]))].tolist() for window in windows]
+        longer, shorter = sorted([(a, the), (b or 0, river)], reverse=True)
+        kept = min(shorter[0], (length - 2 - (b is not None)) // 2) if len(windows) > 1 else shorter[0]
+        assert {window.count(*shorter[1]) for window in tokens} == {kept}
+        num_read = sum(window.count(*longer[1]) for window in tokens)
+        assert num_read >= longer[0] if stride else num_read == longer[0]
+        if len(windows) == 1:
+            assert tokens[0] == cut.input_ids[cut.token_index(np.array([number]))].tolist()
+
+
 def test_token_index_gathers_windows_in_the_order_asked_for(tokenizer: Tokenizer) -> None:
     texts = ["the house", "a river near Oslo", "the engine drives"]
     examples = [ClassificationExample(str(i), text, None, "a") for i, text in enumerate(texts)]

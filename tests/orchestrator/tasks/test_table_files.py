@@ -16,7 +16,7 @@ import zstandard
 from sklearn.preprocessing import StandardScaler
 
 from orchestrator.errors import TaskDataError
-from orchestrator.tasks.table_files import column_names, has_columns, read_rows
+from orchestrator.tasks.table_files import column_names, has_columns, is_json_table, read_rows
 from orchestrator.tasks.tabular_columns import NO_COLUMNS, TabularColumns
 from orchestrator.tasks.text_files import BadRecords, find_file, plain_name, read_decompressed, read_lines
 from orchestrator.tasks.types.classification import ClassificationExample, ClassificationTable
@@ -113,6 +113,89 @@ def test_tsv_has_no_quoting(tmp_path: Path) -> None:
     assert [(e.text, e.text_pair, e.label) for e in examples] == [('"half', None, "yes"), ('whole"', None, "no")]
 
 
+@pytest.mark.parametrize(
+    ("rows", "texts"),
+    [
+        ('"a\tb"\tyes\nc\tno\n', ["a\tb", "c"]),
+        ('"say ""a"""\tyes\r\n"c\r\nd"\tno\r\n', ['say "a"', "c\nd"]),
+        ('"a" b\tyes\nsay ""c""\tno\n', ['"a" b', 'say ""c""']),
+        ('"a"\tyes\n"b\tno\n', ['"a"', '"b']),
+        ('"a"\tyes\nb\tno\n', ['"a"', "b"]),
+    ],
+    ids=["tab", "marks and lines", "stray", "open", "quoted text"],
+)
+def test_tsv_is_quoted_where_all_of_its_marks_enclose_cells(tmp_path: Path, rows: str, texts: list[str]) -> None:
+    path = write(tmp_path / "a.tsv", "text\tlabel\n" + rows)
+    assert [example.text for example in read(ClassificationTable(("text",), "label"), path)[0]] == texts
+
+
+def test_tsv_of_a_published_task_is_never_quoted(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", 'text\tlabel\n"say ""a"""\tyes\n')
+    (example,), _ = read(ClassificationTable(("text",), "label", may_quote=False), path)
+    assert example.text == '"say ""a"""'
+
+
+RECORDS = [{"data": {"text": "x, y"}, "label": "a"}, {"data": {"text": "z"}, "label": "b"}]
+JSON_FORMS = {
+    "array.json": json.dumps(RECORDS),
+    "array.jsonl": json.dumps(RECORDS, indent=1),
+    "rows.json": "[\n" + ",\n".join(map(json.dumps, RECORDS)) + "\n]\n",
+    "commas.jsonl": ",\n".join(map(json.dumps, RECORDS)),
+    "pretty.ndjson": "\n\n".join(json.dumps(record, indent=1) for record in RECORDS),
+    "lines.json": "".join(json.dumps(record) + "\n" for record in RECORDS),
+}
+
+
+@pytest.mark.parametrize("name", [*JSON_FORMS, "structs.parquet"])
+def test_records_of_json_have_many_forms_and_values_within_objects(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name == "structs.parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(RECORDS), path)
+    else:
+        write(path, JSON_FORMS[name])
+    assert column_names(str(path), BadRecords(str(path), "error")) == ("data", "data.text", "label")
+    assert column_names(str(path), BadRecords(str(path), "error"), within=False) == ("data", "label")
+    examples, _ = read(ClassificationTable(("data.text",), "label"), path)
+    assert [(example.text, example.label) for example in examples] == [("x, y", "a"), ("z", "b")]
+    assert name == "structs.parquet" or is_json_table(str(path))
+
+
+@pytest.mark.parametrize("policy", ["error", "skip"])
+@pytest.mark.parametrize("name", ["array.json", "pretty.ndjson"])
+def test_json_that_breaks_off_is_named_with_its_line(tmp_path: Path, name: str, policy: str) -> None:
+    path = write(tmp_path / name, json.dumps(RECORDS if name == "array.json" else RECORDS[0], indent=1)[:-4])
+    with pytest.raises(TaskDataError, match=rf"{name}, line \d+: not JSON"):
+        read(PAIRS, path, policy)
+
+
+def test_squads_object_is_no_table(tmp_path: Path) -> None:
+    assert not is_json_table(str(write(tmp_path / "a.json", json.dumps({"data": [{"paragraphs": []}]}, indent=1))))
+
+
+@pytest.mark.parametrize(("name", "encoding"), [("a.csv", "utf-16-le"), ("a.tsv", "utf-16-be")])
+def test_utf_16_is_read_by_its_mark_and_named_where_it_is_cut(tmp_path: Path, name: str, encoding: str) -> None:
+    path = tmp_path / name
+    path.write_bytes('\ufefftext\tlabel\r\n"ümlaut\t😀"\tx\r\n'.encode(encoding))
+    assert [example.text for example in read(ClassificationTable(("text",), "label"), path)[0]] == ["ümlaut\t😀"]
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(TaskDataError, match=rf"{name}.*UTF-16"):
+        read(ClassificationTable(("text",), "label"), path)
+
+
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        ('"say \\"so, so\\" now",x', "backslash"),
+        ('"a "b" c",x', '""'),
+        ("'a, b',x", "single quotes"),
+        ('x, "a, b"', "blank"),
+    ],
+)
+def test_what_is_wrong_with_quotes_is_named(tmp_path: Path, row: str, named: str) -> None:
+    with pytest.raises(TaskDataError, match=f"line 2: .*{named}"):
+        read(ClassificationTable(("text",), "label"), write(tmp_path / "a.csv", f"text,label\n{row}\n"))
+
+
 def test_columns_of_a_headerless_file_go_by_number(tmp_path: Path) -> None:
     table = ClassificationTable(("3",), "1", {"0": "bad", "1": "good"}, header=False)
     path = write(tmp_path / "a.tsv", "gj04\t1\t\tWe go.\ngj04\t0\t*\tGo we.\n")
@@ -123,11 +206,10 @@ FIRST, LAST = '{"first": "x", "second": "y", "label": 0}\n', '{"first": "x", "se
 BROKEN = {
     "a.tsv": ("first\tsecond\tlabel\nx\ty\t0\nx\t1\nx\ty\t1\n", "line 3"),
     "label.tsv": ("first\tsecond\tlabel\nx\ty\t0\nx\ty\tmaybe\nx\ty\t1\n", "line 3: label 'maybe'"),
-    "empty.tsv": ("first\tsecond\tlabel\nx\ty\t0\nx\ty\t\nx\ty\t1\n", "line 3: label"),
     "a.csv": ('first,second,label\nx,y,0\n"x"y,y,1\nx,y,1\n', "line 3"),
     "a.jsonl": (FIRST + '{"first": \n' + LAST, "line 2"),
     "key.jsonl": (FIRST + '{"first": "x"}\n' + LAST, "line 2: .*'second'"),
-    "type.jsonl": (FIRST + '{"first": 3, "second": "y", "label": 0}\n' + LAST, "line 2: first"),
+    "type.jsonl": (FIRST + '{"first": [3], "second": "y", "label": 0}\n' + LAST, "line 2: first"),
     "half.jsonl": (FIRST + '{"first": "\\ud83d", "second": "y", "label": 0}\n' + LAST, "line 2"),
 }
 
@@ -164,10 +246,20 @@ def test_a_label_that_is_a_date_reads_as_text(tmp_path: Path) -> None:
     assert example.label == "2026-11-20"
 
 
-@pytest.mark.parametrize("value", ["high", "nan", "inf"])
-def test_a_score_that_is_no_number_is_named(tmp_path: Path, value: str) -> None:
-    path = write(tmp_path / "a.tsv", f"a\tscore\nx\t{value}\n")
-    with pytest.raises(TaskDataError, match=f"line 2: score '{value}'"):
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        ("high", "number"),
+        ("1e300", "1e"),
+        ("25%", "percent"),
+        ("3,5", "decimal comma"),
+        ("1,250.0", "thousands"),
+        ("1,250", "thousands.*decimal comma"),
+    ],
+)
+def test_a_score_that_is_no_number_is_named(tmp_path: Path, value: str, named: str) -> None:
+    path = write(tmp_path / "a.tsv", f"a\tscore\nx\t1.5\nx\t{value}\n")
+    with pytest.raises(TaskDataError, match=f"line 3: score .*{named}"):
         read(RegressionTable(("a",), "score"), path)
 
 

@@ -14,9 +14,12 @@ import pytest
 
 from orchestrator.errors import OrchestratorError, SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
+from orchestrator.storage.hub import pin
 from orchestrator.tasks import TabularColumns, Task, load_task
+from orchestrator.tasks.catalogue import KNOWN_TASKS, ON_HUB
 from orchestrator.tasks.tabular_columns import CategoricalColumn, NumericalColumn
 from orchestrator.tasks.types.multiple_choice import MultipleChoiceExample
+from tests.hub_server import serving_hub
 from tests.shared_data import shared_file
 
 SST2 = "sentence\tlabel\ngood \t1\nbad \t0\nfine \t1\n"
@@ -35,6 +38,32 @@ def load(**fields: Any) -> Task:
 def squad_json(*answers: list[dict[str, Any]]) -> str:
     qas = [{"id": str(i), "question": "Who?", "answers": found} for i, found in enumerate(answers)]
     return json.dumps({"data": [{"paragraphs": [{"context": "Ada wrote it.", "qas": qas}]}]})
+
+
+def test_a_known_task_without_a_folder_comes_from_the_hub_at_a_commit(tmp_path: Path) -> None:
+    pairs = {"sentence1": ["a", "b"], "sentence2": ["c", "d"]}
+    with serving_hub(tmp_path) as hub:
+        hub.commit_task("sst2", sentence=["good ", "bad"], label=[1, 0])
+        hub.commit_task("mnli", premise=["a", "b"], hypothesis=["c", "d"], label=[2, 0])
+        hub.commit_task("rte", **pairs, label=["entailment", "not_entailment"])
+        hub.commit_task("stsb", **pairs, label=[2.5, 5.0])
+        hub.commit_task("conll2003", tokens=[["EU", "rejects"], ["it"]], ner_tags=[[3, 0], [0]])
+        labels = {
+            name: [example.label for example in load(id=name).examples("train")] for name in ("sst2", "mnli", "rte")
+        }
+        assert labels["sst2"] == ["positive", "negative"]
+        assert labels["mnli"] == ["contradiction", "entailment"]
+        assert labels["rte"] == ["entailment", "not_entailment"]
+        assert load(id="sst2").labels == ("negative", "positive")
+        assert [example.value for example in load(id="stsb").examples("validation")] == [2.5, 5.0]
+        assert [example.tags for example in load(id="conll2003").examples("test")] == [("B-ORG", "O"), ("O",)]
+        assert load(id="sst2").splits == ("train", "validation")
+
+
+def test_the_hubs_files_of_known_tasks_never_change() -> None:
+    assert ON_HUB.keys() < KNOWN_TASKS.keys()
+    for uri in (uri for known in ON_HUB.values() for uri in known.files.values()):
+        assert pin(uri) == uri, "no network is asked"
 
 
 def test_a_known_task_finds_its_files_compressed_or_not(tmp_path: Path) -> None:
@@ -83,7 +112,7 @@ def test_broken_records_are_counted_when_skipped(tmp_path: Path) -> None:
 
 def test_a_split_without_an_example_is_named(tmp_path: Path) -> None:
     write(tmp_path, dev__tsv="sentence\tlabel\nwhat\t\n")
-    with pytest.raises(TaskDataError, match=r"dev\.tsv.* 1 record"):
+    with pytest.raises(TaskDataError, match=r"dev\.tsv.* 1 row without a label"):
         load(id="sst2", folder=str(tmp_path), on_bad_record="skip").examples("validation")
 
 
@@ -138,6 +167,29 @@ def test_own_columns_are_learnt_from_the_whole_training_split(tmp_path: Path) ->
     write(tmp_path, a__csv="text,label,size,color\nx,1,2,red\ny,2,4,green\n")
     assert load(**spec, files=files).fingerprint("validation") != task.fingerprint("validation")
     assert load(**spec, files={"validation": files["validation"]}).columns.names == ("size", "color")
+
+
+def test_a_column_for_each_label_gives_the_labels_in_its_order(tmp_path: Path) -> None:
+    write(tmp_path, a__csv="text,rude,loud,odd\nx,1,0,0\ny,0,1,0\n")
+    files = {"train": str(tmp_path / "a.csv"), "validation": str(tmp_path / "a.csv")}
+    spec = {"id": "mine", "head": "multi_label", "files": files, "text_columns": ("text",)}
+    columns = ("rude", "odd", "loud")
+    assert load(**spec, label_columns=columns).labels == columns
+    assert load(**spec, label_columns=columns, labels=columns).labels == columns
+    for other in ({"label_column": "rude"}, {"labels": ("rude", "loud")}):
+        with pytest.raises(SpecError, match=rf"task\.{next(iter(other))}.*task\.label_columns"):
+            load(**spec, label_columns=columns, **other)
+
+
+def test_a_test_file_whose_labels_were_kept_back_is_no_split(tmp_path: Path) -> None:
+    write(tmp_path, a__csv="text,label\nx,0\ny,1\n", b__csv="text,label\nx,-1\ny,-1\n")
+    files = {"train": "a.csv", "validation": "a.csv", "test": "b.csv"}
+    spec = {"id": "mine", "head": "classification", "text_columns": ("text",)}
+    paths = {split: str(tmp_path / name) for split, name in files.items()}
+    assert load(**spec, files=paths).splits == ("train", "validation")
+    assert load(**spec, files={**paths, "test": paths["train"]}).splits == ("train", "validation", "test")
+    with pytest.raises(TaskDataError, match=r"b\.csv.* 2 rows without a label"):
+        load(**spec, files={**paths, "validation": paths["test"]}).examples("validation")
 
 
 def test_own_ner_labels_are_completed(tmp_path: Path) -> None:
@@ -246,7 +298,7 @@ def test_a_split_that_is_not_there_is_named(tmp_path: Path) -> None:
     ("head", "name", "reads"),
     [
         ("ner", "a.csv", "CoNLL"),
-        ("qa", "a.csv", "SQuAD"),
+        ("qa", "a.csv", "context"),
         ("classification", "a.conll", "CoNLL.*classification"),
         ("embedding", "a.conll", "CoNLL.*embedding"),
     ],
@@ -303,3 +355,32 @@ def test_conll2003_has_its_published_numbers_of_documents_and_entities() -> None
     assert documents == {split: set(range(count)) for split, count in expected.items()}
     entities = Counter(tag[2:] for example in task.examples("test") for tag in example.tags if tag[0] == "B")
     assert entities == {"LOC": 1668, "MISC": 702, "ORG": 1661, "PER": 1617}
+
+
+def test_a_share_of_the_training_examples_has_its_part_of_each_label_and_lies_within_a_larger_one(
+    tmp_path: Path,
+) -> None:
+    labels = ["a"] * 70 + ["b"] * 25 + ["c"] * 4 + ["d"]
+    rows = [f"text {number}\t{label}\n" for number, label in enumerate(labels)]
+    rows += ["Text 7\ta\n", "text 7\tb\n"]  # another text, and a copy that goes where the first one does
+    write(tmp_path, train__tsv="text\tlabel\n" + "".join(rows), dev__tsv="text\tlabel\n" + "".join(rows[::20]))
+    files = {"train": str(tmp_path / "train.tsv"), "validation": str(tmp_path / "dev.tsv")}
+    whole = load(id="own", head="classification", files=files, text_columns=("text",), label_column="label")
+    shares = {fraction: whole.with_train_fraction(fraction) for fraction in (0.1, 0.3, 0.5, 1.0)}
+    taken = {fraction: [example.id for example in task.examples("train")] for fraction, task in shares.items()}
+    assert set(taken[0.1]) < set(taken[0.3]) < set(taken[0.5]) < set(taken[1.0])
+    for fraction, task in shares.items():
+        texts = {example.text: example.label for example in reversed(task.examples("train"))}
+        assert Counter(texts.values()) == {
+            label: max(1, round(fraction * count)) for label, count in {"a": 71, "b": 25, "c": 4, "d": 1}.items()
+        }
+        assert sum(example.text == "text 7" for example in task.examples("train")) in (0, 2)
+        assert task.examples("validation") == whole.examples("validation")
+        assert task.fingerprint("validation") == whole.fingerprint("validation")
+    assert shares[1.0].fingerprint("train") == whole.fingerprint("train")
+    assert len({task.fingerprint("train") for task in shares.values()}) == len(shares)
+    turned = "".join(reversed(rows[:-1]))
+    write(tmp_path, train__tsv=f"text\tlabel\n{turned}")
+    again = load(id="own", head="classification", files=files, text_columns=("text",), label_column="label")
+    kept = {example.text for example in again.with_train_fraction(0.3).examples("train")}
+    assert kept == {example.text for example in shares[0.3].examples("train")}

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from bert_core.checkpoints.sentence_transformers import MODULES_FILE
 from bert_core.config import BertConfig
-from bert_core.embedding_losses import PairClassifier
+from bert_core.embedding_losses import PairClassifier, in_batch_negatives_loss
 from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
@@ -19,8 +20,9 @@ from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE, DualEncoder
 from orchestrator.finetuning.embedding_objectives import EMBEDDING_LOSSES
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
+from orchestrator.tasks.types.embedding_objectives import MatchExample
 from orchestrator.tasks.types.regression import RegressionExample
-from tests.orchestrator.finetuning.heads.prepared import CONFIG, Prepared, prepare
+from tests.orchestrator.finetuning.heads.prepared import CONFIG, Prepared, assert_losses_wait_for_nothing, prepare
 
 
 @pytest.fixture
@@ -60,6 +62,7 @@ def test_a_folder_of_sentence_transformers_is_recognized(prepared: Prepared, tmp
 
 
 FIRST, SECOND = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0)).unbind()
+VECTORS = torch.stack([FIRST, SECOND], dim=1).flatten(0, 1)  # (2B, H)
 COSINES = F.normalize(FIRST, dim=1) @ F.normalize(SECOND, dim=1).T
 
 
@@ -74,7 +77,7 @@ class Model:
 def test_cosine_is_the_squared_distance_from_the_score() -> None:
     objective, scores = EMBEDDING_LOSSES["cosine"], torch.tensor([0.0, 0.5, 1.0])
     expected = ((COSINES.diagonal() - scores) ** 2).mean()
-    torch.testing.assert_close(objective.loss(Model(), FIRST, SECOND, scores), expected)
+    torch.testing.assert_close(objective.loss(Model(), VECTORS, scores), expected)
     np.testing.assert_allclose(objective.outputs(Model(), FIRST, SECOND), COSINES.diagonal(), atol=1e-6)
 
 
@@ -89,13 +92,63 @@ def test_in_batch_negatives_is_the_cross_entropy_of_the_own_partner(
     texts: list[list[int]], is_left_out: list[list[int]]
 ) -> None:
     scores = COSINES.masked_fill(torch.tensor(is_left_out).bool(), -torch.inf) / 0.2
-    loss = EMBEDDING_LOSSES["in_batch_negatives"].loss(Model(0.2), FIRST, SECOND, torch.tensor(texts))
+    loss = EMBEDDING_LOSSES["in_batch_negatives"].loss(Model(0.2), VECTORS, torch.tensor(texts))
     torch.testing.assert_close(loss, F.cross_entropy(scores, torch.arange(3)))
 
 
 def test_in_batch_negatives_finds_the_nearest_partners_first() -> None:
-    nearest = EMBEDDING_LOSSES["in_batch_negatives"].outputs(Model(), FIRST, SECOND)
+    nearest = EMBEDDING_LOSSES["in_batch_negatives"].outputs(Model(), FIRST.clone(), SECOND.clone())
     np.testing.assert_array_equal(nearest, COSINES.argsort(dim=1, descending=True))
+
+
+class GivenVectors(torch.nn.Module):
+    """A model of sentence-transformers whose texts are their vectors."""
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"sentence_embedding": features["vectors"]}
+
+    def get_embedding_dimension(self) -> int:
+        return 16
+
+
+@pytest.mark.parametrize("num_negatives", [0, 1, 3])
+@pytest.mark.parametrize("dims", [(), (16, 8, 4)])
+def test_negatives_and_first_numbers_agree_with_sentence_transformers(
+    num_negatives: int, dims: tuple[int, ...]
+) -> None:
+    losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses", reason="it is the reference")
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.randn(5, 2 + num_negatives, 16, generator=generator).requires_grad_()
+    loss: Any = losses.MultipleNegativesRankingLoss(GivenVectors(), scale=5.0)
+    if dims:
+        loss = losses.MatryoshkaLoss(loss.model, loss, dims)
+    theirs = loss([{"vectors": column} for column in vectors.unbind(1)], torch.zeros(5))
+    model = DualEncoder.from_config(BertConfig(vocab_size=10, hidden_size=16, num_attention_heads=1))
+    model.configure("in_batch_negatives", model.embedding, RecipeSpec(temperature=0.2, matryoshka_dims=dims))
+    ours = model.compute_loss(vectors.flatten(0, 1), torch.arange(5 * (2 + num_negatives)).view(5, -1))
+    torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6)
+    found, expected = (torch.autograd.grad(value, vectors)[0] for value in (ours, theirs))
+    torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-6)
+
+
+def test_pairs_may_have_different_numbers_of_negatives_and_none_is_a_text_that_is_right(tokenizer: Tokenizer) -> None:
+    examples = [
+        MatchExample("0", "the house", "a river", negatives=("an engine", "a road", "a river")),
+        MatchExample("1", "one tree", "anna"),
+        MatchExample("2", "the miller", "flour", negatives=("the river",)),
+    ]
+    prepared = prepare("embedding", (), examples, tokenizer, objective="in_batch_negatives")
+    model = prepared.model()
+    model.set_objective("in_batch_negatives")
+    vectors = prepared.logits(10, 8)
+    first, second, negatives = vectors[[0, 5, 7]], vectors[[1, 6, 8]], vectors[[2, 3, 4, 9]]
+    is_positive = torch.zeros(3, 7, dtype=torch.bool)
+    is_positive[0, 5] = True  # "a river" among its own negatives
+    expected = in_batch_negatives_loss(first, torch.cat([second, negatives]), is_positive=is_positive)
+    torch.testing.assert_close(prepared.head.loss(model, vectors, prepared.batch), expected)
+    assert_losses_wait_for_nothing(prepared, model, (10, 8))
+    outputs = prepared.head.outputs(model, prepared.features, vectors.numpy())
+    np.testing.assert_array_equal(outputs, EMBEDDING_LOSSES["in_batch_negatives"].outputs(Model(), first, second))
 
 
 @torch.no_grad()
@@ -104,7 +157,7 @@ def test_classification_is_the_cross_entropy_of_a_classifier_of_both_vectors() -
     assert model.classifier is not None
     logits = torch.cat([FIRST, SECOND, (FIRST - SECOND).abs()], dim=1) @ model.classifier.weight.T
     expected = F.cross_entropy(logits, torch.tensor(classes))
-    torch.testing.assert_close(objective.loss(model, FIRST, SECOND, torch.tensor(classes)), expected)
+    torch.testing.assert_close(objective.loss(model, VECTORS, torch.tensor(classes)), expected)
     np.testing.assert_allclose(objective.outputs(model, FIRST, SECOND), logits, atol=1e-6)
 
 
@@ -117,10 +170,10 @@ def test_a_model_compares_by_its_objective_alone(name: EmbeddingObjectiveName) -
             model.set_objective(name)
         model.classifier = PairClassifier(4, 2)
     model.set_objective(name)
-    vectors = torch.stack([FIRST, SECOND], dim=1).flatten(0, 1)  # (2B, H)
-    assert torch.equal(model.compute_loss(vectors, targets), objective.loss(model, FIRST, SECOND, targets))
+    assert torch.equal(model.compute_loss(VECTORS, targets), objective.loss(model, VECTORS, targets))
     with torch.inference_mode():
-        np.testing.assert_array_equal(model.score_pairs(vectors.numpy()), objective.outputs(model, FIRST, SECOND))
+        outputs = model.score_pairs(FIRST.numpy(), SECOND.numpy())
+        np.testing.assert_array_equal(outputs, objective.outputs(model, FIRST, SECOND))
 
 
 def _targets(name: EmbeddingObjectiveName) -> Tensor:

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from sklearn.utils.class_weight import compute_class_weight
 from torch import Tensor
 
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import Head
 from orchestrator.tasks.tabular_columns import NumericalColumn, TabularColumns
 from orchestrator.tasks.types.classification import ClassificationExample
@@ -26,6 +28,7 @@ from tests.orchestrator.finetuning.heads.prepared import (
     assert_losses_wait_for_nothing,
     prepare,
 )
+from tests.orchestrator.tasks.definitions import define, options_of
 
 CLASSES = [
     ClassificationExample("0", "the good road", label="yes"),
@@ -113,6 +116,12 @@ LOSSES: dict[Head, Callable[[Tensor], Tensor]] = {
         (F.cosine_similarity(logits[[0, 2]], logits[[1, 3]]) - torch.tensor([1.0, 0.25])) ** 2
     ).mean(),
 }
+WEIGHTED: dict[Head, tuple[dict[str, float], list[float]]] = {
+    "classification": ({"no": 3.0}, [3.0, 1.0]),
+    "multi_label": ({"good": 3.0, "plus": 0.5}, [1.0, 3.0, 0.5]),
+    "ner": ({"O": 0.25}, [0.25, 1.0, 1.0]),
+}
+"""Weights as a recipe has them, and of all labels in order."""
 READ: dict[Head, list[int]] = {
     "classification": [0, 5, 9],
     "multi_label": [0, 6],
@@ -144,6 +153,63 @@ def test_loss_is_its_definition_and_that_of_the_models_logits(head: Head, tokeni
         assert (logits.shape, logits.dtype) == (SHAPES[head], torch.float32)
         assert torch.equal(prepared.head.compute_loss(model, batch), prepared.head.loss(model, logits, batch))
     assert_losses_wait_for_nothing(prepared, model, SHAPES[head])
+
+
+@pytest.mark.parametrize("head", WEIGHTED)
+def test_weighted_and_smoothed_loss_is_that_of_pytorch(head: Head, tokenizer: Tokenizer) -> None:
+    """Of classes that exclude one another the mean is over the sum of their weights."""
+    given, weights = WEIGHTED[head][0], torch.tensor(WEIGHTED[head][1])
+    prepared = prepared_for(head, tokenizer)
+    model, batch, logits = prepared.model(), prepared.batch, prepared.logits(*SHAPES[head])
+    prepared.head.prepare_loss(model, prepared.features, RecipeSpec(class_weights=given, label_smoothing=0.1))
+    if head == "multi_label":
+        expected = F.binary_cross_entropy_with_logits(logits, batch.targets * 0.9 + 0.05, pos_weight=weights)
+    else:
+        expected = F.cross_entropy(logits, batch.targets, weights, label_smoothing=0.1)
+    torch.testing.assert_close(prepared.head.loss(model, logits, batch), expected)
+    assert_losses_wait_for_nothing(prepared, model, SHAPES[head])
+
+
+@pytest.mark.parametrize(("pooling", "pool"), [("mean", Tensor.mean), ("max", Tensor.amax)])
+@pytest.mark.parametrize("head", ["classification", "multi_label", "regression"])
+def test_loss_of_long_documents_is_that_of_their_pooled_logits(
+    head: Head, pooling: str, pool: Any, tokenizer: Tokenizer
+) -> None:
+    labels, short = EXAMPLES[head]
+    examples = [replace(example, text=f"{example.text} by the old stone house") for example in short]
+    prepared = prepare(head, labels, examples, tokenizer, max_seq_length=6, long_documents=pooling)
+    model, batch = prepared.model(), prepared.batch
+    prepared.head.prepare_loss(model, prepared.features, RecipeSpec(long_documents=pooling))  # type: ignore[arg-type]
+    index = prepared.features.example_index
+    logits = prepared.logits(len(index), SHAPES[head][1])
+    assert len(index) > SHAPES[head][0]
+    pooled = torch.stack([pool(logits[torch.from_numpy(index == n)], dim=0) for n in range(SHAPES[head][0])])
+    torch.testing.assert_close(prepared.head.loss(model, logits, batch), LOSSES[head](pooled))
+    task, options = define(head, prepared.labels), options_of(head, long_documents=pooling)
+    found = task.type.pool(prepared.features, logits.numpy(), options)  # type: ignore[attr-defined]
+    np.testing.assert_allclose(found, pooled.numpy(), rtol=1e-6)
+    assert_losses_wait_for_nothing(prepared, model, logits.shape)
+
+
+@pytest.mark.parametrize("head", ["classification", "ner"])
+def test_balanced_weights_are_those_of_scikit_learn(head: Head, tokenizer: Tokenizer) -> None:
+    """Examples without a label, and classes without an example, change nothing."""
+    labels, examples = EXAMPLES[head]
+    prepared = prepare(head, (*labels, "B-X"), [*examples, *examples[:1]], tokenizer)
+    model, targets = prepared.model(), prepared.batch.host_targets
+    prepared.head.prepare_loss(model, prepared.features, RecipeSpec(class_weights="balanced"))
+    known = targets[targets != -100]
+    expected = compute_class_weight("balanced", classes=np.unique(known), y=known)
+    np.testing.assert_allclose(model.class_loss.weights.numpy(), [*expected, 1.0], rtol=1e-6)
+    assert prepared.head.count_labels(model, targets) == pytest.approx(len(known))
+
+
+def test_balanced_labels_weigh_as_much_as_their_absence(tokenizer: Tokenizer) -> None:
+    labels, examples = EXAMPLES["multi_label"]
+    prepared = prepare("multi_label", labels, [examples[0], examples[1], examples[1]], tokenizer)
+    model = prepared.model()
+    prepared.head.prepare_loss(model, prepared.features, RecipeSpec(class_weights="balanced"))
+    assert model.class_loss.weights.tolist() == [1.0, 2.0, 2.0], "of a label that never occurs nothing is known"
 
 
 @pytest.mark.parametrize("head", EXAMPLES)

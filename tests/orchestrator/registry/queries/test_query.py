@@ -1,5 +1,6 @@
 """The meaning of queries, held against Python. Alone: pytest tests/orchestrator/registry/queries/test_query.py"""
 
+import re
 from typing import Any
 
 import pytest
@@ -7,10 +8,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import update
 
+from orchestrator.errors import InputError
 from orchestrator.registry import Registry
 from orchestrator.registry.groups.group_keys import group_key, group_label
 from orchestrator.registry.queries.filters import parse_filter
-from orchestrator.registry.queries.query_tree import Combination, Comparison, Condition, FieldName, HistoryValue, Not
+from orchestrator.registry.queries.query_tree import (
+    Combination,
+    Comparison,
+    Condition,
+    FieldName,
+    HistoryValue,
+    Not,
+    field_text,
+)
 from orchestrator.registry.run_flags import Flag
 from orchestrator.registry.tables import RunRow
 from orchestrator.results import DatasetResult, MetricEvent
@@ -280,3 +290,15 @@ def test_a_query_for_archived_runs_finds_them_where_they_are_left_out_otherwise(
     assert registry.run_ids("archived = true", archived=False) == [run_id]
     assert registry.run_ids("pinned != archived", archived=False) == [run_id]
     assert registry.run_ids("name != 'archived'", archived=False) == []
+
+
+@pytest.mark.parametrize("name", ["f1_C++", "f1_R&D", "f1_a:b", "f1_Job Title", 'f1_"x"', "f1_it's", "f1_(a, b)"])
+def test_a_name_with_other_signs_stands_in_quotes(registry: Registry, name: str) -> None:
+    run_id = new_run(registry)
+    registry.metrics.record(run_id, [MetricEvent(1, split, {name: 0.5}) for split in ("validation", "test")])
+    for field in (f"metrics.{name}", f"metrics.test.{name}"):
+        written = field_text(field)
+        assert list(registry.runs(f"{written} > 0.4 and best({written}) = 0.5")["id"]) == [run_id]
+        assert list(registry.runs(sort=f"-{written}")["id"]) == [run_id]
+    with pytest.raises(InputError, match=re.escape(f"nearest: {field_text(f'metrics.{name}')}")):
+        registry.runs(f"{field_text(f'metrics.{name}x')} > 0")

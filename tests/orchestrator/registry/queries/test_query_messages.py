@@ -24,6 +24,9 @@ SLOW_ENOUGH = settings(max_examples=150, deadline=None, suppress_health_check=[H
         ("task = 'a", "not closed", 7),
         ("1 < 2", "a field", 4),
         ("task = cola", "task = 'cola'", 7),
+        ("metrics.f1_C++ > 0", 'stands in quotes, metrics."f1_C++"', 12),
+        ("metrics.f1_Job Title > 0", "stands in quotes", 15),
+        ('metrics."f1_C', "not closed", 8),
         # names
         ("metrics.ff > 1", "metrics.f1", 0),
         ("f1 > 1", "metrics.f1, metrics.test.f1", 0),

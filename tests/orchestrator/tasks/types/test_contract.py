@@ -52,6 +52,15 @@ RECIPE_VALUES: Mapping[str, Any] = {
     "max_answer_length": 9,
     "pooling": "cls",
     "temperature": 1.0,
+    "matryoshka_dims": (8, 4),
+    "query_prompt": "a",
+    "document_prompt": "b",
+    "class_weights": "balanced",
+    "label_smoothing": 0.1,
+    "loss": "focal",
+    "calibrate": True,
+    "tune_thresholds": True,
+    "long_documents": "max",
 }
 """A value beside the default for each recipe field that is made for some types."""
 
@@ -197,7 +206,7 @@ class TestTaskType:
         joined, outputs = join_features(parts), ALL[name].outputs(task, features)
         assert joined.arrays().keys() == features.arrays().keys()
         for key, array in features.arrays().items():
-            if (name, key) != ("in_batch_negatives", "labels"):  # which are numbers within a part
+            if (name, key) != ("in_batch_negatives", "text_numbers"):  # which are numbers within a part
                 np.testing.assert_array_equal(joined.arrays()[key], array, strict=True)
         assert decode(task, joined, examples, outputs) == decode(task, features, examples, outputs)
 
@@ -222,8 +231,10 @@ class TestTaskType:
 
     def test_what_is_calibrated_decodes_again_as_it_was(self, name: str, task: Task, features: Features[Any]) -> None:
         examples, outputs = task.examples("validation"), ALL[name].outputs(task, features)
-        predictions = decode(task, features, examples, outputs, options_of(task.head))
-        options, calibrated = task.type.calibrate(task, options_of(task.head), examples, predictions)
+        names = {part.name for part in fields(task.type.options_type)} & {"calibrate", "tune_thresholds"}
+        options = options_of(task.head, **dict.fromkeys(names, True))
+        predictions = decode(task, features, examples, outputs, options)
+        options, calibrated = task.type.calibrate(task, features, examples, outputs, options, predictions)
         assert type(options) is task.type.options_type
         assert decode(task, features, examples, outputs, options) == calibrated
 
@@ -232,21 +243,24 @@ class TestTaskType:
         names = {part.name for part in fields(options_type)} & RecipeSpec.model_fields.keys()
         assert names <= {"max_seq_length"} | task.type.recipe_fields
         assert options_type.decoding_fields <= {part.name for part in fields(options_type)}
-        values = {name: value for name, value in RECIPE_VALUES.items() if name in names}
+        values = {name: RECIPE_VALUES[name] for name in names & RECIPE_VALUES.keys()}
         recipe = RecipeSpec.model_validate({"max_seq_length": 99, **values})
         options = options_type.of_recipe(recipe)
-        assert {name: getattr(options, name) for name in names} == {"max_seq_length": 99, **values}
+        assert {name: getattr(options, name) for name in values} == values
+        assert options.max_seq_length == 99
         assert options_of(task.head).with_recipe(recipe) == options
 
     def test_data_fields_of_other_types_are_refused(self, name: str, tmp_path: Path) -> None:
         values: dict[str, Any] = {
             "text_columns": ("a",),
+            "negative_columns": ("a",),
             "choice_columns": ("a", "b"),
             "numerical_columns": ("a",),
             "categorical_columns": ("a",),
             "label_column": "a",
             "objective": "cosine",
             "score_range": (0.0, 1.0),
+            "label_columns": ("a", "b"),
             "label_separator": ";",
             "labels": ("a", "b"),
         }
@@ -259,18 +273,18 @@ class TestTaskType:
 
     def test_recipe_fields_of_other_types_are_refused(self, task: Task) -> None:
         made_for = {field for other in TASK_TYPES.values() for field in other.recipe_fields}
-        assert made_for == RECIPE_VALUES.keys() | {"lstm_hidden_size"}
-        check_recipe(RecipeSpec(), task.head, task.objective)
+        assert made_for == RECIPE_VALUES.keys() | {"lstm_hidden_size", "focal_gamma", "window_stride"}
+        check_recipe(RecipeSpec(), task)
         refused = task.type.refused_recipe_fields(task.objective)
         for field, value in RECIPE_VALUES.items():
             recipe = RecipeSpec.model_validate({field: value})
             if field in task.type.recipe_fields and field not in refused:
-                check_recipe(recipe, task.head, task.objective, axes=(field,))
+                check_recipe(recipe, task, axes=(field,))
                 continue
             with pytest.raises(SpecError, match=rf"recipe\.{field}: "):
-                check_recipe(recipe, task.head, task.objective)
+                check_recipe(recipe, task)
             with pytest.raises(SpecError, match=rf"space\.{field}: "):
-                check_recipe(RecipeSpec(), task.head, task.objective, axes=(field,))
+                check_recipe(RecipeSpec(), task, axes=(field,))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -319,7 +333,7 @@ def test_retrieval_is_searched_and_not_learned(tokenizer: Tokenizer) -> None:
     retrieval = TASK_TYPES["retrieval"]
     task = define("retrieval")
     with pytest.raises(SpecError, match="a retrieval task is evaluated, not learned"):
-        check_recipe(RecipeSpec(), "retrieval")
+        check_recipe(RecipeSpec(), task)
     with pytest.raises(InputError, match="is searched, not classified"):
         retrieval.windows(task, [QueryExample("q", "cats", {})], tokenizer, short_options(task.head))
     with pytest.raises(InputError, match="ask it with `embed` or `search`"):

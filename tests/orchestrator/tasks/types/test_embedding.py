@@ -3,29 +3,30 @@
 Alone: pytest tests/orchestrator/tasks/types/test_embedding.py
 """
 
+import csv
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import SpecError
+from orchestrator.errors import SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
 from orchestrator.tasks import TASK_TYPES, decode
 from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
-from orchestrator.tasks.types.embedding_objectives import EMBEDDING_OBJECTIVES
-from orchestrator.tasks.types.pair_tables import MatchExample
+from orchestrator.tasks.types.embedding_objectives import EMBEDDING_OBJECTIVES, MatchExample, MatchTable
 from orchestrator.tasks.types.regression import RegressionExample, ValuePrediction
 from orchestrator.tasks.types.retrieval import RankingPrediction
-from tests.orchestrator.tasks.definitions import define, features_of
+from tests.orchestrator.tasks.definitions import define, examples_of, features_of, window_texts, write_records
 
 
 def test_a_pair_is_two_windows_with_one_label(tokenizer: Tokenizer) -> None:
     scored = [RegressionExample("0", "the house", "a river", value=0.5), RegressionExample("1", "the", "engine")]
     features = features_of("embedding", (), scored, tokenizer, max_seq_length=8, objective="cosine")
     assert features.example_index.tolist() == [0, 0, 1, 1]
-    assert features.group_size == 2
+    assert features.group_starts.tolist() == [0, 2, 4]
     np.testing.assert_array_equal(features.head_arrays.labels, np.array([0.5, np.nan], np.float32))
     classes = [ClassificationExample("0", "the house", "a river", label="same")]
     features = features_of(
@@ -57,9 +58,54 @@ def test_recipe_fields_of_an_objective_are_refused_by_the_others(name: Embedding
     refused = embedding.refused_recipe_fields(name)
     for other in EMBEDDING_OBJECTIVES.values():
         assert other.recipe_fields <= embedding.recipe_fields
-        assert (other.recipe_fields & refused.keys() == other.recipe_fields) == (
-            other.name != name or not other.recipe_fields
-        )
+        own = EMBEDDING_OBJECTIVES[name].recipe_fields
+        assert other.recipe_fields & refused.keys() == other.recipe_fields - own
+
+
+@pytest.mark.parametrize(
+    ("name", "record", "negatives"),
+    [
+        ("a.jsonl", {"n": ["x", " ", "y"], "m": None}, ("x", "y")),
+        ("a.jsonl", {"n": "x", "m": "y"}, ("x", "y")),
+        ("a.jsonl", {"n": [], "m": ""}, ()),
+        ("a.csv", {"n": "['x', 'y']", "m": "z"}, ("x", "y", "z")),
+    ],
+)
+def test_negatives_are_texts_or_lists_in_columns_of_their_own(
+    name: str, record: dict[str, Any], negatives: tuple[str, ...], tmp_path: Path
+) -> None:
+    row = {"query": "q", "positive": "p"} | record
+    table = MatchTable(("query", "positive"), ("n", "m"))
+    if name.endswith(".csv"):
+        with (tmp_path / name).open("w", newline="") as file:
+            csv.writer(file).writerows([row, row.values()])
+    else:
+        write_records(tmp_path / name, row)
+    assert examples_of(table, tmp_path / name) == [MatchExample("0", "q", "p", negatives=negatives)]
+    assert examples_of(table.without_labels(), tmp_path / name) == [MatchExample("0", "q", "p")]
+
+
+@pytest.mark.parametrize("negatives", [5, ["x", None], {"x": 1}])
+def test_negatives_of_another_kind_are_named(negatives: object, tmp_path: Path) -> None:
+    path = write_records(tmp_path / "a.jsonl", {"query": "q", "positive": "p", "n": negatives})
+    with pytest.raises(TaskDataError, match=r"line 1: n "):
+        examples_of(MatchTable(("query", "positive"), ("n",)), path)
+
+
+def test_each_negative_is_a_window_and_prompts_stand_before_the_texts(tokenizer: Tokenizer) -> None:
+    examples = [
+        MatchExample("0", "house", "river", negatives=("engine", "mill")),
+        MatchExample("1", "engine", "mill"),
+    ]
+    features = features_of(
+        "embedding", (), examples, tokenizer, objective="in_batch_negatives", query_prompt="the ", document_prompt="a "
+    )
+    texts = ["the house", "a river", "a engine", "a mill", "the engine", "a mill"]
+    assert window_texts(features, tokenizer) == [f"[CLS] {text} [SEP]" for text in texts]
+    assert features.example_index.tolist() == [0, 0, 0, 0, 1, 1]
+    assert features.head_arrays.text_numbers.tolist() == [0, 1, 2, 3, 4, 3]
+    assert features.windows_of(np.array([1, 0])).tolist() == [4, 5, 0, 1, 2, 3]
+    assert features.group_lengths.sum() == len(features.input_ids)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,14 @@
 """Entities: CoNLL columns, BIO tags, windows. Alone: pytest tests/orchestrator/tasks/types/test_ner.py"""
 
+import json
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,14 +17,15 @@ from bert_core.metrics.ner import entity_spans
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import TaskDataError
 from orchestrator.specs.recipe import Context
-from orchestrator.tasks import decode
+from orchestrator.specs.task import TaskSpec
+from orchestrator.tasks import TASK_TYPES, decode
 from orchestrator.tasks.bio_tags import BIO, SCHEMES, TagScheme, complete_tag_set, find_scheme
 from orchestrator.tasks.features import Windows
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable, has_tag_columns
 from orchestrator.tasks.types.ner import TagsPrediction
 from orchestrator.tasks.types.ner_windows import build_ner_windows
-from tests.orchestrator.tasks.definitions import define, features_of
+from tests.orchestrator.tasks.definitions import define, examples_of, features_of, write_records
 
 TAGS = st.lists(st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]))
 
@@ -145,6 +150,42 @@ def test_tags_of_no_scheme_are_refused_by_name(tmp_path: Path) -> None:
     bad = BadRecords(str(tmp_path / "a.jsonl"), "skip")
     with pytest.raises(TaskDataError, match="NNP"):
         list(NerTable("tokens", "tags").read(bad.path, bad))
+
+
+def test_tags_that_are_numbers_are_names_in_the_order_of_the_task_or_of_the_file(tmp_path: Path) -> None:
+    record = {"tokens": ["Ann", "runs"], "ner_tags": [1, 0]}
+    path, bad = write_records(tmp_path / "a.jsonl", record), BadRecords("a.jsonl", "error")
+    (example,) = NerTable("tokens", "ner_tags", ("O", "B-PER", "I-PER")).read(str(path), bad)
+    assert (example.tags, list(bad.remarks.values())) == (("B-PER", "O"), [1])
+    for tags in (None, ("O",)):
+        with pytest.raises(TaskDataError, match=r"line 1: ner_tags .*task\.labels"):
+            examples_of(NerTable("tokens", "ner_tags", tags), path)
+    feature = {"feature": {"names": ["O", "B-LOC"], "_type": "ClassLabel"}, "_type": "Sequence"}
+    metadata = {"huggingface": json.dumps({"info": {"features": {"ner_tags": feature}}})}
+    table = pyarrow.Table.from_pylist([record]).replace_schema_metadata(metadata)
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    assert examples_of(NerTable("tokens", "ner_tags"), tmp_path / "a.parquet")[0].tags == ("B-LOC", "O")
+
+
+def words_of(tag_column: str, *tags: str) -> Any:
+    spec = TaskSpec(id="a", head="ner", files={"train": "a.csv"}, text_columns=("no", "word"), label_column=tag_column)
+    return TASK_TYPES["ner"].reader(spec, tags or None)
+
+
+@pytest.mark.parametrize("second", ["", "1"])
+def test_a_table_with_a_word_a_row_has_a_column_that_parts_sentences(tmp_path: Path, second: str) -> None:
+    (tmp_path / "a.csv").write_text(f'no,word,pos,tag\n1,Ann,NNP,U-PER\n{second},",",",",O\n2,Oslo,NNP,U-LOC\n')
+    first, other = examples_of(words_of("tag"), tmp_path / "a.csv")
+    assert (first.words, first.tags) == (("Ann", ","), ("B-PER", "O"))
+    assert (other.words, other.tags) == (("Oslo",), ("B-LOC",))
+    with pytest.raises(TaskDataError, match=r"'pos' has the tags 'NNP'"):
+        examples_of(words_of("pos"), tmp_path / "a.csv")
+    with pytest.raises(TaskDataError, match=r"line 2: tag 'B-PER'"):
+        examples_of(words_of("tag", "O", "B-LOC"), tmp_path / "a.csv")
+    assert examples_of(words_of("none").without_labels(), tmp_path / "a.csv")[0].words == ("Ann", ",")
+    (tmp_path / "a.csv").write_text("no,word,tag\n1,Ann,B-PER\n1, ,O\n")
+    with pytest.raises(TaskDataError, match=r"line 3: .*'word'"):
+        examples_of(words_of("tag"), tmp_path / "a.csv")
 
 
 def test_tabs_part_columns_where_there_are_any(tmp_path: Path) -> None:

@@ -1,12 +1,15 @@
 """Question answering: SQuAD's JSON, windows, answers. Alone: pytest tests/orchestrator/tasks/types/test_qa.py"""
 
+import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,9 +20,10 @@ from orchestrator.errors import TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import Features, Task, decode, load_task, prepare_features, score, unread_notes
 from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks.token_windows import passage_windows
 from orchestrator.tasks.types.qa import AnswerPrediction
-from orchestrator.tasks.types.qa_windows import passage_windows, whole_letters
-from orchestrator.tasks.types.squad import Answer, QaExample, SquadReader, find_answer
+from orchestrator.tasks.types.qa_windows import whole_letters
+from orchestrator.tasks.types.squad import Answer, QaExample, SquadReader, are_question_columns, find_answer
 from tests.orchestrator.tasks.definitions import features_of, options_of
 
 CONTEXT = "the cat saw the cat and the ünruly cat"
@@ -68,6 +72,60 @@ def test_an_answer_is_found_nearest_to_where_it_should_be(text: str, start: int,
     assert find_answer(CONTEXT, text, start) == (None if expected is None else Answer(text, expected))
 
 
+FLAT = {"context": CONTEXT, "question": "Who?"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "starts", "num_repaired"),
+    [
+        ({"answers": {"text": ["cat", "ünruly"], "answer_start": [16, 28]}}, [16, 28], 0),
+        ({"answers": "{'text': array(['cat', 'ünruly'], dtype=object), 'answer_start': array([16, 28])}"}, [16, 28], 0),
+        ({"answers": '[{"text": "cat", "start": 16}]'}, [16], 0),
+        ({"answers.text": "['cat']", "answers.answer_start": "[16]"}, [16], 0),
+        ({"answer_text": "cat", "answer_start": "16.0"}, [16], 0),
+        ({"answer": {"text": "cat", "answer_start": 16}, "is_impossible": False}, [16], 0),
+        ({"answer": "cat", "answer_start": ""}, [4], 1),
+        ({"answers": ["ünruly", "cat"]}, [28, 4], 1),
+        ({"answer": "", "answer_start": "-1"}, [], 0),
+        ({"answers": {"text": [], "answer_start": []}}, [], 0),
+        ({"answers": {"text": [None], "answer_start": [-1]}}, [], 0),
+    ],
+)
+def test_answers_of_a_row_are_read_in_each_layout(
+    tmp_path: Path, fields: dict[str, Any], starts: list[int], num_repaired: int
+) -> None:
+    record = FLAT | fields
+    assert are_question_columns(record)
+    table = {name: [value] for name, value in record.items()}
+    pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "a.parquet")
+    (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n")
+    for name, data in (("a.json", [record]), ("b.json", {"data": [record]}), ("c.json", f"{json.dumps(record)}\n" * 2)):
+        (tmp_path / name).write_text(data if isinstance(data, str) else json.dumps(data))
+    paths = list(tmp_path.iterdir())
+    if all(isinstance(value, str) for value in fields.values()):
+        with (tmp_path / "a.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([record, record.values()])
+        paths.append(tmp_path / "a.csv")
+    for path in paths:
+        bad = BadRecords(str(path), "error")
+        examples = list(SquadReader().read(str(path), bad))
+        assert [answer.start for answer in examples[0].answers] == starts, path
+        assert all(CONTEXT.startswith(answer.text, answer.start) for answer in examples[0].answers)
+        assert (examples[0].id, bad.num_repaired) == ("0", num_repaired * len(examples))
+        assert next(iter(SquadReader().without_labels().read(str(path), bad))).answers == ()
+
+
+def test_an_answer_without_a_start_is_the_less_sure_where_its_text_stands_twice(tmp_path: Path) -> None:
+    _, bad = read(tmp_path / "a.json", [FLAT | {"answers": text} for text in ("ünruly", "cat", "saw")])
+    assert bad.num_repaired == 3
+    assert "data[1]" in bad.repair_note
+
+
+@pytest.mark.parametrize("names", [FLAT, ("question", "answer"), ("context", "answers"), ("text", "label")])
+def test_other_columns_are_no_questions(names: Iterable[str]) -> None:
+    assert not are_question_columns(names)
+
+
 def test_a_mended_answer_is_counted(tmp_path: Path) -> None:
     examples, bad = read(tmp_path / "a.json", layout(question(answers=[{"text": "cat", "answer_start": 17}])))
     assert examples[0].answers == (Answer("cat", 16),)
@@ -112,8 +170,10 @@ def test_a_question_without_an_answer_is_known_in_each_spelling(
         question(question=None),
         {"id": "q", "question": "Who?"},
         question(is_impossible="perhaps"),
-        question(answers=[{"text": "cat"}]),
-        question(answers=["cat"]),
+        question(answers=[{"text": "cat", "answer_start": "here"}]),
+        question(answers={"text": ["cat", "cat"], "answer_start": [4]}),
+        question(answers=[5]),
+        question(answers=None),
         "cat",
     ],
 )
@@ -130,12 +190,11 @@ def test_a_broken_question_is_named_by_its_place_or_counted(tmp_path: Path, brok
     ("data", "place"),
     [
         ('{"data": [\n{"', "line 2"),
-        ("[]", '"data"'),
         ({"data": "x"}, '"data"'),
-        ({"data": [{"title": "T"}]}, r"data\[0\]: .*'paragraphs'"),
-        ({"data": [{"paragraphs": [{"qas": []}]}]}, r"data\[0\]\.paragraphs\[0\]: .*context"),
-        ({"data": [{"paragraphs": [{"context": "\ud83d", "qas": []}]}]}, r"paragraphs\[0\]: .*context"),
-        ({"data": [{"paragraphs": [{"context": "x"}]}]}, r"data\[0\]\.paragraphs\[0\]: .*'qas'"),
+        ({"data": [{"title": "T"}]}, r"data\[0\]: .*'context'"),
+        ({"data": [{"paragraphs": [{"qas": [question()]}]}]}, r"data\[0\]\.paragraphs\[0\]\.qas\[0\]: .*'context'"),
+        ({"data": [{"paragraphs": [{"context": "\ud83d", "qas": [question()]}]}]}, r"qas\[0\]: .*surrogate"),
+        ({"data": [{"paragraphs": [{"context": "x"}]}]}, r"data\[0\]\.paragraphs\[0\]: .*'question'"),
     ],
 )
 def test_another_layout_is_named(tmp_path: Path, data: Any, place: str) -> None:
@@ -290,7 +349,8 @@ def test_a_threshold_decides_between_an_answer_and_none(questions: Task, tokeniz
     assert predictions[1].text != ""
     assert [p.text for p in decode_questions(questions, features, null_threshold=-7.0)] == ["", "", ""]
     given = options_of("qa", max_answer_length=20)
-    options, tuned = questions.type.calibrate(questions, given, questions.examples("validation"), predictions)
+    examples = questions.examples("validation")
+    options, tuned = questions.type.calibrate(questions, features, examples, np.empty(0), given, predictions)
     assert score(questions, "validation", tuned)["f1"] == 1.0
     assert -6.0 <= options.null_threshold < 4.0
     assert replace(options, null_threshold=0.0) == given

@@ -1,0 +1,207 @@
+"""Files of data by their names and first lines: the layout, the split that each is for, a name for what they hold."""
+
+import os
+import re
+import shlex
+import unicodedata
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import PurePosixPath
+from typing import Literal
+
+from orchestrator.errors import InputError
+from orchestrator.results import Split
+from orchestrator.storage import open_read
+from orchestrator.storage.compression import COMPRESSIONS
+from orchestrator.storage.text_lines import stream_lines
+from orchestrator.storage.uris import is_local, local_path
+from orchestrator.tasks.table_files import is_json_table, table_name
+from orchestrator.tasks.text_files import plain_name
+from orchestrator.tasks.types.conll import has_tag_columns, is_named_conll, split_words
+
+Layout = Literal["table", "tagged", "questions", "text"]
+"""Rows with columns; CoNLL columns; SQuAD's JSON; plain text."""
+
+_HEAD_BYTES = 4096
+_HEAD_LINES = 200
+_HEAD_CHARACTERS = 1 << 16
+_FEW_LINES = 4
+"""Lines that are too few to tell columns from chance."""
+_FOREIGN = {
+    b"PK\x03\x04": "is a zip archive or an Excel sheet; save the sheet as CSV, or unpack the archive",
+    b"%PDF": "is a PDF; save its text as a .txt file",
+}
+"""Problem of a file, and the remedy, by the bytes that it begins with."""
+_SPLIT_WORDS: Mapping[Split, tuple[str, ...]] = {
+    "train": ("training", "train"),
+    "validation": ("validation", "development", "valid", "trial", "testa", "dev", "val"),
+    "test": ("testing", "testb", "test"),
+}
+_SPLIT_OF = {word: split for split, words in _SPLIT_WORDS.items() for word in words}
+_SPLIT_WORD = re.compile(rf"(?<![a-z])({'|'.join(sorted(_SPLIT_OF, key=len, reverse=True))})(?![a-z])")
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_VERSION = re.compile(r"[-_. ]*v?\d+(\.\d+)*$")
+
+
+def detect_layout(path: str) -> Layout:
+    """Find the layout of a file. Raises: InputError for a file that is missing, empty, binary or of no known layout."""
+    head = _read_head(path)
+    if plain_name(path).endswith(".parquet"):
+        return "table"
+    _check_text(path, head)
+    if table_name(path) is not None or is_json_table(path):
+        return "table"
+    lines = list(islice(stream_lines(path), _HEAD_LINES))
+    beginning = "".join(lines)[:_HEAD_CHARACTERS]
+    if beginning.lstrip("\ufeff \r\n\t").startswith(("{", "[")) and plain_name(path).endswith(".json"):
+        if re.search(r'"data"\s*:\s*\[', beginning):
+            return "questions"
+        raise InputError(
+            f"{path} is JSON, but neither records (a list of objects, or one on each line) nor laid out as SQuAD (an "
+            'object with a list "data"); write records'
+        )
+    if is_named_conll(path) or has_tag_columns(lines) or _has_other_tags(lines):
+        return "tagged"
+    if _is_tabular(lines):
+        raise InputError(
+            f"{path}: its lines have columns with tabs between them; let its name end in .tsv, and its first line name "
+            "the columns"
+        )
+    return "text"
+
+
+def _read_head(path: str) -> bytes:
+    if is_local(path):
+        file = local_path(path)
+        if file.is_dir():
+            raise InputError(_folder_problem(path))
+        if not file.exists():
+            raise InputError(f"there is no file {path}; check the path")
+        if not os.access(file, os.R_OK):
+            raise InputError(f"{path} cannot be read: permission denied; change its permissions or copy it")
+    try:
+        with open_read(path) as raw:
+            head = raw.read(_HEAD_BYTES)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror or error}); check the path") from None
+    if not head:
+        raise InputError(f"{path} is empty; name a file that holds data")
+    return head
+
+
+def _folder_problem(path: str) -> str:
+    """Problem of a folder, with the remedy: a collection is named in a spec, of others the files are given."""
+    names = sorted(plain_name(file.name) for file in local_path(path).iterdir())
+    if {"corpus.jsonl", "queries.jsonl"} <= set(names):
+        return (
+            f"{path} holds a collection of documents and queries, which init drafts no spec for; score a model on it: "
+            f"orchestrator evaluate MODEL own head=retrieval folder={shlex.quote(path)}"
+        )
+    endings = [PurePosixPath(name).suffix for name in names if PurePosixPath(name).suffix]
+    ending = max(endings, key=endings.count, default=".txt")
+    return f"{path} is a folder; name its files, as in: orchestrator init {shlex.quote(path.rstrip('/'))}/*{ending}"
+
+
+def _check_text(path: str, head: bytes) -> None:
+    """Check that a file's first bytes fit its name, and are text. Raises: InputError."""
+    for magic, problem in _FOREIGN.items():
+        if head.startswith(magic):
+            raise InputError(f"{path} {problem}")
+    packed = next((ending for ending, magic in COMPRESSIONS.items() if head.startswith(magic)), None)
+    named = next((ending for ending in COMPRESSIONS if path.lower().endswith(ending)), None)
+    if packed != named:
+        holds = f"holds {packed[1:]} data" if packed else "is not compressed"
+        right = (path[: -len(named)] if named else path) + (packed or "")
+        raise InputError(f"{path} {holds}; rename it to {right}")
+    if packed is None and b"\0" in head and not head.startswith(_UTF_16):
+        raise InputError(f"{path} is a binary file, byte {head.index(0) + 1} is 0; init reads text, tables and Parquet")
+
+
+def _is_tabular(lines: list[str]) -> bool:
+    """Whether all lines have the same number of tabs."""
+    counts = {line.count("\t") for line in lines if line.strip()}
+    return len(lines) > _FEW_LINES and len(counts) == 1 and counts != {0}
+
+
+def _has_other_tags(lines: list[str]) -> bool:
+    """Whether all lines have the same number of words, the last one a tag in capitals, as of a part of speech.
+
+    A ner task refuses such a file by its tags, which are no text to pretrain on.
+    """
+    rows = [words for words in map(split_words, lines) if words]
+    tags = {words[-1] for words in rows}
+    return (
+        len(rows) > _FEW_LINES
+        and len({len(words) for words in rows}) == 1 < len(rows[0])
+        and len(tags) <= len(rows) / 3
+        and all(tag == tag.upper() for tag in tags)
+        and any(tag.isascii() and tag.isalpha() for tag in tags)
+    )
+
+
+def role_of(path: str) -> Split | None:
+    """The split that a file's name speaks of, its folder's name left aside.
+
+    >>> role_of("data/eng.testa"), role_of("wnut17train.conll"), role_of("training_set.csv.gz"), role_of("latest.csv")
+    ('validation', 'train', 'train', None)
+    """
+    found = _SPLIT_WORD.findall(PurePosixPath(plain_name(path)).name.removesuffix(".annotated"))
+    return _SPLIT_OF[found[-1]] if found else None
+
+
+def assign_roles(paths: Sequence[str]) -> Mapping[Split, str]:
+    """One file for each split. A single file is for training, whatever its name.
+
+    Raises: InputError when names do not tell the files apart, or none of several is for training.
+    """
+    if len(paths) == 1:
+        return {"train": paths[0]}
+    roles: dict[Split, str] = {}
+    for path in paths:
+        role = role_of(path)
+        if role is None:
+            raise InputError(
+                f"{path}: its name does not say what it is for; of several labeled files, let each name have train, "
+                "dev or test in it (as in reviews.train.csv), or give one file, which is then split"
+            )
+        if role in roles:
+            raise InputError(
+                f"{roles[role]} and {path} are both for {role} by their names; give one of them, or join them"
+            )
+        roles[role] = path
+    if "train" not in roles:
+        raise InputError(f"{' and '.join(paths)}: none is for training by its name; give a file with train in its name")
+    return roles
+
+
+def data_name(paths: Sequence[str]) -> str:
+    """A name for what files hold, made of letters of any script, digits, `-` and `_`.
+
+    It is that of the file for training, else that of its folder. Several files of which none is named for training are
+    known by their folder.
+
+    >>> data_name(["my reviews.csv.gz"]), data_name(["dev.tsv", "glue/SST-2/train.tsv"]), data_name(["wiki.train.txt"])
+    ('my_reviews', 'SST-2', 'wiki')
+    >>> data_name(["squad/train-v1.1.json.xz"]), data_name(["wikigold.conll.txt"])
+    ('squad', 'wikigold')
+    >>> data_name(["notes/0.txt.gz", "notes/1.txt.gz"]), data_name(["жалобы и café.csv"])
+    ('notes', 'жалобы_и_café')
+    """
+    training = next((path for path in paths if role_of(path) == "train"), None)
+    path = PurePosixPath(training or paths[0])
+    plain = path.name[: len(plain_name(path.name))]
+    stem = plain.rsplit(".", 1)[0] if "." in plain.lstrip(".") else plain
+    kept = _VERSION.sub("", _SPLIT_WORD.sub("", stem)) if role_of(path.name) else stem
+    names = [_plain(name) for name in (kept.removesuffix(".conll"), path.parent.name)]
+    if len(paths) > 1 and training is None:
+        names.reverse()
+    return next(filter(None, names), "data")
+
+
+def _plain(name: str) -> str:
+    """A name without the signs that a path or a spec may not have: letters, their marks, digits and `-` stay."""
+    kept = (
+        sign if sign == "-" or sign.isalnum() or unicodedata.category(sign).startswith("M") else " "
+        for sign in unicodedata.normalize("NFC", name)
+    )
+    return "_".join("".join(kept).split()).strip("_-")

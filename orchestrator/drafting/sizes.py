@@ -1,0 +1,222 @@
+"""Sizes that data can bear and that fit the time: model, lengths, batches, steps of a pretraining; trials of a sweep.
+
+Nothing is measured: a measured step needs the network and seconds of start. The rate is a careful one of CPU cores, and
+`orchestrator plan` tells more once the spec is there. A GPU does not count in: small models are bound there by launches
+of kernels, which the predictions of `docs/performance.md` leave out.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import product
+
+from bert_core.config import BertConfig
+from bert_core.model_flops import count_flops_per_prediction, count_flops_per_token
+
+FLOPS_PER_CORE = 20e9
+"""Floating-point operations a second of a training on one core. A BERT-tiny reached 30 to 40e9 on a core of 2025 that
+had nothing else to do, and 18e9 on one that was shared."""
+_START_S = 60.0
+"""Seconds before the first step: Ray starts, text is read and tokenized."""
+_TRIAL_START_S = 10.0
+"""Seconds that a trial takes beside its steps: a process starts, weights are loaded and saved."""
+_STEP_S = 0.03
+"""Seconds that a step takes beside its arithmetic."""
+MAX_PASSES = 40
+"""Passes over the text at most. Muennighoff et al. (2023, "Scaling Data-Constrained Language Models"): four passes are
+nearly as good as new text, after sixteen little is gained, after forty nothing."""
+_MODELS = ("base", "medium", "small", "mini", "tiny")
+_TOKENS_PER_PARAMETER = 20
+"""Tokens that a model of a given size is worth training on (Hoffmann et al. 2022, compute-optimal training)."""
+_MASKED_SHARE = 0.15
+_FEWEST_STEPS = 40
+_MANY_TOKENS = 1_400_000
+"""Tokens from which on long sequences are worth their time, if there is time."""
+_FEW_STEPS = 200
+"""Steps of 32 sequences below which a batch has 8: a few large steps teach less than many small ones."""
+_LENGTHS = (32, 64, 96, 128, 192, 256, 384, 512)
+_EPOCH_SHARES = (0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.03, 0.02)
+"""Shares of the wanted epochs that are tried while the time is too short."""
+_LEAST_STEPS = 100
+"""Steps of a trial below which time is not saved: they teach nothing."""
+
+
+@dataclass(frozen=True)
+class TimeBudget:
+    """Time that a run may take, and the cores that it has."""
+
+    minutes: float
+    num_cores: int
+
+    @property
+    def seconds(self) -> float:
+        """Seconds for the work itself, after the start; at least half of all."""
+        return max(30 * self.minutes, 60 * self.minutes - _START_S)
+
+    @property
+    def text(self) -> str:
+        """Note for a person on the way that times were estimated."""
+        cores = "1 CPU core" if self.num_cores == 1 else f"{self.num_cores} CPU cores"
+        return f"estimated for {cores}, not measured"
+
+
+@dataclass(frozen=True)
+class PretrainingSizes:
+    """Sizes of a pretraining, and what they come to by estimate."""
+
+    size: str
+    phases: tuple[tuple[int, float], ...]
+    """Sequence lengths, and each one's share of the steps."""
+    steps: int
+    batch_size: int
+    num_passes: float
+    minutes: float
+    limit: str
+    """Limit that ends the training: the time, or the passes over the text."""
+    learning_rate: float
+
+
+def pretraining_sizes(
+    text_tokens: float, long_tokens: float, vocab_size: int, budget: TimeBudget, config: BertConfig | None = None
+) -> PretrainingSizes:
+    """The largest model that the text and the time are enough for, and its steps.
+
+    Args:
+        text_tokens: tokens of all text.
+        long_tokens: tokens of a long document.
+        config: configuration of the model to go on with; None for random weights of a size that is chosen here.
+    """
+    is_small = budget.minutes <= 60 or text_tokens < _MANY_TOKENS
+    phases = _phases(long_tokens, 128 if is_small else 512, config)
+    mean_length = sum(length * share for length, share in phases)
+    most = MAX_PASSES * text_tokens
+    for size in ("given",) if config is not None else _MODELS:
+        chosen = config or BertConfig.from_size(size, vocab_size=vocab_size)
+        per_token = count_flops_per_token(chosen) + _MASKED_SHARE * count_flops_per_prediction(chosen)
+        token_s = per_token / (FLOPS_PER_CORE * budget.num_cores)
+        for batch_size in (32, 8):
+            step_tokens = batch_size * mean_length
+            step_s = step_tokens * token_s + _STEP_S
+            in_time = budget.seconds / step_s * step_tokens
+            tokens = min(in_time, most)
+            if tokens >= _FEW_STEPS * step_tokens:
+                break
+        if tokens >= _TOKENS_PER_PARAMETER * count_flops_per_token(chosen) / 6:  # 6 of them a parameter
+            break
+    steps = max(_FEWEST_STEPS, _rounded(tokens / step_tokens))
+    return PretrainingSizes(
+        size,
+        phases,
+        steps,
+        batch_size,
+        num_passes=steps * step_tokens / text_tokens,
+        minutes=steps * step_s / 60,
+        limit="the time" if in_time <= most else f"{MAX_PASSES} passes over the text",
+        learning_rate=_pretraining_rate(chosen.hidden_size, is_pretrained=config is not None),
+    )
+
+
+def _phases(long_tokens: float, longest: int, config: BertConfig | None) -> tuple[tuple[int, float], ...]:
+    """Half of the length first: a small model finds what attention is for in short sequences, and faster (lab log)."""
+    if config is not None:
+        longest = min(longest, config.max_position_embeddings - config.position_offset)
+    length = min(longest, next((n for n in (32, 64, 128, 256) if n >= long_tokens), 512))
+    return ((length // 2, 0.8), (length, 0.2)) if length >= 128 else ((length, 1.0),)
+
+
+def _pretraining_rate(width: int, *, is_pretrained: bool) -> float:
+    if is_pretrained:
+        return 5e-5 if width >= 512 else 2e-4
+    return 1e-3 if width <= 256 else 5e-4 if width <= 512 else 1e-4
+
+
+def _rounded(steps: float) -> int:
+    """Steps as a round number below."""
+    unit = 10 if steps < 1000 else 100 if steps < 10_000 else 1000
+    return int(steps // unit) * unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskNumbers:
+    """Numbers that the sizes of a sweep follow from."""
+
+    num_train: int
+    num_validation: int
+    mean_tokens: float
+    """Tokens of an example on average, special ones included."""
+    long_tokens: int
+    """Tokens that 19 of 20 examples do not exceed."""
+    is_pretrained: bool
+    config: BertConfig
+    splits_long_examples: bool
+    """Whether an example that is longer than a window becomes several windows."""
+    least_length: int = 0
+    """Shortest window that a kind of task can do with."""
+
+
+@dataclass(frozen=True)
+class TaskSizes:
+    """Sizes of a sweep, and the time that it takes by estimate."""
+
+    learning_rates: tuple[float, ...]
+    seeds: tuple[int, ...]
+    epochs: float
+    batch_size: int
+    max_seq_length: int
+    minutes: float
+    fits: bool
+    """Whether the estimate is within the time that was given."""
+
+    @property
+    def num_trials(self) -> int:
+        """Number of trials of the sweep."""
+        return len(self.learning_rates) * len(self.seeds)
+
+
+def task_sizes(numbers: TaskNumbers, budget: TimeBudget) -> TaskSizes:
+    """The most trials and epochs that fit: fewer trials come first, then fewer epochs, down to a twentieth of one."""
+    wanted = max(numbers.long_tokens, numbers.least_length)
+    length = next((n for n in _LENGTHS if n >= wanted), _LENGTHS[-1])
+    length = min(length, numbers.config.max_position_embeddings - numbers.config.position_offset)
+    batch_size = 32 if numbers.num_train >= 2000 else 16 if numbers.num_train >= 200 else 8
+    rates = _learning_rates(numbers)
+    epochs = _wanted_epochs(numbers, batch_size)
+    trials = [(rates, (0, 1)), (rates, (0,)), (rates[-1:], (0,))]
+    least = _LEAST_STEPS * batch_size / numbers.num_train
+    fewer = [epochs * share for share in _EPOCH_SHARES if epochs * share >= least]
+    # Half of the epochs is better than one trial instead of two: a second learning rate tells more.
+    for asked, (some_rates, seeds) in [*((epochs, some) for some in trials), *product(fewer, trials[1:])]:
+        rounded = round(asked) if asked >= 2 else max(0.05, round(asked, 2))
+        rounds = math.ceil(len(some_rates) * len(seeds) / max(1, budget.num_cores))
+        seconds = rounds * _trial_seconds(numbers, rounded, batch_size, length)
+        fits = seconds <= budget.seconds
+        sizes = TaskSizes(some_rates, seeds, rounded, batch_size, length, seconds / 60, fits)
+        if fits:
+            break
+    return sizes
+
+
+def _learning_rates(numbers: TaskNumbers) -> tuple[float, ...]:
+    """Rates to try: those of Devlin et al. (2019, appendix A.3) for wide models; small and random ones take higher."""
+    if not numbers.is_pretrained:
+        return (5e-4, 1e-3)
+    width = numbers.config.hidden_size
+    return (2e-5, 5e-5) if width >= 512 else (1e-4, 3e-4) if width >= 256 else (3e-4, 1e-3)
+
+
+def _wanted_epochs(numbers: TaskNumbers, batch_size: int) -> int:
+    """Epochs of some 600 steps of random weights, before which they tell no classes apart, and 300 of pretrained ones.
+
+    With 5 epochs of 300 steps pretrained weights end early (Mosbach et al. 2021, section 6, take 20 epochs).
+    """
+    steps, most = (300, 20) if numbers.is_pretrained else (600, 30)
+    return min(most, max(3, round(steps / math.ceil(numbers.num_train / batch_size))))
+
+
+def _trial_seconds(numbers: TaskNumbers, epochs: float, batch_size: int, length: int) -> float:
+    """Seconds of a trial, which takes a core."""
+    tokens = numbers.mean_tokens if numbers.splits_long_examples else min(numbers.mean_tokens, length)
+    per_example = tokens * count_flops_per_token(numbers.config)
+    evaluated = max(1, round(epochs)) * numbers.num_validation * per_example / 3  # forward alone
+    num_steps = epochs * numbers.num_train / batch_size
+    flops = epochs * numbers.num_train * per_example + evaluated
+    return flops / FLOPS_PER_CORE + num_steps * _STEP_S + _TRIAL_START_S

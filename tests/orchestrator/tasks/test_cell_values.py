@@ -1,0 +1,178 @@
+"""What readers make of labels and scores as people write them.
+
+Alone: pytest tests/orchestrator/tasks/test_cell_values.py
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from orchestrator.errors import TaskDataError
+from orchestrator.tasks.text_files import BadRecords
+from orchestrator.tasks.types.classification import ClassificationTable
+from orchestrator.tasks.types.multi_label import MultiLabelTable
+from orchestrator.tasks.types.regression import RegressionTable
+from tests.orchestrator.tasks.definitions import write_records
+
+CLASSES = ClassificationTable(("text",), "label")
+SCORES = RegressionTable(("text",), "label")
+
+
+def known(*labels: str) -> ClassificationTable:
+    return ClassificationTable(("text",), "label", {label: label for label in labels})
+
+
+def read(table: Any, path: Path, policy: Any = "error") -> tuple[list[Any], BadRecords]:
+    bad = BadRecords(str(path), policy)
+    return list(table.read(str(path), bad)), bad
+
+
+def labels_of(folder: Path, labels: list[Any], table: Any = CLASSES) -> tuple[list[Any], BadRecords]:
+    """What a table makes of labels in JSON."""
+    examples, bad = read(table, write_records(folder / "a.jsonl", *({"text": "x", "label": label} for label in labels)))
+    return [getattr(example, "label", None) or getattr(example, "value", None) for example in examples], bad
+
+
+@pytest.mark.parametrize(
+    ("spellings", "label"),
+    [
+        ([1, 1.0, "1", "1.00", " 1 "], "1"),
+        ([True, "True", "TRUE", "true"], "true"),
+        (["café", "cafe\u0301", "\ufeffcaf\u200bé", " café"], "café"),
+        (["so so", "so\u00a0so", "so  so\n"], "so so"),
+    ],
+)
+def test_one_thing_in_several_spellings_is_one_class(tmp_path: Path, spellings: list[Any], label: str) -> None:
+    found, bad = labels_of(tmp_path, spellings)
+    assert found == [label] * len(spellings)
+    assert sum(bad.remarks.values()) == sum(isinstance(s, float) or s not in (label, 1, True) for s in spellings)
+    assert labels_of(tmp_path, spellings, known(label, "other"))[0] == found
+
+
+def test_a_name_that_the_task_lists_is_a_class_as_it_stands(tmp_path: Path) -> None:
+    listed = known("1.0", "True", "nan", "-1")
+    found, _ = labels_of(tmp_path, ["1.0", 1, "True", True, "nan", -1], listed)
+    assert found == ["1.0", "1.0", "True", "True", "nan", "-1"]
+
+
+@pytest.mark.parametrize(
+    "table", [CLASSES, SCORES, MultiLabelTable(("text",), "label")], ids=["class", "score", "list"]
+)
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, "NaN", "\\N"])
+def test_a_row_without_a_label_is_left_out_and_counted(tmp_path: Path, table: Any, value: object) -> None:
+    rows = [{"text": "x", "label": 2}, {"text": "y", "label": value}, {"text": "z"}, {"text": "x", "label": 3}]
+    examples, bad = read(table, write_records(tmp_path / "a.jsonl", *rows))
+    assert [example.id for example in examples] == ["0", "3"]
+    assert (bad.num_unlabeled, bad.count, sum(bad.remarks.values())) == (2, 0, 2)
+
+
+def test_words_that_other_tools_take_for_nothing_are_classes(tmp_path: Path) -> None:
+    assert labels_of(tmp_path, ["None", "null", "NA"])[0] == ["None", "null", "NA"]
+
+
+def test_a_key_that_no_row_has_is_a_column_that_is_not_there(tmp_path: Path) -> None:
+    path = write_records(tmp_path / "a.jsonl", {"text": "x", "labels": 1})
+    with pytest.raises(TaskDataError, match="'label', it has 'text', 'labels'"):
+        read(CLASSES, path)
+
+
+@pytest.mark.parametrize(
+    ("labels", "table", "num_unlabeled"),
+    [
+        ([0, 1, 2, -1], CLASSES, 1),
+        (["0", "1", "2", "-1.0"], CLASSES, 1),
+        ([0, 1, -1], CLASSES, 0),
+        ([1, 2, 3, -1], CLASSES, 0),
+        ([0, 1, -1], known("0", "1"), 1),
+        ([0, 1, -1], known("0", "1", "-1"), 0),
+        (["yes", "no", "-"], CLASSES, 1),
+        (["+", "0", "-"], CLASSES, 0),
+        ([0.5, -1], SCORES, 0),
+        ([0.5, "inf"], SCORES, 1),
+        ([-1.0, "-1"], SCORES, 2),
+    ],
+)
+def test_the_mark_of_no_label_is_told_from_a_class_by_the_others(
+    tmp_path: Path, labels: list[Any], table: Any, num_unlabeled: int
+) -> None:
+    found, bad = labels_of(tmp_path, labels, table)
+    assert (len(found), bad.num_unlabeled) == (len(labels) - num_unlabeled, num_unlabeled)
+
+
+def test_a_class_that_may_mean_no_label_is_told(tmp_path: Path) -> None:
+    assert any("task.labels" in remark for remark in labels_of(tmp_path, [0, 1, -1])[1].remarks)
+
+
+@pytest.mark.parametrize(("value", "named"), [({"name": "a"}, "object.*name"), ([4], "list.*multi_label")])
+def test_what_is_no_class_is_named(tmp_path: Path, value: object, named: str) -> None:
+    with pytest.raises(TaskDataError, match=f"line 1: label .*{named}"):
+        labels_of(tmp_path, [value])
+
+
+def with_names(folder: Path, labels: list[Any], feature: object) -> Path:
+    """A Parquet file as `datasets` writes it."""
+    metadata = {"huggingface": json.dumps({"info": {"features": {"label": feature}}})}
+    table = pyarrow.table({"text": ["x"] * len(labels), "label": labels}).replace_schema_metadata(metadata)
+    pyarrow.parquet.write_table(table, folder / "a.parquet")
+    return folder / "a.parquet"
+
+
+def test_numbers_are_the_names_that_a_parquet_file_has_for_them(tmp_path: Path) -> None:
+    names = {"names": ["bad", "good"], "_type": "ClassLabel"}
+    path = with_names(tmp_path, [1, 0, -1], names)
+    for table in (CLASSES, known("good", "bad")):
+        examples, bad = read(table, path)
+        assert ([example.label for example in examples], bad.num_unlabeled) == (["good", "bad"], 1)
+    assert [example.label for example in read(known("0", "1"), path)[0]] == ["1", "0"]
+    path = with_names(tmp_path, [[1, 0], []], {"feature": names, "_type": "List"})
+    assert [e.labels for e in read(MultiLabelTable(("text",), "label"), path)[0]] == [("good", "bad"), ()]
+
+
+def test_decimal_commas_are_read_where_the_whole_column_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text;label\nx;3,5\ny;1,250\nz;4\n")
+    examples, bad = read(SCORES, path)
+    assert [example.value for example in examples] == [3.5, 1.25, 4.0]
+    assert list(bad.remarks.values()) == [2]
+    path.write_text("text;label\nx;3,5\ny;1.250\n")
+    with pytest.raises(TaskDataError, match=r"line 2: label '3,5' .*decimal comma"):
+        read(SCORES, path)
+
+
+@pytest.mark.parametrize("text", ["['x', 'y']", '["x", "y"]', "x|y"])
+def test_lists_in_a_cell_are_those_of_json_of_python_or_apart_by_a_mark(tmp_path: Path, text: str) -> None:
+    table = MultiLabelTable(("text",), "label")
+    (example,) = read(table, write_records(tmp_path / "a.jsonl", {"text": "x", "label": text}))[0]
+    assert example.labels == ("x", "y")
+
+
+def test_a_list_as_numpy_prints_it_is_named(tmp_path: Path) -> None:
+    path = write_records(tmp_path / "a.jsonl", {"text": "x", "label": "['x' 'y']"})
+    with pytest.raises(TaskDataError, match="line 1: label begins as a list"):
+        read(MultiLabelTable(("text",), "label"), path)
+
+
+COLUMNS = MultiLabelTable(("text",), "label", label_columns=("rude", "loud"))
+
+
+def test_a_column_for_each_label_says_whether_it_is_there(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("text,rude,loud\na,1,0\nb,0.0,1.0\nc,True,TRUE\nd,0,false\ne,-1,-1\nf,1,\n")
+    examples, bad = read(COLUMNS, path)
+    assert [example.labels for example in examples] == [("rude",), ("loud",), ("rude", "loud"), ()]
+    assert bad.num_unlabeled == 2
+    path.write_text("text,rude,loud\na,1,0\nb,0,0.17\n")
+    with pytest.raises(TaskDataError, match=r"line 3: rude or loud '0\.17'"):
+        read(COLUMNS, path)
+
+
+def test_numbers_among_texts_are_texts(tmp_path: Path) -> None:
+    path = write_records(tmp_path / "a.jsonl", {"text": 12345, "label": "a"}, {"text": "x", "label": "b"})
+    examples, bad = read(CLASSES, path)
+    assert [example.text for example in examples] == ["12345", "x"]
+    assert list(bad.remarks.values()) == [1]
