@@ -1,4 +1,7 @@
-"""Ids of runs: drawn once, where a run is asked for; the job that carries it out on a cluster is called the same."""
+"""Ids of runs: drawn once, where a run is asked for; the job that carries it out on a cluster is called the same.
+
+And their names, which people give them.
+"""
 
 import re
 from uuid import uuid4
@@ -18,3 +21,13 @@ def is_run_id(text: str) -> bool:
     (True, False, False)
     """
     return _RUN_ID.fullmatch(text) is not None
+
+
+def check_name(name: str) -> str:
+    """Return the name of a run. Raises: ValueError for one that commands would take for a path or an option."""
+    if name[:1] in ("", ".", "/", "~", "-") or name != name.strip():
+        raise ValueError(
+            f"{name!r} cannot be a run's name, by which commands find it: it has no blanks at its ends, and does not "
+            "begin with . / ~ or -"
+        )
+    return name

@@ -9,6 +9,7 @@ from click.shell_completion import CompletionItem
 
 from orchestrator.cli.messages import REMOVED, notify
 from orchestrator.cli.output_option import check_output
+from orchestrator.run_ids import check_name
 from orchestrator.settings import ASKED_AT_VARIABLE, Settings, has_password, without_password
 
 _META = "orchestrator.options"
@@ -188,8 +189,6 @@ class GlobalOptionsGroup(click.Group):
 
 
 def _checked_name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    from orchestrator.specs.fields import check_name
-
     try:
         return None if value is None else check_name(value)
     except ValueError as error:

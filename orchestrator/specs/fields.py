@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
+from orchestrator.run_ids import check_name
+
 
 def identity(
     default: Any = ..., doc: str = "", *, unit: str | None = None, is_new: bool = False, **constraints: Any
@@ -65,16 +67,6 @@ class ExecutionSection(Section):
         unit="hours",
         gt=0.0,
     )
-
-
-def check_name(name: str) -> str:
-    """Return the name of a run. Raises: ValueError for one that commands would take for a path or an option."""
-    if name[:1] in ("", ".", "/", "~", "-") or name != name.strip():
-        raise ValueError(
-            f"{name!r} cannot be a run's name, by which commands find it: it has no blanks at its ends, and does not "
-            "begin with . / ~ or -"
-        )
-    return name
 
 
 class Spec(Section):
