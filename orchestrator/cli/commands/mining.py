@@ -12,7 +12,7 @@ from orchestrator.cli.output_option import output_option
 @click.command(
     cls=GlobalOptionsCommand,
     example="orchestrator mine my-encoder own head=retrieval folder=docs -o pairs.jsonl\n"
-    "orchestrator mine my-encoder own head=retrieval folder=docs --for encoder --num-negatives 4 -o hard.jsonl",
+    "orchestrator mine my-encoder cranfield --for encoder -o hard.jsonl",
 )
 @click.argument("model", metavar="MODEL")
 @click.argument("task", metavar="TASK")

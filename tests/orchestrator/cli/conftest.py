@@ -57,6 +57,7 @@ def recorded_sweep(home: Path) -> RecordedSweep:
     )
     settings = Settings.from_options()
     settings.home.mkdir(parents=True)
+    (home / "model").mkdir(parents=True)
     model = ModelResult(str(home / "model"), "d" * 64, 4_385_920, "classification")
     trials = [
         TrialResult(

@@ -82,6 +82,7 @@ def laboratory(
     monkeypatch.setattr(CorpusKind, "run", run)
     monkeypatch.setattr(CorpusKind, "record", lambda kind, result, run_id, recorder: RunOutcome())
     monkeypatch.setattr(Resolved, "pin", lambda inputs, spec: spec)
+    monkeypatch.setattr(Resolved, "fetch", lambda inputs, spec: None)
     return made
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bert_core.errors import CheckpointError, ConfigError
-from orchestrator.errors import CorpusError, NotFoundError, SpecError, TaskDataError
+from orchestrator.errors import CorpusError, InputError, SpecError, TaskDataError
 from orchestrator.kinds import resolved_inputs
 from orchestrator.planning.plan import plan_rows
 from orchestrator.registry import Registry
@@ -129,7 +129,7 @@ def test_a_registered_model_whose_folder_is_gone(settings: Settings) -> None:
     with Registry(settings.registry) as registry:
         run = registry.lifecycle.create(kind="pretrain", name="base", fingerprint="f" * 64, spec={})
         registry.models.register("base", ModelResult("/gone/model", "d" * 64, 1, "pretraining"), run)
-    with pytest.raises(NotFoundError, match=r"init_from: .*/gone/model"):
+    with pytest.raises(InputError, match=r"init_from: .*/gone/model"):
         check(settings, model={**PRETRAIN, "init_from": "base"})
 
 

@@ -108,6 +108,6 @@ def test_a_kind_that_is_not_resumed_in_its_midst_is_refused(fake: FakeRuns, sett
 
 
 def test_a_spec_that_cannot_run_is_refused_before_anything_starts(fake: FakeRuns, settings: Settings) -> None:
-    with pytest.raises(NotFoundError, match="nothing at elsewhere"):
+    with pytest.raises(NotFoundError, match="tokenizer: 'elsewhere'"):
         verify_resume(parse_spec({**PRETRAIN, "tokenizer": "elsewhere"}), settings)
     assert not fake.specs
