@@ -11,8 +11,7 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-
-from orchestrator.storage.text_lines import json_problem
+from typing import Any
 
 _LARGEST = 1e30
 """Numbers beyond this leave no room for arithmetic in float32."""
@@ -22,6 +21,10 @@ _INVISIBLE = dict.fromkeys(
 """Characters without width. U+200C and U+200D are none of them: Persian, Indic scripts and emoji need them."""
 NO_LABEL_MARKS = ("-1", "-")
 """Labels that data sets write in rows without one, where they are no classes."""
+_ARRAY = re.compile(r"array\((\[.*?\])(?:, dtype=\w+)?\)", re.DOTALL)
+"""NumPy's arrays within objects, as pandas writes them into a CSV file."""
+_WITHOUT_COMMAS = re.compile(r"""['"]\s+['"]""")
+"""Texts of an array that NumPy prints without commas, which Python would join."""
 _COMMA_NUMBER = re.compile(r"[+-]?(\d+)(?:,(\d+))?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 
@@ -140,20 +143,17 @@ def has_decimal_commas(values: Iterable[object]) -> bool:
     return None not in found and sure
 
 
-def parse_list(text: str) -> list[object]:
-    """A list that is written in a cell, as JSON has it or as Python prints it. Raises: ValueError for another text.
+def unpack_cell(value: object) -> Any:
+    """The list or object that a cell holds as text, in JSON or as Python prints it; every other value as it stands.
 
-    >>> parse_list('["x", 1]'), parse_list("['x', 'y']")
-    (['x', 1], ['x', 'y'])
+    >>> unpack_cell('["x", 1]'), unpack_cell("['x', 'y']"), unpack_cell("array(['x'], dtype=object)"), unpack_cell("[x")
+    (['x', 1], ['x', 'y'], "array(['x'], dtype=object)", '[x')
     """
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        problem = json_problem(error)
-        values = None
-        if not re.search(r"""['"]\s+['"]""", text):  # NumPy prints no commas, and Python joins such texts
-            with suppress(ValueError, SyntaxError):
-                values = ast.literal_eval(text)
-        if not isinstance(values, list):
-            raise ValueError(f'begins as a list and is none: {problem}; write ["x", "y"]') from None
-    return list(values)
+    if not isinstance(value, str) or value.strip()[:1] not in ("[", "{"):
+        return value
+    with suppress(ValueError, RecursionError):
+        return json.loads(value)
+    if not _WITHOUT_COMMAS.search(value):
+        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+            return ast.literal_eval(_ARRAY.sub(r"\1", value))
+    return value

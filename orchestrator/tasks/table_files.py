@@ -5,7 +5,6 @@ and so is a TSV file whose quotation marks all enclose cells. A file of JSON has
 over several, or in one array. A column within an object goes by both names: `data.text`.
 """
 
-import ast
 import io
 import itertools
 import json
@@ -28,8 +27,6 @@ TableRow = tuple[str, tuple[object, ...]]
 
 JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 
-_ARRAY = re.compile(r"array\((\[.*?\])(?:, dtype=\w+)?\)", re.DOTALL)
-"""NumPy's arrays as pandas writes them into a CSV file."""
 TABLE_NAMES = {".csv": "CSV", ".tsv": "TSV", ".jsonl": "JSONL", ".ndjson": "JSONL", ".parquet": "Parquet"}
 """Name of each kind of table by the ending of its file."""
 
@@ -88,17 +85,6 @@ def read_records(path: str, bad: BadRecords) -> Iterator[tuple[str, Any]]:
         return _json_records(path, bad)
     names = column_names(path, bad)
     return ((place, dict(zip(names, row, strict=True))) for place, row in read_rows(path, names, bad))
-
-
-def unpack_cell(value: object) -> Any:
-    """The list or object that a cell of a table holds as text, in JSON or as Python prints it; others as they are."""
-    if isinstance(value, str) and value[:1] in ("[", "{"):
-        for parse in (json.loads, lambda text: ast.literal_eval(_ARRAY.sub(r"\1", text))):
-            try:
-                return parse(value)
-            except (ValueError, SyntaxError, RecursionError, MemoryError):
-                continue
-    return value
 
 
 def read_plain_rows(path: str, columns: tuple[str, ...], bad: BadRecords) -> Iterator[TableRow]:

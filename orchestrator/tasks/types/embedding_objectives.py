@@ -17,9 +17,10 @@ import numpy as np
 
 from orchestrator.errors import SpecError
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
+from orchestrator.tasks.cell_values import unpack_cell
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.readers import Reader
-from orchestrator.tasks.table_files import read_rows, unpack_cell
+from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import TextExample, are_texts
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.text_windows import TextWindows

@@ -17,7 +17,7 @@ from orchestrator.errors import SpecError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.cell_values import is_missing, label_text, parse_list, read_label
+from orchestrator.tasks.cell_values import is_missing, label_text, read_label, unpack_cell
 from orchestrator.tasks.features import Array, Features
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
 from orchestrator.tasks.types.base import Outputs, TaskDefinition
@@ -96,7 +96,9 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
     def _parse(self, value: object) -> list[str]:
         """The names in a column's value. Raises: ValueError when some of it is no label."""
         if isinstance(value, str) and value.strip().startswith("["):
-            value = parse_list(value)
+            cell, value = value, unpack_cell(value)
+            if not isinstance(value, list):
+                raise ValueError(f'begins as a list and is none, {cell[:60]}; write ["x", "y"]')
         if isinstance(value, str):
             value = [name.strip() for name in value.split(self.separator)] if value.strip() else []
         written = value if isinstance(value, list) else [value]

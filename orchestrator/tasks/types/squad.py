@@ -12,8 +12,9 @@ from typing import Any, Self
 
 from orchestrator.errors import TaskDataError
 from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
+from orchestrator.tasks.cell_values import unpack_cell
 from orchestrator.tasks.readers import Reader
-from orchestrator.tasks.table_files import read_records, table_name, unpack_cell
+from orchestrator.tasks.table_files import read_records, table_name
 from orchestrator.tasks.text_files import BadRecords, read_decompressed
 
 _CONTEXT = ("context", "passage", "paragraph")
