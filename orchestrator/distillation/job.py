@@ -162,7 +162,8 @@ def _prepare(job: DistillJob, warn: Callable[[str], None]) -> _Pair:
 
 def _read_unlabeled(job: DistillJob, texts: Task, tokenizer: Tokenizer) -> tuple[Features[Any], DatasetResult]:
     """Texts as the model reads them, and what is recorded of them; the texts themselves go."""
-    features = prepare_trial_features(texts, "train", job.spec.recipe, tokenizer, job.cache)
+    recipe = job.spec.recipe.model_copy(update={"train_fraction": 1.0})  # a share of the labeled ones alone
+    features = prepare_trial_features(texts, "train", recipe, tokenizer, job.cache)
     return features, dataset_result(texts, {"train": features})
 
 

@@ -238,10 +238,10 @@ def _place(key: int, seed: int) -> bytes:
     return hashlib.blake2b(f"{seed}:{key}".encode(), digest_size=8).digest()
 
 
-def split_lines(task: TaskSpec, path: str, kept: Set[int], *, for_validation: bool) -> Iterator[bytes]:
-    """Yield JSON Lines of the examples that are for validation, or of the others; one without a word is left out."""
+def split_lines(task: TaskSpec, path: str, groups: Set[int], *, inside: bool) -> Iterator[bytes]:
+    """Yield JSON Lines of the examples whose groups are among these, or are not; one without a word is left out."""
     for example in read_examples(task, path):
-        if example.group and (example.group in kept) == for_validation:
+        if example.group and (example.group in groups) == inside:
             yield (json.dumps(example.record, ensure_ascii=False) + "\n").encode()
 
 

@@ -96,7 +96,7 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         *_choice_remarks(label, kind, separator, request),
         *_other_labels(table, texts, label),
         *_unread_texts(table, texts),
-        *_odd_names(table, label),
+        *_odd_names(table),
         *(_nearly_equal(table, label) if kind == "classification" else ()),
     ]
     return TaskChoice(kind, texts, label.name, separator, remarks=tuple(remarks))
@@ -396,16 +396,14 @@ def _unread_texts(table: TableFacts, texts: tuple[str, ...]) -> list[str]:
     return [f"{', '.join(others)} holds text as well and is not read: --text {others[0]}"] if others else []
 
 
-def _odd_names(table: TableFacts, label: ColumnFacts) -> Iterator[str]:
+def _odd_names(table: TableFacts) -> Iterator[str]:
     """Tell of names in the first line that are not seen, or not told apart: with outer blanks, or there twice."""
     names = [column.name for column in table.columns]
     blank = [name for name in names if name != name.strip()]
     if blank:
-        values = sorted(value for value in label.distinct if value != value.strip())
-        likewise = f" and of labels as {values[0]!r}" if values else ""
         yield (
-            f"blanks at the ends of the columns' names {', '.join(map(repr, blank))}{likewise} are taken as part of "
-            f"them; take them out of {table.path}"
+            f"blanks at the ends of the columns' names {', '.join(map(repr, blank))} are taken as part of them; take "
+            f"them out of {table.path}"
         )
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
         yield f"{names.count(name)} columns are called {name!r}; the first is read: give the others other names"

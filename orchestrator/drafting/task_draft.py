@@ -34,13 +34,15 @@ from orchestrator.drafting.text import Characters, vocabulary_size, words_within
 from orchestrator.results import Split
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.task import TaskSpec
-from orchestrator.tasks.cell_values import NO_LABEL_MARKS
+from orchestrator.tasks.cell_values import NO_LABEL_MARKS, read_label
 from orchestrator.tasks.table_files import column_names
 from orchestrator.tasks.text_examples import LabelColumn
 from orchestrator.tasks.text_files import BadRecords
 
 _QA_LENGTHS = {"max_seq_length": 192, "max_query_length": 48, "doc_stride": 64}
 """Least length of a window of a passage, and the lengths that fit one so short."""
+_PARTS: Mapping[Split, str] = {"train": "train", "validation": "dev", "test": "test"}
+"""Part of a file's name by its split."""
 _MUCH_UNKNOWN = 0.1
 """Share of unknown tokens from which on a model hardly reads a text."""
 
@@ -81,11 +83,12 @@ class TaskDraft:
         side_files = {}
         task = self.source.model_copy(update={"files": self.files, "on_bad_record": self._on_bad_record})
         if self.kept:
-            paths = {"train": self.naming.beside("train.jsonl"), "validation": self.naming.beside("dev.jsonl")}
+            origins: dict[Split, str] = {"train": self.train.path, "validation": self.train.path, **self.files}
+            paths = {split: self.naming.beside(f"{_PARTS[split]}.jsonl") for split in origins}
             for split, path in paths.items():
-                for_validation = split == "validation"
-                side_files[path] = split_lines(self.source, self.train.path, self.kept, for_validation=for_validation)
-            task = task.model_copy(update={"files": {**self.files, **paths}, **split_columns(self.source)})
+                kept = frozenset[int]() if split == "test" else self.kept
+                side_files[path] = split_lines(self.source, origins[split], kept, inside=split == "validation")
+            task = task.model_copy(update={"files": paths, **split_columns(self.source)})
         values: dict[str, Any] = self._sweep(task)
         above = ""
         comments = {}
@@ -179,7 +182,7 @@ class TaskDraft:
             return
         if label not in column_names(path, BadRecords(path, "skip")):
             self.notes.append(Finding("test", f"{path} has no column {label!r}, so it is left out"))
-        elif LabelColumn(path, label, True, Counter()).labels <= set(NO_LABEL_MARKS):
+        elif all(_is_unlabeled(value) for value in LabelColumn(path, label, True, Counter()).values):
             self.notes.append(Finding("test", f"{path} has no label in {label!r}, so it is left out"))
         else:
             return
@@ -187,9 +190,8 @@ class TaskDraft:
 
     @property
     def _on_bad_record(self) -> str:
-        """The rule for the files of the spec: those of a split that is made here have no broken records."""
-        read = [facts for facts in self.splits.values() if not (self.kept and facts is self.train)]
-        return "skip" if any(facts.bad.count for facts in read) else "error"
+        """The rule for the files of the spec: those that are written here have no broken records."""
+        return "skip" if not self.kept and any(facts.bad.count for facts in self.splits.values()) else "error"
 
     @cached_property
     def _characters(self) -> Characters:
@@ -268,3 +270,8 @@ class TaskDraft:
             "task.on_bad_record": "Some records are broken; `error` in place of `skip` would name the first.",
             label_field: next(iter(self.choice.remarks), ""),
         }
+
+
+def _is_unlabeled(value: object) -> bool:
+    """Whether a cell stands for no label; a list says which there are."""
+    return not isinstance(value, list | dict) and read_label(value) in (None, *NO_LABEL_MARKS)

@@ -8,6 +8,7 @@ from itertools import count, product
 import numpy as np
 import torch
 
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.micro_batches import is_out_of_memory
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import RunFailedError
@@ -101,7 +102,8 @@ def measure_trial_memory(job: TrialJob, recipes: Sequence[RecipeSpec], device: s
 def _train_a_little(job: TrialJob, recipe: RecipeSpec, device: str) -> None:
     """Train and score on the training split's examples with the longest windows."""
     chosen = choose_device(device, recipe.allow_tf32, recipe.precision, or_else=WITHOUT_CARD)
-    task, tokenizer = job.task, Tokenizer.load(local_copy(job.tokenizer_folder(recipe)))
+    task = job.task.with_train_fraction(recipe.train_fraction)
+    tokenizer = Tokenizer.load(local_copy(job.tokenizer_folder(recipe), skip=(WEIGHTS_FILE,)))
     train = prepare_trial_features(task, "train", recipe, tokenizer, job.cache)
     by_length = train.examples_of(train.windows_of(np.argsort(-train.group_lengths, kind="stable")))
     longest = list(dict.fromkeys(by_length.tolist()))[: _NUM_STEPS * recipe.batch_size]

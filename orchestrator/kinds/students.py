@@ -116,7 +116,8 @@ class OnTask(StudentTraining):
         yield from task_facts(task)
         schedule = self._schedule(task)
         if self.spec.unlabeled:
-            num_unlabeled = schedule.num_examples - len(task.examples("train"))
+            labeled = task.with_train_fraction(recipe.train_fraction)
+            num_unlabeled = schedule.num_examples - len(labeled.examples("train"))
             yield "texts without labels", f"{num_unlabeled:,}, which the teacher answers"
         yield "steps", f"{estimate_prefix(task)}{schedule.num_steps:,} of {recipe.batch_size:,} examples"
         if advice := short_training_advice(schedule):
@@ -124,8 +125,9 @@ class OnTask(StudentTraining):
 
     def _schedule(self, task: Task) -> Schedule:
         """The steps over all examples; where a long one becomes several windows, the training has more."""
-        read = [task, *(task.without_labels(path) for path in self.spec.unlabeled)]
-        num_examples = sum(len(one.examples("train")) for one in read)
+        unlabeled = (task.without_labels(path) for path in self.spec.unlabeled)
+        labeled = task.with_train_fraction(self.spec.recipe.train_fraction)
+        num_examples = sum(len(one.examples("train")) for one in (labeled, *unlabeled))
         return Schedule(num_examples, self.spec.recipe.batch_size, self.spec.recipe.epochs, 1)
 
     def measure_time(self, student: BertConfig | None, inputs: Resolved) -> MeasuredTime | None:

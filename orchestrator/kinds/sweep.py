@@ -30,6 +30,7 @@ from orchestrator.registry.registry import Registry
 from orchestrator.results import SweepResult, TrialResult
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.references import RANDOM, Product
+from orchestrator.storage import moved_path
 from orchestrator.tasks import Task
 from orchestrator.training.batch_order import Schedule
 
@@ -109,7 +110,10 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
                 resolve_name=inputs.folder,
                 listener=recording.listener(),
                 finished={trial.result.key: trial.result for trial in journal.trials},
-                kept_models=context.recorder.model_folders(context.run_id),
+                kept_models={
+                    moved_path(folder, context.settings.storage)
+                    for folder in context.recorder.model_folders(context.run_id)
+                },
                 attempt=context.attempt,
             )
 

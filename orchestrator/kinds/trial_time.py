@@ -41,7 +41,7 @@ def measure_trials(spec: SweepSpec, inputs: Resolved, num_trials: int) -> Measur
     at_a_time = trials_at_a_time(spec, num_trials)
     of_what = f"{counted(num_trials, 'trial')}, {at_a_time:,} at a time"
     frozen_s = found.frozen_s * (len(train) + num_validation)
-    each_s = found.training_s(recipe, round(recipe.train_fraction * len(train)), num_validation)
+    each_s = found.training_s(recipe, max(1, round(recipe.train_fraction * len(train))), num_validation)
     return MeasuredTime(frozen_s + each_s * math.ceil(num_trials / at_a_time), of_what)
 
 

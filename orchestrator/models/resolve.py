@@ -37,7 +37,7 @@ def resolve_model(name: str, settings: Settings, field: str = "init_from") -> st
         with Registry(settings.registry, read_only=True) as registry:
             try:
                 model = registry.models.get(name)
-                found[model.label] = _found_again(model.folder, settings)
+                found[model.label] = model.folder if is_here else _found_again(model.folder, settings)
             except NotFoundError as error:
                 registered = str(error).partition("; ")[2].rstrip(".")
                 folder = None if is_here else _left_by_run(name, registry, settings)

@@ -98,17 +98,20 @@ def is_quoted_tsv(path: str) -> bool:
     return is_needed or (holds_marks and len({line.count("\t") for line in text.split("\n") if line}) > 1)
 
 
-def csv_rows(path: str, columns: Iterable[str] | None, bad: BadRecords) -> Iterator[tuple[str, list[str]]]:
+def csv_rows(
+    path: str, columns: Iterable[str] | None, bad: BadRecords, delimiter: str | None = None
+) -> Iterator[tuple[str, list[str]]]:
     """Each row of a file with its place, the names of the columns first.
 
     Args:
         columns: names that are expected in the first row, empty without a header; None where they are not known.
+        delimiter: what stands between fields; None finds it.
 
     Raises: TaskDataError for a quotation mark that nothing closes.
     """
     lines = (line + "\n" for _, line in read_lines(path, bad))
-    first, delimiter, num_above = csv_header(lines, columns)
-    reader = csv.reader(itertools.chain([first], lines), delimiter=delimiter, strict=True)
+    first, found, num_above = csv_header(lines, columns)
+    reader = csv.reader(itertools.chain([first], lines), delimiter=delimiter or found, strict=True)
     while True:
         before = reader.line_num
         place = f"line {num_above + before + 1}"

@@ -74,8 +74,10 @@ def _flat_rows(
     path: str, columns: Iterable[str] | None, bad: BadRecords, may_quote: bool = True
 ) -> Iterator[tuple[str, list[str]]]:
     """Each row of a CSV or TSV file with its place, its header among them."""
-    if plain_name(path).endswith(".csv") or (may_quote and is_quoted_tsv(path)):
+    if plain_name(path).endswith(".csv"):
         return csv_rows(path, columns, bad)
+    if may_quote and is_quoted_tsv(path):
+        return csv_rows(path, columns, bad, "\t")
     return ((f"line {number}", line.split("\t")) for number, line in read_lines(path, bad) if line)
 
 

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 
-from orchestrator.tasks.cell_values import NO_LABEL_MARKS, is_missing, label_text, read_label
+from orchestrator.tasks.cell_values import NO_LABEL_MARKS, has_decimal_commas, is_missing, label_text, read_label
 from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import class_names, read_plain_rows, read_rows
 from orchestrator.tasks.tabular_columns import read_columns
@@ -40,12 +40,20 @@ class LabelColumn:
     header: bool
     remarks: Counter[str]
     """Gets the number of labels that are read otherwise than they are written."""
+    may_quote: bool = True
+    """Whether a TSV file may have quoted cells."""
 
     @cached_property
     def values(self) -> Sequence[object]:
         """All values of the column."""
-        rows = read_rows(self.path, (self.name,), BadRecords(self.path, "skip"), self.header)
+        bad = BadRecords(self.path, "skip")
+        rows = read_rows(self.path, (self.name,), bad, self.header, may_quote=self.may_quote)
         return [value for _, (value,) in rows]
+
+    @cached_property
+    def has_decimal_commas(self) -> bool:
+        """Whether the column's numbers have a comma for the decimal point."""
+        return has_decimal_commas(self.values)
 
     @cached_property
     def labels(self) -> frozenset[str]:
@@ -100,7 +108,7 @@ class TextTable(Reader[T], Generic[T]):
             rows = read_plain_rows(path, columns, bad)
         else:
             rows = read_rows(path, columns, bad, self.header, may_lack=label_names, may_quote=self.may_quote)
-        column = LabelColumn(path, self.label_column, self.header, bad.remarks)
+        column = LabelColumn(path, self.label_column, self.header, bad.remarks, self.may_quote)
         for number, (place, values) in enumerate(rows):
             record = dict(zip(columns, values, strict=True))
             try:

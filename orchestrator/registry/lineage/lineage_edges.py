@@ -115,7 +115,7 @@ def _data_node(data: DatasetRow) -> LineageNode:
 def _deciding_parameters(session: Session, run: RunRow, folder: str | None) -> Mapping[str, Any]:
     """Parameters that say what a model began with: of a sweep, those of the trial that left it, or whose it kept."""
     left_it = select(RunRow.id).where(RunRow.parent_id == run.id, RunRow.model_folder == folder).limit(1)
-    trial = session.scalar(left_it) or load_kept_trials(session, [run.id]).get(run.id)
+    trial = (folder and session.scalar(left_it)) or load_kept_trials(session, [run.id]).get(run.id)
     return load_parameters(session, trial or run.id)
 
 

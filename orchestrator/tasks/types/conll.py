@@ -278,7 +278,7 @@ class NerTable(Reader[NerExample]):
         sentences: list[tuple[str, tuple[list[str], list[str]]]] = []
         last = ""
         for place, values in rows:
-            sentence, word, *tag = map(str, values)
+            sentence, word, *tag = ("" if value is None or value != value else str(value) for value in values)
             if not word.strip():
                 bad.found(place, f"no word in {self.tokens_column!r}")
                 continue

@@ -17,6 +17,7 @@ import numpy as np
 
 from orchestrator.errors import SpecError
 from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
+from orchestrator.tasks.catalogue import KNOWN_TASKS
 from orchestrator.tasks.cell_values import unpack_cell
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.readers import Reader
@@ -135,7 +136,8 @@ class PairClassification(EmbeddingObjective):
     def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None) -> ClassificationTable:
         """A table of pairs with a class."""
         classes = None if labels is None else {name: name for name in labels}
-        return ClassificationTable(spec.text_columns, spec.label_column or "label", classes)
+        may_quote = spec.id not in KNOWN_TASKS
+        return ClassificationTable(spec.text_columns, spec.label_column or "label", classes, may_quote=may_quote)
 
 
 class Cosine(EmbeddingObjective):
@@ -159,7 +161,13 @@ class Cosine(EmbeddingObjective):
         """A table of pairs with a score, mapped to 0 to 1."""
         assert spec.score_range is not None, "check_spec asks for it"
         least, greatest = spec.score_range
-        return SimilarityTable(spec.text_columns, spec.label_column or "label", least=least, greatest=greatest)
+        return SimilarityTable(
+            spec.text_columns,
+            spec.label_column or "label",
+            least=least,
+            greatest=greatest,
+            may_quote=spec.id not in KNOWN_TASKS,
+        )
 
 
 class InBatchNegatives(EmbeddingObjective):

@@ -85,7 +85,7 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
             flags = {name: read_flag(record[name]) for name in self.label_columns}
             return None if None in flags.values() else {"labels": tuple(name for name, flag in flags.items() if flag)}
         value = record[self.label_column]
-        if value != "" and is_missing(value):
+        if is_missing(value) and not (isinstance(value, str) and not value.strip()):
             return None
         found = tuple(dict.fromkeys(column.name_of(label) for label in self._parse(value)))
         unknown = [label for label in found if self.labels is not None and label not in self.labels]

@@ -15,7 +15,7 @@ from bert_core.metrics import glue_metric_names, regression_metrics
 from orchestrator.errors import InputError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.cell_values import has_decimal_commas, read_number
+from orchestrator.tasks.cell_values import read_number
 from orchestrator.tasks.features import Array, Features
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
 from orchestrator.tasks.types.base import Outputs, TaskDefinition
@@ -47,7 +47,7 @@ class RegressionTable(TextTable[RegressionExample]):
     def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, float] | None:
         """Make the example's label: a number."""
         value = record[self.label_column]
-        decimal_comma = isinstance(value, str) and "," in value and has_decimal_commas(column.values)
+        decimal_comma = isinstance(value, str) and "," in value and column.has_decimal_commas
         number = read_number(value, decimal_comma=decimal_comma)
         if number is None or (number == -1.0 and column.labels == {"-1"}):  # a test file that keeps its scores back
             return None

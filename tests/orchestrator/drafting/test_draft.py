@@ -135,6 +135,23 @@ def test_a_carriage_return_in_a_text_is_in_the_split(tmp_path: Path) -> None:
     assert {record["text"] for record in again} == {f"film {n}\rwas {review(n)[1]}" for n in range(40)}
 
 
+def test_a_test_file_gets_the_layout_of_the_split(tmp_path: Path) -> None:
+    train, test = write_sentences(tmp_path / "train.conll"), write_sentences(tmp_path / "test.conll", 12)
+    files = written(tmp_path, train, test)["stages"]["finetuning"]["task"]["files"]
+    assert files["test"] == str(tmp_path / "drafted.test.jsonl")
+    assert len(split_of(tmp_path, "test")) == 12
+    rows = "".join(f"words {n},{n % 2},{n % 3 // 2}\n" for n in range(40))
+    flags = [write(tmp_path / name, f"text,toxic,rude\n{rows}") for name in ("train.csv", "test.csv")]
+    task = written(tmp_path, *flags)["stages"]["finetuning"]["task"]
+    assert (task["label_column"], len(split_of(tmp_path, "test"))) == ("label", 40)
+
+
+def test_a_test_file_whose_labels_are_lists_is_kept(tmp_path: Path) -> None:
+    rows = "".join(json.dumps({"text": f"words {n}", "label": ["a", "bc"[n % 2]]}) + "\n" for n in range(30))
+    paths = [write(tmp_path / name, rows) for name in ("train.jsonl", "test.jsonl")]
+    assert "test" in yaml.safe_load(draft(tmp_path, *paths).spec_text)["stages"]["finetuning"]["task"]["files"]
+
+
 def test_triples_are_split(tmp_path: Path) -> None:
     rows = "".join(f"words {n},like {n},other {n}\n" for n in range(30))
     task = written(tmp_path, write(tmp_path / "a.csv", f"query,positive,negative\n{rows}"))["stages"]["finetuning"][

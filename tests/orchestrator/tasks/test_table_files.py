@@ -442,3 +442,8 @@ def test_texts_are_no_categories() -> None:
     examples = make_examples([None] * 1001, [f"note {number}" for number in range(1001)])
     with pytest.raises(TaskDataError, match=r"categorical_columns: color"):
         TabularColumns.learn((), ("color",), examples)
+
+
+def test_the_fields_of_a_quoted_tsv_are_apart_by_tabs_alone(tmp_path: Path) -> None:
+    path = str(write(tmp_path / "a.tsv", '"id"\t"text, or title"\n"1"\t"a, b"\n'))
+    assert column_names(path, BadRecords(path, "error")) == ("id", "text, or title")
