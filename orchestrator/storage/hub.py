@@ -147,8 +147,8 @@ class HubPlace:
         except (errors.RevisionResolutionError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
             why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else "the hub cannot be reached"
             raise self.missing(
-                f"{what} is not in {constants.HF_HUB_CACHE}, or not whole, and {why}; name a folder, or fetch it where there "
-                f"is a network: hf download {self.repository} --repo-type {self.kind}"
+                f"{what} is not in {constants.HF_HUB_CACHE}, or not whole, and {why}; name a folder, or fetch it where "
+                f"there is a network: hf download {self.repository} --repo-type {self.kind}"
             ) from error
         except Exception as error:  # of connections and disks
             is_full = isinstance(error, OSError) and error.errno == errno.ENOSPC
