@@ -1,4 +1,4 @@
-"""What lies beside a checkout for tests that want real input: data sets (`../shared/data`), odd files of all kinds
+"""Files beside a checkout for tests that want real input: data sets (`../shared/data`), odd files of all kinds
 (`../shared/inputs`)."""
 
 from pathlib import Path

@@ -42,6 +42,8 @@ class Example(NamedTuple):
     """Labels to count; empty where the label is a number, or no label is there."""
     group: int
     """Key of the text that must not be in two splits, of a question its passage; 0 of an example without a word."""
+    score: float | None
+    """Number to estimate, where the label is one."""
 
 
 def split_columns(task: TaskSpec) -> dict[str, Any]:
@@ -61,7 +63,8 @@ def read_examples(task: TaskSpec, path: str, bad: BadRecords | None = None) -> I
     for example in task_type.reader(task, None).read(path, bad or BadRecords(path, "skip")):
         texts, labels, record = _parts(example, names)
         is_empty = not all(text.strip() for text in texts)
-        yield Example(record, texts, labels, 0 if is_empty else text_key(task_type.split_text(example)))
+        group = 0 if is_empty else text_key(task_type.split_text(example))
+        yield Example(record, texts, labels, group, getattr(example, "value", None))
 
 
 def _parts(example: Any, names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...], dict[str, Any]]:
@@ -96,6 +99,7 @@ class Seen(NamedTuple):
     """Key of all of its texts."""
     labels: tuple[str, ...]
     num_words: int
+    score: float | None
 
 
 @dataclass(frozen=True)
@@ -107,8 +111,6 @@ class SplitFacts:
     examples: Sequence[Seen]
     sample: Sequence[tuple[str, ...]] = ()
     """Texts of the first examples, to measure a tokenizer on."""
-    is_constant: bool = False
-    """Whether all have the same score."""
 
     def part(self, groups: Set[int], *, inside: bool) -> Self:
         """The examples with a word whose groups are among these, or are not."""
@@ -135,6 +137,12 @@ class SplitFacts:
         return Counter(example.num_words for example in self.examples)
 
     @property
+    def is_constant(self) -> bool:
+        """Whether all examples have the same score."""
+        scores = {example.score for example in self.examples}
+        return len(scores) == 1 and None not in scores
+
+    @property
     def num_words(self) -> int:
         """Words of all examples."""
         return sum(example.num_words for example in self.examples)
@@ -157,15 +165,12 @@ def read_split(task: TaskSpec, path: str) -> SplitFacts:
     bad = BadRecords(path, "skip")
     examples: list[Seen] = []
     sample: list[tuple[str, ...]] = []
-    scores = set()
-    for record, texts, labels, group in read_examples(task, path, bad):
-        if task.head == "regression":
-            scores.add(record[str(task.label_column)])
-        examples.append(Seen(group, text_key("\t".join(texts)), labels, sum(map(count_words, texts))))
+    for _, texts, labels, group, score in read_examples(task, path, bad):
+        examples.append(Seen(group, text_key("\t".join(texts)), labels, sum(map(count_words, texts)), score))
         if group and len(sample) < _SAMPLE_EXAMPLES:
             sample.append(texts)
     refuse_broken(bad, len(examples))
-    return SplitFacts(path, bad, examples, sample, is_constant=len(scores) == 1)
+    return SplitFacts(path, bad, examples, sample)
 
 
 def refuse_broken(bad: BadRecords, num_read: int) -> None:

@@ -1,4 +1,4 @@
-"""What readers make of labels and scores as people write them.
+"""Labels and scores as people write them, read by the tables of each task type.
 
 Alone: pytest tests/orchestrator/tasks/test_cell_values.py
 """
@@ -33,7 +33,7 @@ def read(table: Any, path: Path, policy: Any = "error") -> tuple[list[Any], BadR
 
 
 def labels_of(folder: Path, labels: list[Any], table: Any = CLASSES) -> tuple[list[Any], BadRecords]:
-    """What a table makes of labels in JSON."""
+    """Examples that a table of JSON gives for some labels."""
     examples, bad = read(table, write_records(folder / "a.jsonl", *({"text": "x", "label": label} for label in labels)))
     return [getattr(example, "label", None) or getattr(example, "value", None) for example in examples], bad
 

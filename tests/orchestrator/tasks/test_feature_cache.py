@@ -110,7 +110,7 @@ def test_dataset_result_says_what_was_used(prepare, task: Task, tmp_path: Path) 
 
 
 def test_the_way_to_read_long_documents_makes_other_features_and_their_pooling_does_not(prepare) -> None:
-    """Where they are cut, the features are those from before there was a choice."""
+    """Features of documents that are cut are those from before there was a choice."""
     cut, mean, maximum = (prepare(long_documents=way) for way in ("cut", "mean", "max"))
     assert cut.fingerprint == prepare().fingerprint != mean.fingerprint == maximum.fingerprint
     assert prepare(long_documents="mean", window_stride=3).fingerprint != mean.fingerprint

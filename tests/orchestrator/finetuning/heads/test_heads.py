@@ -157,7 +157,7 @@ def test_loss_is_its_definition_and_that_of_the_models_logits(head: Head, tokeni
 
 @pytest.mark.parametrize("head", WEIGHTED)
 def test_weighted_and_smoothed_loss_is_that_of_pytorch(head: Head, tokenizer: Tokenizer) -> None:
-    """Of classes that exclude one another the mean is over the sum of their weights."""
+    """The mean over classes that exclude one another is over the sum of their weights."""
     given, weights = WEIGHTED[head][0], torch.tensor(WEIGHTED[head][1])
     prepared = prepared_for(head, tokenizer)
     model, batch, logits = prepared.model(), prepared.batch, prepared.logits(*SHAPES[head])
