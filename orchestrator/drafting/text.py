@@ -12,7 +12,7 @@ from orchestrator.corpus.document_readers import DocumentReader
 from orchestrator.corpus.input_files import find_files
 from orchestrator.errors import InputError
 from orchestrator.specs import TextSource
-from orchestrator.tasks.leaks import plain_text
+from orchestrator.tasks.task import plain_text
 
 SAMPLE_BYTES = 64 << 20
 """Text that is looked at, at most; the rest is estimated from the files' sizes."""

@@ -40,7 +40,7 @@ class RunningTrials:
 
     def started(self, plan: TrialPlan) -> None:
         """Take in a trial that begins, or begins again."""
-        varied = varied_texts(plan.point, plan.seed, self._fixed)
+        varied = varied_texts({**plan.point, **plan.replicate}, self._fixed)
         self._views[plan.key] = TrialView(plan.number, varied, num_epochs=plan.recipe.epochs)
         self._untold.pop(plan.key, None)
 
@@ -93,10 +93,9 @@ def fixed_names(spec: SweepSpec) -> frozenset[str]:
     return frozenset(axes | ({"seed"} if len(spec.seeds) == 1 else set()))
 
 
-def varied_texts(values: Mapping[str, object], seed: int | None, fixed: Collection[str]) -> dict[str, str]:
-    """The values and the seed of a trial as text, without those in which no two trials differ."""
-    texts = {name: short_value(value) for name, value in values.items()} | {"seed": str(seed)}
-    return {name: text for name, text in texts.items() if name not in fixed}
+def varied_texts(values: Mapping[str, object], fixed: Collection[str]) -> dict[str, str]:
+    """Values of a trial as text, without those in which no two trials differ."""
+    return {name: short_value(value) for name, value in values.items() if name not in fixed}
 
 
 def best_text(metric: str, score: float, number: int) -> str:

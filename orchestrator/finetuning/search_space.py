@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 from pydantic import ValidationError
@@ -29,6 +30,8 @@ class TrialPlan:
     number: int
     point: Point
     recipe: RecipeSpec
+    fold: int | None = None
+    """Fold that it is validated on, where the task has folds."""
 
     @property
     def seed(self) -> int:
@@ -37,13 +40,18 @@ class TrialPlan:
 
     @cached_property
     def parameters(self) -> dict[str, object]:
-        """Every field of the recipe, as plain values."""
-        return self.recipe.model_dump(mode="json")
+        """Every field of the recipe, as plain values, and the fold."""
+        return self.recipe.model_dump(mode="json") | self.replicate
 
     @cached_property
     def key(self) -> str:
         """The trial's natural key within its sweep: a digest of what makes up its recipe's fingerprint."""
-        return _digest(self.recipe.identity_values())
+        return _digest(self.recipe.identity_values() | self.replicate)
+
+    @property
+    def replicate(self) -> dict[str, int]:
+        """Seed, and fold where there are folds, by which it differs from the other trials of its point."""
+        return {"seed": self.seed} | ({} if self.fold is None else {"fold": self.fold})
 
     def result(self, state: RunState, **values: Any) -> TrialResult:
         """Make the result of this trial; `values` are the fields of `TrialResult` that the plan does not know."""
@@ -75,9 +83,9 @@ def value_bounds(spec: SweepSpec, name: str) -> tuple[float, float]:
 
 
 def plan_trials(spec: SweepSpec, point: Point, point_number: int) -> list[TrialPlan]:
-    """The point's trials, one per seed. Raises: SpecError where a value does not fit its field."""
+    """The point's trials, one per seed and fold. Raises: SpecError where a value does not fit its field."""
     plans = []
-    for index, seed in enumerate(spec.seeds):
+    for index, (seed, fold) in enumerate(product(spec.seeds, spec.folds)):
         values = {**spec.recipe.model_dump(), **point, "seed": seed}
         try:
             recipe = RecipeSpec.model_validate(values)
@@ -87,7 +95,7 @@ def plan_trials(spec: SweepSpec, point: Point, point_number: int) -> list[TrialP
             raise SpecError(
                 f"space.{field} has {first['input']!r}, which recipe.{field} refuses; {rule_of(first)}"
             ) from None
-        plans.append(TrialPlan(point_number * len(spec.seeds) + index, dict(point), recipe))
+        plans.append(TrialPlan(point_number * spec.trials_per_point + index, dict(point), recipe, fold))
     return plans
 
 

@@ -141,7 +141,7 @@ def _with_gpus(spec: SweepSpec, gpus: float) -> SweepSpec:
 def _most_sharing(spec: SweepSpec, finished: Mapping[str, TrialResult]) -> float:
     """The most trials that could share a card, by what is left to do and by the cluster's CPUs."""
     have, execution = cluster_resources(), spec.execution
-    num_left = build_search(spec).num_points * len(spec.seeds) - len(finished)
+    num_left = build_search(spec).num_points * spec.trials_per_point - len(finished)
     at_a_time = min(num_left, execution.max_concurrent_trials or num_left)
     return min(math.ceil(at_a_time / have["GPU"]), have.get("CPU", 0.0) / have["GPU"] / execution.cpus_per_trial)
 
@@ -229,7 +229,7 @@ def prepare_job(
 ) -> tuple[TrialJob, DatasetResult]:
     """Find the models, tokenize the data; returns what all trials are given, and what is recorded of the data."""
     folders = _resolve_folders(spec, resolve_name)
-    dataset = _prepare_data(spec, task, folders, cache)
+    dataset = _prepare_data(spec, task.first_fold, folders, cache)
     job = TrialJob(
         task=task,
         baseline=majority_baseline(task, "validation"),
@@ -257,7 +257,7 @@ def _resolve_folders(spec: SweepSpec, resolve_name: Callable[[str, str], str]) -
 def _prepare_data(spec: SweepSpec, task: Task, folders: Mapping[str, str], cache: str) -> DatasetResult:
     """Tokenize both splits for every tokenizer and length that the sweep lists, and see that models fit them.
 
-    What a range adds is tokenized by the first trial that needs it.
+    What a range or another fold adds is tokenized by the first trial that needs it.
     """
     logger.info(f"task {task.id}: reading and tokenizing", extra=UNDER_WAY)
     if "test" in task.files:

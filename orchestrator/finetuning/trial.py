@@ -55,6 +55,7 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
     torch.set_num_threads(job.num_threads)
     try:
         best, predictions_path = _train(job, plan, report)
+        baseline = job.shared_baseline(plan.fold)
     except Exception as error:
         seconds, host = perf_counter() - begun_at, socket.gethostname()
         return plan.result(RunState.FAILED, error=_reason(error), seconds=seconds, host=host)
@@ -63,8 +64,8 @@ def run_trial(job: TrialJob, plan: TrialPlan, report: Report) -> TrialResult:
         best_step=best.evaluation.step,
         metrics={
             **best.evaluation.scored.metrics,
-            **baseline_metrics(job.baseline),
-            COLLAPSED: float(best.evaluation.score <= job.baseline[job.task.metric]),
+            **baseline_metrics(baseline),
+            COLLAPSED: float(best.evaluation.score <= baseline[job.task.metric]),
         },
         predictions_path=predictions_path,
         seconds=perf_counter() - begun_at,
@@ -102,8 +103,8 @@ def _train(job: TrialJob, plan: TrialPlan, report: Report) -> tuple[BestEvaluati
     )
     if job.use_gpu and job.card_share is not None:
         torch.cuda.set_per_process_memory_fraction(job.card_share)
-    task, tokenizer = job.shared_task(), job.shared_tokenizer(recipe)
-    train, validation = (job.shared_features(split, recipe, tokenizer) for split in ("train", "validation"))
+    task, tokenizer = job.shared_task(plan.fold), job.shared_tokenizer(recipe)
+    train, validation = (job.shared_features(split, recipe, tokenizer, plan.fold) for split in ("train", "validation"))
     init_folder = None if recipe.init_from == RANDOM else str(job.local_folder(recipe.init_from))
     model = build_model(task, recipe, init_folder, tokenizer).to(device)
     if device.type == "cuda" and (note := new_attention_note(model.config, recipe)):

@@ -15,7 +15,7 @@ from orchestrator.results import Split
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join, local_copy
-from orchestrator.tasks import Features, Task, prepare_features
+from orchestrator.tasks import Features, Task, majority_baseline, prepare_features
 
 WITHOUT_CARD = "set execution.gpus_per_trial 0"
 """Remedy for a sweep whose card cannot be used, beside mending the card."""
@@ -56,21 +56,29 @@ class TrialJob:
         assert name is not None, "the sweep refuses random weights without a tokenizer"
         return self.folders[name]
 
-    def shared_task(self) -> Task:
-        """The task, which keeps the examples that a trial of this process has read."""
-        return self._cached(("task",), lambda: self.task)
+    def shared_task(self, fold: int | None) -> Task:
+        """The task of a fold, which keeps the examples that a trial of this process has read."""
+        return self._cached(("task", fold), lambda: self.task.with_fold(fold))
+
+    def shared_baseline(self, fold: int | None) -> Mapping[str, float]:
+        """Scores of the majority baseline on the validation split of a fold."""
+        if fold is None:
+            return self.baseline
+        return self._cached(("baseline", fold), lambda: majority_baseline(self.shared_task(fold), "validation"))
 
     def shared_tokenizer(self, recipe: RecipeSpec) -> Tokenizer:
         """The recipe's tokenizer."""
         folder = self.tokenizer_folder(recipe)
         return self._cached(("tokenizer", folder), lambda: Tokenizer.load(local_copy(folder, skip=(WEIGHTS_FILE,))))
 
-    def shared_features(self, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer) -> Features[Any]:
+    def shared_features(
+        self, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, fold: int | None = None
+    ) -> Features[Any]:
         """Features of a split, as the recipe wants them."""
         options = self.task.type.options_type.of_recipe(recipe)
         return self._cached(
-            ("features", split, tokenizer.fingerprint, recipe.train_fraction, *options.window_values().values()),
-            lambda: prepare_trial_features(self.shared_task(), split, recipe, tokenizer, self.cache),
+            ("features", split, fold, tokenizer.fingerprint, recipe.train_fraction, *options.window_values().values()),
+            lambda: prepare_trial_features(self.shared_task(fold), split, recipe, tokenizer, self.cache),
         )
 
     def local_folder(self, name: str) -> Path:

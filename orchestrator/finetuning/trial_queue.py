@@ -1,4 +1,4 @@
-"""Queue of a sweep's trials: each proposed point with every seed. Knows nothing of Ray."""
+"""Queue of a sweep's trials: each proposed point with every seed, on every fold. Knows nothing of Ray."""
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ class TrialQueue:
     """The trials of a sweep in order; those that an earlier attempt finished are counted, but not handed out again.
 
     Args:
-        metric: the score that ranks trials; a search learns from its mean over a point's seeds.
+        metric: the score that ranks trials; a search learns from its mean over a point's trials.
         finished: results of an earlier attempt by trial key.
         proposed: the points of an earlier attempt of a search that learns; they come again first, under their numbers.
         on_proposed: given each new point of a search that learns, before a trial of it is handed out: without them a
@@ -54,7 +54,7 @@ class TrialQueue:
     @cached_property
     def num_trials(self) -> int:
         """Largest number of trials, finished ones included."""
-        return self._search.num_points * len(self._spec.seeds)
+        return self._search.num_points * self._spec.trials_per_point
 
     def next(self) -> TrialPlan | None:
         """The next trial to run; None when there is no other."""
@@ -92,7 +92,7 @@ class TrialQueue:
 
     def _close(self, plan: TrialPlan, result: TrialResult) -> None:
         """Count a trial as ended; after the last of its point the search is told their mean score."""
-        number = plan.number // len(self._spec.seeds)
+        number = plan.number // self._spec.trials_per_point
         point = self._open[number]
         score = result.metrics.get(self._metric)
         if score is not None:

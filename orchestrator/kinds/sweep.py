@@ -56,32 +56,33 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
     def facts(self, spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:
         """Yield the task, and the trials with their steps, parameters and memory."""
-        task = inputs.task(spec.task)
-        yield from task_facts(task)
+        yield from task_facts(inputs.task(spec.task).first_fold)
         points = build_search(spec).num_points
         meaning = "" if spec.trials is None else "; `trials` in the spec counts points"
-        yield "trials", f"{points * len(spec.seeds):,} ({times_text(points, 'point', spec.seeds)}{meaning})"
+        folds = "" if spec.task.split is None else f" × {spec.task.split.folds} folds"
+        what = f"{times_text(points, 'point', spec.seeds)}{folds}{meaning}"
+        yield "trials", f"{points * spec.trials_per_point:,} ({what})"
         yield from trial_facts(spec, inputs)
 
     def disk(self, spec: SweepSpec, inputs: Resolved) -> Iterator[DiskUse]:
         """Yield the weights of the best trial, and weights and checkpoints of those that run at a time."""
-        num_trials = build_search(spec).num_points * len(spec.seeds)
+        num_trials = build_search(spec).num_points * spec.trials_per_point
         at_a_time = min(num_trials, spec.execution.max_concurrent_trials or 1)
         yield from fine_tuning_disk(most_parameters(spec, inputs), at_a_time, 1 + at_a_time, keep=1)
 
     def resources(self, spec: SweepSpec) -> Resources:
         """Return what one trial takes, and how many run at a time where there is room."""
-        num_trials = build_search(spec).num_points * len(spec.seeds)
+        num_trials = build_search(spec).num_points * spec.trials_per_point
         one = Resources.of_one_process(spec.execution.cpus_per_trial, spec.execution.gpus_per_trial)
         return replace(one, up_to=min(num_trials, spec.execution.max_concurrent_trials or num_trials))
 
     def measure_time(self, spec: SweepSpec, inputs: Resolved) -> MeasuredTime | None:
         """Measure steps of the first point; None on GPUs, and where only the run of a stage decides its model."""
-        return measure_trials(spec, inputs, build_search(spec).num_points * len(spec.seeds))
+        return measure_trials(spec, inputs, build_search(spec).num_points * spec.trials_per_point)
 
     def recorded_time(self, spec: SweepSpec, registry: Registry) -> MeasuredTime | None:
         """Return the time of all trials by recorded ones of the task with a recipe like the first."""
-        return similar_trials(spec, registry, build_search(spec).num_points * len(spec.seeds))
+        return similar_trials(spec, registry, build_search(spec).num_points * spec.trials_per_point)
 
     def run(self, spec: SweepSpec, inputs: Resolved, context: RunContext) -> SweepResult:
         """Run the trials that no earlier attempt finished, and score the best one's model on the test split."""
@@ -92,12 +93,12 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         context.recorder.record_trial_data(context.run_id, data_digests(task, task.splits))
         if journal.trials:
             logger.info(f"{counted(len(journal.trials), 'trial')} of an earlier attempt will not run again")
-        if advice := short_training_advice(_trial_schedules(spec, task)[0]):
+        if advice := short_training_advice(_trial_schedules(spec, task.first_fold)[0]):
             logger.warning(f"trials of this sweep may have {advice}")
 
         def advise(result: TrialResult) -> str | None:
             recipe = spec.recipe.model_copy(update=dict(result.parameters))
-            num_examples = _num_taken(task, recipe.train_fraction)
+            num_examples = _num_taken(task.first_fold, recipe.train_fraction)
             return short_training_advice(Schedule(num_examples, recipe.batch_size, recipe.epochs, 1))
 
         with trial_recording(context, journal, advise) as recording:
@@ -155,7 +156,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
 def trial_facts(spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:
     """Yield what a trial takes: steps, parameters, memory; and how many run at a time, where the spec says it."""
-    task = inputs.task(spec.task)
+    task = inputs.task(spec.task).first_fold
     shortest, longest = _trial_schedules(spec, task)
     fewest, most = shortest.num_steps, longest.num_steps
     yield "steps of a trial", f"{estimate_prefix(task)}{fewest:,}" + (f" to {most:,}" if most > fewest else "")

@@ -14,7 +14,7 @@ from orchestrator.finetuning.running_trials import values_text
 from orchestrator.kinds.seed_noise import compute_difference, compute_gain
 from orchestrator.progress import duration
 from orchestrator.registry.groups.group_keys import group_code
-from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials
+from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials, seed_scores
 from orchestrator.registry.groups.varying_paths import varied_parameters
 from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.records import RunRecord
@@ -28,6 +28,7 @@ _WIDTH = 80
 """Characters of a line of the table at most."""
 _PARAMETER = "params."
 _START = "init_from"
+_FOLD = "params.fold"
 _SEVERAL_SEEDS = "seeds=[0,1,2]"
 _CODE = "version of the code"
 """Heading of the column that tells groups of different code apart."""
@@ -35,11 +36,12 @@ _CODE = "version of the code"
 
 @dataclass(frozen=True)
 class TrialGroup:
-    """Completed trials that differ only in the seed."""
+    """Completed trials that differ only in seed and fold."""
 
     varied: Mapping[str, str]
     """Values that set the group apart from others, as text, by field."""
     scores: Sequence[float]
+    """Score of each seed."""
     starts_at_random: bool
     holds_best: bool
     """Whether the trial with the best score of all is in it."""
@@ -65,7 +67,11 @@ def sweep_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
     varied = [name.removeprefix(_PARAMETER) for name in varied_parameters(scored)]
     groups = _groups(scored, varied, str(run.metric))
     yield from _table(groups, list(groups[0].varied), str(run.metric))
+    folds = {trial.get(_FOLD) for trial in scored} - {None}
+    if folds:
+        yield f"a seed's score is its mean over {len(folds)} folds; the best trial's is that of one of them"
     values = {name: short_value(best.get(_PARAMETER + name)) for name in varied} | {"seed": str(best["seed"])}
+    values |= {"fold": str(best[_FOLD])} if folds else {}
     yield f"best: trial {best['number']} ({values_text(values)}), {run.metric} {best[score]:.4f}"
     if not groups[0].holds_best:
         yield f"first group: {values_text(groups[0].varied)}; groups stand by the lower end of their mean's interval"
@@ -107,7 +113,7 @@ def _groups(rows: Sequence[Mapping[str, Any]], varied: Sequence[str], metric: st
         TrialGroup(
             {name: short_value(some[0].get(_PARAMETER + name)) for name in varied}
             | ({_CODE: group_code(some[0]["group"])} if has_several_codes else {}),
-            [row[f"metrics.{metric}"] for row in some],
+            seed_scores(some, metric),
             some[0].get(_PARAMETER + _START) == RANDOM,
             any(row["id"] == rows[0]["id"] for row in some),
         )

@@ -33,7 +33,7 @@ def measure_trials(spec: SweepSpec, inputs: Resolved, num_trials: int) -> Measur
     if start is None:
         return None
     config, tokenizer = start
-    task = inputs.task(spec.task)
+    task = inputs.task(spec.task).first_fold
     train, num_validation = task.examples("train"), len(task.examples("validation"))
     found = measure_examples(task, train, recipe, config, tokenizer, spec.threads_per_trial)
     if found is None:

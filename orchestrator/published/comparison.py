@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from orchestrator.errors import NotFoundError
-from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials
+from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials, seed_scores
 from orchestrator.significance.summary import mean_interval, why_noise_is_unknown
 from orchestrator.specs.references import RANDOM
 
@@ -74,7 +74,7 @@ def run_scores(run: "RunRecord", registry: "Registry") -> Iterator[RunScore]:
         metric = name.removeprefix("test.")
         is_test = metric != name
         seeds = scored_trials(recipes[0], metric) if recipes and not is_test else []
-        own = [row[f"metrics.{metric}"] for row in seeds] or [value]
+        own = seed_scores(seeds, metric) or [value]
         split, refused = ("test", refusal) if is_test else ("validation", None)
         yield RunScore(run.id, run.task, split, metric, own, max(1, len(recipes)), refusal=refused, **about)
 

@@ -139,7 +139,7 @@ def is_source_digest(path: str) -> bool:
 
 
 def group_digest(parameters: Mapping[str, Any]) -> str:
-    """Digest of parameters without their seed: 16 hexadecimal digits, equal for trials that differ only in the seed.
+    """Digest of parameters without seed and fold: 16 hexadecimal digits, equal for trials that differ in these alone.
 
     Where digests of the data are recorded, these count, and no paths. The data of a test are no part of a group, but of
     one of evaluations, which are scored on nothing else.
@@ -150,7 +150,7 @@ def group_digest(parameters: Mapping[str, Any]) -> str:
         {
             path: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
             for path, value in parameters.items()
-            if path.rpartition(".")[2] not in ("seed", "seeds")
+            if path.rpartition(".")[2] not in ("seed", "seeds", "fold")
             and (path != _TEST_DATA or is_evaluated)
             and not (has_digests and path.startswith(_DATA_PLACES))
             and not is_source_digest(path)

@@ -12,7 +12,7 @@ from orchestrator.cells import short_value
 from orchestrator.measurements import best_first, is_better_lower, is_of_the_machine, score_bounds
 from orchestrator.progress import duration
 from orchestrator.registry.groups.group_keys import group_code
-from orchestrator.registry.groups.scored_trials import choice_words, scored_groups, scored_trials
+from orchestrator.registry.groups.scored_trials import choice_words, scored_groups, scored_trials, seed_scores
 from orchestrator.registry.groups.varying_paths import varied_parameters
 from orchestrator.registry.place_tags import is_internal
 from orchestrator.registry.run_differences import make_of
@@ -181,14 +181,14 @@ def _setting_texts(record: Row, settings: Sequence[str]) -> list[str]:
 
 
 def _spreads(records: Sequence[Row], settings: Sequence[str], metric: str) -> list[Block]:
-    """The groups of trials that differ only in the seed, in the order of the leaderboard."""
+    """The groups of trials that differ only in seed and fold, in the order of the leaderboard."""
     groups = scored_groups(records, metric)
     has_several_codes = len({group_code(group[0]["group"]) for group in groups}) > 1
     shown = []
     for group in groups[:_MOST_GROUPS]:
         label = ", ".join(_setting_texts(group[0], settings)) or "all trials"
         code = f", code {group_code(group[0]['group'])}" if has_several_codes else ""
-        scores = [row[f"metrics.{metric}"] for row in group]
+        scores = seed_scores(group, metric)
         summary = summarize(scores, bounds=score_bounds(metric))
         shown.append(Spread(label + code, scores, summary.mean, summary.interval))
     blocks: list[Block] = [seed_spread(shown, metric)] if shown else []

@@ -9,7 +9,7 @@ from orchestrator.specs.fields import ExecutionSection, Section, Spec, execution
 from orchestrator.specs.pretrain import PretrainSpec
 from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.references import RANDOM
-from orchestrator.specs.task import TaskSpec
+from orchestrator.specs.task import WholeTask
 
 
 class LossWeightsSpec(Section):
@@ -67,7 +67,7 @@ class DistillSpec(Spec):
         ge=1,
     )
     objective: LossWeightsSpec = identity(LossWeightsSpec(), "Loss of the student.")
-    task: TaskSpec | None = identity(
+    task: WholeTask | None = identity(
         None, "The task that the teacher was fine-tuned for; the student trains on its texts."
     )
     unlabeled: tuple[str, ...] = identity(

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from orchestrator.results import Split
 from orchestrator.specs.fields import Spec, execution, identity
 from orchestrator.specs.network import Precision
-from orchestrator.specs.task import TaskSpec
+from orchestrator.specs.task import WholeTask
 
 
 class EvaluateSpec(Spec):
@@ -16,7 +16,7 @@ class EvaluateSpec(Spec):
     title: ClassVar[str] = "score a model on a task"
     kind: Literal["evaluate"] = identity("evaluate", "Selects this kind of spec.")
     model: str = identity(doc="The model: a registered name, a run, a folder or a name on the hub.")
-    task: TaskSpec = identity(doc="The task.")
+    task: WholeTask = identity(doc="The task.")
     split: Split = identity("validation", "The split that is scored.")
     rerank: str | None = identity(None, "A model fine-tuned on pairs, which scores the first hits again (retrieval).")
     relevant_label: str | None = identity(None, "Label that counts, where a classifier reranks.")

@@ -8,7 +8,7 @@ from orchestrator.specs.fields import Spec, execution, identity
 from orchestrator.specs.recipe import RecipeSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.specs.sweep import SweepExecutionSpec
-from orchestrator.specs.task import TaskSpec
+from orchestrator.specs.task import WholeTask
 
 
 class ProbeSpec(Spec):
@@ -23,7 +23,7 @@ class ProbeSpec(Spec):
     steps: tuple[int, ...] | None = identity(
         None, "Steps of pretraining whose snapshots are fine-tuned; all that there are when left out.", unit="steps"
     )
-    task: TaskSpec = identity(doc="What is learnt, and from which files; `max_train_examples` keeps it small.")
+    task: WholeTask = identity(doc="What is learnt, and from which files; `max_train_examples` keeps it small.")
     recipe: RecipeSpec = identity(
         RecipeSpec(), "How every trial is trained; the snapshots take the place of `init_from`."
     )

@@ -84,6 +84,16 @@ class SweepSpec(Spec):
         """The search space with every axis as an object, whichever way it is written."""
         return {name: Choices(axis) if isinstance(axis, tuple) else axis for name, axis in self.space.items()}
 
+    @property
+    def folds(self) -> tuple[int, ...] | tuple[None]:
+        """The folds that each recipe is validated on in turn; None alone where there is a validation split."""
+        return (None,) if self.task.split is None else tuple(range(self.task.split.folds))
+
+    @property
+    def trials_per_point(self) -> int:
+        """Number of trials of a point: one for each seed and fold."""
+        return len(self.seeds) * len(self.folds)
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         search, axes = SEARCHES[self.search], self.axes
@@ -112,6 +122,11 @@ class SweepSpec(Spec):
         for name in ("reduction_factor", "grace_evaluations"):
             if self.scheduler == "none" and getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"{name}: scheduler none does not read it; leave {name} out")
+        if self.task.split is not None and self.scheduler != "none":
+            raise ValueError(
+                f"scheduler: {self.scheduler} ends trials early, and a mean over some of the folds says nothing; "
+                "leave scheduler or task.split out"
+            )
         if search.needs_max_points and self.trials is None:
             raise ValueError(f"search: {self.search} needs `trials`, the number of points to try")
         models = axes["init_from"].written if "init_from" in axes else (self.recipe.init_from,)

@@ -1,6 +1,8 @@
 """A labeled task and its files."""
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator
 
 from orchestrator.results import Split
 from orchestrator.specs.fields import Section, identity
@@ -17,6 +19,17 @@ Head = Literal[
     "retrieval",
 ]
 EmbeddingObjectiveName = Literal["cosine", "in_batch_negatives", "classification"]
+
+
+class SplitSpec(Section):
+    """Division of the training data where there is no validation file."""
+
+    folds: int = identity(
+        doc="Parts that the training examples are dealt into, each label's texts evenly, copies of a text together: "
+        "every recipe is trained once for each part, on the others, and validated on it; a seed's score is the mean.",
+        ge=2,
+        le=100,
+    )
 
 
 class TaskSpec(Section):
@@ -80,8 +93,21 @@ class TaskSpec(Section):
         None, "All labels in order; those of the training split, sorted, when left out."
     )
     metric: str | None = identity(None, "The score that ranks; the task's own when left out.")
+    split: SplitSpec | None = identity(
+        None, "Division of the training data, `{folds: 5}`, where there is no validation file (sweep).", is_new=True
+    )
     max_train_examples: int | None = identity(None, "Train on the first so many examples.", unit="examples", ge=1)
     max_validation_examples: int | None = identity(None, "Validate on the first so many.", unit="examples", ge=1)
     on_bad_record: Literal["error", "skip"] = identity(
         "error", "Treatment of a broken record: it ends the run, or is left out."
     )
+
+
+def _refuse_folds(task: TaskSpec) -> TaskSpec:
+    if task.split is not None:
+        raise ValueError("task.split: folds are trained and validated by a sweep alone; give a validation file")
+    return task
+
+
+WholeTask = Annotated[TaskSpec, AfterValidator(_refuse_folds)]
+"""A task whose splits are files."""

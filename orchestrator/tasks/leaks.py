@@ -4,34 +4,30 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from orchestrator.results import Split
-from orchestrator.tasks.task import Task
-
-
-def plain_text(text: str) -> str:
-    """A text without what its copies may differ in: white space and capitals.
-
-    >>> plain_text(" A  charming\\tfilm. ")
-    'a charming film.'
-    """
-    return " ".join(text.lower().split())
+from orchestrator.tasks.task import Task, plain_text
 
 
 def count_leaks(task: Task) -> dict[Split, int]:
     """Count the examples of the other splits whose text the training split has as well; splits without one are absent.
 
-    Reads every split: over a million short texts it takes seconds. Examples without a word do not count.
+    Reads every split: over a million short texts it takes seconds. Examples without a word do not count, nor do folds,
+    which have no text in common.
 
     Raises: TaskDataError for a split that cannot be read.
     """
     if "train" not in task.files:
         return {}
     others: dict[Split, list[str]] = {
-        split: list(_plain_texts(task, task.examples(split))) for split in task.splits if split != "train"
+        split: list(_plain_texts(task, task.examples(split))) for split in _other_splits(task)
     }
     wanted = set().union(*others.values()) - {""}
     learned = {text for text in _plain_texts(task, task.examples("train")) if text in wanted}
     counts = {split: sum(text in learned for text in texts) for split, texts in others.items()}
     return {split: count for split, count in counts.items() if count}
+
+
+def _other_splits(task: Task) -> list[Split]:
+    return [split for split in task.splits if split != "train" and not (split == "validation" and task.folds)]
 
 
 def _plain_texts(task: Task, examples: Iterable[Any]) -> Iterator[str]:

@@ -58,7 +58,7 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
             f"(looked for {names}, also .gz, .xz, .zst)"
         )
     task_type = TASK_TYPES[known.head]
-    _check_files(spec, task_type, files, known.files.get("validation", ()))
+    files = _checked_files(spec, task_type, files, known.files.get("validation", ()))
     labels = known.labels or tuple(dict.fromkeys(known.classes.values()))
     return Task(
         id=spec.id,
@@ -66,6 +66,7 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
         labels=labels,
         metric=spec.metric or known.metric,
         files=files,
+        folds=None if spec.split is None else spec.split.folds,
         reader=task_type.reader(known.complete(spec), labels, known),
         max_examples=_limits(spec),
         on_bad_record=spec.on_bad_record,
@@ -88,7 +89,7 @@ def _own_task(spec: TaskSpec) -> Task:
         near = nearest(spec.id, KNOWN_TASKS, 1)
         hint = f"did you mean {near[0]}?" if near else "a task of one's own needs task.head and task.files"
         raise SpecError(f"task.id {spec.id!r} is no known task ({', '.join(KNOWN_TASKS)}); {hint}")
-    _check_files(spec, task_type, files, ())
+    files = _checked_files(spec, task_type, files, ())
     _check_fields(spec, task_type)
     task_type.check_spec(spec)
     whole = Task(
@@ -96,7 +97,8 @@ def _own_task(spec: TaskSpec) -> Task:
         type=task_type,
         labels=spec.labels or (),
         metric=spec.metric or task_type.default_metric(spec.objective),
-        files=dict(files),
+        files=files,
+        folds=None if spec.split is None else spec.split.folds,
         reader=task_type.reader(spec, spec.labels),
         on_bad_record=spec.on_bad_record,
         objective=spec.objective,
@@ -157,19 +159,35 @@ def _learn_columns(spec: TaskSpec, task: Task) -> TabularColumns:
     return TabularColumns.learn(spec.numerical_columns, spec.categorical_columns, task.examples(split))
 
 
-def _check_files(
+def _checked_files(
     spec: TaskSpec, task_type: AnyTaskType, files: Mapping[Split, str], validation_names: tuple[str, ...]
-) -> None:
+) -> dict[Split, str]:
+    """The files of a task's splits, all of them there; of folds the training file stands for validation, too."""
     for split, path in files.items():
         if not exists(path):
             raise TaskDataError(f"task.files.{split}: there is no file {path}")
+    if spec.split is not None:
+        return _files_of_folds(spec, files)
     is_learned = not task_type.reason_not_learned
     if is_learned and "train" in files and "validation" not in files:
         looked = f" ({' or '.join(validation_names)} in {spec.folder})" if validation_names and spec.folder else ""
         raise TaskDataError(
             f"task {spec.id} has a training split and no validation split{looked}; "
-            "give a labeled file as task.files.validation"
+            "give a labeled file as task.files.validation, or divide the training file: task.split.folds"
         )
+    return dict(files)
+
+
+def _files_of_folds(spec: TaskSpec, files: Mapping[Split, str]) -> dict[Split, str]:
+    if "train" not in files:
+        raise TaskDataError(f"task.split.folds: task {spec.id} has no training split to divide")
+    if "validation" in files:
+        raise SpecError(
+            f"task.split.folds: task {spec.id} has a validation split, {files['validation']}; leave one out"
+        )
+    if spec.max_validation_examples is not None:
+        raise SpecError("task.max_validation_examples: folds take turns as the validation split; leave it out")
+    return {**files, "validation": files["train"]}
 
 
 def _limits(spec: TaskSpec) -> dict[Split, int]:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
+from itertools import compress, islice
 from typing import Any, Literal, NamedTuple, Self
 
 from orchestrator.errors import TaskDataError
@@ -21,6 +21,8 @@ from orchestrator.tasks.types.base import AnyTaskType, TaskDefinition
 
 logger = logging.getLogger(__name__)
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+_WHOLE = "whole"
+"""Key of the training file's examples, of which folds are parts."""
 _READING_VERSION = 3
 """Raised when the same file would be read into other examples."""
 
@@ -60,7 +62,12 @@ class Task(TaskDefinition):
     on_bad_record: Literal["error", "skip"] = "error"
     train_fraction: float = 1.0
     """Share of the training split's examples that count."""
-    _read: dict[Split, ReadSplit] = field(default_factory=dict, init=False, repr=False, compare=False)
+    folds: int | None = None
+    """Number of parts that the training file's examples are dealt into, where there is no validation file: that split
+    is the training file, too."""
+    fold: int | None = None
+    """The part that is the validation split, while the others are the training split; None where both are the whole."""
+    _read: dict[str, ReadSplit] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def splits(self) -> tuple[Split, ...]:
@@ -74,27 +81,47 @@ class Task(TaskDefinition):
     def read(self, split: Split) -> ReadSplit:
         """The split's examples and what its file was like. Raises: TaskDataError, naming what is missing or broken."""
         if split not in self._read:
-            bad = BadRecords(self.file(split), self.on_bad_record)
-            try:
-                examples = tuple(islice(self.reader.read(bad.path, bad), self.max_examples.get(split)))
-            except TaskDataError:
-                self._refuse_other_labels(bad.path)
-                raise
-            if not examples:
-                if not bad.num_unlabeled:
-                    self._refuse_other_labels(bad.path)
-                one = bad.count == 1
-                left_out = f"{bad.count:,} record{' was' if one else 's were'} left out"
-                found = left_out if bad.count else "it has no record"
-                if bad.num_unlabeled:
-                    found = f"{counted(bad.num_unlabeled, 'row')} without a label; leave it out or name another column"
-                raise TaskDataError(f"{bad.path} gives no example for task {self.id}: {found}")
+            is_file = self.folds is None or split == "test"
+            read = self._read_file(split) if is_file else self._read_fold(split)
             if split == "train" and self.train_fraction < 1.0:
-                examples = take_share(self.type, examples, self.train_fraction)
-            for remark, count in bad.remarks.items():
-                logger.info(f"{bad.path}: {remark}: {count:,}")
-            self._read[split] = ReadSplit(examples, bad.count, bad.num_repaired, bad.repair_note)
+                read = replace(read, examples=take_share(self.type, read.examples, self.train_fraction))
+            self._read[split] = read
         return self._read[split]
+
+    def _read_fold(self, split: Split) -> ReadSplit:
+        """The examples of the fold, or of all others; the whole file's where it is none."""
+        if _WHOLE not in self._read:
+            self._read[_WHOLE] = self._read_file("train")
+        whole = self._read[_WHOLE]
+        if self.fold is None:
+            return whole
+        folds = deal_folds(self.type, whole.examples, self.folds or 1)
+        if self.fold not in folds:
+            raise TaskDataError(
+                f"task.split.folds: {self.folds} folds, and {self.file('train')} has {counted(len(set(folds)), 'text')}"
+            )
+        is_wanted = [(own == self.fold) == (split == "validation") for own in folds]
+        return replace(whole, examples=tuple(compress(whole.examples, is_wanted)))
+
+    def _read_file(self, split: Split) -> ReadSplit:
+        bad = BadRecords(self.file(split), self.on_bad_record)
+        try:
+            examples = tuple(islice(self.reader.read(bad.path, bad), self.max_examples.get(split)))
+        except TaskDataError:
+            self._refuse_other_labels(bad.path)
+            raise
+        if not examples:
+            if not bad.num_unlabeled:
+                self._refuse_other_labels(bad.path)
+            one = bad.count == 1
+            left_out = f"{bad.count:,} record{' was' if one else 's were'} left out"
+            found = left_out if bad.count else "it has no record"
+            if bad.num_unlabeled:
+                found = f"{counted(bad.num_unlabeled, 'row')} without a label; leave it out or name another column"
+            raise TaskDataError(f"{bad.path} gives no example for task {self.id}: {found}")
+        for remark, number in bad.remarks.items():
+            logger.info(f"{bad.path}: {remark}: {number:,}")
+        return ReadSplit(examples, bad.count, bad.num_repaired, bad.repair_note)
 
     def _refuse_other_labels(self, path: str) -> None:
         """Raise TaskDataError where a file that could not be read has other labels throughout."""
@@ -125,12 +152,27 @@ class Task(TaskDefinition):
     def with_limits(self, max_examples: Mapping[Split, int]) -> Self:
         """The task with the first so many examples of some splits. Splits that were read whole stay read."""
         limited = replace(self, max_examples=max_examples)
-        limited._read.update({split: read for split, read in self._read.items() if split not in max_examples})
+        changed = {_WHOLE, *max_examples}
+        limited._read.update({split: read for split, read in self._read.items() if split not in changed})
         return limited
 
     def with_train_fraction(self, fraction: float) -> Self:
         """The task with a share of its training examples."""
-        return self if fraction == self.train_fraction else replace(self, train_fraction=fraction)
+        return self if fraction == self.train_fraction else self._of_same_file(train_fraction=fraction)
+
+    def with_fold(self, fold: int | None) -> Self:
+        """The task whose validation split is one of its folds."""
+        return self if fold == self.fold else self._of_same_file(fold=fold)
+
+    @property
+    def first_fold(self) -> Self:
+        """The task of a typical trial: of the first fold, where it has folds."""
+        return self if self.folds is None else self.with_fold(0)
+
+    def _of_same_file(self, **changes: Any) -> Self:
+        changed = replace(self, **changes)
+        changed._read.update({split: read for split, read in self._read.items() if split == _WHOLE})
+        return changed
 
     def at_absolute_paths(self) -> Self:
         """The task for a process with another working folder."""
@@ -178,10 +220,31 @@ class Task(TaskDefinition):
             "columns": asdict(self.columns),
             "on_bad_record": self.on_bad_record,
             **({"fraction": self.train_fraction} if split == "train" and self.train_fraction < 1.0 else {}),
+            **({"folds": [split, self.folds, self.fold]} if self.folds and split != "test" else {}),
         }
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_read": {}}
+
+
+def plain_text(text: str) -> str:
+    """A text without what its copies may differ in: white space and capitals.
+
+    >>> plain_text(" A  charming\\tfilm. ")
+    'a charming film.'
+    """
+    return " ".join(text.lower().split())
+
+
+def deal_folds(task_type: AnyTaskType, examples: Sequence[Any], num_folds: int) -> list[int]:
+    """The fold of each example: each label's texts go to all folds in turn, copies of a text to the same one.
+
+    Digests of the texts decide, neither their order nor a seed.
+    """
+    digests, by_label = _texts_by_label(task_type, examples)
+    texts = [digest for _, own in sorted(by_label.items()) for digest in sorted(own)]
+    folds = {digest: place % num_folds for place, digest in enumerate(texts)}
+    return [folds[digest] for digest in digests]
 
 
 def take_share(task_type: AnyTaskType, examples: Sequence[Any], fraction: float) -> tuple[Any, ...]:
@@ -189,11 +252,18 @@ def take_share(task_type: AnyTaskType, examples: Sequence[Any], fraction: float)
 
     Digests of the texts choose, neither their order nor a seed; copies of a text stay together.
     """
-    digests = [hashlib.sha256(task_type.split_text(one).encode(errors="replace")).digest() for one in examples]
+    digests, by_label = _texts_by_label(task_type, examples)
+    counts = {label: max(1, round(fraction * len(texts))) for label, texts in by_label.items()}
+    kept = {digest for label, texts in by_label.items() for digest in sorted(texts)[: counts[label]]}
+    return tuple(example for digest, example in zip(digests, examples, strict=True) if digest in kept)
+
+
+def _texts_by_label(task_type: AnyTaskType, examples: Sequence[Any]) -> tuple[list[bytes], dict[str, set[bytes]]]:
+    """Digest of each example's text, and those of each label; copies of a text have the label of the first."""
+    texts = (plain_text(task_type.split_text(one)) for one in examples)
+    digests = [hashlib.sha256(text.encode(errors="replace")).digest() for text in texts]
     by_label: dict[str, set[bytes]] = defaultdict(set)
     for digest, example in dict(zip(reversed(digests), reversed(examples), strict=True)).items():
         label = getattr(example, "label", None) or getattr(example, "labels", None)  # a class, or all labels at once
         by_label[repr(label) if isinstance(label, str | tuple) else ""].add(digest)
-    counts = {label: max(1, round(fraction * len(texts))) for label, texts in by_label.items()}
-    kept = {digest for label, texts in by_label.items() for digest in sorted(texts)[: counts[label]]}
-    return tuple(example for digest, example in zip(digests, examples, strict=True) if digest in kept)
+    return digests, by_label

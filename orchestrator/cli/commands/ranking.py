@@ -107,9 +107,11 @@ def _differs_within_tasks(rows: list[dict[str, Any]], name: str) -> bool:
 
 
 def seeds_text(row: dict[str, Any]) -> str:
-    """Number of seeds that have a score, and of runs there were, where these are more."""
+    """Number of seeds that have a score, with their folds, and of runs there were, where these are more."""
     num_runs = sum(row[name] for name in ("completed", "failed", "pruned", "unfinished"))
-    return str(row["n"]) if num_runs == row["n"] else f"{row['n']} of {num_runs}"
+    if num_runs != row["n"] * (row["folds"] or 1):
+        return f"{row['n']} of {num_runs}"
+    return f"{row['n']} × {row['folds']} folds" if row["folds"] else str(row["n"])
 
 
 def _tell_of(rows: list[dict[str, Any]]) -> None:

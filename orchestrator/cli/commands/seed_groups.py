@@ -83,7 +83,8 @@ def show_group(group: str, form: str | None, output: str | None) -> None:
     with open_registry() as registry:
         found = registry.group(group_name(registry, group))
         num_archived = len(registry.annotations.flagged("archived") & {run.id for run in found.runs})
-    runs = sorted((_run_row(found, run) for run in found.runs), key=lambda row: (row["seed"] is None, row["seed"]))
+    rows = (_run_row(found, run) for run in found.runs)
+    runs = sorted(rows, key=lambda row: (row["seed"] is None, row["seed"], row["fold"] or 0))
     record = _group_row(found)
     if num_archived:
         notify(f"{num_archived} of its {counted(len(found.runs), 'run')} archived: `groups list` leaves these out")
@@ -92,7 +93,7 @@ def show_group(group: str, form: str | None, output: str | None) -> None:
         return
     show_record({**record, **{path: setting_cell(value) for path, value in found.parameters.items()}}, form, output)
     show_text("\n")
-    columns = ["seed", "run", "of", "state", "score"]
+    columns = ["seed", *(["fold"] if found.has_folds else []), "run", "of", "state", "score"]
     columns += [name for name in ("test", "collapsed") if any(row[name] for row in runs)]
     show_table(runs, [*columns, "finished_at"])
 
@@ -126,6 +127,7 @@ def _group_row(group: "GroupRecord") -> dict[str, Any]:
 def _run_row(group: "GroupRecord", run: "GroupRun") -> dict[str, Any]:
     return {
         "seed": run.seed,
+        "fold": run.fold,
         "run": run.id,
         "of": run.parent_id,
         "state": run.state,

@@ -1,6 +1,7 @@
 """Comparison of two groups over the examples that their runs answered, from the predictions that they kept."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -103,16 +104,12 @@ def compare_examples(
     Args:
         predictions: file of predictions of each run that has one, by the run's id.
     """
-    read: dict[str, list[PredictionRow] | None] = {}
     pairs: list[tuple[str, str, Rows]] = []
     for one, other in _pairs_of_runs(first, second, predictions):
-        for run_id in (one, other):
-            if run_id not in read:
-                read[run_id] = _read(predictions[run_id])
-        rows, other_rows = read[one], read[other]
-        side_by_side = same_examples(rows, other_rows) if rows and other_rows else None
+        rows, other_rows = ([row for run_id in runs for row in _read(predictions[run_id])] for runs in (one, other))
+        side_by_side = same_examples(rows, other_rows)
         if side_by_side is not None:
-            pairs.append((one, other, side_by_side))
+            pairs.append((one[0], other[0], side_by_side))
     if not pairs:
         return None
     answers, score = _compare_answers(pairs), _compare_scores(first.metric, [rows for _, _, rows in pairs])
@@ -121,25 +118,31 @@ def compare_examples(
     return ExampleComparison(len(pairs[0][2]), answers, score, is_share_of_right_answers(first.metric))
 
 
-def _read(path: str) -> list[PredictionRow] | None:
-    """Rows of a file of predictions; None where it is not there any more, or is none."""
+def _read(path: str) -> list[PredictionRow]:
+    """Rows of a file of predictions; none where it is not there any more, or is none."""
     try:
         return read_predictions(path)
     except InputError as error:
         logger.warning(str(error))
-        return None
+        return []
 
 
-def _pairs_of_runs(first: GroupRecord, second: GroupRecord, predictions: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Runs that kept predictions, paired by seed."""
-    sides = []
+def _pairs_of_runs(
+    first: GroupRecord, second: GroupRecord, predictions: Mapping[str, str]
+) -> list[tuple[list[str], list[str]]]:
+    """Runs that kept predictions, paired by seed; the runs of a seed's folds stand together, as one."""
+    sides: list[dict[int, dict[int, str]]] = []
     for group in (first, second):
-        kept = [run for run in group.runs if run.is_scored and run.id in predictions]
-        sides.append({run.seed: run.id for run in kept})
-    common = sorted(seed for seed in sides[0].keys() & sides[1].keys() if seed is not None)
+        by_seed: dict[int, dict[int, str]] = defaultdict(dict)
+        for run in group.runs:
+            if run.is_scored and run.id in predictions and run.seed is not None:
+                by_seed[run.seed][run.fold or 0] = run.id
+        sides.append(by_seed)
+    common = sorted(sides[0].keys() & sides[1].keys())
     if common:
-        return [(sides[0][seed], sides[1][seed]) for seed in common]
-    best = [group.best.id for group in (first, second) if group.best is not None and group.best.id in predictions]
+        one, other = ([[own[seed][fold] for fold in sorted(own[seed])] for seed in common] for own in sides)
+        return list(zip(one, other, strict=True))
+    best = [[group.best.id] for group in (first, second) if group.best is not None and group.best.id in predictions]
     return [(best[0], best[1])] if len(best) == 2 else []
 
 

@@ -37,6 +37,8 @@ class GroupRun(NamedTuple):
     parent_id: str | None
     test_refusal: str | None = None
     """Reason why its score on the test split is not shown; None where it may be."""
+    fold: int | None = None
+    """Fold that it was validated on, where its task has folds."""
 
     @property
     def is_tested(self) -> bool:
@@ -61,7 +63,7 @@ Scored = TypeVar("Scored", bound=_HasScore)
 
 
 class SeedScore(NamedTuple):
-    """Score of one seed: the mean of its runs, where it ran more than once."""
+    """Score of one seed: the mean of its runs, one for each fold, where it ran more than once."""
 
     seed: int | None
     score: float
@@ -69,17 +71,25 @@ class SeedScore(NamedTuple):
 
     @property
     def spread(self) -> float:
-        """Difference between the highest and the lowest of its runs: 0 where they repeat one another."""
-        scores = [run.score for run in self.runs if run.score is not None]
-        return max(scores) - min(scores)
+        """Difference between the highest and the lowest run of a fold, or of all: 0 where they repeat one another."""
+        by_fold: dict[int | None, list[float]] = defaultdict(list)
+        for run in self.runs:
+            by_fold[run.fold].append(run.score or 0.0)
+        return max(max(scores) - min(scores) for scores in by_fold.values())
+
+    @property
+    def num_folds(self) -> int:
+        """Number of folds that it ran on; 1 without any."""
+        return len({run.fold for run in self.runs})
 
 
 @dataclass(frozen=True)
 class GroupRecord:
-    """Runs that differ only in their seed: of one recipe and task, on the same data, with the same threads and code.
+    """Runs that differ only in seed and fold: of one recipe and task, on the same data, with the same threads and code.
 
-    Nothing of a group is left out. A seed that ran again counts once in `n`, by the mean of its runs: the same bits are
-    no new evidence, and runs that differ although nothing else does are told in `repeats`.
+    Nothing of a group is left out. A seed that ran on folds of the data, or again, counts once in `n`, by the mean of
+    its runs: folds are no seeds, the same bits are no new evidence, and runs that differ although nothing else does are
+    told in `repeats`.
     """
 
     key: str
@@ -175,9 +185,14 @@ class GroupRecord:
         return self.runs[-1].finished_at
 
     @property
+    def has_folds(self) -> bool:
+        """Whether its runs were validated on folds of the training data."""
+        return any(run.fold is not None for run in self.runs)
+
+    @property
     def repeats(self) -> Sequence[SeedScore]:
         """Seeds that ran more than once."""
-        return [seed for seed in self.seeds if len(seed.runs) > 1]
+        return [seed for seed in self.seeds if len(seed.runs) > seed.num_folds]
 
     @cached_property
     def _num_in(self) -> Counter[RunState]:

@@ -11,19 +11,28 @@ from orchestrator.registry.engines.dialects import json_object, select_items
 from orchestrator.registry.parameter_values import KIND_END, decode_stored
 from orchestrator.registry.tables import ParameterRow
 
-SEED_PATH = "recipe.seed"
+SEED_PATH, FOLD_PATH, FOLDS_PATH = "recipe.seed", "recipe.fold", "task.split.folds"
 
 Settings = Mapping[str, str]
 """Kind and text of each parameter, by its dotted path, as one text that `setting_value` decodes."""
 
 
 def load_settings(session: Session, run_ids: Sequence[str]) -> dict[str, Settings]:
-    """Load the settings of runs, by run, without their seeds; a run without parameters has none."""
+    """Load the settings of runs, by run, without seeds and folds; a run without parameters has none."""
     stored = json_object(session, ParameterRow.path, ParameterRow.kind + KIND_END + ParameterRow.text)
     of_run = select(ParameterRow.run_id, stored).group_by(ParameterRow.run_id)
-    is_asked = ParameterRow.run_id.in_(select_items(session, run_ids)), ParameterRow.path != SEED_PATH
+    is_asked = ParameterRow.run_id.in_(select_items(session, run_ids)), ParameterRow.path.not_in((SEED_PATH, FOLD_PATH))
     found = session.connection().execute(of_run.where(*is_asked)).all()
     return {run_id: {} for run_id in run_ids} | {run_id: own for run_id, own in found}  # noqa: C416  (rows, typed)
+
+
+def load_folds(session: Session, run_ids: Collection[str]) -> dict[str, int]:
+    """Load the folds that trials were validated on; those without one are absent."""
+    is_asked = ParameterRow.run_id.in_(select_items(session, run_ids)), ParameterRow.path == FOLD_PATH
+    return {
+        run_id: int(text)
+        for run_id, text in session.execute(select(ParameterRow.run_id, ParameterRow.text).where(*is_asked))
+    }
 
 
 def load_texts(session: Session, run_ids: Collection[str], paths: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -14,7 +14,7 @@ from orchestrator.registry.collection_pause import paused_collection
 from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.groups.group_keys import group_key
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
-from orchestrator.registry.groups.group_settings import SEED_PATH, load_settings, setting_values
+from orchestrator.registry.groups.group_settings import FOLDS_PATH, SEED_PATH, load_folds, load_settings, setting_values
 from orchestrator.registry.groups.model_origins import ORIGIN_PATHS, load_origins
 from orchestrator.registry.groups.refused_scores import TEST_DIGEST, load_test_refusals
 from orchestrator.registry.groups.split_data import SplitData
@@ -81,6 +81,7 @@ def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupR
         data = SplitData.of(data_parameters[newest.id], split)
         is_evaluated = newest.of_kind == _EVALUATION
         reasons = [refusals.get(row.id) for row in rows]
+        folds = load_folds(session, [row.id for row in rows]) if FOLDS_PATH in settings[newest.id] else {}
         origin = origins[newest.id].use_of(data) or (None if is_evaluated else "chosen")
         groups.append(
             GroupRecord(
@@ -90,7 +91,9 @@ def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupR
                 metric=metric,
                 split=split,
                 runs=[
-                    GroupRun._make((*row[_NUM_GROUP_COLUMNS + 2 :], None if is_evaluated else reason))
+                    GroupRun._make(
+                        (*row[_NUM_GROUP_COLUMNS + 2 :], None if is_evaluated else reason, folds.get(row.id))
+                    )
                     for row, reason in zip(rows, reasons, strict=True)
                 ],
                 data=data.taken,

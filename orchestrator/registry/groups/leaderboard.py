@@ -13,7 +13,7 @@ from orchestrator.registry.collection_pause import paused_collection
 from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.groups.group_notes import group_notes
 from orchestrator.registry.groups.group_records import GroupRecord
-from orchestrator.registry.groups.group_settings import setting_values
+from orchestrator.registry.groups.group_settings import FOLDS_PATH, setting_values
 from orchestrator.registry.groups.groups import load_groups, of_task
 from orchestrator.registry.groups.ranking import Order, RankedGroup, ranked_groups
 from orchestrator.registry.groups.recipe_texts import recipe_texts
@@ -29,7 +29,7 @@ LEADERBOARD_COLUMNS = (
     "metric",
     "split",
     "data",
-    *("mean", "sd", "low", "high", "n", "median", "worst", "best"),
+    *("mean", "sd", "low", "high", "n", "folds", "median", "worst", "best"),
     *("completed", "failed", "pruned", "collapsed", "nan", "unfinished"),
     "baseline",
     "test",
@@ -116,7 +116,7 @@ def _record(
     tested = group.tested
     folder = best.model_folder if best else None
     falls = group.is_better_lower
-    settings = setting_values(group.settings, (_INIT_FROM, _SIZE))
+    settings = setting_values(group.settings, (_INIT_FROM, _SIZE, FOLDS_PATH))
     return {
         "task": group.task,
         "rank": one.rank if summary else None,
@@ -130,6 +130,7 @@ def _record(
         "low": interval.low if interval else None,
         "high": interval.high if interval else None,
         "n": summary.n if summary else 0,
+        "folds": settings.get(FOLDS_PATH),
         "median": summary.median if summary else None,
         "worst": (summary.highest if falls else summary.lowest) if summary else None,
         "best": best.score if best else None,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.measurements import best_first
-from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
+from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, mean_of_repeats
 from orchestrator.registry.groups.ranking import place
 from orchestrator.run_states import RunState
 
@@ -34,7 +34,7 @@ def choice_words(num_scored: int) -> str:
 
 
 def scored_groups(rows: Sequence[Row], metric: str) -> list[list[Row]]:
-    """The scored trials of each group, which differ only in their seed, in the order of the leaderboard.
+    """The scored trials of each group, which differ only in seed and fold, in the order of the leaderboard.
 
     So a single lucky seed stands after groups of several.
 
@@ -46,6 +46,18 @@ def scored_groups(rows: Sequence[Row], metric: str) -> list[list[Row]]:
     for row in scored:
         groups[row["group"]].append(row)
     return sorted(groups.values(), key=lambda group: place(_record(group, metric, scored[0]["id"])))
+
+
+def seed_scores(rows: Sequence[Row], metric: str) -> list[float]:
+    """Scores of a group's seeds: of each the mean over its folds, or its one trial's.
+
+    Args:
+        rows: scored trials of one group.
+    """
+    by_seed: dict[int | None, list[float]] = defaultdict(list)
+    for row in rows:
+        by_seed[row["seed"]].append(row[f"metrics.{metric}"])
+    return list(map(mean_of_repeats, by_seed.values()))
 
 
 def _record(rows: Sequence[Row], metric: str, best_id: str) -> GroupRecord:

@@ -33,9 +33,9 @@ def paths_with_several_values(num_having: Mapping[tuple[str, Hashable], int], nu
 
 
 def varied_parameters(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The `params.…` columns in which rows differ, sorted, without the seed, which has a column of its own."""
+    """The `params.…` columns in which rows differ, sorted, without seed and fold, which tell no recipes apart."""
     recipes = [{name: value for name, value in row.items() if name.startswith("params.")} for row in rows]
-    return sorted(name for name in varying_paths(recipes) if name != "params.seed")
+    return sorted(name for name in varying_paths(recipes) if name not in ("params.seed", "params.fold"))
 
 
 def hashable(value: Any) -> Hashable:

@@ -37,6 +37,21 @@ def test_each_point_is_tried_with_each_seed() -> None:
     assert [(plan.number, plan.seed, plan.recipe.learning_rate) for plan in plans] == [(4, 3, 1e-3), (5, 7, 1e-3)]
 
 
+def test_each_point_is_tried_with_each_seed_on_each_fold() -> None:
+    task = {"id": "own", "head": "classification", "split": {"folds": 3}}
+    plans = plan_trials(sweep(seeds=[3, 7], task=task), {}, point_number=2)
+    assert [(plan.number, plan.seed, plan.fold) for plan in plans[:4]] == [
+        (12, 3, 0),
+        (13, 3, 1),
+        (14, 3, 2),
+        (15, 7, 0),
+    ]
+    assert len({plan.key for plan in plans}) == len(plans) == 6
+    assert plans[1].parameters["fold"] == 1
+    with pytest.raises(ValidationError, match="a mean over some of the folds says nothing"):
+        sweep(task=task, scheduler="asha")
+
+
 def test_key_tells_parameters_apart_and_ignores_where_they_came_from() -> None:
     by_recipe = plan_trials(sweep(recipe={"learning_rate": 1e-3}), {}, 0)[0]
     by_space = plan_trials(sweep(), {"learning_rate": 1e-3}, 5)[0]

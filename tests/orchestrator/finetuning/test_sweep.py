@@ -6,6 +6,7 @@ Run alone: pytest tests/orchestrator/finetuning/test_sweep.py
 import os
 import pickle
 import signal
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -28,6 +29,7 @@ from orchestrator.finetuning.search_space import TrialPlan, plan_trials
 from orchestrator.finetuning.sweep import run_sweep
 from orchestrator.finetuning.sweep_listener import SweepListener
 from orchestrator.finetuning.trial_job import trial_folder
+from orchestrator.registry.groups.prediction_files import read_predictions
 from orchestrator.results import MetricEvent, SweepResult, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 from orchestrator.specs import SweepSpec
@@ -204,6 +206,22 @@ def test_a_search_with_more_points_ends_as_one_that_had_them(laboratory: Laborat
     ]
     assert more.best.key == whole.best.key
     assert exists(first.best.model.folder), "it is registered, whichever is the best now"
+
+
+@pytest.mark.ray
+def test_folds_validate_each_training_example_once(laboratory: Laboratory, ray_cluster: None) -> None:
+    train = laboratory.task.files["train"]
+    task = {**laboratory.task.model_dump(), "files": {"train": train}, "split": {"folds": 3}}
+    result, _ = laboratory.run(laboratory.spec(task=task, recipe={"epochs": 1.0}))
+    assert [trial.state for trial in result.trials] == ["COMPLETED"] * 3
+    rows = [read_predictions(str(trial.predictions_path)) for trial in result.trials]
+    examples = load_task(laboratory.task).examples("train")
+    assert sorted(str(row["id"]) for fold in rows for row in fold) == sorted(str(example.id) for example in examples)
+    for trial, fold in zip(result.trials, rows, strict=True):
+        counts = Counter(row["gold"] for row in fold)
+        right = sum(row["correct"] for row in fold)
+        assert trial.metrics["accuracy"] == pytest.approx(right / counts.total())
+        assert trial.metrics["baseline.accuracy"] == pytest.approx(max(counts.values()) / counts.total())
 
 
 def test_sweep_without_a_completed_trial_fails_with_the_first_reason(laboratory: Laboratory) -> None:

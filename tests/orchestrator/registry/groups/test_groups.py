@@ -168,6 +168,36 @@ def test_seeds_speak_before_examples_and_every_pair_of_runs_is_compared(registry
     assert found.examples.num_examples == 200
 
 
+def test_folds_are_no_seeds(registry: Registry, tmp_path: Path) -> None:
+    groups = []
+    for rate in (1e-5, 2e-5):
+        task = {"id": "sst2", "split": {"folds": 2}}
+        spec = {"kind": "sweep", "task": task, "recipe": RECIPE}
+        sweep = new_run(registry, kind="sweep", spec=spec, task="sst2", metric="accuracy")
+        trials = []
+        for number, score in enumerate([0.5, 0.7, 0.6, 0.9]):
+            seed, fold = divmod(number, 2)
+            path = Path(keep_predictions(tmp_path, sweep, number, score))
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            path.write_text("".join(json.dumps(row | {"id": row["id"] + 200 * fold}) + "\n" for row in rows))
+            parameters, metrics = {"learning_rate": rate, "fold": fold}, {"accuracy": score}
+            given = {"number": number, "seed": seed, "parameters": parameters, "metrics": metrics}
+            trials.append(trial_result(f"k{number}", **given, predictions_path=str(path)))
+        registry.trials.record(sweep, trials)
+        groups.append(sweep)
+    group = registry.group(groups[0])
+    assert group.scores == pytest.approx([0.6, 0.75])
+    assert sorted((run.seed, run.fold) for run in group.runs) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert not group.repeats
+    board = registry.leaderboard("sst2")
+    assert board[["n", "folds"]].values.tolist() == [[2, 2], [2, 2]]
+    assert board["mean"].tolist() == pytest.approx([0.675, 0.675])
+    (found,) = registry.compare(*groups)
+    assert found.seeds.num_common == 2
+    assert found.examples is not None
+    assert found.examples.num_examples == 400, "the folds of a seed are compared as one"
+
+
 def test_several_comparisons_are_corrected(registry: Registry) -> None:
     sweeps = [
         group_of(registry, number * 1e-5, [0.5 + number / 100 + seed / 200 for seed in range(4)]) for number in range(3)
