@@ -3,12 +3,12 @@
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
+from typing import Any, ClassVar, Generic, TypeGuard, TypeVar
 
 from orchestrator.tasks.cell_values import NO_LABEL_MARKS, has_decimal_commas, is_missing, label_text, read_label
-from orchestrator.tasks.readers import Reader
+from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import class_names, read_plain_rows, read_rows
 from orchestrator.tasks.tabular_columns import read_columns
 from orchestrator.tasks.text_files import BadRecords, plain_name
@@ -41,14 +41,12 @@ class LabelColumn:
     remarks: Counter[str]
     """Gets the number of labels that are read otherwise than they are written."""
     may_quote: bool = True
-    """Whether a TSV file may have quoted cells."""
 
     @cached_property
     def values(self) -> Sequence[object]:
         """All values of the column."""
-        bad = BadRecords(self.path, "skip")
-        rows = read_rows(self.path, (self.name,), bad, self.header, may_quote=self.may_quote)
-        return [value for _, (value,) in rows]
+        read = read_rows(self.path, (self.name,), BadRecords(self.path, "skip"), self.header, may_quote=self.may_quote)
+        return [value for _, (value,) in read]
 
     @cached_property
     def has_decimal_commas(self) -> bool:
@@ -75,8 +73,11 @@ class LabelColumn:
 
 
 @dataclass(frozen=True)
-class TextTable(Reader[T], Generic[T]):
-    """Reads one or two columns of text, one of labels, and a person's own columns beside them."""
+class TextTable(LabeledReader[T], Generic[T]):
+    """Reads one or two columns of text, one of labels, and a person's own columns beside them.
+
+    Without labels, a file may be plain text.
+    """
 
     text_columns: tuple[str, ...]
     label_column: str
@@ -87,8 +88,6 @@ class TextTable(Reader[T], Generic[T]):
     """Whether files have a header; without one, columns go by their number, from 0."""
     may_quote: bool = True
     """Whether a TSV file may have quoted cells; those of published tasks are read as their reference does, without."""
-    labeled: bool = True
-    """Whether labels are read; if not, their column need not be there, and a file may be plain text."""
 
     kind: ClassVar[type[Any]]
     """Class of the examples."""
@@ -103,8 +102,7 @@ class TextTable(Reader[T], Generic[T]):
         texts = (*self.text_columns, *self.numerical_columns, *self.categorical_columns)
         label_names = self.label_names if self.labeled else ()
         columns = (*texts, *label_names)
-        is_plain = not self.labeled and plain_name(path).endswith(".txt")
-        if is_plain:
+        if not self.labeled and plain_name(path).endswith(".txt"):
             rows = read_plain_rows(path, columns, bad)
         else:
             rows = read_rows(path, columns, bad, self.header, may_lack=label_names, may_quote=self.may_quote)
@@ -128,10 +126,6 @@ class TextTable(Reader[T], Generic[T]):
                 continue
             pair = second[0] if second else None
             yield self.kind(str(number), first, pair, numbers=numbers, categories=categories, **label)
-
-    def without_labels(self) -> Self:
-        """A reader of the texts alone."""
-        return replace(self, labeled=False)
 
     @abstractmethod
     def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, Any] | None:

@@ -9,13 +9,13 @@ the word in the second.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 from orchestrator.errors import TaskDataError
 from orchestrator.tasks.bio_tags import BIO, TagScheme, find_bad_tag, find_scheme, is_tag, other_tags_problem
 from orchestrator.tasks.character_spans import SPAN_EXAMPLE, read_spans, tag_words
-from orchestrator.tasks.readers import Reader
+from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import TableRow, class_names, read_rows, table_name
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
@@ -101,7 +101,7 @@ _PART_NUMBER = re.compile(r"\d+[-.]\d+")
 
 
 @dataclass(frozen=True)
-class ConllReader(Reader[NerExample]):
+class ConllReader(LabeledReader[NerExample]):
     """Reads any number of columns, apart by tabs where a line has one, else by spaces.
 
     A sentence with a broken line is left out whole.
@@ -109,8 +109,6 @@ class ConllReader(Reader[NerExample]):
 
     tags: tuple[str, ...] | None = None
     """The tag set; None takes every BIO tag."""
-    labeled: bool = True
-    """Whether tags are read; if not, only the words are."""
 
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
         """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
@@ -123,10 +121,6 @@ class ConllReader(Reader[NerExample]):
             if sentence is not None:
                 yield sentence
                 number += 1
-
-    def without_labels(self) -> Self:
-        """A reader of the words alone."""
-        return replace(self, labeled=False)
 
     def _parse(
         self,
@@ -238,14 +232,13 @@ def _sentences(
 
 
 @dataclass(frozen=True)
-class NerTable(Reader[NerExample]):
+class NerTable(LabeledReader[NerExample]):
     """Reads sentences whose words and tags are lists, or texts with character spans, or of a word and a tag a row."""
 
     tokens_column: str
     tags_column: str
     tags: tuple[str, ...] | None = None
     """The tag set; None takes every BIO tag."""
-    labeled: bool = True
     sentence_column: str | None = None
     """Column that tells the sentences of rows of words apart: one goes on while it says the same, or nothing."""
 
@@ -321,7 +314,3 @@ class NerTable(Reader[NerExample]):
         if self.labeled and len(words) != len(tags):
             raise ValueError(f"{len(words)} {self.tokens_column} but {len(tags)} {self.tags_column}")
         return words, tags
-
-    def without_labels(self) -> Self:
-        """A reader of the words alone."""
-        return replace(self, labeled=False)
