@@ -23,8 +23,8 @@ if TYPE_CHECKING:  # what the table says, for type checkers and editors
     from orchestrator.tasks.scoring import rows_with_texts as rows_with_texts
     from orchestrator.tasks.scoring import score as score
     from orchestrator.tasks.scoring import write_prediction_rows as write_prediction_rows
-    from orchestrator.tasks.tabular_columns import TabularColumns as TabularColumns
     from orchestrator.tasks.task import Task as Task
+    from orchestrator.tasks.text_examples import TabularColumns as TabularColumns
     from orchestrator.tasks.types import TASK_TYPES as TASK_TYPES
     from orchestrator.tasks.types.base import AnyTaskType as AnyTaskType
     from orchestrator.tasks.types.base import TaskDefinition as TaskDefinition
@@ -37,7 +37,7 @@ _EXPORTS = {
         "features": "Features join_features",
         "loading": "load_task",
         "scoring": "decode kept_rows majority_baseline prediction_rows rows_with_texts score write_prediction_rows",
-        "tabular_columns": "TabularColumns",
+        "text_examples": "TabularColumns",
         "task": "Task",
         "types": "TASK_TYPES",
         "types.base": "AnyTaskType TaskDefinition TaskType",

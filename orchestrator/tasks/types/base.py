@@ -29,7 +29,7 @@ from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Array, Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.readers import Example, Reader
-from orchestrator.tasks.tabular_columns import NO_COLUMNS, TabularColumns
+from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns
 
 Outputs: TypeAlias = NDArray[Any]
 """A model's outputs for a split, in a shape that each type's file names."""

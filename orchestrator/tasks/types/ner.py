@@ -29,7 +29,6 @@ from orchestrator.specs.task import TaskSpec
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.tasks.bio_tags import complete_tag_set, is_bio
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.character_spans import words_of
 from orchestrator.tasks.features import PER_EXAMPLE, PER_TOKEN, TOKEN_PLACES, Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.readers import Reader
@@ -44,6 +43,7 @@ from orchestrator.tasks.types.conll import (
     has_tag_columns,
     is_named_conll,
     split_words,
+    words_of,
 )
 
 _NUM_LINES_LOOKED_AT = 20

@@ -133,7 +133,7 @@ class TextType(TaskType[T, P, TextArrays, Opt], Generic[T, P, Opt]):
     def decode(
         self, task: TaskDefinition, features: TextFeatures, examples: Sequence[T], outputs: Outputs, options: Opt
     ) -> list[P]:
-        """What `predict` makes of each example's outputs, of its windows as one."""
+        """Predictions from the outputs of each example, its windows pooled."""
         pooled = self.pool(features, outputs, options)
         check_length(pooled, features.num_examples, "example")
         return self.predict(task, pooled, options)
