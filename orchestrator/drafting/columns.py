@@ -18,11 +18,11 @@ from orchestrator.tasks.cell_values import (
     read_number,
     stands_for_no_label,
 )
-from orchestrator.tasks.character_spans import read_spans
 from orchestrator.tasks.csv_tables import csv_header
 from orchestrator.tasks.table_files import column_names, read_rows, table_name
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
+from orchestrator.tasks.types.conll import read_spans
 
 SAMPLE_ROWS = 10_000
 """First rows of a table by which its columns are told apart."""

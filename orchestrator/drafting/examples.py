@@ -17,7 +17,7 @@ from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.classification import ClassificationExample
 from orchestrator.tasks.types.conll import NerExample
-from orchestrator.tasks.types.embedding_objectives import MatchExample
+from orchestrator.tasks.types.embedding import MatchExample
 from orchestrator.tasks.types.multi_label import MultiLabelExample
 from orchestrator.tasks.types.regression import RegressionExample
 

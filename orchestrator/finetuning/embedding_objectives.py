@@ -1,7 +1,7 @@
 """The contract of an embedding objective in training: its loss on a batch of pairs, and what it predicts of a split's.
 
 An objective is an object without state; what it learns or is told lies in the model. Its other half, torch-free, is
-the object of the same name in `orchestrator.tasks.types.embedding_objectives`.
+the object of the same name in `orchestrator.tasks.types.embedding`.
 
 Shapes: B pairs of a batch, W texts of them, N pairs of a split, H hidden, C classes, K candidates.
 """

@@ -18,7 +18,7 @@ from orchestrator.storage.delimited_lines import csv_lines, tsv_lines
 from orchestrator.storage.text_lines import parse_line
 from orchestrator.tasks import TaskDefinition
 from orchestrator.tasks.readers import Example
-from orchestrator.tasks.types.requests import Request
+from orchestrator.tasks.types.base import Request
 
 
 @dataclass(frozen=True)

@@ -24,9 +24,8 @@ from orchestrator.tasks.csv_tables import declared_delimiter, fields_of
 from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import column_names, read_rows, table_name
 from orchestrator.tasks.text_files import BadRecords, plain_name
-from orchestrator.tasks.types.base import AnyTaskType, TaskDefinition
+from orchestrator.tasks.types.base import AnyTaskType, Request, TaskDefinition
 from orchestrator.tasks.types.conll import is_named_conll
-from orchestrator.tasks.types.requests import Request
 
 ANSWER_COLUMNS = ("prediction", "score")
 """Columns that a table gets."""

@@ -14,7 +14,7 @@ from orchestrator.results import Split
 from orchestrator.retrieval.document_index import OnProgress
 from orchestrator.retrieval.searching import collection_of, open_searcher
 from orchestrator.tasks import Task
-from orchestrator.tasks.types.beir import QueryExample
+from orchestrator.tasks.types.retrieval import QueryExample
 
 RELEVANT = "yes"
 NOT_RELEVANT = "no"

@@ -12,7 +12,7 @@ from orchestrator.models.device import choose_device
 from orchestrator.retrieval.document_index import FoundDocument
 from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
-from orchestrator.tasks.types.requests import Request
+from orchestrator.tasks.types.base import Request
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from orchestrator.retrieval.text_vectors import embed_texts, embedder_fingerprin
 from orchestrator.specs.network import Precision
 from orchestrator.storage import join
 from orchestrator.tasks import Task
-from orchestrator.tasks.types.beir import QueryExample, RetrievalReader
-from orchestrator.tasks.types.retrieval import RankingPrediction
+from orchestrator.tasks.types.retrieval import QueryExample, RankingPrediction, RetrievalReader
 
 _QUERIES_AT_A_TIME = 256
 INDEXES = "indexes"

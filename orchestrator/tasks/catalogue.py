@@ -7,17 +7,19 @@ Class names stand in the order of the labels' numbers in the files.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from orchestrator.results import Split
 from orchestrator.specs.task import EmbeddingObjectiveName, Head, TaskSpec
 from orchestrator.tasks.bio_tags import tag_set
 
-_GLUE_FILES: Mapping[Split, tuple[str, ...]] = {
-    "train": ("train.tsv",),
-    "validation": ("dev.tsv",),
-    "test": ("test.tsv",),
-}
+
+def _files(train: str, validation: str, test: str) -> Mapping[Split, tuple[str, ...]]:
+    """The names, with spaces between them, that the file of each split goes by."""
+    return {"train": tuple(train.split()), "validation": tuple(validation.split()), "test": tuple(test.split())}
+
+
+_GLUE_FILES = _files("train.tsv", "dev.tsv", "test.tsv")
 
 
 class HubFiles(NamedTuple):
@@ -62,16 +64,9 @@ class KnownTask:
 
     def complete(self, spec: TaskSpec) -> TaskSpec:
         """The spec of a person who named this task, with the fields that the task has of its own."""
-        return spec.model_copy(
-            update={
-                "head": self.head,
-                "text_columns": self.text_columns,
-                "choice_columns": self.choice_columns,
-                "label_column": self.label_column or None,
-                "objective": self.objective,
-                "score_range": self.score_range,
-            }
-        )
+        names = ("head", "text_columns", "choice_columns", "objective", "score_range")
+        own = {name: getattr(self, name) for name in names}
+        return spec.model_copy(update={**own, "label_column": self.label_column or None})
 
 
 def _numbered(*names: str) -> dict[str, str]:
@@ -82,72 +77,47 @@ def _named(*names: str) -> dict[str, str]:
     return {name: name for name in names}
 
 
+def _classification(
+    metric: str, classes: Mapping[str, str], *text_columns: str, label_column: str = "label", **layout: Any
+) -> KnownTask:
+    columns: dict[str, Any] = {"text_columns": text_columns, "label_column": label_column}
+    return KnownTask("classification", metric, classes=classes, **columns, **layout)
+
+
+def _similarity(label_column: str, score_range: tuple[float, float], *text_columns: str, **layout: Any) -> KnownTask:
+    columns: dict[str, Any] = {"text_columns": text_columns, "label_column": label_column}
+    return KnownTask("embedding", "spearman", objective="cosine", score_range=score_range, **columns, **layout)
+
+
 _SENTENCES = ("sentence1", "sentence2")
+_ENTAILED = _named("entailment", "not_entailment")
 
 KNOWN_TASKS: Mapping[str, KnownTask] = {
-    "cola": KnownTask(
-        "classification",
-        "matthews_correlation",
-        classes=_numbered("unacceptable", "acceptable"),
-        text_columns=("3",),
-        label_column="1",
-        header=False,
+    "cola": _classification(
+        "matthews_correlation", _numbered("unacceptable", "acceptable"), "3", label_column="1", header=False
     ),
-    "sst2": KnownTask(
-        "classification",
-        "accuracy",
-        classes=_numbered("negative", "positive"),
-        text_columns=("sentence",),
-        label_column="label",
-    ),
-    "mrpc": KnownTask(
-        "classification",
-        "f1",
-        classes=_numbered("not_equivalent", "equivalent"),
-        text_columns=("#1 String", "#2 String"),
-        label_column="Quality",
+    "sst2": _classification("accuracy", _numbered("negative", "positive"), "sentence"),
+    "mrpc": _classification(
+        "f1", _numbered("not_equivalent", "equivalent"), "#1 String", "#2 String", label_column="Quality"
     ),
     "stsb": KnownTask("regression", "spearman", text_columns=_SENTENCES, label_column="score"),
-    "qqp": KnownTask(
-        "classification",
-        "f1",
-        classes=_numbered("not_duplicate", "duplicate"),
-        text_columns=("question1", "question2"),
-        label_column="is_duplicate",
+    "qqp": _classification(
+        "f1", _numbered("not_duplicate", "duplicate"), "question1", "question2", label_column="is_duplicate"
     ),
-    "mnli": KnownTask(
-        "classification",
+    "mnli": _classification(
         "accuracy",
-        files={"train": ("train.tsv",), "validation": ("dev_matched.tsv",), "test": ("test_matched.tsv",)},
-        classes=_named("entailment", "neutral", "contradiction"),
-        text_columns=_SENTENCES,
+        _named("entailment", "neutral", "contradiction"),
+        *_SENTENCES,
         label_column="gold_label",
+        files=_files("train.tsv", "dev_matched.tsv", "test_matched.tsv"),
     ),
-    "qnli": KnownTask(
-        "classification",
-        "accuracy",
-        classes=_named("entailment", "not_entailment"),
-        text_columns=("question", "sentence"),
-        label_column="label",
-    ),
-    "rte": KnownTask(
-        "classification",
-        "accuracy",
-        classes=_named("entailment", "not_entailment"),
-        text_columns=_SENTENCES,
-        label_column="label",
-    ),
-    "wnli": KnownTask(
-        "classification",
-        "accuracy",
-        classes=_numbered("not_entailment", "entailment"),
-        text_columns=_SENTENCES,
-        label_column="label",
-    ),
+    "qnli": _classification("accuracy", _ENTAILED, "question", "sentence"),
+    "rte": _classification("accuracy", _ENTAILED, *_SENTENCES),
+    "wnli": _classification("accuracy", _numbered("not_entailment", "entailment"), *_SENTENCES),
     "swag": KnownTask(
         "multiple_choice",
         "accuracy",
-        files={"train": ("train.csv",), "validation": ("val.csv",), "test": ("test.csv",)},
+        files=_files("train.csv", "val.csv", "test.csv"),
         text_columns=("sent1", "sent2"),
         choice_columns=("ending0", "ending1", "ending2", "ending3"),
         label_column="label",
@@ -155,39 +125,22 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
     "conll2003": KnownTask(
         "ner",
         "f1",
-        files={
-            "train": ("eng.train", "train.txt"),
-            "validation": ("eng.testa", "valid.txt"),
-            "test": ("eng.testb", "test.txt"),
-        },
+        files=_files("eng.train train.txt", "eng.testa valid.txt", "eng.testb test.txt"),
         labels=tag_set("PER", "ORG", "LOC", "MISC"),
     ),
     "wnut17": KnownTask(
         "ner",
         "f1",
-        files={
-            "train": ("wnut17train.conll",),
-            "validation": ("emerging.dev.conll",),
-            "test": ("emerging.test.annotated",),
-        },
+        files=_files("wnut17train.conll", "emerging.dev.conll", "emerging.test.annotated"),
         labels=tag_set("corporation", "creative-work", "group", "location", "person", "product"),
     ),
-    "stsb_embedding": KnownTask(
-        "embedding",
-        "spearman",
-        text_columns=_SENTENCES,
-        label_column="score",
-        objective="cosine",
-        score_range=(0.0, 5.0),
-    ),
-    "sick_embedding": KnownTask(
-        "embedding",
-        "spearman",
-        files={"train": ("train.tsv",), "validation": ("trial.tsv",), "test": ("test.tsv",)},
-        text_columns=("sentence_A", "sentence_B"),
-        label_column="relatedness_score",
-        objective="cosine",
-        score_range=(1.0, 5.0),
+    "stsb_embedding": _similarity("score", (0.0, 5.0), *_SENTENCES),
+    "sick_embedding": _similarity(
+        "relatedness_score",
+        (1.0, 5.0),
+        "sentence_A",
+        "sentence_B",
+        files=_files("train.tsv", "trial.tsv", "test.tsv"),
     ),
     # Cleverdon's codes: 1 is a complete answer, 4 of minimum interest. The collection does not say what the 225 rows of
     # −1 mean, which name a document of the query's; they are read as the least.

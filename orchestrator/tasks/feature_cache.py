@@ -1,4 +1,4 @@
-"""Features on the storage: made once, shared between trials.
+"""Features of any task type: examples become token arrays once, which lie on the storage and are shared between trials.
 
 They lie under `CACHE/<fingerprint>/`, one `.npy` file per array, their digests in a manifest that is written last.
 Where they are there and whole they are used, memory-mapped from a local folder; otherwise they are made again.
@@ -7,25 +7,53 @@ Where they are there and whole they are used, memory-mapped from a local folder;
 import hashlib
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.errors import SpecError, TaskDataError
 from orchestrator.results import DatasetResult, FileCount, Split
 from orchestrator.specs.task import Head
 from orchestrator.storage import digest_file, join, read_bytes, read_json, write_bytes, write_json
 from orchestrator.storage.uris import is_local, local_path
-from orchestrator.tasks.feature_building import build_features
 from orchestrator.tasks.features import A, Array, Features
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.task import Task
+from orchestrator.tasks.types import TASK_TYPES
+from orchestrator.tasks.types.base import TaskDefinition
 
 _MANIFEST = "manifest.json"
 FEATURES_VERSION = 5
 """Raised when the same examples would become other arrays."""
+_MUCH_UNKNOWN = 0.1
+"""Share of unknown tokens from which on little is left to learn from."""
+
+
+def build_features(
+    task: TaskDefinition, examples: Sequence[Any], tokenizer: Tokenizer, options: TaskOptions
+) -> Features[Any]:
+    """Tokenize examples of the task's type, labeled or not.
+
+    Raises: SpecError when the lengths leave no room for text, TaskDataError when there is no example.
+    """
+    if not examples:
+        raise TaskDataError("there is no example to tokenize")
+    if options.max_seq_length < 4:
+        raise SpecError(
+            f"recipe.max_seq_length {options.max_seq_length} leaves no room for text beside [CLS] and [SEP]; raise it"
+        )
+    windows = task.type.windows(task, examples, tokenizer, options)
+    counts = {
+        "num_examples": len(examples),
+        "num_windows": len(windows.cu_seqlens) - 1,
+        "num_tokens": len(windows.input_ids),
+        "num_unknown_tokens": int(np.count_nonzero(windows.input_ids == tokenizer.unk_id)),
+        **windows.counts,
+    }
+    return Features(**{**vars(windows), "counts": counts}, head=task.head, num_examples=len(examples))
 
 
 def prepare_features(task: Task, split: Split, tokenizer: Tokenizer, options: TaskOptions, cache: str) -> Features[Any]:
@@ -122,3 +150,28 @@ def _read_arrays(folder: str, digests: Mapping[str, str]) -> dict[str, Array] | 
         except FileNotFoundError:
             return None
     return arrays
+
+
+def unread_notes(features: Features[Any]) -> Iterator[str]:
+    """Yield what a model cannot see of the examples: ends that are cut, answers without a window, unknown tokens."""
+    counts = features.counts
+    num_examples, num_tokens = counts["num_examples"], counts["num_tokens"]
+    if num_truncated := counts.get("num_truncated"):
+        num_cut = counts.get("num_tokens_cut", 0)
+        share = f" ({num_cut / (num_tokens + num_cut):.0%} of all tokens)" if num_cut else ""
+        has_windows = "long_documents" in TASK_TYPES[features.head].recipe_fields
+        remedy = "; recipe.long_documents mean or max reads them in windows" if has_windows else ""
+        yield (
+            f"{num_truncated:,} of {num_examples:,} examples are longer than recipe.max_seq_length: their ends are not "
+            f"read{share}{remedy}"
+        )
+    if num_unreachable := counts.get("num_unreachable"):
+        yield (
+            f"{num_unreachable:,} of {num_examples:,} questions have an answer that is whole in no window, and teach "
+            "that there is none; raise recipe.max_seq_length"
+        )
+    if counts["num_unknown_tokens"] > _MUCH_UNKNOWN * num_tokens:
+        yield (
+            f"{counts['num_unknown_tokens'] / num_tokens:.0%} of the tokens are unknown ([UNK]): the tokenizer learned "
+            "its vocabulary from other text, or has no room for this text's characters; choose another"
+        )

@@ -6,9 +6,8 @@ Shapes: T tokens in W windows of N examples, G groups of windows.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -20,15 +19,13 @@ from orchestrator.specs.task import Head
 Array = NDArray[np.generic]
 _COMMON = ("input_ids", "token_type_ids", "cu_seqlens", "example_index")
 _ALONG = "along"
-
-
-PER_EXAMPLE = MappingProxyType({_ALONG: "examples"})
+PER_EXAMPLE = {_ALONG: "examples"}
 """Metadata of a field of `HeadArrays` with one row for each example: (N, …)."""
-PER_WINDOW = MappingProxyType({_ALONG: "windows"})
+PER_WINDOW = {_ALONG: "windows"}
 """Metadata of a field of `HeadArrays` with one row for each window: (W, …)."""
-PER_TOKEN = MappingProxyType({_ALONG: "tokens"})
+PER_TOKEN = {_ALONG: "tokens"}
 """Metadata of a field of `HeadArrays` with one row for each token: (T, …)."""
-TOKEN_PLACES = MappingProxyType({_ALONG: "places"})
+TOKEN_PLACES = {_ALONG: "places"}
 """Metadata of a field of `HeadArrays` whose values are places of tokens in the flat arrays, ascending: any length."""
 
 
@@ -79,7 +76,10 @@ class HeadArrays:
 A = TypeVar("A", bound=HeadArrays)
 
 
-@dataclass(frozen=True)
+B = TypeVar("B", bound=HeadArrays)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Windows(Generic[A]):
     """Windows of tokens as a task type makes them of examples."""
 
@@ -88,27 +88,24 @@ class Windows(Generic[A]):
     cu_seqlens: NDArray[np.int64]  # (W+1,)
     example_index: NDArray[np.int32]  # (W,), ascending
     head_arrays: A
+    """The arrays of the task's type."""
     counts: Mapping[str, int]
-    """Counts made on the way, by names that begin with `num_`."""
+    """Counts made on the way: `num_truncated` examples, …; of features also `num_examples`, `num_windows`, …"""
+
+    def with_arrays(self, head_arrays: B) -> "Windows[B]":
+        """The windows with the arrays of a task type."""
+        return Windows(**{**vars(self), "head_arrays": head_arrays})
 
 
-@dataclass(frozen=True)
-class Features(Generic[A]):
+@dataclass(frozen=True, kw_only=True)
+class Features(Windows[A]):
     """The windows of a split, what a frozen encoder gave for them, and where they are kept."""
 
     head: Head
     """The name of the task type that made them."""
     num_examples: int
-    input_ids: NDArray[np.int32]  # (T,)
-    token_type_ids: NDArray[np.int8]  # (T,)
-    cu_seqlens: NDArray[np.int64]  # (W+1,)
-    example_index: NDArray[np.int32]  # (W,), ascending
-    head_arrays: A
-    """The arrays of the task's type."""
     states: NDArray[np.float32] | None = None
     """(T, …) what a frozen encoder gave for the tokens, where it was kept."""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    """`num_examples`, `num_windows`, `num_tokens`, `num_truncated` examples, `num_bad_records`, …"""
     split: Split | None = None
     fingerprint: str = ""
     path: str = ""
@@ -120,10 +117,9 @@ class Features(Generic[A]):
         cls, arrays: Mapping[str, Array], head: Head, arrays_type: type[A], counts: Mapping[str, int], **kept: Any
     ) -> Self:
         """Features of arrays by name; `kept` are split, fingerprint, path and reused."""
-        common: dict[str, Any] = {name: arrays[name] for name in _COMMON}
-        states: Any = arrays.get("states")
+        common: dict[str, Any] = {name: arrays.get(name) for name in (*_COMMON, "states")}
         own = arrays_type.from_arrays(arrays)
-        return cls(head, counts["num_examples"], **common, head_arrays=own, states=states, counts=counts, **kept)
+        return cls(head=head, num_examples=counts["num_examples"], **common, head_arrays=own, counts=counts, **kept)
 
     def arrays(self) -> dict[str, Array]:
         """All arrays that there are, by name."""

@@ -11,8 +11,8 @@ from orchestrator.specs.task import TaskSpec
 from orchestrator.storage import exists
 from orchestrator.tasks.catalogue import KNOWN_TASKS, ON_HUB, KnownTask
 from orchestrator.tasks.table_files import has_columns
-from orchestrator.tasks.tabular_columns import TabularColumns
 from orchestrator.tasks.task import Task
+from orchestrator.tasks.text_examples import TabularColumns
 from orchestrator.tasks.text_files import BadRecords, find_file
 from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.base import AnyTaskType

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Generic, Protocol, Self, TypeVar
 
 from orchestrator.tasks.text_files import BadRecords
@@ -43,3 +43,16 @@ class Reader(ABC, Generic[E_co]):
     def without_labels(self) -> "Reader[E_co]":
         """A reader of the same layout that neither reads labels nor needs them there."""
         return self
+
+
+@dataclass(frozen=True)
+class LabeledReader(Reader[E_co]):
+    """A reader that can be told to leave labels alone."""
+
+    _: KW_ONLY
+    labeled: bool = True
+    """Whether labels are read; if not, they need not be there."""
+
+    def without_labels(self) -> Self:
+        """A reader of all but the labels."""
+        return replace(self, labeled=False)

@@ -1,17 +1,34 @@
-"""Tables with one or two columns of text: their examples, and the reader that all types of such tasks share."""
+"""Tables with one or two columns of text: their examples, and the reader that all types of such tasks share.
+
+A person's own columns beside the text, numbers and categories, become a vector that a classifier reads. What it is made
+with (means, spreads, categories) is learned from a split once and kept with the model.
+"""
 
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 
-from orchestrator.tasks.cell_values import NO_LABEL_MARKS, has_decimal_commas, is_missing, label_text, read_label
-from orchestrator.tasks.readers import Reader
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.errors import TaskDataError
+from orchestrator.tasks.cell_values import (
+    NO_LABEL_MARKS,
+    has_decimal_commas,
+    is_missing,
+    label_text,
+    read_label,
+    read_number,
+)
+from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import class_names, read_plain_rows, read_rows
-from orchestrator.tasks.tabular_columns import read_columns
 from orchestrator.tasks.text_files import BadRecords, plain_name
+
+_MAX_CATEGORIES = 1000
+"""More than these are text, and belong there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +58,12 @@ class LabelColumn:
     remarks: Counter[str]
     """Gets the number of labels that are read otherwise than they are written."""
     may_quote: bool = True
-    """Whether a TSV file may have quoted cells."""
 
     @cached_property
     def values(self) -> Sequence[object]:
         """All values of the column."""
-        bad = BadRecords(self.path, "skip")
-        rows = read_rows(self.path, (self.name,), bad, self.header, may_quote=self.may_quote)
-        return [value for _, (value,) in rows]
+        read = read_rows(self.path, (self.name,), BadRecords(self.path, "skip"), self.header, may_quote=self.may_quote)
+        return [value for _, (value,) in read]
 
     @cached_property
     def has_decimal_commas(self) -> bool:
@@ -75,8 +90,11 @@ class LabelColumn:
 
 
 @dataclass(frozen=True)
-class TextTable(Reader[T], Generic[T]):
-    """Reads one or two columns of text, one of labels, and a person's own columns beside them."""
+class TextTable(LabeledReader[T], Generic[T]):
+    """Reads one or two columns of text, one of labels, and a person's own columns beside them.
+
+    Without labels, a file may be plain text.
+    """
 
     text_columns: tuple[str, ...]
     label_column: str
@@ -87,8 +105,6 @@ class TextTable(Reader[T], Generic[T]):
     """Whether files have a header; without one, columns go by their number, from 0."""
     may_quote: bool = True
     """Whether a TSV file may have quoted cells; those of published tasks are read as their reference does, without."""
-    labeled: bool = True
-    """Whether labels are read; if not, their column need not be there, and a file may be plain text."""
 
     kind: ClassVar[type[Any]]
     """Class of the examples."""
@@ -103,8 +119,7 @@ class TextTable(Reader[T], Generic[T]):
         texts = (*self.text_columns, *self.numerical_columns, *self.categorical_columns)
         label_names = self.label_names if self.labeled else ()
         columns = (*texts, *label_names)
-        is_plain = not self.labeled and plain_name(path).endswith(".txt")
-        if is_plain:
+        if not self.labeled and plain_name(path).endswith(".txt"):
             rows = read_plain_rows(path, columns, bad)
         else:
             rows = read_rows(path, columns, bad, self.header, may_lack=label_names, may_quote=self.may_quote)
@@ -128,10 +143,6 @@ class TextTable(Reader[T], Generic[T]):
                 continue
             pair = second[0] if second else None
             yield self.kind(str(number), first, pair, numbers=numbers, categories=categories, **label)
-
-    def without_labels(self) -> Self:
-        """A reader of the texts alone."""
-        return replace(self, labeled=False)
 
     @abstractmethod
     def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, Any] | None:
@@ -159,3 +170,117 @@ def read_texts(record: Mapping[str, object], names: tuple[str, ...], remarks: Co
             raise ValueError(f"{name} holds no text: {str(value)[:80]}")
         texts.append(value)
     return texts
+
+
+@dataclass(frozen=True)
+class NumericalColumn:
+    """A column of numbers, and what they are like where they are not missing."""
+
+    name: str
+    mean: float
+    standard_deviation: float
+    """1 where the numbers are all the same."""
+
+
+@dataclass(frozen=True)
+class CategoricalColumn:
+    """A column of categories, and those that are known, sorted."""
+
+    name: str
+    categories: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TabularColumns:
+    """Rules by which columns become E numbers for the classifier.
+
+    A number column gives two: how many standard deviations its value lies from the mean, and 1 where it is missing
+    (the value then is the mean). A category column gives one for each category that is known, after one for a category
+    that is missing or unknown; all are 0 but one, so that the layer that reads them holds a vector for each category.
+    """
+
+    numbers: tuple[NumericalColumn, ...] = ()
+    categories: tuple[CategoricalColumn, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, numbers first."""
+        return (*(column.name for column in self.numbers), *(column.name for column in self.categories))
+
+    def read(self, record: Mapping[str, object]) -> tuple[tuple[float | None, ...], tuple[str | None, ...]]:
+        """A record's numbers and categories. Raises: ValueError, as `read_columns` does."""
+        return read_columns(record, [c.name for c in self.numbers], [c.name for c in self.categories])
+
+    @property
+    def width(self) -> int:
+        """Length of the vector, E."""
+        return 2 * len(self.numbers) + sum(1 + len(column.categories) for column in self.categories)
+
+    @classmethod
+    def learn(
+        cls, numerical_columns: Sequence[str], categorical_columns: Sequence[str], examples: Sequence[TextExample]
+    ) -> Self:
+        """Columns as a split's examples show them. Raises: TaskDataError for a category column of something else."""
+        numbers = []
+        for place, name in enumerate(numerical_columns):
+            values = np.array([value for e in examples if (value := e.numbers[place]) is not None] or [0.0])
+            # Equal numbers can have a tiny standard deviation instead of none, by rounding.
+            spread = float(values.std()) if np.ptp(values) > 0 else 1.0
+            numbers.append(NumericalColumn(name, float(values.mean()), spread))
+        categories = []
+        for place, name in enumerate(categorical_columns):
+            known = sorted({category for e in examples if (category := e.categories[place]) is not None})
+            if len(known) > _MAX_CATEGORIES:
+                raise TaskDataError(
+                    f"task.categorical_columns: {name} has {len(known):,} different values, "
+                    f"at most {_MAX_CATEGORIES:,} can be categories; name it among the text_columns or the "
+                    "numerical_columns, or leave it out"
+                )
+            categories.append(CategoricalColumn(name, tuple(known)))
+        return cls(tuple(numbers), tuple(categories))
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Make columns of the values of `dataclasses.asdict`, through JSON. Raises: TypeError, KeyError for others."""
+        return cls(
+            tuple(NumericalColumn(**column) for column in values["numbers"]),
+            tuple(CategoricalColumn(column["name"], tuple(column["categories"])) for column in values["categories"]),
+        )
+
+    def encode(self, examples: Sequence[TextExample]) -> NDArray[np.float32]:
+        """The columns' vector for each example, (N, E)."""
+        encoded = np.zeros((len(examples), self.width), np.float32)
+        start = 0
+        for place, number in enumerate(self.numbers):
+            values = [e.numbers[place] for e in examples]
+            distances = [0.0 if v is None else (v - number.mean) / number.standard_deviation for v in values]
+            encoded[:, start] = distances
+            encoded[:, start + 1] = [value is None for value in values]
+            start += 2
+        for place, column in enumerate(self.categories):
+            numbered = {read_label(category): index for index, category in enumerate(column.categories, start=1)}
+            slots = [numbered.get(e.categories[place], 0) for e in examples]
+            encoded[np.arange(len(examples)), start + np.array(slots, dtype=np.int64)] = 1.0
+            start += 1 + len(column.categories)
+        return encoded
+
+
+NO_COLUMNS = TabularColumns()
+"""Text alone."""
+
+
+def read_columns(
+    values: Mapping[str, object], numerical_columns: Sequence[str], categorical_columns: Sequence[str]
+) -> tuple[tuple[float | None, ...], tuple[str | None, ...]]:
+    """A record's numbers and categories. Raises: ValueError, naming the column, for what is neither one nor missing."""
+    numbers, categories = [], []
+    for name in numerical_columns:
+        try:
+            numbers.append(read_number(values[name]))
+        except ValueError as error:
+            raise ValueError(f"{name} {error}") from None
+    for name in categorical_columns:
+        if isinstance(values[name], list | dict):
+            raise ValueError(f"{name} {str(values[name])[:80]} is not one category")
+        categories.append(read_label(values[name]))
+    return tuple(numbers), tuple(categories)

@@ -25,8 +25,8 @@ from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
 from orchestrator.tasks import Features
 from orchestrator.tasks.features import Array
-from orchestrator.tasks.types.ner_windows import NerArrays
-from orchestrator.tasks.types.qa_windows import QaArrays
+from orchestrator.tasks.types.ner import NerArrays
+from orchestrator.tasks.types.qa import QaArrays
 from orchestrator.tasks.types.sentence_selection import SentenceArrays
 
 _MAX_SENTENCES = 512

@@ -16,21 +16,27 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
+from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError, SpecError
 from orchestrator.results import Split
 from orchestrator.specs.task import EmbeddingObjectiveName, Head, TaskSpec
+from orchestrator.storage.text_lines import check_has
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import Features, HeadArrays, Windows
+from orchestrator.tasks.features import Array, Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.readers import Example, Reader
-from orchestrator.tasks.tabular_columns import NO_COLUMNS, TabularColumns
-from orchestrator.tasks.types.requests import Request
+from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns
 
 Outputs: TypeAlias = NDArray[Any]
 """A model's outputs for a split, in a shape that each type's file names."""
+Scores: TypeAlias = dict[str, float]
+"""Fractions by their names, 1 being the best."""
+Tables: TypeAlias = Mapping[str, Sequence[Mapping[str, Any]]]
+"""Rows of tables by their names."""
 
 E = TypeVar("E", bound=Example)
 P = TypeVar("P")
@@ -63,6 +69,52 @@ class TaskDefinition:
         return self.type.head
 
 
+@dataclass(frozen=True)
+class Request:
+    """A request to a fine-tuned model: the values of one line, by key."""
+
+    values: dict[str, Any]
+    line: int
+    """Number of the line in its file, from 1."""
+    head: Head
+    """Name of the task type that is asked."""
+    keys: tuple[str, ...]
+    """Keys that the task type reads."""
+
+    @property
+    def id(self) -> str:
+        """The `id` that the line gives, else its number."""
+        return str(self.values.get("id", self.line))
+
+    def text(self, key: str) -> str:
+        """A value that is text. Raises: InputError, naming line and key."""
+        check_has(key, self.values, self.line)
+        if not isinstance(self.values[key], str):
+            raise InputError(
+                f"line {self.line}: {key} must be text; the keys of {self.head} are {', '.join(self.keys)}"
+            )
+        return str(self.values[key])
+
+    def optional_text(self, key: str) -> str | None:
+        """A value that is text, or None where it is missing or null. Raises: InputError, naming line and key."""
+        return None if self.values.get(key) is None else self.text(key)
+
+    def texts(self, key: str, least: int = 1) -> tuple[str, ...]:
+        """A value that is a list of texts, of a least length. Raises: InputError, naming line and key."""
+        check_has(key, self.values, self.line)
+        texts = self.values[key]
+        if not isinstance(texts, list) or len(texts) < least or not all(isinstance(text, str) for text in texts):
+            at_least = f", at least {least}" if least > 1 else ""
+            raise InputError(f"line {self.line}: {key} must be a list of texts{at_least}")
+        return tuple(texts)
+
+    def columns(self, names: tuple[str, ...]) -> Mapping[str, object]:
+        """The values of a person's own columns, all of which must be there. Raises: InputError, naming the key."""
+        for name in names:
+            check_has(name, self.values, self.line)
+        return self.values
+
+
 class TaskType(ABC, Generic[E, P, A, Opt]):
     """One kind of labeled task. Every method is pure: the same arguments give the same result."""
 
@@ -80,6 +132,10 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
     """Fields of a recipe that are made for this type; types that do not list them refuse them."""
     purpose: ClassVar[str]
     """Purpose of the type's recipe fields, in words: "it is for {purpose} ({head})" is the reason of a refusal."""
+    label_field: ClassVar[str]
+    """Field of an example that says what is right."""
+    prediction_field: ClassVar[str]
+    """Field of a prediction that says what is predicted; others say how sure the model is."""
     request_keys: ClassVar[tuple[str, ...]] = ()
     """Keys of a request that `example_of` reads, beside the names of own columns."""
     optional_keys: ClassVar[frozenset[str]] = frozenset()
@@ -132,7 +188,7 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
 
     def has_labels(self, objective: EmbeddingObjectiveName | None) -> bool:
         """Whether the model's outputs stand for labels, which are listed in the spec or found in the training split."""
-        return False
+        return "labels" in self.spec_fields
 
     def find_labels(self, examples: Iterable[E]) -> tuple[str, ...]:
         """The labels of a training split, in the order that outputs will have."""
@@ -176,12 +232,7 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
 
     @abstractmethod
     def decode(
-        self,
-        task: TaskDefinition,
-        features: Features[A],
-        examples: Sequence[E],
-        outputs: Outputs,
-        options: Opt,
+        self, task: TaskDefinition, features: Features[A], examples: Sequence[E], outputs: Outputs, options: Opt
     ) -> list[P]:
         """A prediction for each example, from finite outputs in the shape that the type's file names.
 
@@ -201,20 +252,26 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         return None
 
     @abstractmethod
-    def score(self, task: TaskDefinition, examples: Sequence[E], predictions: Sequence[P]) -> dict[str, float]:
+    def score(self, task: TaskDefinition, examples: Sequence[E], predictions: Sequence[P]) -> Scores:
         """The scores of predictions, one for each labeled example in order; each is a fraction, 1 being the best."""
 
     @abstractmethod
     def baseline(self, task: TaskDefinition, learned: Sequence[E], examples: Sequence[E]) -> list[P]:
         """Predictions for `examples` that need no reading of their text, learned from the labels of `learned`."""
 
-    @abstractmethod
     def row(self, task: TaskDefinition, example: E, prediction: P) -> dict[str, Any]:
         """A prediction beside its labeled example, in JSON values: `prediction`, `gold`, and how well they agree."""
+        predicted = _json_value(getattr(prediction, self.prediction_field))
+        gold = _json_value(getattr(example, self.label_field))
+        return {"prediction": predicted, "gold": gold, "correct": predicted == gold, **self.doubt(task, prediction)}
 
-    @abstractmethod
+    def doubt(self, task: TaskDefinition, prediction: P) -> dict[str, Any]:
+        """Values that tell how sure the model is of a prediction, in JSON: probabilities by label, scores."""
+        return {}
+
     def decisions(self, prediction: P) -> Sequence[object]:
         """List the parts of a prediction that are the same in another one or not, without probabilities: each tag."""
+        return [getattr(prediction, self.prediction_field)]
 
     def agreement(self, first: Sequence[P], second: Sequence[P]) -> float:
         """Share of equal decisions in two models' predictions for the same examples."""
@@ -256,9 +313,7 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         """
         return 0.0 if self.row(task, example, prediction).get("correct", True) else 1.0
 
-    def breakdown(
-        self, task: TaskDefinition, examples: Sequence[E], predictions: Sequence[P]
-    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def breakdown(self, task: TaskDefinition, examples: Sequence[E], predictions: Sequence[P]) -> Tables:
         """Tables that take the scores of predictions for labeled examples apart, rows by the table's name."""
         return {}
 
@@ -284,9 +339,10 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
     def example_of(self, task: TaskDefinition, request: Request) -> E:
         """An example without a label. Raises: InputError, naming line and key."""
 
-    @abstractmethod
     def answer(self, task: TaskDefinition, prediction: P) -> dict[str, Any]:
-        """A prediction in JSON values, probabilities by label."""
+        """A prediction in JSON values, and how sure the model is."""
+        predicted = _json_value(getattr(prediction, self.prediction_field))
+        return {self.prediction_field: predicted, **self.doubt(task, prediction)}
 
     def brief_answer(self, task: TaskDefinition, prediction: P) -> tuple[object, float | None]:
         """The prediction as one value for a column of a table, and how sure the model is where a number says so.
@@ -313,3 +369,19 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
 
 AnyTaskType: TypeAlias = TaskType[Any, Any, Any, Any]
 """A task type where it does not matter which."""
+
+
+def _json_value(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def check_length(outputs: Outputs, expected: int, unit: str) -> None:
+    """Check that there is an output for each unit. Raises: DataError."""
+    if len(outputs) != expected:
+        raise DataError(f"{len(outputs)} outputs for {expected} {unit}s; there must be one for each")
+
+
+def softmax(logits: Array) -> NDArray[np.float64]:
+    """Probabilities over the last axis."""
+    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True).astype(np.float64))
+    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,15 +23,14 @@ from bert_core.metrics import (
 )
 from orchestrator.errors import InputError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
-from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
+from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import NO_LABEL_MARKS, label_text, read_label, stands_for_no_label
-from orchestrator.tasks.features import Array, Features
+from orchestrator.tasks.features import Array
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.types.base import Outputs, TaskDefinition
-from orchestrator.tasks.types.outputs import check_classes, softmax
-from orchestrator.tasks.types.text import LabelOptions, TextArrays, TextType, one_label_problem, table_columns
+from orchestrator.tasks.types.base import Outputs, Scores, Tables, TaskDefinition, softmax
+from orchestrator.tasks.types.text import LabelOptions, TextType, check_classes, table_columns
 
 _LABELS_SHOWN = 8
 """Labels of a file or a task that a message names."""
@@ -43,6 +42,9 @@ class ClassificationExample(TextExample):
 
     label: str | None = None
     """Name of the class; None where it is not known."""
+
+
+Examples: TypeAlias = Sequence[ClassificationExample]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,7 @@ class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptio
     options_type = LabelOptions
     recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate"}
     example_type = ClassificationExample
+    label_field = prediction_field = "label"
 
     def reader(
         self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
@@ -138,44 +141,22 @@ class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptio
         classes = None if labels is None else {label: label for label in labels}
         return ClassificationTable(**table_columns(spec), classes=classes)
 
-    def has_labels(self, objective: EmbeddingObjectiveName | None) -> bool:
-        """True: outputs stand for classes."""
-        return True
-
     def find_labels(self, examples: Iterable[ClassificationExample]) -> tuple[str, ...]:
-        """The classes that occur, sorted."""
         return tuple(sorted({example.label for example in examples if example.label is not None}))
 
-    def labels_problem(self, spec: TaskSpec, labels: Sequence[str]) -> str | None:
-        """One label leaves nothing to tell apart."""
-        return one_label_problem(spec, labels)
-
-    def label_array(self, task: TaskDefinition, examples: Sequence[ClassificationExample]) -> Array:
+    def label_array(self, task: TaskDefinition, examples: Examples) -> Array:
         """Numbers of classes, (N,) int32."""
         number = {label: i for i, label in enumerate(task.labels)}
         numbers = [IGNORE_INDEX if example.label is None else number[example.label] for example in examples]
         return np.array(numbers, dtype=np.int32)
 
-    def decode(
-        self,
-        task: TaskDefinition,
-        features: Features[TextArrays],
-        examples: Sequence[ClassificationExample],
-        outputs: Outputs,
-        options: LabelOptions,
-    ) -> list[ClassPrediction]:
-        """The class of the largest logit, and the softmax: (N, C), or of windows (W, C)."""
-        logits = self.pool(features, outputs, options)
-        check_classes(task, features, logits)
-        best = logits.argmax(axis=1).tolist()
-        return [
-            ClassPrediction(task.labels[number], tuple(row))
-            for number, row in zip(best, softmax(logits / options.logit_temperature).tolist(), strict=True)
-        ]
+    def predict(self, task: TaskDefinition, outputs: Outputs, options: LabelOptions) -> list[ClassPrediction]:
+        """The class of the largest logit, and the softmax: (N, C)."""
+        check_classes(task, outputs)
+        best = [task.labels[number] for number in outputs.argmax(axis=1).tolist()]
+        return list(map(ClassPrediction, best, map(tuple, softmax(outputs / options.logit_temperature).tolist())))
 
-    def fit(
-        self, task: TaskDefinition, examples: Sequence[ClassificationExample], logits: Outputs, options: LabelOptions
-    ) -> LabelOptions:
+    def fit(self, task: TaskDefinition, examples: Examples, logits: Outputs, options: LabelOptions) -> LabelOptions:
         """The temperature that makes the examples' classes likeliest."""
         if not options.calibrate:
             return options
@@ -190,12 +171,7 @@ class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptio
         """The second of two classes, where `f1` is among the scores."""
         return task.labels[1] if len(task.labels) == 2 and "f1" in self.metric_names(task) else None
 
-    def score(
-        self,
-        task: TaskDefinition,
-        examples: Sequence[ClassificationExample],
-        predictions: Sequence[ClassPrediction],
-    ) -> dict[str, float]:
+    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[ClassPrediction]) -> Scores:
         """Scores as the official scripts count them."""
         number = {label: i for i, label in enumerate(task.labels)}
         predicted = [number[prediction.label] for prediction in predictions]
@@ -204,35 +180,20 @@ class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptio
             return glue_metrics(task.id, predicted, gold)
         return (binary_metrics if len(task.labels) == 2 else classification_metrics)(predicted, gold)
 
-    def baseline(
-        self,
-        task: TaskDefinition,
-        learned: Sequence[ClassificationExample],
-        examples: Sequence[ClassificationExample],
-    ) -> list[ClassPrediction]:
+    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[ClassPrediction]:
         """Predict the class that is most frequent in training, for every example."""
         counts = Counter(str(example.label) for example in learned)
         return [ClassPrediction(max(task.labels, key=lambda label: counts[label]))] * len(examples)
 
-    def row(self, task: TaskDefinition, example: ClassificationExample, prediction: ClassPrediction) -> dict[str, Any]:
-        """Both classes, and the probabilities."""
-        return {
-            "prediction": prediction.label,
-            "gold": example.label,
-            "correct": prediction.label == example.label,
-            "probabilities": dict(zip(task.labels, prediction.probabilities, strict=False)),
-        }
+    def doubt(self, task: TaskDefinition, prediction: ClassPrediction) -> dict[str, Any]:
+        """The probabilities by class; a baseline has none."""
+        return {"probabilities": dict(zip(task.labels, prediction.probabilities, strict=False))}
 
     def wrongness(self, task: TaskDefinition, example: ClassificationExample, prediction: ClassPrediction) -> float:
         """Probability that the model gave to the wrong class; 0 for a right one."""
         return 0.0 if prediction.label == example.label else max(prediction.probabilities, default=1.0)
 
-    def breakdown(
-        self,
-        task: TaskDefinition,
-        examples: Sequence[ClassificationExample],
-        predictions: Sequence[ClassPrediction],
-    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def breakdown(self, task: TaskDefinition, examples: Examples, predictions: Sequence[ClassPrediction]) -> Tables:
         """`classes`: the scores of each; `confusions`: how many of each class (rows) were given each class."""
         number = {label: i for i, label in enumerate(task.labels)}
         counts = confusion_matrix(
@@ -240,27 +201,15 @@ class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptio
             [number[str(example.label)] for example in examples],
             len(task.labels),
         )
-        classes = [
-            {"label": label, **asdict(scores)} for label, scores in zip(task.labels, class_scores(counts), strict=True)
-        ]
         heading = "gold" if "gold" not in task.labels else "gold class"
-        rows = [
-            {heading: label, **dict(zip(task.labels, row, strict=True))}
-            for label, row in zip(task.labels, counts.tolist(), strict=True)
-        ]
-        return {"classes": classes, "confusions": rows}
-
-    def decisions(self, prediction: ClassPrediction) -> Sequence[object]:
-        """List the predicted class alone."""
-        return [prediction.label]
-
-    def answer(self, task: TaskDefinition, prediction: ClassPrediction) -> dict[str, Any]:
-        """The class, and the probabilities by class."""
-        probabilities = dict(zip(task.labels, prediction.probabilities, strict=True))
-        return {"label": prediction.label, "probabilities": probabilities}
+        classes = zip(number, class_scores(counts), counts.tolist(), strict=True)
+        rows = [(label, asdict(scores), dict(zip(number, row, strict=True))) for label, scores, row in classes]
+        return {
+            "classes": [{"label": label, **scores} for label, scores, _ in rows],
+            "confusions": [{heading: label, **row} for label, _, row in rows],
+        }
 
     def brief_answer(self, task: TaskDefinition, prediction: ClassPrediction) -> tuple[object, float | None]:
-        """The class and its probability."""
         return prediction.label, max(prediction.probabilities)
 
     def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[ClassPrediction], float]:

@@ -4,18 +4,23 @@ CoNLL columns have a word a line, its tag in the last column, an empty line betw
 begins a document. A file without any does not tell where its documents begin. Before a sentence, lines that begin with
 `#` are comments, unless they have the columns of a word. CoNLL-U has the number of each word in the first column and
 the word in the second.
+
+A span is a list `[start, end, label]` (doccano), or an object with `start`, `end` and `label` or `labels` (Prodigy,
+spaCy, Label Studio; `start_offset` and `end_offset` in doccano's relations). `end` is the offset past the last
+character.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from tokenizers import Regex, pre_tokenizers
 
 from orchestrator.errors import TaskDataError
 from orchestrator.tasks.bio_tags import BIO, TagScheme, find_bad_tag, find_scheme, is_tag, other_tags_problem
-from orchestrator.tasks.character_spans import SPAN_EXAMPLE, read_spans, tag_words
-from orchestrator.tasks.readers import Reader
+from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import TableRow, class_names, read_rows, table_name
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
@@ -29,6 +34,11 @@ _READS = (
 
 CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2")
 """Endings of the names of files with CoNLL columns; other names may have such columns, too."""
+_WORDS = pre_tokenizers.Sequence(
+    [pre_tokenizers.Split(Regex(r"\p{Han}"), "isolated"), pre_tokenizers.BertPreTokenizer()]
+)
+"""Words of BERT: apart at white space; marks of punctuation and Chinese characters are words of their own."""
+SPAN_EXAMPLE = '[[0, 3, "PER"]] or [{"start": 0, "end": 3, "label": "PER"}]'
 _LAST_COLUMN = "its last column"
 _DOCUMENT_MARK = "-DOCSTART-"
 _COMMENT_MARK = "#"
@@ -101,7 +111,7 @@ _PART_NUMBER = re.compile(r"\d+[-.]\d+")
 
 
 @dataclass(frozen=True)
-class ConllReader(Reader[NerExample]):
+class ConllReader(LabeledReader[NerExample]):
     """Reads any number of columns, apart by tabs where a line has one, else by spaces.
 
     A sentence with a broken line is left out whole.
@@ -109,8 +119,6 @@ class ConllReader(Reader[NerExample]):
 
     tags: tuple[str, ...] | None = None
     """The tag set; None takes every BIO tag."""
-    labeled: bool = True
-    """Whether tags are read; if not, only the words are."""
 
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
         """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
@@ -123,10 +131,6 @@ class ConllReader(Reader[NerExample]):
             if sentence is not None:
                 yield sentence
                 number += 1
-
-    def without_labels(self) -> Self:
-        """A reader of the words alone."""
-        return replace(self, labeled=False)
 
     def _parse(
         self,
@@ -238,14 +242,13 @@ def _sentences(
 
 
 @dataclass(frozen=True)
-class NerTable(Reader[NerExample]):
+class NerTable(LabeledReader[NerExample]):
     """Reads sentences whose words and tags are lists, or texts with character spans, or of a word and a tag a row."""
 
     tokens_column: str
     tags_column: str
     tags: tuple[str, ...] | None = None
     """The tag set; None takes every BIO tag."""
-    labeled: bool = True
     sentence_column: str | None = None
     """Column that tells the sentences of rows of words apart: one goes on while it says the same, or nothing."""
 
@@ -322,6 +325,69 @@ class NerTable(Reader[NerExample]):
             raise ValueError(f"{len(words)} {self.tokens_column} but {len(tags)} {self.tags_column}")
         return words, tags
 
-    def without_labels(self) -> Self:
-        """A reader of the words alone."""
-        return replace(self, labeled=False)
+
+class Span(NamedTuple):
+    """A labeled part of a text, by the offsets of its first character and past its last."""
+
+    start: int
+    end: int
+    label: str
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, as BERT splits it before it looks for pieces.
+
+    >>> words_of("Ada's 3.5 km, 北京")
+    ['Ada', "'", 's', '3', '.', '5', 'km', ',', '北', '京']
+    """
+    return [word for word, _ in _WORDS.pre_tokenize_str(text)]
+
+
+def read_spans(value: object) -> list[Span] | None:
+    """The spans that a value lists; None where it is no list of spans.
+
+    >>> read_spans([[0, 3, "PER"]]) == read_spans([{"start": 0, "end": 3, "labels": ["PER"]}]) == [Span(0, 3, "PER")]
+    True
+    """
+    spans = [_read_span(item) for item in value] if isinstance(value, list) else [None]
+    read = [span for span in spans if span is not None]
+    return read if len(read) == len(spans) else None
+
+
+def _read_span(item: object) -> Span | None:
+    if isinstance(item, Mapping):
+        labels = item.get("labels")
+        label = labels[0] if isinstance(labels, list) and len(labels) == 1 else item.get("label")
+        item = [item.get("start", item.get("start_offset")), item.get("end", item.get("end_offset")), label]
+    if not isinstance(item, list) or len(item) != 3:
+        return None
+    start, end, label = item
+    are_offsets = type(start) is int and type(end) is int and 0 <= start <= end
+    return Span(start, end, label) if are_offsets and isinstance(label, str) and label else None
+
+
+def tag_words(text: str, spans: Iterable[Span], misfits: Counter[str]) -> tuple[list[str], list[str]]:
+    """The words of a text, and their BIO tags. A span is put on all words that it touches.
+
+    Args:
+        misfits: gets the number of spans that cut a word, share one with an earlier span or hold none.
+    """
+    pieces = _WORDS.pre_tokenize_str(text)
+    tags = ["O"] * len(pieces)
+    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
+        touched = [i for i, (_, (start, end)) in enumerate(pieces) if start < span.end and end > span.start]
+        if not touched:
+            misfits["spans without a word, left out"] += 1
+        elif tags[touched[0]] != "O":
+            misfits["spans that share a word with an earlier one, left out"] += 1
+        else:
+            inside = [place for i in touched for place in pieces[i][1]]
+            marked = text[span.start : span.end]
+            start = span.start + len(marked) - len(marked.lstrip())
+            end = span.start + len(marked.rstrip())
+            if (start, end) != (inside[0], inside[-1]):
+                misfits["spans that begin or end within a word, put on whole words"] += 1
+            tags[touched[0]] = f"B-{span.label}"
+            for i in touched[1:]:
+                tags[i] = f"I-{span.label}"
+    return [word for word, _ in pieces], tags

@@ -6,7 +6,7 @@ The model's outputs are label logits (N, C), each a choice of its own.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from statistics import fmean
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,14 +15,13 @@ from bert_core.calibration import fit_temperature, tune_threshold
 from bert_core.metrics import class_scores, confusion_matrix, multi_label_metrics
 from orchestrator.errors import SpecError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
-from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
+from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import is_missing, label_text, read_label, unpack_cell
-from orchestrator.tasks.features import Array, Features
+from orchestrator.tasks.features import Array
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
-from orchestrator.tasks.types.base import Outputs, TaskDefinition
-from orchestrator.tasks.types.outputs import check_classes
-from orchestrator.tasks.types.text import LabelOptions, TextArrays, TextType, one_label_problem, table_columns
+from orchestrator.tasks.types.base import Outputs, Scores, Tables, TaskDefinition
+from orchestrator.tasks.types.text import LabelOptions, TextType, check_classes, table_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +30,9 @@ class MultiLabelExample(TextExample):
 
     labels: tuple[str, ...] | None = None
     """Names in the order of the file; None where they are not known."""
+
+
+Examples: TypeAlias = Sequence[MultiLabelExample]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,7 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
     options_type = MultiLabelOptions
     recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate", "tune_thresholds"}
     example_type = MultiLabelExample
+    label_field = prediction_field = "labels"
 
     def check_spec(self, spec: TaskSpec) -> None:
         """Check that the spec names columns of text, and labels in one way. Raises: SpecError."""
@@ -142,43 +145,25 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
 
     def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> MultiLabelTable:
         """A table with a column of lists of labels, or with a column for each label."""
-        columns = table_columns(spec)
         return MultiLabelTable(
-            **columns, labels=labels, separator=spec.label_separator, label_columns=spec.label_columns
+            **table_columns(spec), labels=labels, separator=spec.label_separator, label_columns=spec.label_columns
         )
 
-    def has_labels(self, objective: EmbeddingObjectiveName | None) -> bool:
-        """True: each output stands for a label."""
-        return True
-
     def find_labels(self, examples: Iterable[MultiLabelExample]) -> tuple[str, ...]:
-        """The labels that occur, sorted."""
         return tuple(sorted({label for example in examples for label in example.labels or ()}))
 
-    def labels_problem(self, spec: TaskSpec, labels: Sequence[str]) -> str | None:
-        """One label leaves nothing to tell apart."""
-        return one_label_problem(spec, labels)
-
-    def label_array(self, task: TaskDefinition, examples: Sequence[MultiLabelExample]) -> Array:
+    def label_array(self, task: TaskDefinition, examples: Examples) -> Array:
         """Whether each label is there, (N, C) int32; none is where labels are not known."""
         return np.array(_indicators(task, [example.labels or () for example in examples]), dtype=np.int32)
 
-    def decode(
-        self,
-        task: TaskDefinition,
-        features: Features[TextArrays],
-        examples: Sequence[MultiLabelExample],
-        outputs: Outputs,
-        options: MultiLabelOptions,
-    ) -> list[LabelsPrediction]:
-        """The logistic function of each logit: (N, C), or of windows (W, C)."""
-        logits = self.pool(features, outputs, options)
-        check_classes(task, features, logits)
-        rows = _logistic(logits / options.logit_temperature).tolist()
+    def predict(self, task: TaskDefinition, outputs: Outputs, options: MultiLabelOptions) -> list[LabelsPrediction]:
+        """The logistic function of each logit: (N, C)."""
+        check_classes(task, outputs)
+        rows = _logistic(outputs / options.logit_temperature).tolist()
         return [LabelsPrediction.from_probabilities(task.labels, row, options.thresholds) for row in rows]
 
     def fit(
-        self, task: TaskDefinition, examples: Sequence[MultiLabelExample], logits: Outputs, options: MultiLabelOptions
+        self, task: TaskDefinition, examples: Examples, logits: Outputs, options: MultiLabelOptions
     ) -> MultiLabelOptions:
         """The temperature that makes the examples' labels likeliest, then the thresholds with the best F1."""
         has_labels = self.label_array(task, examples)
@@ -190,9 +175,7 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
             options = replace(options, thresholds=tuple(tune_threshold(*column) for column in columns))
         return options
 
-    def score(
-        self, task: TaskDefinition, examples: Sequence[MultiLabelExample], predictions: Sequence[LabelsPrediction]
-    ) -> dict[str, float]:
+    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[LabelsPrediction]) -> Scores:
         """F1 over all labels and per label, wholly right examples, and how well probabilities rank the labels."""
         return multi_label_metrics(
             _indicators(task, [prediction.labels for prediction in predictions]),
@@ -200,26 +183,22 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
             [prediction.probabilities for prediction in predictions],
         )
 
-    def baseline(
-        self, task: TaskDefinition, learned: Sequence[MultiLabelExample], examples: Sequence[MultiLabelExample]
-    ) -> list[LabelsPrediction]:
+    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[LabelsPrediction]:
         """The labels that more than half of the examples have."""
         rows = _indicators(task, [example.labels or () for example in learned])
         shares = [fmean(column) for column in zip(*rows, strict=True)]
         return [LabelsPrediction.from_probabilities(task.labels, shares)] * len(examples)
 
     def row(self, task: TaskDefinition, example: MultiLabelExample, prediction: LabelsPrediction) -> dict[str, Any]:
-        """Both sets of labels, and the probabilities."""
-        return {
-            "prediction": list(prediction.labels),
-            "gold": list(example.labels or ()),
-            "correct": set(prediction.labels) == set(example.labels or ()),
-            "probabilities": dict(zip(task.labels, prediction.probabilities, strict=True)),
-        }
+        """The order of labels does not count."""
+        is_correct = set(prediction.labels) == set(example.labels or ())
+        return super().row(task, example, prediction) | {"correct": is_correct}
 
-    def breakdown(
-        self, task: TaskDefinition, examples: Sequence[MultiLabelExample], predictions: Sequence[LabelsPrediction]
-    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def doubt(self, task: TaskDefinition, prediction: LabelsPrediction) -> dict[str, Any]:
+        """The probabilities by label."""
+        return {"probabilities": dict(zip(task.labels, prediction.probabilities, strict=True))}
+
+    def breakdown(self, task: TaskDefinition, examples: Examples, predictions: Sequence[LabelsPrediction]) -> Tables:
         """`classes`: the scores of each label, each a choice of its own."""
         rows = []
         for label in task.labels:
@@ -227,15 +206,6 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
             gold = [label in (example.labels or ()) for example in examples]
             rows.append({"label": label, **asdict(class_scores(confusion_matrix(predicted, gold, 2))[1])})
         return {"classes": rows}
-
-    def decisions(self, prediction: LabelsPrediction) -> Sequence[object]:
-        """The set of labels, as one."""
-        return [prediction.labels]
-
-    def answer(self, task: TaskDefinition, prediction: LabelsPrediction) -> dict[str, Any]:
-        """The labels, and the probabilities by label."""
-        probabilities = dict(zip(task.labels, prediction.probabilities, strict=True))
-        return {"labels": list(prediction.labels), "probabilities": probabilities}
 
 
 def _logistic(logits: Outputs) -> NDArray[np.float64]:

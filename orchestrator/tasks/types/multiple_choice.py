@@ -6,9 +6,9 @@ example follow one another.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import fmean
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -20,14 +20,12 @@ from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import read_label
 from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.readers import Reader
+from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import read_texts
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.text_windows import build_text_windows
-from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
-from orchestrator.tasks.types.outputs import check_length, softmax
-from orchestrator.tasks.types.requests import Request
+from orchestrator.tasks.token_windows import build_text_windows
+from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskType, check_length, softmax
 from orchestrator.tasks.types.text import check_text_columns
 
 
@@ -40,6 +38,9 @@ class MultipleChoiceExample:
     choices: tuple[str, ...]
     label: int | None = None
     """Place of the right choice, from 0; None where it is not known."""
+
+
+Examples: TypeAlias = Sequence[MultipleChoiceExample]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +62,12 @@ class ChoiceArrays(HeadArrays):
 
 
 @dataclass(frozen=True)
-class MultipleChoiceTable(Reader[MultipleChoiceExample]):
+class MultipleChoiceTable(LabeledReader[MultipleChoiceExample]):
     """Reads texts with several ways to go on. Where there are two columns of text, the second begins every choice."""
 
     text_columns: tuple[str, ...]
     choice_columns: tuple[str, ...]
     label_column: str
-    labeled: bool = True
 
     def read(self, path: str, bad: BadRecords) -> Iterator[MultipleChoiceExample]:
         """The file's examples in order."""
@@ -83,10 +83,6 @@ class MultipleChoiceTable(Reader[MultipleChoiceExample]):
                 continue
             choices = tuple(" ".join(filter(None, (*beginning, ending))) for ending in endings)
             yield MultipleChoiceExample(str(number), text, choices, right)
-
-    def without_labels(self) -> Self:
-        """A reader of texts and choices alone."""
-        return replace(self, labeled=False)
 
     def _find_right(self, value: object) -> int:
         """The place of the column that a label names, or numbers from 0."""
@@ -107,6 +103,8 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
     metrics = ("accuracy",)
     purpose = "choices"
     arrays_type = ChoiceArrays
+    label_field = "label"
+    prediction_field = "choice"
     options_type = TaskOptions
     spec_fields = frozenset({"text_columns", "choice_columns", "label_column"})
     request_keys = ("text", "choices")
@@ -125,38 +123,23 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
     def reader(
         self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
     ) -> MultipleChoiceTable:
-        """A table with a column for each choice."""
         return MultipleChoiceTable(spec.text_columns, spec.choice_columns, spec.label_column or "label")
 
     def windows(
-        self,
-        task: TaskDefinition,
-        examples: Sequence[MultipleChoiceExample],
-        tokenizer: Tokenizer,
-        options: TaskOptions,
+        self, task: TaskDefinition, examples: Examples, tokenizer: Tokenizer, options: TaskOptions
     ) -> Windows[ChoiceArrays]:
         """One window per choice, as the second text of a pair; those of an example follow one another."""
         pairs = [(example.text, choice) for example in examples for choice in example.choices]
-        made = build_text_windows(pairs, tokenizer, options.max_seq_length)
-        example_index = np.repeat(np.arange(len(examples), dtype=np.int32), [len(e.choices) for e in examples])
+        sizes = [len(example.choices) for example in examples]
         labels = [IGNORE_INDEX if example.label is None else example.label for example in examples]
-        return Windows(
-            input_ids=made.input_ids,
-            token_type_ids=made.token_type_ids,
-            cu_seqlens=made.cu_seqlens,
-            example_index=example_index,
-            head_arrays=ChoiceArrays(np.array(labels, dtype=np.int32)),
-            counts={
-                "num_truncated": len(np.unique(example_index[made.num_cut > 0])),
-                "num_tokens_cut": int(made.num_cut.sum()),
-            },
-        )
+        made = build_text_windows(pairs, tokenizer, options.max_seq_length, sizes=sizes)
+        return made.with_arrays(ChoiceArrays(np.array(labels, dtype=np.int32)))
 
     def decode(
         self,
         task: TaskDefinition,
         features: Features[ChoiceArrays],
-        examples: Sequence[MultipleChoiceExample],
+        examples: Examples,
         outputs: Outputs,
         options: TaskOptions,
     ) -> list[ChoicePrediction]:
@@ -165,44 +148,22 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
         by_example = np.split(outputs.reshape(-1), np.flatnonzero(np.diff(features.example_index)) + 1)
         return [ChoicePrediction(int(some.argmax()), tuple(softmax(some).tolist())) for some in by_example]
 
-    def score(
-        self, task: TaskDefinition, examples: Sequence[MultipleChoiceExample], predictions: Sequence[ChoicePrediction]
-    ) -> dict[str, float]:
+    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[ChoicePrediction]) -> Scores:
         """The share of right choices."""
         pairs = zip(predictions, examples, strict=True)
         return {"accuracy": fmean(prediction.choice == example.label for prediction, example in pairs)}
 
-    def baseline(
-        self,
-        task: TaskDefinition,
-        learned: Sequence[MultipleChoiceExample],
-        examples: Sequence[MultipleChoiceExample],
-    ) -> list[ChoicePrediction]:
+    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[ChoicePrediction]:
         """The most frequent place of the right choice."""
         places = Counter(example.label or 0 for example in learned)
         return [ChoicePrediction(max(sorted(places), key=lambda place: places[place]))] * len(examples)
 
-    def row(self, task: TaskDefinition, example: MultipleChoiceExample, prediction: ChoicePrediction) -> dict[str, Any]:
-        """Both places, and the probabilities."""
-        return {
-            "prediction": prediction.choice,
-            "gold": example.label,
-            "correct": prediction.choice == example.label,
-            "probabilities": list(prediction.probabilities),
-        }
-
-    def decisions(self, prediction: ChoicePrediction) -> Sequence[object]:
-        """List the place of the predicted choice alone."""
-        return [prediction.choice]
+    def doubt(self, task: TaskDefinition, prediction: ChoicePrediction) -> dict[str, Any]:
+        """The probabilities in the choices' order."""
+        return {"probabilities": list(prediction.probabilities)}
 
     def example_of(self, task: TaskDefinition, request: Request) -> MultipleChoiceExample:
-        """A text and its choices."""
         return MultipleChoiceExample(request.id, request.text("text"), request.texts("choices", least=2))
 
-    def answer(self, task: TaskDefinition, prediction: ChoicePrediction) -> dict[str, Any]:
-        """The place, and the probabilities in the choices' order."""
-        return {"choice": prediction.choice, "probabilities": list(prediction.probabilities)}
-
     def brief_answer(self, task: TaskDefinition, prediction: ChoicePrediction) -> tuple[object, float | None]:
-        """The place and its probability."""
         return prediction.choice, max(prediction.probabilities)

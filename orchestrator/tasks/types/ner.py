@@ -1,32 +1,41 @@
 """Named entity recognition: each word of a sentence has a BIO tag.
 
-The model's outputs are tag logits (T, C), or tag numbers (T,), of which those on words' first sub-tokens count.
+A tag belongs to its word's first sub-token (Devlin et al. 2019, section 5.3): the model's outputs are tag logits
+(T, C), or tag numbers (T,), of which those on words' first sub-tokens count.
+
+A sentence longer than a window is split between words, so that every word is tagged. A word that the tokenizer drops
+(control characters, say) becomes `[UNK]`, a word longer than a window loses its end.
+
+With the context of the document ("the maximal document context provided by the data", same section) a window is filled
+with the tokens before and after its words, as evenly as the document allows; tokens of the context have no tag.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from typing import Any, ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, groupby, islice
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
+from bert_core.constants import IGNORE_INDEX
 from bert_core.metrics import ner_f1, ner_f1_by_type
 from bert_core.metrics.ner import entity_spans
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS, Context
-from orchestrator.specs.task import EmbeddingObjectiveName, TaskSpec
+from orchestrator.specs.task import TaskSpec
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.tasks.bio_tags import complete_tag_set, is_bio
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.character_spans import words_of
-from orchestrator.tasks.features import Features, Windows
+from orchestrator.tasks.features import PER_EXAMPLE, PER_TOKEN, TOKEN_PLACES, Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.readers import Reader
 from orchestrator.tasks.table_files import JSON_ENDINGS
 from orchestrator.tasks.text_files import plain_name
-from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
+from orchestrator.tasks.token_windows import cumulative, fill_windows
+from orchestrator.tasks.types.base import Outputs, Request, Scores, Tables, TaskDefinition, TaskType, check_length
 from orchestrator.tasks.types.conll import (
     ConllReader,
     NerExample,
@@ -34,13 +43,12 @@ from orchestrator.tasks.types.conll import (
     has_tag_columns,
     is_named_conll,
     split_words,
+    words_of,
 )
-from orchestrator.tasks.types.ner_windows import NerArrays, build_ner_windows
-from orchestrator.tasks.types.outputs import check_length
-from orchestrator.tasks.types.requests import Request
 
 _NUM_LINES_LOOKED_AT = 20
 """Lines of a file that tell whether it has CoNLL columns."""
+Examples: TypeAlias = Sequence[NerExample]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,18 @@ class TagsPrediction:
     """A BIO tag for each word."""
 
     tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class NerArrays(HeadArrays):
+    """First tokens of words, and the words' tags. T tokens, K words, N examples."""
+
+    token_labels: NDArray[np.int32] = field(metadata=PER_TOKEN)
+    """(T,) tag numbers on first sub-tokens, -100 elsewhere and where tags are not known."""
+    word_starts: NDArray[np.int64] = field(metadata=TOKEN_PLACES)
+    """(K,) the first sub-token of each word of the split, in order."""
+    num_words: NDArray[np.int32] = field(metadata=PER_EXAMPLE)
+    """(N,) the number of each sentence's words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +85,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
     metrics = ("f1", "precision", "recall")
     purpose = "words and their tags"
     arrays_type = NerArrays
+    label_field = prediction_field = "tags"
     options_type = NerOptions
     spec_fields = frozenset({"text_columns", "label_column", "labels"})
     recipe_fields = LABEL_LOSS_FIELDS | {"token_decoder", "num_lstm_layers", "lstm_hidden_size", "context"}
@@ -96,15 +117,11 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
         is_conll = is_named_conll(path) or has_tag_columns(islice(stream_lines(path), _NUM_LINES_LOOKED_AT))
         return ConllReader(labeled=False) if is_conll else None
 
-    def has_labels(self, objective: EmbeddingObjectiveName | None) -> bool:
-        """True: outputs stand for tags."""
-        return True
-
     def labels_problem(self, spec: TaskSpec, labels: Sequence[str]) -> str | None:
         """Refuse labels without a name: there is nothing to find."""
         return None if labels else "every tag is O; tag the names with B-TYPE and I-TYPE"
 
-    def labels_note(self, examples: Sequence[NerExample]) -> str | None:
+    def labels_note(self, examples: Examples) -> str | None:
         """Tags without a name leave nothing to find."""
         is_empty = all(tag == "O" for example in examples for tag in example.tags)
         return "every tag is O: there is no name to find, and f1 is 0" if is_empty else None
@@ -122,16 +139,58 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
             )
 
     def windows(
-        self, task: TaskDefinition, examples: Sequence[NerExample], tokenizer: Tokenizer, options: NerOptions
+        self, task: TaskDefinition, examples: Examples, tokenizer: Tokenizer, options: NerOptions
     ) -> Windows[NerArrays]:
-        """Windows of whole words; together they tag every word once."""
-        return build_ner_windows(examples, task.labels, tokenizer, options.max_seq_length, options.context)
+        """Windows of whole words in order; together they tag every word once."""
+        number = {label: i for i, label in enumerate(task.labels)}
+        budget = options.max_seq_length - 2
+        input_ids: list[int] = []
+        word_starts: list[int] = []
+        tags: list[int] = []
+        lengths: list[int] = []
+        example_index: list[int] = []
+        num_split = 0
+        for document in _documents(examples):
+            sentences = [[piece[:budget] for piece in _word_pieces(tokenizer, examples[i].words)] for i in document]
+            tokens = list(chain.from_iterable(chain.from_iterable(sentences)))
+            end = 0
+            for index, pieces in zip(document, sentences, strict=True):
+                example = examples[index]
+                tags.extend(number[tag] for tag in example.tags)
+                tags.extend([IGNORE_INDEX] * (len(example.words) - len(example.tags)))
+                windows = list(fill_windows(pieces, budget))
+                num_split += len(windows) > 1
+                for window in windows:
+                    begin, end = end, end + sum(map(len, window))
+                    room = budget - (end - begin) if options.context == "document" else 0
+                    first, last = _widen(begin, end, room, len(tokens))
+                    place = len(input_ids) + 1 + begin - first
+                    for piece in window:
+                        word_starts.append(place)
+                        place += len(piece)
+                    input_ids += [tokenizer.cls_id, *tokens[first:last], tokenizer.sep_id]
+                    lengths.append(2 + last - first)
+                    example_index.append(index)
+        token_labels = np.full(len(input_ids), IGNORE_INDEX, np.int32)
+        token_labels[word_starts] = tags
+        return Windows(
+            input_ids=np.array(input_ids, np.int32),
+            token_type_ids=np.zeros(len(input_ids), np.int8),
+            cu_seqlens=cumulative(np.array(lengths, np.int64)),
+            example_index=np.array(example_index, np.int32),
+            head_arrays=NerArrays(
+                token_labels=token_labels,
+                word_starts=np.array(word_starts, np.int64),
+                num_words=np.array([len(example.words) for example in examples], np.int32),
+            ),
+            counts={"num_split": num_split, "num_words": len(word_starts)},
+        )
 
     def decode(
         self,
         task: TaskDefinition,
         features: Features[NerArrays],
-        examples: Sequence[NerExample],
+        examples: Examples,
         outputs: Outputs,
         options: NerOptions,
     ) -> list[TagsPrediction]:
@@ -142,37 +201,26 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
         tags = np.array(task.labels, dtype=object)[numbers[arrays.word_starts].astype(np.int64)]  # (K,)
         return [TagsPrediction(tuple(sentence)) for sentence in np.split(tags, np.cumsum(arrays.num_words)[:-1])]
 
-    def score(
-        self, task: TaskDefinition, examples: Sequence[NerExample], predictions: Sequence[TagsPrediction]
-    ) -> dict[str, float]:
+    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]) -> Scores:
         """Precision, recall and F1 of whole entities, as conlleval counts, and `f1_TYPE` of each type."""
         tags = [prediction.tags for prediction in predictions]
         gold = [example.tags for example in examples]
         by_type = ner_f1_by_type(tags, gold)
         return {**ner_f1(tags, gold), **{f"f1_{kind}": scores["f1"] for kind, scores in by_type.items()}}
 
-    def baseline(
-        self, task: TaskDefinition, learned: Sequence[NerExample], examples: Sequence[NerExample]
-    ) -> list[TagsPrediction]:
+    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[TagsPrediction]:
         """Predict the tag `O` for every word."""
         return [TagsPrediction(("O",) * len(example.words)) for example in examples]
 
     def row(self, task: TaskDefinition, example: NerExample, prediction: TagsPrediction) -> dict[str, Any]:
         """The words, and both tags of each."""
-        return {
-            "words": list(example.words),
-            "prediction": list(prediction.tags),
-            "gold": list(example.tags),
-            "correct": prediction.tags == example.tags,
-        }
+        return {"words": list(example.words), **super().row(task, example, prediction)}
 
     def wrongness(self, task: TaskDefinition, example: NerExample, prediction: TagsPrediction) -> float:
         """Number of words with a wrong tag."""
         return float(sum(tag != gold for tag, gold in zip(prediction.tags, example.tags, strict=True)))
 
-    def breakdown(
-        self, task: TaskDefinition, examples: Sequence[NerExample], predictions: Sequence[TagsPrediction]
-    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def breakdown(self, task: TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]) -> Tables:
         """`entities`: the scores of each type, with the number of gold entities."""
         gold = [example.tags for example in examples]
         support = Counter(kind for tags in gold for _, _, kind in entity_spans(tags))
@@ -180,7 +228,6 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
         return {"entities": [{"entity": kind, **by_type[kind], "support": support[kind]} for kind in by_type]}
 
     def decisions(self, prediction: TagsPrediction) -> Sequence[object]:
-        """List the predicted tag of each word."""
         return prediction.tags
 
     def parse_text(self, line: str) -> dict[str, Any]:
@@ -194,6 +241,28 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
             return NerExample(request.id, tuple(words_of(words)))
         return NerExample(request.id, request.texts("words", least=0))
 
-    def answer(self, task: TaskDefinition, prediction: TagsPrediction) -> dict[str, Any]:
-        """A tag for each word."""
-        return {"tags": list(prediction.tags)}
+
+def _documents(examples: Examples) -> Iterator[list[int]]:
+    """The indices of each document's sentences; a sentence of no document is alone."""
+    for document, group in groupby(range(len(examples)), key=lambda index: examples[index].document):
+        indices = list(group)
+        yield from [[index] for index in indices] if document is None else [indices]
+
+
+def _word_pieces(tokenizer: Tokenizer, words: Sequence[str]) -> list[list[int]]:
+    """The ids of each word, at least one."""
+    ids, first = tokenizer.encode_words(words)
+    present = [position for position in first if position >= 0]
+    ends = dict(zip(present, [*present[1:], len(ids)], strict=False))  # no word may be present
+    return [ids[position : ends[position]] if position >= 0 else [tokenizer.unk_id] for position in first]
+
+
+def _widen(begin: int, end: int, room: int, num_tokens: int) -> tuple[int, int]:
+    """A span of a document with up to `room` more tokens, half of them on each side where there are so many.
+
+    >>> _widen(4, 6, room=4, num_tokens=20), _widen(1, 3, room=4, num_tokens=20), _widen(1, 3, room=4, num_tokens=5)
+    ((2, 8), (0, 6), (0, 5))
+    """
+    size = min(end - begin + room, num_tokens)
+    first = max(0, min(begin - room // 2, num_tokens - size))
+    return first, first + size

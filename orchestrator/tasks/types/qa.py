@@ -1,33 +1,46 @@
 """Extractive question answering: the answer to a question is a span of a passage, or there is none.
 
-The model's outputs are start and end logits (T, 2).
+A window is `[CLS] question [SEP] passage [SEP]`; those of a long passage begin `doc_stride` tokens apart (Devlin et al.
+2019, section 4.2 and code). Between the two stand as many separators as in the tokenizer's own layout of a pair. The
+model's outputs are start and end logits (T, 2).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+import math
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
 from statistics import fmean, median
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bert_core.answer_spans import decode_spans, tune_null_threshold
 from bert_core.errors import DataError
 from bert_core.metrics import answer_scores, squad_scores
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.errors import SpecError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.features import Features, Windows
+from orchestrator.tasks.features import PER_TOKEN, PER_WINDOW, Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.text_files import plain_name
-from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
-from orchestrator.tasks.types.qa_windows import QaArrays, build_qa_windows
-from orchestrator.tasks.types.requests import Request
-from orchestrator.tasks.types.squad import QaExample, SquadReader
+from orchestrator.tasks.token_windows import cumulative, passage_windows, segment_types
+from orchestrator.tasks.types.base import Outputs, Request, Scores, Tables, TaskDefinition, TaskType
+from orchestrator.tasks.types.squad import Answer, QaExample, SquadReader
 
 _NUM_ANSWERED = 3
 """Candidates that are shown with an answer."""
 _PASSAGE_CHARACTERS = 240
 """Characters of a passage that a kept prediction has beside it."""
+_PASSAGES_AT_A_TIME = 256
+_JOINER = "\u200d"
+_JOINERS = ("\u200c", _JOINER)
+"""Zero-width non-joiner and joiner."""
+_Passage = tuple[NDArray[np.int32], NDArray[np.int32]]
+"""Token ids (n,), and the characters each covers (n, 2)."""
+Examples: TypeAlias = Sequence[QaExample]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +62,23 @@ class AnswerPrediction:
     """The best spans, best first."""
     null_margin: float = 0.0
     """Score of "no answer" minus that of the best span; no answer is predicted where it exceeds the threshold."""
+
+    @property
+    def best(self) -> str:
+        """Text of the best span, empty without one."""
+        return self.candidates[0].text if self.candidates else ""
+
+
+@dataclass(frozen=True)
+class QaArrays(HeadArrays):
+    """Places of answers, and the characters of the passage that tokens cover. T tokens, W windows."""
+
+    start_positions: NDArray[np.int32] = field(metadata=PER_WINDOW)
+    """(W,) the answer's first token within the window; 0, the [CLS], where the window lacks the answer."""
+    end_positions: NDArray[np.int32] = field(metadata=PER_WINDOW)
+    """(W,) the answer's last token within the window, inclusive."""
+    offsets: NDArray[np.int32] = field(metadata=PER_TOKEN)
+    """(T, 2) characters of the passage; -1 off the passage."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +104,7 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
     metrics = ("f1", "exact_match")
     purpose = "questions on passages"
     arrays_type = QaArrays
+    prediction_field = "text"
     options_type = QaOptions
     spec_fields = frozenset()
     recipe_fields = frozenset({"doc_stride", "max_query_length", "max_answer_length"})
@@ -103,18 +134,55 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
         return example.context
 
     def windows(
-        self, task: TaskDefinition, examples: Sequence[QaExample], tokenizer: Tokenizer, options: QaOptions
+        self, task: TaskDefinition, examples: Examples, tokenizer: Tokenizer, options: QaOptions
     ) -> Windows[QaArrays]:
-        """Every question before its passage, a long passage in windows that overlap."""
-        return build_qa_windows(
-            examples, tokenizer, options.max_seq_length, options.doc_stride, options.max_query_length
+        """Every question before its passage, a long passage in windows that overlap; the first answer is learned."""
+        ids, offsets, segments, example_index, positions = [], [], [], [], []
+        layout = tokenizer.segment_layout
+        suffix = np.array([layout.suffix], np.int32)
+        num_misaligned = num_unreachable = 0
+        for index, (example, query, passage) in enumerate(_encode(examples, tokenizer)):
+            prefix = np.array([layout.prefix, *query[: options.max_query_length], *layout.between], np.int32)
+            room = options.max_seq_length - len(prefix) - 1
+            if room < 1:
+                raise SpecError(
+                    f"recipe.max_seq_length {options.max_seq_length} leaves no room for a passage after a question of "
+                    f"{len(prefix) - 1 - len(layout.between)} tokens; raise it, or lower recipe.max_query_length"
+                )
+            span = answer_tokens(passage[1], example.answers[0]) if example.answers else None
+            num_misaligned += bool(example.answers) and span is None
+            is_whole_somewhere = False
+            off_passage = np.full((len(prefix), 2), -1, np.int32)
+            for begin, end in passage_windows(len(passage[0]), room, options.doc_stride):
+                ids += [prefix, passage[0][begin:end], suffix]
+                offsets += [off_passage, passage[1][begin:end], off_passage[:1]]
+                segments.append((len(prefix), end - begin + 1))
+                example_index.append(index)
+                inside = span is not None and begin <= span[0] and span[1] < end
+                shift = len(prefix) - begin
+                positions.append((span[0] + shift, span[1] + shift) if span is not None and inside else (0, 0))
+                is_whole_somewhere = is_whole_somewhere or inside
+            num_unreachable += span is not None and not is_whole_somewhere
+        lengths = np.array(segments, np.int64)
+        start_positions, end_positions = np.array(positions, np.int32).T
+        return Windows(
+            input_ids=np.concatenate(ids),
+            token_type_ids=segment_types(lengths, layout.type_of_second),
+            cu_seqlens=cumulative(lengths.sum(axis=1)),
+            example_index=np.array(example_index, np.int32),
+            head_arrays=QaArrays(
+                start_positions=np.ascontiguousarray(start_positions),
+                end_positions=np.ascontiguousarray(end_positions),
+                offsets=np.concatenate(offsets),
+            ),
+            counts={"num_misaligned": num_misaligned, "num_unreachable": num_unreachable},
         )
 
     def decode(
         self,
         task: TaskDefinition,
         features: Features[QaArrays],
-        examples: Sequence[QaExample],
+        examples: Examples,
         outputs: Outputs,
         options: QaOptions,
     ) -> list[AnswerPrediction]:
@@ -138,19 +206,15 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
                 AnswerCandidate(question.context[span.start : span.end], span.start, span.end, span.score)
                 for span in found.spans
             )
-            answers.append(AnswerPrediction(candidates[0].text if candidates else "", candidates, found.null_margin))
-        return _with_null_threshold(answers, options.null_threshold) if task.unanswerable else answers
+            answers.append(AnswerPrediction("", candidates, found.null_margin))
+        return _with_null_threshold(answers, options.null_threshold if task.unanswerable else math.inf)
 
-    def score(
-        self, task: TaskDefinition, examples: Sequence[QaExample], predictions: Sequence[AnswerPrediction]
-    ) -> dict[str, float]:
+    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[AnswerPrediction]) -> Scores:
         """Exact match and F1 as SQuAD's script counts them."""
         texts = {question.id: answer.text for question, answer in zip(examples, predictions, strict=True)}
-        return squad_scores(texts, {question.id: _gold_texts(question) for question in examples})
+        return squad_scores(texts, {question.id: question.answer_texts for question in examples})
 
-    def baseline(
-        self, task: TaskDefinition, learned: Sequence[QaExample], examples: Sequence[QaExample]
-    ) -> list[AnswerPrediction]:
+    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[AnswerPrediction]:
         """No answer where that may be; else the passage's first words, as many as half of the answers have."""
         if task.unanswerable:
             return [AnswerPrediction("")] * len(examples)
@@ -159,7 +223,7 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
 
     def row(self, task: TaskDefinition, example: QaExample, prediction: AnswerPrediction) -> dict[str, Any]:
         """The question with what stands around its answer, the answer beside all right ones, its scores, its rivals."""
-        gold = _gold_texts(example)
+        gold = example.answer_texts
         exact, f1 = answer_scores(prediction.text, gold, unanswerable=task.unanswerable)
         return {
             "question": example.question,
@@ -174,39 +238,26 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
 
     def wrongness(self, task: TaskDefinition, example: QaExample, prediction: AnswerPrediction) -> float:
         """Difference of the answer's F1 from 1."""
-        return 1.0 - answer_scores(prediction.text, _gold_texts(example), unanswerable=task.unanswerable)[1]
+        return 1.0 - answer_scores(prediction.text, example.answer_texts, unanswerable=task.unanswerable)[1]
 
-    def breakdown(
-        self, task: TaskDefinition, examples: Sequence[QaExample], predictions: Sequence[AnswerPrediction]
-    ) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+    def breakdown(self, task: TaskDefinition, examples: Examples, predictions: Sequence[AnswerPrediction]) -> Tables:
         """`questions`: those with and those without an answer, and how many of them were answered, rightly or not."""
         rows = []
         for kind, is_answerable in (("with an answer", True), ("without an answer", False)):
-            chosen = [
-                pair for pair in zip(examples, predictions, strict=True) if bool(pair[0].answers) == is_answerable
-            ]
-            scores = [answer_scores(p.text, _gold_texts(e), unanswerable=task.unanswerable) for e, p in chosen]
+            chosen = [(e, p) for e, p in zip(examples, predictions, strict=True) if bool(e.answers) == is_answerable]
+            scores = [answer_scores(p.text, e.answer_texts, unanswerable=task.unanswerable) for e, p in chosen]
             if chosen:
-                rows.append(
-                    {
-                        "questions": kind,
-                        "number": len(chosen),
-                        "answered": sum(bool(prediction.text) for _, prediction in chosen),
-                        "exact_match": fmean(exact for exact, _ in scores),
-                        "f1": fmean(f1 for _, f1 in scores),
-                    }
-                )
+                exact_match, f1 = map(fmean, zip(*scores, strict=True))
+                num_answered = sum(bool(prediction.text) for _, prediction in chosen)
+                row = {"questions": kind, "number": len(chosen), "answered": num_answered}
+                rows.append({**row, "exact_match": exact_match, "f1": f1})
         return {"questions": rows}
-
-    def decisions(self, prediction: AnswerPrediction) -> Sequence[object]:
-        """List the text of the predicted answer alone."""
-        return [prediction.text]
 
     def calibrate(
         self,
         task: TaskDefinition,
         features: Features[QaArrays],
-        examples: Sequence[QaExample],
+        examples: Examples,
         outputs: Outputs,
         options: QaOptions,
         predictions: Sequence[AnswerPrediction],
@@ -214,18 +265,16 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
         """The null threshold with the best F1 (SQuAD 2.0 tunes it on validation), where there may be no answer."""
         if not task.unanswerable:
             return options, list(predictions)
-        answered, null = [], []
-        for question, prediction in zip(examples, predictions, strict=True):
-            gold = _gold_texts(question)
-            best = prediction.candidates[0].text if prediction.candidates else ""
-            answered.append(answer_scores(best, gold, unanswerable=True)[1])
-            null.append(answer_scores("", gold, unanswerable=True)[1])
+        gold = [example.answer_texts for example in examples]
+        answered, null = (
+            np.array([answer_scores(*pair, unanswerable=True)[1] for pair in zip(texts, gold, strict=True)])
+            for texts in ([prediction.best for prediction in predictions], [""] * len(gold))
+        )
         margins = np.array([prediction.null_margin for prediction in predictions])
-        threshold = tune_null_threshold(margins, np.array(answered), np.array(null))
+        threshold = tune_null_threshold(margins, answered, null)
         return replace(options, null_threshold=threshold), _with_null_threshold(predictions, threshold)
 
     def example_of(self, task: TaskDefinition, request: Request) -> QaExample:
-        """A question and its passage."""
         return QaExample(request.id, request.text("question"), request.text("context"))
 
     def answer(self, task: TaskDefinition, prediction: AnswerPrediction) -> dict[str, Any]:
@@ -243,13 +292,59 @@ def _passage_around(question: QaExample) -> str:
     return ("…" if begin else "") + question.context[begin:end] + ("…" if end < len(question.context) else "")
 
 
-def _gold_texts(question: QaExample) -> list[str]:
-    return [answer.text for answer in question.answers]
-
-
 def _with_null_threshold(predictions: Sequence[AnswerPrediction], threshold: float) -> list[AnswerPrediction]:
     """The answers, with "no answer" predicted where its margin exceeds the threshold."""
-    return [
-        replace(p, text=p.candidates[0].text if p.candidates and p.null_margin <= threshold else "")
-        for p in predictions
-    ]
+    return [replace(p, text=p.best if p.null_margin <= threshold else "") for p in predictions]
+
+
+def answer_tokens(offsets: NDArray[np.int32], answer: Answer) -> tuple[int, int] | None:
+    """First and last token that an answer touches, None when it touches none."""
+    first = int(np.searchsorted(offsets[:, 1], answer.start, side="right"))
+    last = int(np.searchsorted(offsets[:, 0], answer.start + len(answer.text), side="left")) - 1
+    return (first, last) if first <= last else None
+
+
+def _encode(examples: Examples, tokenizer: Tokenizer) -> Iterator[tuple[QaExample, list[int], _Passage]]:
+    """Each question's token ids with its passage, which is tokenized once for all that follow one another on it."""
+    groups = [(context, list(group)) for context, group in groupby(examples, key=lambda example: example.context)]
+    for start in range(0, len(groups), _PASSAGES_AT_A_TIME):
+        chunk = groups[start : start + _PASSAGES_AT_A_TIME]
+        passages = tokenizer.encode_batch([context for context, _ in chunk])
+        queries = iter(tokenizer.encode_ids([example.question for _, group in chunk for example in group]))
+        for encoding, (context, group) in zip(passages, chunk, strict=True):
+            tokens = np.array(encoding.ids, np.int32), _token_characters(encoding.offsets, context)
+            for example in group:
+                yield example, next(queries), tokens
+
+
+def _token_characters(offsets: Sequence[tuple[int, int]], context: str) -> NDArray[np.int32]:
+    """The characters of each token, (n, 2): whole letters, without the space that some tokenizers count to a word."""
+    without_space = [(end - len(context[start:end].lstrip()), end) for start, end in offsets]
+    letters = without_space if context.isascii() else [whole_letters(context, *span) for span in without_space]
+    return np.array(letters, np.int32).reshape(-1, 2)
+
+
+def whole_letters(text: str, start: int, end: int) -> tuple[int, int]:
+    """Widen a span to whole letters: a letter's marks belong to it, and so does what a zero-width joiner adds.
+
+    The rule is that of extended grapheme clusters (Unicode Standard Annex 29, GB9 to GB11), except that a joiner joins
+    letters of every script, and that one without anything to join is left out.
+    """
+    while 0 < start < end and _continues(text, start):
+        start -= 1
+    while start < end < len(text) and _continues(text, end):
+        end += 1
+    return start, end
+
+
+def _continues(text: str, place: int) -> bool:
+    """Whether the character at a place belongs to the letter before it."""
+    character, before = text[place], text[place - 1]
+    if character in _JOINERS:
+        after = text[place + 1 : place + 2]
+        return bool(after) and (after in _JOINERS or _is_mark(after) or (character == _JOINER and not after.isspace()))
+    return _is_mark(character) or (before == _JOINER and not character.isspace())
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character) in ("Mn", "Mc", "Me")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,11 +16,10 @@ from orchestrator.errors import InputError
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.cell_values import read_number
-from orchestrator.tasks.features import Array, Features
+from orchestrator.tasks.features import Array
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
-from orchestrator.tasks.types.base import Outputs, TaskDefinition
-from orchestrator.tasks.types.outputs import check_length
-from orchestrator.tasks.types.text import TextArrays, TextOptions, TextType, table_columns
+from orchestrator.tasks.types.base import Outputs, Scores, TaskDefinition
+from orchestrator.tasks.types.text import TextOptions, TextType, table_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +28,9 @@ class RegressionExample(TextExample):
 
     value: float | None = None
     """None where it is not known."""
+
+
+Examples: TypeAlias = Sequence[RegressionExample]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,70 +70,47 @@ class Regression(TextType[RegressionExample, ValuePrediction, TextOptions]):
     purpose = "numbers"
     options_type = TextOptions
     example_type = RegressionExample
+    label_field = prediction_field = "value"
 
     def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> RegressionTable:
-        """A table with a column of numbers."""
         return RegressionTable(**table_columns(spec))
 
-    def labels_note(self, examples: Sequence[RegressionExample]) -> str | None:
+    def labels_note(self, examples: Examples) -> str | None:
         """Equal values correlate with nothing."""
         values = {example.value for example in examples}
         return f"all scores are {values.pop()}: there is no correlation to measure" if len(values) == 1 else None
 
-    def label_array(self, task: TaskDefinition, examples: Sequence[RegressionExample]) -> Array:
-        """Labels of the examples: their values, (N,) float32."""
+    def label_array(self, task: TaskDefinition, examples: Examples) -> Array:
+        """Values of the examples, (N,) float32."""
         return np.array([math.nan if e.value is None else e.value for e in examples], dtype=np.float32)
 
-    def decode(
-        self,
-        task: TaskDefinition,
-        features: Features[TextArrays],
-        examples: Sequence[RegressionExample],
-        outputs: Outputs,
-        options: TextOptions,
-    ) -> list[ValuePrediction]:
-        """The values as they are: (N,) or (N, 1), or of windows (W, 1)."""
-        outputs = self.pool(features, outputs, options)
-        check_length(outputs, features.num_examples, "example")
-        return [ValuePrediction(value) for value in outputs.reshape(-1).tolist()]
+    def predict(self, task: TaskDefinition, outputs: Outputs, options: TextOptions) -> list[ValuePrediction]:
+        """The values as they are: (N,) or (N, 1)."""
+        return list(map(ValuePrediction, outputs.reshape(-1).tolist()))
 
     def metric_names(self, task: TaskDefinition) -> tuple[str, ...]:
         """Both correlations, for a task of GLUE in its order."""
         return glue_metric_names(task.id) or self.metrics
 
-    def score(
-        self, task: TaskDefinition, examples: Sequence[RegressionExample], predictions: Sequence[ValuePrediction]
-    ) -> dict[str, float]:
+    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[ValuePrediction]) -> Scores:
         """Pearson's and Spearman's correlations."""
         found = [prediction.value for prediction in predictions]
         return regression_metrics(found, [example.value or 0.0 for example in examples])
 
-    def baseline(
-        self, task: TaskDefinition, learned: Sequence[RegressionExample], examples: Sequence[RegressionExample]
-    ) -> list[ValuePrediction]:
+    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[ValuePrediction]:
         """Predict the mean value of the training examples, for every example."""
         return [ValuePrediction(fmean(example.value or 0.0 for example in learned))] * len(examples)
 
     def row(self, task: TaskDefinition, example: RegressionExample, prediction: ValuePrediction) -> dict[str, Any]:
-        """Both values, and their difference."""
         error = prediction.value - (example.value or 0.0)
         return {"prediction": prediction.value, "gold": example.value, "error": error}
 
     def wrongness(self, task: TaskDefinition, example: RegressionExample, prediction: ValuePrediction) -> float:
-        """Distance of the predicted value from the right one."""
         return abs(prediction.value - (example.value or 0.0))
-
-    def decisions(self, prediction: ValuePrediction) -> Sequence[object]:
-        """List the predicted value alone."""
-        return [prediction.value]
 
     def agreement(self, first: Sequence[ValuePrediction], second: Sequence[ValuePrediction]) -> float:
         """Pearson's correlation of the values."""
         return regression_metrics(*([one.value for one in side] for side in (first, second)))["pearson"]
-
-    def answer(self, task: TaskDefinition, prediction: ValuePrediction) -> dict[str, Any]:
-        """Answer a request with the predicted value."""
-        return {"value": prediction.value}
 
     def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[ValuePrediction], float]:
         """Return a function that scores a prediction by its value."""

@@ -2,29 +2,42 @@
 
 No model is fine-tuned for it: any encoder finds the documents nearest to a query. Where pairs of texts are learned by
 finding each text's partner (embedding), predictions are rankings as well, decoded from rows of examples (N, K).
+
+Collections have the layout of BEIR (Thakur et al. 2021, code): documents, queries, judgments.
+
+corpus.jsonl    {"_id", "title", "text"}
+queries.jsonl   {"_id", "text"}
+qrels.tsv       query-id, corpus-id, score; or qrels/train.tsv, dev.tsv and test.tsv
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 
 from bert_core.metrics import retrieval_metrics
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import InputError, TaskDataError
+from orchestrator.errors import InputError, SpecError, TaskDataError
 from orchestrator.results import Split
 from orchestrator.specs.task import TaskSpec
+from orchestrator.storage.uris import absolute
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.readers import Example
-from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
-from orchestrator.tasks.types.beir import RetrievalReader, find_collection, find_judgments
-from orchestrator.tasks.types.requests import Request
+from orchestrator.tasks.readers import Example, Reader
+from orchestrator.tasks.table_files import read_rows
+from orchestrator.tasks.text_files import BadRecords, find_file
+from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskType
 
 RANK_CUTOFFS = (10, 100)
 """Ranks down to which a ranking is looked at."""
+JUDGMENT_FILES: Mapping[Split, tuple[str, ...]] = {
+    "train": ("qrels/train.tsv",),
+    "validation": ("qrels.tsv", "qrels/dev.tsv"),
+    "test": ("qrels/test.tsv",),
+}
 
 
 class JudgedQuery(Example, Protocol):
@@ -35,12 +48,84 @@ class JudgedQuery(Example, Protocol):
         """Gain by the document's id."""
 
 
+Queries: TypeAlias = Sequence[JudgedQuery]
+Name = TypeVar("Name", bound=str)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryExample:
+    """A query, and how much finding each relevant document is worth."""
+
+    id: str
+    text: str
+    gains: Mapping[str, float]
+    """Gain by the document's id; documents without one are not relevant."""
+
+
 @dataclass(frozen=True, slots=True)
 class RankingPrediction:
     """Documents that answer a query, best first, and their scores."""
 
     documents: tuple[str, ...]
     scores: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class RetrievalReader(Reader[QueryExample]):
+    """Reads judgments as queries with the documents that are relevant to them."""
+
+    documents: str
+    queries: str
+    gains: Mapping[str, float] | None = None
+    """Gain by the score in the file; None takes the score as it stands."""
+
+    @property
+    def shared_files(self) -> tuple[str, ...]:
+        """Documents and queries, which every split is read with beside its judgments."""
+        return self.documents, self.queries
+
+    def at_absolute_paths(self) -> Self:
+        """The reader with its shared files at absolute paths."""
+        return replace(self, documents=absolute(self.documents), queries=absolute(self.queries))
+
+    def read(self, path: str, bad: BadRecords) -> Iterator[QueryExample]:
+        """The queries with a relevant document, in the order of their file."""
+        texts = self._read_texts(bad)
+        gains: dict[str, dict[str, float]] = {name: {} for name in texts}
+        for place, (query, document, score) in read_rows(path, ("query-id", "corpus-id", "score"), bad):
+            gain = self._gain(score)
+            if query not in gains:
+                bad.found(place, f"query-id {query!r} is not in {self.queries}")
+            elif not math.isfinite(gain):
+                known = "a number" if self.gains is None else f"one of {', '.join(self.gains)}"
+                bad.found(place, f"score {score!r} is not {known}")
+            else:
+                gains[str(query)][str(document)] = gain
+        for name, text in texts.items():
+            if any(gain > 0 for gain in gains[name].values()):
+                yield QueryExample(name, text, gains[name])
+
+    def _read_texts(self, bad: BadRecords) -> dict[str, str]:
+        own = replace(bad, path=self.queries, count=0)
+        texts: dict[str, str] = {}
+        for place, (name, text) in read_rows(self.queries, ("_id", "text"), own):
+            if not isinstance(text, str) or not text.strip():
+                own.found(place, "text holds no text")
+            elif str(name) in texts:
+                own.found(place, f"_id {name!r} stands twice")
+            else:
+                texts[str(name)] = text
+        bad.count += own.count
+        return texts
+
+    def _gain(self, score: object) -> float:
+        """Gain of a judgment; NaN where it is no number."""
+        if self.gains is not None:
+            return self.gains.get(str(score), math.nan)
+        try:
+            return float(str(score))
+        except ValueError:
+            return math.nan
 
 
 class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays, TaskOptions]):
@@ -50,6 +135,7 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays, TaskOptions
     metrics = tuple(f"{name}_at_{k}" for k in RANK_CUTOFFS for name in ("ndcg", "mrr", "recall"))
     purpose = "collections of documents"
     arrays_type = HeadArrays
+    prediction_field = "documents"
     options_type = TaskOptions
     spec_fields = frozenset()
     reason_not_learned = "a retrieval task is evaluated, not learned; learn pairs with head: embedding"
@@ -57,8 +143,8 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays, TaskOptions
 
     def find_files(self, spec: TaskSpec) -> Mapping[Split, str]:
         """The files of judgments that the spec names or that its folder has."""
-        find_collection(spec.id, spec.folder, None)
-        files = spec.files or find_judgments(str(spec.folder))
+        self.reader(spec, None)  # the collection is there
+        files = spec.files or _find_first(str(spec.folder), JUDGMENT_FILES)
         if not files:
             raise TaskDataError(
                 f"task {spec.id}: {spec.folder} has neither qrels.tsv nor qrels/dev.tsv; give task.files"
@@ -66,30 +152,33 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays, TaskOptions
         return files
 
     def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> RetrievalReader:
-        """Return the reader of the collection (documents, queries, judgments) that lies in the spec's folder."""
-        return find_collection(spec.id, spec.folder, None if known is None else known.gains)
+        """The reader of the collection that lies in the spec's folder. Raises: SpecError without a folder."""
+        if spec.folder is None:
+            raise SpecError(
+                f"task.folder: task {spec.id} is read from a folder with corpus.jsonl and queries.jsonl; name it"
+            )
+        paths = _find_first(spec.folder, {name: (f"{name}.jsonl",) for name in ("corpus", "queries")})
+        for name in ("corpus", "queries"):
+            if name not in paths:
+                raise TaskDataError(
+                    f"task {spec.id}: there is no {name}.jsonl in {spec.folder}, also not .gz, .xz or .zst"
+                )
+        return RetrievalReader(paths["corpus"], paths["queries"], None if known is None else known.gains)
 
     def windows(
-        self, task: TaskDefinition, examples: Sequence[JudgedQuery], tokenizer: Tokenizer, options: TaskOptions
+        self, task: TaskDefinition, examples: Queries, tokenizer: Tokenizer, options: TaskOptions
     ) -> Windows[HeadArrays]:
         """Refuse windows: queries and documents are embedded one by one. Raises: InputError."""
         raise InputError(f"task {task.id} is searched, not classified; evaluate an encoder on it")
 
     def decode(
-        self,
-        task: TaskDefinition,
-        features: Features[Any],
-        examples: Sequence[JudgedQuery],
-        outputs: Outputs,
-        options: TaskOptions,
+        self, task: TaskDefinition, features: Features[Any], examples: Queries, outputs: Outputs, options: TaskOptions
     ) -> list[RankingPrediction]:
         """The ids of the examples in each row, best first: (N, K)."""
         ids = np.array([example.id for example in examples], dtype=object)
         return [RankingPrediction(tuple(ids[row])) for row in outputs.astype(np.int64)]
 
-    def score(
-        self, task: TaskDefinition, examples: Sequence[JudgedQuery], predictions: Sequence[RankingPrediction]
-    ) -> dict[str, float]:
+    def score(self, task: TaskDefinition, examples: Queries, predictions: Sequence[RankingPrediction]) -> Scores:
         """NDCG, reciprocal rank and recall down to some ranks."""
         return retrieval_metrics(
             {example.id: found.documents for example, found in zip(examples, predictions, strict=True)},
@@ -97,9 +186,7 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays, TaskOptions
             RANK_CUTOFFS,
         )
 
-    def baseline(
-        self, task: TaskDefinition, learned: Sequence[JudgedQuery], examples: Sequence[JudgedQuery]
-    ) -> list[RankingPrediction]:
+    def baseline(self, task: TaskDefinition, learned: Queries, examples: Queries) -> list[RankingPrediction]:
         """The same order of documents for every query."""
         found = tuple(example.id for example in examples[: max(RANK_CUTOFFS)])
         return [RankingPrediction(found)] * len(examples)
@@ -113,14 +200,16 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays, TaskOptions
             "found": any(example.gains.get(document, 0.0) > 0 for document in first),
         }
 
-    def decisions(self, prediction: RankingPrediction) -> Sequence[object]:
-        """The whole ranking, as one."""
-        return [prediction.documents]
-
     def example_of(self, task: TaskDefinition, request: Request) -> JudgedQuery:
         """Refuse a request: a query is not classified but searched for. Raises: InputError."""
         raise InputError("this model finds a text's partner among others; ask it with `embed` or `search`")
 
-    def answer(self, task: TaskDefinition, prediction: RankingPrediction) -> dict[str, Any]:
-        """The documents and their scores."""
-        return {"documents": list(prediction.documents), "scores": list(prediction.scores)}
+    def doubt(self, task: TaskDefinition, prediction: RankingPrediction) -> dict[str, Any]:
+        """The documents' scores."""
+        return {"scores": list(prediction.scores)}
+
+
+def _find_first(folder: str, names: Mapping[Name, tuple[str, ...]]) -> dict[Name, str]:
+    """The first file that there is for each of the keys; keys without one are left out."""
+    found = {key: find_file(folder, candidates) for key, candidates in names.items()}
+    return {key: path for key, path in found.items() if path is not None}

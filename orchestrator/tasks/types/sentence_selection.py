@@ -10,9 +10,9 @@ Shapes: T tokens, K sentences of all documents.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import fmean, median
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +24,12 @@ from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import PER_TOKEN, Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.readers import Reader
+from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.token_windows import cumulative, fill_windows
-from orchestrator.tasks.types.base import Outputs, TaskDefinition, TaskType
-from orchestrator.tasks.types.outputs import check_length
-from orchestrator.tasks.types.requests import Request
+from orchestrator.tasks.types.base import Outputs, Request, Scores, TaskDefinition, TaskType, check_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +41,9 @@ class SentencesExample:
     query: str | None = None
     selected: tuple[int, ...] | None = None
     """Places of the sentences that matter, from 0, ascending; None where they are not known."""
+
+
+Examples: TypeAlias = Sequence[SentencesExample]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +70,12 @@ class SentenceArrays(HeadArrays):
 
 
 @dataclass(frozen=True)
-class SentencesTable(Reader[SentencesExample]):
+class SentencesTable(LabeledReader[SentencesExample]):
     """Reads documents whose sentences are a list (JSONL, Parquet), perhaps with a query."""
 
     sentences_column: str
     query_column: str | None
     selected_column: str
-    labeled: bool = True
 
     def read(self, path: str, bad: BadRecords) -> Iterator[SentencesExample]:
         """The file's documents in order; an empty query is none."""
@@ -88,10 +88,6 @@ class SentencesTable(Reader[SentencesExample]):
                 bad.found(place, str(error))
             else:
                 yield example
-
-    def without_labels(self) -> Self:
-        """A reader of the documents and queries alone."""
-        return replace(self, labeled=False)
 
     def _example(self, name: str, record: Mapping[str, object]) -> SentencesExample:
         sentences, query = record[self.sentences_column], record.get(self.query_column or "")
@@ -136,6 +132,7 @@ class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, Sentence
     metrics = ("f1", "precision", "recall", "mrr", "precision_at_1")
     purpose = "queries in front of documents"
     arrays_type = SentenceArrays
+    label_field = prediction_field = "selected"
     spec_fields = frozenset({"text_columns", "label_column"})
     recipe_fields = frozenset({"max_query_length"})
     options_type = SentenceOptions
@@ -152,7 +149,7 @@ class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, Sentence
         return SentencesTable(sentences, query[0] if query else None, spec.label_column or "selected")
 
     def windows(
-        self, task: TaskDefinition, examples: Sequence[SentencesExample], tokenizer: Tokenizer, options: SentenceOptions
+        self, task: TaskDefinition, examples: Examples, tokenizer: Tokenizer, options: SentenceOptions
     ) -> Windows[SentenceArrays]:
         """Windows of whole sentences in order; a sentence that is longer than a window loses its end."""
         layout = tokenizer.segment_layout
@@ -200,7 +197,7 @@ class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, Sentence
         self,
         task: TaskDefinition,
         features: Features[SentenceArrays],
-        examples: Sequence[SentencesExample],
+        examples: Examples,
         outputs: Outputs,
         options: SentenceOptions,
     ) -> list[SentencesPrediction]:
@@ -211,9 +208,7 @@ class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, Sentence
         scores = np.split(np.exp(-np.logaddexp(0.0, -logits)), bounds[1:-1])
         return [SentencesPrediction(tuple(np.flatnonzero(s > 0.5).tolist()), tuple(s.tolist())) for s in scores]
 
-    def score(
-        self, task: TaskDefinition, examples: Sequence[SentencesExample], predictions: Sequence[SentencesPrediction]
-    ) -> dict[str, float]:
+    def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[SentencesPrediction]) -> Scores:
         """Precision, recall and F1 over the sentences of all documents, and how well scores rank those of a document.
 
         `mrr` is the mean of 1 / rank of the best-ranked sentence that matters, `precision_at_1` the share of documents
@@ -232,31 +227,19 @@ class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, Sentence
             "precision_at_1": fmean(rank == 1 for rank in ranks),
         }
 
-    def baseline(
-        self, task: TaskDefinition, learned: Sequence[SentencesExample], examples: Sequence[SentencesExample]
-    ) -> list[SentencesPrediction]:
+    def baseline(self, task: TaskDefinition, learned: Examples, examples: Examples) -> list[SentencesPrediction]:
         """The first sentences ("lead"), as many as matter in half of the documents; the earlier, the higher."""
         num_selected = int(median(len(example.selected or ()) for example in learned))
         scores = [tuple(np.linspace(1.0, 0.0, len(example.sentences)).tolist()) for example in examples]
         return [SentencesPrediction(tuple(range(num_selected))[: len(some)], some) for some in scores]
 
-    def row(self, task: TaskDefinition, example: SentencesExample, prediction: SentencesPrediction) -> dict[str, Any]:
-        """The places of both, and the scores."""
-        return {
-            "prediction": list(prediction.selected),
-            "gold": list(example.selected or ()),
-            "correct": prediction.selected == example.selected,
-            "scores": list(prediction.scores),
-        }
+    def doubt(self, task: TaskDefinition, prediction: SentencesPrediction) -> dict[str, Any]:
+        """Every sentence's score, which ranks them for any number."""
+        return {"scores": list(prediction.scores)}
 
     def decisions(self, prediction: SentencesPrediction) -> Sequence[object]:
         """Whether each sentence is selected."""
         return [place in prediction.selected for place in range(len(prediction.scores))]
 
     def example_of(self, task: TaskDefinition, request: Request) -> SentencesExample:
-        """A document as a list of sentences, perhaps with a query."""
         return SentencesExample(request.id, request.texts("sentences"), request.optional_text("query"))
-
-    def answer(self, task: TaskDefinition, prediction: SentencesPrediction) -> dict[str, Any]:
-        """The places of the selected sentences, from 0, and every sentence's score, which ranks them for any number."""
-        return {"selected": list(prediction.selected), "scores": list(prediction.scores)}

@@ -7,13 +7,13 @@ start      a column of its own beside a text; without one the answer is searched
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass
+from typing import Any
 
 from orchestrator.errors import TaskDataError
 from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
 from orchestrator.tasks.cell_values import unpack_cell
-from orchestrator.tasks.readers import Reader
+from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import read_records, table_name
 from orchestrator.tasks.text_files import BadRecords, read_decompressed
 
@@ -41,13 +41,15 @@ class QaExample:
     context: str
     answers: tuple[Answer, ...] = ()
 
+    @property
+    def answer_texts(self) -> list[str]:
+        """Texts of the answers."""
+        return [answer.text for answer in self.answers]
+
 
 @dataclass(frozen=True)
-class SquadReader(Reader[QaExample]):
+class SquadReader(LabeledReader[QaExample]):
     """Reads questions; an answer that does not stand where it says is taken from its nearest occurrence."""
-
-    labeled: bool = True
-    """Whether answers are read."""
 
     def read(self, path: str, bad: BadRecords) -> Iterator[QaExample]:
         """The file's questions in order; unanswerable ones (2.0) have no answers."""
@@ -65,10 +67,6 @@ class SquadReader(Reader[QaExample]):
                 doubt, what = max(repairs)
                 bad.mended(place, what, doubt)
             yield example
-
-    def without_labels(self) -> Self:
-        """A reader of questions and passages alone."""
-        return replace(self, labeled=False)
 
 
 def are_question_columns(names: Iterable[str]) -> bool:

@@ -6,11 +6,12 @@ Shapes: N examples, C classes, E numbers of a person's own columns.
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bert_core.errors import DataError
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError, SpecError, TaskDataError
 from orchestrator.specs.recipe import LongDocuments
@@ -19,11 +20,9 @@ from orchestrator.tasks.catalogue import KNOWN_TASKS
 from orchestrator.tasks.features import PER_EXAMPLE, Array, Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.text_examples import TextExample
-from orchestrator.tasks.text_windows import build_text_windows
-from orchestrator.tasks.types.base import Outputs, P, TaskDefinition, TaskType
+from orchestrator.tasks.token_windows import build_text_windows
+from orchestrator.tasks.types.base import Outputs, P, Request, TaskDefinition, TaskType, check_length
 from orchestrator.tasks.types.conll import is_named_conll
-from orchestrator.tasks.types.outputs import check_length
-from orchestrator.tasks.types.requests import Request
 
 T = TypeVar("T", bound=TextExample)
 
@@ -37,6 +36,9 @@ class TextArrays(HeadArrays):
     """(N,) int32 class numbers, -100 where unknown; (N,) float32 values, NaN where unknown; (N, C) 0 or 1."""
     tabular_features: NDArray[np.float32] | None = field(default=None, metadata=PER_EXAMPLE)
     """(N, E) a person's own columns, where the task has some."""
+
+
+TextFeatures: TypeAlias = Features[TextArrays]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +87,16 @@ class TextType(TaskType[T, P, TextArrays, Opt], Generic[T, P, Opt]):
         """Check that the spec names columns of text. Raises: SpecError."""
         check_text_columns(spec)
 
+    def labels_problem(self, spec: TaskSpec, labels: Sequence[str]) -> str | None:
+        """One label leaves nothing to tell apart."""
+        if len(labels) > 1 or not self.has_labels(None):
+            return None
+        only = labels[0] if labels else ""
+        return (
+            f"the column {spec.label_column!r} has one label only ({only[:60]!r}); a model has nothing to tell apart: "
+            "add rows with other labels, or name another column with --label COLUMN"
+        )
+
     @abstractmethod
     def label_array(self, task: TaskDefinition, examples: Sequence[T]) -> Array:
         """The labels of examples as numbers: the array `TextArrays.labels`."""
@@ -97,16 +109,9 @@ class TextType(TaskType[T, P, TextArrays, Opt], Generic[T, P, Opt]):
         is_cut = options.long_documents == "cut"
         made = build_text_windows(pairs, tokenizer, options.max_seq_length, is_cut, options.window_stride)
         tabular_features = task.columns.encode(examples) if task.columns.width else None
-        return Windows(
-            input_ids=made.input_ids,
-            token_type_ids=made.token_type_ids,
-            cu_seqlens=made.cu_seqlens,
-            example_index=made.example_index,
-            head_arrays=TextArrays(self.label_array(task, examples), tabular_features),
-            counts={"num_truncated": int((made.num_cut > 0).sum()), "num_tokens_cut": int(made.num_cut.sum())},
-        )
+        return made.with_arrays(TextArrays(self.label_array(task, examples), tabular_features))
 
-    def pool(self, features: Features[TextArrays], outputs: Outputs, options: Opt) -> Outputs:
+    def pool(self, features: TextFeatures, outputs: Outputs, options: Opt) -> Outputs:
         """The outputs of each example's windows as one: (W, …) → (N, …). Raises: DataError for another number."""
         if options.long_documents == "cut":
             return outputs
@@ -121,19 +126,31 @@ class TextType(TaskType[T, P, TextArrays, Opt], Generic[T, P, Opt]):
         """The options with what the recipe asks to be fitted to labeled examples, from their logits: (N, …)."""
         return options
 
+    @abstractmethod
+    def predict(self, task: TaskDefinition, outputs: Outputs, options: Opt) -> list[P]:
+        """Predictions from the outputs for examples: (N, …). Raises: DataError for another shape."""
+
+    def decode(
+        self, task: TaskDefinition, features: TextFeatures, examples: Sequence[T], outputs: Outputs, options: Opt
+    ) -> list[P]:
+        """Predictions from the outputs of each example, its windows pooled."""
+        pooled = self.pool(features, outputs, options)
+        check_length(pooled, features.num_examples, "example")
+        return self.predict(task, pooled, options)
+
     def calibrate(
         self,
         task: TaskDefinition,
-        features: Features[TextArrays],
+        features: TextFeatures,
         examples: Sequence[T],
         outputs: Outputs,
         options: Opt,
         predictions: Sequence[P],
     ) -> tuple[Opt, list[P]]:
         """The options as `fit` sets them, and what they make of the outputs."""
-        fitted = self.fit(task, examples, self.pool(features, outputs, options), options)
-        is_same = fitted == options
-        return fitted, list(predictions) if is_same else self.decode(task, features, examples, outputs, fitted)
+        pooled = self.pool(features, outputs, options)
+        fitted = self.fit(task, examples, pooled, options)
+        return fitted, list(predictions) if fitted == options else self.predict(task, pooled, fitted)
 
     def parse_text(self, line: str) -> dict[str, Any]:
         """A text, or two with a tab between them."""
@@ -151,6 +168,12 @@ class TextType(TaskType[T, P, TextArrays, Opt], Generic[T, P, Opt]):
         return example
 
 
+def check_classes(task: TaskDefinition, logits: Array) -> None:
+    """Check that logits are (N, C). Raises: DataError."""
+    if logits.shape[1:] != (len(task.labels),):
+        raise DataError(f"logits have the shape {logits.shape}; task {task.id} has {len(task.labels)} classes")
+
+
 def check_text_columns(spec: TaskSpec) -> None:
     """Check that the spec names columns of text, and tables that may have them. Raises: SpecError, TaskDataError."""
     if not spec.text_columns:
@@ -162,17 +185,6 @@ def check_text_columns(spec: TaskSpec) -> None:
                 "TSV, JSONL or Parquet with a row for each text. Words and their tags are read by a ner task and its "
                 "models"
             )
-
-
-def one_label_problem(spec: TaskSpec, labels: Sequence[str]) -> str | None:
-    """The problem of a column with fewer than two labels."""
-    if len(labels) > 1:
-        return None
-    only = labels[0] if labels else ""
-    return (
-        f"the column {spec.label_column!r} has one label only ({only[:60]!r}); a model has nothing to tell apart: add "
-        "rows with other labels, or name another column with --label COLUMN"
-    )
 
 
 def table_columns(spec: TaskSpec) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.inference import predict
 from orchestrator.tasks import load_task
-from orchestrator.tasks.types.embedding_objectives import MatchExample
+from orchestrator.tasks.types.embedding import MatchExample
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Bench
 from tests.orchestrator.tasks.definitions import features_of

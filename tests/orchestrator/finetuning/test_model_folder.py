@@ -26,7 +26,7 @@ from orchestrator.specs.network import Precision
 from orchestrator.specs.task import Head
 from orchestrator.tasks import Task, load_task
 from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.tabular_columns import CategoricalColumn, NumericalColumn, TabularColumns
+from orchestrator.tasks.text_examples import CategoricalColumn, NumericalColumn, TabularColumns
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.tasks.definitions import define, options_of
 

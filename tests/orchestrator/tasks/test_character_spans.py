@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from bert_core.metrics.ner import entity_spans
 from orchestrator.errors import TaskDataError
-from orchestrator.tasks.character_spans import Span, read_spans, tag_words, words_of
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.types.conll import NerTable
+from orchestrator.tasks.types.conll import NerTable, Span, read_spans, tag_words, words_of
 
 
 @given(st.lists(st.sampled_from(["Ada", "née", "it", "北", "."]), max_size=9), st.data())

@@ -15,7 +15,7 @@ from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import TRAINERS
 from orchestrator.errors import SpecError, TaskDataError
 from orchestrator.tasks import decode
-from orchestrator.tasks.text_windows import truncate_longest_first
+from orchestrator.tasks.token_windows import truncate_longest_first
 from orchestrator.tasks.types.classification import ClassificationExample
 from orchestrator.tasks.types.conll import NerExample
 from orchestrator.tasks.types.regression import RegressionExample

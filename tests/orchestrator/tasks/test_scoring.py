@@ -19,7 +19,7 @@ from orchestrator.tasks import (
     score,
     write_prediction_rows,
 )
-from orchestrator.tasks.row_texts import KEPT_CHARACTERS
+from orchestrator.tasks.scoring import KEPT_CHARACTERS
 from orchestrator.tasks.types.classification import ClassPrediction
 from orchestrator.tasks.types.multi_label import LabelsPrediction
 from orchestrator.tasks.types.multiple_choice import ChoicePrediction

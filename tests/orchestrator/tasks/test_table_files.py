@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from orchestrator.errors import TaskDataError
 from orchestrator.tasks.table_files import column_names, has_columns, is_json_table, read_rows
-from orchestrator.tasks.tabular_columns import NO_COLUMNS, TabularColumns
+from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns
 from orchestrator.tasks.text_files import BadRecords, find_file, plain_name, read_decompressed, read_lines
 from orchestrator.tasks.types.classification import ClassificationExample, ClassificationTable
 from orchestrator.tasks.types.conll import NerExample, NerTable

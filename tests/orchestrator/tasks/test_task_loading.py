@@ -19,8 +19,8 @@ from orchestrator.storage.hub import pin
 from orchestrator.tasks import TabularColumns, Task, load_task
 from orchestrator.tasks.catalogue import KNOWN_TASKS, ON_HUB
 from orchestrator.tasks.leaks import count_leaks
-from orchestrator.tasks.tabular_columns import CategoricalColumn, NumericalColumn
 from orchestrator.tasks.task import plain_text
+from orchestrator.tasks.text_examples import CategoricalColumn, NumericalColumn
 from orchestrator.tasks.types.multiple_choice import MultipleChoiceExample
 from tests.hub_server import serving_hub
 from tests.shared_data import shared_file

@@ -20,7 +20,7 @@ from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE, DualEncoder
 from orchestrator.finetuning.embedding_objectives import EMBEDDING_LOSSES
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
-from orchestrator.tasks.types.embedding_objectives import MatchExample
+from orchestrator.tasks.types.embedding import MatchExample
 from orchestrator.tasks.types.regression import RegressionExample
 from tests.orchestrator.finetuning.heads.prepared import CONFIG, Prepared, assert_losses_wait_for_nothing, prepare
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import Head
-from orchestrator.tasks.tabular_columns import NumericalColumn, TabularColumns
+from orchestrator.tasks.text_examples import NumericalColumn, TabularColumns
 from orchestrator.tasks.types.classification import ClassificationExample
 from orchestrator.tasks.types.conll import NerExample
 from orchestrator.tasks.types.multi_label import MultiLabelExample

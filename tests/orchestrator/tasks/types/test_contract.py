@@ -35,9 +35,8 @@ from orchestrator.tasks import (
 )
 from orchestrator.tasks.loading import DATA_FIELDS
 from orchestrator.tasks.options import TaskOptions
-from orchestrator.tasks.types.beir import QueryExample
-from orchestrator.tasks.types.requests import Request
-from orchestrator.tasks.types.retrieval import RankingPrediction
+from orchestrator.tasks.types.base import Request
+from orchestrator.tasks.types.retrieval import QueryExample, RankingPrediction
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.tasks.definitions import define, options_of
 

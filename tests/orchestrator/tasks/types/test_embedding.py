@@ -16,7 +16,7 @@ from orchestrator.specs import TaskSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
 from orchestrator.tasks import TASK_TYPES, decode
 from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction
-from orchestrator.tasks.types.embedding_objectives import EMBEDDING_OBJECTIVES, MatchExample, MatchTable
+from orchestrator.tasks.types.embedding import EMBEDDING_OBJECTIVES, MatchExample, MatchTable
 from orchestrator.tasks.types.regression import RegressionExample, ValuePrediction
 from orchestrator.tasks.types.retrieval import RankingPrediction
 from tests.orchestrator.tasks.definitions import define, examples_of, features_of, window_texts, write_records

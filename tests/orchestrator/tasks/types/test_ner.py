@@ -18,13 +18,11 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import TaskDataError
 from orchestrator.specs.recipe import Context
 from orchestrator.specs.task import TaskSpec
-from orchestrator.tasks import TASK_TYPES, decode
+from orchestrator.tasks import TASK_TYPES, Features, decode
 from orchestrator.tasks.bio_tags import BIO, SCHEMES, TagScheme, complete_tag_set, find_scheme
-from orchestrator.tasks.features import Windows
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable, has_tag_columns
 from orchestrator.tasks.types.ner import TagsPrediction
-from orchestrator.tasks.types.ner_windows import build_ner_windows
 from tests.orchestrator.tasks.definitions import define, examples_of, features_of, write_records
 
 TAGS = st.lists(st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]))
@@ -214,34 +212,37 @@ def sentence(text: str, document: int | None = 0) -> NerExample:
     return NerExample("0", words, ("B-PER",) * len(words), document)
 
 
-def windows_of(windows: Windows) -> list[np.ndarray]:
-    return np.split(windows.input_ids, windows.cu_seqlens[1:-1])
+def windows_of(features: Features[Any]) -> list[np.ndarray]:
+    return np.split(features.input_ids, features.cu_seqlens[1:-1])
 
 
-def texts_of(windows: Windows, tokenizer: Tokenizer) -> list[str]:
-    return [tokenizer.decode(ids[1:-1].tolist()) for ids in windows_of(windows)]
+def texts_of(features: Features[Any], tokenizer: Tokenizer) -> list[str]:
+    return [tokenizer.decode(ids[1:-1].tolist()) for ids in windows_of(features)]
+
+
+def documents(
+    examples: list[NerExample], tokenizer: Tokenizer, length: int, context: str = "document"
+) -> Features[Any]:
+    return features_of("ner", LABELS, examples, tokenizer, max_seq_length=length, context=context)
 
 
 def test_a_window_shows_its_own_document_on_both_sides(tokenizer: Tokenizer) -> None:
     examples = [sentence("the house"), sentence("a river"), sentence("the engine"), sentence("nobody", 1)]
-    narrow = build_ner_windows(examples, LABELS, tokenizer, 6, "document")
+    narrow = documents(examples, tokenizer, 6)
     assert texts_of(narrow, tokenizer) == ["the house a river", "house a river the", "a river the engine", "nobody"]
-    wide = build_ner_windows(examples, LABELS, tokenizer, 32, "document")
+    wide = documents(examples, tokenizer, 32)
     assert texts_of(wide, tokenizer) == ["the house a river the engine"] * 3 + ["nobody"]
-    alone = build_ner_windows(examples, LABELS, tokenizer, 32)
+    alone = documents(examples, tokenizer, 32, "sentence")
     assert texts_of(alone, tokenizer) == ["the house", "a river", "the engine", "nobody"]
 
 
 def test_sentences_of_no_document_stand_alone(tokenizer: Tokenizer) -> None:
     examples = [sentence("the house", None), sentence("a river", None)]
-    assert texts_of(build_ner_windows(examples, LABELS, tokenizer, 32, "document"), tokenizer) == [
-        "the house",
-        "a river",
-    ]
+    assert texts_of(documents(examples, tokenizer, 32), tokenizer) == ["the house", "a river"]
 
 
 def test_windows_of_a_long_sentence_show_one_another(tokenizer: Tokenizer) -> None:
-    windows = build_ner_windows([sentence("the house a river the engine")], LABELS, tokenizer, 6, "document")
+    windows = documents([sentence("the house a river the engine")], tokenizer, 6)
     assert texts_of(windows, tokenizer) == ["the house a river", "a river the engine"]
     assert windows.head_arrays.word_starts.tolist() == [1, 2, 3, 4, 9, 10]
     assert windows.counts["num_split"] == 1
@@ -260,7 +261,7 @@ def test_every_word_is_tagged_once_and_seen_within_its_document(
         for document, sentences in enumerate(lengths)
         for length in sentences
     ]
-    windows = build_ner_windows(examples, LABELS, tokenizer, max_seq_length, context)
+    windows = documents(examples, tokenizer, max_seq_length, context)
     starts, labels = windows.head_arrays.word_starts, windows.head_arrays.token_labels
     assert [LABELS[label] for label in labels[starts]] == [tag for example in examples for tag in example.tags]
     assert np.count_nonzero(labels != -100) == len(starts)

@@ -9,8 +9,7 @@ import pytest
 from orchestrator.errors import SpecError, TaskDataError
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task, majority_baseline, prediction_rows, score
-from orchestrator.tasks.types.beir import QueryExample
-from orchestrator.tasks.types.retrieval import RankingPrediction
+from orchestrator.tasks.types.retrieval import QueryExample, RankingPrediction
 from tests.shared_data import shared_file
 
 QUERIES = [{"_id": "q1", "text": "cats"}, {"_id": "q2", "text": "planes"}, {"_id": "q3", "text": "none"}]
