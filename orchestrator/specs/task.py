@@ -13,6 +13,7 @@ Head = Literal[
     "multiple_choice",
     "regression",
     "ner",
+    "token_classification",
     "qa",
     "sentence_selection",
     "embedding",

@@ -93,10 +93,12 @@ def fit_one_scheme(tags: Iterable[str]) -> bool:
     return any(all(map(scheme.fits, distinct)) for scheme in SCHEMES)
 
 
-def find_bad_tag(tags: Sequence[str], known: Collection[str] | None) -> str | None:
-    """Say what is wrong with the first bad tag: not BIO, or outside the tag set; None when all are good."""
+def find_bad_tag(tags: Sequence[str], known: Collection[str] | None, are_entities: bool) -> str | None:
+    """Say what is wrong with the first bad tag: not BIO, where tags mark entities, or outside the tag set; None: all
+    are good.
+    """
     for tag in tags:
-        if not is_bio(tag):
+        if are_entities and not is_bio(tag):
             return f"tag {tag!r} is not {_READ_TAGS}"
         if known is not None and tag not in known:
             return f"tag {tag!r} is none of the labels {', '.join(known)}"
@@ -110,8 +112,8 @@ def other_tags_problem(tags: Sequence[str]) -> str:
     """Name the first tags of a column that belongs to no scheme, and what to write in place of them."""
     shown = ", ".join(repr(tag[:40]) for tag in tags[:3])
     return (
-        f"tags {shown}, and a ner task reads BIO tags, which mark names: {_READ_TAGS}. Write these; parts of speech "
-        "and other tags of each word are no task here"
+        f"tags {shown}, and a ner task reads BIO tags, which mark names: {_READ_TAGS}. Write these, or take parts of "
+        "speech and other tags of each word as they are: head token_classification"
     )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from orchestrator.registry.records import RunRecord
     from orchestrator.registry.registry import Registry
 
-ASKED_BY_A_LINE = frozenset({"classification", "multi_label", "regression", "ner"})
+ASKED_BY_A_LINE = frozenset({"classification", "multi_label", "regression", "ner", "token_classification"})
 """Heads whose models answer a plain line of text: `TaskType.reads_plain_text`, of which reading a run loads nothing."""
 
 

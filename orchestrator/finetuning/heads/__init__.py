@@ -24,7 +24,12 @@ from orchestrator.finetuning.heads.sequence import (
     MultipleChoiceHead,
     RegressionHead,
 )
-from orchestrator.finetuning.heads.tokens import NerHead, QuestionAnsweringHead, SentenceSelectionHead
+from orchestrator.finetuning.heads.tokens import (
+    NerHead,
+    QuestionAnsweringHead,
+    SentenceSelectionHead,
+    TokenClassificationHead,
+)
 from orchestrator.specs.task import Head
 
 __all__ = ["HEADS", "Batch", "HeadModel", "HeadTraining"]
@@ -46,6 +51,7 @@ HEADS: Mapping[Head, HeadTraining[Any, Any]] = MappingProxyType(
         "multiple_choice": MultipleChoiceHead(),
         "regression": RegressionHead(),
         "ner": NerHead(),
+        "token_classification": TokenClassificationHead(),
         "qa": QuestionAnsweringHead(),
         "sentence_selection": SentenceSelectionHead(),
         "embedding": EmbeddingHead(),

@@ -7,6 +7,8 @@ Shapes: T tokens, K words or sentences, C tags, W windows, S length of a padded 
 """
 
 import math
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -24,6 +26,7 @@ from orchestrator.finetuning.heads.class_loss import build_class_loss
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
 from orchestrator.tasks import Features
+from orchestrator.tasks.bio_tags import is_bio
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.types.ner import NerArrays
 from orchestrator.tasks.types.qa import QaArrays
@@ -38,6 +41,10 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
 
     model_type = BertForTokenClassification
     gives_token_outputs = True
+
+    def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
+        """Whether the folder's tags mark entities."""
+        return super().recognizes(folder, config, architectures) and all(map(is_bio, config.id2label.values()))
 
     def follow_teacher(
         self,
@@ -97,6 +104,14 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
         if config.num_lstm_layers > 0:
             return None
         return np.unique(np.concatenate([features.cu_seqlens[:-1], features.head_arrays.word_starts]))
+
+
+class TokenClassificationHead(NerHead):
+    """A tag for each word that marks no entity."""
+
+    def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
+        """Whether the folder tags words in another way."""
+        return HeadTraining.recognizes(self, folder, config, architectures)
 
 
 def _word_places(features: Features[NerArrays], windows: NDArray[np.int64]) -> NDArray[np.int64]:

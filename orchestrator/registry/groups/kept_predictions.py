@@ -1,6 +1,7 @@
 """Predictions that runs kept, a row for each example, as what two models are compared by over the same examples."""
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import eq
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,13 @@ def _recall_of_parts(sums: Numbers) -> Numbers:
     return _ratio(sums[:, 0], sums[:, 2])
 
 
+def _right_words(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
+    def of_row(row: PredictionRow) -> tuple[int, int]:
+        return sum(map(eq, row["prediction"], row["gold"])), len(row["gold"])
+
+    return _counts_of(rows, of_row)
+
+
 # Classes: the cells of the confusion matrix, in the order of the labels.
 
 
@@ -212,6 +220,7 @@ _WAYS: Mapping[str, Sequence[tuple[Any, Any, ScoreOfCounts]]] = {
     "macro_f1": ((_has_classes, _confusions, _of_sums(_macro_f1)),),
     "matthews_correlation": ((_has_classes, _confusions, _of_sums(_matthews)),),
     "precision": ((_has_parts, _parts, _of_sums(_precision_of_parts)),),
+    "word_accuracy": ((_has_parts, _right_words, _of_sums(_mean)),),
     "recall": ((_has_parts, _parts, _of_sums(_recall_of_parts)),),
     "pearson": ((_has_numbers, _moments, _of_sums(_pearson)),),
     "spearman": ((_has_numbers, _pairs, _spearman),),

@@ -18,6 +18,7 @@ from orchestrator.tasks.types.qa import QuestionAnswering
 from orchestrator.tasks.types.regression import Regression
 from orchestrator.tasks.types.retrieval import Retrieval
 from orchestrator.tasks.types.sentence_selection import SentenceSelection
+from orchestrator.tasks.types.token_classification import TokenClassification
 
 _TYPES: tuple[AnyTaskType, ...] = (
     Classification(),
@@ -25,6 +26,7 @@ _TYPES: tuple[AnyTaskType, ...] = (
     MultipleChoice(),
     Regression(),
     Ner(),
+    TokenClassification(),
     QuestionAnswering(),
     SentenceSelection(),
     Embedding(),

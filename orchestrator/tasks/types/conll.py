@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 from tokenizers import Regex, pre_tokenizers
 
@@ -26,10 +26,10 @@ from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
 
 _READS = (
-    "a ner task reads CoNLL columns: a word and its BIO tag a line, an empty line between sentences; JSON or Parquet "
-    "with a list of words and a list of tags, or a text and its character spans, in each row; or CSV with a word a row "
-    "(text_columns: [SENTENCE, WORD], label_column: TAG). Convert it, or set task.head to classification if each row "
-    "has one label"
+    "tagged words are read from CoNLL columns: a word and its tag a line, an empty line between sentences; JSON or "
+    "Parquet with a list of words and a list of tags, or a text and its character spans, in each row; or CSV with a "
+    "word a row (text_columns: [SENTENCE, WORD], label_column: TAG). Convert it, or set task.head to classification if "
+    "each row has one label"
 )
 
 CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2")
@@ -98,7 +98,7 @@ class _ConllLayout:
         if not line.startswith(_COMMENT_MARK):
             return False
         fields = _fields(line)
-        has_tag = len(fields) > 1 and is_tag(fields[-1])
+        has_tag = len(fields) > 1 and (is_tag(fields[-1]) or fields[-1] in self.tags)
         if self.shape is None:
             return len(fields) > 1 and not has_tag
         if self.shape != ("\t" in line, len(fields)):
@@ -119,12 +119,14 @@ class ConllReader(LabeledReader[NerExample]):
 
     tags: tuple[str, ...] | None = None
     """The tag set; None takes every BIO tag."""
+    are_entities: ClassVar[bool] = True
+    """Whether tags mark entities, in BIO or another scheme that becomes BIO; if not, they are taken as they are."""
 
     def read(self, path: str, bad: BadRecords) -> Iterator[NerExample]:
         """The file's sentences in order, tags as BIO. Raises: TaskDataError where no tag of the file is of a scheme."""
         numbered = list(read_lines(path, bad))
         layout = _ConllLayout.of(line for _, line in numbered)
-        scheme = _known_scheme(path, _LAST_COLUMN, layout.tags) if self.labeled else BIO
+        scheme = _known_scheme(path, _LAST_COLUMN, layout.tags, self.are_entities) if self.labeled else None
         number = 0
         for document, lines in _sentences(numbered, layout):
             sentence = self._parse(lines, str(number), document, layout, scheme, bad)
@@ -138,7 +140,7 @@ class ConllReader(LabeledReader[NerExample]):
         sentence_id: str,
         document: int | None,
         layout: _ConllLayout,
-        scheme: TagScheme,
+        scheme: TagScheme | None,
         bad: BadRecords,
     ) -> NerExample | None:
         numbers, words, tags = [], [], []
@@ -149,7 +151,7 @@ class ConllReader(LabeledReader[NerExample]):
                     continue
                 fields = fields[1:]
             if not fields or not fields[0] or (self.labeled and len(fields) == 1):
-                bad.found(f"line {number}", f"{line!r} is not a word and, in the last column, a BIO tag")
+                bad.found(f"line {number}", f"{line!r} is not a word and, in the last column, its tag")
                 return None
             numbers.append(number)
             words.append(fields[0])
@@ -160,27 +162,34 @@ class ConllReader(LabeledReader[NerExample]):
             return NerExample(sentence_id, tuple(words), document=document)
         bio = _as_bio(tags, scheme, bad)
         for number, tag in zip(numbers, bio, strict=True):
-            problem = find_bad_tag((tag,), self.tags)
+            problem = find_bad_tag((tag,), self.tags, self.are_entities)
             if problem:
                 bad.found(f"line {number}", problem)
                 return None
         return NerExample(sentence_id, tuple(words), bio, document)
 
 
-def _known_scheme(path: str, column: str, tags: Counter[str]) -> TagScheme:
-    """The scheme of a file's tags. Raises: TaskDataError where none of them is of any scheme."""
-    scheme = find_scheme(tags)
+def _known_scheme(path: str, column: str, tags: Counter[str], are_entities: bool) -> TagScheme | None:
+    """The scheme of a file's tags; None of those that mark no entities.
+
+    Raises: TaskDataError for a file without tags, and where no tag of entities is of any scheme.
+    """
+    scheme = find_scheme(tags) if are_entities else None
     if scheme is not None:
         return scheme
     if table_name(path) == "CSV" and column == _LAST_COLUMN:
         raise TaskDataError(f"{path} is a CSV table, and {_READS}")
     if not tags:
         raise TaskDataError(f"{path} has no tags behind its words, and {_READS}")
+    if not are_entities:
+        return None
     raise TaskDataError(f"{path}: {column} has the {other_tags_problem([tag for tag, _ in tags.most_common(3)])}")
 
 
-def _as_bio(tags: Sequence[str], scheme: TagScheme, bad: BadRecords) -> tuple[str, ...]:
-    """A sentence's tags as BIO, counted where they were written in another scheme."""
+def _as_bio(tags: Sequence[str], scheme: TagScheme | None, bad: BadRecords) -> tuple[str, ...]:
+    """A sentence's tags as BIO, counted where they were written in another scheme; without a scheme as they are."""
+    if scheme is None:
+        return tuple(tags)
     if scheme != BIO:
         bad.remarks[f"sentences whose tags are {scheme.name}, read as BIO"] += 1
     return scheme.to_bio(tags)
@@ -249,6 +258,8 @@ class NerTable(LabeledReader[NerExample]):
     tags_column: str
     tags: tuple[str, ...] | None = None
     """The tag set; None takes every BIO tag."""
+    are_entities: ClassVar[bool] = True
+    """Whether tags mark entities, as of `ConllReader`."""
     sentence_column: str | None = None
     """Column that tells the sentences of rows of words apart: one goes on while it says the same, or nothing."""
 
@@ -262,7 +273,8 @@ class NerTable(LabeledReader[NerExample]):
             read = self._grouped(read_rows(path, (self.sentence_column, *columns), bad), bad)
         rows = [(place, self._named(values, names, bad)) for place, values in read]
         counts = Counter(tag for _, values in rows if are_texts(values[-1]) for tag in values[-1])
-        scheme = _known_scheme(path, repr(self.tags_column), counts) if self.labeled and counts else BIO
+        are_entities = self.are_entities
+        scheme = _known_scheme(path, repr(self.tags_column), counts, are_entities) if self.labeled and counts else None
         for number, (place, values) in enumerate(rows):
             try:
                 words, tags = self._sentence(values, bad)
@@ -270,7 +282,7 @@ class NerTable(LabeledReader[NerExample]):
                 bad.found(place, str(error))
                 continue
             bio = _as_bio(tags, scheme, bad)
-            problem = find_bad_tag(bio, self.tags)
+            problem = find_bad_tag(bio, self.tags, self.are_entities)
             if problem:
                 bad.found(place, problem)
             elif words:
@@ -324,6 +336,18 @@ class NerTable(LabeledReader[NerExample]):
         if self.labeled and len(words) != len(tags):
             raise ValueError(f"{len(words)} {self.tokens_column} but {len(tags)} {self.tags_column}")
         return words, tags
+
+
+class PlainConllReader(ConllReader):
+    """Reads tags that mark no entities."""
+
+    are_entities = False
+
+
+class PlainTagTable(NerTable):
+    """Reads tags that mark no entities."""
+
+    are_entities = False
 
 
 class Span(NamedTuple):

@@ -25,7 +25,7 @@ from bert_core.metrics.ner import entity_spans
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS, Context
-from orchestrator.specs.task import TaskSpec
+from orchestrator.specs.task import Head, TaskSpec
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.tasks.bio_tags import complete_tag_set, is_bio
 from orchestrator.tasks.catalogue import KnownTask
@@ -81,8 +81,8 @@ class NerOptions(TaskOptions):
 class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
     """A tag for each word."""
 
-    head = "ner"
-    metrics = ("f1", "precision", "recall")
+    head: ClassVar[Head] = "ner"
+    metrics: ClassVar[tuple[str, ...]] = ("f1", "precision", "recall")
     purpose = "words and their tags"
     arrays_type = NerArrays
     label_field = prediction_field = "tags"
@@ -95,6 +95,8 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
     example_request: ClassVar[Mapping[str, Any]] = {"words": ["Ada", "Lovelace", "lived", "in", "London", "."]}
     usual_text_columns = ("tokens",)
     splits_long_examples = True
+    conll_type: ClassVar[type[ConllReader]] = ConllReader
+    table_type: ClassVar[type[NerTable]] = NerTable
 
     def reader(
         self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None
@@ -106,11 +108,11 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
         is_table = all(plain_name(path).endswith((*JSON_ENDINGS, ".parquet")) for path in spec.files.values())
         if known is None and len(spec.text_columns) == 2:
             sentence, word = spec.text_columns
-            return NerTable(word, spec.label_column or "tag", labels, sentence_column=sentence)
+            return self.table_type(word, spec.label_column or "tag", labels, sentence_column=sentence)
         if (known is None or known.label_column) and is_table:
             (tokens,) = spec.text_columns[:1] or self.usual_text_columns
-            return NerTable(tokens, spec.label_column or "tags", labels)
-        return ConllReader(labels)
+            return self.table_type(tokens, spec.label_column or "tags", labels)
+        return self.conll_type(labels)
 
     def unlabeled_reader(self, path: str) -> ConllReader | None:
         """The reader of CoNLL columns: where the name says that they are such, or the first lines have tags."""

@@ -36,6 +36,7 @@ HEADS: dict[str, tuple[Callable[[Path], TaskSpec], str, float]] = {
     "multiple_choice": (tiny_tasks.multiple_choice, "accuracy", 0.95),
     "regression": (tiny_tasks.regression, "pearson", 0.9),
     "ner": (tiny_tasks.ner, "f1", 0.95),
+    "token_classification": (tiny_tasks.token_classification, "word_accuracy", 0.95),
     "qa": (tiny_tasks.qa, "f1", 0.8),
     "sentence_selection": (tiny_tasks.sentence_selection, "f1", 0.9),
 }

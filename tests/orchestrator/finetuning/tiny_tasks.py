@@ -112,6 +112,21 @@ def ner(folder: Path) -> TaskSpec:
     return TaskSpec(id="persons", head="ner", files=files)
 
 
+def token_classification(folder: Path) -> TaskSpec:
+    """A name behind mr is a surname, every other one a first name."""
+    rng = random.Random(2)
+    files = {}
+    for split, count in (("train", 240), ("validation", 60)):
+        sentences = []
+        for _ in range(count):
+            words = [rng.choice(rng.choice([FILLERS, NAMES, ["mr"]])) for _ in range(rng.randrange(3, 9))]
+            names = ("last" if before == "mr" else "first" for before in ["", *words])
+            tags = [name if word in NAMES else "other" for word, name in zip(words, names, strict=False)]
+            sentences.append("".join(f"{word} {tag}\n" for word, tag in zip(words, tags, strict=True)))
+        files[split] = _write(folder / f"{split}.conll", "\n".join(sentences))
+    return TaskSpec(id="kinds of names", head="token_classification", files=files)
+
+
 def qa(folder: Path, unanswerable: bool = False) -> TaskSpec:
     """The answer is the passage's only name; a passage without one may have no answer."""
     rng = random.Random(3)

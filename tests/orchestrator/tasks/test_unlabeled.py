@@ -20,6 +20,7 @@ NO_LABEL: dict[str, dict[str, Any]] = {
     "columns": {"label": None},
     "regression": {"value": None},
     "ner": {"tags": ()},
+    "token_classification": {"tags": ()},
     "qa": {"answers": ()},
     "sentence_selection": {"selected": None},
 }

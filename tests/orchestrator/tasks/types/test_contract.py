@@ -111,6 +111,12 @@ CASES: dict[str, Case] = {
         {"words": ["the", "road"]},
         frozenset({"tags"}),
     ),
+    "token_classification": Case(
+        tiny_tasks.token_classification,
+        lambda task, features: noise(len(features.input_ids), len(task.labels)),
+        {"words": ["the", "road"]},
+        frozenset({"tags"}),
+    ),
     "qa": Case(
         lambda folder: tiny_tasks.qa(folder, unanswerable=True),
         lambda task, features: noise(len(features.input_ids), 2),

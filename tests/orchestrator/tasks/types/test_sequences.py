@@ -176,6 +176,7 @@ SIDES: dict[Head, tuple[list[Any], list[Any], float]] = {
         [TagsPrediction(("O", "B-x", "O")), TagsPrediction(("B-x",))],
         0.5,
     ),
+    "token_classification": ([TagsPrediction(("a", "b"))], [TagsPrediction(("a", "c"))], 0.5),
     "qa": ([AnswerPrediction("x"), AnswerPrediction("")], [AnswerPrediction("x"), AnswerPrediction("y")], 0.5),
     "sentence_selection": (
         [SentencesPrediction((0, 2), (0.9, 0.1, 0.6)), SentencesPrediction((), (0.1,))],
