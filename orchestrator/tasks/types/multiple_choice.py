@@ -70,7 +70,6 @@ class MultipleChoiceTable(LabeledReader[MultipleChoiceExample]):
     label_column: str
 
     def read(self, path: str, bad: BadRecords) -> Iterator[MultipleChoiceExample]:
-        """The file's examples in order."""
         columns = (*self.text_columns, *self.choice_columns, *([self.label_column] if self.labeled else ()))
         for number, (place, values) in enumerate(read_rows(path, columns, bad)):
             record = dict(zip(columns, values, strict=True))
@@ -115,7 +114,6 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
     }
 
     def check_spec(self, spec: TaskSpec) -> None:
-        """Check that the spec names columns of text and of choices. Raises: SpecError."""
         check_text_columns(spec)
         if len(spec.choice_columns) < 2:
             raise SpecError("task.choice_columns: name the two or more columns that hold the choices")
@@ -149,7 +147,6 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
         return [ChoicePrediction(int(some.argmax()), tuple(softmax(some).tolist())) for some in by_example]
 
     def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[ChoicePrediction]) -> Scores:
-        """The share of right choices."""
         pairs = zip(predictions, examples, strict=True)
         return {"accuracy": fmean(prediction.choice == example.label for prediction, example in pairs)}
 
@@ -159,7 +156,6 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
         return [ChoicePrediction(max(sorted(places), key=lambda place: places[place]))] * len(examples)
 
     def doubt(self, task: TaskDefinition, prediction: ChoicePrediction) -> dict[str, Any]:
-        """The probabilities in the choices' order."""
         return {"probabilities": list(prediction.probabilities)}
 
     def example_of(self, task: TaskDefinition, request: Request) -> MultipleChoiceExample:

@@ -43,13 +43,24 @@ def features_of(
 
 def write_records(path: Path, *records: dict[str, Any]) -> Path:
     """A file of JSON lines."""
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return write(path, "".join(json.dumps(record) + "\n" for record in records))
+
+
+def write(path: Path, text: str) -> Path:
+    """A file with a text as it stands."""
+    path.write_text(text, encoding="utf-8", newline="")
     return path
 
 
+def read(table: Any, path: Path, policy: Any = "error") -> tuple[list[Any], BadRecords]:
+    """What a reader makes of a file, and what it found on the way."""
+    bad = BadRecords(str(path), policy)
+    return list(table.read(bad.path, bad)), bad
+
+
 def examples_of(table: Any, path: Path, policy: Any = "error") -> list[Any]:
-    """What a reader of tables makes of a file."""
-    return list(table.read(str(path), BadRecords(str(path), policy)))
+    """What a reader makes of a file."""
+    return read(table, path, policy)[0]
 
 
 def window_texts(features: Features[Any], tokenizer: Tokenizer) -> list[str]:

@@ -17,7 +17,7 @@ from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.classification import ClassificationTable
 from orchestrator.tasks.types.multi_label import MultiLabelTable
 from orchestrator.tasks.types.regression import RegressionTable
-from tests.orchestrator.tasks.definitions import write_records
+from tests.orchestrator.tasks.definitions import read, write_records
 
 CLASSES = ClassificationTable(("text",), "label")
 SCORES = RegressionTable(("text",), "label")
@@ -25,11 +25,6 @@ SCORES = RegressionTable(("text",), "label")
 
 def known(*labels: str) -> ClassificationTable:
     return ClassificationTable(("text",), "label", {label: label for label in labels})
-
-
-def read(table: Any, path: Path, policy: Any = "error") -> tuple[list[Any], BadRecords]:
-    bad = BadRecords(str(path), policy)
-    return list(table.read(str(path), bad)), bad
 
 
 def labels_of(folder: Path, labels: list[Any], table: Any = CLASSES) -> tuple[list[Any], BadRecords]:

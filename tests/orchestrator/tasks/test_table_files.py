@@ -22,7 +22,7 @@ from orchestrator.tasks.text_files import BadRecords, find_file, plain_name, rea
 from orchestrator.tasks.types.classification import ClassificationExample, ClassificationTable
 from orchestrator.tasks.types.conll import NerExample, NerTable
 from orchestrator.tasks.types.regression import RegressionTable
-from tests.orchestrator.tasks.definitions import examples_of, write_records
+from tests.orchestrator.tasks.definitions import examples_of, read, write, write_records
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.ZstdCompressor().compress}
 
@@ -77,16 +77,6 @@ EXPECTED = [
 ]
 
 
-def read(table, path: Path, policy: str = "error") -> tuple[list, BadRecords]:
-    bad = BadRecords(str(path), policy)
-    return list(table.read(str(path), bad)), bad
-
-
-def write(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8", newline="")
-    return path
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -101,7 +91,7 @@ def test_csv_is_quoted(tmp_path: Path, text: str) -> None:
 
 def test_jsonl_and_parquet_hold_typed_values(tmp_path: Path) -> None:
     records = [{"first": a, "second": b, "label": label, "more": None} for a, b, label in ROWS]
-    jsonl = write(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in records) + "\n")
+    jsonl = write_records(tmp_path / "a.jsonl", *records)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "a.parquet")
     assert read(PAIRS, jsonl)[0] == EXPECTED
     assert read(PAIRS, tmp_path / "a.parquet")[0] == EXPECTED
@@ -294,7 +284,7 @@ NER = NerTable("tokens", "tags", ("O", "B-PER", "I-PER"))
 
 def test_ner_tables_hold_lists(tmp_path: Path) -> None:
     records = [{"tokens": ["Ada", "L", "ran"], "tags": ["I-PER", "I-PER", "O"]}, {"tokens": [], "tags": []}]
-    jsonl = write(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in records))
+    jsonl = write_records(tmp_path / "a.jsonl", *records)
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "a.parquet")
     expected = [NerExample("0", ("Ada", "L", "ran"), ("B-PER", "I-PER", "O"))]
     assert read(NER, jsonl)[0] == expected

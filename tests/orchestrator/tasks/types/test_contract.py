@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import InputError, SpecError
+from orchestrator.errors import InputError, SpecError, TaskDataError
 from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.recipe_checks import check_recipe
 from orchestrator.specs import RecipeSpec, TaskSpec
@@ -187,7 +187,7 @@ class TestTaskType:
         assert len(pickle.dumps(task)) < 4000
 
     def test_features_are_the_same_from_their_arrays(self, features: Features[Any], task: Task) -> None:
-        again = Features.from_arrays(features.arrays(), task.head, task.type.arrays_type, features.counts)
+        again = Features.from_arrays(features.arrays(), features.counts, task.head, task.type.arrays_type)
         assert again.arrays().keys() == features.arrays().keys()
         for key, array in features.arrays().items():
             np.testing.assert_array_equal(again.arrays()[key], array)
@@ -339,3 +339,53 @@ def test_retrieval_is_searched_and_not_learned(tokenizer: Tokenizer) -> None:
         retrieval.example_of(task, Request({"text": "x"}, 1, "retrieval", ()))
     assert [head for head, task_type in TASK_TYPES.items() if task_type.is_searched] == ["retrieval"]
     assert retrieval.agreement([RankingPrediction(("a", "b"))], [RankingPrediction(("b", "a"))]) == 0.0
+
+
+NO_LABEL: dict[str, dict[str, Any]] = {
+    "classification": {"label": None},
+    "multi_label": {"labels": None},
+    "multiple_choice": {"label": None},
+    "columns": {"label": None},
+    "regression": {"value": None},
+    "ner": {"tags": ()},
+    "qa": {"answers": ()},
+    "sentence_selection": {"selected": None},
+}
+
+
+def unlabeled_copy(path: Path) -> Path:
+    """A file of the tiny tasks without its labels."""
+    target = path.with_name(f"unlabeled{path.suffix}")
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".conll":
+        text = "\n".join(line.split()[0] if line else "" for line in text.split("\n"))
+    elif path.suffix == ".jsonl":
+        rows = [json.loads(line) for line in text.splitlines()]
+        text = "".join(json.dumps({k: v for k, v in row.items() if k != "label"}) + "\n" for row in rows)
+    else:
+        content = json.loads(text)
+        for paragraph in content["data"][0]["paragraphs"]:
+            del paragraph["qas"][0]["answers"]
+        text = json.dumps(content)
+    target.write_text(text, encoding="utf-8")
+    return target
+
+
+@pytest.mark.parametrize("head", NO_LABEL)
+def test_examples_are_the_same_but_for_their_labels(head: str, tmp_path: Path) -> None:
+    task = load_task(getattr(tiny_tasks, head)(tmp_path))
+    path = Path(task.files["train"])
+    expected = [replace(example, **NO_LABEL[head]) for example in task.examples("train")]
+    for file in (path, unlabeled_copy(path)):
+        assert list(task.without_labels(str(file)).examples("train")) == expected
+
+
+def test_plain_text_is_a_line_each_with_a_tab_in_a_pair(tmp_path: Path) -> None:
+    spec = tiny_tasks.classification(tmp_path)
+    path = tmp_path / "texts.txt"
+    path.write_text("one text\n\nand another\n", encoding="utf-8")
+    assert [e.text for e in load_task(spec).without_labels(str(path)).examples("train")] == ["one text", "and another"]
+    pairs = replace(load_task(spec), reader=replace(load_task(spec).reader, text_columns=("text", "next")))
+    path.write_text("one\ttwo\nthree\n", encoding="utf-8")
+    with pytest.raises(TaskDataError, match="line 2: 1 texts with tabs between them; wanted: text, next"):
+        pairs.without_labels(str(path)).examples("train")
