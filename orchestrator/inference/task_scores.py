@@ -60,11 +60,7 @@ def evaluate(
 
 
 def evaluate_closely(
-    scoring: Scoring,
-    device: str = "cpu",
-    on_progress: Callable[[str], None] = lambda line: None,
-    *,
-    num_mistakes: int,
+    scoring: Scoring, device: str = "cpu", on_progress: Callable[[str], None] = lambda line: None, *, num_mistakes: int
 ) -> ErrorAnalysis:
     """Score a model as `evaluate` does, and find where it goes wrong.
 

@@ -71,12 +71,7 @@ def prepare_features(task: Task, split: Split, tokenizer: Tokenizer, options: Ta
 
 
 def keep_features(
-    cache: str,
-    fingerprint: str,
-    arrays_type: type[A],
-    head: Head,
-    split: Split | None,
-    make: Callable[[], Features[A]],
+    cache: str, fingerprint: str, arrays_type: type[A], head: Head, split: Split | None, make: Callable[[], Features[A]]
 ) -> Features[A]:
     """Read features from the cache, or make them and keep them there."""
     folder = join(cache, fingerprint)

@@ -110,10 +110,7 @@ def test_an_index_that_cannot_be_built_leaves_no_folder(encoder: str, tmp_path: 
 
 
 def test_a_query_without_tokens_is_named(encoder: str, documents: str) -> None:
-    with (
-        open_searcher(encoder, documents, None, None, quiet) as searcher,
-        pytest.raises(InputError, match="query 2"),
-    ):
+    with open_searcher(encoder, documents, None, None, quiet) as searcher, pytest.raises(InputError, match="query 2"):
         list(searcher.search(["cats", "\u200b\x00"], 1))
 
 

@@ -1,10 +1,13 @@
 """Tasks without files, for tests that bring their own examples."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pyarrow
+import pyarrow.parquet
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs import RecipeSpec
@@ -41,9 +44,13 @@ def features_of(
     return build_features(define(head, labels, **options), examples, tokenizer, options_of(head, **values))
 
 
-def write_records(path: Path, *records: dict[str, Any]) -> Path:
-    """A file of JSON lines."""
-    return write(path, "".join(json.dumps(record) + "\n" for record in records))
+def write_records(path: Path, *records: Mapping[str, Any], features: Any = None) -> Path:
+    """A file of JSON lines, or of Parquet by its name; `features` are what `datasets` notes of the columns there."""
+    if path.suffix != ".parquet":
+        return write(path, "".join(json.dumps(record) + "\n" for record in records))
+    metadata = {"huggingface": json.dumps({"info": {"features": features or {}}})}
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(records)).replace_schema_metadata(metadata), path)
+    return path
 
 
 def write(path: Path, text: str) -> Path:

@@ -3,13 +3,10 @@
 Alone: pytest tests/orchestrator/tasks/test_cell_values.py
 """
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from orchestrator.errors import TaskDataError
@@ -27,9 +24,13 @@ def known(*labels: str) -> ClassificationTable:
     return ClassificationTable(("text",), "label", {label: label for label in labels})
 
 
+def rows_of(*labels: Any) -> list[dict[str, Any]]:
+    return [{"text": "x", "label": label} for label in labels]
+
+
 def labels_of(folder: Path, labels: list[Any], table: Any = CLASSES) -> tuple[list[Any], BadRecords]:
     """Examples that a table of JSON gives for some labels."""
-    examples, bad = read(table, write_records(folder / "a.jsonl", *({"text": "x", "label": label} for label in labels)))
+    examples, bad = read(table, write_records(folder / "a.jsonl", *rows_of(*labels)))
     return [getattr(example, "label", None) or getattr(example, "value", None) for example in examples], bad
 
 
@@ -109,22 +110,15 @@ def test_what_is_no_class_is_named(tmp_path: Path, value: object, named: str) ->
         labels_of(tmp_path, [value])
 
 
-def with_names(folder: Path, labels: list[Any], feature: object) -> Path:
-    """A Parquet file as `datasets` writes it."""
-    metadata = {"huggingface": json.dumps({"info": {"features": {"label": feature}}})}
-    table = pyarrow.table({"text": ["x"] * len(labels), "label": labels}).replace_schema_metadata(metadata)
-    pyarrow.parquet.write_table(table, folder / "a.parquet")
-    return folder / "a.parquet"
-
-
 def test_numbers_are_the_names_that_a_parquet_file_has_for_them(tmp_path: Path) -> None:
     names = {"names": ["bad", "good"], "_type": "ClassLabel"}
-    path = with_names(tmp_path, [1, 0, -1], names)
+    path = write_records(tmp_path / "a.parquet", *rows_of(1, 0, -1), features={"label": names})
     for table in (CLASSES, known("good", "bad")):
         examples, bad = read(table, path)
         assert ([example.label for example in examples], bad.num_unlabeled) == (["good", "bad"], 1)
     assert [example.label for example in read(known("0", "1"), path)[0]] == ["1", "0"]
-    path = with_names(tmp_path, [[1, 0], []], {"feature": names, "_type": "List"})
+    lists = {"label": {"feature": names, "_type": "List"}}
+    path = write_records(tmp_path / "a.parquet", *rows_of([1, 0], []), features=lists)
     assert [e.labels for e in read(MultiLabelTable(("text",), "label"), path)[0]] == [("good", "bad"), ()]
 
 

@@ -158,15 +158,12 @@ GIVEN = [ClassPrediction("yes", (0.25, 0.75)), ClassPrediction("yes", (0.25, 0.7
 """Predictions for both pairs, the first of them wrong."""
 
 
-def test_a_kept_row_says_both_texts_of_a_pair_the_long_one_cut(pairs: Task) -> None:
+def test_a_kept_row_says_both_texts_of_a_pair_the_long_one_cut_and_an_own_file_all_of_it(pairs: Task) -> None:
     first = kept_rows(pairs, "validation", GIVEN)[0]
     assert list(first)[:3] == ["id", "text", "text_pair"]
     assert (first["text"], first["prediction"], first["gold"]) == ("It rains.", "yes", "no")
     assert len(first["text_pair"]) == KEPT_CHARACTERS
     assert first["text_pair"] == LONG[: KEPT_CHARACTERS - 1] + "…"
-
-
-def test_a_persons_own_file_has_the_whole_texts(pairs: Task) -> None:
     assert rows_with_texts(pairs, "validation", GIVEN)[0]["text_pair"] == LONG
 
 

@@ -93,10 +93,7 @@ def test_negatives_of_another_kind_are_named(negatives: object, tmp_path: Path) 
 
 
 def test_each_negative_is_a_window_and_prompts_stand_before_the_texts(tokenizer: Tokenizer) -> None:
-    examples = [
-        MatchExample("0", "house", "river", negatives=("engine", "mill")),
-        MatchExample("1", "engine", "mill"),
-    ]
+    examples = [MatchExample("0", "house", "river", negatives=("engine", "mill")), MatchExample("1", "engine", "mill")]
     features = features_of(
         "embedding", (), examples, tokenizer, objective="in_batch_negatives", query_prompt="the ", document_prompt="a "
     )

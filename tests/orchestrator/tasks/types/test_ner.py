@@ -1,6 +1,5 @@
 """Entities: CoNLL columns, tags, character spans, windows. Alone: pytest tests/orchestrator/tasks/types/test_ner.py"""
 
-import json
 import random
 from collections import Counter
 from itertools import pairwise
@@ -8,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -168,9 +165,7 @@ def test_tags_that_are_numbers_are_names_in_the_order_of_the_task_or_of_the_file
         with pytest.raises(TaskDataError, match=r"line 1: ner_tags .*task\.labels"):
             examples_of(NerTable("tokens", "ner_tags", tags), path)
     feature = {"feature": {"names": ["O", "B-LOC"], "_type": "ClassLabel"}, "_type": "Sequence"}
-    metadata = {"huggingface": json.dumps({"info": {"features": {"ner_tags": feature}}})}
-    table = pyarrow.Table.from_pylist([record]).replace_schema_metadata(metadata)
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    write_records(tmp_path / "a.parquet", record, features={"ner_tags": feature})
     assert examples_of(NerTable("tokens", "ner_tags"), tmp_path / "a.parquet")[0].tags == ("B-LOC", "O")
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -93,8 +91,7 @@ def test_answers_of_a_row_are_read_in_each_layout(
 ) -> None:
     record = FLAT | fields
     assert are_question_columns(record)
-    table = {name: [value] for name, value in record.items()}
-    pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "a.parquet")
+    write_records(tmp_path / "a.parquet", record)
     write_records(tmp_path / "a.jsonl", record)
     for name, data in (("a.json", [record]), ("b.json", {"data": [record]}), ("c.json", f"{json.dumps(record)}\n" * 2)):
         (tmp_path / name).write_text(data if isinstance(data, str) else json.dumps(data))

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from bert_core.errors import DataError
@@ -27,15 +25,13 @@ RECORD: dict[str, Any] = {"sentences": ["One.", "Two.", "Three."], "query": "Whi
 
 
 @pytest.mark.parametrize(
-    ("selected", "places"),
-    [([2, 0, 2], (0, 2)), ([True, False, True], (0, 2)), ([], ()), ([False, False, False], ())],
+    ("selected", "places"), [([2, 0, 2], (0, 2)), ([True, False, True], (0, 2)), ([], ()), ([False, False, False], ())]
 )
 def test_sentences_are_selected_by_number_or_by_true_and_false(
     tmp_path: Path, selected: list[object], places: tuple[int, ...]
 ) -> None:
     record = {**RECORD, "selected": selected}
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{**record, "selected": selected}]), tmp_path / "a.parquet")
-    for path in (write_records(tmp_path / "a.jsonl", record), tmp_path / "a.parquet"):
+    for path in (write_records(tmp_path / "a.jsonl", record), write_records(tmp_path / "a.parquet", record)):
         assert examples_of(TABLE, path) == [SentencesExample("0", ("One.", "Two.", "Three."), None, places)]
 
 
