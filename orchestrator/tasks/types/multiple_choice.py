@@ -77,11 +77,10 @@ class MultipleChoiceTable(LabeledReader[MultipleChoiceExample]):
                 text, *beginning = read_texts(record, self.text_columns, bad.remarks)
                 endings = read_texts(record, self.choice_columns, bad.remarks)
                 right = self._find_right(record[self.label_column]) if self.labeled else None
+                choices = tuple(" ".join(filter(None, (*beginning, ending))) for ending in endings)
+                yield MultipleChoiceExample(str(number), text, choices, right)
             except ValueError as error:
                 bad.found(place, str(error))
-                continue
-            choices = tuple(" ".join(filter(None, (*beginning, ending))) for ending in endings)
-            yield MultipleChoiceExample(str(number), text, choices, right)
 
     def _find_right(self, value: object) -> int:
         """The place of the column that a label names, or numbers from 0."""
