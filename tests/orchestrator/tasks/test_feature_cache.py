@@ -43,18 +43,13 @@ def assert_equal(first: Features, second: Features) -> None:
     assert (first.counts, first.fingerprint, first.path) == (second.counts, second.fingerprint, second.path)
 
 
-def test_the_second_time_they_are_loaded_without_reading_an_example(prepare, task: Task) -> None:
+def test_the_second_time_they_are_mapped_read_only_and_no_example_is_read(prepare, task: Task) -> None:
     made = prepare()
     unread = replace(task)
     loaded = prepare(task=unread)
     assert (made.reused, loaded.reused) == (False, True)
     assert_equal(made, loaded)
     assert unread._read == {}
-
-
-def test_loaded_arrays_are_mapped_and_read_only(prepare) -> None:
-    prepare()
-    loaded = prepare()
     assert isinstance(loaded.input_ids.base, np.memmap)
     with pytest.raises(ValueError, match="read-only"):
         loaded.input_ids[0] = 1

@@ -1,7 +1,4 @@
-"""Features: labels, groups, truncation, words, answers; windows agree with those of transformers.
-
-Alone: pytest tests/orchestrator/tasks/test_features.py
-"""
+"""Windows, groups, truncation, words, answers. Alone: pytest tests/orchestrator/tasks/test_features.py"""
 
 import json
 from functools import lru_cache

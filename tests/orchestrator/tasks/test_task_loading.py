@@ -1,7 +1,4 @@
-"""From a task's spec to a task: known and own layouts, labels, splits, and what is said when something is amiss.
-
-Alone: pytest tests/orchestrator/tasks/test_task_loading.py
-"""
+"""From the spec of a task to its labels and splits. Alone: pytest tests/orchestrator/tasks/test_task_loading.py"""
 
 import gzip
 import hashlib

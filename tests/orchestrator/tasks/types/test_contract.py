@@ -1,7 +1,4 @@
-"""The contract of a task type, kept by every type: files, features, predictions, scores, requests, refusals.
-
-Alone: pytest tests/orchestrator/tasks/types/test_contract.py
-"""
+"""What every task type keeps to. Alone: pytest tests/orchestrator/tasks/types/test_contract.py"""
 
 import json
 import math

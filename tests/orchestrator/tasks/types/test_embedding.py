@@ -1,7 +1,4 @@
-"""Sentence embeddings: objectives, two windows for each pair, labels, predictions of the type that judges.
-
-Alone: pytest tests/orchestrator/tasks/types/test_embedding.py
-"""
+"""Pairs of texts by objective. Alone: pytest tests/orchestrator/tasks/types/test_embedding.py"""
 
 import csv
 from pathlib import Path

@@ -1,7 +1,4 @@
-"""Sentence selection: tables of sentences, windows of whole sentences, decoding, scores, the lead baseline.
-
-Alone: pytest tests/orchestrator/tasks/types/test_sentence_selection.py
-"""
+"""Sentences of documents. Alone: pytest tests/orchestrator/tasks/types/test_sentence_selection.py"""
 
 from pathlib import Path
 from typing import Any
