@@ -98,24 +98,14 @@ def test_a_document_start_begins_a_document_and_without_any_there_is_none(tmp_pa
     assert [e.document for e in read_text(tmp_path / "b", "a O\n\nb O\n")[0]] == [None, None]
 
 
-@pytest.mark.parametrize(
-    ("lines", "are_tagged"),
-    [
-        (["Ann B-PER\n", "\n", "runs O\n"], True),
-        (["New York\tB-LOC\r\n"], True),
-        (["-DOCSTART-\n", "\n", "Ann\n"], True),
-        (["Ann B-PER\n"] * 19 + ["runs\n"], True),
-        (["Ann B-PER\n"] * 9 + ["runs\n"], False),
-        (["I am O\n", "and you are not\n"], False),
-        (['{"words": ["Ann"]}\n'], False),
-        (["\n"], False),
-        (["Ann S-PER\n", "New B-LOC\n", "York E-LOC\n"], True),
-        (["Ann b_per\n", "runs o\n"], True),
-        (["# sentence 1\n", "Ann _ _ B-PER\n"], True),
-    ],
-)
-def test_tag_columns_are_told_from_prose(lines: list[str], are_tagged: bool) -> None:
-    assert has_tag_columns(lines) == are_tagged
+TAGGED = ["Ann B-PER||runs O", "New York\tB-LOC\r", "-DOCSTART-||Ann", "Ann B-PER|" * 19 + "runs"]
+TAGGED += ["Ann S-PER|New B-LOC|York E-LOC", "Ann b_per|runs o", "# sentence 1|Ann _ _ B-PER"]
+PROSE = ["Ann B-PER|" * 9 + "runs", "I am O|and you are not", '{"words": ["Ann"]}', ""]
+
+
+@pytest.mark.parametrize("text", [*TAGGED, *PROSE])
+def test_tag_columns_are_told_from_prose(text: str) -> None:
+    assert has_tag_columns([f"{line}\n" for line in text.split("|")]) == (text in TAGGED)
 
 
 def test_comments_before_a_sentence_are_no_words_and_hash_tags_are(tmp_path: Path) -> None:

@@ -37,21 +37,14 @@ def test_a_query_may_be_null_or_empty(tmp_path: Path) -> None:
     assert [example.query for example in examples_of(WITH_QUERY, path)] == ["Which?", None, None]
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("sentences", []),
-        ("sentences", "One. Two."),
-        ("sentences", ["One.", 2]),
-        ("query", 5),
-        ("selected", [3]),
-        ("selected", [-1]),
-        ("selected", [True, False]),
-        ("selected", [0, True]),
-        ("selected", None),
-        ("selected", ["One."]),
-    ],
-)
+BROKEN: dict[str, list[Any]] = {
+    "sentences": [[], "One. Two.", ["One.", 2]],
+    "query": [5],
+    "selected": [[3], [-1], [True, False], [0, True], None, ["One."]],
+}
+
+
+@pytest.mark.parametrize(("field", "value"), [(name, value) for name, values in BROKEN.items() for value in values])
 def test_a_broken_document_is_named_or_left_out(tmp_path: Path, field: str, value: object) -> None:
     path = write_records(tmp_path / "a.jsonl", RECORD, {**RECORD, field: value})
     with pytest.raises(TaskDataError, match=f"line 2: {field}"):
