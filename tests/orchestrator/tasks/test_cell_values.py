@@ -74,24 +74,18 @@ def test_a_key_that_no_row_has_is_a_column_that_is_not_there(tmp_path: Path) -> 
         read(CLASSES, path)
 
 
-@pytest.mark.parametrize(
-    ("labels", "table", "num_unlabeled"),
-    [
-        ([0, 1, 2, -1], CLASSES, 1),
-        (["0", "1", "2", "-1.0"], CLASSES, 1),
-        ([0, 1, -1], CLASSES, 0),
-        ([1, 2, 3, -1], CLASSES, 0),
-        ([0, 1, -1], known("0", "1"), 1),
-        ([0, 1, -1], known("0", "1", "-1"), 0),
-        (["yes", "no", "-"], CLASSES, 1),
-        (["+", "0", "-"], CLASSES, 0),
-        ([0.5, -1], SCORES, 0),
-        ([0.5, "inf"], SCORES, 1),
-        ([-1.0, "-1"], SCORES, 2),
-    ],
-)
+MARKS: list[tuple[Any, list[Any], int]] = [
+    # table, labels, how many of them are none
+    *((CLASSES, [0, 1, 2, mark], 1) for mark in (-1, "-1.0")),
+    *((CLASSES, labels, 0) for labels in ([0, 1, -1], [1, 2, 3, -1], ["+", "0", "-"])),
+    *((known("0", "1"), [0, 1, -1], 1), (known("0", "1", "-1"), [0, 1, -1], 0), (CLASSES, ["yes", "no", "-"], 1)),
+    *((SCORES, [0.5, -1], 0), (SCORES, [0.5, "inf"], 1), (SCORES, [-1.0, "-1"], 2)),
+]
+
+
+@pytest.mark.parametrize(("table", "labels", "num_unlabeled"), MARKS)
 def test_the_mark_of_no_label_is_told_from_a_class_by_the_others(
-    tmp_path: Path, labels: list[Any], table: Any, num_unlabeled: int
+    tmp_path: Path, table: Any, labels: list[Any], num_unlabeled: int
 ) -> None:
     found, bad = labels_of(tmp_path, labels, table)
     assert (len(found), bad.num_unlabeled) == (len(labels) - num_unlabeled, num_unlabeled)

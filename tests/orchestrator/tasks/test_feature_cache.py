@@ -26,11 +26,9 @@ def task(tmp_path: Path) -> Task:
 
 @pytest.fixture
 def prepare(task: Task, tokenizer: Tokenizer, tmp_path: Path) -> Callable[..., Features]:
-    def prepared(**changes: Any) -> Features:
-        split = changes.pop("split", "train")
-        values = {"task": task, "tokenizer": tokenizer, **LENGTHS, "cache": str(tmp_path / "cache"), **changes}
-        task_, tokenizer_, cache = (values.pop(name) for name in ("task", "tokenizer", "cache"))
-        return prepare_features(task_, split, tokenizer_, options_of(task_.head, **values), cache)
+    def prepared(split: Any = "train", cache: str = str(tmp_path / "cache"), **changes: Any) -> Features:
+        task_, tokenizer_ = changes.pop("task", task), changes.pop("tokenizer", tokenizer)
+        return prepare_features(task_, split, tokenizer_, options_of("classification", **LENGTHS | changes), cache)
 
     return prepared
 

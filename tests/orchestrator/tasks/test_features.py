@@ -46,10 +46,7 @@ def test_groups_of_other_tasks_are_windows(tokenizer: Tokenizer) -> None:
 
 def pop_longest(a: int, b: int, budget: int) -> tuple[int, int]:
     while a + b > budget:
-        if a > b:
-            a -= 1
-        else:
-            b -= 1
+        a, b = (a - 1, b) if a > b else (a, b - 1)
     return a, b
 
 

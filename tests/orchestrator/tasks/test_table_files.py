@@ -44,18 +44,13 @@ def test_a_damaged_file_is_named(tmp_path: Path, ending: str, damage) -> None:
         read_decompressed(str(path))
 
 
-@pytest.mark.parametrize(
-    ("text", "lines"),
-    [
+def test_lines_end_at_line_feeds_and_without_any_at_carriage_returns(tmp_path: Path) -> None:
+    for text, lines in (
         ("\ufeffone\r\ntwo\u2028still\x0btwo\x85\n\nfour", ["one", "two\u2028still\x0btwo\x85", "", "four"]),
         ("one\r\rthree\r", ["one", "", "three"]),
-    ],
-)
-def test_lines_end_at_line_feeds_and_without_any_at_carriage_returns(
-    tmp_path: Path, text: str, lines: list[str]
-) -> None:
-    path = write(tmp_path / "a.txt", text)
-    assert list(read_lines(str(path), BadRecords(str(path), "error"))) == list(enumerate(lines, 1))
+    ):
+        path = str(write(tmp_path / "a.txt", text))
+        assert list(read_lines(path, BadRecords(path, "error"))) == list(enumerate(lines, 1))
 
 
 def test_bytes_that_are_no_text_end_the_reading_or_are_counted(tmp_path: Path) -> None:
@@ -74,14 +69,11 @@ PAIRS = ClassificationTable(("first", "second"), "label", classes={"0": "off", "
 EXPECTED = [ClassificationExample(str(n), a, b, ("off", "on")[label]) for n, (a, b, label) in enumerate(ROWS)]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'label,first,second\r\n1,"He said ""no""","yes, or\nno"\r\n\r\n0,ünder,b\r\n',
-        'label,first,second\r1,"He said ""no""","yes, or\rno"\r0,ünder,b\r',
-    ],
-    ids=["windows", "macintosh"],
-)
+WINDOWS = 'label,first,second\r\n1,"He said ""no""","yes, or\nno"\r\n\r\n0,ünder,b\r\n'
+MACINTOSH = 'label,first,second\r1,"He said ""no""","yes, or\rno"\r0,ünder,b\r'
+
+
+@pytest.mark.parametrize("text", [WINDOWS, MACINTOSH], ids=["windows", "macintosh"])
 def test_csv_is_quoted_and_a_text_has_any_length(tmp_path: Path, text: str) -> None:
     assert examples_of(PAIRS, write(tmp_path / "a.csv", text)) == EXPECTED
     long = "a b " * 100_000

@@ -33,6 +33,7 @@ from orchestrator.tasks import (
 from orchestrator.tasks.loading import DATA_FIELDS
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.types.base import Request
+from orchestrator.tasks.types.regression import ValuePrediction
 from orchestrator.tasks.types.retrieval import QueryExample, RankingPrediction
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.tasks.definitions import define, options_of
@@ -249,7 +250,9 @@ class TestTaskType:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_request_becomes_an_example_and_its_prediction_an_answer_in_json(name: str, tmp_path: Path) -> None:
+def test_a_request_becomes_an_example_and_its_prediction_an_answer_and_a_lacking_key_is_named(
+    name: str, tmp_path: Path
+) -> None:
     case, tokenizer = CASES[name], tiny_tasks.load_tokenizer(tmp_path)
     task = load_task(case.make(tmp_path))
     keys = task.type.request_keys
@@ -261,13 +264,8 @@ def test_a_request_becomes_an_example_and_its_prediction_an_answer_in_json(name:
     answer = task.type.answer(task, prediction)
     assert answer.keys() == set(case.answer.split())
     assert json.loads(json.dumps(answer)) == answer
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_request_that_lacks_a_key_is_named_with_its_line(name: str, tmp_path: Path) -> None:
-    task = load_task(CASES[name].make(tmp_path))
     with pytest.raises(InputError, match="line 7: no key"):
-        task.type.example_of(task, Request({}, 7, task.head, task.type.request_keys))
+        task.type.example_of(task, Request({}, 7, task.head, keys))
 
 
 @pytest.mark.parametrize("head", ["multi_label", "ner", "qa", "multiple_choice", "sentence_selection", "embedding"])
@@ -278,16 +276,11 @@ def test_a_type_without_scores_for_pairs_cannot_rerank(head: Head) -> None:
 
 def test_relevance_is_the_value_or_the_probability_of_a_class() -> None:
     value = TASK_TYPES["regression"].relevance(define("regression"), None, "model")
-    assert value(TASK_TYPES["regression"].baseline(define("regression"), [_valued(0.5)], [_valued(0.0)])[0]) == 0.5
+    assert value(ValuePrediction(0.5)) == 0.5
     with pytest.raises(InputError, match="'yes'"):
         TASK_TYPES["regression"].relevance(define("regression"), "yes", "model")
     with pytest.raises(InputError, match="no, yes"):
         TASK_TYPES["classification"].relevance(define("classification", ("no", "yes")), "x", "model")
-
-
-def _valued(value: float) -> Any:
-    request = Request({"text": "x"}, 1, "regression", ("text",))
-    return replace(TASK_TYPES["regression"].example_of(define("regression"), request), value=value)
 
 
 def test_retrieval_is_searched_and_not_learned(tokenizer: Tokenizer) -> None:

@@ -100,12 +100,6 @@ def test_answers_of_a_row_are_read_in_each_layout(
         assert examples_of(SquadReader().without_labels(), path)[0].answers == ()
 
 
-def test_an_answer_without_a_start_is_the_less_sure_where_its_text_stands_twice(tmp_path: Path) -> None:
-    _, bad = read_json(tmp_path / "a.json", [FLAT | {"answers": text} for text in ("ünruly", "cat", "saw")])
-    assert bad.num_repaired == 3
-    assert "data[1]" in bad.repair_note
-
-
 @pytest.mark.parametrize("names", [FLAT, ("question", "answer"), ("context", "answers"), ("text", "label")])
 def test_other_columns_are_no_questions(names: Iterable[str]) -> None:
     assert not are_question_columns(names)
@@ -119,40 +113,31 @@ def test_the_mended_answer_that_is_least_sure_is_told(tmp_path: Path) -> None:
         _, bad = read_json(tmp_path / "a.json", layout(*records))
         assert bad.num_repaired == len(records)
         assert place in bad.repair_note
+    _, bad = read_json(tmp_path / "a.json", [FLAT | {"answers": text} for text in ("ünruly", "cat", "saw")])
+    assert bad.num_repaired == 3
+    assert "data[1]" in bad.repair_note, "without a start a text that stands there twice is the less sure"
 
 
-@pytest.mark.parametrize(
-    ("fields", "is_answered"),
-    [
-        *(({"is_impossible": said}, True) for said in ("false", "False", 0, None)),
-        ({"is_impossible": "true"}, False),
-        ({"answers": [{"text": "", "answer_start": -1}]}, False),
-    ],
-)
-def test_a_question_without_an_answer_is_known_in_each_spelling(
-    tmp_path: Path, fields: dict[str, Any], is_answered: bool
-) -> None:
-    examples, bad = read_json(tmp_path / "a.json", layout(question(**fields)))
-    assert bool(examples[0].answers) is is_answered
+def test_a_question_without_an_answer_is_known_in_each_spelling(tmp_path: Path) -> None:
+    answered = [question(str(number), is_impossible=said) for number, said in enumerate(("false", "False", 0, None))]
+    not_answered = [question(is_impossible="true"), question("r", answers=[{"text": "", "answer_start": -1}])]
+    examples, bad = read_json(tmp_path / "a.json", layout(*answered, *not_answered))
+    assert [bool(example.answers) for example in examples] == [True] * 4 + [False] * 2
     assert bad.num_repaired == 0
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        question(answers=[{"text": "dog", "answer_start": 1}]),
-        question("a"),
-        question(question="Wh\ud83d?"),
-        question(question=None),
-        {"id": "q", "question": "Who?"},
-        question(is_impossible="perhaps"),
-        question(answers=[{"text": "cat", "answer_start": "here"}]),
-        question(answers={"text": ["cat", "cat"], "answer_start": [4]}),
-        question(answers=[5]),
-        question(answers=None),
-        "cat",
-    ],
-)
+BROKEN = [
+    question("a"),
+    question(question="Wh\ud83d?"),
+    question(question=None),
+    {"id": "q", "question": "Who?"},
+    "cat",
+]
+BROKEN += [question(answers=[{"text": text, "answer_start": at}]) for text, at in (("dog", 1), ("cat", "here"))]
+BROKEN += [question(answers=found) for found in ({"text": ["cat", "cat"], "answer_start": [4]}, [5], None)]
+
+
+@pytest.mark.parametrize("broken", [*BROKEN, question(is_impossible="perhaps")])
 def test_a_broken_question_is_named_by_its_place_or_counted(tmp_path: Path, broken: Any) -> None:
     data = layout(question("a"), broken, question("c"))
     with pytest.raises(TaskDataError, match=r"a\.json, data\[0\]\.paragraphs\[0\]\.qas\[1\]: "):
