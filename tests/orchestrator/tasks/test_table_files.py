@@ -88,21 +88,20 @@ def test_jsonl_and_parquet_hold_typed_values(tmp_path: Path) -> None:
     assert examples_of(TEXT, path)[0].label == "2026-11-20"
 
 
-@pytest.mark.parametrize(
-    ("rows", "texts"),
-    [
-        ('"a\tb"\tyes\nc\tno\n', ["a\tb", "c"]),
-        ('"say ""a"""\tyes\r\n"c\r\nd"\tno\r\n', ['say "a"', "c\nd"]),
-        ('"a" b\tyes\nsay ""c""\tno\n', ['"a" b', 'say ""c""']),
-        ('"a"\tyes\n"b\tno\n', ['"a"', '"b']),
-        ('"a"\tyes\nb\tno\n', ['"a"', "b"]),
-        ('"half\tyes\n\nwhole"\tno\n', ['"half', 'whole"']),
-    ],
-    ids=["tab", "marks and lines", "stray", "open", "quoted text", "halves"],
-)
-def test_tsv_is_quoted_where_all_of_its_marks_enclose_cells(tmp_path: Path, rows: str, texts: list[str]) -> None:
+QUOTED = {
+    '"a\tb"\tyes\nc\tno\n': ["a\tb", "c"],
+    '"say ""a"""\tyes\r\n"c\r\nd"\tno\r\n': ['say "a"', "c\nd"],
+    '"a" b\tyes\nsay ""c""\tno\n': ['"a" b', 'say ""c""'],
+    '"a"\tyes\n"b\tno\n': ['"a"', '"b'],
+    '"a"\tyes\nb\tno\n': ['"a"', "b"],
+    '"half\tyes\n\nwhole"\tno\n': ['"half', 'whole"'],
+}
+
+
+@pytest.mark.parametrize("rows", QUOTED)
+def test_tsv_is_quoted_where_all_of_its_marks_enclose_cells(tmp_path: Path, rows: str) -> None:
     path = write(tmp_path / "a.tsv", "text\tlabel\n" + rows)
-    assert [example.text for example in examples_of(TEXT, path)] == texts
+    assert [example.text for example in examples_of(TEXT, path)] == QUOTED[rows]
 
 
 def test_tsv_of_a_published_task_is_never_quoted(tmp_path: Path) -> None:
@@ -303,17 +302,15 @@ def test_names_of_columns_that_are_not_utf_8_are_always_an_error(tmp_path: Path,
         list(read_rows(path, ("good", "yes"), BadRecords(path, policy)))
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "named"),
-    [
-        ("a.csv", 'text,label\r"good,\nso good",yes\rbad,no\r', "line 1: .*carriage return"),
-        ("a.jsonl", '{"text": "a fil\n', "line 1: .*column 10"),
-    ],
-)
-def test_a_first_line_without_names_of_columns_is_told(tmp_path: Path, name: str, text: str, named: str) -> None:
-    path = write(tmp_path / name, text)
-    with pytest.raises(TaskDataError, match=named):
-        column_names(str(path), BadRecords(str(path), "error"))
+UNNAMED = {"a.csv": ('text,label\r"good,\nso good",yes\rbad,no\r', "line 1: .*carriage return")}
+UNNAMED |= {"a.jsonl": ('{"text": "a fil\n', "line 1: .*column 10")}
+
+
+@pytest.mark.parametrize("name", UNNAMED)
+def test_a_first_line_without_names_of_columns_is_told(tmp_path: Path, name: str) -> None:
+    path = str(write(tmp_path / name, UNNAMED[name][0]))
+    with pytest.raises(TaskDataError, match=UNNAMED[name][1]):
+        column_names(path, BadRecords(path, "error"))
 
 
 SIZES = ClassificationTable(("text",), "label", numerical_columns=("size",), categorical_columns=("color",))

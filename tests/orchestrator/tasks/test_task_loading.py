@@ -268,16 +268,13 @@ def test_what_is_amiss_is_named(tmp_path: Path, case: str) -> None:
         load(**json.loads(json.dumps(fields).replace("{tmp}", str(tmp_path))))
 
 
-@pytest.mark.parametrize(
-    ("head", "name", "reads"),
-    [
-        ("ner", "a.csv", "CoNLL"),
-        ("qa", "a.csv", "context"),
-        ("classification", "a.conll", "CoNLL.*classification"),
-        ("embedding", "a.conll", "CoNLL.*embedding"),
-    ],
-)
-def test_a_file_for_another_kind_of_task_is_told(tmp_path: Path, head: str, name: str, reads: str) -> None:
+OTHERS = {"ner": ("a.csv", "CoNLL"), "qa": ("a.csv", "context")}
+OTHERS |= {head: ("a.conll", f"CoNLL.*{head}") for head in ("classification", "embedding")}
+
+
+@pytest.mark.parametrize("head", OTHERS)
+def test_a_file_for_another_kind_of_task_is_told(tmp_path: Path, head: str) -> None:
+    name, reads = OTHERS[head]
     path = write(tmp_path, a__csv="text,label\ngood,yes\n", a__conll="Ada B-PER\n") / name
     with pytest.raises(TaskDataError, match=reads):
         own(path, head, text_columns=("text", "next") if name == "a.conll" else ())
