@@ -109,8 +109,7 @@ def test_majority_baselines_are_those_of_the_training_split(tasks: dict[str, Tas
 
 
 def test_no_answer_is_the_baseline_where_questions_may_be_unanswerable(tmp_path: Path) -> None:
-    qas = [{"id": "a", "question": "Who?", "answers": []}]
-    text = json.dumps({"data": [{"paragraphs": [{"context": "Ada", "qas": qas}]}]})
+    text = json.dumps({"data": [{"context": "Ada", "qas": [{"id": "a", "question": "Who?", "answers": []}]}]})
     assert majority_baseline(own_task(tmp_path, "qa", text, "a.json"), "validation")["NoAns_exact"] == 1.0
 
 

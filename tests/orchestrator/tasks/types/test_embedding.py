@@ -1,6 +1,5 @@
 """Pairs of texts by objective. Alone: pytest tests/orchestrator/tasks/types/test_embedding.py"""
 
-import csv
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,7 +15,7 @@ from orchestrator.tasks.types.classification import ClassificationExample, Class
 from orchestrator.tasks.types.embedding import EMBEDDING_OBJECTIVES, MatchExample, MatchTable
 from orchestrator.tasks.types.regression import RegressionExample, ValuePrediction
 from orchestrator.tasks.types.retrieval import RankingPrediction
-from tests.orchestrator.tasks.definitions import define, examples_of, features_of, window_texts, write_records
+from tests.orchestrator.tasks.definitions import define, examples_of, features_of, window_texts, write, write_records
 
 
 def test_a_pair_is_two_windows_with_one_label(tokenizer: Tokenizer) -> None:
@@ -59,27 +58,14 @@ def test_recipe_fields_of_an_objective_are_refused_by_the_others(name: Embedding
         assert other.recipe_fields & refused.keys() == other.recipe_fields - own
 
 
-@pytest.mark.parametrize(
-    ("name", "record", "negatives"),
-    [
-        ("a.jsonl", {"n": ["x", " ", "y"], "m": None}, ("x", "y")),
-        ("a.jsonl", {"n": "x", "m": "y"}, ("x", "y")),
-        ("a.jsonl", {"n": [], "m": ""}, ()),
-        ("a.csv", {"n": "['x', 'y']", "m": "z"}, ("x", "y", "z")),
-    ],
-)
-def test_negatives_are_texts_or_lists_in_columns_of_their_own(
-    name: str, record: dict[str, Any], negatives: tuple[str, ...], tmp_path: Path
-) -> None:
-    row = {"query": "q", "positive": "p"} | record
+def test_negatives_are_texts_or_lists_in_columns_of_their_own(tmp_path: Path) -> None:
     table = MatchTable(("query", "positive"), ("n", "m"))
-    if name.endswith(".csv"):
-        with (tmp_path / name).open("w", newline="") as file:
-            csv.writer(file).writerows([row, row.values()])
-    else:
-        write_records(tmp_path / name, row)
-    assert examples_of(table, tmp_path / name) == [MatchExample("0", "q", "p", negatives=negatives)]
-    assert examples_of(table.without_labels(), tmp_path / name) == [MatchExample("0", "q", "p")]
+    given: list[dict[str, Any]] = [{"n": ["x", " ", "y"], "m": None}, {"n": "x", "m": "y"}, {"n": [], "m": ""}]
+    rows = write_records(tmp_path / "a.jsonl", *({"query": "q", "positive": "p"} | record for record in given))
+    assert [example.negatives for example in examples_of(table, rows)] == [("x", "y"), ("x", "y"), ()]
+    path = write(tmp_path / "a.csv", "query,positive,n,m\nq,p,\"['x', 'y']\",z\n")
+    assert examples_of(table, path) == [MatchExample("0", "q", "p", negatives=("x", "y", "z"))]
+    assert examples_of(table.without_labels(), path) == [MatchExample("0", "q", "p")]
 
 
 @pytest.mark.parametrize("negatives", [5, ["x", None], {"x": 1}])

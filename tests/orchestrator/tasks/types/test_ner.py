@@ -72,14 +72,11 @@ def test_tags_of_every_scheme_are_found_and_become_bio(tags: list[str], scheme: 
     assert found.to_bio(written) == bio
 
 
-def test_entities_without_a_begin_are_told_apart_by_their_ends() -> None:
+def test_entities_without_a_begin_are_told_apart_by_their_ends_and_a_tag_set_is_completed() -> None:
     tags = ["I-PER", "E-PER", "E-PER", "I-LOC"]
     found = find_scheme(Counter(tags))
     assert found is not None
     assert found.to_bio(tags) == ("B-PER", "I-PER", "B-PER", "B-LOC")
-
-
-def test_a_tag_set_is_completed_and_sorted() -> None:
     assert complete_tag_set({"I-PER", "B-LOC", "O"}) == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 
 

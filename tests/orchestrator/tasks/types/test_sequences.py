@@ -32,13 +32,9 @@ def test_sentences_and_pairs_become_windows(tokenizer: Tokenizer) -> None:
     assert features.token_type_ids.sum() == 2
     assert features.head_arrays.labels.tolist() == [1, 0]
     assert features.example_index.tolist() == [0, 1]
-
-
-def test_special_tokens_written_in_a_text_are_text(tokenizer: Tokenizer) -> None:
-    features = features_of(
-        "classification", ("a", "b"), [ClassificationExample("0", "[SEP]")], tokenizer, max_seq_length=32
-    )
-    assert np.count_nonzero(features.input_ids == tokenizer.sep_id) == 1
+    written = [ClassificationExample("0", "[SEP]")]
+    features = features_of("classification", ("a", "b"), written, tokenizer, max_seq_length=32)
+    assert np.count_nonzero(features.input_ids == tokenizer.sep_id) == 1, "a special token in a text is text"
 
 
 def test_classes_are_the_likeliest_with_probabilities(tokenizer: Tokenizer) -> None:
