@@ -15,11 +15,14 @@ from typing import Any
 
 import torch
 
+from bert_core.config import BertConfig
+from bert_core.distillation import student_of
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.distillation.comparison import compare_sizes, compare_speeds, vector_agreement
-from orchestrator.distillation.student import build_student
 from orchestrator.distillation.task_loss import DistillationLoss
+from orchestrator.errors import SpecError
 from orchestrator.finetuning.attention_note import new_attention_note
+from orchestrator.finetuning.building import build_model, check_fit
 from orchestrator.finetuning.checkpointed_training import CheckpointedTraining
 from orchestrator.finetuning.evaluation import ScoredSplit, evaluate_model, score_model, with_labels_of
 from orchestrator.finetuning.heads import HEADS, HeadModel
@@ -32,6 +35,7 @@ from orchestrator.models.info import describe_model, weights_digest
 from orchestrator.results import DatasetResult, DistillResult, Event, MessageEvent
 from orchestrator.specs.distill import DistillSpec
 from orchestrator.specs.network import Precision
+from orchestrator.specs.task import Head
 from orchestrator.storage import join, local_copy
 from orchestrator.tasks import (
     Features,
@@ -149,7 +153,7 @@ def _prepare(job: DistillJob, warn: Callable[[str], None]) -> _Pair:
     teacher = load_fine_tuned(teacher_folder)
     task = with_labels_of(teacher, job.task, spec.teacher)
     HEADS[task.head].set_objective(teacher.model, task.objective)
-    student = build_student(spec, teacher, task, job.init_folder).to(device)
+    student = _build_student(spec, teacher, task, job.init_folder).to(device)
     if device.type == "cuda" and (note := new_attention_note(student.config, recipe)):
         warn(note)
     teacher.model.to(device)
@@ -158,6 +162,44 @@ def _prepare(job: DistillJob, warn: Callable[[str], None]) -> _Pair:
     )
     unlabeled = [_read_unlabeled(job, task.without_labels(path), teacher.tokenizer) for path in job.unlabeled]
     return _Pair(device, teacher_folder, teacher, student, task, train, validation, unlabeled)
+
+
+def _build_student(spec: DistillSpec, teacher: FineTunedModel, task: Task, init_folder: str | None) -> HeadModel:
+    """A model with the teacher's head and vocabulary, which decodes as the teacher does: some of the teacher's layers,
+    another model's encoder, or random weights.
+
+    Args:
+        init_folder: of the model that `recipe.init_from` names.
+
+    Raises: SpecError, ConfigError, TokenizerError, CheckpointError where student and teacher do not go together.
+    """
+    recipe, theirs = spec.recipe, teacher.model
+    check_fit(theirs.config, recipe.model_copy(update={"init_from": spec.teacher}), teacher.tokenizer)
+    if spec.num_hidden_layers is not None:
+        student: HeadModel = student_of(theirs, spec.num_hidden_layers, recipe.dropout, recipe.attention_dropout)
+    else:
+        if init_folder is not None:
+            teacher.tokenizer.check_agrees(Tokenizer.load(local_copy(init_folder)))
+        recipe = recipe.model_copy(update={"token_decoder": theirs.config.token_decoder})
+        folder = None if init_folder is None else str(local_copy(init_folder))
+        student = build_model(task, recipe, folder, teacher.tokenizer)
+    HEADS[task.head].follow_teacher(student, theirs, task.objective, recipe)
+    check_widths(spec, student.config, theirs.config, task.head)
+    return student
+
+
+def check_widths(spec: DistillSpec, student: BertConfig, teacher: BertConfig, head: Head | None = None) -> None:
+    """Check that hidden states, or a task's vectors, can be compared where they are to be. Raises: SpecError."""
+    compared = {"hidden_cosine_weight": "hidden states"}
+    if head is not None and HEADS[head].gives_vectors:
+        compared["soft_targets_weight"] = "vectors"
+    for field, what in compared.items():
+        if getattr(spec.objective, field) and student.hidden_size != teacher.hidden_size:
+            raise SpecError(
+                f"objective.{field} compares {what}, which are {student.hidden_size} wide in the student and "
+                f"{teacher.hidden_size} in {spec.teacher}; set it to 0, or take layers of the teacher "
+                "(num_hidden_layers)"
+            )
 
 
 def _read_unlabeled(job: DistillJob, texts: Task, tokenizer: Tokenizer) -> tuple[Features[Any], DatasetResult]:

@@ -44,11 +44,7 @@ class Predictor:
     """Answers as JSON lines: what the line said, and the prediction; or as rows of a table."""
 
     def __init__(
-        self,
-        model: FineTunedModel,
-        batch_size: int = 64,
-        form: AnswerForm | None = None,
-        precision: Precision = "fp32",
+        self, model: FineTunedModel, batch_size: int = 64, form: AnswerForm | None = None, precision: Precision = "fp32"
     ) -> None:
         """`batch_size` examples are computed at a time."""
         self.model = model

@@ -1,16 +1,14 @@
-"""A model's scores on a split of a task."""
+"""A model's scores on a split of a task, and its errors: scores of each class, the worst mistakes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.errors import InputError
 from orchestrator.finetuning.evaluation import evaluate_model
-from orchestrator.inference.error_analysis import ErrorAnalysis, analyze_errors
 from orchestrator.models.device import choose_device
 from orchestrator.results import EvaluationResult, Split
-from orchestrator.retrieval.reranking import Reranking
-from orchestrator.retrieval.searching import INDEXES, rank_queries
+from orchestrator.retrieval.searching import INDEXES, Reranking, rank_queries
 from orchestrator.specs.network import Precision
 from orchestrator.storage import join
 from orchestrator.tasks import Task, rows_with_texts, score, write_prediction_rows
@@ -37,6 +35,19 @@ class Scoring:
     """Model that scores the first hits of a retrieval task again, and how."""
 
 
+@dataclass(frozen=True)
+class ErrorAnalysis:
+    """A model's scores on a split, taken apart."""
+
+    result: EvaluationResult
+    tables: Mapping[str, Sequence[Mapping[str, Any]]]
+    """Rows by what they are about: `classes`, `confusions`; which there are depends on the task's type."""
+    mistakes: Sequence[Mapping[str, Any]]
+    """The worst mistakes, worst first: what the example says, `prediction`, `gold` and `wrongness`."""
+    num_mistakes: int
+    """Number of all mistakes."""
+
+
 def evaluate(
     scoring: Scoring, device: str = "cpu", on_progress: Callable[[str], None] = lambda line: None
 ) -> EvaluationResult:
@@ -49,11 +60,7 @@ def evaluate(
 
 
 def evaluate_closely(
-    scoring: Scoring,
-    device: str = "cpu",
-    on_progress: Callable[[str], None] = lambda line: None,
-    *,
-    num_mistakes: int,
+    scoring: Scoring, device: str = "cpu", on_progress: Callable[[str], None] = lambda line: None, *, num_mistakes: int
 ) -> ErrorAnalysis:
     """Score a model as `evaluate` does, and find where it goes wrong.
 
@@ -86,6 +93,26 @@ def _evaluate(
     if scoring.predictions is not None:
         write_prediction_rows(scoring.predictions, rows_with_texts(task, split, found))
     return EvaluationResult(task.id, split, metrics, len(found), scoring.predictions, counts), task, found
+
+
+def analyze_errors(
+    result: EvaluationResult, task: Task, split: Split, predictions: Sequence[Any], num_mistakes: int
+) -> ErrorAnalysis:
+    """Take the predictions for a split apart; right ones are no mistakes, however unsure the model was."""
+    examples = task.examples(split)
+    scored = [task.type.wrongness(task, *pair) for pair in zip(examples, predictions, strict=True)]
+    worst = sorted((number for number, value in enumerate(scored) if value > 0), key=lambda n: -scored[n])
+    mistakes = [
+        {
+            "id": examples[number].id,
+            **task.type.said(examples[number]),
+            **{key: value for key, value in row.items() if key in ("prediction", "gold")},
+            "wrongness": scored[number],
+        }
+        for number in worst[:num_mistakes]
+        for row in [task.type.row(task, examples[number], predictions[number])]
+    ]
+    return ErrorAnalysis(result, task.type.breakdown(task, examples, predictions), mistakes, len(worst))
 
 
 def check_reranks(task: Task) -> None:

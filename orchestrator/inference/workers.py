@@ -116,13 +116,7 @@ class _Worker:
     """Holds the model, or what was wrong with it; what it warns of goes with its next answer."""
 
     def __init__(
-        self,
-        load: Callable[[str], LinePredictor],
-        folder: str,
-        file: str,
-        *,
-        device: str,
-        shares_card: bool,
+        self, load: Callable[[str], LinePredictor], folder: str, file: str, *, device: str, shares_card: bool
     ) -> None:
         self._file = file
         self._warnings = CollectedWarnings()

@@ -6,7 +6,7 @@ from typing import Any
 from bert_core.config import BertConfig
 from bert_core.distillation import student_config
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.distillation.student import check_widths
+from orchestrator.distillation.job import check_widths
 from orchestrator.kinds.base import Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.disk import DiskUse
 from orchestrator.kinds.facts import memory_text

@@ -16,7 +16,7 @@ from orchestrator.progress import counted
 from orchestrator.registry.parameter_values import RECORDED_DIGITS
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import EvaluationResult
-from orchestrator.retrieval.reranking import Reranking
+from orchestrator.retrieval.searching import Reranking
 from orchestrator.specs import EvaluateSpec, RecipeSpec
 from orchestrator.specs.references import STAGE_MARK
 from orchestrator.storage import join, local_copy

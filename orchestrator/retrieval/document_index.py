@@ -5,11 +5,15 @@ documents.jsonl   {"id", "text"}, one a line, in the order of the vectors
 offsets.npy       where each of these lines begins
 vectors/          the vector index
 manifest.json     digests, written last
+
+Documents come from a file of lines, compressed or not, read in bounded memory. A line is a text, or an object with
+`text`, perhaps `title`, and `_id` (as in BEIR) or `id`; else it goes by its number.
 """
 
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,8 +25,8 @@ from bert_core.errors import CheckpointError, DataError
 from bert_core.text_embedding import TextEmbedder
 from bert_core.vector_index import VectorIndex, build_index, load_index, save_index
 from orchestrator.errors import InputError
-from orchestrator.retrieval.document_file import DocumentFile
 from orchestrator.storage import digest_file, exists, local_copy, names_in, write_folder, write_json
+from orchestrator.storage.text_lines import numbered_lines, parse_line, stream_lines
 from orchestrator.storage.uris import is_local, local_path
 
 _INDEX_FILE = "index.json"
@@ -35,6 +39,56 @@ _INDEX_VERSION = 1
 _REMEDY = "delete the folder and build the index anew"
 
 OnProgress = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionDocument:
+    """A text that can be found."""
+
+    id: str
+    text: str
+    """The document's text, after its title where it has one."""
+
+
+@dataclass
+class DocumentFile:
+    """A file's documents, in order. Those without any text are left out and counted."""
+
+    path: str
+    num_empty: int = 0
+
+    def __iter__(self) -> Iterator[CollectionDocument]:
+        """Yield the documents that have text, in the file's order; `num_empty` counts the others.
+
+        Raises: InputError, naming file and line, also when two lines have the same id.
+        """
+        seen: set[str] = set()
+        self.num_empty = 0
+        for number, line in numbered_lines(stream_lines(self.path)):
+            try:
+                document = _read_document(line, number)
+                if document.id in seen:
+                    raise InputError(f"line {number}: the id {document.id!r} stands twice; give each its own")
+            except InputError as error:
+                raise InputError(f"{self.path}: {error}") from None
+            seen.add(document.id)
+            if document.text:
+                yield document
+            else:
+                self.num_empty += 1
+
+
+def _read_document(line: str, number: int) -> CollectionDocument:
+    values = parse_line(line, number)
+    if isinstance(values, str):
+        return CollectionDocument(str(number), values.strip())
+    texts = [values.get("title") or "", values.get("text")]
+    if not all(isinstance(text, str) for text in texts):
+        raise InputError(
+            f"line {number}: a document needs text, and its title is text; it has: {', '.join(values)[:200]}"
+        )
+    name = values.get("_id", values.get("id", number))
+    return CollectionDocument(str(name), " ".join(filter(None, (str(text).strip() for text in texts))))
 
 
 class FoundDocument(NamedTuple):

@@ -21,16 +21,13 @@ class TagScheme:
 
     @property
     def starts(self) -> str:
-        """Letters that begin an entity."""
         return self.letters[0] + self.letters[3:]
 
     @property
     def ends(self) -> str:
-        """Letters that end an entity."""
         return self.letters[2:]
 
     def fits(self, tag: str) -> bool:
-        """Whether the scheme has such a tag."""
         return tag == self.outside or (len(tag) > 2 and tag[1] == self.separator and tag[0] in self.letters)
 
     def to_bio(self, tags: Sequence[str]) -> tuple[str, ...]:
@@ -79,7 +76,6 @@ def find_scheme(counts: Mapping[str, int]) -> TagScheme | None:
 
 
 def is_tag(tag: str) -> bool:
-    """Whether `tag` belongs to some scheme."""
     return any(scheme.fits(tag) for scheme in SCHEMES)
 
 
@@ -98,7 +94,7 @@ def find_bad_tag(tags: Sequence[str], known: Collection[str] | None, are_entitie
     are good.
     """
     for tag in tags:
-        if are_entities and not is_bio(tag):
+        if are_entities and not BIO.fits(tag):
             return f"tag {tag!r} is not {_READ_TAGS}"
         if known is not None and tag not in known:
             return f"tag {tag!r} is none of the labels {', '.join(known)}"
@@ -115,11 +111,6 @@ def other_tags_problem(tags: Sequence[str]) -> str:
         f"tags {shown}, and a ner task reads BIO tags, which mark names: {_READ_TAGS}. Write these, or take parts of "
         "speech and other tags of each word as they are: head token_classification"
     )
-
-
-def is_bio(tag: str) -> bool:
-    """Whether `tag` is `O`, `B-type` or `I-type`."""
-    return BIO.fits(tag)
 
 
 def complete_tag_set(tags: Collection[str]) -> tuple[str, ...]:

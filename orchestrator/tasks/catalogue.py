@@ -136,11 +136,7 @@ KNOWN_TASKS: Mapping[str, KnownTask] = {
     ),
     "stsb_embedding": _similarity("score", (0.0, 5.0), *_SENTENCES),
     "sick_embedding": _similarity(
-        "relatedness_score",
-        (1.0, 5.0),
-        "sentence_A",
-        "sentence_B",
-        files=_files("train.tsv", "trial.tsv", "test.tsv"),
+        "relatedness_score", (1.0, 5.0), "sentence_A", "sentence_B", files=_files("train.tsv", "trial.tsv", "test.tsv")
     ),
     # Cleverdon's codes: 1 is a complete answer, 4 of minimum interest. The collection does not say what the 225 rows of
     # −1 mean, which name a document of the query's; they are read as the least.

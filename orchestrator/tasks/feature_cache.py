@@ -65,26 +65,20 @@ def prepare_features(task: Task, split: Split, tokenizer: Tokenizer, options: Ta
         read = task.read(split)
         made = build_features(task, read.examples, tokenizer, options)
         from_file = {"num_bad_records": read.num_bad_records, "num_repaired": read.num_repaired}
-        return replace(made, split=split, counts={**made.counts, **from_file})
+        return replace(made, counts={**made.counts, **from_file})
 
     return keep_features(cache, fingerprint, task.type.arrays_type, task.head, split, make)
 
 
 def keep_features(
-    cache: str,
-    fingerprint: str,
-    arrays_type: type[A],
-    head: Head,
-    split: Split | None,
-    make: Callable[[], Features[A]],
+    cache: str, fingerprint: str, arrays_type: type[A], head: Head, split: Split | None, make: Callable[[], Features[A]]
 ) -> Features[A]:
     """Read features from the cache, or make them and keep them there."""
     folder = join(cache, fingerprint)
     kept: dict[str, Any] = {"split": split, "fingerprint": fingerprint, "path": folder}
-    manifest = _read_manifest(folder)
-    arrays = None if manifest is None else _read_arrays(folder, manifest["arrays"])
-    if manifest is not None and arrays is not None:
-        return Features.from_arrays(arrays, head, arrays_type, manifest["counts"], reused=True, **kept)
+    found = _read_kept(folder)
+    if found is not None:
+        return Features.from_arrays(*found, head=head, arrays_type=arrays_type, reused=True, **kept)
     features = replace(make(), **kept)
     _write(folder, features)
     return features
@@ -93,13 +87,10 @@ def keep_features(
 def dataset_result(task: Task, features: Mapping[Split, Features[Any]]) -> DatasetResult:
     """Describe a task's data for the registry, as it was used."""
     fingerprints = {split: made.fingerprint for split, made in features.items()}
-    counts = {
-        f"num_{split}_{name.removeprefix('num_')}": count
-        for split, made in features.items()
-        for name, count in made.counts.items()
-    }
+    counts: dict[str, int] = {}
     files = []
     for split, made in features.items():
+        counts |= {f"num_{split}_{name.removeprefix('num_')}": count for name, count in made.counts.items()}
         data = read_bytes(task.file(split))
         numbers = made.counts["num_examples"], made.counts["num_bad_records"]
         files.append(FileCount(task.file(split), len(data), *numbers, hashlib.sha256(data).hexdigest()))
@@ -123,33 +114,23 @@ def _write(folder: str, features: Features[Any]) -> None:
     write_json(join(folder, _MANIFEST), {"arrays": digests, "counts": dict(features.counts)})
 
 
-def _read_manifest(folder: str) -> dict[str, Any] | None:
+def _read_kept(folder: str) -> tuple[dict[str, Array], dict[str, int]] | None:
+    """The arrays and counts that a folder keeps; None when one is missing or altered."""
     try:
         manifest = read_json(join(folder, _MANIFEST))
-    except (FileNotFoundError, ValueError):
+        arrays = {name: _read_array(join(folder, f"{name}.npy"), digest) for name, digest in manifest["arrays"].items()}
+        return arrays, manifest["counts"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    return manifest if isinstance(manifest, dict) and {"arrays", "counts"} <= manifest.keys() else None
 
 
-def _read_arrays(folder: str, digests: Mapping[str, str]) -> dict[str, Array] | None:
-    """The arrays, or None when one is missing or altered."""
-    arrays: dict[str, Array] = {}
-    for name, digest in digests.items():
-        path = join(folder, f"{name}.npy")
-        try:
-            if is_local(path):
-                if digest_file(path) != digest:
-                    return None
-                mapped = np.load(local_path(path), mmap_mode="r", allow_pickle=False)
-                arrays[name] = mapped.view(np.ndarray)
-            else:
-                data = read_bytes(path)
-                if hashlib.sha256(data).hexdigest() != digest:
-                    return None
-                arrays[name] = np.load(io.BytesIO(data), allow_pickle=False)
-        except FileNotFoundError:
-            return None
-    return arrays
+def _read_array(path: str, digest: str) -> Array:
+    data = None if is_local(path) else read_bytes(path)
+    if digest != (digest_file(path) if data is None else hashlib.sha256(data).hexdigest()):
+        raise ValueError(f"{path} was altered")
+    if data is None:  # memory-mapped
+        return np.asarray(np.load(local_path(path), mmap_mode="r", allow_pickle=False))
+    return np.asarray(np.load(io.BytesIO(data), allow_pickle=False))
 
 
 def unread_notes(features: Features[Any]) -> Iterator[str]:

@@ -47,7 +47,6 @@ class HeadArrays:
         return cls(**{part.name: arrays[part.name] for part in fields(cls) if part.name in arrays})
 
     def by_name(self) -> dict[str, Array]:
-        """The arrays that there are, by name."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}
         return {name: array for name, array in values.items() if array is not None}
 
@@ -93,7 +92,6 @@ class Windows(Generic[A]):
     """Counts made on the way: `num_truncated` examples, …; of features also `num_examples`, `num_windows`, …"""
 
     def with_arrays(self, head_arrays: B) -> "Windows[B]":
-        """The windows with the arrays of a task type."""
         return Windows(**{**vars(self), "head_arrays": head_arrays})
 
 
@@ -114,7 +112,7 @@ class Features(Windows[A]):
 
     @classmethod
     def from_arrays(
-        cls, arrays: Mapping[str, Array], head: Head, arrays_type: type[A], counts: Mapping[str, int], **kept: Any
+        cls, arrays: Mapping[str, Array], counts: Mapping[str, int], head: Head, arrays_type: type[A], **kept: Any
     ) -> Self:
         """Features of arrays by name; `kept` are split, fingerprint, path and reused."""
         common: dict[str, Any] = {name: arrays.get(name) for name in (*_COMMON, "states")}
@@ -122,7 +120,6 @@ class Features(Windows[A]):
         return cls(head=head, num_examples=counts["num_examples"], **common, head_arrays=own, counts=counts, **kept)
 
     def arrays(self) -> dict[str, Array]:
-        """All arrays that there are, by name."""
         states = {} if self.states is None else {"states": self.states}
         return {name: getattr(self, name) for name in _COMMON} | states | self.head_arrays.by_name()
 
@@ -149,7 +146,6 @@ class Features(Windows[A]):
         return _ranges(starts, self.group_starts[groups + 1] - starts)
 
     def begins_group(self, windows: NDArray[np.integer]) -> NDArray[np.bool_]:
-        """Whether each window is the first of its group."""
         is_first: NDArray[np.bool_] = self.group_starts[np.searchsorted(self.group_starts, windows)] == windows
         return is_first
 

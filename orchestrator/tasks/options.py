@@ -34,7 +34,6 @@ class TaskOptions:
         return tuple(part.name for part in fields(cls) if part.name not in cls.decoding_fields)
 
     def window_values(self) -> dict[str, Any]:
-        """The values that decide the windows, by name."""
         return {name: getattr(self, name) for name in self.window_fields()}
 
 

@@ -54,5 +54,4 @@ class LabeledReader(Reader[E_co]):
     """Whether labels are read; if not, they need not be there."""
 
     def without_labels(self) -> Self:
-        """A reader of all but the labels."""
         return replace(self, labeled=False)

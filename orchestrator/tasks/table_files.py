@@ -178,7 +178,6 @@ def _quotes_hint(row: Sequence[str]) -> str:
 
 
 def _names_are_broken(bad: BadRecords) -> TaskDataError:
-    """The error of a table whose next line would be taken for the names of its columns."""
     return TaskDataError(f"{bad.path}, {bad.first_problem}; the columns' names stand there and cannot be left out")
 
 

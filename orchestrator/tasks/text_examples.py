@@ -61,7 +61,6 @@ class LabelColumn:
 
     @cached_property
     def values(self) -> Sequence[object]:
-        """All values of the column."""
         read = read_rows(self.path, (self.name,), BadRecords(self.path, "skip"), self.header, may_quote=self.may_quote)
         return [value for _, (value,) in read]
 
@@ -111,7 +110,6 @@ class TextTable(LabeledReader[T], Generic[T]):
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """The columns that hold labels."""
         return (self.label_column,)
 
     def read(self, path: str, bad: BadRecords) -> Iterator[T]:
@@ -150,7 +148,6 @@ class TextTable(LabeledReader[T], Generic[T]):
 
 
 def are_texts(values: object) -> TypeGuard[list[str]]:
-    """Whether a value is a list of texts."""
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
@@ -204,11 +201,9 @@ class TabularColumns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns' names, numbers first."""
         return (*(column.name for column in self.numbers), *(column.name for column in self.categories))
 
     def read(self, record: Mapping[str, object]) -> tuple[tuple[float | None, ...], tuple[str | None, ...]]:
-        """A record's numbers and categories. Raises: ValueError, as `read_columns` does."""
         return read_columns(record, [c.name for c in self.numbers], [c.name for c in self.categories])
 
     @property

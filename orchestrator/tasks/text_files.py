@@ -56,13 +56,11 @@ class BadRecords:
         self.remarks[f"rows without a label ({shown or 'empty'}), left out"] += 1
 
     def mended(self, place: str, what: str, doubt: float) -> None:
-        """Count a record that was mended."""
         self.num_repaired += 1
         self.most_doubtful = max(self.most_doubtful, (doubt, f"{place}: {what}"), key=lambda repair: repair[0])
 
     @property
     def repair_note(self) -> str:
-        """Number of records that were mended, and the least sure one; empty without any."""
         if not self.num_repaired:
             return ""
         return f"{self.path}: {counted(self.num_repaired, 'record')} mended, least surely {self.most_doubtful[1]}"

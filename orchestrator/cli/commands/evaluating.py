@@ -16,7 +16,7 @@ from orchestrator.progress import counted
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from orchestrator.inference.error_analysis import ErrorAnalysis
+    from orchestrator.inference.task_scores import ErrorAnalysis
     from orchestrator.specs import TaskSpec
     from orchestrator.specs.network import Precision
 

@@ -17,7 +17,7 @@ from orchestrator.errors import InputError
 from orchestrator.progress import counted, is_terminal
 
 if TYPE_CHECKING:
-    from orchestrator.retrieval.reranking import Reranking
+    from orchestrator.retrieval.searching import Reranking
     from orchestrator.settings import Settings
     from orchestrator.specs.network import Precision
 
@@ -45,7 +45,7 @@ class RerankingOptions:
             if self.relevant_label is not None:
                 raise InputError("--relevant-label names a label of the model that reranks; give that with --rerank")
             return None
-        from orchestrator.retrieval.reranking import Reranking
+        from orchestrator.retrieval.searching import Reranking
 
         return Reranking(resolve_model(self.model, settings), self.relevant_label, self.num_candidates)
 

@@ -65,7 +65,6 @@ class TaskDefinition:
 
     @property
     def head(self) -> Head:
-        """Name of the task's type."""
         return self.type.head
 
 

@@ -87,7 +87,6 @@ class ClassificationTable(TextTable[ClassificationExample]):
         return {"label": found}
 
     def _is_mark(self, label: str, column: LabelColumn) -> bool:
-        """Whether a label stands for none."""
         if label not in NO_LABEL_MARKS or label in self._by_spelling:
             return False
         if column.class_names:
@@ -213,7 +212,6 @@ class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptio
         return prediction.label, max(prediction.probabilities)
 
     def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[ClassPrediction], float]:
-        """Return a function that scores a prediction by the probability of the class that means relevant."""
         if label is None or label not in task.labels:
             wrong = "" if label is None else f", and {label!r} is none of them"
             raise InputError(

@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar, NamedTuple, Self
 
 from tokenizers import Regex, pre_tokenizers
@@ -162,8 +163,7 @@ class ConllReader(LabeledReader[NerExample]):
             return NerExample(sentence_id, tuple(words), document=document)
         bio = _as_bio(tags, scheme, bad)
         for number, tag in zip(numbers, bio, strict=True):
-            problem = find_bad_tag((tag,), self.tags, self.are_entities)
-            if problem:
+            if problem := find_bad_tag((tag,), self.tags, self.are_entities):
                 bad.found(f"line {number}", problem)
                 return None
         return NerExample(sentence_id, tuple(words), bio, document)
@@ -234,7 +234,7 @@ def _sentences(
     """Each sentence's document, if the file has said, and its lines with their numbers."""
     document = None
     lines: list[tuple[int, str]] = []
-    for number, line in numbered:
+    for number, line in chain(numbered, [(0, "")]):
         if not lines and layout.is_comment(line):
             continue
         is_document_start = line.startswith(_DOCUMENT_MARK)
@@ -246,8 +246,6 @@ def _sentences(
         lines = []
         if is_document_start:
             document = 0 if document is None else document + 1
-    if lines:
-        yield document, lines
 
 
 @dataclass(frozen=True)
@@ -278,15 +276,13 @@ class NerTable(LabeledReader[NerExample]):
         for number, (place, values) in enumerate(rows):
             try:
                 words, tags = self._sentence(values, bad)
+                bio = _as_bio(tags, scheme, bad)
+                if problem := find_bad_tag(bio, self.tags, self.are_entities):
+                    raise ValueError(problem)
+                if words:
+                    yield NerExample(str(number), tuple(words), bio)
             except ValueError as error:
                 bad.found(place, str(error))
-                continue
-            bio = _as_bio(tags, scheme, bad)
-            problem = find_bad_tag(bio, self.tags, self.are_entities)
-            if problem:
-                bad.found(place, problem)
-            elif words:
-                yield NerExample(str(number), tuple(words), bio)
 
     def _grouped(self, rows: Iterable[TableRow], bad: BadRecords) -> Iterator[TableRow]:
         """The rows of each sentence as one, with lists of its words and tags."""

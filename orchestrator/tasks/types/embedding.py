@@ -95,7 +95,6 @@ class MatchTable(Reader[MatchExample]):
     """Columns of texts, or of lists of texts, that do not belong to the first; empty ones are passed over."""
 
     def read(self, path: str, bad: BadRecords) -> Iterator[MatchExample]:
-        """The file's pairs in order."""
         rows = read_rows(path, (*self.text_columns, *self.negative_columns), bad)
         for number, (place, values) in enumerate(rows):
             pair, cells = list(values[:2]), [unpack_cell(cell) for cell in values[2:] if cell is not None]
@@ -109,7 +108,6 @@ class MatchTable(Reader[MatchExample]):
                 yield MatchExample(str(number), first, second, tuple(filter(str.strip, negatives)))
 
     def without_labels(self) -> Self:
-        """A reader of the pairs alone."""
         return replace(self, negative_columns=())
 
 
@@ -131,7 +129,6 @@ class EmbeddingObjective(ABC):
 
     @property
     def default_metric(self) -> str:
-        """Name of the score that ranks a task of one's own."""
         return self.judge.default_metric(None)
 
     def check_spec(self, spec: TaskSpec) -> None:
@@ -144,7 +141,6 @@ class EmbeddingObjective(ABC):
         return self.judge.reader(spec, labels)
 
     def texts(self, example: Any) -> tuple[str, ...]:
-        """The texts of a pair."""
         return example.text, example.text_pair or ""
 
     def arrays(self, task: TaskDefinition, examples: Sequence[Any], windows: Windows[Any]) -> dict[str, Array]:
@@ -172,14 +168,12 @@ class Cosine(EmbeddingObjective):
     default_metric = "spearman"  # of cosines only the order counts
 
     def check_spec(self, spec: TaskSpec) -> None:
-        """Check that the spec has a range of scores. Raises: SpecError."""
         if spec.score_range is None:
             raise SpecError("task.score_range: objective cosine needs the least and the greatest score")
         if spec.score_range[0] >= spec.score_range[1]:
             raise SpecError(f"task.score_range {list(spec.score_range)}: the least score comes first")
 
     def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None) -> SimilarityTable:
-        """A table of pairs with a score, mapped to 0 to 1."""
         assert spec.score_range is not None, "check_spec asks for it"
         least, greatest = spec.score_range
         return SimilarityTable(**table_columns(spec), least=least, greatest=greatest)
@@ -196,13 +190,11 @@ class InBatchNegatives(EmbeddingObjective):
     judge = Retrieval()
 
     def check_spec(self, spec: TaskSpec) -> None:
-        """Check that the spec names no column of labels. Raises: SpecError."""
         super().check_spec(spec)
         if spec.label_column is not None:
             raise SpecError("task.label_column: pairs that belong together have no label; leave it out")
 
     def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None) -> MatchTable:
-        """A table of pairs without labels, perhaps with negatives."""
         return MatchTable(spec.text_columns, spec.negative_columns)
 
     def texts(self, example: MatchExample) -> tuple[str, ...]:
@@ -260,7 +252,6 @@ class Embedding(TaskType[TextExample, Any, PairArrays, EmbeddingOptions]):
     brief_answer = _judged("brief_answer")
 
     def check_spec(self, spec: TaskSpec) -> None:
-        """Check that the spec says what its pairs are. Raises: SpecError."""
         check_text_columns(spec)
         if len(spec.text_columns) != 2:
             raise SpecError("task.text_columns: name the two columns whose texts make a pair")
@@ -314,7 +305,6 @@ class Embedding(TaskType[TextExample, Any, PairArrays, EmbeddingOptions]):
         outputs: Outputs,
         options: TaskOptions,
     ) -> list[Any]:
-        """Predictions of the type that judges the objective."""
         judge = _objective(task.objective).judge
         own = judge.options_type(max_seq_length=options.max_seq_length)
         return judge.decode(task, features, examples, outputs, own)
@@ -323,7 +313,6 @@ class Embedding(TaskType[TextExample, Any, PairArrays, EmbeddingOptions]):
         return _objective(objective).default_metric
 
     def decisions(self, prediction: Any) -> Sequence[object]:
-        """The prediction as one: of embeddings, vectors are compared."""
         return [prediction]
 
     def parse_text(self, line: str) -> dict[str, Any]:

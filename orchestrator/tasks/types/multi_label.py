@@ -78,7 +78,6 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """The columns that hold labels."""
         return self.label_columns or super().label_names
 
     def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, tuple[str, ...]] | None:
@@ -134,7 +133,6 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
     label_field = prediction_field = "labels"
 
     def check_spec(self, spec: TaskSpec) -> None:
-        """Check that the spec names columns of text, and labels in one way. Raises: SpecError."""
         super().check_spec(spec)
         if spec.label_columns and spec.label_column is not None:
             raise SpecError(
@@ -195,7 +193,6 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
         return super().row(task, example, prediction) | {"correct": is_correct}
 
     def doubt(self, task: TaskDefinition, prediction: LabelsPrediction) -> dict[str, Any]:
-        """The probabilities by label."""
         return {"probabilities": dict(zip(task.labels, prediction.probabilities, strict=True))}
 
     def breakdown(self, task: TaskDefinition, examples: Examples, predictions: Sequence[LabelsPrediction]) -> Tables:

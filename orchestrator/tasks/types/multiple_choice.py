@@ -70,7 +70,6 @@ class MultipleChoiceTable(LabeledReader[MultipleChoiceExample]):
     label_column: str
 
     def read(self, path: str, bad: BadRecords) -> Iterator[MultipleChoiceExample]:
-        """The file's examples in order."""
         columns = (*self.text_columns, *self.choice_columns, *([self.label_column] if self.labeled else ()))
         for number, (place, values) in enumerate(read_rows(path, columns, bad)):
             record = dict(zip(columns, values, strict=True))
@@ -78,11 +77,10 @@ class MultipleChoiceTable(LabeledReader[MultipleChoiceExample]):
                 text, *beginning = read_texts(record, self.text_columns, bad.remarks)
                 endings = read_texts(record, self.choice_columns, bad.remarks)
                 right = self._find_right(record[self.label_column]) if self.labeled else None
+                choices = tuple(" ".join(filter(None, (*beginning, ending))) for ending in endings)
+                yield MultipleChoiceExample(str(number), text, choices, right)
             except ValueError as error:
                 bad.found(place, str(error))
-                continue
-            choices = tuple(" ".join(filter(None, (*beginning, ending))) for ending in endings)
-            yield MultipleChoiceExample(str(number), text, choices, right)
 
     def _find_right(self, value: object) -> int:
         """The place of the column that a label names, or numbers from 0."""
@@ -115,7 +113,6 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
     }
 
     def check_spec(self, spec: TaskSpec) -> None:
-        """Check that the spec names columns of text and of choices. Raises: SpecError."""
         check_text_columns(spec)
         if len(spec.choice_columns) < 2:
             raise SpecError("task.choice_columns: name the two or more columns that hold the choices")
@@ -149,7 +146,6 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
         return [ChoicePrediction(int(some.argmax()), tuple(softmax(some).tolist())) for some in by_example]
 
     def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[ChoicePrediction]) -> Scores:
-        """The share of right choices."""
         pairs = zip(predictions, examples, strict=True)
         return {"accuracy": fmean(prediction.choice == example.label for prediction, example in pairs)}
 
@@ -159,7 +155,6 @@ class MultipleChoice(TaskType[MultipleChoiceExample, ChoicePrediction, ChoiceArr
         return [ChoicePrediction(max(sorted(places), key=lambda place: places[place]))] * len(examples)
 
     def doubt(self, task: TaskDefinition, prediction: ChoicePrediction) -> dict[str, Any]:
-        """The probabilities in the choices' order."""
         return {"probabilities": list(prediction.probabilities)}
 
     def example_of(self, task: TaskDefinition, request: Request) -> MultipleChoiceExample:

@@ -27,7 +27,7 @@ from orchestrator.errors import SpecError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS, Context
 from orchestrator.specs.task import Head, TaskSpec
 from orchestrator.storage.text_lines import stream_lines
-from orchestrator.tasks.bio_tags import complete_tag_set, is_bio
+from orchestrator.tasks.bio_tags import BIO, complete_tag_set
 from orchestrator.tasks.catalogue import KnownTask
 from orchestrator.tasks.features import PER_EXAMPLE, PER_TOKEN, TOKEN_PLACES, Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
@@ -120,11 +120,9 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
         return ConllReader(labeled=False) if is_conll else None
 
     def labels_problem(self, spec: TaskSpec, labels: Sequence[str]) -> str | None:
-        """Refuse labels without a name: there is nothing to find."""
         return None if labels else "every tag is O; tag the names with B-TYPE and I-TYPE"
 
     def labels_note(self, examples: Examples) -> str | None:
-        """Tags without a name leave nothing to find."""
         is_empty = all(tag == "O" for example in examples for tag in example.tags)
         return "every tag is O: there is no name to find, and f1 is 0" if is_empty else None
 
@@ -133,9 +131,8 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
         return complete_tag_set({tag for example in examples for tag in example.tags})
 
     def check_labels(self, labels: tuple[str, ...]) -> None:
-        """Check that labels are BIO tags. Raises: SpecError."""
         super().check_labels(labels)
-        if "O" not in labels or not all(is_bio(label) for label in labels):
+        if "O" not in labels or not all(map(BIO.fits, labels)):
             raise SpecError(
                 f"task.labels {', '.join(labels)}: a ner task's labels are O, and B-type and I-type per type"
             )
@@ -215,11 +212,9 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
         return [TagsPrediction(("O",) * len(example.words)) for example in examples]
 
     def row(self, task: TaskDefinition, example: NerExample, prediction: TagsPrediction) -> dict[str, Any]:
-        """The words, and both tags of each."""
         return {"words": list(example.words), **super().row(task, example, prediction)}
 
     def wrongness(self, task: TaskDefinition, example: NerExample, prediction: TagsPrediction) -> float:
-        """Number of words with a wrong tag."""
         return float(sum(tag != gold for tag, gold in zip(prediction.tags, example.tags, strict=True)))
 
     def breakdown(self, task: TaskDefinition, examples: Examples, predictions: Sequence[TagsPrediction]) -> Tables:
@@ -233,7 +228,6 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
         return prediction.tags
 
     def parse_text(self, line: str) -> dict[str, Any]:
-        """Words with spaces between them."""
         return {"words": split_words(line)}
 
     def example_of(self, task: TaskDefinition, request: Request) -> NerExample:

@@ -126,7 +126,6 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
         return SquadReader().without_labels() if plain_name(path).endswith(".json") else None
 
     def has_unanswerable(self, examples: Iterable[QaExample]) -> bool:
-        """Whether some question has no answer."""
         return any(not example.answers for example in examples)
 
     def split_text(self, example: QaExample) -> str:
@@ -237,7 +236,6 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
         }
 
     def wrongness(self, task: TaskDefinition, example: QaExample, prediction: AnswerPrediction) -> float:
-        """Difference of the answer's F1 from 1."""
         return 1.0 - answer_scores(prediction.text, example.answer_texts, unanswerable=task.unanswerable)[1]
 
     def breakdown(self, task: TaskDefinition, examples: Examples, predictions: Sequence[AnswerPrediction]) -> Tables:
@@ -278,7 +276,6 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
         return QaExample(request.id, request.text("question"), request.text("context"))
 
     def answer(self, task: TaskDefinition, prediction: AnswerPrediction) -> dict[str, Any]:
-        """The answer, and the best spans."""
         candidates = [asdict(candidate) for candidate in prediction.candidates[:_NUM_ANSWERED]]
         return {"answer": prediction.text, "candidates": candidates}
 

@@ -47,7 +47,6 @@ class RegressionTable(TextTable[RegressionExample]):
     kind = RegressionExample
 
     def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, float] | None:
-        """Make the example's label: a number."""
         value = record[self.label_column]
         decimal_comma = isinstance(value, str) and "," in value and column.has_decimal_commas
         number = read_number(value, decimal_comma=decimal_comma)
@@ -58,7 +57,6 @@ class RegressionTable(TextTable[RegressionExample]):
         return {"value": self.scale(number)}
 
     def scale(self, score: float) -> float:
-        """The number to learn for a score. Raises: ValueError, saying what is wrong with it."""
         return score
 
 
@@ -93,7 +91,6 @@ class Regression(TextType[RegressionExample, ValuePrediction, TextOptions]):
         return glue_metric_names(task.id) or self.metrics
 
     def score(self, task: TaskDefinition, examples: Examples, predictions: Sequence[ValuePrediction]) -> Scores:
-        """Pearson's and Spearman's correlations."""
         found = [prediction.value for prediction in predictions]
         return regression_metrics(found, [example.value or 0.0 for example in examples])
 
@@ -113,7 +110,6 @@ class Regression(TextType[RegressionExample, ValuePrediction, TextOptions]):
         return regression_metrics(*([one.value for one in side] for side in (first, second)))["pearson"]
 
     def relevance(self, task: TaskDefinition, label: str | None, folder: str) -> Callable[[ValuePrediction], float]:
-        """Return a function that scores a prediction by its value."""
         if label is not None:
             raise InputError(f"{folder} gives a score and has no label {label!r}; leave the label out")
         return lambda prediction: prediction.value

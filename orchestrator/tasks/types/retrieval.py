@@ -81,11 +81,9 @@ class RetrievalReader(Reader[QueryExample]):
 
     @property
     def shared_files(self) -> tuple[str, ...]:
-        """Documents and queries, which every split is read with beside its judgments."""
         return self.documents, self.queries
 
     def at_absolute_paths(self) -> Self:
-        """The reader with its shared files at absolute paths."""
         return replace(self, documents=absolute(self.documents), queries=absolute(self.queries))
 
     def read(self, path: str, bad: BadRecords) -> Iterator[QueryExample]:
@@ -205,7 +203,6 @@ class Retrieval(TaskType[JudgedQuery, RankingPrediction, HeadArrays, TaskOptions
         raise InputError("this model finds a text's partner among others; ask it with `embed` or `search`")
 
     def doubt(self, task: TaskDefinition, prediction: RankingPrediction) -> dict[str, Any]:
-        """The documents' scores."""
         return {"scores": list(prediction.scores)}
 
 

@@ -83,11 +83,9 @@ class SentencesTable(LabeledReader[SentencesExample]):
         columns = tuple(filter(None, named))
         for number, (place, values) in enumerate(read_rows(path, columns, bad)):
             try:
-                example = self._example(str(number), dict(zip(columns, values, strict=True)))
+                yield self._example(str(number), dict(zip(columns, values, strict=True)))
             except ValueError as error:
                 bad.found(place, str(error))
-            else:
-                yield example
 
     def _example(self, name: str, record: Mapping[str, object]) -> SentencesExample:
         sentences, query = record[self.sentences_column], record.get(self.query_column or "")
@@ -238,7 +236,6 @@ class SentenceSelection(TaskType[SentencesExample, SentencesPrediction, Sentence
         return {"scores": list(prediction.scores)}
 
     def decisions(self, prediction: SentencesPrediction) -> Sequence[object]:
-        """Whether each sentence is selected."""
         return [place in prediction.selected for place in range(len(prediction.scores))]
 
     def example_of(self, task: TaskDefinition, request: Request) -> SentencesExample:

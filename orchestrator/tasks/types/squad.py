@@ -43,7 +43,6 @@ class QaExample:
 
     @property
     def answer_texts(self) -> list[str]:
-        """Texts of the answers."""
         return [answer.text for answer in self.answers]
 
 

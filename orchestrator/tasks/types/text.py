@@ -84,11 +84,9 @@ class TextType(TaskType[T, P, TextArrays, Opt], Generic[T, P, Opt]):
     """Class of the examples."""
 
     def check_spec(self, spec: TaskSpec) -> None:
-        """Check that the spec names columns of text. Raises: SpecError."""
         check_text_columns(spec)
 
     def labels_problem(self, spec: TaskSpec, labels: Sequence[str]) -> str | None:
-        """One label leaves nothing to tell apart."""
         if len(labels) > 1 or not self.has_labels(None):
             return None
         only = labels[0] if labels else ""
@@ -153,7 +151,6 @@ class TextType(TaskType[T, P, TextArrays, Opt], Generic[T, P, Opt]):
         return fitted, list(predictions) if fitted == options else self.predict(task, pooled, fitted)
 
     def parse_text(self, line: str) -> dict[str, Any]:
-        """A text, or two with a tab between them."""
         first, tab, second = line.partition("\t")
         return {"text": first, "text_pair": second} if tab else {"text": first}
 

@@ -26,7 +26,7 @@ from orchestrator.finetuning.model_record import record_of
 from orchestrator.inference.task_scores import Scoring, evaluate
 from orchestrator.progress import attached
 from orchestrator.reminders import Shortage
-from orchestrator.retrieval.reranking import Reranking
+from orchestrator.retrieval.searching import Reranking
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks

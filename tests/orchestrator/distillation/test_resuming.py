@@ -93,10 +93,7 @@ def run_until(bench: Bench, monkeypatch: pytest.MonkeyPatch, attempt: int, place
 @pytest.mark.parametrize("place", ["step", "report", "save"])
 @pytest.mark.core
 def test_a_killed_distillation_goes_on_to_the_same_bits(
-    place: str,
-    bench: Bench,
-    straight: tuple[str, dict[str, float], list[MetricEvent]],
-    monkeypatch: pytest.MonkeyPatch,
+    place: str, bench: Bench, straight: tuple[str, dict[str, float], list[MetricEvent]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generator = random.Random(f"{SEED} {place}")
     bench.events.clear()

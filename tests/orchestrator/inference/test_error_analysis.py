@@ -12,8 +12,7 @@ import torch
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.model_folder import load_task_definition, save_model_folder
 from orchestrator.finetuning.model_record import record_of
-from orchestrator.inference.error_analysis import analyze_errors
-from orchestrator.inference.task_scores import Scoring, evaluate
+from orchestrator.inference.task_scores import Scoring, analyze_errors, evaluate
 from orchestrator.results import EvaluationResult
 from orchestrator.tasks import Task, load_task
 from orchestrator.tasks.types.classification import ClassificationExample, ClassPrediction

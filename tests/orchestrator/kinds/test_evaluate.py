@@ -20,8 +20,7 @@ from orchestrator.kinds.data_digests import data_digests
 from orchestrator.kinds.evaluate import EvaluateKind
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import EvaluationResult
-from orchestrator.retrieval.reranking import Reranking
-from orchestrator.retrieval.searching import rank_queries
+from orchestrator.retrieval.searching import Reranking, rank_queries
 from orchestrator.settings import Settings
 from orchestrator.specs import EvaluateSpec, TaskSpec
 from orchestrator.specs.loading import spec_values

@@ -1,8 +1,9 @@
-"""Searching: an index is built once and searched again by the same model alone, a task's as well; reranking.
+"""Searching: documents are read, an index is built once and searched by the same model alone; reranking.
 
 Alone: .venv/bin/pytest tests/orchestrator/retrieval/test_searching.py
 """
 
+import gzip
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,9 +13,8 @@ import pytest
 from bert_core.errors import CheckpointError
 from orchestrator.errors import InputError
 from orchestrator.inference import predict
-from orchestrator.retrieval.document_index import FoundDocument
-from orchestrator.retrieval.reranking import Reranker, Reranking
-from orchestrator.retrieval.searching import open_searcher, rank_queries
+from orchestrator.retrieval.document_index import CollectionDocument, DocumentFile, FoundDocument
+from orchestrator.retrieval.searching import Reranker, Reranking, open_searcher, rank_queries
 from orchestrator.retrieval.text_vectors import load_embedder
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task
@@ -110,10 +110,7 @@ def test_an_index_that_cannot_be_built_leaves_no_folder(encoder: str, tmp_path: 
 
 
 def test_a_query_without_tokens_is_named(encoder: str, documents: str) -> None:
-    with (
-        open_searcher(encoder, documents, None, None, quiet) as searcher,
-        pytest.raises(InputError, match="query 2"),
-    ):
+    with open_searcher(encoder, documents, None, None, quiet) as searcher, pytest.raises(InputError, match="query 2"):
         list(searcher.search(["cats", "\u200b\x00"], 1))
 
 
@@ -175,3 +172,47 @@ def test_a_model_that_says_nothing_of_pairs_cannot_rerank(
 ) -> None:
     with pytest.raises(InputError, match=complaint):
         Reranker(Reranking(request.getfixturevalue(model), label))
+
+
+def test_documents_have_titles_before_texts_and_empty_ones_are_counted(documents: str) -> None:
+    file = DocumentFile(documents)
+    expected = [
+        CollectionDocument("a", "cats rest on the mat"),
+        CollectionDocument("b", "wings lift planes"),
+        CollectionDocument("d", "rain falls into a cold river"),
+    ]
+    assert list(file) == expected
+    assert list(file) == expected, "a file is read anew each time"
+    assert file.num_empty == 1
+
+
+def test_lines_of_text_go_by_their_number_also_from_a_compressed_file(tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt.gz"
+    path.write_bytes(gzip.compress("\ufeffone\u2028line\r\n\n  two \n".encode()))
+    assert list(DocumentFile(str(path))) == [CollectionDocument("1", "one\u2028line"), CollectionDocument("3", "two")]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b'{"id": 1, "text": "a"}\n{"id": "1", "text": "b"}', "line 2.*'1'"),
+        (b'{"id": 1, "txt": "a"}', "line 1.*text"),
+        (b'{"text": "a", "title": 3}', "line 1.*title"),
+        (b'fine\n{"text": ', "line 2"),
+        (b"caf\xe9", "line 1"),
+    ],
+)
+def test_a_broken_line_is_named(content: bytes, complaint: str, tmp_path: Path) -> None:
+    path = tmp_path / "documents.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=rf"documents\.jsonl: {complaint}"):
+        list(DocumentFile(str(path)))
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".zst"])
+def test_a_file_that_is_missing_or_damaged_is_named(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"documents.jsonl{ending}"
+    if ending:
+        path.write_bytes(b"no such compression")
+    with pytest.raises(InputError, match=r"documents\.jsonl"):
+        list(DocumentFile(str(path)))

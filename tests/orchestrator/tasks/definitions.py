@@ -1,10 +1,13 @@
 """Tasks without files, for tests that bring their own examples."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pyarrow
+import pyarrow.parquet
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.specs import RecipeSpec
@@ -41,15 +44,30 @@ def features_of(
     return build_features(define(head, labels, **options), examples, tokenizer, options_of(head, **values))
 
 
-def write_records(path: Path, *records: dict[str, Any]) -> Path:
-    """A file of JSON lines."""
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+def write_records(path: Path, *records: Mapping[str, Any], features: Any = None) -> Path:
+    """A file of JSON lines, or of Parquet by its name; `features` are what `datasets` notes of the columns there."""
+    if path.suffix != ".parquet":
+        return write(path, "".join(json.dumps(record) + "\n" for record in records))
+    metadata = {"huggingface": json.dumps({"info": {"features": features or {}}})}
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(records)).replace_schema_metadata(metadata), path)
     return path
 
 
+def write(path: Path, text: str) -> Path:
+    """A file with a text as it stands."""
+    path.write_text(text, encoding="utf-8", newline="")
+    return path
+
+
+def read(table: Any, path: Path, policy: Any = "error") -> tuple[list[Any], BadRecords]:
+    """What a reader makes of a file, and what it found on the way."""
+    bad = BadRecords(str(path), policy)
+    return list(table.read(bad.path, bad)), bad
+
+
 def examples_of(table: Any, path: Path, policy: Any = "error") -> list[Any]:
-    """What a reader of tables makes of a file."""
-    return list(table.read(str(path), BadRecords(str(path), policy)))
+    """What a reader makes of a file."""
+    return read(table, path, policy)[0]
 
 
 def window_texts(features: Features[Any], tokenizer: Tokenizer) -> list[str]:

@@ -1,15 +1,9 @@
-"""Labels and scores as people write them, read by the tables of each task type.
+"""Labels and scores as people write them. Alone: pytest tests/orchestrator/tasks/test_cell_values.py"""
 
-Alone: pytest tests/orchestrator/tasks/test_cell_values.py
-"""
-
-import json
 import math
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-import pyarrow.parquet
 import pytest
 
 from orchestrator.errors import TaskDataError
@@ -17,7 +11,7 @@ from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.classification import ClassificationTable
 from orchestrator.tasks.types.multi_label import MultiLabelTable
 from orchestrator.tasks.types.regression import RegressionTable
-from tests.orchestrator.tasks.definitions import write_records
+from tests.orchestrator.tasks.definitions import read, write_records
 
 CLASSES = ClassificationTable(("text",), "label")
 SCORES = RegressionTable(("text",), "label")
@@ -27,27 +21,27 @@ def known(*labels: str) -> ClassificationTable:
     return ClassificationTable(("text",), "label", {label: label for label in labels})
 
 
-def read(table: Any, path: Path, policy: Any = "error") -> tuple[list[Any], BadRecords]:
-    bad = BadRecords(str(path), policy)
-    return list(table.read(str(path), bad)), bad
+def rows_of(*labels: Any) -> list[dict[str, Any]]:
+    return [{"text": "x", "label": label} for label in labels]
 
 
 def labels_of(folder: Path, labels: list[Any], table: Any = CLASSES) -> tuple[list[Any], BadRecords]:
     """Examples that a table of JSON gives for some labels."""
-    examples, bad = read(table, write_records(folder / "a.jsonl", *({"text": "x", "label": label} for label in labels)))
+    examples, bad = read(table, write_records(folder / "a.jsonl", *rows_of(*labels)))
     return [getattr(example, "label", None) or getattr(example, "value", None) for example in examples], bad
 
 
-@pytest.mark.parametrize(
-    ("spellings", "label"),
-    [
-        ([1, 1.0, "1", "1.00", " 1 "], "1"),
-        ([True, "True", "TRUE", "true"], "true"),
-        (["café", "cafe\u0301", "\ufeffcaf\u200bé", " café"], "café"),
-        (["so so", "so\u00a0so", "so  so\n"], "so so"),
-    ],
-)
-def test_one_thing_in_several_spellings_is_one_class(tmp_path: Path, spellings: list[Any], label: str) -> None:
+SPELLINGS: dict[str, list[Any]] = {
+    "1": [1, 1.0, "1", "1.00", " 1 "],
+    "true": [True, "True", "TRUE", "true"],
+    "café": ["café", "cafe\u0301", "\ufeffcaf\u200bé", " café"],
+    "so so": ["so so", "so\u00a0so", "so  so\n"],
+}
+
+
+@pytest.mark.parametrize("label", SPELLINGS)
+def test_one_thing_in_several_spellings_is_one_class(tmp_path: Path, label: str) -> None:
+    spellings = SPELLINGS[label]
     found, bad = labels_of(tmp_path, spellings)
     assert found == [label] * len(spellings)
     assert sum(bad.remarks.values()) == sum(isinstance(s, float) or s not in (label, 1, True) for s in spellings)
@@ -81,31 +75,23 @@ def test_a_key_that_no_row_has_is_a_column_that_is_not_there(tmp_path: Path) -> 
         read(CLASSES, path)
 
 
-@pytest.mark.parametrize(
-    ("labels", "table", "num_unlabeled"),
-    [
-        ([0, 1, 2, -1], CLASSES, 1),
-        (["0", "1", "2", "-1.0"], CLASSES, 1),
-        ([0, 1, -1], CLASSES, 0),
-        ([1, 2, 3, -1], CLASSES, 0),
-        ([0, 1, -1], known("0", "1"), 1),
-        ([0, 1, -1], known("0", "1", "-1"), 0),
-        (["yes", "no", "-"], CLASSES, 1),
-        (["+", "0", "-"], CLASSES, 0),
-        ([0.5, -1], SCORES, 0),
-        ([0.5, "inf"], SCORES, 1),
-        ([-1.0, "-1"], SCORES, 2),
-    ],
-)
+MARKS: list[tuple[Any, list[Any], int]] = [
+    # table, labels, how many of them are none
+    *((CLASSES, [0, 1, 2, mark], 1) for mark in (-1, "-1.0")),
+    *((CLASSES, labels, 0) for labels in ([0, 1, -1], [1, 2, 3, -1], ["+", "0", "-"])),
+    *((known("0", "1"), [0, 1, -1], 1), (known("0", "1", "-1"), [0, 1, -1], 0), (CLASSES, ["yes", "no", "-"], 1)),
+    *((SCORES, [0.5, -1], 0), (SCORES, [0.5, "inf"], 1), (SCORES, [-1.0, "-1"], 2)),
+]
+
+
+@pytest.mark.parametrize(("table", "labels", "num_unlabeled"), MARKS)
 def test_the_mark_of_no_label_is_told_from_a_class_by_the_others(
-    tmp_path: Path, labels: list[Any], table: Any, num_unlabeled: int
+    tmp_path: Path, table: Any, labels: list[Any], num_unlabeled: int
 ) -> None:
     found, bad = labels_of(tmp_path, labels, table)
     assert (len(found), bad.num_unlabeled) == (len(labels) - num_unlabeled, num_unlabeled)
-
-
-def test_a_class_that_may_mean_no_label_is_told(tmp_path: Path) -> None:
-    assert any("task.labels" in remark for remark in labels_of(tmp_path, [0, 1, -1])[1].remarks)
+    may_mean_none = table is CLASSES and labels == [0, 1, -1]
+    assert any("task.labels" in remark for remark in bad.remarks) == may_mean_none
 
 
 @pytest.mark.parametrize(("value", "named"), [({"name": "a"}, "object.*name"), ([4], "list.*multi_label")])
@@ -114,22 +100,15 @@ def test_what_is_no_class_is_named(tmp_path: Path, value: object, named: str) ->
         labels_of(tmp_path, [value])
 
 
-def with_names(folder: Path, labels: list[Any], feature: object) -> Path:
-    """A Parquet file as `datasets` writes it."""
-    metadata = {"huggingface": json.dumps({"info": {"features": {"label": feature}}})}
-    table = pyarrow.table({"text": ["x"] * len(labels), "label": labels}).replace_schema_metadata(metadata)
-    pyarrow.parquet.write_table(table, folder / "a.parquet")
-    return folder / "a.parquet"
-
-
 def test_numbers_are_the_names_that_a_parquet_file_has_for_them(tmp_path: Path) -> None:
     names = {"names": ["bad", "good"], "_type": "ClassLabel"}
-    path = with_names(tmp_path, [1, 0, -1], names)
+    path = write_records(tmp_path / "a.parquet", *rows_of(1, 0, -1), features={"label": names})
     for table in (CLASSES, known("good", "bad")):
         examples, bad = read(table, path)
         assert ([example.label for example in examples], bad.num_unlabeled) == (["good", "bad"], 1)
     assert [example.label for example in read(known("0", "1"), path)[0]] == ["1", "0"]
-    path = with_names(tmp_path, [[1, 0], []], {"feature": names, "_type": "List"})
+    lists = {"label": {"feature": names, "_type": "List"}}
+    path = write_records(tmp_path / "a.parquet", *rows_of([1, 0], []), features=lists)
     assert [e.labels for e in read(MultiLabelTable(("text",), "label"), path)[0]] == [("good", "bad"), ()]
 
 

@@ -26,11 +26,9 @@ def task(tmp_path: Path) -> Task:
 
 @pytest.fixture
 def prepare(task: Task, tokenizer: Tokenizer, tmp_path: Path) -> Callable[..., Features]:
-    def prepared(**changes: Any) -> Features:
-        split = changes.pop("split", "train")
-        values = {"task": task, "tokenizer": tokenizer, **LENGTHS, "cache": str(tmp_path / "cache"), **changes}
-        task_, tokenizer_, cache = (values.pop(name) for name in ("task", "tokenizer", "cache"))
-        return prepare_features(task_, split, tokenizer_, options_of(task_.head, **values), cache)
+    def prepared(split: Any = "train", cache: str = str(tmp_path / "cache"), **changes: Any) -> Features:
+        task_, tokenizer_ = changes.pop("task", task), changes.pop("tokenizer", tokenizer)
+        return prepare_features(task_, split, tokenizer_, options_of("classification", **LENGTHS | changes), cache)
 
     return prepared
 
@@ -43,18 +41,13 @@ def assert_equal(first: Features, second: Features) -> None:
     assert (first.counts, first.fingerprint, first.path) == (second.counts, second.fingerprint, second.path)
 
 
-def test_the_second_time_they_are_loaded_without_reading_an_example(prepare, task: Task) -> None:
+def test_the_second_time_they_are_mapped_read_only_and_no_example_is_read(prepare, task: Task) -> None:
     made = prepare()
     unread = replace(task)
     loaded = prepare(task=unread)
     assert (made.reused, loaded.reused) == (False, True)
     assert_equal(made, loaded)
     assert unread._read == {}
-
-
-def test_loaded_arrays_are_mapped_and_read_only(prepare) -> None:
-    prepare()
-    loaded = prepare()
     assert isinstance(loaded.input_ids.base, np.memmap)
     with pytest.raises(ValueError, match="read-only"):
         loaded.input_ids[0] = 1

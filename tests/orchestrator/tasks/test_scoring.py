@@ -26,64 +26,53 @@ from orchestrator.tasks.types.multiple_choice import ChoicePrediction
 from orchestrator.tasks.types.ner import TagsPrediction
 from orchestrator.tasks.types.qa import AnswerPrediction
 from orchestrator.tasks.types.regression import ValuePrediction
+from tests.orchestrator.tasks.definitions import write
 from tests.shared_data import shared_file
 
 
-def own_task(tmp_path: Path, head: str, text: str, name: str, **fields: Any) -> Task:
-    (tmp_path / name).write_text(text, encoding="utf-8")
-    files = {"train": str(tmp_path / name), "validation": str(tmp_path / name)}
-    return load_task(TaskSpec(id="mine", head=head, files=files, **fields))
+def own_task(tmp_path: Path, head: Any, text: str, name: str, **fields: Any) -> Task:
+    path = str(write(tmp_path / name, text))
+    return load_task(TaskSpec(id="mine", head=head, files={"train": path, "validation": path}, **fields))
+
+
+QUESTIONS = [
+    {"id": "a", "question": "Who?", "answers": [{"text": "Ada L", "answer_start": 0}]},
+    {"id": "b", "question": "Where?", "answers": [{"text": "in Oslo", "answer_start": 6}]},
+]
+TEXT: dict[str, Any] = {"text_columns": ("text",)}
+OWN: dict[str, tuple[str, str, str, dict[str, Any]]] = {
+    "classes": ("classification", "text,label\na,yes\nb,no\nc,yes\nd,yes\n", "a.csv", TEXT),
+    "topics": ("multi_label", "text,label\na,x|y\nb,\nc,x\nd,z|x\n", "topics.csv", TEXT),
+    "choices": (
+        "multiple_choice",
+        "text,left,right,label\na,b,c,1\na,b,c,left\na,b,c,right\n",
+        "choices.csv",
+        {**TEXT, "choice_columns": ("left", "right")},
+    ),
+    "values": ("regression", "text\tlabel\na\t1\nb\t2\nc\t6\n", "a.tsv", TEXT),
+    "names": ("ner", "Ada I-PER\nL I-PER\nin O\nOslo I-LOC\n\nit O\n", "a.conll", {}),
+    "answers": ("qa", json.dumps({"data": [{"context": "Ada L in Oslo", "qas": QUESTIONS}]}), "a.json", {}),
+}
 
 
 @pytest.fixture
-def classes(tmp_path: Path) -> Task:
-    text = "text,label\na,yes\nb,no\nc,yes\nd,yes\n"
-    return own_task(tmp_path, "classification", text, "a.csv", text_columns=("text",))
+def tasks(tmp_path: Path) -> dict[str, Task]:
+    return {name: own_task(tmp_path, *own, **fields) for name, (*own, fields) in OWN.items()}
 
 
-@pytest.fixture
-def topics(tmp_path: Path) -> Task:
-    text = "text,label\na,x|y\nb,\nc,x\nd,z|x\n"
-    return own_task(tmp_path, "multi_label", text, "topics.csv", text_columns=("text",))
-
-
-@pytest.fixture
-def choices(tmp_path: Path) -> Task:
-    text = "text,left,right,label\na,b,c,1\na,b,c,left\na,b,c,right\n"
-    columns = {"text_columns": ("text",), "choice_columns": ("left", "right")}
-    return own_task(tmp_path, "multiple_choice", text, "choices.csv", **columns)
-
-
-@pytest.fixture
-def values(tmp_path: Path) -> Task:
-    text = "text\tlabel\na\t1\nb\t2\nc\t6\n"
-    return own_task(tmp_path, "regression", text, "a.tsv", text_columns=("text",))
-
-
-@pytest.fixture
-def names(tmp_path: Path) -> Task:
-    return own_task(tmp_path, "ner", "Ada I-PER\nL I-PER\nin O\nOslo I-LOC\n\nit O\n", "a.conll")
-
-
-@pytest.fixture
-def answers(tmp_path: Path) -> Task:
-    qas = [
-        {"id": "a", "question": "Who?", "answers": [{"text": "Ada L", "answer_start": 0}]},
-        {"id": "b", "question": "Where?", "answers": [{"text": "in Oslo", "answer_start": 6}]},
-    ]
-    data = {"data": [{"paragraphs": [{"context": "Ada L in Oslo", "qas": qas}]}]}
-    return own_task(tmp_path, "qa", json.dumps(data), "a.json")
-
-
-def test_f1_of_a_two_class_task_is_that_of_the_second_label(classes: Task) -> None:
+def test_f1_of_a_two_class_task_is_that_of_the_second_label(tasks: dict[str, Task]) -> None:
+    classes = tasks["classes"]
     assert classes.labels == ("no", "yes")
+    with pytest.raises(TaskDataError, match="3 predictions"):
+        score(classes, "validation", [ClassPrediction("yes")] * 3)
     predictions = [ClassPrediction(label) for label in ("yes", "yes", "no", "no")]
     scores = score(classes, "validation", predictions)
     assert scores["f1"] == pytest.approx(2 * 1 / (2 + 3))
     assert scores["macro_f1"] == pytest.approx((0.4 + 0.0) / 2)
 
 
-def test_several_labels_are_scored_one_by_one_and_together(topics: Task) -> None:
+def test_several_labels_are_scored_one_by_one_and_together(tasks: dict[str, Task]) -> None:
+    topics = tasks["topics"]
     assert topics.labels == ("x", "y", "z")
     said = [LabelsPrediction.from_probabilities(topics.labels, (0.9, 0.2, 0.6))] * 4
     scores = score(topics, "validation", said)
@@ -95,53 +84,51 @@ def test_several_labels_are_scored_one_by_one_and_together(topics: Task) -> None
     }
 
 
-def test_types_of_entities_are_scored_beside_the_whole(names: Task) -> None:
+def test_types_of_entities_are_scored_beside_the_whole(tasks: dict[str, Task]) -> None:
+    names = tasks["names"]
     predictions = [TagsPrediction(("B-PER", "I-PER", "O", "O")), TagsPrediction(("O",))]
     scores = score(names, "validation", predictions)
     assert (scores["precision"], scores["recall"]) == (1.0, 0.5)
     assert (scores["f1_PER"], scores["f1_LOC"]) == (1.0, 0.0)
 
 
-def test_a_prediction_short_is_named(classes: Task) -> None:
-    with pytest.raises(TaskDataError, match="3 predictions"):
-        score(classes, "validation", [ClassPrediction("yes")] * 3)
+BASELINES: dict[str, dict[str, float]] = {
+    "classes": {"accuracy": 0.75},
+    "topics": {"micro_f1": 2 * 3 / (4 + 5)},  # three of four have the label x, the others are rarer than one half
+    "choices": {"accuracy": 2 / 3},
+    "values": {"pearson": 0.0, "spearman": 0.0},
+    "names": {"f1": 0.0},
+    "answers": {"exact_match": 0.5, "f1": 0.5},  # half have two words at most, so the passage's first two are said
+}
 
 
-def test_majority_baselines_are_those_of_the_training_split(
-    classes: Task, topics: Task, choices: Task, values: Task, names: Task, answers: Task
-) -> None:
-    assert majority_baseline(classes, "validation")["accuracy"] == 0.75
-    # Three of four examples have the label x, the others are rarer than one half.
-    assert majority_baseline(topics, "validation")["micro_f1"] == pytest.approx(2 * 3 / (4 + 5))
-    assert majority_baseline(choices, "validation") == {"accuracy": pytest.approx(2 / 3)}
-    assert majority_baseline(values, "validation") == {"pearson": 0.0, "spearman": 0.0}
-    assert majority_baseline(names, "validation")["f1"] == 0.0
-    # Half of the answers have two words at most, so the first two of the passage are said.
-    assert majority_baseline(answers, "validation") == {"exact_match": 0.5, "f1": 0.5}
+def test_majority_baselines_are_those_of_the_training_split(tasks: dict[str, Task]) -> None:
+    for name, expected in BASELINES.items():
+        scores = majority_baseline(tasks[name], "validation")
+        assert {key: scores[key] for key in expected} == pytest.approx(expected), name
 
 
 def test_no_answer_is_the_baseline_where_questions_may_be_unanswerable(tmp_path: Path) -> None:
-    qas = [{"id": "a", "question": "Who?", "answers": []}]
-    text = json.dumps({"data": [{"paragraphs": [{"context": "Ada", "qas": qas}]}]})
+    text = json.dumps({"data": [{"context": "Ada", "qas": [{"id": "a", "question": "Who?", "answers": []}]}]})
     assert majority_baseline(own_task(tmp_path, "qa", text, "a.json"), "validation")["NoAns_exact"] == 1.0
 
 
-@pytest.mark.parametrize(
-    ("task_id", "folder", "expected"),
-    [
-        ("sst2", "glue/SST-2", {"accuracy": 444 / 872}),
-        ("mrpc", "glue/MRPC", {"accuracy": 279 / 408, "f1": 2 * 279 / (279 + 408)}),
-    ],
-)
+PUBLISHED = {
+    "sst2": ("glue/SST-2", {"accuracy": 444 / 872}),
+    "mrpc": ("glue/MRPC", {"accuracy": 279 / 408, "f1": 2 * 279 / (279 + 408)}),
+}
+
+
+@pytest.mark.parametrize("task_id", PUBLISHED)
 @pytest.mark.heavy
-def test_published_majority_baselines(task_id: str, folder: str, expected: dict[str, float]) -> None:
+def test_published_majority_baselines(task_id: str) -> None:
+    folder, expected = PUBLISHED[task_id]
     task = load_task(TaskSpec(id=task_id, folder=str(shared_file(folder))))
     assert majority_baseline(task, "validation") == pytest.approx(expected)
 
 
-def test_rows_say_what_was_right_and_how_likely_it_was(
-    classes: Task, topics: Task, values: Task, names: Task, answers: Task
-) -> None:
+def test_rows_say_what_was_right_and_how_likely_it_was(tasks: dict[str, Task]) -> None:
+    classes, topics, values, names, answers = (tasks[name] for name in OWN if name != "choices")
     first, second, *_ = prediction_rows(classes, "validation", [ClassPrediction("yes", (0.25, 0.75))] * 4)
     assert (first["correct"], second["correct"]) == (True, False)
     assert first["probabilities"] == {"no": 0.25, "yes": 0.75}
@@ -171,15 +158,12 @@ GIVEN = [ClassPrediction("yes", (0.25, 0.75)), ClassPrediction("yes", (0.25, 0.7
 """Predictions for both pairs, the first of them wrong."""
 
 
-def test_a_kept_row_says_both_texts_of_a_pair_the_long_one_cut(pairs: Task) -> None:
+def test_a_kept_row_says_both_texts_of_a_pair_the_long_one_cut_and_an_own_file_all_of_it(pairs: Task) -> None:
     first = kept_rows(pairs, "validation", GIVEN)[0]
     assert list(first)[:3] == ["id", "text", "text_pair"]
     assert (first["text"], first["prediction"], first["gold"]) == ("It rains.", "yes", "no")
     assert len(first["text_pair"]) == KEPT_CHARACTERS
     assert first["text_pair"] == LONG[: KEPT_CHARACTERS - 1] + "…"
-
-
-def test_a_persons_own_file_has_the_whole_texts(pairs: Task) -> None:
     assert rows_with_texts(pairs, "validation", GIVEN)[0]["text_pair"] == LONG
 
 

@@ -4,13 +4,12 @@ import gzip
 import json
 import lzma
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
 import zstandard
 from sklearn.preprocessing import StandardScaler
@@ -22,7 +21,7 @@ from orchestrator.tasks.text_files import BadRecords, find_file, plain_name, rea
 from orchestrator.tasks.types.classification import ClassificationExample, ClassificationTable
 from orchestrator.tasks.types.conll import NerExample, NerTable
 from orchestrator.tasks.types.regression import RegressionTable
-from tests.orchestrator.tasks.definitions import examples_of, write_records
+from tests.orchestrator.tasks.definitions import examples_of, read, write, write_records
 
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.ZstdCompressor().compress}
 
@@ -45,18 +44,13 @@ def test_a_damaged_file_is_named(tmp_path: Path, ending: str, damage) -> None:
         read_decompressed(str(path))
 
 
-@pytest.mark.parametrize(
-    ("text", "lines"),
-    [
+def test_lines_end_at_line_feeds_and_without_any_at_carriage_returns(tmp_path: Path) -> None:
+    for text, lines in (
         ("\ufeffone\r\ntwo\u2028still\x0btwo\x85\n\nfour", ["one", "two\u2028still\x0btwo\x85", "", "four"]),
         ("one\r\rthree\r", ["one", "", "three"]),
-    ],
-)
-def test_lines_end_at_line_feeds_and_without_any_at_carriage_returns(
-    tmp_path: Path, text: str, lines: list[str]
-) -> None:
-    path = write(tmp_path / "a.txt", text)
-    assert list(read_lines(str(path), BadRecords(str(path), "error"))) == list(enumerate(lines, 1))
+    ):
+        path = str(write(tmp_path / "a.txt", text))
+        assert list(read_lines(path, BadRecords(path, "error"))) == list(enumerate(lines, 1))
 
 
 def test_bytes_that_are_no_text_end_the_reading_or_are_counted(tmp_path: Path) -> None:
@@ -70,68 +64,49 @@ def test_bytes_that_are_no_text_end_the_reading_or_are_counted(tmp_path: Path) -
 
 
 ROWS = [('He said "no"', "yes, or\nno", 1), ("ünder", "b", 0)]
+TEXT = ClassificationTable(("text",), "label")
 PAIRS = ClassificationTable(("first", "second"), "label", classes={"0": "off", "1": "on"})
-EXPECTED = [
-    ClassificationExample("0", 'He said "no"', "yes, or\nno", "on"),
-    ClassificationExample("1", "ünder", "b", "off"),
-]
+EXPECTED = [ClassificationExample(str(n), a, b, ("off", "on")[label]) for n, (a, b, label) in enumerate(ROWS)]
 
 
-def read(table, path: Path, policy: str = "error") -> tuple[list, BadRecords]:
-    bad = BadRecords(str(path), policy)
-    return list(table.read(str(path), bad)), bad
+WINDOWS = 'label,first,second\r\n1,"He said ""no""","yes, or\nno"\r\n\r\n0,ünder,b\r\n'
+MACINTOSH = 'label,first,second\r1,"He said ""no""","yes, or\rno"\r0,ünder,b\r'
 
 
-def write(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8", newline="")
-    return path
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        'label,first,second\r\n1,"He said ""no""","yes, or\nno"\r\n\r\n0,ünder,b\r\n',
-        'label,first,second\r1,"He said ""no""","yes, or\rno"\r0,ünder,b\r',
-    ],
-    ids=["windows", "macintosh"],
-)
-def test_csv_is_quoted(tmp_path: Path, text: str) -> None:
-    assert read(PAIRS, write(tmp_path / "a.csv", text))[0] == EXPECTED
+@pytest.mark.parametrize("text", [WINDOWS, MACINTOSH], ids=["windows", "macintosh"])
+def test_csv_is_quoted_and_a_text_has_any_length(tmp_path: Path, text: str) -> None:
+    assert examples_of(PAIRS, write(tmp_path / "a.csv", text)) == EXPECTED
+    long = "a b " * 100_000
+    assert examples_of(TEXT, write(tmp_path / "a.csv", f'text,label\n"{long}",yes\n'))[0].text == long
 
 
 def test_jsonl_and_parquet_hold_typed_values(tmp_path: Path) -> None:
     records = [{"first": a, "second": b, "label": label, "more": None} for a, b, label in ROWS]
-    jsonl = write(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in records) + "\n")
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "a.parquet")
-    assert read(PAIRS, jsonl)[0] == EXPECTED
-    assert read(PAIRS, tmp_path / "a.parquet")[0] == EXPECTED
+    for name in ("a.jsonl", "a.parquet"):
+        assert examples_of(PAIRS, write_records(tmp_path / name, *records)) == EXPECTED
+    path = write_records(tmp_path / "date.parquet", {"text": "x", "label": date(2026, 11, 20)})
+    assert examples_of(TEXT, path)[0].label == "2026-11-20"
 
 
-def test_tsv_has_no_quoting(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", 'text\tlabel\n"half\tyes\n\nwhole"\tno\n')
-    examples, _ = read(ClassificationTable(("text",), "label"), path)
-    assert [(e.text, e.text_pair, e.label) for e in examples] == [('"half', None, "yes"), ('whole"', None, "no")]
+QUOTED = {
+    '"a\tb"\tyes\nc\tno\n': ["a\tb", "c"],
+    '"say ""a"""\tyes\r\n"c\r\nd"\tno\r\n': ['say "a"', "c\nd"],
+    '"a" b\tyes\nsay ""c""\tno\n': ['"a" b', 'say ""c""'],
+    '"a"\tyes\n"b\tno\n': ['"a"', '"b'],
+    '"a"\tyes\nb\tno\n': ['"a"', "b"],
+    '"half\tyes\n\nwhole"\tno\n': ['"half', 'whole"'],
+}
 
 
-@pytest.mark.parametrize(
-    ("rows", "texts"),
-    [
-        ('"a\tb"\tyes\nc\tno\n', ["a\tb", "c"]),
-        ('"say ""a"""\tyes\r\n"c\r\nd"\tno\r\n', ['say "a"', "c\nd"]),
-        ('"a" b\tyes\nsay ""c""\tno\n', ['"a" b', 'say ""c""']),
-        ('"a"\tyes\n"b\tno\n', ['"a"', '"b']),
-        ('"a"\tyes\nb\tno\n', ['"a"', "b"]),
-    ],
-    ids=["tab", "marks and lines", "stray", "open", "quoted text"],
-)
-def test_tsv_is_quoted_where_all_of_its_marks_enclose_cells(tmp_path: Path, rows: str, texts: list[str]) -> None:
+@pytest.mark.parametrize("rows", QUOTED)
+def test_tsv_is_quoted_where_all_of_its_marks_enclose_cells(tmp_path: Path, rows: str) -> None:
     path = write(tmp_path / "a.tsv", "text\tlabel\n" + rows)
-    assert [example.text for example in read(ClassificationTable(("text",), "label"), path)[0]] == texts
+    assert [example.text for example in examples_of(TEXT, path)] == QUOTED[rows]
 
 
 def test_tsv_of_a_published_task_is_never_quoted(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", 'text\tlabel\n"say ""a"""\tyes\n')
-    (example,), _ = read(ClassificationTable(("text",), "label", may_quote=False), path)
+    (example,) = examples_of(replace(TEXT, may_quote=False), path)
     assert example.text == '"say ""a"""'
 
 
@@ -150,7 +125,7 @@ JSON_FORMS = {
 def test_records_of_json_have_many_forms_and_values_within_objects(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     if name == "structs.parquet":
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(RECORDS), path)
+        write_records(path, *RECORDS)
     else:
         write(path, JSON_FORMS[name])
     assert column_names(str(path), BadRecords(str(path), "error")) == ("data", "data.text", "label")
@@ -176,24 +151,10 @@ def test_squads_object_is_no_table(tmp_path: Path) -> None:
 def test_utf_16_is_read_by_its_mark_and_named_where_it_is_cut(tmp_path: Path, name: str, encoding: str) -> None:
     path = tmp_path / name
     path.write_bytes('\ufefftext\tlabel\r\n"ümlaut\t😀"\tx\r\n'.encode(encoding))
-    assert [example.text for example in read(ClassificationTable(("text",), "label"), path)[0]] == ["ümlaut\t😀"]
+    assert [example.text for example in examples_of(TEXT, path)] == ["ümlaut\t😀"]
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(TaskDataError, match=rf"{name}.*UTF-16"):
-        read(ClassificationTable(("text",), "label"), path)
-
-
-@pytest.mark.parametrize(
-    ("row", "named"),
-    [
-        ('"say \\"so, so\\" now",x', "backslash"),
-        ('"a "b" c",x', '""'),
-        ("'a, b',x", "single quotes"),
-        ('x, "a, b"', "blank"),
-    ],
-)
-def test_what_is_wrong_with_quotes_is_named(tmp_path: Path, row: str, named: str) -> None:
-    with pytest.raises(TaskDataError, match=f"line 2: .*{named}"):
-        read(ClassificationTable(("text",), "label"), write(tmp_path / "a.csv", f"text,label\n{row}\n"))
+        examples_of(TEXT, path)
 
 
 def test_columns_of_a_headerless_file_go_by_number(tmp_path: Path) -> None:
@@ -239,54 +200,46 @@ def test_lines_that_a_stray_quotation_mark_swallows_are_counted(tmp_path: Path) 
     assert bad.count == 4
 
 
-def test_a_label_that_is_a_date_reads_as_text(tmp_path: Path) -> None:
-    path = tmp_path / "a.parquet"
-    pyarrow.parquet.write_table(pyarrow.table({"text": ["x"], "label": [date(2026, 11, 20)]}), path)
-    (example,), _ = read(ClassificationTable(("text",), "label"), path)
-    assert example.label == "2026-11-20"
-
-
-@pytest.mark.parametrize(
-    ("value", "named"),
-    [
-        ("high", "number"),
-        ("1e300", "1e"),
-        ("25%", "percent"),
-        ("3,5", "decimal comma"),
-        ("1,250.0", "thousands"),
-        ("1,250", "thousands.*decimal comma"),
-    ],
-)
-def test_a_score_that_is_no_number_is_named(tmp_path: Path, value: str, named: str) -> None:
-    path = write(tmp_path / "a.tsv", f"a\tscore\nx\t1.5\nx\t{value}\n")
-    with pytest.raises(TaskDataError, match=f"line 3: score .*{named}"):
-        read(RegressionTable(("a",), "score"), path)
-
-
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.parquet"])
 def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     if name == "a.parquet":
-        pyarrow.parquet.write_table(pyarrow.table({"first": ["x"], "label": ["0"]}), path)
+        write_records(path, {"first": "x", "label": "0"})
     else:
         write(path, "first,label\nx,0\n".replace(",", "," if name == "a.csv" else "\t"))
     with pytest.raises(TaskDataError, match=r"'second'.*'first', 'label'"):
         read(PAIRS, path)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "named"),
-    [
-        ("a.parquet", "PAR1 no", r"a\.parquet"),
-        ("a.xls", "x", r"a\.xls"),
-        ("a.tsv", "\n\n", r"a\.tsv"),
-        ("a.tsv", "first;second;label\nx;y;1\n", r"\.csv"),
-    ],
-    ids=["damaged", "unknown kind", "no readable line", "semicolons in tsv"],
-)
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, text: str, named: str) -> None:
+SCORE = RegressionTable(("text",), "label")
+AMISS: list[tuple[Any, str, str, str]] = [
+    # reader, file, its text, what is said; those of pairs cannot be skipped
+    (TEXT, "a.csv", 'text,label\n"say \\"so, so\\" now",x\n', "line 2: .*backslash"),
+    (TEXT, "a.csv", 'text,label\n"a "b" c",x\n', 'line 2: .*""'),
+    (TEXT, "a.csv", "text,label\n'a, b',x\n", "line 2: .*single quotes"),
+    (TEXT, "a.csv", 'text,label\nx, "a, b"\n', "line 2: .*blank"),
+    *(
+        (SCORE, "a.tsv", f"text\tlabel\nx\t1.5\nx\t{value}\n", f"line 3: label .*{named}")
+        for value, named in {
+            "high": "number",
+            "1e300": "1e",
+            "25%": "percent",
+            "3,5": "decimal comma",
+            "1,250.0": "thousands",
+            "1,250": "thousands.*decimal comma",
+        }.items()
+    ),
+    (PAIRS, "a.parquet", "PAR1 no", r"a\.parquet"),
+    (PAIRS, "a.xls", "x", r"a\.xls"),
+    (PAIRS, "a.tsv", "\n\n", r"a\.tsv"),
+    (PAIRS, "a.tsv", "first;second;label\nx;y;1\n", r"\.csv"),
+]
+
+
+@pytest.mark.parametrize(("table", "name", "text", "named"), AMISS, ids=[case[3] for case in AMISS])
+def test_what_is_wrong_with_a_file_is_named(tmp_path: Path, table: Any, name: str, text: str, named: str) -> None:
     with pytest.raises(TaskDataError, match=named):
-        read(PAIRS, write(tmp_path / name, text), "skip")
+        read(table, write(tmp_path / name, text), "skip" if table is PAIRS else "error")
 
 
 NER = NerTable("tokens", "tags", ("O", "B-PER", "I-PER"))
@@ -294,16 +247,14 @@ NER = NerTable("tokens", "tags", ("O", "B-PER", "I-PER"))
 
 def test_ner_tables_hold_lists(tmp_path: Path) -> None:
     records = [{"tokens": ["Ada", "L", "ran"], "tags": ["I-PER", "I-PER", "O"]}, {"tokens": [], "tags": []}]
-    jsonl = write(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in records))
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "a.parquet")
     expected = [NerExample("0", ("Ada", "L", "ran"), ("B-PER", "I-PER", "O"))]
-    assert read(NER, jsonl)[0] == expected
-    assert read(NER, tmp_path / "a.parquet")[0] == expected
+    for name in ("a.jsonl", "a.parquet"):
+        assert examples_of(NER, write_records(tmp_path / name, *records)) == expected
 
 
 @pytest.mark.parametrize(("tokens", "tags"), [(["a", "b"], ["O"]), ("a b", ["O"]), (["a"], [3]), (["a"], ["B-LOC"])])
 def test_a_broken_ner_record_is_named_or_counted(tmp_path: Path, tokens: object, tags: object) -> None:
-    path = write(tmp_path / "a.jsonl", json.dumps({"tokens": tokens, "tags": tags}) + "\n")
+    path = write_records(tmp_path / "a.jsonl", {"tokens": tokens, "tags": tags})
     with pytest.raises(TaskDataError, match="line 1: "):
         read(NER, path)
     assert read(NER, path, "skip")[1].count == 1
@@ -312,12 +263,11 @@ def test_a_broken_ner_record_is_named_or_counted(tmp_path: Path, tokens: object,
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
 def test_the_delimiter_of_a_csv_file_is_found_by_its_columns(tmp_path: Path, delimiter: str) -> None:
     text = f'text{delimiter}label\n"so, so{delimiter} or not"{delimiter}yes\n'
-    examples, _ = read(ClassificationTable(("text",), "label"), write(tmp_path / "a.csv", text))
+    examples = examples_of(TEXT, write(tmp_path / "a.csv", text))
     assert [(e.text, e.label) for e in examples] == [(f"so, so{delimiter} or not", "yes")]
     path = write(tmp_path / "comma.csv", f"text,label{delimiter}sure\ngood,yes\n")
-    assert read(ClassificationTable(("text",), f"label{delimiter}sure"), path)[0][0].label == "yes", (
-        "a comma goes first"
-    )
+    (first,) = examples_of(ClassificationTable(("text",), f"label{delimiter}sure"), path)
+    assert first.label == "yes", "a comma goes first"
 
 
 def test_a_spreadsheets_line_that_says_the_delimiter_is_no_row(tmp_path: Path) -> None:
@@ -329,12 +279,6 @@ def test_a_spreadsheets_line_that_says_the_delimiter_is_no_row(tmp_path: Path) -
     rows = list(read_rows(str(path), ("label", "text"), bad))
     assert rows == [("line 3", ("x", "a,b")), ("line 4", ("y", "c\nd"))]
     assert bad.first_problem == "line 6: 1 fields where the first line has 2"
-
-
-def test_a_text_of_any_length_is_read(tmp_path: Path) -> None:
-    long = "a b " * 100_000
-    path = write(tmp_path / "a.csv", f'text,label\n"{long}",yes\n')
-    assert read(ClassificationTable(("text",), "label"), path)[0][0].text == long
 
 
 @pytest.mark.parametrize(("name", "mark"), [("a.csv", ","), ("a.tsv", "\t")])
@@ -358,17 +302,15 @@ def test_names_of_columns_that_are_not_utf_8_are_always_an_error(tmp_path: Path,
         list(read_rows(path, ("good", "yes"), BadRecords(path, policy)))
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "named"),
-    [
-        ("a.csv", 'text,label\r"good,\nso good",yes\rbad,no\r', "line 1: .*carriage return"),
-        ("a.jsonl", '{"text": "a fil\n', "line 1: .*column 10"),
-    ],
-)
-def test_a_first_line_without_names_of_columns_is_told(tmp_path: Path, name: str, text: str, named: str) -> None:
-    path = write(tmp_path / name, text)
-    with pytest.raises(TaskDataError, match=named):
-        column_names(str(path), BadRecords(str(path), "error"))
+UNNAMED = {"a.csv": ('text,label\r"good,\nso good",yes\rbad,no\r', "line 1: .*carriage return")}
+UNNAMED |= {"a.jsonl": ('{"text": "a fil\n', "line 1: .*column 10")}
+
+
+@pytest.mark.parametrize("name", UNNAMED)
+def test_a_first_line_without_names_of_columns_is_told(tmp_path: Path, name: str) -> None:
+    path = str(write(tmp_path / name, UNNAMED[name][0]))
+    with pytest.raises(TaskDataError, match=UNNAMED[name][1]):
+        column_names(path, BadRecords(path, "error"))
 
 
 SIZES = ClassificationTable(("text",), "label", numerical_columns=("size",), categorical_columns=("color",))
@@ -381,9 +323,8 @@ def test_own_columns_are_read_beside_the_text_and_may_be_empty(tmp_path: Path) -
         ClassificationExample("1", "y", label="no", numbers=(None,), categories=(None,)),
     ]
     assert examples_of(SIZES, tmp_path / "a.csv") == expected
-    table = pyarrow.table({"text": ["x", "y"], "label": ["yes", "no"], "color": ["red", None], "size": [2.5, None]})
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
-    assert examples_of(SIZES, tmp_path / "a.parquet") == expected
+    records = [{"text": "x", "label": "yes", "color": "red", "size": 2.5}, {"text": "y", "label": "no"}]
+    assert examples_of(SIZES, write_records(tmp_path / "a.parquet", *records)) == expected
 
 
 @pytest.mark.parametrize(
@@ -412,12 +353,7 @@ COLUMNS = TabularColumns.learn(("size",), ("color",), EXAMPLES)
 def test_vectors_hold_distance_and_flag_of_a_number_and_one_place_of_a_category() -> None:
     assert COLUMNS.names == ("size", "color")
     scaled = StandardScaler().fit_transform(np.array([[1.0], [4.0], [10.0]])).ravel()
-    expected = [
-        [scaled[0], 0, 0, 0, 1],
-        [scaled[1], 0, 1, 0, 0],
-        [0, 1, 0, 1, 0],
-        [scaled[2], 0, 0, 0, 1],
-    ]
+    expected = [[scaled[0], 0, 0, 0, 1], [scaled[1], 0, 1, 0, 0], [0, 1, 0, 1, 0], [scaled[2], 0, 0, 0, 1]]
     np.testing.assert_allclose(COLUMNS.encode(EXAMPLES), expected, rtol=1e-6)
     assert COLUMNS.width == 5
 

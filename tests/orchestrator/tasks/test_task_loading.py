@@ -1,7 +1,4 @@
-"""From a task's spec to a task: known and own layouts, labels, splits, and what is said when something is amiss.
-
-Alone: pytest tests/orchestrator/tasks/test_task_loading.py
-"""
+"""From the spec of a task to its labels and splits. Alone: pytest tests/orchestrator/tasks/test_task_loading.py"""
 
 import gzip
 import hashlib
@@ -36,6 +33,12 @@ def write(folder: Path, **files: str) -> Path:
 
 def load(**fields: Any) -> Task:
     return load_task(TaskSpec(**fields))
+
+
+def own(path: Path, head: str = "classification", **fields: Any) -> Task:
+    """A task of one's own with one file for two splits; its texts are in the column `text`."""
+    files = {"train": str(path), "validation": str(path)}
+    return load(**{"id": "mine", "head": head, "files": files, "text_columns": ("text",), **fields})
 
 
 def squad_json(*answers: list[dict[str, Any]]) -> str:
@@ -78,19 +81,14 @@ def test_a_known_task_finds_its_files_compressed_or_not(tmp_path: Path) -> None:
     assert [example.label for example in task.examples("validation")] == ["positive", "negative", "positive"]
 
 
-def test_an_unlabeled_test_file_is_no_split_and_a_labeled_one_is(tmp_path: Path) -> None:
-    write(tmp_path, train__tsv=SST2, dev__tsv=SST2, test__tsv="index\tsentence\n0\tgood\n")
-    assert load(id="sst2", folder=str(tmp_path)).splits == ("train", "validation")
-    write(tmp_path, test__tsv=SST2)
-    assert load(id="sst2", folder=str(tmp_path)).splits == ("train", "validation", "test")
-
-
-def test_an_unlabeled_test_file_without_a_header_is_no_split(tmp_path: Path) -> None:
-    row = "gj04\t1\t\tWe go.\n"
-    write(tmp_path, train__tsv=row, dev__tsv=row, test__tsv="index\tsentence\n0\tWe go.\n")
-    task = load(id="cola", folder=str(tmp_path))
-    assert task.splits == ("train", "validation")
-    assert task.examples("train")[0].label == "acceptable"
+@pytest.mark.parametrize(("name", "labeled"), [("sst2", SST2), ("cola", "gj04\t1\t\tWe go.\n")])
+def test_an_unlabeled_test_file_is_no_split_and_a_labeled_one_is(tmp_path: Path, name: str, labeled: str) -> None:
+    write(tmp_path, train__tsv=labeled, dev__tsv=labeled, test__tsv="index\tsentence\n0\tgood\n")
+    assert load(id=name, folder=str(tmp_path)).splits == ("train", "validation")
+    write(tmp_path, test__tsv=labeled)
+    task = load(id=name, folder=str(tmp_path))
+    assert task.splits == ("train", "validation", "test")
+    assert task.examples("train")[0].label in ("acceptable", "positive")
 
 
 def test_files_stand_before_those_of_the_folder(tmp_path: Path) -> None:
@@ -99,21 +97,20 @@ def test_files_stand_before_those_of_the_folder(tmp_path: Path) -> None:
     assert [example.text for example in task.examples("validation")] == ["mine"]
 
 
-def test_the_first_so_many_examples_are_read(tmp_path: Path) -> None:
+def test_the_first_so_many_examples_are_read_and_a_split_that_is_not_there_is_named(tmp_path: Path) -> None:
     write(tmp_path, train__tsv=SST2, dev__tsv=SST2)
     task = load(id="sst2", folder=str(tmp_path), max_train_examples=2, max_validation_examples=1)
     assert [len(task.examples(split)) for split in task.splits] == [2, 1]
+    with pytest.raises(TaskDataError, match=r"task\.files\.test"):
+        task.examples("test")
 
 
-def test_broken_records_are_counted_when_skipped(tmp_path: Path) -> None:
+def test_broken_records_are_counted_when_skipped_and_a_split_without_an_example_is_named(tmp_path: Path) -> None:
     write(tmp_path, dev__tsv=SST2 + "what\t7\n")
     task = load(id="sst2", folder=str(tmp_path), on_bad_record="skip")
     assert (len(task.examples("validation")), task.read("validation").num_bad_records) == (3, 1)
     with pytest.raises(TaskDataError, match=r"dev\.tsv, line 5: label '7' is none of the labels 0, 1"):
         load(id="sst2", folder=str(tmp_path)).examples("validation")
-
-
-def test_a_split_without_an_example_is_named(tmp_path: Path) -> None:
     write(tmp_path, dev__tsv="sentence\tlabel\nwhat\t\n")
     with pytest.raises(TaskDataError, match=r"dev\.tsv.* 1 row without a label"):
         load(id="sst2", folder=str(tmp_path), on_bad_record="skip").examples("validation")
@@ -122,19 +119,16 @@ def test_a_split_without_an_example_is_named(tmp_path: Path) -> None:
 def test_own_labels_are_those_of_the_whole_training_split_sorted(tmp_path: Path) -> None:
     write(tmp_path, a__csv="text,label\nx,red\ny,blue\nz,amber\n", b__csv="text,label\nx,red\n")
     files = {"train": str(tmp_path / "a.csv"), "validation": str(tmp_path / "b.csv")}
-    spec = {"id": "mine", "head": "classification", "files": files, "text_columns": ("text",)}
-    assert load(**spec, max_train_examples=1).labels == ("amber", "blue", "red")
+    assert own(tmp_path, files=files, max_train_examples=1).labels == ("amber", "blue", "red")
     with pytest.raises(TaskDataError, match=r"a\.csv, line 3: label 'blue' is none of the labels red, amber"):
-        load(**spec, labels=("red", "amber")).examples("train")
+        own(tmp_path, files=files, labels=("red", "amber")).examples("train")
 
 
 @pytest.mark.parametrize("policy", ["error", "skip"])
 def test_a_file_with_other_labels_throughout_is_told_with_both_lists(policy: str, tmp_path: Path) -> None:
-    write(tmp_path, a__csv="text,label\nx,1\ny,0\n")
-    files = {"train": str(tmp_path / "a.csv"), "validation": str(tmp_path / "a.csv")}
-    spec = {"id": "mine", "head": "classification", "files": files, "text_columns": ("text",), "on_bad_record": policy}
+    path = write(tmp_path, a__csv="text,label\nx,1\ny,0\n") / "a.csv"
     with pytest.raises(TaskDataError, match=r"'0', '1'.*'bad', 'good'"):
-        load(**spec, labels=("bad", "good")).examples("train")
+        own(path, on_bad_record=policy, labels=("bad", "good")).examples("train")
 
 
 SWAG = ",video-id,startphrase,sent1,sent2,ending0,ending1,ending2,ending3,label\n"
@@ -152,65 +146,51 @@ def test_swag_reads_its_official_files(tmp_path: Path) -> None:
 
 
 def test_own_labels_are_collected_from_every_row(tmp_path: Path) -> None:
-    write(tmp_path, a__csv="text,label\nx,red;blue\ny,\nz,amber\n")
-    files = {"train": str(tmp_path / "a.csv"), "validation": str(tmp_path / "a.csv")}
-    task = load(id="mine", head="multi_label", files=files, text_columns=("text",), label_separator=";")
+    path = write(tmp_path, a__csv="text,label\nx,red;blue\ny,\nz,amber\n") / "a.csv"
+    task = own(path, "multi_label", label_separator=";")
     assert (task.labels, task.metric) == (("amber", "blue", "red"), "micro_f1")
 
 
 def test_own_columns_are_learnt_from_the_whole_training_split(tmp_path: Path) -> None:
     write(tmp_path, a__csv="text,label,size,color\nx,1,2,red\ny,2,4,blue\n", b__csv="text,label,size,color\nz,3,,\n")
-    spec = {"id": "mine", "head": "regression", "text_columns": ("text",), "max_train_examples": 1}
-    spec |= {"numerical_columns": ("size",), "categorical_columns": ("color",)}
+    own_columns = {"numerical_columns": ("size",), "categorical_columns": ("color",), "max_train_examples": 1}
     files = {"train": str(tmp_path / "a.csv"), "validation": str(tmp_path / "b.csv")}
-    task = load(**spec, files=files)
+    task = own(tmp_path, "regression", files=files, **own_columns)
     assert task.columns == TabularColumns(
         (NumericalColumn("size", 3.0, 1.0),), (CategoricalColumn("color", ("blue", "red")),)
     )
     write(tmp_path, a__csv="text,label,size,color\nx,1,2,red\ny,2,4,green\n")
-    assert load(**spec, files=files).fingerprint("validation") != task.fingerprint("validation")
-    assert load(**spec, files={"validation": files["validation"]}).columns.names == ("size", "color")
+    again = own(tmp_path, "regression", files=files, **own_columns)
+    assert again.fingerprint("validation") != task.fingerprint("validation")
+    alone = own(tmp_path, "regression", files={"validation": files["validation"]}, **own_columns)
+    assert alone.columns.names == ("size", "color")
 
 
 def test_a_column_for_each_label_gives_the_labels_in_its_order(tmp_path: Path) -> None:
-    write(tmp_path, a__csv="text,rude,loud,odd\nx,1,0,0\ny,0,1,0\n")
-    files = {"train": str(tmp_path / "a.csv"), "validation": str(tmp_path / "a.csv")}
-    spec = {"id": "mine", "head": "multi_label", "files": files, "text_columns": ("text",)}
+    path = write(tmp_path, a__csv="text,rude,loud,odd\nx,1,0,0\ny,0,1,0\n") / "a.csv"
     columns = ("rude", "odd", "loud")
-    assert load(**spec, label_columns=columns).labels == columns
-    assert load(**spec, label_columns=columns, labels=columns).labels == columns
+    assert own(path, "multi_label", label_columns=columns).labels == columns
+    assert own(path, "multi_label", label_columns=columns, labels=columns).labels == columns
     for other in ({"label_column": "rude"}, {"labels": ("rude", "loud")}):
         with pytest.raises(SpecError, match=rf"task\.{next(iter(other))}.*task\.label_columns"):
-            load(**spec, label_columns=columns, **other)
+            own(path, "multi_label", label_columns=columns, **other)
 
 
 def test_a_test_file_whose_labels_were_kept_back_is_no_split(tmp_path: Path) -> None:
     write(tmp_path, a__csv="text,label\nx,0\ny,1\n", b__csv="text,label\nx,-1\ny,-1\n")
-    files = {"train": "a.csv", "validation": "a.csv", "test": "b.csv"}
-    spec = {"id": "mine", "head": "classification", "text_columns": ("text",)}
-    paths = {split: str(tmp_path / name) for split, name in files.items()}
-    assert load(**spec, files=paths).splits == ("train", "validation")
-    assert load(**spec, files={**paths, "test": paths["train"]}).splits == ("train", "validation", "test")
+    a, b = str(tmp_path / "a.csv"), str(tmp_path / "b.csv")
+    assert own(tmp_path, files={"train": a, "validation": a, "test": b}).splits == ("train", "validation")
+    assert own(tmp_path, files={"train": a, "validation": a, "test": a}).splits == ("train", "validation", "test")
     with pytest.raises(TaskDataError, match=r"b\.csv.* 2 rows without a label"):
-        load(**spec, files={**paths, "validation": paths["test"]}).examples("validation")
-
-
-def test_own_ner_labels_are_completed(tmp_path: Path) -> None:
-    write(tmp_path, a__conll="Ada I-PER\nran O\n")
-    task = load(
-        id="mine", head="ner", files={"train": str(tmp_path / "a.conll"), "validation": str(tmp_path / "a.conll")}
-    )
-    assert (task.labels, task.metric) == (("O", "B-PER", "I-PER"), "f1")
+        own(tmp_path, files={"train": a, "validation": b}).examples("validation")
 
 
 def test_a_scheme_of_tags_that_becomes_bio_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    files = {split: str(tmp_path / f"{split}.conll") for split in ("train", "validation")}
-    for path in files.values():
-        Path(path).write_text("Ann S-PER\nruns O\n")
+    path = write(tmp_path, a__conll="Ann S-PER\nruns O\n") / "a.conll"
     with caplog.at_level("INFO"):
-        task = load_task(TaskSpec(id="own", head="ner", files=files))
-    assert task.labels == ("O", "B-PER", "I-PER")
-    assert [files["train"] in message and "BIOES" in message for message in caplog.messages] == [True]
+        task = own(path, "ner", text_columns=())
+    assert (task.labels, task.metric) == (("O", "B-PER", "I-PER"), "f1")
+    assert [str(path) in message and "BIOES" in message for message in caplog.messages] == [True]
 
 
 def test_own_ner_tables_name_their_columns(tmp_path: Path) -> None:
@@ -291,26 +271,16 @@ def test_what_is_amiss_is_named(tmp_path: Path, case: str) -> None:
         load(**json.loads(json.dumps(fields).replace("{tmp}", str(tmp_path))))
 
 
-def test_a_split_that_is_not_there_is_named(tmp_path: Path) -> None:
-    write(tmp_path, dev__tsv=SST2)
-    with pytest.raises(TaskDataError, match=r"task\.files\.test"):
-        load(id="sst2", folder=str(tmp_path)).examples("test")
+OTHERS = {"ner": ("a.csv", "CoNLL"), "qa": ("a.csv", "context")}
+OTHERS |= {head: ("a.conll", f"CoNLL.*{head}") for head in ("classification", "embedding")}
 
 
-@pytest.mark.parametrize(
-    ("head", "name", "reads"),
-    [
-        ("ner", "a.csv", "CoNLL"),
-        ("qa", "a.csv", "context"),
-        ("classification", "a.conll", "CoNLL.*classification"),
-        ("embedding", "a.conll", "CoNLL.*embedding"),
-    ],
-)
-def test_a_file_for_another_kind_of_task_is_told(tmp_path: Path, head: str, name: str, reads: str) -> None:
-    path = str(write(tmp_path, a__csv="text,label\ngood,yes\n", a__conll="Ada B-PER\n") / name)
-    columns = ("text", "next") if name == "a.conll" else ()
+@pytest.mark.parametrize("head", OTHERS)
+def test_a_file_for_another_kind_of_task_is_told(tmp_path: Path, head: str) -> None:
+    name, reads = OTHERS[head]
+    path = write(tmp_path, a__csv="text,label\ngood,yes\n", a__conll="Ada B-PER\n") / name
     with pytest.raises(TaskDataError, match=reads):
-        load(id="own", head=head, files={"train": path, "validation": path}, text_columns=columns)
+        own(path, head, text_columns=("text", "next") if name == "a.conll" else ())
 
 
 COUNTS = {
@@ -411,7 +381,7 @@ def test_a_share_of_the_training_examples_has_its_part_of_each_label_and_lies_wi
     rows += ["Text 7\ta\n", "text 7\tb\n"]  # copies that go where the first one does
     write(tmp_path, train__tsv="text\tlabel\n" + "".join(rows), dev__tsv="text\tlabel\n" + "".join(rows[::20]))
     files = {"train": str(tmp_path / "train.tsv"), "validation": str(tmp_path / "dev.tsv")}
-    whole = load(id="own", head="classification", files=files, text_columns=("text",), label_column="label")
+    whole = own(tmp_path, files=files)
     shares = {fraction: whole.with_train_fraction(fraction) for fraction in (0.1, 0.3, 0.5, 1.0)}
     taken = {fraction: [example.id for example in task.examples("train")] for fraction, task in shares.items()}
     assert set(taken[0.1]) < set(taken[0.3]) < set(taken[0.5]) < set(taken[1.0])
@@ -427,6 +397,6 @@ def test_a_share_of_the_training_examples_has_its_part_of_each_label_and_lies_wi
     assert len({task.fingerprint("train") for task in shares.values()}) == len(shares)
     turned = "".join(reversed(rows[:-1]))
     write(tmp_path, train__tsv=f"text\tlabel\n{turned}")
-    again = load(id="own", head="classification", files=files, text_columns=("text",), label_column="label")
+    again = own(tmp_path, files=files)
     kept = {example.text for example in again.with_train_fraction(0.3).examples("train")}
     assert kept == {example.text for example in shares[0.3].examples("train")}

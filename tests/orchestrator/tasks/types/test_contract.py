@@ -1,7 +1,4 @@
-"""The contract of a task type, kept by every type: files, features, predictions, scores, requests, refusals.
-
-Alone: pytest tests/orchestrator/tasks/types/test_contract.py
-"""
+"""What every task type keeps to. Alone: pytest tests/orchestrator/tasks/types/test_contract.py"""
 
 import json
 import math
@@ -15,7 +12,7 @@ import numpy as np
 import pytest
 
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.errors import InputError, SpecError
+from orchestrator.errors import InputError, SpecError, TaskDataError
 from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.recipe_checks import check_recipe
 from orchestrator.specs import RecipeSpec, TaskSpec
@@ -36,6 +33,7 @@ from orchestrator.tasks import (
 from orchestrator.tasks.loading import DATA_FIELDS
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.types.base import Request
+from orchestrator.tasks.types.regression import ValuePrediction
 from orchestrator.tasks.types.retrieval import QueryExample, RankingPrediction
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.tasks.definitions import define, options_of
@@ -43,23 +41,10 @@ from tests.orchestrator.tasks.definitions import define, options_of
 LENGTHS: Mapping[str, int] = {"max_seq_length": 16, "doc_stride": 3, "max_query_length": 4}
 """Short windows, so that passages and sentences need several; each type takes those of its options."""
 RECIPE_VALUES: Mapping[str, Any] = {
-    "token_decoder": "crf",
-    "num_lstm_layers": 1,
-    "context": "document",
-    "doc_stride": 9,
-    "max_query_length": 9,
-    "max_answer_length": 9,
-    "pooling": "cls",
-    "temperature": 1.0,
-    "matryoshka_dims": (8, 4),
-    "query_prompt": "a",
-    "document_prompt": "b",
-    "class_weights": "balanced",
-    "label_smoothing": 0.1,
-    "loss": "focal",
-    "calibrate": True,
-    "tune_thresholds": True,
-    "long_documents": "max",
+    **{"token_decoder": "crf", "num_lstm_layers": 1, "context": "document", "pooling": "cls", "temperature": 1.0},
+    **dict.fromkeys(("doc_stride", "max_query_length", "max_answer_length"), 9),
+    **{"matryoshka_dims": (8, 4), "query_prompt": "a", "document_prompt": "b", "class_weights": "balanced"},
+    **{"label_smoothing": 0.1, "loss": "focal", "long_documents": "max", "calibrate": True, "tune_thresholds": True},
 }
 """A value beside the default for each recipe field that is made for some types."""
 
@@ -71,7 +56,7 @@ class Case:
     make: Callable[[Path], TaskSpec]
     outputs: Callable[[Task, Features[Any]], np.ndarray]
     request: Mapping[str, Any]
-    answer: frozenset[str]
+    answer: str
     """Keys of the answer to the request."""
 
 
@@ -80,71 +65,51 @@ def short_options(head: Head) -> TaskOptions:
     return options_of(head, **{name: length for name, length in LENGTHS.items() if name in names})
 
 
-def by_class(task: Task, features: Features[Any]) -> np.ndarray:
-    return noise(features.num_examples, len(task.labels))
-
-
 def noise(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).normal(size=shape).astype(np.float32)
 
 
-def nearest(task: Task, features: Features[Any]) -> np.ndarray:
-    return np.tile(np.arange(3), (features.num_examples, 1))
+def by_class(task: Task, features: Features[Any]) -> np.ndarray:
+    return noise(features.num_examples, len(task.labels))
+
+
+def by_example(task: Task, features: Features[Any]) -> np.ndarray:
+    return noise(features.num_examples)
+
+
+def by_token(num_columns: int | None = None) -> Callable[[Task, Features[Any]], np.ndarray]:
+    return lambda task, features: noise(len(features.input_ids), num_columns or len(task.labels))
+
+
+def pairs(objective: Any) -> Callable[[Path], TaskSpec]:
+    return lambda folder: tiny_tasks.pairs(folder, objective)
 
 
 TEXT, PAIR = {"text": "the road"}, {"text": "the road", "text_pair": "a tree"}
+CHOICES, WORDS = {"text": "the road", "choices": ["a", "tree"]}, {"words": ["the", "road"]}
+QUESTION = {"question": "what is it", "context": "the old road"}
+DOCUMENT = {"sentences": ["the road", "a tree"], "query": "what is it"}
 CASES: dict[str, Case] = {
-    "classification": Case(tiny_tasks.classification, by_class, TEXT, frozenset({"label", "probabilities"})),
-    "multi_label": Case(tiny_tasks.multi_label, by_class, PAIR, frozenset({"labels", "probabilities"})),
+    "classification": Case(tiny_tasks.classification, by_class, TEXT, "label probabilities"),
+    "multi_label": Case(tiny_tasks.multi_label, by_class, PAIR, "labels probabilities"),
     "multiple_choice": Case(
-        tiny_tasks.multiple_choice,
-        lambda task, features: noise(features.num_windows, 1),
-        {"text": "the road", "choices": ["a", "tree"]},
-        frozenset({"choice", "probabilities"}),
+        tiny_tasks.multiple_choice, lambda task, its: noise(its.num_windows, 1), CHOICES, "choice probabilities"
     ),
-    "regression": Case(
-        tiny_tasks.regression, lambda task, features: noise(features.num_examples), TEXT, frozenset({"value"})
-    ),
-    "ner": Case(
-        tiny_tasks.ner,
-        lambda task, features: noise(len(features.input_ids), len(task.labels)),
-        {"words": ["the", "road"]},
-        frozenset({"tags"}),
-    ),
-    "token_classification": Case(
-        tiny_tasks.token_classification,
-        lambda task, features: noise(len(features.input_ids), len(task.labels)),
-        {"words": ["the", "road"]},
-        frozenset({"tags"}),
-    ),
-    "qa": Case(
-        lambda folder: tiny_tasks.qa(folder, unanswerable=True),
-        lambda task, features: noise(len(features.input_ids), 2),
-        {"question": "what is it", "context": "the old road"},
-        frozenset({"answer", "candidates"}),
-    ),
-    "sentence_selection": Case(
-        tiny_tasks.sentence_selection,
-        lambda task, features: noise(len(features.input_ids), 1),
-        {"sentences": ["the road", "a tree"], "query": "what is it"},
-        frozenset({"selected", "scores"}),
-    ),
-    "cosine": Case(
-        lambda folder: tiny_tasks.pairs(folder, "cosine"),
-        lambda task, features: noise(features.num_examples),
-        PAIR,
-        frozenset({"value"}),
-    ),
-    "classes_of_pairs": Case(
-        lambda folder: tiny_tasks.pairs(folder, "classification"),
-        by_class,
-        PAIR,
-        frozenset({"label", "probabilities"}),
-    ),
+    "regression": Case(tiny_tasks.regression, by_example, TEXT, "value"),
+    "ner": Case(tiny_tasks.ner, by_token(), WORDS, "tags"),
+    "token_classification": Case(tiny_tasks.token_classification, by_token(), WORDS, "tags"),
+    "qa": Case(lambda path: tiny_tasks.qa(path, unanswerable=True), by_token(2), QUESTION, "answer candidates"),
+    "sentence_selection": Case(tiny_tasks.sentence_selection, by_token(1), DOCUMENT, "selected scores"),
+    "cosine": Case(pairs("cosine"), by_example, PAIR, "value"),
+    "classes_of_pairs": Case(pairs("classification"), by_class, PAIR, "label probabilities"),
 }
 """The types that answer requests, embeddings by objective."""
-PARTNERS = Case(lambda folder: tiny_tasks.pairs(folder, "in_batch_negatives"), nearest, {}, frozenset())
-ALL: dict[str, Case] = {**CASES, "in_batch_negatives": PARTNERS}
+ALL: dict[str, Case] = {
+    **CASES,
+    "in_batch_negatives": Case(
+        pairs("in_batch_negatives"), lambda task, its: np.tile(np.arange(3), (its.num_examples, 1)), {}, ""
+    ),
+}
 
 
 def test_every_type_has_a_case_and_every_learned_type_a_head_in_training() -> None:
@@ -193,7 +158,7 @@ class TestTaskType:
         assert len(pickle.dumps(task)) < 4000
 
     def test_features_are_the_same_from_their_arrays(self, features: Features[Any], task: Task) -> None:
-        again = Features.from_arrays(features.arrays(), task.head, task.type.arrays_type, features.counts)
+        again = Features.from_arrays(features.arrays(), features.counts, task.head, task.type.arrays_type)
         assert again.arrays().keys() == features.arrays().keys()
         for key, array in features.arrays().items():
             np.testing.assert_array_equal(again.arrays()[key], array)
@@ -256,18 +221,11 @@ class TestTaskType:
         assert options_of(task.head).with_recipe(recipe) == options
 
     def test_data_fields_of_other_types_are_refused(self, name: str, tmp_path: Path) -> None:
+        columns = ("text_columns", "negative_columns", "numerical_columns", "categorical_columns")
         values: dict[str, Any] = {
-            "text_columns": ("a",),
-            "negative_columns": ("a",),
-            "choice_columns": ("a", "b"),
-            "numerical_columns": ("a",),
-            "categorical_columns": ("a",),
-            "label_column": "a",
-            "objective": "cosine",
-            "score_range": (0.0, 1.0),
-            "label_columns": ("a", "b"),
-            "label_separator": ";",
-            "labels": ("a", "b"),
+            **dict.fromkeys(columns, ("a",)),
+            **dict.fromkeys(("choice_columns", "label_columns", "labels"), ("a", "b")),
+            **{"label_column": "a", "label_separator": ";", "objective": "cosine", "score_range": (0.0, 1.0)},
         }
         assert values.keys() == DATA_FIELDS
         spec = ALL[name].make(tmp_path)
@@ -293,7 +251,9 @@ class TestTaskType:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_request_becomes_an_example_and_its_prediction_an_answer_in_json(name: str, tmp_path: Path) -> None:
+def test_a_request_becomes_an_example_and_its_prediction_an_answer_and_a_lacking_key_is_named(
+    name: str, tmp_path: Path
+) -> None:
     case, tokenizer = CASES[name], tiny_tasks.load_tokenizer(tmp_path)
     task = load_task(case.make(tmp_path))
     keys = task.type.request_keys
@@ -303,15 +263,10 @@ def test_a_request_becomes_an_example_and_its_prediction_an_answer_in_json(name:
     features = build_features(task, [example], tokenizer, short_options(task.head))
     (prediction,) = decode(task, features, [example], case.outputs(task, features))
     answer = task.type.answer(task, prediction)
-    assert answer.keys() == case.answer
+    assert answer.keys() == set(case.answer.split())
     assert json.loads(json.dumps(answer)) == answer
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_request_that_lacks_a_key_is_named_with_its_line(name: str, tmp_path: Path) -> None:
-    task = load_task(CASES[name].make(tmp_path))
     with pytest.raises(InputError, match="line 7: no key"):
-        task.type.example_of(task, Request({}, 7, task.head, task.type.request_keys))
+        task.type.example_of(task, Request({}, 7, task.head, keys))
 
 
 @pytest.mark.parametrize("head", ["multi_label", "ner", "qa", "multiple_choice", "sentence_selection", "embedding"])
@@ -322,16 +277,11 @@ def test_a_type_without_scores_for_pairs_cannot_rerank(head: Head) -> None:
 
 def test_relevance_is_the_value_or_the_probability_of_a_class() -> None:
     value = TASK_TYPES["regression"].relevance(define("regression"), None, "model")
-    assert value(TASK_TYPES["regression"].baseline(define("regression"), [_valued(0.5)], [_valued(0.0)])[0]) == 0.5
+    assert value(ValuePrediction(0.5)) == 0.5
     with pytest.raises(InputError, match="'yes'"):
         TASK_TYPES["regression"].relevance(define("regression"), "yes", "model")
     with pytest.raises(InputError, match="no, yes"):
         TASK_TYPES["classification"].relevance(define("classification", ("no", "yes")), "x", "model")
-
-
-def _valued(value: float) -> Any:
-    request = Request({"text": "x"}, 1, "regression", ("text",))
-    return replace(TASK_TYPES["regression"].example_of(define("regression"), request), value=value)
 
 
 def test_retrieval_is_searched_and_not_learned(tokenizer: Tokenizer) -> None:
@@ -345,3 +295,54 @@ def test_retrieval_is_searched_and_not_learned(tokenizer: Tokenizer) -> None:
         retrieval.example_of(task, Request({"text": "x"}, 1, "retrieval", ()))
     assert [head for head, task_type in TASK_TYPES.items() if task_type.is_searched] == ["retrieval"]
     assert retrieval.agreement([RankingPrediction(("a", "b"))], [RankingPrediction(("b", "a"))]) == 0.0
+
+
+NO_LABEL: dict[str, dict[str, Any]] = {
+    "classification": {"label": None},
+    "multi_label": {"labels": None},
+    "multiple_choice": {"label": None},
+    "columns": {"label": None},
+    "regression": {"value": None},
+    "ner": {"tags": ()},
+    "token_classification": {"tags": ()},
+    "qa": {"answers": ()},
+    "sentence_selection": {"selected": None},
+}
+
+
+def unlabeled_copy(path: Path) -> Path:
+    """A file of the tiny tasks without its labels."""
+    target = path.with_name(f"unlabeled{path.suffix}")
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".conll":
+        text = "\n".join(line.split()[0] if line else "" for line in text.split("\n"))
+    elif path.suffix == ".jsonl":
+        rows = [json.loads(line) for line in text.splitlines()]
+        text = "".join(json.dumps({k: v for k, v in row.items() if k != "label"}) + "\n" for row in rows)
+    else:
+        content = json.loads(text)
+        for paragraph in content["data"][0]["paragraphs"]:
+            del paragraph["qas"][0]["answers"]
+        text = json.dumps(content)
+    target.write_text(text, encoding="utf-8")
+    return target
+
+
+@pytest.mark.parametrize("head", NO_LABEL)
+def test_examples_are_the_same_but_for_their_labels(head: str, tmp_path: Path) -> None:
+    task = load_task(getattr(tiny_tasks, head)(tmp_path))
+    path = Path(task.files["train"])
+    expected = [replace(example, **NO_LABEL[head]) for example in task.examples("train")]
+    for file in (path, unlabeled_copy(path)):
+        assert list(task.without_labels(str(file)).examples("train")) == expected
+
+
+def test_plain_text_is_a_line_each_with_a_tab_in_a_pair(tmp_path: Path) -> None:
+    spec = tiny_tasks.classification(tmp_path)
+    path = tmp_path / "texts.txt"
+    path.write_text("one text\n\nand another\n", encoding="utf-8")
+    assert [e.text for e in load_task(spec).without_labels(str(path)).examples("train")] == ["one text", "and another"]
+    pairs = replace(load_task(spec), reader=replace(load_task(spec).reader, text_columns=("text", "next")))
+    path.write_text("one\ttwo\nthree\n", encoding="utf-8")
+    with pytest.raises(TaskDataError, match="line 2: 1 texts with tabs between them; wanted: text, next"):
+        pairs.without_labels(str(path)).examples("train")

@@ -1,9 +1,5 @@
-"""Sentence embeddings: objectives, two windows for each pair, labels, predictions of the type that judges.
+"""Pairs of texts by objective. Alone: pytest tests/orchestrator/tasks/types/test_embedding.py"""
 
-Alone: pytest tests/orchestrator/tasks/types/test_embedding.py
-"""
-
-import csv
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,7 +15,7 @@ from orchestrator.tasks.types.classification import ClassificationExample, Class
 from orchestrator.tasks.types.embedding import EMBEDDING_OBJECTIVES, MatchExample, MatchTable
 from orchestrator.tasks.types.regression import RegressionExample, ValuePrediction
 from orchestrator.tasks.types.retrieval import RankingPrediction
-from tests.orchestrator.tasks.definitions import define, examples_of, features_of, window_texts, write_records
+from tests.orchestrator.tasks.definitions import define, examples_of, features_of, window_texts, write, write_records
 
 
 def test_a_pair_is_two_windows_with_one_label(tokenizer: Tokenizer) -> None:
@@ -62,27 +58,14 @@ def test_recipe_fields_of_an_objective_are_refused_by_the_others(name: Embedding
         assert other.recipe_fields & refused.keys() == other.recipe_fields - own
 
 
-@pytest.mark.parametrize(
-    ("name", "record", "negatives"),
-    [
-        ("a.jsonl", {"n": ["x", " ", "y"], "m": None}, ("x", "y")),
-        ("a.jsonl", {"n": "x", "m": "y"}, ("x", "y")),
-        ("a.jsonl", {"n": [], "m": ""}, ()),
-        ("a.csv", {"n": "['x', 'y']", "m": "z"}, ("x", "y", "z")),
-    ],
-)
-def test_negatives_are_texts_or_lists_in_columns_of_their_own(
-    name: str, record: dict[str, Any], negatives: tuple[str, ...], tmp_path: Path
-) -> None:
-    row = {"query": "q", "positive": "p"} | record
+def test_negatives_are_texts_or_lists_in_columns_of_their_own(tmp_path: Path) -> None:
     table = MatchTable(("query", "positive"), ("n", "m"))
-    if name.endswith(".csv"):
-        with (tmp_path / name).open("w", newline="") as file:
-            csv.writer(file).writerows([row, row.values()])
-    else:
-        write_records(tmp_path / name, row)
-    assert examples_of(table, tmp_path / name) == [MatchExample("0", "q", "p", negatives=negatives)]
-    assert examples_of(table.without_labels(), tmp_path / name) == [MatchExample("0", "q", "p")]
+    given: list[dict[str, Any]] = [{"n": ["x", " ", "y"], "m": None}, {"n": "x", "m": "y"}, {"n": [], "m": ""}]
+    rows = write_records(tmp_path / "a.jsonl", *({"query": "q", "positive": "p"} | record for record in given))
+    assert [example.negatives for example in examples_of(table, rows)] == [("x", "y"), ("x", "y"), ()]
+    path = write(tmp_path / "a.csv", "query,positive,n,m\nq,p,\"['x', 'y']\",z\n")
+    assert examples_of(table, path) == [MatchExample("0", "q", "p", negatives=("x", "y", "z"))]
+    assert examples_of(table.without_labels(), path) == [MatchExample("0", "q", "p")]
 
 
 @pytest.mark.parametrize("negatives", [5, ["x", None], {"x": 1}])
@@ -93,10 +76,7 @@ def test_negatives_of_another_kind_are_named(negatives: object, tmp_path: Path) 
 
 
 def test_each_negative_is_a_window_and_prompts_stand_before_the_texts(tokenizer: Tokenizer) -> None:
-    examples = [
-        MatchExample("0", "house", "river", negatives=("engine", "mill")),
-        MatchExample("1", "engine", "mill"),
-    ]
+    examples = [MatchExample("0", "house", "river", negatives=("engine", "mill")), MatchExample("1", "engine", "mill")]
     features = features_of(
         "embedding", (), examples, tokenizer, objective="in_batch_negatives", query_prompt="the ", document_prompt="a "
     )
@@ -108,18 +88,16 @@ def test_each_negative_is_a_window_and_prompts_stand_before_the_texts(tokenizer:
     assert features.group_lengths.sum() == len(features.input_ids)
 
 
-@pytest.mark.parametrize(
-    ("name", "fields", "complaint"),
-    [
-        ("cosine", {}, r"task\.score_range: objective cosine needs"),
-        ("cosine", {"score_range": (5.0, 1.0)}, r"task\.score_range \[5\.0, 1\.0\]: the least score comes first"),
-        ("in_batch_negatives", {"score_range": (0.0, 1.0)}, r"task\.score_range: pairs have no score"),
-        ("in_batch_negatives", {"label_column": "class"}, r"task\.label_column: .* have no label; leave it out"),
-        ("classification", {"score_range": (0.0, 1.0)}, r"task\.score_range: pairs have no score"),
-    ],
-)
-def test_a_spec_that_does_not_fit_the_objective_is_refused(
-    name: EmbeddingObjectiveName, fields: dict[str, Any], complaint: str
-) -> None:
+REFUSED: list[tuple[EmbeddingObjectiveName, dict[str, Any], str]] = [
+    ("cosine", {}, r"task\.score_range: objective cosine needs"),
+    ("cosine", {"score_range": (5.0, 1.0)}, r"task\.score_range \[5\.0, 1\.0\]: the least score comes first"),
+    ("in_batch_negatives", {"score_range": (0.0, 1.0)}, r"task\.score_range: pairs have no score"),
+    ("in_batch_negatives", {"label_column": "class"}, r"task\.label_column: .* have no label; leave it out"),
+    ("classification", {"score_range": (0.0, 1.0)}, r"task\.score_range: pairs have no score"),
+]
+
+
+@pytest.mark.parametrize(("name", "fields", "complaint"), REFUSED)
+def test_a_spec_that_does_not_fit_the_objective_is_refused(name: Any, fields: dict[str, Any], complaint: str) -> None:
     with pytest.raises(SpecError, match=complaint):
         EMBEDDING_OBJECTIVES[name].check_spec(TaskSpec(id="mine", **fields))

@@ -1,14 +1,12 @@
-"""Entities: CoNLL columns, BIO tags, windows. Alone: pytest tests/orchestrator/tasks/types/test_ner.py"""
+"""Entities: CoNLL columns, tags, character spans, windows. Alone: pytest tests/orchestrator/tasks/types/test_ner.py"""
 
-import json
 import random
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,17 +19,27 @@ from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks import TASK_TYPES, Features, decode
 from orchestrator.tasks.bio_tags import BIO, SCHEMES, TagScheme, complete_tag_set, find_scheme
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable, has_tag_columns
+from orchestrator.tasks.types.conll import (
+    ConllReader,
+    NerExample,
+    NerTable,
+    Span,
+    has_tag_columns,
+    read_spans,
+    tag_words,
+)
+from orchestrator.tasks.types.conll import words_of as words_of_text
 from orchestrator.tasks.types.ner import TagsPrediction
-from tests.orchestrator.tasks.definitions import define, examples_of, features_of, write_records
+from tests.orchestrator.tasks.definitions import define, examples_of, features_of, read, write, write_records
 
+LABELS = ("O", "B-PER", "I-PER")
 TAGS = st.lists(st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]))
 
 
-def read(path: Path, text: str, policy: str = "error", tags: tuple[str, ...] | None = None) -> tuple[list, BadRecords]:
-    path.write_text(text, encoding="utf-8", newline="")
-    bad = BadRecords(str(path), policy)
-    return list(ConllReader(tags).read(str(path), bad)), bad
+def read_text(
+    path: Path, text: str, policy: str = "error", tags: tuple[str, ...] | None = None
+) -> tuple[list[Any], BadRecords]:
+    return read(ConllReader(tags), write(path, text), policy)
 
 
 @settings(deadline=None)
@@ -64,20 +72,17 @@ def test_tags_of_every_scheme_are_found_and_become_bio(tags: list[str], scheme: 
     assert found.to_bio(written) == bio
 
 
-def test_entities_without_a_begin_are_told_apart_by_their_ends() -> None:
+def test_entities_without_a_begin_are_told_apart_by_their_ends_and_a_tag_set_is_completed() -> None:
     tags = ["I-PER", "E-PER", "E-PER", "I-LOC"]
     found = find_scheme(Counter(tags))
     assert found is not None
     assert found.to_bio(tags) == ("B-PER", "I-PER", "B-PER", "B-LOC")
-
-
-def test_a_tag_set_is_completed_and_sorted() -> None:
     assert complete_tag_set({"I-PER", "B-LOC", "O"}) == ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
 
 
 def test_columns_document_starts_and_line_ends_are_understood(tmp_path: Path) -> None:
     text = "-DOCSTART- -X- O O\r\n\r\nEU NNP I-NP I-ORG\r\nrejects VBZ I-VP O\r\n\r\n\r\nPeter NNP I-NP I-PER\r\n"
-    examples, _ = read(tmp_path / "a", text)
+    examples, _ = read_text(tmp_path / "a", text)
     assert [(e.id, e.words, e.tags) for e in examples] == [
         ("0", ("EU", "rejects"), ("B-ORG", "O")),
         ("1", ("Peter",), ("B-PER",)),
@@ -86,82 +91,68 @@ def test_columns_document_starts_and_line_ends_are_understood(tmp_path: Path) ->
 
 def test_a_document_start_begins_a_document_and_without_any_there_is_none(tmp_path: Path) -> None:
     text = "-DOCSTART- O\n\na O\n\nb O\n-DOCSTART- O\nc O\n"
-    assert [e.document for e in read(tmp_path / "a", text)[0]] == [0, 0, 1]
-    assert [e.document for e in read(tmp_path / "b", "a O\n\nb O\n")[0]] == [None, None]
+    assert [e.document for e in read_text(tmp_path / "a", text)[0]] == [0, 0, 1]
+    assert [e.document for e in read_text(tmp_path / "b", "a O\n\nb O\n")[0]] == [None, None]
 
 
-@pytest.mark.parametrize(
-    ("lines", "are_tagged"),
-    [
-        (["Ann B-PER\n", "\n", "runs O\n"], True),
-        (["New York\tB-LOC\r\n"], True),
-        (["-DOCSTART-\n", "\n", "Ann\n"], True),
-        (["Ann B-PER\n"] * 19 + ["runs\n"], True),
-        (["Ann B-PER\n"] * 9 + ["runs\n"], False),
-        (["I am O\n", "and you are not\n"], False),
-        (['{"words": ["Ann"]}\n'], False),
-        (["\n"], False),
-        (["Ann S-PER\n", "New B-LOC\n", "York E-LOC\n"], True),
-        (["Ann b_per\n", "runs o\n"], True),
-        (["# sentence 1\n", "Ann _ _ B-PER\n"], True),
-    ],
-)
-def test_tag_columns_are_told_from_prose(lines: list[str], are_tagged: bool) -> None:
-    assert has_tag_columns(lines) == are_tagged
+TAGGED = ["Ann B-PER||runs O", "New York\tB-LOC\r", "-DOCSTART-||Ann", "Ann B-PER|" * 19 + "runs"]
+TAGGED += ["Ann S-PER|New B-LOC|York E-LOC", "Ann b_per|runs o", "# sentence 1|Ann _ _ B-PER"]
+PROSE = ["Ann B-PER|" * 9 + "runs", "I am O|and you are not", '{"words": ["Ann"]}', ""]
+
+
+@pytest.mark.parametrize("text", [*TAGGED, *PROSE])
+def test_tag_columns_are_told_from_prose(text: str) -> None:
+    assert has_tag_columns([f"{line}\n" for line in text.split("|")]) == (text in TAGGED)
 
 
 def test_comments_before_a_sentence_are_no_words_and_hash_tags_are(tmp_path: Path) -> None:
     text = "# id 0 domain=x\nAnn _ _ B-PER\n# _ _ O\n\n# id 1\n# more O\n#tag _ _ O\nruns _ _ O\n\n# _ _ O\n"
-    assert [e.words for e in read(tmp_path / "a", text)[0]] == [("Ann", "#"), ("#tag", "runs"), ("#",)]
+    assert [e.words for e in read_text(tmp_path / "a", text)[0]] == [("Ann", "#"), ("#tag", "runs"), ("#",)]
     plain = "# id 0\nAnn\n\n#\n#tag\n\n#tag\n"
-    bad = BadRecords(str(tmp_path / "b"), "error")
-    (tmp_path / "b").write_text(plain)
-    words = [e.words for e in ConllReader(labeled=False).read(bad.path, bad)]
+    words = [e.words for e in examples_of(ConllReader(labeled=False), write(tmp_path / "b", plain))]
     assert words == [("Ann",), ("#", "#tag"), ("#tag",)]
 
 
 def test_conll_u_has_its_words_behind_their_numbers(tmp_path: Path) -> None:
     text = "# text = a dog\n1-2\tado\t_\t_\n1\ta\tX\tO\n2\tdog\tX\tB-PET\n\n# text = O\n1\t7\tX\tO\n"
-    examples, bad = read(tmp_path / "a.conllu", text)
+    examples, bad = read_text(tmp_path / "a.conllu", text)
     assert [(e.words, e.tags) for e in examples] == [(("a", "dog"), ("O", "B-PET")), (("7",), ("O",))]
     assert bad.remarks.total() == 2
 
 
-def test_only_spaces_and_tabs_part_columns(tmp_path: Path) -> None:
-    examples, _ = read(tmp_path / "a", "10\u00a0000  B-NUM\n\u3000x\u2003y O \n")
+def test_only_tabs_part_columns_or_spaces_where_there_is_none(tmp_path: Path) -> None:
+    examples, _ = read_text(tmp_path / "a", "10\u00a0000  B-NUM\n\u3000x\u2003y O \n")
     assert examples[0].words == ("10\u00a0000", "\u3000x\u2003y")
+    examples, _ = read_text(tmp_path / "a", "two words\tB-PER\n\t\n#\tO\n")
+    assert [e.words for e in examples] == [("two words",), ("#",)]
     assert define("ner", LABELS).type.parse_text(" 10\u00a0000 x\n") == {"words": ["10\u00a0000", "x"]}
 
 
 def test_another_scheme_is_read_as_bio_and_counted(tmp_path: Path) -> None:
-    examples, bad = read(
-        tmp_path / "a", "Ann U-PER\nruns O\n\nNew B-LOC\nYork L-LOC\n", tags=("O", "B-PER", "B-LOC", "I-LOC")
-    )
+    text = "Ann U-PER\nruns O\n\nNew B-LOC\nYork L-LOC\n"
+    examples, bad = read_text(tmp_path / "a", text, tags=("O", "B-PER", "B-LOC", "I-LOC"))
     assert [e.tags for e in examples] == [("B-PER", "O"), ("B-LOC", "I-LOC")]
     assert list(bad.remarks.values()) == [2]
 
 
 def test_tags_of_no_scheme_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(TaskDataError, match="NNP"):
-        read(tmp_path / "a", "Ann NNP\nruns VBZ\n", "skip")
-    (tmp_path / "a.jsonl").write_text('{"tokens": ["Ann"], "tags": ["NNP"]}\n')
-    bad = BadRecords(str(tmp_path / "a.jsonl"), "skip")
+        read_text(tmp_path / "a", "Ann NNP\nruns VBZ\n", "skip")
+    path = write_records(tmp_path / "a.jsonl", {"tokens": ["Ann"], "tags": ["NNP"]})
     with pytest.raises(TaskDataError, match="NNP"):
-        list(NerTable("tokens", "tags").read(bad.path, bad))
+        examples_of(NerTable("tokens", "tags"), path, "skip")
 
 
 def test_tags_that_are_numbers_are_names_in_the_order_of_the_task_or_of_the_file(tmp_path: Path) -> None:
     record = {"tokens": ["Ann", "runs"], "ner_tags": [1, 0]}
-    path, bad = write_records(tmp_path / "a.jsonl", record), BadRecords("a.jsonl", "error")
-    (example,) = NerTable("tokens", "ner_tags", ("O", "B-PER", "I-PER")).read(str(path), bad)
+    path = write_records(tmp_path / "a.jsonl", record)
+    (example,), bad = read(NerTable("tokens", "ner_tags", LABELS), path)
     assert (example.tags, list(bad.remarks.values())) == (("B-PER", "O"), [1])
     for tags in (None, ("O",)):
         with pytest.raises(TaskDataError, match=r"line 1: ner_tags .*task\.labels"):
             examples_of(NerTable("tokens", "ner_tags", tags), path)
     feature = {"feature": {"names": ["O", "B-LOC"], "_type": "ClassLabel"}, "_type": "Sequence"}
-    metadata = {"huggingface": json.dumps({"info": {"features": {"ner_tags": feature}}})}
-    table = pyarrow.Table.from_pylist([record]).replace_schema_metadata(metadata)
-    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    write_records(tmp_path / "a.parquet", record, features={"ner_tags": feature})
     assert examples_of(NerTable("tokens", "ner_tags"), tmp_path / "a.parquet")[0].tags == ("B-LOC", "O")
 
 
@@ -186,24 +177,18 @@ def test_a_table_with_a_word_a_row_has_a_column_that_parts_sentences(tmp_path: P
         examples_of(words_of("tag"), tmp_path / "a.csv")
 
 
-def test_tabs_part_columns_where_there_are_any(tmp_path: Path) -> None:
-    examples, _ = read(tmp_path / "a", "two words\tB-PER\n\t\n#\tO\n")
-    assert [e.words for e in examples] == [("two words",), ("#",)]
-
-
 @pytest.mark.parametrize(
     ("line", "named"), [("alone", "'alone'"), ("word NN PER", "tag 'PER'"), ("word B-LOC", "tag 'B-LOC'")]
 )
 def test_a_broken_line_is_named_or_its_sentence_counted(tmp_path: Path, line: str, named: str) -> None:
     text, tags = f"a O\n\nb O\n{line}\n\nc O\n", ("O", "B-PER", "I-PER")
     with pytest.raises(TaskDataError, match=f"line 4: {named}"):
-        read(tmp_path / "a", text, tags=tags)
-    examples, bad = read(tmp_path / "a", text, "skip", tags)
+        read_text(tmp_path / "a", text, tags=tags)
+    examples, bad = read_text(tmp_path / "a", text, "skip", tags)
     assert [e.words for e in examples] == [("a",), ("c",)]
     assert bad.count == 1
 
 
-LABELS = ("O", "B-PER", "I-PER")
 DOCUMENTS = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=6), min_size=1, max_size=3)
 
 
@@ -287,7 +272,7 @@ def first_piece(tokenizer: Tokenizer, word: str) -> int:
 
 
 def test_tags_are_those_of_first_sub_tokens_over_all_windows(tokenizer: Tokenizer) -> None:
-    task = define("ner", ("O", "B-PER", "I-PER"))
+    task = define("ner", LABELS)
     rng = np.random.default_rng(0)
     tags = [tuple(rng.choice(task.labels, size=size)) for size in (40, 1, 3)]
     examples = [NerExample(str(i), ("Lovelace",) * len(tags[i]), tags[i]) for i in range(3)]
@@ -296,3 +281,55 @@ def test_tags_are_those_of_first_sub_tokens_over_all_windows(tokenizer: Tokenize
     assert features.num_windows > 3
     assert decode(task, features, examples, numbers) == [TagsPrediction(t) for t in tags]
     assert decode(task, features, examples, np.eye(3)[numbers]) == [TagsPrediction(t) for t in tags]
+
+
+@given(st.lists(st.sampled_from(["Ada", "née", "it", "北", "."]), max_size=9), st.data())
+def test_spans_of_whole_words_are_those_entities(words: list[str], data: st.DataObject) -> None:
+    text = " ".join(words)
+    offsets = [len(" ".join([*words[:i], ""])) for i in range(len(words))]
+    borders = sorted(data.draw(st.sets(st.integers(0, len(words)))))
+    wanted = [(first, end, f"T{first}") for first, end in pairwise(borders)]
+    spans = [Span(offsets[first], offsets[end - 1] + len(words[end - 1]), kind) for first, end, kind in wanted]
+    misfits: Counter[str] = Counter()
+    found, tags = tag_words(text, reversed(spans), misfits)
+    assert (found, entity_spans(tags), misfits.total()) == (words, wanted, 0)
+    assert words_of_text(text) == words
+
+
+@pytest.mark.parametrize(
+    ("spans", "tags", "num_misfits"),
+    [
+        ([(0, 5, "A")], ["B-A", "I-A", "O"], 1),  # ends within a word
+        ([(4, 8, "A"), (0, 8, "B")], ["B-B", "I-B", "O"], 1),  # the longer one
+        ([(3, 4, "A")], ["O", "O", "O"], 1),  # a blank
+        ([(0, 4, "A")], ["B-A", "O", "O"], 0),  # ends with a blank
+    ],
+)
+def test_spans_that_do_not_fit_words_are_counted(spans: list[Any], tags: list[str], num_misfits: int) -> None:
+    misfits: Counter[str] = Counter()
+    assert tag_words("Ada King ran", [Span(*span) for span in spans], misfits)[1] == tags
+    assert misfits.total() == num_misfits
+
+
+@pytest.mark.parametrize(
+    "value", [[[0, 3]], [["a", "b", "c"]], ["PER"], [{"start": 0, "label": "A"}], [[3, 0, "A"]], "x"]
+)
+def test_other_lists_are_no_spans(value: object) -> None:
+    assert read_spans(value) is None
+
+
+def test_a_table_of_texts_and_spans_gives_tagged_words_and_a_span_behind_its_text_is_broken(tmp_path: Path) -> None:
+    rows = [
+        {"text": "Ada ran.", "spans": [{"start_offset": 0, "end_offset": 3, "label": "PER"}]},
+        {"text": "It ran", "spans": []},
+    ]
+    path = write_records(tmp_path / "a.jsonl", *rows)
+    examples = examples_of(NerTable("text", "spans"), path)
+    assert [(e.words, e.tags) for e in examples] == [
+        (("Ada", "ran", "."), ("B-PER", "O", "O")),
+        (("It", "ran"), ("O", "O")),
+    ]
+    assert [e.tags for e in examples_of(NerTable("text", "spans").without_labels(), path)] == [(), ()]
+    path = write_records(path, {"text": "Ada", "spans": [[0, 4, "PER"]]})
+    with pytest.raises(TaskDataError, match="line 1: the span"):
+        examples_of(NerTable("text", "spans"), path)

@@ -69,18 +69,14 @@ def test_a_collection_that_has_moved_is_the_same(tmp_path: Path) -> None:
     assert here == there
 
 
-@pytest.mark.parametrize(
-    ("judgments", "complaint"),
-    [
-        (["q9\ta\t1"], "line 2: query-id 'q9' is not in"),
-        (["q1\ta\tgood"], "line 2: score 'good' is not a number"),
-        (["q1\ta"], "line 2: 2 fields"),
-        (["q1\ta\t0"], "gives no example"),
-    ],
-)
-def test_a_broken_judgment_is_named(judgments: list[str], complaint: str, tmp_path: Path) -> None:
-    with pytest.raises(TaskDataError, match=complaint):
-        load_task(collection(tmp_path, judgments)).examples("validation")
+BROKEN = {"q9\ta\t1": "line 2: query-id 'q9' is not in", "q1\ta\tgood": "line 2: score 'good' is not a number"}
+BROKEN |= {"q1\ta": "line 2: 2 fields", "q1\ta\t0": "gives no example"}
+
+
+@pytest.mark.parametrize("judgment", BROKEN)
+def test_a_broken_judgment_is_named(judgment: str, tmp_path: Path) -> None:
+    with pytest.raises(TaskDataError, match=BROKEN[judgment]):
+        load_task(collection(tmp_path, [judgment])).examples("validation")
 
 
 @pytest.mark.parametrize(

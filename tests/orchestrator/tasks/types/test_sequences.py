@@ -5,8 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,13 +32,9 @@ def test_sentences_and_pairs_become_windows(tokenizer: Tokenizer) -> None:
     assert features.token_type_ids.sum() == 2
     assert features.head_arrays.labels.tolist() == [1, 0]
     assert features.example_index.tolist() == [0, 1]
-
-
-def test_special_tokens_written_in_a_text_are_text(tokenizer: Tokenizer) -> None:
-    features = features_of(
-        "classification", ("a", "b"), [ClassificationExample("0", "[SEP]")], tokenizer, max_seq_length=32
-    )
-    assert np.count_nonzero(features.input_ids == tokenizer.sep_id) == 1
+    written = [ClassificationExample("0", "[SEP]")]
+    features = features_of("classification", ("a", "b"), written, tokenizer, max_seq_length=32)
+    assert np.count_nonzero(features.input_ids == tokenizer.sep_id) == 1, "a special token in a text is text"
 
 
 def test_classes_are_the_likeliest_with_probabilities(tokenizer: Tokenizer) -> None:
@@ -78,8 +72,8 @@ def test_labels_are_the_same_in_every_form(rows: list[list[str]], tmp_path_facto
         assert examples_of(TOPICS, path) == expected, name
     (folder / "names.tsv").write_text("text\ttopics\n" + "".join(f"x\t{'|'.join(row)}\n" for row in rows))
     assert examples_of(TOPICS, folder / "names.tsv") == expected
-    pyarrow.parquet.write_table(pyarrow.table({"text": ["x"] * len(rows), "topics": rows}), folder / "a.parquet")
-    assert examples_of(TOPICS, folder / "a.parquet") == expected
+    parquet = write_records(folder / "a.parquet", *({"text": "x", "topics": row} for row in rows))
+    assert examples_of(TOPICS, parquet) == expected
 
 
 def test_the_separator_is_ones_own_and_a_label_may_be_a_number(tmp_path: Path) -> None:
@@ -155,41 +149,33 @@ def test_choices_share_their_probability_within_an_example(tokenizer: Tokenizer)
         decode(task, features, examples, np.zeros(4))
 
 
-SIDES: dict[Head, tuple[list[Any], list[Any], float]] = {
-    "classification": (
-        [ClassPrediction("a", (0.9, 0.1)), ClassPrediction("b"), ClassPrediction("a"), ClassPrediction("a")],
-        [ClassPrediction("a", (0.6, 0.4)), ClassPrediction("b"), ClassPrediction("a"), ClassPrediction("b")],
-        0.75,
-    ),
+SIDES: dict[Head, tuple[Any, list[Any], list[Any], float]] = {
+    # class of predictions, its arguments for those of two models, agreement
+    "classification": (ClassPrediction, [("a", (0.9, 0.1)), "b", "a", "a"], [("a", (0.6, 0.4)), "b", "a", "b"], 0.75),
     "multi_label": (
-        [LabelsPrediction(("a", "b"), (0.9, 0.8)), LabelsPrediction((), (0.1, 0.2))],
-        [LabelsPrediction(("a", "b"), (0.6, 0.6)), LabelsPrediction(("a",), (0.6, 0.2))],
+        LabelsPrediction,
+        [(("a", "b"), (0.9, 0.8)), ((), (0.1, 0.2))],
+        [(("a", "b"), (0.6, 0.6)), (("a",), (0.6, 0.2))],
         0.5,
     ),
-    "multiple_choice": (
-        [ChoicePrediction(1), ChoicePrediction(0)],
-        [ChoicePrediction(1, (0.4, 0.6)), ChoicePrediction(2)],
-        0.5,
-    ),
-    "ner": (
-        [TagsPrediction(("O", "B-x", "I-x")), TagsPrediction(("O",))],
-        [TagsPrediction(("O", "B-x", "O")), TagsPrediction(("B-x",))],
-        0.5,
-    ),
-    "token_classification": ([TagsPrediction(("a", "b"))], [TagsPrediction(("a", "c"))], 0.5),
-    "qa": ([AnswerPrediction("x"), AnswerPrediction("")], [AnswerPrediction("x"), AnswerPrediction("y")], 0.5),
+    "multiple_choice": (ChoicePrediction, [(1,), (0,)], [(1, (0.4, 0.6)), (2,)], 0.5),
+    "ner": (TagsPrediction, [(("O", "B-x", "I-x"),), (("O",),)], [(("O", "B-x", "O"),), (("B-x",),)], 0.5),
+    "token_classification": (TagsPrediction, [(("a", "b"),)], [(("a", "c"),)], 0.5),
+    "qa": (AnswerPrediction, ["x", ("",)], ["x", "y"], 0.5),
     "sentence_selection": (
-        [SentencesPrediction((0, 2), (0.9, 0.1, 0.6)), SentencesPrediction((), (0.1,))],
-        [SentencesPrediction((0,), (0.6, 0.1, 0.4)), SentencesPrediction((), (0.4,))],
+        SentencesPrediction,
+        [((0, 2), (0.9, 0.1, 0.6)), ((), (0.1,))],
+        [((0,), (0.6, 0.1, 0.4)), ((), (0.4,))],
         0.75,
     ),
-    "regression": ([ValuePrediction(v) for v in (1.0, 2.0, 3.0)], [ValuePrediction(v) for v in (0.0, 5.0, 10.0)], 1.0),
+    "regression": (ValuePrediction, [(1.0,), (2.0,), (3.0,)], [(0.0,), (5.0,), (10.0,)], 1.0),
 }
 
 
 @pytest.mark.parametrize("head", SIDES)
 def test_agreement_is_the_share_of_equal_predictions(head: Head) -> None:
-    student, teacher, expected = SIDES[head]
+    kind, *sides, expected = SIDES[head]
+    student, teacher = ([kind(*arguments) for arguments in side] for side in sides)
     agreement = TASK_TYPES[head].agreement
     assert agreement(student, teacher) == agreement(teacher, student) == pytest.approx(expected)
     assert agreement(student, student) == pytest.approx(1.0)
