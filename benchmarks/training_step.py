@@ -32,7 +32,7 @@ from bert_core.config import BertConfig
 from bert_core.heads.pretraining import BertForPreTraining
 from bert_core.optimization import build_optimizer
 from bert_core.sizes import SIZES
-from orchestrator.cluster.environment import MEMORY
+from orchestrator.cluster.connection import MEMORY
 
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", **MEMORY}
 """As Ray's workers have it here; both sides run under it, in the same process."""

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from orchestrator.cluster.node_types import cluster_resources, grown_cluster
-from orchestrator.cluster.nodes import Node, connected_nodes, room_for, select_nodes
-from orchestrator.cluster.processes import ROUNDING, Processes
+from orchestrator.cluster.nodes import ROUNDING, Node, Processes, connected_nodes, room_for, select_nodes
 from orchestrator.errors import ClusterError
 
 MAX_LOGICAL_PER_CORE = 4

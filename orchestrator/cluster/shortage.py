@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from orchestrator.cluster.nodes import Node, room_for, selected_text
-from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.nodes import Node, Processes, room_for, selected_text
 from orchestrator.progress import duration
 from orchestrator.reminders import Reminders, Shortage
 from orchestrator.repeating import repeating

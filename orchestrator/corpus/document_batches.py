@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 
 from orchestrator.corpus.document_readers import Document, DocumentReader
-from orchestrator.corpus.input_files import InputFile, find_files
-from orchestrator.corpus.sampling import num_copies
+from orchestrator.corpus.input_files import InputFile, find_files, num_copies
 from orchestrator.errors import CorpusError
 from orchestrator.results import FileCount
 from orchestrator.specs import TextSource

@@ -13,8 +13,7 @@ from orchestrator.corpus.document_batches import plan_bundles, read_batches
 from orchestrator.corpus.input_files import InputFile, find_files
 from orchestrator.corpus.manifest import MANIFEST, Manifest, ShardInfo
 from orchestrator.corpus.shard_tokenization import write_documents
-from orchestrator.corpus.store_folder import store_folder, store_options
-from orchestrator.corpus.token_store import TokenStore
+from orchestrator.corpus.token_store import TokenStore, store_folder, store_options
 from orchestrator.specs import TextSource
 from orchestrator.storage import exists, join
 

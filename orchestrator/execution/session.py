@@ -15,10 +15,9 @@ from functools import partial
 
 from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.cluster.connection import connect
-from orchestrator.cluster.gauges import RunGauges
 from orchestrator.cluster.head_watch import LAST_PATIENCE_S, watch_head
+from orchestrator.cluster.metrics_servers import RunGauges
 from orchestrator.errors import InputError, NotFoundError, RegistryError
-from orchestrator.execution.ending import ending_lines
 from orchestrator.execution.jobs import own_job_id
 from orchestrator.execution.metering import metered
 from orchestrator.execution.origin import save_origin
@@ -237,3 +236,23 @@ def open_session(
             recorder = Recorder(registry, own_job_id(), capture(overrides))
             stop_watch = StopWatch(recorder, partial(watch_head, patience_s=LAST_PATIENCE_S))
             yield Session(inputs, registry, recorder, stop_watch, allow_drift)
+
+
+def ending_lines(run_id: str, registry: Registry) -> list[str]:
+    """Lines for a person on the result of a completed run; of a pipeline one for each stage.
+
+    The run is complete without them: what goes wrong here costs the lines alone.
+    """
+    try:
+        record = registry.run(run_id)
+        spec = parse_spec(record.spec)
+        if not isinstance(spec, PipelineSpec):
+            return list(kind_of(spec).ending(record, registry))
+        stages = registry.stages(run_id)
+    except Exception as error:  # whatever is wrong with its words, the run has completed
+        return [f"the result cannot be shown: {error}"]
+    return [
+        f"{stage.name.rpartition('/')[2]}: {line}"
+        for stage in reversed(stages)
+        for line in ending_lines(stage.id, registry)[:1]
+    ]

@@ -65,9 +65,9 @@ from orchestrator.tasks import (
     unread_notes,
     write_prediction_rows,
 )
+from orchestrator.training.attempts import marked_storage
 from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
 from orchestrator.training.checkpoints import delete_checkpoints
-from orchestrator.training.storage_mark import marked_storage
 
 logger = logging.getLogger(__name__)
 

@@ -35,8 +35,8 @@ from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join
 from orchestrator.tasks import Features, Task, kept_rows, write_prediction_rows
+from orchestrator.training.attempts import refuse_without_mark
 from orchestrator.training.checkpoints import Checkpoints
-from orchestrator.training.storage_mark import refuse_without_mark
 
 logger = logging.getLogger(__name__)
 _OUT_OF_MEMORY = (

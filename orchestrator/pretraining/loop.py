@@ -23,8 +23,7 @@ from bert_core.micro_batches import compute_in_parts
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.collectives import StopVote, Worker, all_reduce_sum
-from orchestrator.pretraining.device_batch import DeviceBatch
-from orchestrator.pretraining.device_feed import device_batches
+from orchestrator.pretraining.device_batch import DeviceBatch, device_batches
 from orchestrator.pretraining.divergence import REMEDY, DivergedStepError, Divergences, StepWatch, max_loss
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model
 from orchestrator.pretraining.layer_compilation import LayerCompilation
@@ -36,8 +35,7 @@ from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.provenance.machine import read_machine
 from orchestrator.results import Event, MessageEvent, MetricEvent, WorkersEvent
 from orchestrator.specs import PretrainSpec
-from orchestrator.training.checkpoint_saver import CheckpointSaver, saves_in_background
-from orchestrator.training.checkpoints import Checkpoints
+from orchestrator.training.checkpoints import Checkpoints, CheckpointSaver, saves_in_background
 from orchestrator.training.drift import accept_drift, check_drift
 from orchestrator.training.snapshots import Snapshots
 

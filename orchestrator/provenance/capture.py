@@ -1,17 +1,31 @@
-"""Capture of what a driver's runs are made with, when its session is opened."""
+"""Capture of what a driver's runs are made with, when its session is opened: one value, kept with each attempt."""
 
 import logging
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bert_core import __version__
 from orchestrator.provenance.machine import read_machine
-from orchestrator.provenance.made_with import MadeWith
 from orchestrator.provenance.secret_masking import mask_secrets, mask_words
 from orchestrator.provenance.source_code import SourceCode, read_source_code
+
+
+@dataclass(frozen=True)
+class MadeWith:
+    """Code, command and machine of one driver; captured once, when its session is opened."""
+
+    code: SourceCode
+    command: str | None = None
+    """Command line as it was typed, secrets masked; that of a notebook's server where it was a notebook."""
+    overrides: Sequence[str] = ()
+    """KEY=VALUE words as they were typed, secrets masked."""
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    """Versions and machine as plain values (`Machine`)."""
+
 
 logger = logging.getLogger(__name__)
 

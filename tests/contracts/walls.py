@@ -71,7 +71,7 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.corpus": frozenset({"torch", *DRIVER_ONLY}),
     "orchestrator.corpus.preview": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.corpus.sample_store": frozenset({"ray", "torch", *DRIVER_ONLY}),
-    "orchestrator.corpus.store_folder": frozenset({"ray", "torch", *DRIVER_ONLY}),
+    "orchestrator.corpus.token_store": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.drafting": frozenset({"ray", "torch", "click"}),
     "orchestrator.pretraining": DRIVER_ONLY,
     "orchestrator.pretraining.streams": frozenset({"ray", "torch", *DRIVER_ONLY}),

@@ -32,7 +32,7 @@ def doctor(form: str | None, output: str | None) -> int:
     findings = list(examine(settings))
     listens = findings[-1].state == "ok" and not names_no_cluster(settings)
     if listens and not is_dashboard(str(settings.address)):
-        from orchestrator.cluster.node_survey import survey_nodes
+        from orchestrator.cluster.doctor import survey_nodes
 
         say_now("looking at each node of the cluster")
         try:

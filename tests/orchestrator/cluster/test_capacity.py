@@ -11,9 +11,7 @@ import pytest
 
 from orchestrator.cluster import capacity
 from orchestrator.cluster.capacity import check_processes, check_resources, decide_gpus, logical_cpus
-from orchestrator.cluster.free_room import answers, held_by
-from orchestrator.cluster.nodes import Node
-from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.nodes import Node, Processes, answers, held_by
 from orchestrator.errors import ClusterError
 
 

@@ -14,8 +14,15 @@ import pytest
 from orchestrator.cluster import capacity, node_types
 from orchestrator.cluster.capacity import check_processes, cluster_room
 from orchestrator.cluster.node_types import ACCELERATOR, nodes_of, read_cluster_file
-from orchestrator.cluster.nodes import NODE_ID, Node, choose_nodes, connected_nodes, select_nodes, selected_text
-from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.nodes import (
+    NODE_ID,
+    Node,
+    Processes,
+    choose_nodes,
+    connected_nodes,
+    select_nodes,
+    selected_text,
+)
 from orchestrator.errors import ClusterError
 
 HEAD = Node({"CPU": 4.0, "node:__internal_head__": 1.0}, {NODE_ID: "h0"})

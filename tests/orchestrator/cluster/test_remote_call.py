@@ -15,9 +15,8 @@ import pytest
 
 from orchestrator import reminders
 from orchestrator.cluster import remote_call, shortage
-from orchestrator.cluster.processes import Processes
-from orchestrator.cluster.remote_call import call_on_device
-from orchestrator.cluster.worker_warnings import CollectedWarnings, WarningRelay, WithWarnings
+from orchestrator.cluster.nodes import Processes
+from orchestrator.cluster.remote_call import CollectedWarnings, WarningRelay, WithWarnings, call_on_device
 from orchestrator.errors import RunFailedError, SpecError
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model

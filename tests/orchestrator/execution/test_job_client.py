@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import pytest
 
 from orchestrator.errors import ClusterError
-from orchestrator.execution import job_client
-from orchestrator.execution.job_client import Jobs, open_jobs
+from orchestrator.execution import jobs as job_module
+from orchestrator.execution.jobs import Jobs, open_jobs
 from tests.orchestrator.execution.job_cluster import Details, JobCluster, Status
 
 ADDRESS = "http://127.0.0.1:8265"
@@ -58,7 +58,7 @@ def test_nothing_at_the_address_is_said_with_the_way_there() -> None:
 
 def test_a_dead_tunnel_is_told_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes connections, and nothing is behind it."""
-    monkeypatch.setattr(job_client, "_TIMEOUT_S", (0.3, 0.3))
+    monkeypatch.setattr(job_module, "_TIMEOUT_S", (0.3, 0.3))
     with listening(None) as address, pytest.raises(ClusterError, match=f"the cluster at {address} does not answer any"):
         open_jobs(address)
 

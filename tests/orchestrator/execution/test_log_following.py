@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.cli.entry import run_command_line
 from orchestrator.errors import RunFailedError
-from orchestrator.execution.log_following import follow_log
+from orchestrator.execution.run_log import follow_log
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
@@ -111,7 +111,7 @@ def test_of_a_log_in_a_bucket_only_what_was_added_is_read(
             write_bytes("memory://grows/log.txt", b"step 1\nended\n")
             recorder.fail(RUN_ID, RunFailedError("no luck"))
 
-    monkeypatch.setattr("orchestrator.execution.log_following.open_read", opened)
+    monkeypatch.setattr("orchestrator.execution.run_log.open_read", opened)
     follow_log(RUN_ID, settings=settings, write=take, pause_s=0)
     assert pieces == [b"step 1\n", b"ended\n"]
     assert positions == [0, len(pieces[0])]

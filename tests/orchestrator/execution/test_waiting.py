@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.cli.entry import run_command_line
 from orchestrator.errors import NotFoundError, RegistryUnavailableError, RunFailedError
-from orchestrator.execution.ending import ending_lines
+from orchestrator.execution.session import ending_lines
 from orchestrator.execution.waiting import outcome_line, progress_line, recorded_id, wait_for_run
 from orchestrator.registry import patience
 from orchestrator.registry.recorder import Recorder, RunOutcome

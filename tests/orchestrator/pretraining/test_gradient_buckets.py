@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.gradient_buckets import GradientBuckets
+from orchestrator.pretraining.collectives import GradientBuckets, Worker
 
 SMALL_BUCKET_BYTES = 4 * 12
 WIDTH = 3

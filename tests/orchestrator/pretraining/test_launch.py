@@ -14,9 +14,8 @@ from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError
 from orchestrator.execution.runner import run_spec
 from orchestrator.pretraining import worker
 from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.failures import FailureReport, failure_cause, root_failure
 from orchestrator.pretraining.job import PretrainJob
-from orchestrator.pretraining.launch import _Fit, _follow, _train
+from orchestrator.pretraining.launch import FailureReport, _Fit, _follow, _train, failure_cause, root_failure
 from orchestrator.pretraining.worker import WorkerOrder
 from orchestrator.settings import Settings
 from orchestrator.specs import PretrainSpec

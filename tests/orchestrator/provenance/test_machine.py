@@ -13,9 +13,8 @@ import pytest
 
 from orchestrator.provenance import capture as capture_module
 from orchestrator.provenance import machine
-from orchestrator.provenance.capture import capture, command_line
+from orchestrator.provenance.capture import MadeWith, capture, command_line
 from orchestrator.provenance.machine import installed_versions, read_machine
-from orchestrator.provenance.made_with import MadeWith
 
 
 def write(root: Path, name: str, text: str) -> None:

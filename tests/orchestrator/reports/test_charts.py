@@ -19,8 +19,8 @@ from orchestrator.reports.charts import (
     setting_importances,
     thinned,
 )
-from orchestrator.reports.pictures import plot_run
 from orchestrator.reports.rendering import columns_of
+from orchestrator.reports.run_page import plot_run
 from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import new_run
 from tests.orchestrator.reports.samples import add_sweep
