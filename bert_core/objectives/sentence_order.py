@@ -8,8 +8,7 @@ import numpy as np
 
 from bert_core.counter_random import integers, uniform
 from bert_core.examples.chunks import ExampleRequest, document_chunks
-from bert_core.examples.segment_pairs import fit_pairs
-from bert_core.examples.segments import Segments
+from bert_core.examples.segments import Segments, fit_pairs
 from bert_core.objectives.base import SentenceObjective
 
 

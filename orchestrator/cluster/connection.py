@@ -2,8 +2,8 @@
 
 Environment variables that Ray and its workers read are set before Ray is imported, each with its reason beside it; a
 variable that is set is left. A process reads them when it starts: workers of a local Ray have them from the command
-that starts it, those of a cluster have `MEMORY` from their node, so the files that start nodes set them too (`cluster.yaml`,
-`deploy/`). A local Ray takes only connections with a token that this user alone can read.
+that starts it, those of a cluster have `MEMORY` from their node, so the files that start nodes set them too
+(`cluster.yaml`, `deploy/`). A local Ray takes only connections with a token that this user alone can read.
 """
 
 import logging

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from bert_core.layerwise import unfreeze_top_layers
 from bert_core.micro_batches import is_out_of_memory
+from bert_core.optimization import unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import OWN_ERRORS
 from orchestrator.finetuning.attention_note import new_attention_note

@@ -16,7 +16,6 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from bert_core.checkpoints.host_copies import HostCopies
 from bert_core.checkpoints.manifest import MANIFEST_FILE
 from bert_core.checkpoints.training_state import (
     REMEDY,
@@ -26,6 +25,7 @@ from bert_core.checkpoints.training_state import (
     contents_of,
     read_training_state,
 )
+from bert_core.device_copies import HostCopies
 from bert_core.errors import CheckpointError, NewerFormatError
 from orchestrator.results import CheckpointEvent
 from orchestrator.storage import delete, digest_file, join, local_copy, names_in, read_json, write_folder

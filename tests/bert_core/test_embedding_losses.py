@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bert_core.embedding_losses import (
+from bert_core.losses import (
     PairClassifier,
     cosine_regression_loss,
     find_positives,

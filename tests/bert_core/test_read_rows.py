@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from bert_core.distillation import last_hidden_states
 from bert_core.heads import BertForMultipleChoice, BertForPreTraining, BertForSequenceClassification
 from bert_core.heads.pretraining import PretrainingLabels
-from bert_core.heads.pretraining.objective_heads import OBJECTIVE_HEADS
+from bert_core.heads.pretraining.model import OBJECTIVE_HEADS
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import ragged_batch, scattered, small_config

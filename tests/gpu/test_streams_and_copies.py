@@ -15,9 +15,8 @@ from torch import Tensor
 from benchmarks._pretraining_batches import loss_of
 from benchmarks.gpu.own_step import Learner, build_learner, own_loss, packed_inputs
 from benchmarks.gpu.texts import first_batches, generated_text
-from bert_core.checkpoints.host_copies import HostCopies
 from bert_core.checkpoints.training_state import contents_of
-from bert_core.device_copies import copy_together
+from bert_core.device_copies import HostCopies, copy_together
 from bert_core.examples.packing import PackedBatch
 from orchestrator.pretraining.collectives import StopVote
 from orchestrator.pretraining.device_batch import MicroBatch, device_batches

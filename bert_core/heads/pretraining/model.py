@@ -3,7 +3,8 @@
 Shapes: B sequences, S length of a padded row, T tokens, P predicted positions, H hidden, V vocabulary.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,13 +15,27 @@ from bert_core.config import BertConfig
 from bert_core.constants import IGNORE_INDEX
 from bert_core.errors import DataError
 from bert_core.heads.outputs import PretrainingOutput
-from bert_core.heads.pretraining.base import LossSums, PretrainingLabels
-from bert_core.heads.pretraining.masked_lm import VocabularyHead
-from bert_core.heads.pretraining.objective_heads import OBJECTIVE_HEADS
+from bert_core.heads.pretraining.base import LossSums, ObjectiveHead, PretrainingLabels
+from bert_core.heads.pretraining.masked_lm import LeftToRightHead, MaskedLMHead, VocabularyHead
+from bert_core.heads.pretraining.sentence_pairs import SentencePairHead
+from bert_core.heads.pretraining.span_boundary import SpanBoundaryHead
 from bert_core.losses import check_labels
 from bert_core.model import BertModel
 from bert_core.objectives import OBJECTIVES
 from bert_core.packed_sequences import PackedSequences
+
+OBJECTIVE_HEADS: Mapping[str, ObjectiveHead[Any]] = {
+    "masked_lm": MaskedLMHead(),
+    "span_boundary": SpanBoundaryHead(),
+    "next_sentence": SentencePairHead(),
+    "sentence_order": SentencePairHead(),
+    "left_to_right": LeftToRightHead(),
+}
+"""Heads by the names of `bert_core.objectives.OBJECTIVES`.
+
+Losses are computed in this order, and their gradients added up in the reverse of it: another order would change the
+last bits of a run that is resumed.
+"""
 
 
 class BertForPreTraining(PretrainedModel):

@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 
 from bert_core.checkpoints.atomic_files import atomic_folder, atomic_write
 from bert_core.checkpoints.manifest import write_json
+from bert_core.checkpoints.pretrained import WeightNames
 from bert_core.checkpoints.tensor_files import save_tensors
-from bert_core.checkpoints.weight_names import WeightNames
 from bert_core.config import BertConfig
 from bert_core.families import FAMILIES, NATIVE
 from bert_core.heads import BertForMultipleChoice, BertForPreTraining, BertForTokenClassification

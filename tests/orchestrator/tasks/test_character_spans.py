@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_core.metrics.ner import entity_spans
+from bert_core.metrics.spans import entity_spans
 from orchestrator.errors import TaskDataError
 from orchestrator.tasks.character_spans import Span, read_spans, tag_words, words_of
 from orchestrator.tasks.text_files import BadRecords
