@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.checkpoints.atomic_files import atomic_folder
-from bert_core.checkpoints.manifest import check_manifest, write_json, write_manifest
+from bert_core.checkpoints.manifest import atomic_folder, check_manifest, write_json, write_manifest
 from bert_core.errors import CheckpointError, ConfigError, DataError
 
 METRICS = ("cosine", "dot")

@@ -10,8 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from bert_core.checkpoints.atomic_files import atomic_write
-from bert_core.checkpoints.manifest import MANIFEST_FILE, check_manifest, write_json, write_manifest
+from bert_core.checkpoints.manifest import MANIFEST_FILE, atomic_write, check_manifest, write_json, write_manifest
 from bert_core.checkpoints.tensor_files import load_weights, save_tensors
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE, find_weights
 from bert_core.config import CONFIG_FILE, BertConfig

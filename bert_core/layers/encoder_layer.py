@@ -3,7 +3,11 @@
 Shapes: T tokens, R rows that are read of the layer, H hidden, N heads, D head size, I intermediate.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.attention import attention
@@ -11,9 +15,32 @@ from bert_core.attention.positions import Positions, apply_rotary
 from bert_core.config import BertConfig
 from bert_core.kernels.dropout import Dropout
 from bert_core.kernels.linear import Linear
-from bert_core.layers.activations import ACTIVATIONS, GatedLinearUnit
 from bert_core.layers.layer_norm import LayerNorm
 from bert_core.packed_sequences import PackedSequences
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_new": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+    "tanh": F.tanh,
+}
+
+
+class GatedLinearUnit(nn.Module):
+    """Activation of one half of its input, times the other half: act(x·W)·(x·V) (Shazeer 2020).
+
+    The input holds the two products x·W and x·V side by side: (…, 2I) → (…, I).
+    """
+
+    def __init__(self, activation: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.activation = activation
+
+    def forward(self, products: Tensor) -> Tensor:
+        """Gate the first half of the last dimension by the second: (…, 2I) → (…, I)."""
+        inner, gate = products.chunk(2, dim=-1)
+        return self.activation(inner) * gate
 
 
 class EncoderLayer(nn.Module):

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Literal
 
-from orchestrator.cluster.capacity import decide_gpus
-from orchestrator.cluster.node_types import cluster_resources, gpu_types
+from orchestrator.cluster.capacity import cluster_resources, decide_gpus, gpu_types
 from orchestrator.cluster.nodes import NODE_ID, free_nodes, nodes_with
 from orchestrator.errors import ClusterError
 from orchestrator.progress import UNDER_WAY

@@ -26,16 +26,24 @@ from ray.data import TaskPoolStrategy
 from ray.exceptions import RayError
 
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.cluster.capacity import cluster_resources
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
-from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.cluster.nodes import Processes
 from orchestrator.cluster.shortage import telling_silence
 from orchestrator.corpus.document_batches import Bundle, DocumentBatch, no_text, plan_bundles, read_batches
 from orchestrator.corpus.document_readers import Document
 from orchestrator.corpus.input_files import InputFile, find_files
-from orchestrator.corpus.manifest import COUNT_NAMES, MANIFEST, STORED_NAMES, Manifest, ShardInfo
 from orchestrator.corpus.shard_tokenization import write_documents
-from orchestrator.corpus.token_store import TokenStore, store_folder, store_options
+from orchestrator.corpus.token_store import (
+    COUNT_NAMES,
+    MANIFEST,
+    STORED_NAMES,
+    Manifest,
+    ShardInfo,
+    TokenStore,
+    store_folder,
+    store_options,
+)
 from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.results import DatasetResult, FileCount
 from orchestrator.specs import TextSource

@@ -11,9 +11,8 @@ from typing import Literal
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus.document_batches import plan_bundles, read_batches
 from orchestrator.corpus.input_files import InputFile, find_files
-from orchestrator.corpus.manifest import MANIFEST, Manifest, ShardInfo
 from orchestrator.corpus.shard_tokenization import write_documents
-from orchestrator.corpus.token_store import TokenStore, store_folder, store_options
+from orchestrator.corpus.token_store import MANIFEST, Manifest, ShardInfo, TokenStore, store_folder, store_options
 from orchestrator.specs import TextSource
 from orchestrator.storage import exists, join
 

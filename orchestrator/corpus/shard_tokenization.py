@@ -10,8 +10,7 @@ from sentencex import segment
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus.document_readers import Document
-from orchestrator.corpus.manifest import STORED_NAMES, ShardInfo, StoreSplit
-from orchestrator.corpus.token_store import write_shard
+from orchestrator.corpus.token_store import STORED_NAMES, ShardInfo, StoreSplit, write_shard
 
 MAX_SENTENCE_CHARACTERS = 8192
 """Longest sentence. A longer one is a table or noise, and is cut, so that the tokenizer's memory stays bounded."""

@@ -25,8 +25,7 @@ from bert_core.masking import MaskingConfig
 from bert_core.objectives.packed_batches import SegmentConfig, build_packed_batch, build_segments, count_examples
 from bert_core.ragged_rows import Int64Array
 from bert_core.text.segment_layout import SegmentLayout
-from orchestrator.corpus.manifest import STORED_NAMES, StoreSplit
-from orchestrator.corpus.token_store import DocumentLengths, TokenStore
+from orchestrator.corpus.token_store import STORED_NAMES, DocumentLengths, StoreSplit, TokenStore
 
 
 class ShardReader(Protocol):

@@ -4,9 +4,8 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from orchestrator.cluster.addresses import names_no_cluster
-from orchestrator.cluster.capacity import check_processes, check_resources, local_resources
+from orchestrator.cluster.capacity import check_processes, check_resources, cluster_resources, local_resources
 from orchestrator.cluster.connection import connect
-from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.cluster.nodes import Node
 from orchestrator.execution.refusals import check_places
 from orchestrator.kinds.resolved import Resolved

@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from bert_core.checkpoints.atomic_files import atomic_write
+from bert_core.checkpoints.manifest import atomic_write
 from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig
 from bert_core.checkpoints.tensor_files import save_tensors
 from bert_core.config import BertConfig

@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 from uuid import uuid4
 
@@ -39,6 +39,7 @@ from orchestrator.corpus.token_store import TokenStore
 from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError, RunStoppedError, last_line
 from orchestrator.models.info import describe_model
 from orchestrator.pretraining.job import (
+    PretrainAttempt,
     PretrainJob,
     PretrainListener,
     PretrainRequest,
@@ -167,19 +168,12 @@ def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> Pre
 def build_job(request: PretrainRequest, dataset: DatasetResult) -> PretrainJob:
     """The job that travels to the workers."""
     store = TokenStore.open(dataset.path)
+    shared = {field.name: getattr(request, field.name) for field in fields(PretrainAttempt)}
     return PretrainJob(
-        run_folder=request.run_folder,
-        attempt=request.attempt,
-        spec=request.spec,
-        tokenizer=request.tokenizer,
-        init_folder=request.init_folder,
+        **shared,
         stream=build_stream(request.spec, SplitShards(store, "train"), request.tokenizer),
         validation=build_validation(request.spec, SplitShards(store, "validation"), request.tokenizer),
-        loss=request.loss,
-        num_hidden_layers=request.num_hidden_layers,
         text_sizes=text_sizes(dataset.files),
-        teacher_digest=request.teacher_digest,
-        allow_drift=request.allow_drift,
     )
 
 

@@ -11,7 +11,7 @@ DRIVER_ONLY = frozenset({"sqlalchemy", "click", "orchestrator.registry"})
 """Libraries that the driver alone uses: workers and trials hand their results over as values and events."""
 
 TEXT_HALF = (
-    "bert_core.checkpoints.atomic_files",
+    "bert_core.checkpoints.manifest",
     "bert_core.checkpoints.sentence_transformers",
     "bert_core.checkpoints.weight_files",
     "bert_core.config",

@@ -13,8 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bert_core.checkpoints.atomic_files import atomic_folder, atomic_write
-from bert_core.checkpoints.manifest import write_json
+from bert_core.checkpoints.manifest import atomic_folder, atomic_write, write_json
 from bert_core.checkpoints.pretrained import WeightNames
 from bert_core.checkpoints.tensor_files import save_tensors
 from bert_core.config import BertConfig

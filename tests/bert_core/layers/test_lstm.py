@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from bert_core.config import BertConfig
 from bert_core.heads import BertForTokenClassification
-from bert_core.layers.lstm import BidirectionalLstm
+from bert_core.heads.token_classification import BidirectionalLstm
 from bert_core.optimization import depths
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import learned_losses, ragged_batch, scattered, small_config

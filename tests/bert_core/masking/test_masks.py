@@ -10,8 +10,7 @@ from scipy import stats
 
 from bert_core.counter_random import random_bits
 from bert_core.errors import DataError
-from bert_core.masking import mask_tokens
-from bert_core.masking.units import SPAN_LENGTH_SHARES, choose_spans, choose_words, find_words
+from bert_core.masking import SPAN_LENGTH_SHARES, choose_spans, choose_words, find_words, mask_tokens
 
 VOCAB, MASK = 1000, 4
 

@@ -16,8 +16,7 @@ import pytest
 import yaml
 from ray.autoscaler._private.util import prepare_config, validate_config
 
-from orchestrator.cluster.capacity import check_processes, check_resources
-from orchestrator.cluster.node_types import nodes_of
+from orchestrator.cluster.capacity import check_processes, check_resources, nodes_of
 from orchestrator.errors import ClusterError
 from orchestrator.planning.plan import needed_resources
 from orchestrator.specs.loading import load_spec

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cluster import capacity, node_types
-from orchestrator.cluster.capacity import check_processes, cluster_room
-from orchestrator.cluster.node_types import ACCELERATOR, nodes_of, read_cluster_file
+from orchestrator.cluster import capacity
+from orchestrator.cluster.capacity import ACCELERATOR, check_processes, cluster_room, nodes_of, read_cluster_file
 from orchestrator.cluster.nodes import (
     NODE_ID,
     Node,
@@ -134,9 +133,8 @@ CLUSTER_FILE: dict[str, Any] = {
 @pytest.fixture
 def autoscaling(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster of a head alone, which may start what the file says."""
-    for module in (capacity, node_types):
-        monkeypatch.setattr(module, "connected_nodes", lambda: [Node({"node:__internal_head__": 1.0})])
-    monkeypatch.setattr(node_types, "startable_nodes", lambda: nodes_of(CLUSTER_FILE))
+    monkeypatch.setattr(capacity, "connected_nodes", lambda: [Node({"node:__internal_head__": 1.0})])
+    monkeypatch.setattr(capacity, "startable_nodes", lambda: nodes_of(CLUSTER_FILE))
 
 
 def test_a_type_counts_as_often_as_the_file_lets_it_be_up() -> None:
@@ -180,5 +178,5 @@ def test_a_ray_without_an_autoscaler_starts_nothing(ray_cluster: None) -> None:
     import ray
 
     assert read_cluster_file(ray.get_runtime_context().gcs_address) == {}
-    assert node_types.startable_nodes() == []
-    assert node_types.cluster_resources()["CPU"] == 6.0
+    assert capacity.startable_nodes() == []
+    assert capacity.cluster_resources()["CPU"] == 6.0

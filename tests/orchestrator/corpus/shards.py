@@ -4,8 +4,7 @@ from typing import Any
 
 import pyarrow.parquet
 
-from orchestrator.corpus.manifest import ShardInfo
-from orchestrator.corpus.token_store import TokenStore
+from orchestrator.corpus.token_store import ShardInfo, TokenStore
 
 
 def document_ids(store: TokenStore, shard: ShardInfo) -> list[Any]:

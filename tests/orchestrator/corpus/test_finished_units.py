@@ -125,7 +125,7 @@ def test_a_build_that_fails_at_the_end_tokenizes_nothing_again(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("orchestrator.corpus.manifest.write_json", fail)
+        patched.setattr("orchestrator.corpus.token_store.write_json", fail)
         with pytest.raises(OSError, match="No space"):
             build(corpus, tmp_path / "storage", make_tokenizer())
     tokenized.clear()

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.corpus.document_readers import Document
-from orchestrator.corpus.manifest import Manifest
 from orchestrator.corpus.shard_tokenization import (
     MAX_SENTENCE_CHARACTERS,
     is_validation,
@@ -21,7 +20,7 @@ from orchestrator.corpus.shard_tokenization import (
     tokenize,
     write_documents,
 )
-from orchestrator.corpus.token_store import TokenStore
+from orchestrator.corpus.token_store import Manifest, TokenStore
 from tests.orchestrator.corpus.shards import document_ids
 
 TEXTS = [f"Mr. {name} has {n} boats. They float!\nThe end." for n, name in enumerate(["Ash", "Birch", "Cedar"] * 40)]

@@ -14,9 +14,8 @@ import pytest
 
 from orchestrator import storage
 from orchestrator.corpus import token_store
-from orchestrator.corpus.manifest import MANIFEST, Manifest, ShardInfo
 from orchestrator.corpus.stream import SplitShards
-from orchestrator.corpus.token_store import TokenStore, write_shard
+from orchestrator.corpus.token_store import MANIFEST, Manifest, ShardInfo, TokenStore, write_shard
 from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.pretraining import streams
 from orchestrator.pretraining.streams import ChosenShards, choose_shards

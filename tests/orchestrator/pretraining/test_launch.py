@@ -155,7 +155,14 @@ def test_a_worker_without_a_card_names_the_field_of_its_spec(
     monkeypatch.setattr(torch.backends.cuda, "is_built", lambda: False)
     spec = PretrainSpec.model_validate({"corpus": {"files": ["a.txt"]}, "tokenizer": "words", "steps": 1})
     nothing: Any = None
-    job = PretrainJob("run", 1, spec, nothing, None, nothing, None, teacher_digest=teacher_digest)
+    common: dict[str, Any] = {
+        "spec": spec,
+        "run_folder": "run",
+        "attempt": 1,
+        "tokenizer": nothing,
+        "init_folder": None,
+    }
+    job = PretrainJob(**common, stream=nothing, validation=None, teacher_digest=teacher_digest)
     with pytest.raises(ClusterError, match=rf", or set {field} cpu$"):
         worker._train(WorkerOrder(job, nothing, "mark"), Worker(0, 1, torch.device("cuda")))
 
