@@ -1,4 +1,4 @@
-"""Losses beside what test_heads.py compares with transformers; batches in smaller parts.
+"""Losses beside what test_heads.py compares with transformers; batches in smaller parts; losses of sentence embeddings.
 
 Alone: pytest tests/bert_core/test_losses.py
 """

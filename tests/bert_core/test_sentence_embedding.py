@@ -1,4 +1,4 @@
-"""Sentence embeddings: pooling against a loop over texts, folders against sentence-transformers, real weights.
+"""Sentence embeddings: pooling against a loop over texts, folders against sentence-transformers, texts as a stream.
 
 Alone: pytest tests/bert_core/test_sentence_embedding.py
 """

@@ -1,4 +1,4 @@
-"""The token head with a CRF: its loss, what it learns and decodes, its folder. `test_heads.py` has the softmax.
+"""The token head with a CRF, its LSTM: loss, what it learns and decodes, its folder. `test_heads.py` has the softmax.
 
 Run alone: pytest tests/bert_core/test_token_classification.py
 """

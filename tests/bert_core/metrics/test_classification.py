@@ -1,4 +1,4 @@
-"""Scores of classes and rankings against scikit-learn, SciPy and their definitions.
+"""Scores of classes and rankings, and calibration, against scikit-learn, SciPy and their definitions.
 
 Alone: pytest tests/bert_core/metrics/test_classification.py
 """

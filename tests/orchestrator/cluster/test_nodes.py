@@ -1,4 +1,4 @@
-"""Nodes that workers may be on, or that an autoscaler may start.
+"""Nodes that workers may be on, or that an autoscaler may start, and what a cluster has room for.
 
 Alone: pytest tests/orchestrator/cluster/test_nodes.py
 """

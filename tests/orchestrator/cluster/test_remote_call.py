@@ -30,8 +30,7 @@ from orchestrator.specs import TaskSpec
 from orchestrator.tasks import Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.tasks.definitions import options_of
-from tests.orchestrator.training.cards_in_place import GIB, put_in_place
-from tests.orchestrator.training.small_memory import let_memory_run_out
+from tests.orchestrator.training.cards_in_place import GIB, let_memory_run_out, put_in_place
 
 PROBLEM = "the model was not scored"
 logger = logging.getLogger("orchestrator.some")

@@ -28,7 +28,7 @@ from orchestrator.corpus.feed import (
 )
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import CorpusError
-from tests.orchestrator.corpus.batch_digests import digests
+from tests.orchestrator.corpus.shards import digests
 from tests.orchestrator.pretraining.small_run import make_job
 
 

@@ -1,4 +1,4 @@
-"""Files that a source names, and its languages sampled with an exponent.
+"""Files that a source names, its languages sampled with an exponent, its documents in batches.
 
 Run alone: pytest tests/orchestrator/corpus/test_input_files.py
 """

@@ -15,7 +15,7 @@ from bert_core.objectives.packed_batches import SegmentConfig
 from orchestrator.corpus import stream as streams
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
 from tests.bert_core.small_documents import BERT, documents
-from tests.orchestrator.corpus.batch_digests import digests
+from tests.orchestrator.corpus.shards import digests
 
 
 @dataclass(frozen=True)

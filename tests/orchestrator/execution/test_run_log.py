@@ -1,4 +1,4 @@
-"""A run's log over attempts, of runs inside one another, and on a storage that fails.
+"""A run's log over attempts, of runs inside one another, on a storage that fails; followed, and without readers.
 
 Run alone: pytest tests/orchestrator/execution/test_run_log.py
 """

@@ -1,4 +1,5 @@
-"""A run of two workers on Ray, of which one is killed, and which is then interrupted: nothing is lost, all is told.
+"""A run of two workers on Ray, of which one is killed, and which is then interrupted; nodes that join
+and are lost: nothing is lost, all is told.
 
 Run alone: pytest tests/orchestrator/pretraining/test_faults_on_ray.py
 """

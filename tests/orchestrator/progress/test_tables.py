@@ -1,4 +1,4 @@
-"""Tables on narrow terminals: what is left out or folded.
+"""Tables on narrow terminals: what is left out or folded; views of runs as they are drawn.
 
 Alone: .venv/bin/pytest tests/orchestrator/progress/test_tables.py
 """
