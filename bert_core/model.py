@@ -17,8 +17,7 @@ from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.config import BertConfig
 from bert_core.errors import DataError
 from bert_core.kernels.linear import Linear
-from bert_core.layers.embeddings import Embeddings
-from bert_core.layers.encoder_layer import ACTIVATIONS, EncoderLayer
+from bert_core.layers.encoder_layer import ACTIVATIONS, Embeddings, EncoderLayer
 from bert_core.layers.layer_norm import LayerNorm
 from bert_core.packed_sequences import PackedSequences
 

@@ -31,7 +31,6 @@ class TokenizedDocuments:
 
     @property
     def num_documents(self) -> int:
-        """Number of documents."""
         return len(self.document_offsets) - 1
 
     @cached_property

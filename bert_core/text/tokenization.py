@@ -87,7 +87,6 @@ class Tokenizer:
 
     @property
     def pad_id(self) -> int:
-        """Id of the padding token."""
         return self._ids["pad"]
 
     @property
@@ -107,7 +106,6 @@ class Tokenizer:
 
     @property
     def mask_id(self) -> int:
-        """Id of the mask token."""
         return self._ids["mask"]
 
     @cached_property

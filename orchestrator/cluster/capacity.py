@@ -149,13 +149,6 @@ def cluster_room(processes: Processes) -> ClusterRoom:
     return ClusterRoom(now, max(now, room_for(processes, grown_cluster(nodes))))
 
 
-def local_resources(num_cpus: float) -> dict[str, float]:
-    """Resources that a local Ray would have if it were started for `num_cpus`; none is started."""
-    import torch
-
-    return {"CPU": float(logical_cpus(num_cpus)), "GPU": float(torch.cuda.device_count())}
-
-
 def logical_cpus(needed: float) -> int:
     """CPUs that a local Ray counts: the cores, or as many as are needed, up to `MAX_LOGICAL_PER_CORE` a core."""
     cores = os.cpu_count() or 1

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
 
-from orchestrator.cluster.addresses import check_reachable, names_no_cluster
-from orchestrator.cluster.connection import connect
+from orchestrator.cluster.connection import check_reachable, connect, names_no_cluster
 from orchestrator.errors import ClusterError, OrchestratorError, last_line
 from orchestrator.settings import Settings
 from orchestrator.storage import delete, join, read_bytes, write_bytes

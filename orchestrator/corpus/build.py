@@ -30,10 +30,16 @@ from orchestrator.cluster.capacity import cluster_resources
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
 from orchestrator.cluster.nodes import Processes
 from orchestrator.cluster.shortage import telling_silence
-from orchestrator.corpus.document_batches import Bundle, DocumentBatch, no_text, plan_bundles, read_batches
+from orchestrator.corpus.document_batches import (
+    Bundle,
+    DocumentBatch,
+    no_text,
+    plan_bundles,
+    read_batches,
+    write_documents,
+)
 from orchestrator.corpus.document_readers import Document
 from orchestrator.corpus.input_files import InputFile, find_files
-from orchestrator.corpus.shard_tokenization import write_documents
 from orchestrator.corpus.token_store import (
     COUNT_NAMES,
     MANIFEST,
@@ -68,7 +74,6 @@ class FinishedUnit:
     """Whether no batch of the bundle comes after it."""
 
     def to_json(self) -> str:
-        """The unit as text."""
         return json.dumps(asdict(self))
 
     @classmethod

@@ -133,15 +133,12 @@ class SplitShards:
 
     @property
     def num_shards(self) -> int:
-        """Number of shards of the split."""
         return len(self.store.shards(self.split))
 
     def document_lengths(self, shard: int) -> Int64Array:
-        """Tokens of each document of a shard."""
         return self._lengths.of_shard(shard)
 
     def read_documents(self, shard: int) -> TokenizedDocuments:
-        """Read a shard's documents."""
         return self.store.read_shard(self.store.shards(self.split)[shard])
 
     @cached_property
@@ -166,7 +163,6 @@ class StreamConfig:
 
     @property
     def num_steps(self) -> int:
-        """Number of steps of the whole run."""
         return sum(steps for _, steps in self.phases)
 
     def phase_of(self, step: int) -> tuple[int, int]:

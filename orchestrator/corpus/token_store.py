@@ -216,7 +216,6 @@ class DocumentLengths:
         return DocumentLengths(np.concatenate(parts), [len(part) for part in parts[1:]])
 
     def of_shard(self, shard: int) -> Int64Array:
-        """Tokens (num_documents,) of each document of a shard."""
         row = self._flat[self._offsets[shard] : self._offsets[shard + 1]]
         return np.asarray(row, np.int64)
 

@@ -8,10 +8,9 @@ from typing import Any
 import ray
 
 from orchestrator.cluster.device_line import take_gpus
-from orchestrator.cluster.head_watch import watch_head
 from orchestrator.cluster.nodes import Processes
 from orchestrator.cluster.remote_call import CollectedWarnings, waiting_for
-from orchestrator.cluster.shortage import find_shortage
+from orchestrator.cluster.shortage import find_shortage, watch_head
 from orchestrator.distillation.job import DistillJob, distill
 from orchestrator.errors import OWN_ERRORS, OwnError, RunStoppedError
 from orchestrator.progress import attached

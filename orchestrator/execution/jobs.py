@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from orchestrator.cluster.addresses import check_listening
+from orchestrator.cluster.connection import check_listening
 from orchestrator.errors import ClusterError, InputError, NotFoundError, SeveralRunsError
 from orchestrator.execution.origin import with_absolute_paths
 from orchestrator.execution.waiting import looks
@@ -111,7 +111,6 @@ class Jobs:
         asyncio.run(read())
 
     def log(self, job_id: str) -> str:
-        """The whole log of a job."""
         with _translated(self._address):
             return str(self._client.get_job_logs(job_id))
 

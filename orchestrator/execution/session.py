@@ -13,10 +13,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
-from orchestrator.cluster.addresses import names_no_cluster
-from orchestrator.cluster.connection import connect
-from orchestrator.cluster.head_watch import LAST_PATIENCE_S, watch_head
+from orchestrator.cluster.connection import connect, names_no_cluster
 from orchestrator.cluster.metrics_servers import RunGauges
+from orchestrator.cluster.shortage import LAST_PATIENCE_S, watch_head
 from orchestrator.errors import InputError, NotFoundError, RegistryError
 from orchestrator.execution.jobs import own_job_id
 from orchestrator.execution.metering import metered
@@ -29,7 +28,7 @@ from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.progress import UNDER_WAY, show_progress
 from orchestrator.progress.run_views import StageView
-from orchestrator.provenance.capture import capture
+from orchestrator.provenance.machine import capture
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.place_tags import INPUTS, PIPELINE
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -64,7 +63,6 @@ class Session:
 
     @property
     def settings(self) -> Settings:
-        """Settings of all its runs."""
         return self.inputs.settings
 
     def start(

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from orchestrator.cluster.head_watch import HeadWatch
+from orchestrator.cluster.shortage import HeadWatch
 from orchestrator.errors import (
     OWN_ERRORS,
     ClusterError,

@@ -40,8 +40,7 @@ from orchestrator.results import (
 )
 from orchestrator.specs import ExecutionSpec, PretrainSpec
 from orchestrator.specs.references import RANDOM, Product
-from orchestrator.training.checkpoints import Checkpoints
-from orchestrator.training.drift import refuse_other_sizes
+from orchestrator.training.checkpoints import Checkpoints, refuse_other_sizes
 
 _ANY_VOCAB_SIZE = 30522
 logger = logging.getLogger(__name__)

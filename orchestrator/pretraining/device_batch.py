@@ -8,7 +8,7 @@ takes the next batch while the step before it is in work; on a CPU batches are c
 Shapes: B sequences, T tokens, P predicted positions.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bert_core.examples.packing import PackedBatch
-from bert_core.heads.pretraining import PretrainingLabels
+from bert_core.heads.pretraining import BertForPreTraining, LossSums, PretrainingLabels
 from bert_core.packed_sequences import PackedSequences
+from orchestrator.specs import PretrainSpec
 
 _ARRAYS = ("input_ids", "token_type_ids", "cu_seqlens", "masked_positions", "masked_labels", "sentence_labels")
 """Fields of a PackedBatch in the order in which they are laid end to end."""
@@ -158,3 +159,45 @@ def one_step_ahead(
             values = copies.receive(copy)
             coming = thread.submit(send_next)
             yield step, DeviceBatch(batch, values)
+
+
+@dataclass(frozen=True)
+class GlobalCounts:
+    """Counts of a step's batch over all workers, which sums are divided by: float32 tensors without dimensions."""
+
+    num_predictions: Mapping[str, Tensor]
+    """Predictions of each objective of the run, by its name."""
+    num_tokens: Tensor
+
+
+Sums = dict[str, LossSums]
+"""Sums by the name of the objective."""
+
+StepLoss = Callable[[BertForPreTraining, MicroBatch, PretrainSpec, GlobalCounts], tuple[Sums, Tensor]]
+"""Function that computes a micro-batch's sums and its share of the loss.
+
+Its arguments are a model, a micro-batch on the model's device, the spec and the counts of the global batch. It is
+called in each step, and should not wait for the device.
+"""
+
+
+def label_loss(
+    model: BertForPreTraining, micro: MicroBatch, spec: PretrainSpec, counts: GlobalCounts
+) -> tuple[Sums, Tensor]:
+    """The loss of the labels of all objectives of the run: a `StepLoss`."""
+    sums = pretraining_sums(model, micro, spec, tuple(counts.num_predictions))
+    return sums, loss_of_sums(sums, counts)
+
+
+def loss_of_sums(sums: Sums, counts: GlobalCounts) -> Tensor:
+    """A micro-batch's share of the loss: each objective's summed loss over its global number of predictions, added."""
+    return torch.stack([each.loss / counts.num_predictions[name] for name, each in sums.items()]).sum()
+
+
+def pretraining_sums(
+    model: BertForPreTraining, micro: MicroBatch, spec: PretrainSpec, objectives: Sequence[str]
+) -> Sums:
+    """Forward over a micro-batch in the run's precision: sums of the objectives of these names."""
+    device_type = micro.sequences.input_ids.device.type
+    with torch.autocast(device_type, torch.bfloat16, enabled=spec.precision == "bf16"):
+        return model.packed_loss_sums(micro.sequences, micro.labels, objectives)

@@ -18,11 +18,11 @@ from orchestrator.cluster.nodes import Processes
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import SpecError
 from orchestrator.models.config import build_config
-from orchestrator.pretraining.loss import StepLoss
+from orchestrator.pretraining.device_batch import StepLoss
 from orchestrator.results import DatasetResult, Event
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import local_copy
-from orchestrator.training.drift import versions
+from orchestrator.training.checkpoints import versions
 
 _MAX_FILES = 1000
 """Text files whose sizes a checkpoint carries at most."""

@@ -30,9 +30,8 @@ from ray.train.v2._internal.execution.callback import (
     ControllerCallback,  # nothing public chooses nodes for each group anew
 )
 
-from orchestrator.cluster.head_watch import watch_head
 from orchestrator.cluster.nodes import Processes, choose_nodes, connected_nodes
-from orchestrator.cluster.shortage import find_shortage
+from orchestrator.cluster.shortage import find_shortage, watch_head
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
@@ -212,7 +211,6 @@ def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], o
 
 
 def build_watch(job: PretrainJob, use_gpu: bool, run_id: str, event_queue: Any) -> WorkerWatch:
-    """A watch over the workers of a job."""
     execution = job.spec.execution
     needed = worker_processes(job.spec, use_gpu)
 

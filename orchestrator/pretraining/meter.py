@@ -14,9 +14,8 @@ from typing import Any, Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
-from bert_core.config import BertConfig
+from bert_core.config import BertConfig, count_flops_per_prediction, count_flops_per_read_token, count_flops_per_token
 from bert_core.heads.pretraining import LossSums
-from bert_core.model_flops import count_flops_per_prediction, count_flops_per_read_token, count_flops_per_token
 from bert_core.objectives import OBJECTIVES, TOKEN_OBJECTIVES
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
 
@@ -38,11 +37,9 @@ class HostClock:
     """Time of the host, which on a CPU does all work itself."""
 
     def mark(self) -> float:
-        """Return the time."""
         return time.perf_counter()
 
     def seconds_between(self, first: float, last: float) -> float:
-        """Return the seconds from one mark to another."""
         return last - first
 
     def wait(self) -> None:
@@ -66,7 +63,6 @@ class DeviceClock:
         return event
 
     def seconds_between(self, first: torch.cuda.Event, last: torch.cuda.Event) -> float:
-        """Return the seconds from one mark to another."""
         last.synchronize()
         return float(first.elapsed_time(last)) / 1000
 
@@ -76,7 +72,6 @@ class DeviceClock:
 
 
 def clock_of(device: torch.device) -> Clock:
-    """Make the clock of a device."""
     return DeviceClock(device) if device.type == "cuda" else HostClock()
 
 
@@ -132,7 +127,7 @@ Other devices, and parts of a GPU (MIG), have no entry: no share is better than 
 class Utilization:
     """MFU, model FLOPs utilization (Chowdhery et al. 2022, appendix B): the model's FLOPs in a second over the peak.
 
-    What is computed twice to save memory does not count. Nor do the few that `bert_core.model_flops` leaves out, so the
+    What is computed twice to save memory does not count. Nor do the few that `count_flops_per_token` leaves out, so the
     true share is a little higher.
     """
 

@@ -33,15 +33,12 @@ class ChosenShards:
 
     @property
     def num_shards(self) -> int:
-        """Number of shards that were chosen."""
         return len(self.chosen)
 
     def document_lengths(self, shard: int) -> Int64Array:
-        """Tokens (num_documents,) of each document of a shard."""
         return self.shards.document_lengths(self.chosen[shard])
 
     def read_documents(self, shard: int) -> TokenizedDocuments:
-        """Read a shard's documents."""
         return self.shards.read_documents(self.chosen[shard])
 
 

@@ -84,7 +84,6 @@ class LineFormatter(logging.Formatter):
     """The message of a record; what is more than information has its level in front."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line without its line feed."""
         line = super().format(record)
         return f"{record.levelname.lower()}: {line}" if record.levelno > logging.INFO else line
 

@@ -24,7 +24,6 @@ TEXT_HALF = (
     "bert_core.masking",
     "bert_core.objectives",
     "bert_core.ragged_rows",
-    "bert_core.sizes",
     "bert_core.text",
 )
 """Runs inside Ray Data tasks."""
@@ -34,7 +33,6 @@ NUMPY_ALONE = (
     "bert_core.calibration",
     "bert_core.learning_rates",
     "bert_core.metrics",
-    "bert_core.model_flops",
     "bert_core.vector_index",
 )
 """Numbers without a model."""
@@ -66,7 +64,6 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.search": frozenset({"ray", "torch", "pydantic", "orchestrator.specs", *DRIVER_ONLY}),
     "orchestrator.corpus": frozenset({"torch", *DRIVER_ONLY}),
     "orchestrator.corpus.preview": frozenset({"ray", "torch", *DRIVER_ONLY}),
-    "orchestrator.corpus.sample_store": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.corpus.token_store": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.drafting": frozenset({"ray", "torch", "click"}),
     "orchestrator.pretraining": DRIVER_ONLY,

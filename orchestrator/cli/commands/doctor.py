@@ -24,7 +24,7 @@ def doctor(form: str | None, output: str | None) -> int:
     it has; -f json has all that was found.
     """
     say_now("looking at this machine")
-    from orchestrator.cluster.addresses import is_dashboard, names_no_cluster
+    from orchestrator.cluster.connection import is_dashboard, names_no_cluster
     from orchestrator.cluster.doctor import examine, problem_of
     from orchestrator.errors import ClusterError
 

@@ -1,4 +1,4 @@
-"""Weights as other tools leave them: in several files, of torch.save, under a wrapper's names; what is refused; files whole.
+"""Weights as other tools leave them: in several files, of torch.save under a wrapper's names; and refused; files whole.
 
 Run alone: pytest tests/bert_core/checkpoints/test_weight_files.py
 """

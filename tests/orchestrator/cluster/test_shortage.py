@@ -12,9 +12,15 @@ from ray.autoscaler.v2 import schema
 
 from orchestrator import reminders
 from orchestrator.cluster import shortage as module
-from orchestrator.cluster.head_watch import HeadWatch
 from orchestrator.cluster.nodes import Processes
-from orchestrator.cluster.shortage import SilenceWatch, find_shortage, shortage_of, shortage_text, telling_silence
+from orchestrator.cluster.shortage import (
+    HeadWatch,
+    SilenceWatch,
+    find_shortage,
+    shortage_of,
+    shortage_text,
+    telling_silence,
+)
 from orchestrator.errors import ClusterError
 from orchestrator.reminders import Shortage
 from tests.waiting import PATIENCE_S, wait_until

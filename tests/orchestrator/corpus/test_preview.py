@@ -12,8 +12,13 @@ from bert_core.objectives import NO_SENTENCE_OBJECTIVE, SENTENCE_OBJECTIVES
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_byte_bpe, train_wordpiece
 from orchestrator.corpus.document_readers import Document
-from orchestrator.corpus.preview import inspect_corpus, preview_examples, preview_sentences
-from orchestrator.corpus.sample_store import SampleStore, open_sample_store
+from orchestrator.corpus.preview import (
+    SampleStore,
+    inspect_corpus,
+    open_sample_store,
+    preview_examples,
+    preview_sentences,
+)
 from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.pretraining.streams import build_stream
 from orchestrator.specs import PretrainSpec, TextSource

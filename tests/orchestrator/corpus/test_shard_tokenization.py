@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.corpus.document_readers import Document
-from orchestrator.corpus.shard_tokenization import (
+from orchestrator.corpus.document_batches import (
     MAX_SENTENCE_CHARACTERS,
     is_validation,
     split_sentences,
     tokenize,
     write_documents,
 )
+from orchestrator.corpus.document_readers import Document
 from orchestrator.corpus.token_store import Manifest, TokenStore
 from tests.orchestrator.corpus.shards import document_ids
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster.head_watch import INTERVAL_S as HEAD_INTERVAL_S
-from orchestrator.cluster.head_watch import HeadWatch
+from orchestrator.cluster.shortage import INTERVAL_S as HEAD_INTERVAL_S
+from orchestrator.cluster.shortage import HeadWatch
 from orchestrator.errors import ClusterError, InputError, NotFoundError, RunFailedError, StopRequested
 from orchestrator.execution.garbage import find_garbage
 from orchestrator.execution.refusals import is_alive

@@ -14,9 +14,8 @@ from orchestrator.errors import NotFoundError, RunFailedError, SpecError
 from orchestrator.settings import Settings
 from orchestrator.specs import DistillSpec, PretrainSpec, Spec
 from orchestrator.specs.loading import parse_spec
-from orchestrator.verification import child_runs
-from orchestrator.verification.child_runs import ChildRuns
-from orchestrator.verification.verify_resume import verify_resume
+from orchestrator.verification import verify_resume as verify_module
+from orchestrator.verification.verify_resume import ChildRuns, verify_resume
 from tests.orchestrator.small_specs import DISTILL, EVALUATE, PRETRAIN, SWEEP, write_inputs
 from tests.orchestrator.verification.fake_runs import SAME, FakeRuns
 from tests.waiting import PATIENCE_S, wait_until
@@ -150,7 +149,7 @@ def runs(tmp_path: Path) -> ChildRuns:
 def answer(monkeypatch: pytest.MonkeyPatch, *statuses: int | str) -> None:
     """Let the commands end with these statuses, in turn; "wait" is for one that is killed."""
     program = PROGRAM.replace("STATUSES", repr(statuses)).replace("SECONDS", str(PATIENCE_S))
-    monkeypatch.setattr(child_runs, "_COMMAND_LINE", (sys.executable, "-c", program))
+    monkeypatch.setattr(verify_module, "_COMMAND_LINE", (sys.executable, "-c", program))
 
 
 def calls(home: Path) -> list[str]:
