@@ -18,6 +18,10 @@ from numpy.typing import NDArray
 from bert_core.checkpoints.manifest import atomic_folder, check_manifest, write_json, write_manifest
 from bert_core.errors import CheckpointError, ConfigError, DataError
 
+if TYPE_CHECKING:
+    import faiss
+
+
 METRICS = ("cosine", "dot")
 
 
@@ -152,9 +156,6 @@ class ExactIndex(VectorIndex):
         order = np.lexsort((best_rows, -best_scores))  # of equal scores the earlier row first
         return np.take_along_axis(best_scores, order, axis=1), np.take_along_axis(best_rows, order, axis=1)
 
-
-if TYPE_CHECKING:
-    import faiss
 
 # Malkov and Yashunin (2018), section 4.1: M between 5 and 48, the more the higher the dimension; efConstruction such
 # that building reaches a recall of 0.95 at least.

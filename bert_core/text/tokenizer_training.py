@@ -329,7 +329,7 @@ def train_unigram(
 ) -> Tokenizer:
     """Learn Unigram pieces (Kudo 2018; ALBERT's vocabulary has 30000): special tokens, then pieces by probability.
 
-    The library promises no fixed vocabulary; see `unigram_pieces`. A language that is written without spaces has
+    The library promises no fixed vocabulary; see `learn_pieces`. A language that is written without spaces has
     lines for words, nearly all of them different: lower the text's `max_bytes` there.
 
     Raises: TokenizerError when the text holds no word, or `vocab_size` has no room for the characters.

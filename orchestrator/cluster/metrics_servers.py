@@ -21,6 +21,10 @@ from typing import TYPE_CHECKING
 from orchestrator.errors import ClusterError
 from orchestrator.results import MetricEvent
 
+if TYPE_CHECKING:
+    from ray.util.metrics import Gauge
+
+
 PROMETHEUS_ADDRESS = "127.0.0.1:9090"
 GRAFANA_ADDRESS = "127.0.0.1:3000"
 _END_S = 20.0
@@ -101,9 +105,6 @@ def _commands(configuration: Path, data_folder: Path) -> dict[str, tuple[str, li
         commands["grafana"] = (f"http://{GRAFANA_ADDRESS}", [grafana, "server", *options])
     return commands
 
-
-if TYPE_CHECKING:
-    from ray.util.metrics import Gauge
 
 PREFIX = "bert_"
 LABELS = ("run", "name", "split")

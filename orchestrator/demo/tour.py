@@ -28,6 +28,11 @@ from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.loading import load_spec
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
 SPEC = Path(__file__).with_name("pipeline.yaml")
 HEAD_TITLES = {"kinds": "classification", "names": "NER", "questions": "QA"}
 STAGES = {
@@ -191,11 +196,6 @@ def activation() -> list[str]:
     return [f". {shlex.quote(str(script.relative_to(here) if script.is_relative_to(here) else script))}"]
 
 
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 STARTS = {
     "baseline": ("majority baseline", "#999999"),
     "random": ("random weights", "#E69F00"),
@@ -208,7 +208,7 @@ CHANCE = 0.5
 _BAR_WIDTH = 0.27
 
 
-def draw_findings(comparison: "pandas.DataFrame", history: "pandas.DataFrame") -> "Figure":
+def draw_findings(comparison: pandas.DataFrame, history: pandas.DataFrame) -> "Figure":
     """Draw what pretraining brought each head, and the pretraining's held-out loss and next-sentence accuracy.
 
     Args:
@@ -234,7 +234,7 @@ def draw_findings(comparison: "pandas.DataFrame", history: "pandas.DataFrame") -
     return figure
 
 
-def _draw_scores(axes: "Axes", comparison: "pandas.DataFrame") -> None:
+def _draw_scores(axes: "Axes", comparison: pandas.DataFrame) -> None:
     """Draw three bars a head, each with its value above."""
     places = range(len(comparison))
     for number, (column, (label, color)) in enumerate(STARTS.items()):
@@ -249,7 +249,7 @@ def _draw_scores(axes: "Axes", comparison: "pandas.DataFrame") -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_curve(axes: "Axes", held_out: "pandas.DataFrame", name: str, title: str) -> None:
+def _draw_curve(axes: "Axes", held_out: pandas.DataFrame, name: str, title: str) -> None:
     """Draw a measurement over the steps of pretraining, with its last value beside the last point."""
     points = held_out[held_out["name"] == name]
     axes.plot(points["step"], points["value"], color=STARTS["pretrained"][1], marker="o", markersize=4)

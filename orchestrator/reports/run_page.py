@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from orchestrator.registry.records import RunRecord
     from orchestrator.registry.registry import Registry
 
+
 FIRST = (*(name for objective in OBJECTIVES.values() for name in objective.curve_names), PERPLEXITY)
 """Names of measurements whose curves stand first."""
 _MOST_CURVES = 30
@@ -287,10 +288,6 @@ def _as_yaml(values: dict[str, Any]) -> str:
     return text
 
 
-if TYPE_CHECKING:
-    from orchestrator.registry.records import RunRecord
-    from orchestrator.registry.registry import Registry
-
 MAX_RUNS = 20
 """Runs side by side at most: more lines cannot be told apart."""
 _METRICS = "metrics."
@@ -341,10 +338,6 @@ def _differing_settings(registry: "Registry", runs: Sequence["RunRecord"], label
             rows.append({"setting": path, **dict(zip(headings, texts, strict=True))})
     return Table(("setting", *headings), rows, headings)
 
-
-if TYPE_CHECKING:
-    from orchestrator.registry import Registry
-    from orchestrator.registry.records import RunRecord
 
 ENDINGS = (".png", ".svg", ".pdf")
 _PANELS = (*FIRST, "tokens_per_s", "learning_rate")
