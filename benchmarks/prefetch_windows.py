@@ -15,11 +15,9 @@ from pathlib import Path
 import numpy as np
 import ray
 
-from orchestrator.corpus.feed import ray_batches
-from orchestrator.corpus.manifest import Manifest, StoreSplit
-from orchestrator.corpus.prefetch_pace import PrefetchPace, WindowTimes
+from orchestrator.corpus.feed import PrefetchPace, WindowTimes, ray_batches
 from orchestrator.corpus.stream import ExampleStream
-from orchestrator.corpus.token_store import write_shard
+from orchestrator.corpus.token_store import Manifest, StoreSplit, write_shard
 from tests.orchestrator.pretraining.small_run import make_job, make_tokenizer
 
 WIDTH = 128

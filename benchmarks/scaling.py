@@ -31,12 +31,10 @@ import torch.distributed
 
 from benchmarks._pretraining_batches import make_batch, packed_loss
 from benchmarks.training_step import ENVIRONMENT
-from bert_core.config import BertConfig
+from bert_core.config import SIZES, BertConfig
 from bert_core.heads.pretraining import BertForPreTraining
 from bert_core.optimization import build_optimizer
-from bert_core.sizes import SIZES
-from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.gradient_buckets import GradientBuckets
+from orchestrator.pretraining.collectives import GradientBuckets, Worker
 from tests.hosts.links import Link, Links, can_be_made
 
 PORT = 29500

@@ -28,11 +28,10 @@ from benchmarks._attention_choice import forced_attention
 from benchmarks._pretraining_batches import make_batch, packed_loss, padded_loss
 from bert_core.attention import BACKENDS
 from bert_core.attention.backend import AttentionCall
-from bert_core.config import BertConfig
+from bert_core.config import SIZES, BertConfig
 from bert_core.heads.pretraining import BertForPreTraining
 from bert_core.optimization import build_optimizer
-from bert_core.sizes import SIZES
-from orchestrator.cluster.environment import MEMORY
+from orchestrator.cluster.connection import MEMORY
 
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", **MEMORY}
 """As Ray's workers have it here; both sides run under it, in the same process."""

@@ -1,5 +1,6 @@
-"""Configuration of a model: published sizes by name, and `config.json` in every family's manner. No torch."""
+"""Configuration of a model: published sizes by name, its FLOPs, `config.json` in every family's manner. No torch."""
 
+import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,37 @@ from typing import Any, Self
 from bert_core.config_fields import ConfigFields, ProblemType
 from bert_core.errors import CheckpointError, ConfigError
 from bert_core.families import FAMILIES, MODERN, NATIVE, Family
-from bert_core.sizes import shape_of
+
+_NAMES = {
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+}
+
+SIZES: dict[str, tuple[int, int]] = {
+    **_NAMES,
+    **{f"{depth}x{width}": (depth, width) for depth in range(2, 13, 2) for width in (128, 256, 512, 768)},
+}
+"""Number of layers and width of each size: tiny, mini, small, medium, base, large, or layers × width as in `8x256`."""
+
+
+def shape_of(size: str) -> tuple[int, int]:
+    """Look up the number of layers and the width of a size. Raises: ConfigError, with the nearest name.
+
+    >>> shape_of("mini")
+    (4, 256)
+    """
+    if size not in SIZES:
+        near = difflib.get_close_matches(size, SIZES, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ConfigError(
+            f"size {size!r} is not known; {hint}there are {', '.join(_NAMES)}, and layers × width from 2x128 to 12x768"
+        )
+    return SIZES[size]
+
 
 CONFIG_FILE = "config.json"
 
@@ -150,3 +181,37 @@ def _read_labels(values: Mapping[str, Any]) -> dict[int, str] | None:
             raise ConfigError(f"label2id has the ids {sorted(label2id.values())}; give each label an id of its own")
         return labels
     return {index: f"LABEL_{index}" for index in range(values["num_labels"])} if "num_labels" in values else None
+
+
+_PER_WEIGHT = 6
+
+
+def count_flops_per_token(config: BertConfig) -> int:
+    """FLOPs that the encoder's matrices take for a token, forward and backward.
+
+    A matrix takes 2 for each weight and vector in the forward pass and 4 in the backward pass (Kaplan et al. 2020,
+    section 2.1). Counted are the encoder's matrices and those of the head over the vocabulary, for the vectors that
+    they are given: packed sequences have no padding, and logits are made for predicted positions alone. Left out is
+    what is small: the products of queries with keys and of weights with values (a share of S / 6H, with sequences of S
+    tokens and a hidden size of H: 3 % of BERT base at 128 tokens, 11 % at 512), heads over pairs and spans, norms,
+    activations. Behind its attention the last layer runs for tokens alone that a head reads: a token costs
+    `count_flops_per_read_token` less where none does.
+    """
+    hidden = config.hidden_size
+    matrices = 3 if config.feed_forward == "gated" else 2
+    layer = 4 * hidden * hidden + matrices * hidden * config.intermediate_size
+    widening = (config.embedding_size or 0) * hidden
+    return _PER_WEIGHT * (config.num_hidden_layers * layer + widening)
+
+
+def count_flops_per_read_token(config: BertConfig) -> int:
+    """Part of a token's FLOPs that the last layer takes only where a head reads its output, forward and backward."""
+    matrices = 3 if config.feed_forward == "gated" else 2
+    return _PER_WEIGHT * config.hidden_size * (config.hidden_size + matrices * config.intermediate_size)
+
+
+def count_flops_per_prediction(config: BertConfig) -> int:
+    """FLOPs that the head over the vocabulary takes for a predicted position, forward and backward."""
+    width = config.embedding_size or config.hidden_size
+    transform = config.hidden_size * width if config.prediction_transform else 0
+    return _PER_WEIGHT * (transform + width * config.vocab_size)

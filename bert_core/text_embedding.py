@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bert_core.device_copies import LateReads
 from bert_core.errors import DataError
 from bert_core.heads import BertForSentenceEmbedding
-from bert_core.late_reads import LateReads
 from bert_core.micro_batches import compute_in_parts, first_line
 from bert_core.packed_sequences import PackedSequences
 from bert_core.text.tokenization import Tokenizer

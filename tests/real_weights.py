@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_core.checkpoints.atomic_files import atomic_folder
+from bert_core.checkpoints.manifest import atomic_folder
 from tests.waiting import PATIENCE_S
 
 _REQUIREMENT = (

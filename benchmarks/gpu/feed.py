@@ -1,7 +1,7 @@
 """Feed of a card: the share of a step that waits for data which comes as in a training run.
 
 Fed steps take masked and packed batches, built from text as they are asked for, through the thread and the copies of
-`orchestrator.pretraining.device_feed`, which needs torch and numpy alone. The same batches lie on the device beforehand
+`orchestrator.pretraining.device_batch`, which needs torch and numpy alone. The same batches lie on the device before
 for the steps that take turns with these. The share is what a fed step takes longer, over its time; beside it stands
 what the device's own clock saw of it: the time from asking for a batch until it was there.
 """
@@ -19,9 +19,8 @@ from benchmarks.gpu.setting import SMALL_SIZE, Budget, Setting
 from benchmarks.gpu.sides import HERE, build_side_model
 from benchmarks.gpu.texts import LearnableText, first_batches, generated_text
 from bert_core.examples.packing import PackedBatch
-from orchestrator.pretraining.clocks import Clock, clock_of
-from orchestrator.pretraining.device_batch import DeviceBatch
-from orchestrator.pretraining.device_feed import device_batches
+from orchestrator.pretraining.device_batch import DeviceBatch, device_batches
+from orchestrator.pretraining.meter import Clock, clock_of
 
 LARGEST_SHARE = 0.02
 """Share of a step that may wait for data."""

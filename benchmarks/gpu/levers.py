@@ -26,7 +26,7 @@ from benchmarks.gpu.sides import HERE, Batch, Side, build_side, refuse_more_grap
 from benchmarks.gpu.step_time import Unmeasured, attempt, computes_the_same, take_turns
 from bert_core.config import BertConfig
 from bert_core.heads.pretraining import BertForPreTraining
-from bert_core.kernels import block_cross_entropy, linear_cross_entropy
+from bert_core.kernels import linear_cross_entropy
 from bert_core.layers.layer_norm import set_residual_dtype
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
@@ -108,7 +108,7 @@ def _encode_all_rows(bert: BertModel, seqs: PackedSequences, rows: Tensor | None
 def _in_block_cross_entropy(step: Callable[[], Tensor]) -> Tensor:
     """Make a step whose loss is computed eagerly, block by block, as it was for every device."""
     with (
-        patch.object(block_cross_entropy, "_fused_kernel", return_value=None),
+        patch.object(linear_cross_entropy, "_fused_kernel", return_value=None),
         patch.object(linear_cross_entropy, "_block_rows", return_value=CROSS_ENTROPY_ROWS),
     ):
         return step()

@@ -22,7 +22,7 @@ DATA_SHEET_FLOPS_PER_S = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S"
 _MEASURED_CODE = (
     "bert_core/**/*.py",
     "benchmarks/**/*.py",
-    "orchestrator/pretraining/clocks.py",
+    "orchestrator/pretraining/meter.py",
     "orchestrator/pretraining/device_*.py",
 )
 """Files of the code that the benchmark runs."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from bert_core.checkpoints.atomic_files import atomic_write_text
+from bert_core.checkpoints.manifest import atomic_write_text
 
 Value = str | int | float | bool | None
 Row = Mapping[str, Value]

@@ -14,8 +14,7 @@ P predicted positions, W parameters.
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
-from bert_core.config import BertConfig
-from bert_core.model_flops import count_flops_per_prediction, count_flops_per_token
+from bert_core.config import BertConfig, count_flops_per_prediction, count_flops_per_token
 
 _SHORT = 2
 """Bytes of a bf16 number."""

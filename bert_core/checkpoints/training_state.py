@@ -16,8 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bert_core.checkpoints.atomic_files import atomic_folder
-from bert_core.checkpoints.manifest import check_format, check_manifest, write_json, write_manifest
+from bert_core.checkpoints.manifest import atomic_folder, check_format, check_manifest, write_json, write_manifest
 from bert_core.checkpoints.tensor_files import save_tensors
 from bert_core.errors import CheckpointError, NewerFormatError
 

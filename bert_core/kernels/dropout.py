@@ -21,7 +21,6 @@ class Dropout(nn.Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
-        """Drop elements of x, in training."""
         return dropout(x, self.p) if self.training else x
 
     def add(self, residual: Tensor, x: Tensor) -> Tensor:

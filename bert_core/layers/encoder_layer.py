@@ -3,7 +3,11 @@
 Shapes: T tokens, R rows that are read of the layer, H hidden, N heads, D head size, I intermediate.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.attention import attention
@@ -11,9 +15,66 @@ from bert_core.attention.positions import Positions, apply_rotary
 from bert_core.config import BertConfig
 from bert_core.kernels.dropout import Dropout
 from bert_core.kernels.linear import Linear
-from bert_core.layers.activations import ACTIVATIONS, GatedLinearUnit
 from bert_core.layers.layer_norm import LayerNorm
 from bert_core.packed_sequences import PackedSequences
+
+
+class Embeddings(nn.Module):
+    """Sum of word, position and segment embeddings, normalized and, where they are narrow, widened."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        width = config.embedding_size or config.hidden_size
+        self.position_offset = config.position_offset
+        self.word = nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id)
+        self.position = None
+        if config.position_embedding_type == "absolute":
+            row_of_padding = config.position_offset - 1 if config.position_offset else None
+            self.position = nn.Embedding(config.max_position_embeddings, width, padding_idx=row_of_padding)
+        self.token_type = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
+        self.norm = LayerNorm(width, eps=config.layer_norm_eps, bias=config.use_bias)
+        self.dropout = Dropout(config.hidden_dropout_prob)
+        self.projection = None if config.embedding_size is None else Linear(width, config.hidden_size)
+
+    def forward(self, seqs: PackedSequences) -> Tensor:
+        """Embed each token: (T,) → (T, H)."""
+        words: Tensor = self.word(seqs.input_ids)  # (T, E)
+        positions = None if self.position is None else self.position(seqs.position_ids + self.position_offset)
+        token_types = None if self.token_type is None else self.token_type(seqs.token_type_ids)
+        return self.combine(words, positions, token_types)
+
+    def combine(self, words: Tensor, positions: Tensor | None, token_types: Tensor | None) -> Tensor:
+        """Input of the first layer from the vectors that were looked up: (T, E) each → (T, H)."""
+        x: Tensor = words if positions is None else words + positions
+        if token_types is not None:
+            x = x + token_types
+        x = self.dropout(self.norm(x))
+        return x if self.projection is None else self.projection(x)  # (T, H)
+
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_new": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+    "tanh": F.tanh,
+}
+
+
+class GatedLinearUnit(nn.Module):
+    """Activation of one half of its input, times the other half: act(x·W)·(x·V) (Shazeer 2020).
+
+    The input holds the two products x·W and x·V side by side: (…, 2I) → (…, I).
+    """
+
+    def __init__(self, activation: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.activation = activation
+
+    def forward(self, products: Tensor) -> Tensor:
+        """Gate the first half of the last dimension by the second: (…, 2I) → (…, I)."""
+        inner, gate = products.chunk(2, dim=-1)
+        return self.activation(inner) * gate
 
 
 class EncoderLayer(nn.Module):

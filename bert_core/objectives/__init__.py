@@ -4,11 +4,8 @@ from collections.abc import Collection, Mapping
 
 from bert_core.config import BertConfig
 from bert_core.objectives.base import Objective, SentenceObjective, TokenObjective
-from bert_core.objectives.left_to_right import LeftToRight
-from bert_core.objectives.masked_lm import MaskedLM
-from bert_core.objectives.next_sentence import NextSentence
-from bert_core.objectives.sentence_order import SentenceOrder
-from bert_core.objectives.span_boundary import SpanBoundary
+from bert_core.objectives.masked_lm import LeftToRight, MaskedLM, SpanBoundary
+from bert_core.objectives.next_sentence import NextSentence, SentenceOrder
 
 OBJECTIVES: Mapping[str, Objective] = {
     objective.name: objective

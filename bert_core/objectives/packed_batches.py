@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.examples.chunks import ExampleRequest, count_chunks
-from bert_core.examples.full_sentences import document_sentences, full_sentences
+from bert_core.examples.chunks import ExampleRequest, count_chunks, document_sentences, full_sentences
 from bert_core.examples.packing import PackedBatch
 from bert_core.examples.segments import Segments, TokenizedDocuments, lay_out
 from bert_core.masking import MaskingConfig

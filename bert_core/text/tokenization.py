@@ -15,7 +15,7 @@ from typing import Any, Self
 import tokenizers
 from tokenizers import Encoding, models
 
-from bert_core.checkpoints.atomic_files import atomic_write_text
+from bert_core.checkpoints.manifest import atomic_write_text
 from bert_core.errors import TokenizerError
 from bert_core.text.segment_layout import NUM_SINGLE_SPECIALS, SegmentLayout
 from bert_core.text.tokenizer_files import read_tokenizer
@@ -87,7 +87,6 @@ class Tokenizer:
 
     @property
     def pad_id(self) -> int:
-        """Id of the padding token."""
         return self._ids["pad"]
 
     @property
@@ -107,7 +106,6 @@ class Tokenizer:
 
     @property
     def mask_id(self) -> int:
-        """Id of the mask token."""
         return self._ids["mask"]
 
     @cached_property

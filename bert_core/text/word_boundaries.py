@@ -29,11 +29,9 @@ class WordMark:
     """Whether the marked tokens are the joined ones; else all others are."""
 
     def marks(self, token: str) -> bool:
-        """Whether a token has the mark."""
         return token.endswith(self.text) if self.at_end else token.startswith(self.text)
 
     def strip(self, text: str) -> str:
-        """Remove the mark from a text."""
         return text.removesuffix(self.text) if self.at_end else text.removeprefix(self.text)
 
 

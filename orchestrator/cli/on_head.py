@@ -34,7 +34,7 @@ def status_on_head(context: click.Context, read_settings: Callable[[], Settings]
     path = " ".join(words)
     if path not in ON_THIS_MACHINE and words[0] not in ON_HEAD | ON_THIS_MACHINE:
         return None
-    from orchestrator.cluster.addresses import head_dashboard
+    from orchestrator.cluster.connection import head_dashboard
 
     settings = read_settings()
     address = head_dashboard(settings)

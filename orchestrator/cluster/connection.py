@@ -1,26 +1,156 @@
 """Connection to Ray for one command: a running cluster, or a local Ray that is started and ended with the command.
 
-Environment variables that Ray and its workers read are set before Ray is imported (`environment`). A local Ray takes
-only connections with a token that this user alone can read.
+Environment variables that Ray and its workers read are set before Ray is imported, each with its reason beside it; a
+variable that is set is left. A process reads them when it starts: workers of a local Ray have them from the command
+that starts it, those of a cluster have `MEMORY` from their node, so the files that start nodes set them too
+(`cluster.yaml`, `deploy/`). A local Ray takes only connections with a token that this user alone can read.
 """
 
 import logging
 import os
 import secrets
 import signal
+import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from orchestrator.cluster.addresses import check_reachable, names_no_cluster
 from orchestrator.cluster.capacity import CORES, logical_cpus
-from orchestrator.cluster.environment import prepare_driver
 from orchestrator.errors import ClusterError
 from orchestrator.progress import UNDER_WAY
-from orchestrator.settings import Settings
+from orchestrator.settings import API_ADDRESS_VARIABLE, Settings, lies_here
+
+_CONNECT_TIMEOUT_S = 5.0
+
+
+def names_no_cluster(settings: Settings) -> bool:
+    """Whether Ray runs on this machine alone, because the settings name no cluster."""
+    return settings.address in (None, "local")
+
+
+def is_dashboard(address: str) -> bool:
+    """Whether an address is a dashboard's, by which jobs are submitted, and no driver can connect."""
+    return address.startswith(("http://", "https://"))
+
+
+def head_dashboard(settings: Settings, environ: Mapping[str, str] = os.environ) -> str | None:
+    """Address of the dashboard on whose head the registry is read; None where the settings name another place.
+
+    A registry that was typed, or a server's, is read from here, unless it is `file:PATH` and that file is the
+    cluster's. One of this machine's environment gives way to the dashboard. A driver's address, as jobs on a cluster
+    have one, is no dashboard's.
+    """
+    address = settings.address or environ.get(API_ADDRESS_VARIABLE, "")
+    if not is_dashboard(address) or ("registry" in settings.sent and not is_file_elsewhere(settings.registry)):
+        return None
+    return address.rstrip("/")
+
+
+def dashboard_address(settings: Settings, environ: Mapping[str, str] = os.environ) -> str:
+    """The http(s) address to submit to. Raises: ClusterError."""
+    given = settings.address or ""
+    address = given if is_dashboard(given) else environ.get(API_ADDRESS_VARIABLE, "")
+    if not is_dashboard(address) or not urlsplit(address).hostname:
+        raise ClusterError(
+            "this needs the address of a cluster's dashboard: --address http://127.0.0.1:8265 "
+            f"or {API_ADDRESS_VARIABLE}; `ray dashboard cluster.yaml` opens a way to it"
+        )
+    return address.rstrip("/")
+
+
+def is_file_elsewhere(registry: str) -> bool:
+    """Whether a registry is `file:PATH` of a file that is not on this machine."""
+    return registry.startswith("file:") and not lies_here(registry)
+
+
+def check_reachable(address: str) -> None:
+    """Check that a driver can connect to an address.
+
+    Raises: ClusterError for a dashboard's address, and where nobody listens.
+    """
+    if address == "auto":
+        return
+    if is_dashboard(address):
+        raise ClusterError(
+            f"{address} is a dashboard's address: use it with `orchestrator submit`, or give HOST:6379 to run from here"
+        )
+    check_listening(address if "://" in address else f"ray://{address}")
+
+
+def check_listening(address: str) -> None:
+    """Check within seconds that something listens at an address; Ray itself takes a minute. Raises: ClusterError."""
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:
+        host, port = None, None
+    shown = address.removeprefix("ray://")
+    if host is None or port is None:
+        raise ClusterError(f"{shown!r} is no address of a Ray cluster; give HOST:PORT, usually HOST:6379, or auto")
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        if is_dashboard(address):
+            raise ClusterError(
+                f"no dashboard answers at {address}: {reason}; where the cluster runs, the way to it may be missing: "
+                "`ray dashboard cluster.yaml` opens one, and is left running in a terminal of its own"
+            ) from error
+        raise ClusterError(
+            f"no Ray answers at {shown}: {reason}; check that it runs (`ray status`) and that this machine may reach it"
+        ) from error
+
+
+MEMORY = {
+    # glibc would give a step's large tensors back to the kernel and get them again, zeroed; keeping them trains faster.
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
+    "MALLOC_TOP_PAD_": str(64 << 20),
+    # oneDNN keeps a compiled kernel for each shape, a thousand by default, and packed batches have new shapes in every
+    # step: a worker grew to gigabytes. What a step uses again, layer by layer, fits into this.
+    "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64",
+    "LRU_CACHE_CAPACITY": "64",
+}
+"""Variables of a process that trains."""
+
+DRIVER = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # Interval at which Train looks at its workers: its default of 2 s delays every report and checkpoint by as much.
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",
+    # Leaves CUDA_VISIBLE_DEVICES as it is for workers without GPUs, as later versions of Ray will do by default.
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+"""Variables of a driver; Train hands its own on to controller and workers."""
+
+CLUSTER_DRIVER = {
+    # What the dashboard answers about Ray Train's runs; a local Ray has no dashboard.
+    "RAY_TRAIN_ENABLE_STATE_TRACKING": "1",
+}
+"""Variables that a driver has besides where it joins a cluster."""
+
+
+_NICENESS = "RAY_worker_niceness"
+LOCAL_DRIVER = {
+    # Ray's default of 15 lets every other program go first, and a training beside one takes several times as long.
+    _NICENESS: "0",
+}
+"""Variables that a driver has besides where it starts a Ray of its own."""
+
+
+def give_way() -> None:
+    """Let the workers of a Ray that this process starts take what other programs leave of the CPUs."""
+    os.environ[_NICENESS] = "15"
+
+
+def prepare_driver(*, local: bool) -> None:
+    """Set in this process what Ray is to find; to be called before Ray is imported."""
+    for name, value in (MEMORY | DRIVER | (LOCAL_DRIVER if local else CLUSTER_DRIVER)).items():
+        os.environ.setdefault(name, value)
+
 
 logger = logging.getLogger(__name__)
 _TOKEN_REMEDY = (

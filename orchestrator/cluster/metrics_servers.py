@@ -1,19 +1,29 @@
-"""Prometheus and Grafana beside a cluster's head, with the configuration that Ray writes and a board of our own.
+"""Prometheus and Grafana beside a cluster's head, with the configuration that Ray writes, and gauges for them.
 
 Ray's dashboard writes into `<temp dir>/session_latest/metrics` where every node's metrics are read and which boards
-there are. The servers themselves are not part of Ray: their binaries are looked for on the PATH.
+there are. The servers themselves are not part of Ray: their binaries are looked for on the PATH. Ray exports a run's
+newest measurements on the node of its driver as `ray_bert_NAME`, with the labels `run`, `name` and `split`. They are
+values of the whole run, over all its workers, so there is no label for a rank.
 """
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator.errors import ClusterError
+from orchestrator.results import MetricEvent
+
+if TYPE_CHECKING:
+    from ray.util.metrics import Gauge
+
 
 PROMETHEUS_ADDRESS = "127.0.0.1:9090"
 GRAFANA_ADDRESS = "127.0.0.1:3000"
@@ -94,3 +104,28 @@ def _commands(configuration: Path, data_folder: Path) -> dict[str, tuple[str, li
         options = [f"--config={configuration / 'grafana' / 'grafana.ini'}", *([f"--homepath={home}"] if home else [])]
         commands["grafana"] = (f"http://{GRAFANA_ADDRESS}", [grafana, "server", *options])
     return commands
+
+
+PREFIX = "bert_"
+LABELS = ("run", "name", "split")
+
+
+class RunGauges:
+    """Gauges of one run of the connected Ray, which keep their last values until its driver ends."""
+
+    def __init__(self, run_id: str, name: str) -> None:
+        self._labels = {"run": run_id, "name": name}
+
+    def show(self, event: MetricEvent) -> None:
+        """Set the gauges of all measurements of an event, and that of its step."""
+        for name, value in {**event.values, "step": event.step}.items():
+            _gauge(name).set(float(value), {**self._labels, "split": event.split})
+
+
+@cache
+def _gauge(measurement: str) -> "Gauge":
+    """The process's gauge for measurements of a name, whichever run they are of."""
+    from ray.util.metrics import Gauge
+
+    name = PREFIX + re.sub(r"\W", "_", measurement)
+    return Gauge(name, description=f"{measurement} of a run, as last measured", tag_keys=LABELS)

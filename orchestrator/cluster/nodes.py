@@ -1,15 +1,38 @@
-"""Nodes of the connected Ray, and which of them training workers may be placed on.
+"""Nodes of the connected Ray, what is free there, and which of them processes may be placed on. No torch.
 
 Ray places workers on nodes whose labels a selector takes: by name a value, `!value`, `in(a, b)` or `!in(a, b)`. What a
-node is called by itself: `ray.io/accelerator-type` and `ray.io/node-id`; what else by `ray start --labels`.
+node is called by itself: `ray.io/accelerator-type` and `ray.io/node-id`; what else by `ray start --labels`. Free for a
+driver is what nobody holds, or it holds itself in placement groups, which it gives back before it takes others.
 """
 
 import re
+import socket
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from orchestrator.cluster.processes import Processes, room_on
 from orchestrator.errors import ClusterError
+
+ROUNDING = 1e-9
+"""Tolerance for sums of fractions of a CPU."""
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Processes that run at the same time."""
+
+    count: int
+    resources: Mapping[str, float]
+    """Resources that each process needs on the one node that it runs on, by Ray's names."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Selector of the labels of the nodes that they may be on."""
+
+
+def room_on(node: Mapping[str, float], resources: Mapping[str, float]) -> int:
+    """Number of processes with these resources that a node holds."""
+    return min(int(node.get(name, 0.0) / count + ROUNDING) for name, count in resources.items() if count)
+
 
 NODE_ID = "ray.io/node-id"
 MARK_OF_THE_HEAD = "node:__internal_head__"
@@ -117,3 +140,58 @@ def _takes(asked: str, value: str | None) -> bool:
 
 def _text(selector: Mapping[str, str]) -> str:
     return ", ".join(f"{name}: {value}" for name, value in selector.items())
+
+
+_TIMEOUT_S = 5
+"""Time within which the cluster's head must answer."""
+_ANSWER_TIMEOUT_S = 1.0
+_PLACED = ("CREATED", "RESCHEDULING")
+"""States of placement groups that hold resources."""
+
+
+def free_nodes() -> list[Node]:
+    """Nodes of the connected Ray that take work, each with the resources that this driver may have there."""
+    import ray
+    from ray.autoscaler.v2.sdk import get_cluster_status
+
+    context = ray.get_runtime_context()
+    status = get_cluster_status(context.gcs_address, timeout=_TIMEOUT_S)
+    ports = {node["NodeID"]: node["NodeManagerPort"] for node in ray.nodes()}
+    own = held_by(context.get_job_id(), ray.util.placement_group_table())
+    return [
+        Node(dict(Counter(node.available_resources()) + own.get(node.node_id, Counter())), node.labels)
+        for node in (*status.active_nodes, *status.idle_nodes)
+        if node.node_status != "DRAINING" and answers(node.ip_address, ports.get(node.node_id, 0))
+    ]
+
+
+def answers(address: str, port: int) -> bool:
+    """Whether a node's Ray takes connections. The cluster's tables have a lost node for some more seconds."""
+    try:
+        with socket.create_connection((address, port), timeout=_ANSWER_TIMEOUT_S):
+            return True
+    except OSError:
+        return False
+
+
+def holds_a_place() -> bool:
+    """Whether a process of this driver has a place on the connected Ray, be it only starting there."""
+    import ray
+
+    return bool(held_by(ray.get_runtime_context().get_job_id(), ray.util.placement_group_table()))
+
+
+def held_by(job_id: str, groups: Mapping[str, Any]) -> dict[str, Counter[str]]:
+    """Resources that the placement groups of one driver hold, by node.
+
+    Args:
+        job_id: Ray's id of the driver.
+        groups: Ray's table of all placement groups.
+    """
+    held: dict[str, Counter[str]] = {}
+    for group_id, group in groups.items():
+        # The last part of a placement group's id is the id of the job that made it.
+        if group_id.endswith(job_id) and group["state"] in _PLACED:
+            for number, node_id in group["bundles_to_node_id"].items():
+                held.setdefault(node_id, Counter()).update(group["bundles"][number])
+    return held

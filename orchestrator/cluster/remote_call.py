@@ -1,19 +1,75 @@
-"""A function called where its GPUs are: in the driver's own process, or in one Ray task on a node that has them."""
+"""A function called where its GPUs are: in the driver's own process, or in one Ray task on a node that has them.
 
-from collections.abc import Callable, Iterator, Sequence
+What Ray's processes log reaches nobody, since Ray is started without `log_to_driver`, which would bring Ray's own lines
+too. A warning for a person therefore travels as a value:
+
+    a process of Ray     with attached(warnings): work()        its warnings are collected (`CollectedWarnings`)
+                         WithWarnings(result, warnings.take())  and go with the next result
+    the driver           relay.receive(answer)                  logs each text once, whichever process it comes from
+
+Trials, distillations and pretraining workers send their warnings as events, among the others that they have.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import ray
 
-from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.nodes import Processes
 from orchestrator.cluster.shortage import telling_silence
-from orchestrator.cluster.worker_warnings import CollectedWarnings, WarningRelay
 from orchestrator.errors import OWN_ERRORS, OwnError, RunFailedError, last_line
 from orchestrator.progress import attached
 from orchestrator.training.cards import new_card_notes
 
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+class CollectedWarnings(logging.Handler):
+    """Handler that keeps the texts of warnings until they are taken; to be attached around the work of a process."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the message of a record."""
+        self._texts.append(record.getMessage())
+
+    def take(self) -> tuple[str, ...]:
+        """Return the texts that nobody has taken yet, each once, in the order in which they came."""
+        texts, self._texts = self._texts, []
+        return tuple(dict.fromkeys(texts))
+
+
+@dataclass(frozen=True)
+class WithWarnings(Generic[T]):
+    """A value from one of Ray's processes, and the warnings that were logged there since the value before it."""
+
+    value: T
+    warnings: tuple[str, ...] = ()
+
+
+class WarningRelay:
+    """Logs in the driver what Ray's processes have warned of, each text once."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+
+    def tell(self, warnings: Iterable[str]) -> None:
+        """Log those texts that are new."""
+        for text in warnings:
+            if text not in self._told:
+                self._told.add(text)
+                logger.warning(text)
+
+    def receive(self, answer: WithWarnings[T]) -> T:
+        """Log the warnings that come with a value, and return the value."""
+        self.tell(answer.warnings)
+        return answer.value
 
 
 def call_on_device(function: Callable[[str], T], num_cpus: float, num_gpus: float, problem: str, remedy: str = "") -> T:

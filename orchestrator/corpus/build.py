@@ -3,15 +3,22 @@
 A single huge compressed file is read by one task but tokenized by all CPUs. Ray Data's backpressure holds the reader
 back, so that memory stays bounded. Readers reserve no CPU: they are many times faster than the tokenizer, and a reader
 that waits must not keep a tokenizer from running. Only facts about shards travel to the driver, in any order, and are
-sorted there; they also lie beside the shards, so that a build that was killed goes on (`finished_units.py`). An error
-in a task travels as a message, so that a person sees the message alone.
+sorted there; they also lie beside the shards, so that a build that was killed goes on. An error in
+a task travels as a message, so that a person sees the message alone.
+
+    STORE/units/<bundle>-<sequence>.json     shards and counts of one batch of documents, written after its shards
+
+A killed build loses the units that were at work. The folder goes when the manifest is there, which has it all.
 """
 
+import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import ray.data
@@ -19,31 +26,119 @@ from ray.data import TaskPoolStrategy
 from ray.exceptions import RayError
 
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.cluster.capacity import cluster_resources
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
-from orchestrator.cluster.node_types import cluster_resources
-from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.nodes import Processes
 from orchestrator.cluster.shortage import telling_silence
-from orchestrator.corpus.document_batches import Bundle, DocumentBatch, no_text, plan_bundles, read_batches
-from orchestrator.corpus.document_readers import Document
-from orchestrator.corpus.finished_units import (
-    FinishedUnit,
-    Place,
-    delete_units,
-    in_order,
-    read_units,
-    stem,
-    unfinished,
-    write_unit,
+from orchestrator.corpus.document_batches import (
+    Bundle,
+    DocumentBatch,
+    no_text,
+    plan_bundles,
+    read_batches,
+    write_documents,
 )
+from orchestrator.corpus.document_readers import Document
 from orchestrator.corpus.input_files import InputFile, find_files
-from orchestrator.corpus.manifest import COUNT_NAMES, MANIFEST, STORED_NAMES, Manifest, ShardInfo
-from orchestrator.corpus.shard_tokenization import write_documents
-from orchestrator.corpus.store_folder import store_folder, store_options
-from orchestrator.corpus.token_store import TokenStore
+from orchestrator.corpus.token_store import (
+    COUNT_NAMES,
+    MANIFEST,
+    STORED_NAMES,
+    Manifest,
+    ShardInfo,
+    TokenStore,
+    store_folder,
+    store_options,
+)
 from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.results import DatasetResult, FileCount
 from orchestrator.specs import TextSource
-from orchestrator.storage import exists, join
+from orchestrator.storage import delete, exists, join, names_in, read_bytes, write_bytes
+
+UNITS_FOLDER = "units"
+_NUM_THREADS = 16
+
+Place = tuple[int, int]
+"""A unit's bundle, and its number in the bundle."""
+
+
+@dataclass(frozen=True)
+class FinishedUnit:
+    """Facts about one batch of documents whose shards are written."""
+
+    shards: tuple[ShardInfo, ...]
+    files: tuple[FileCount, ...]
+    """Counts of the files that ended within the batch."""
+    num_bytes_read: int
+    is_last: bool
+    """Whether no batch of the bundle comes after it."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read what `to_json` wrote. Raises: ValueError, KeyError, TypeError for another text."""
+        value = json.loads(text)
+        shards = tuple(ShardInfo(**shard) for shard in value["shards"])
+        files = tuple(FileCount(**file) for file in value["files"])
+        return cls(shards, files, int(value["num_bytes_read"]), bool(value["is_last"]))
+
+
+def stem(place: Place) -> str:
+    """Beginning of the names of a unit's files."""
+    bundle, sequence = place
+    return f"{bundle:06d}-{sequence:06d}"
+
+
+def write_unit(folder: str, place: Place, unit: FinishedUnit) -> None:
+    """Note that a unit's shards are written."""
+    with suppress(FileNotFoundError):  # another process has finished the same store, and removed the folder
+        write_bytes(join(folder, UNITS_FOLDER, f"{stem(place)}.json"), unit.to_json().encode())
+
+
+def read_units(folder: str) -> dict[Place, FinishedUnit]:
+    """The units of a store that an earlier build has finished and whose shards are there."""
+    names = names_in(join(folder, UNITS_FOLDER))
+    present = set(names_in(folder)) if names else set()
+    with ThreadPoolExecutor(_NUM_THREADS) as threads:
+        found = [unit for unit in threads.map(lambda name: _read(folder, name), names) if unit is not None]
+    return {place: unit for place, unit in found if all(shard.file in present for shard in unit.shards)}
+
+
+def _read(folder: str, name: str) -> tuple[Place, FinishedUnit] | None:
+    """A unit by the name of its file; None for a file that is none, or is damaged."""
+    try:
+        bundle, sequence = map(int, name.removesuffix(".json").split("-"))
+        return (bundle, sequence), FinishedUnit.from_json(read_bytes(join(folder, UNITS_FOLDER, name)))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def delete_units(folder: str) -> None:
+    """Forget the units, once the manifest names their shards; those that cannot be deleted do no harm."""
+    with suppress(OSError):  # another build of the same store may be writing there; the next one removes what is left
+        delete(join(folder, UNITS_FOLDER))
+
+
+def unfinished(num_bundles: int, units: Mapping[Place, FinishedUnit]) -> list[int]:
+    """The bundles that have to be read: those of which a unit is missing, or of which the last one is not known."""
+    return [bundle for bundle in range(num_bundles) if not _is_finished(bundle, units)]
+
+
+def _is_finished(bundle: int, units: Mapping[Place, FinishedUnit]) -> bool:
+    sequence = 0
+    while unit := units.get((bundle, sequence)):
+        if unit.is_last:
+            return True
+        sequence += 1
+    return False
+
+
+def in_order(units: Mapping[Place, FinishedUnit]) -> Iterable[FinishedUnit]:
+    """The units in the order of the corpus."""
+    return (units[place] for place in sorted(units))
+
 
 _BATCHES_IN_FLIGHT = 2
 """Batches for each CPU: one that is tokenized and one that waits."""

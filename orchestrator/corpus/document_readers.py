@@ -11,24 +11,129 @@ with a record that cannot be used:
 Bad records are counted for each file. A NUL byte is a bad byte: a file with such bytes is UTF-16 or no text at all.
 """
 
+import gzip
 import json
+import lzma
 import tempfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from orchestrator.corpus.decompression import DamagedFileError, read_chunks
 from orchestrator.corpus.input_files import InputFile, open_raw
-from orchestrator.corpus.lines import Line, split_lines
 from orchestrator.errors import CorpusError
 from orchestrator.results import FileCount
 from orchestrator.specs import TextSource
 from orchestrator.storage import digest_file
+from orchestrator.storage.compression import COMPRESSIONS
 from orchestrator.storage.uris import is_local
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Line(NamedTuple):
+    """A line without its line break."""
+
+    number: int
+    """Number of the line, counted from 1."""
+    offset: int
+    """Place of the line's first byte in the stream."""
+    data: bytes
+    """Bytes of the line, at most as many as the limit."""
+    num_bytes: int
+    """Length of the line, also where it is longer than the limit and `data` is only its beginning."""
+
+
+def split_lines(chunks: Iterable[bytes], max_bytes: int) -> Iterator[Line]:
+    """Lines of a stream that comes in chunks, wherever the chunks were cut.
+
+    A carriage return before the line feed, and a byte order mark at the beginning of the stream, are removed. U+2028
+    and similar characters end no line.
+    """
+    held = bytearray()
+    number, offset, num_bytes = 1, 0, 0
+    for chunk in chunks:
+        *ended, rest = chunk.split(b"\n")
+        for part in ended:
+            held += part[: max_bytes - len(held)]
+            num_bytes += len(part)
+            yield _line(number, offset, bytes(held), num_bytes)
+            held.clear()
+            number, offset, num_bytes = number + 1, offset + num_bytes + 1, 0
+        held += rest[: max_bytes - len(held)]
+        num_bytes += len(rest)
+    if num_bytes:
+        yield _line(number, offset, bytes(held), num_bytes)
+
+
+def _line(number: int, offset: int, data: bytes, num_bytes: int) -> Line:
+    if offset == 0 and data.startswith(BYTE_ORDER_MARK):
+        data, offset, num_bytes = data[3:], 3, num_bytes - 3
+    if len(data) == num_bytes and data.endswith(b"\r"):
+        data, num_bytes = data[:-1], num_bytes - 1
+    return Line(number, offset, data, num_bytes)
+
+
+CHUNK_BYTES = 1 << 20
+_ZSTD_PIECE_BYTES = 1 << 14
+"""Size of a read from a .zst file. Arrow fills a piece or fails, so this much may be lost where a file is damaged."""
+
+
+class DamagedFileError(CorpusError):
+    """A file ends early or cannot be decompressed; the bytes that were read before are good."""
+
+
+def read_chunks(file: InputFile, on_read: Callable[[int], None] = lambda _: None) -> Iterator[bytes]:
+    """Decompressed content of a file, in pieces; `on_read` gets the number of stored bytes read so far.
+
+    Raises: CorpusError when the file cannot be opened or has a wrong ending, DamagedFileError when it ends early.
+    """
+    num_bytes = 0
+    with open_raw(file) as raw:
+        _check_compression(file, raw)
+        if not file.num_bytes:
+            return
+        try:
+            read = _decompress(raw, file.compression)
+            while chunk := read():
+                num_bytes += len(chunk)
+                on_read(raw.tell())
+                yield chunk
+        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+            raise DamagedFileError(
+                f"{file.path} is damaged after {num_bytes} bytes of its content: {error}; fetch it again"
+            ) from None
+
+
+def _check_compression(file: InputFile, raw: IO[bytes]) -> None:
+    """Check that a file's first bytes fit its ending. Raises: CorpusError."""
+    begin = raw.read(6)
+    raw.seek(0)
+    actual = next((ending for ending, magic in COMPRESSIONS.items() if begin.startswith(magic)), "")
+    if begin and actual != file.compression:
+        what = f"holds {actual[1:]} data" if actual else "is not compressed"
+        plain = file.name[: len(file.name) - len(file.compression)]
+        raise CorpusError(f"{file.path} {what}; rename it to {plain}{actual}")
+
+
+def _decompress(raw: IO[bytes], compression: str) -> Callable[[], bytes]:
+    """A function that returns the next piece of the content, also of files made of several compressed parts.
+
+    Pieces may be small: bytes that were collected for a larger one would be lost where a file is damaged.
+    """
+    if compression == ".gz":
+        return partial(gzip.GzipFile(fileobj=raw).read1, CHUNK_BYTES)
+    if compression == ".xz":
+        return partial(lzma.LZMAFile(raw).read1, CHUNK_BYTES)
+    if compression == ".zst":
+        return partial(pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd").read, _ZSTD_PIECE_BYTES)
+    return partial(raw.read, CHUNK_BYTES)
+
 
 MAX_RECORD_BYTES = 16 << 20
 """Largest size of a line; a longer line is a bad record. A longer document of plain text is split into several."""

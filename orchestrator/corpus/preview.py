@@ -1,11 +1,16 @@
-"""Preview of what a model will read: documents sentence by sentence, training examples token by token.
+"""Preview of a corpus and of what a model will read: files, documents sentence by sentence, examples token by token.
 
 Examples are made by the stream that a run trains on, so they are the run's own wherever the store is. No torch.
 """
 
-from collections.abc import Iterable, Iterator
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, islice
+from tempfile import TemporaryDirectory
 from typing import Literal
 
 import numpy as np
@@ -15,9 +20,14 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.objectives import SENTENCE_OBJECTIVES
 from bert_core.text.segment_layout import SegmentLayout
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.corpus.document_readers import Document
-from orchestrator.corpus.sentence_splitting import split_sentences
+from orchestrator.corpus.document_batches import plan_bundles, read_batches, split_sentences, write_documents
+from orchestrator.corpus.document_readers import Document, DocumentReader
+from orchestrator.corpus.input_files import InputFile, find_files
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
+from orchestrator.corpus.token_store import MANIFEST, Manifest, ShardInfo, TokenStore, store_folder, store_options
+from orchestrator.errors import CorpusError
+from orchestrator.specs import TextSource
+from orchestrator.storage import exists, join
 
 Change = Literal["masked", "replaced", "kept"]
 
@@ -143,3 +153,156 @@ def _find_segments(
     else:
         segments = np.cumsum(is_separator) - is_separator
     return is_separator | (truth == layout.prefix), segments
+
+
+_SAMPLE_DOCUMENTS = 3
+_SAMPLE_CHARACTERS = 200
+
+
+@dataclass(frozen=True)
+class FileInspection:
+    """One file of a corpus, as a row of a table."""
+
+    path: str
+    format: str
+    num_bytes: int
+    """Size of the file as it is stored."""
+    num_documents: int
+    num_sentences: int
+    num_words: int
+    """Number of strings between white space."""
+    num_characters: int
+    median_sentence_words: int
+    long_sentence_words: int
+    """Number of words that 19 of 20 sentences do not exceed."""
+    num_bad_records: int
+    first_problem: str
+    """Message about the first bad record; empty when there is none."""
+    sample: tuple[str, ...]
+    """Beginnings of the first documents."""
+
+
+def inspect_corpus(source: TextSource) -> Iterator[FileInspection]:
+    """Read every file to its end; bad records, and files that cannot be read, are counted.
+
+    Raises: CorpusError when there is no such file.
+    """
+    counting = source.model_copy(update={"on_bad_record": "replace" if source.on_bad_record == "replace" else "skip"})
+    remaining = source.max_documents
+    for file in find_files(source):
+        row = _inspect_file(file, counting, remaining)
+        yield row
+        if remaining is not None:
+            remaining -= row.num_documents
+            if remaining <= 0:
+                return
+
+
+def _inspect_file(file: InputFile, source: TextSource, limit: int | None) -> FileInspection:
+    reader = DocumentReader(file, source)
+    num_characters = 0
+    sentence_words: Counter[int] = Counter()
+    sample: list[str] = []
+    unreadable = ""
+    try:
+        for document in islice(reader.read(), limit):
+            num_characters += len(document.text)
+            sentence_words.update(len(sentence.split()) for sentence in split_sentences(document.text))
+            if len(sample) < _SAMPLE_DOCUMENTS:
+                sample.append(" ".join(document.text[:_SAMPLE_CHARACTERS].split()))
+    except CorpusError as error:
+        unreadable = str(error)
+    return FileInspection(
+        path=file.path,
+        format=file.format + file.compression,
+        num_bytes=file.num_bytes,
+        num_documents=reader.num_documents,
+        num_sentences=sentence_words.total(),
+        num_words=sum(words * count for words, count in sentence_words.items()),
+        num_characters=num_characters,
+        median_sentence_words=_quantile(sentence_words, 0.5),
+        long_sentence_words=_quantile(sentence_words, 0.95),
+        num_bad_records=reader.num_bad_records + bool(unreadable),
+        first_problem=reader.first_problem or unreadable,
+        sample=tuple(sample),
+    )
+
+
+def _quantile(counts: Counter[int], share: float) -> int:
+    """The smallest value that at least this share of all values does not exceed; 0 when there is none."""
+    below = 0
+    for value in sorted(counts):
+        below += counts[value]
+        if below >= share * counts.total():
+            return value
+    return 0
+
+
+_MOST = 0.99
+"""Share of the text at most, where there is more of it."""
+SAMPLE_BYTES = 4 << 20
+"""Text of a small store at most, about: a second or two of tokenizing."""
+
+Origin = Literal["token_store", "whole_text", "first_text"]
+
+
+@dataclass(frozen=True)
+class SampleStore:
+    """A store, and where its documents come from."""
+
+    store: TokenStore
+    origin: Origin
+    """The corpus's own store; or a small one of the whole text, which has the same shards and so the same examples; or
+    one of the first text, where the examples are others."""
+    share: float = 1.0
+    """Share of the corpus's text that it has: an estimate for a store of the first text, 1 for others."""
+
+
+@contextmanager
+def open_sample_store(
+    source: TextSource,
+    tokenizer: Tokenizer,
+    validation_fraction: float,
+    shard_bytes: int,
+    storage: str,
+    sample_bytes: int = SAMPLE_BYTES,
+) -> Iterator[SampleStore]:
+    """Open the corpus's store on the storage; without one, build a small store that is gone when the block ends.
+
+    Raises: CorpusError for text that is missing or broken, or for a store that is damaged.
+    """
+    files = find_files(source)
+    options = store_options(source, tokenizer, validation_fraction, shard_bytes)
+    folder = store_folder(storage, options, files)
+    if exists(join(folder, MANIFEST)):
+        yield SampleStore(TokenStore.open(folder), "token_store")
+        return
+    with TemporaryDirectory(prefix="orchestrator-corpus-") as temporary:
+        write = partial(write_documents, folder=temporary, tokenizer=tokenizer, validation_fraction=validation_fraction)
+        shards, share = _write_first(files, source, shard_bytes, sample_bytes, write)
+        manifest = Manifest(tokenizer.fingerprint, tokenizer.vocab_size, options, shards)
+        store = TokenStore(temporary, manifest)
+        yield SampleStore(store, "first_text", share) if share < 1 else SampleStore(store, "whole_text")
+
+
+def _write_first(
+    files: Sequence[InputFile],
+    source: TextSource,
+    shard_bytes: int,
+    sample_bytes: int,
+    write: Callable[..., list[ShardInfo]],
+) -> tuple[tuple[ShardInfo, ...], float]:
+    """Shards of the first text, cut as `build_token_store` cuts them, and which share of the text that was."""
+    shards: list[ShardInfo] = []
+    room, batch_bytes = sample_bytes, min(shard_bytes, sample_bytes)
+    num_documents = 0
+    for number, bundle in enumerate(plan_bundles(files, source)):
+        for sequence, batch in enumerate(read_batches(bundle, source, batch_bytes)):
+            if room <= 0 and batch.documents:
+                share = (sample_bytes - room) / max(1.0, sum(file.estimated_text_bytes for file in files))
+                return tuple(shards), min(_MOST, max(share, num_documents / (source.max_documents or math.inf)))
+            num_documents += len(batch.documents)
+            stem = f"{number:06d}-{sequence:06d}"
+            shards += write(batch.documents, stem=stem)
+            room -= sum(len(document.text.encode()) for document in batch.documents)
+    return tuple(shards), 1.0

@@ -3,26 +3,221 @@
 A shard is one Parquet file with one row per document: `document_id`, `tokens` (uint16, or uint32 for a large
 vocabulary) and `sentence_lengths` (int32, in tokens). The manifest is written last; it names every shard with its
 counts and SHA-256, so that examples are numbered without reading text and nothing is found by listing a folder.
+
+The documents' lengths lie in a side file of each split, so that a run is numbered without its shards: one little-endian
+int32 per document, in the order of the shards. The file is mapped, not read: a billion documents take four gigabytes.
 Opening and reading need no Ray.
 """
 
 import hashlib
-from collections.abc import Sequence
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from importlib.metadata import version
+from itertools import islice
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from bert_core.errors import BertCoreError
 from bert_core.examples.segments import TokenArray, TokenizedDocuments
-from orchestrator.corpus.document_lengths import DocumentLengths, ReadLengths, open_lengths, read_lengths, write_lengths
-from orchestrator.corpus.manifest import MANIFEST, STORED_NAMES, Manifest, ShardInfo, StoreSplit
+from bert_core.ragged_rows import Int64Array
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.corpus.input_files import InputFile
 from orchestrator.errors import CorpusError
-from orchestrator.storage import join, open_read, read_bytes, write_bytes
-from orchestrator.training.storage_mark import refuse_without_mark
+from orchestrator.results import FileCount
+from orchestrator.specs import TextSource
+from orchestrator.storage import (
+    digest_file,
+    join,
+    local_copy,
+    open_read,
+    read_bytes,
+    read_json,
+    write_bytes,
+    write_chunks,
+    write_json,
+)
+from orchestrator.storage.uris import is_local, local_path
+from orchestrator.training.attempts import refuse_without_mark
+
+STORE_FORMAT = "token-store-1"
+MANIFEST = "manifest.json"
+
+StoreSplit = Literal["train", "validation"]
+STORED_NAMES: Mapping[StoreSplit, str] = {"train": "train", "validation": "held_out"}
+"""Names of the splits in manifests, in files' names and in what random numbers are derived from."""
+COUNT_NAMES = ("num_documents", "num_sentences", "num_tokens")
+
+
+@dataclass(frozen=True)
+class ShardInfo:
+    """One shard of a store, as its manifest describes it."""
+
+    file: str
+    """Path of the shard, relative to the store's folder."""
+    split: StoreSplit
+    num_documents: int
+    num_sentences: int
+    num_tokens: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything that is known about a store without reading a shard."""
+
+    tokenizer_fingerprint: str
+    vocab_size: int
+    options: Mapping[str, Any]
+    """Options that the store was built with: the source, the share of validation documents, the size of a shard."""
+    shards: Sequence[ShardInfo]
+    """All shards, in the order of the corpus."""
+    files: Sequence[FileCount] = ()
+    lengths: Mapping[str, str] = field(default_factory=dict)
+    """SHA-256 of the side file with the lengths of each split's documents, by the split's name in manifests. Empty in
+    stores of versions that wrote none."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State for pickling: the fields, and nothing that was computed from them."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @cached_property
+    def digest(self) -> str:
+        """The corpus digest: SHA-256 over the shards' digests in order."""
+        lines = (f"{STORED_NAMES[shard.split]} {shard.sha256}\n" for shard in self.shards)
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 over the content and the tokenizer; where the files lie does not matter."""
+        return hashlib.sha256(f"{STORE_FORMAT} {self.tokenizer_fingerprint} {self.digest}".encode()).hexdigest()
+
+    @cached_property
+    def by_split(self) -> Mapping[StoreSplit, tuple[ShardInfo, ...]]:
+        """The shards of each split, in the order of the corpus."""
+        return {split: tuple(shard for shard in self.shards if shard.split == split) for split in STORED_NAMES}
+
+    def counts(self, split: StoreSplit | None = None) -> dict[str, int]:
+        """Numbers of documents, sentences and tokens of a split, or of both."""
+        shards = self.shards if split is None else self.by_split[split]
+        return {name: sum(getattr(shard, name) for shard in shards) for name in COUNT_NAMES}
+
+    def save(self, folder: str) -> None:
+        """Write the manifest, which makes the store complete."""
+        shards = [asdict(shard) | {"split": STORED_NAMES[shard.split]} for shard in self.shards]
+        value = asdict(self) | {
+            "shards": shards,
+            "format": STORE_FORMAT,
+            "digest": self.digest,
+            "counts": self.counts(),
+        }
+        write_json(join(folder, MANIFEST), value)
+
+    @classmethod
+    def load(cls, folder: str) -> Self:
+        """Read and check a manifest. Raises: CorpusError when it is missing, cut short or contradicts itself."""
+        path = join(folder, MANIFEST)
+        try:
+            value = read_json(path)
+        except FileNotFoundError:
+            raise CorpusError(f"{folder} is no token store: it has no {MANIFEST}; build the corpus again") from None
+        except (OSError, ValueError) as error:
+            raise CorpusError(f"{path} cannot be read: {error}; delete the folder and build the corpus again") from None
+        if not isinstance(value, dict) or value.pop("format", None) != STORE_FORMAT:
+            raise CorpusError(f"{path} is not a manifest of {STORE_FORMAT}; build the corpus again")
+        digest, counts = value.pop("digest", None), value.pop("counts", None)
+        try:
+            value["shards"] = tuple(_shard_info(shard) for shard in value["shards"])
+            value["files"] = tuple(FileCount(**file) for file in value["files"])
+            manifest = cls(**value)
+        except (KeyError, TypeError) as error:
+            raise CorpusError(f"{path} lacks or misnames a field: {error}; build the corpus again") from None
+        if manifest.digest != digest or manifest.counts() != counts:
+            raise CorpusError(f"{path} contradicts itself: it was changed or damaged; build the corpus again")
+        return manifest
+
+
+def _shard_info(stored: Mapping[str, Any]) -> ShardInfo:
+    """A shard from its entry in a manifest. Raises: KeyError, TypeError."""
+    splits = {name: split for split, name in STORED_NAMES.items()}
+    return ShardInfo(**{**stored, "split": splits[stored["split"]]})
+
+
+logger = logging.getLogger(__name__)
+_DTYPE = np.dtype("<i4")
+_SHARDS_AT_ONCE = 1024
+_NUM_THREADS = 16
+"""Shards that are opened at a time, as an object store answers each one late."""
+
+ReadLengths = Callable[[int], Int64Array]
+"""A function from a shard's number to the tokens (num_documents,) of its documents."""
+
+
+def lengths_file(split_name: str) -> str:
+    """Name of the side file of a split, by the name that the split has in manifests."""
+    return f"lengths-{split_name}.bin"
+
+
+def write_lengths(folder: str, split_name: str, num_shards: int, read: ReadLengths) -> str:
+    """Write the side file of a split; returns its SHA-256."""
+    chunks = (lengths.astype(_DTYPE).tobytes() for lengths in read_lengths(num_shards, read))
+    return write_chunks(join(folder, lengths_file(split_name)), chunks)
+
+
+def read_lengths(num_shards: int, read: ReadLengths) -> Iterator[Int64Array]:
+    """Yield the lengths of each shard's documents, in order; several shards are read at a time."""
+    with ThreadPoolExecutor(_NUM_THREADS) as threads:
+        shards = iter(range(num_shards))
+        while some := list(islice(shards, _SHARDS_AT_ONCE)):
+            yield from threads.map(read, some)
+
+
+def open_lengths(
+    folder: str, split_name: str, digests: Mapping[str, str], num_documents: int
+) -> NDArray[np.int32] | None:
+    """Map the lengths (num_documents,) of a split; None where a store has no such file, or another than its manifest.
+
+    What is None is read from the shards themselves, which takes longer and gives the same.
+    """
+    if split_name not in digests or not num_documents:
+        return None
+    path = join(folder, lengths_file(split_name))
+    try:
+        copy = local_copy(path)
+        if digest_file(str(copy)) == digests[split_name]:
+            return np.memmap(copy, _DTYPE, "r", shape=(num_documents,))
+        problem = "is not what the manifest says"
+    except (OSError, BertCoreError) as error:
+        problem = f"cannot be read: {error}"
+    logger.warning(f"{path} {problem}; the lengths are read from the shards")
+    return None
+
+
+class DocumentLengths:
+    """Lengths of the documents of a split, shard by shard."""
+
+    def __init__(self, flat: Int64Array | NDArray[np.int32], shard_documents: Sequence[int]):
+        """Lay a flat array out in rows: `flat` has the lengths, `shard_documents` the number of them in each shard."""
+        self._flat = flat
+        self._offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(shard_documents, dtype=np.int64)])
+
+    @staticmethod
+    def join(rows: Iterable[Int64Array]) -> "DocumentLengths":
+        """Lay the lengths of shards end to end."""
+        parts = [np.zeros(0, np.int64), *rows]
+        return DocumentLengths(np.concatenate(parts), [len(part) for part in parts[1:]])
+
+    def of_shard(self, shard: int) -> Int64Array:
+        row = self._flat[self._offsets[shard] : self._offsets[shard + 1]]
+        return np.asarray(row, np.int64)
 
 
 @dataclass(frozen=True)
@@ -153,3 +348,35 @@ def _list_column(lengths: Sequence[int], values: Any) -> pa.Array:
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
+
+
+BUILD_VERSION = 2
+"""Version of the shards: a number to raise when the same text gives other shards, so that older stores are not used."""
+
+
+def store_options(
+    source: TextSource, tokenizer: Tokenizer, validation_fraction: float, shard_bytes: int
+) -> dict[str, Any]:
+    """Everything that is asked of a store, as its manifest keeps it."""
+    return {
+        "corpus": source.identity_values(),
+        "tokenizer": tokenizer.fingerprint,
+        "validation_fraction": validation_fraction,
+        "shard_bytes": shard_bytes,
+        "sentencex": version("sentencex"),
+    }
+
+
+def store_folder(storage: str, options: dict[str, Any], files: Sequence[InputFile]) -> str:
+    """Folder STORAGE/corpora/KEY of the store that is asked for; the files tell one state of the text from another."""
+    root = str(local_path(storage).absolute()) if is_local(storage) else storage
+    return join(root, "corpora", store_key(options, files))
+
+
+def store_key(options: dict[str, Any], files: Sequence[InputFile]) -> str:
+    """Name of a store's folder: a hash of what was asked for and of each file's path, size and time of modification."""
+    seen = [[file.path, file.num_bytes, file.version] for file in files]
+    text = json.dumps(
+        {"options": options, "files": seen, "format": STORE_FORMAT, "build": BUILD_VERSION}, sort_keys=True
+    )
+    return hashlib.sha256(text.encode()).hexdigest()

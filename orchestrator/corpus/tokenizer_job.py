@@ -10,9 +10,8 @@ from pathlib import Path
 
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import TRAINERS
-from orchestrator.corpus.document_batches import no_text, read_corpus
+from orchestrator.corpus.document_batches import is_validation, no_text, read_corpus
 from orchestrator.corpus.input_files import find_files
-from orchestrator.corpus.shard_tokenization import is_validation
 from orchestrator.progress import counted
 from orchestrator.results import TokenizerResult
 from orchestrator.specs import TokenizerSpec

@@ -94,7 +94,6 @@ class World:
 
 
 def generate_world(seed: int) -> World:
-    """The world of this seed."""
     rng = Random(f"world {seed}")
     halves = [_generate_half(group, rng) for group in (0, 1)]
     return World(

@@ -10,7 +10,7 @@ from torch import nn
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.logits import autocast, compute_logits
-from orchestrator.pretraining.clocks import clock_of
+from orchestrator.pretraining.meter import clock_of
 from orchestrator.specs.network import Precision
 from orchestrator.tasks import Features
 from orchestrator.training.batch_order import length_batches

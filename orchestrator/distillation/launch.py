@@ -8,11 +8,9 @@ from typing import Any
 import ray
 
 from orchestrator.cluster.device_line import take_gpus
-from orchestrator.cluster.head_watch import watch_head
-from orchestrator.cluster.processes import Processes
-from orchestrator.cluster.remote_call import waiting_for
-from orchestrator.cluster.shortage import find_shortage
-from orchestrator.cluster.worker_warnings import CollectedWarnings
+from orchestrator.cluster.nodes import Processes
+from orchestrator.cluster.remote_call import CollectedWarnings, waiting_for
+from orchestrator.cluster.shortage import find_shortage, watch_head
 from orchestrator.distillation.job import DistillJob, distill
 from orchestrator.errors import OWN_ERRORS, OwnError, RunStoppedError
 from orchestrator.progress import attached
@@ -22,13 +20,11 @@ from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join
 from orchestrator.storage.uris import absolute
 from orchestrator.tasks import Task
-from orchestrator.training.attempts import how_to_go_on
+from orchestrator.training.attempts import how_to_go_on, marked_storage, refuse_without_mark
 from orchestrator.training.checkpoints import Checkpoints, delete_checkpoints
 from orchestrator.training.event_queue import EventReader, WorkerPlace, launch_event_queue
-from orchestrator.training.following import Follower
-from orchestrator.training.storage_mark import marked_storage, refuse_without_mark
 from orchestrator.training.worker_log import kept_output
-from orchestrator.training.worker_watch import Expectation, WorkerWatch
+from orchestrator.training.worker_watch import Expectation, Follower, WorkerWatch
 
 
 def run_distillation(

@@ -9,8 +9,7 @@ import math
 from dataclasses import dataclass
 from itertools import product
 
-from bert_core.config import BertConfig
-from bert_core.model_flops import count_flops_per_prediction, count_flops_per_token
+from bert_core.config import BertConfig, count_flops_per_prediction, count_flops_per_token
 
 FLOPS_PER_CORE = 20e9
 """Floating-point operations a second of a training on one core. A BERT-tiny reached 30 to 40e9 on a core of 2025 that

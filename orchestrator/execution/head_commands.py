@@ -13,8 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from orchestrator.errors import ClusterError
-from orchestrator.execution.job_client import Jobs, open_jobs
-from orchestrator.execution.jobs import given_words, job_command, refuse_password, uploaded
+from orchestrator.execution.jobs import Jobs, given_words, job_command, open_jobs, refuse_password, uploaded
 from orchestrator.settings import API_ADDRESS_VARIABLE, Settings
 
 ROLE_OF_COMMANDS = "command"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from orchestrator.cluster.node_types import cluster_resources, gpu_types
+from orchestrator.cluster.capacity import cluster_resources, gpu_types
 from orchestrator.errors import HoursReached, InputError, RegistryError
 from orchestrator.execution.stopping import StopWatch
 from orchestrator.kinds import kind_of

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
-from orchestrator.cluster.addresses import names_no_cluster
+from orchestrator.cluster.connection import names_no_cluster
 from orchestrator.errors import InputError
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry

@@ -3,10 +3,8 @@
 import logging
 from collections.abc import Mapping, Sequence
 
-from orchestrator.cluster.addresses import names_no_cluster
-from orchestrator.cluster.capacity import check_processes, check_resources, local_resources
-from orchestrator.cluster.connection import connect
-from orchestrator.cluster.node_types import cluster_resources
+from orchestrator.cluster.capacity import check_processes, check_resources, cluster_resources, logical_cpus
+from orchestrator.cluster.connection import connect, names_no_cluster
 from orchestrator.cluster.nodes import Node
 from orchestrator.execution.refusals import check_places
 from orchestrator.kinds.resolved import Resolved
@@ -32,7 +30,9 @@ def check_room(spec: Spec, inputs: Resolved, left: Sequence[str] = ()) -> None:
     check_places(settings)
     check_disk(spec, inputs, left)
     if names_no_cluster(settings):
-        here = local_resources(needed_cpus(spec))
+        import torch
+
+        here = {"CPU": float(logical_cpus(needed_cpus(spec))), "GPU": float(torch.cuda.device_count())}
         check_connected_room(spec, settings, here, [Node(here)])
         _say_unused_gpus(spec, here)
         return

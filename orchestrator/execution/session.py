@@ -13,12 +13,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
-from orchestrator.cluster.addresses import names_no_cluster
-from orchestrator.cluster.connection import connect
-from orchestrator.cluster.gauges import RunGauges
-from orchestrator.cluster.head_watch import LAST_PATIENCE_S, watch_head
+from orchestrator.cluster.connection import connect, names_no_cluster
+from orchestrator.cluster.metrics_servers import RunGauges
+from orchestrator.cluster.shortage import LAST_PATIENCE_S, watch_head
 from orchestrator.errors import InputError, NotFoundError, RegistryError
-from orchestrator.execution.ending import ending_lines
 from orchestrator.execution.jobs import own_job_id
 from orchestrator.execution.metering import metered
 from orchestrator.execution.origin import save_origin
@@ -30,7 +28,7 @@ from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.progress import UNDER_WAY, show_progress
 from orchestrator.progress.run_views import StageView
-from orchestrator.provenance.capture import capture
+from orchestrator.provenance.machine import capture
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.place_tags import INPUTS, PIPELINE
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -65,7 +63,6 @@ class Session:
 
     @property
     def settings(self) -> Settings:
-        """Settings of all its runs."""
         return self.inputs.settings
 
     def start(
@@ -237,3 +234,23 @@ def open_session(
             recorder = Recorder(registry, own_job_id(), capture(overrides))
             stop_watch = StopWatch(recorder, partial(watch_head, patience_s=LAST_PATIENCE_S))
             yield Session(inputs, registry, recorder, stop_watch, allow_drift)
+
+
+def ending_lines(run_id: str, registry: Registry) -> list[str]:
+    """Lines for a person on the result of a completed run; of a pipeline one for each stage.
+
+    The run is complete without them: what goes wrong here costs the lines alone.
+    """
+    try:
+        record = registry.run(run_id)
+        spec = parse_spec(record.spec)
+        if not isinstance(spec, PipelineSpec):
+            return list(kind_of(spec).ending(record, registry))
+        stages = registry.stages(run_id)
+    except Exception as error:  # whatever is wrong with its words, the run has completed
+        return [f"the result cannot be shown: {error}"]
+    return [
+        f"{stage.name.rpartition('/')[2]}: {line}"
+        for stage in reversed(stages)
+        for line in ending_lines(stage.id, registry)[:1]
+    ]

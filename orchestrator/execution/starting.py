@@ -3,6 +3,7 @@
     orchestrator resume ─► RUN/starting.json ─► packages, checks, Ray ─► the attempt is recorded
 
 Until then the registry has only the attempt before, which has ended: who stops the run, or follows it, looks here too.
+A request that an attempt ends is a small file beside it.
 """
 
 import os
@@ -14,13 +15,45 @@ from dataclasses import asdict, dataclass, field
 
 from orchestrator.errors import OWN_ERRORS
 from orchestrator.execution.refusals import has_died_here, is_alive
-from orchestrator.execution.stop_request import StopRequest
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.storage import delete, exists, join, read_json, write_json
 from orchestrator.storage.uris import absolute, is_local
+
+STOP_FILE = "stop.json"
+
+
+@dataclass(frozen=True)
+class StopRequest:
+    """Somebody's wish that an attempt ends."""
+
+    attempt: int
+    force: bool = False
+    """Whether it leaves at once, without saving anything."""
+
+    def save(self, run_folder: str) -> None:
+        """Write the request into the folder of the run, in place of an earlier one."""
+        write_json(join(run_folder, STOP_FILE), asdict(self))
+
+    @classmethod
+    def load(cls, run_folder: str) -> "StopRequest | None":
+        """The request in a run's folder; None where there is none that can be read."""
+        path = join(run_folder, STOP_FILE)
+        try:
+            return cls(**read_json(path)) if exists(path) else None
+        except (OSError, ValueError, TypeError):
+            return None
+
+    @classmethod
+    def withdraw(cls, run_folder: str, attempt: int) -> None:
+        """Delete a request that is for an attempt that has yet to begin: an earlier try at it has failed."""
+        request = cls.load(run_folder)
+        if request is not None and request.attempt == attempt:
+            with suppress(FileNotFoundError):
+                delete(join(run_folder, STOP_FILE))
+
 
 STARTING_FILE = "starting.json"
 _MOST_S = 600.0

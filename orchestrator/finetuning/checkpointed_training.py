@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from orchestrator.results import Event, MessageEvent, MetricEvent
-from orchestrator.training.checkpoints import Checkpoints
-from orchestrator.training.drift import accept_drift, check_drift, versions
+from orchestrator.training.checkpoints import Checkpoints, accept_drift, check_drift, versions
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from bert_core.checkpoints.atomic_files import atomic_write
+from bert_core.checkpoints.manifest import atomic_write
 from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig
 from bert_core.checkpoints.tensor_files import save_tensors
 from bert_core.config import BertConfig
-from bert_core.embedding_losses import PairClassifier
 from bert_core.errors import CheckpointError
 from bert_core.heads import BertForSentenceEmbedding
+from bert_core.losses import PairClassifier
 from bert_core.packed_sequences import PackedSequences
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.embedding_objectives import EMBEDDING_LOSSES

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bert_core.embedding_losses import PairClassifier, cosine_regression_loss, find_positives, in_batch_negatives_loss
+from bert_core.losses import PairClassifier, cosine_regression_loss, find_positives, in_batch_negatives_loss
 from bert_core.vector_index import build_index
 from orchestrator.specs.task import EmbeddingObjectiveName
 

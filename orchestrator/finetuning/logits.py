@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bert_core.late_reads import LateReads
+from bert_core.device_copies import LateReads
 from orchestrator.finetuning.batches import make_batch
 from orchestrator.finetuning.heads import HEADS, HeadModel
 from orchestrator.finetuning.scoring_room import ScoringRoom

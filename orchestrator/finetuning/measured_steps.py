@@ -6,8 +6,7 @@ from time import perf_counter
 from typing import Any
 
 from bert_core.config import BertConfig
-from bert_core.layerwise import unfreeze_top_layers
-from bert_core.optimization import build_optimizer
+from bert_core.optimization import build_optimizer, unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.building import build_untrained
 from orchestrator.finetuning.frozen import compute_states

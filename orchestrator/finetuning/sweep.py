@@ -23,8 +23,8 @@ from typing import Any
 from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.cluster.capacity import cluster_resources
 from orchestrator.cluster.device_line import take_gpus
-from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.cluster.remote_call import call_on_device
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.building import check_fit
@@ -65,9 +65,9 @@ from orchestrator.tasks import (
     unread_notes,
     write_prediction_rows,
 )
+from orchestrator.training.attempts import marked_storage
 from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
 from orchestrator.training.checkpoints import delete_checkpoints
-from orchestrator.training.storage_mark import marked_storage
 
 logger = logging.getLogger(__name__)
 

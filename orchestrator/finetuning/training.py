@@ -14,10 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bert_core.layerwise import unfreeze_top_layers
 from bert_core.learning_rates import learning_rate_factor
 from bert_core.micro_batches import compute_in_parts
-from bert_core.optimization import build_optimizer, set_learning_rate
+from bert_core.optimization import build_optimizer, set_learning_rate, unfreeze_top_layers
 from orchestrator.errors import RunFailedError
 from orchestrator.finetuning.checkpointed_training import CheckpointedTraining, TrainingSnapshot
 from orchestrator.finetuning.heads import HEADS, HeadModel

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from bert_core.layerwise import unfreeze_top_layers
 from bert_core.micro_batches import is_out_of_memory
+from bert_core.optimization import unfreeze_top_layers
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import OWN_ERRORS
 from orchestrator.finetuning.attention_note import new_attention_note
@@ -35,8 +35,8 @@ from orchestrator.specs import RecipeSpec
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import join
 from orchestrator.tasks import Features, Task, kept_rows, write_prediction_rows
+from orchestrator.training.attempts import refuse_without_mark
 from orchestrator.training.checkpoints import Checkpoints
-from orchestrator.training.storage_mark import refuse_without_mark
 
 logger = logging.getLogger(__name__)
 _OUT_OF_MEMORY = (

@@ -35,7 +35,7 @@ class TrialJob:
     """Folder of each model and tokenizer, by the name that recipes use."""
     run_folder: str
     mark: str
-    """Mark that the driver has left on the storage, which a trial's process must see (`training.storage_mark`)"""
+    """Mark that the driver has left on the storage, which a trial's process must see (`training.attempts`)"""
     cache: str
     """Folder of tokenized features on the storage."""
     num_threads: int

@@ -14,8 +14,7 @@ from dataclasses import replace
 from ray import tune
 
 from orchestrator.cluster.capacity import cluster_room, share_of_cores
-from orchestrator.cluster.nodes import choose_nodes, connected_nodes
-from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.nodes import Processes, choose_nodes, connected_nodes
 from orchestrator.specs.sweep import SweepExecutionSpec
 
 _LOOK_EVERY_S = 5.0

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from bert_core.checkpoints.atomic_files import atomic_write
+from bert_core.checkpoints.manifest import atomic_write
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.errors import InputError
 from orchestrator.inference.blocks import LineBlock, PredictedBlock, json_lines, line_blocks

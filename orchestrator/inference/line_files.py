@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from orchestrator.cluster.addresses import names_no_cluster
 from orchestrator.cluster.capacity import cluster_room
-from orchestrator.cluster.connection import connect
-from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.connection import connect, names_no_cluster
+from orchestrator.cluster.nodes import Processes
 from orchestrator.errors import ClusterError, InputError
 from orchestrator.inference.blocks import LinePredictor, PredictedBlock, line_blocks, predict_blocks
 from orchestrator.progress import counted

@@ -16,9 +16,9 @@ from ray.data import ActorPoolStrategy, TaskPoolStrategy
 from ray.exceptions import RayError
 
 from orchestrator.cluster.data_context import MAX_RETRIES, data_context
-from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.nodes import Processes
+from orchestrator.cluster.remote_call import CollectedWarnings, WarningRelay, WithWarnings
 from orchestrator.cluster.shortage import telling_silence
-from orchestrator.cluster.worker_warnings import CollectedWarnings, WarningRelay, WithWarnings
 from orchestrator.errors import OWN_ERRORS, ClusterError, InputError, OwnError, last_line
 from orchestrator.inference.blocks import LineBlock, LinePredictor, PredictedBlock, line_blocks, predict_blocks
 from orchestrator.progress import attached

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from time import perf_counter
 
-from orchestrator.corpus.sample_store import open_sample_store
+from orchestrator.corpus.preview import open_sample_store
 from orchestrator.kinds.base import Kind, MeasuredTime, RunContext
 from orchestrator.kinds.disk import DiskUse, token_store_disk
 from orchestrator.kinds.messages import log_dataset, report_tokenizing

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orchestrator.corpus.input_files import find_files
-from orchestrator.corpus.manifest import MANIFEST
-from orchestrator.corpus.store_folder import store_folder, store_options
+from orchestrator.corpus.token_store import MANIFEST, store_folder, store_options
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.specs import CorpusSpec, PretrainSpec
 from orchestrator.specs.references import STAGE_MARK

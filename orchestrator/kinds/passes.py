@@ -13,7 +13,7 @@ from bert_core.examples.chunks import count_chunks
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus.document_batches import read_corpus
 from orchestrator.corpus.input_files import find_files
-from orchestrator.corpus.sample_store import SampleStore, open_sample_store
+from orchestrator.corpus.preview import SampleStore, open_sample_store
 from orchestrator.corpus.stream import ExampleStream, SplitShards
 from orchestrator.errors import CorpusError
 from orchestrator.kinds.base import Fact

@@ -7,8 +7,8 @@ from dataclasses import replace
 from bert_core.config import BertConfig
 from bert_core.objectives import TOKEN_OBJECTIVES
 from bert_core.text.tokenization import Tokenizer
+from orchestrator.cluster.capacity import cluster_resources
 from orchestrator.cluster.device_line import refuses_gpus, tell_device
-from orchestrator.cluster.node_types import cluster_resources
 from orchestrator.corpus.input_files import find_files
 from orchestrator.kinds.base import Fact, Kind, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.disk import DiskUse, pretraining_disk
@@ -40,8 +40,7 @@ from orchestrator.results import (
 )
 from orchestrator.specs import ExecutionSpec, PretrainSpec
 from orchestrator.specs.references import RANDOM, Product
-from orchestrator.training.checkpoints import Checkpoints
-from orchestrator.training.drift import refuse_other_sizes
+from orchestrator.training.checkpoints import Checkpoints, refuse_other_sizes
 
 _ANY_VOCAB_SIZE = 30522
 logger = logging.getLogger(__name__)

@@ -1,7 +1,6 @@
 """Configuration of the network that a spec describes, without torch."""
 
-from bert_core.config import BertConfig
-from bert_core.sizes import shape_of
+from bert_core.config import BertConfig, shape_of
 from orchestrator.specs import ModelSpec
 
 

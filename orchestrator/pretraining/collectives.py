@@ -1,11 +1,14 @@
-"""Workers of a group, and the sum of their numbers."""
+"""Workers of a group, and the sums of their numbers and gradients."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import torch
 import torch.distributed
-from torch import Tensor
+from torch import Tensor, nn
+
+from orchestrator.specs.network import Precision
 
 
 @dataclass(frozen=True)
@@ -52,3 +55,134 @@ class StopVote:
         if self.arrived is not None:
             self.arrived.synchronize()
         return bool(self.num_stopping)
+
+
+BUCKET_BYTES = 25 << 20
+"""Size of a message: large enough for a network's full speed, small enough that most of them leave during backward."""
+
+
+@dataclass(eq=False)
+class _Bucket:
+    """Parameters whose gradients are sent together, and what is on its way."""
+
+    parameters: list[nn.Parameter] = field(default_factory=list)
+    num_bytes: int = 0
+    num_ready: int = 0
+    message: Tensor | None = None
+    """All gradients of the bucket, flat; None until they are sent."""
+    work: Any = None
+    """Handle of the message on its way."""
+
+
+class GradientBuckets:
+    """Gradients of one worker's parameters, which become those of all workers. Alone, a worker keeps its own.
+
+    They are added up bucket by bucket while backward still computes the others (Li et al. 2020, VLDB). Torch's
+    DistributedDataParallel does as much, and is not used: after its first step it lays its buckets anew, in the order
+    in which gradients came, so that a run that is resumed adds up three or more workers' numbers in another order than
+    one that was not; and it has to be told of heads that an objective leaves without a gradient. Here the buckets are
+    a function of the model and the run's objectives alone, so that a step comes to the same bits in any attempt with
+    as many workers. With another number of workers, as in an elastic run, the sums are equal up to rounding.
+
+    A step calls `backward` for each micro-batch and then `finish`. Gradients of a micro-batch that is not the last one
+    are only accumulated; those of the last one leave as soon as their bucket is full. Which parameters take part is
+    found out in the first step: those that get a gradient on any worker, which is decided by the objectives. The
+    others keep none, so that the optimizer leaves them alone, as it does with one worker.
+
+    Args:
+        parameters: parameters of the model, in its order; backward reaches the last ones first.
+        precision: numbers of the messages; bf16 halves their bytes, and rounds to 8 bits each worker's sum and each
+            addition on the way: the error grows with the number of workers.
+        bucket_bytes: size of a bucket; a larger parameter is a bucket of its own.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        worker: Worker,
+        precision: Precision = "fp32",
+        bucket_bytes: int = BUCKET_BYTES,
+    ) -> None:
+        self._worker, self._precision, self._bucket_bytes = worker, precision, bucket_bytes
+        self._parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        self._buckets: list[_Bucket] = []
+        self._bucket_of: dict[nn.Parameter, _Bucket] = {}
+        self._is_last = False
+        if worker.num_workers > 1:
+            for parameter in self._parameters:
+                parameter.register_post_accumulate_grad_hook(self._note_ready)  # type: ignore[no-untyped-call]
+
+    def backward(self, loss: Tensor, is_last: bool) -> None:
+        """Add a micro-batch's gradients to those of the step; with the step's last one, they begin to leave.
+
+        A step that begins anew after memory ran out sends no bucket twice: what has left counts, on all workers. It
+        was computed with the dropout of the first try, and what leaves later with that of the next one.
+        """
+        self._is_last = is_last
+        for bucket in self._buckets:
+            bucket.num_ready = 0
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def finish(self) -> None:
+        """Wait until each gradient is the sum over all workers."""
+        self._is_last = False
+        if self._worker.num_workers == 1:
+            return
+        if not self._buckets:
+            self._fill_buckets()
+        for bucket in self._buckets:
+            if bucket.message is None:
+                self._send(bucket)
+        for bucket in self._buckets:
+            _receive(bucket)
+
+    def _note_ready(self, parameter: nn.Parameter) -> None:
+        """Send the buckets that this gradient was the last of; in their order, as all workers must."""
+        if not self._is_last or (bucket := self._bucket_of.get(parameter)) is None:
+            return
+        bucket.num_ready += 1
+        for first in self._buckets:
+            if first.message is None:
+                if first.num_ready < len(first.parameters):
+                    break
+                self._send(first)
+
+    def _send(self, bucket: _Bucket) -> None:
+        gradients = [
+            torch.zeros_like(parameter) if parameter.grad is None else parameter.grad for parameter in bucket.parameters
+        ]
+        flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
+        bucket.message = flat.bfloat16() if self._precision == "bf16" else flat
+        bucket.work = torch.distributed.all_reduce(bucket.message, async_op=True)
+        for parameter in bucket.parameters:
+            parameter.grad = None  # its memory is the message's from here on
+
+    def _fill_buckets(self) -> None:
+        """Put the parameters that got a gradient on any worker into buckets, in the reverse order of the model."""
+        has_gradient = torch.tensor(
+            [parameter.grad is not None for parameter in self._parameters],
+            dtype=torch.int32,
+            device=self._worker.device,
+        )
+        torch.distributed.all_reduce(has_gradient, op=torch.distributed.ReduceOp.MAX)
+        for parameter, takes_part in reversed(list(zip(self._parameters, has_gradient.tolist(), strict=True))):
+            if not takes_part:
+                continue
+            num_bytes = parameter.numel() * parameter.element_size()
+            if not self._buckets or self._buckets[-1].num_bytes + num_bytes > self._bucket_bytes:
+                self._buckets.append(_Bucket())
+            bucket = self._buckets[-1]
+            bucket.parameters.append(parameter)
+            bucket.num_bytes += num_bytes
+            self._bucket_of[parameter] = bucket
+
+
+def _receive(bucket: _Bucket) -> None:
+    """Wait for a bucket's sums; gradients become views of them, so that nothing is copied back."""
+    assert bucket.message is not None
+    bucket.work.wait()
+    summed = bucket.message.float()
+    sizes = [parameter.numel() for parameter in bucket.parameters]
+    for parameter, gradient in zip(bucket.parameters, torch.split(summed, sizes), strict=True):
+        parameter.grad = gradient.view_as(parameter)
+    bucket.message = bucket.work = None

@@ -14,15 +14,15 @@ from bert_core.heads import BertForPreTraining
 from bert_core.objectives import NO_SENTENCE_OBJECTIVE, TOKEN_OBJECTIVES
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_files import TOKENIZER_FILES
-from orchestrator.cluster.processes import Processes
+from orchestrator.cluster.nodes import Processes
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import SpecError
 from orchestrator.models.config import build_config
-from orchestrator.pretraining.loss import StepLoss
+from orchestrator.pretraining.device_batch import StepLoss
 from orchestrator.results import DatasetResult, Event
 from orchestrator.specs import PretrainSpec
 from orchestrator.storage import local_copy
-from orchestrator.training.drift import versions
+from orchestrator.training.checkpoints import versions
 
 _MAX_FILES = 1000
 """Text files whose sizes a checkpoint carries at most."""
@@ -30,18 +30,17 @@ Emit = Callable[[Event], None]
 """A function that takes the events of a run."""
 
 
-@dataclass(frozen=True)
-class PretrainRequest:
-    """One attempt at a pretraining run, as the driver asks for it."""
+@dataclass(frozen=True, kw_only=True)
+class PretrainAttempt:
+    """One attempt at a pretraining run, as driver and workers know it."""
 
     spec: PretrainSpec
-    storage: str
     run_folder: str
+    """Folder of the run on the storage."""
     attempt: int
     tokenizer: Tokenizer
     init_folder: str | None
-    use_gpu: bool = False
-    """Whether each worker gets a GPU."""
+    """Folder of a model to continue from; None starts from random weights."""
     loss: StepLoss | None = None
     """Loss that a step makes smaller; the loss of the labels when None."""
     num_hidden_layers: int | None = None
@@ -50,6 +49,15 @@ class PretrainRequest:
     """SHA-256 of the weights of the teacher in `loss`; None for a loss without one."""
     allow_drift: bool = False
     """Whether to go on from a checkpoint although what the run reads has changed since."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainRequest(PretrainAttempt):
+    """An attempt as the driver asks for it."""
+
+    storage: str
+    use_gpu: bool = False
+    """Whether each worker gets a GPU."""
 
 
 @dataclass(frozen=True)
@@ -66,31 +74,16 @@ class PretrainListener:
     """Called several times a second while nothing happens."""
 
 
-@dataclass(frozen=True)
-class PretrainJob:
-    """One attempt at a pretraining run."""
+@dataclass(frozen=True, kw_only=True)
+class PretrainJob(PretrainAttempt):
+    """An attempt as the workers carry it out."""
 
-    run_folder: str
-    """Folder of the run on the storage."""
-    attempt: int
-    spec: PretrainSpec
-    tokenizer: Tokenizer
-    init_folder: str | None
-    """Folder of a model to continue from; None starts from random weights."""
     stream: ExampleStream
     """The examples to train on."""
     validation: ExampleStream | None
     """The examples of an evaluation; None when no documents are kept out of training."""
-    loss: StepLoss | None = None
-    """The loss that a step makes smaller; the loss of the labels when None."""
-    num_hidden_layers: int | None = None
-    """Number of layers to take from the model to continue from, evenly spread; None takes all."""
     text_sizes: Mapping[str, str] = field(default_factory=dict)
     """Sizes of the corpus's first text files, by path."""
-    teacher_digest: str | None = None
-    """SHA-256 of the weights of the teacher in `loss`; None for a loss without one."""
-    allow_drift: bool = False
-    """Whether to go on from a checkpoint although what the run reads has changed since."""
 
     def identity(self) -> dict[str, str]:
         """Digests of everything that must not change between a checkpoint and the attempt that continues it."""

@@ -1,32 +1,44 @@
-"""The driver's side of pretraining: the corpus, the job, Ray Train, and the events that come back."""
+"""The driver's side of pretraining: the corpus, the job, Ray Train, the events that come back, and failures.
+
+| what happens | what follows |
+| --- | --- |
+| a worker raises an error of the project (`OWN_ERRORS`) | the run ends with it, as the same would happen again |
+| a worker dies, or any other error | a line says so; Ray starts all anew, `max_failures` times (a line says where) |
+| the first worker cannot read a checkpoint | all raise: what a person must mend, or what restarts them |
+| workers find no place, or no step ends | lines say so (`training/worker_watch.py`); it ends after `max_wait_minutes` |
+| the first Ctrl-C or SIGTERM | the workers save a checkpoint and end (`training/worker_watch.py`) |
+| the driver leaves: an error, a second Ctrl-C, another attempt | each worker ends with the next event that it emits |
+| Ray is gone | the run ends; it can be resumed |
+
+A run that has ended with an error, or was stopped, goes on from its last checkpoint with `orchestrator resume`.
+"""
 
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 from uuid import uuid4
 
 import ray
+import ray.exceptions
 import ray.train
-from ray.train import ScalingConfig
+from ray.train import ScalingConfig, UserCallback
 from ray.train.torch import TorchTrainer
 from ray.train.v2._internal.execution.callback import (
     ControllerCallback,  # nothing public chooses nodes for each group anew
 )
 
-from orchestrator.cluster.head_watch import watch_head
-from orchestrator.cluster.nodes import choose_nodes, connected_nodes
-from orchestrator.cluster.processes import Processes
-from orchestrator.cluster.shortage import find_shortage
+from orchestrator.cluster.nodes import Processes, choose_nodes, connected_nodes
+from orchestrator.cluster.shortage import find_shortage, watch_head
 from orchestrator.corpus.build import build_token_store
 from orchestrator.corpus.stream import SplitShards
 from orchestrator.corpus.token_store import TokenStore
-from orchestrator.errors import ClusterError
+from orchestrator.errors import ClusterError, OrchestratorError, RunFailedError, RunStoppedError, last_line
 from orchestrator.models.info import describe_model
-from orchestrator.pretraining.failures import FailureReport, queue_error, stop_error, training_error
 from orchestrator.pretraining.job import (
+    PretrainAttempt,
     PretrainJob,
     PretrainListener,
     PretrainRequest,
@@ -39,12 +51,78 @@ from orchestrator.pretraining.worker import WorkerOrder, run_worker
 from orchestrator.reminders import Shortage
 from orchestrator.results import DatasetResult, Event, MessageEvent, MetricEvent, PretrainResult
 from orchestrator.storage import delete, join
-from orchestrator.training.attempts import how_to_go_on
+from orchestrator.training.attempts import how_to_go_on, marked_storage
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.event_queue import EventReader, WorkerFailure, WorkersStatus, launch_event_queue
-from orchestrator.training.following import Follower
-from orchestrator.training.storage_mark import marked_storage
-from orchestrator.training.worker_watch import Expectation, WorkerWatch
+from orchestrator.training.worker_watch import Expectation, Follower, WorkerWatch
+
+_MAX_CAUSE_LENGTH = 300
+_DEATHS = {
+    "its node has died": "its host was lost (no heartbeat)",
+    "low on memory": "its host ran out of memory and Ray ended it",
+    "process has died": "its process was killed or crashed",
+    "is temporarily unavailable": "its host does not answer",
+}
+"""Words in Ray's report of a death, which fills a screen, and what they mean; the first that is found counts."""
+_OF_OTHERS = ("peer", "gloo", "nccl", "connection reset", "connection closed")
+"""Words of errors that a worker raises because another one has gone."""
+
+
+class FailureReport(UserCallback):  # type: ignore[misc]
+    """Callback in Ray Train's controller that tells the driver of each failure of its workers."""
+
+    def __init__(self, event_queue: Any) -> None:
+        self._event_queue = event_queue
+
+    def after_exception(self, run_context: object, worker_exceptions: Mapping[int, BaseException]) -> None:
+        """Report the failure that brought the others about."""
+        rank, cause = root_failure(worker_exceptions)
+        ray.get(self._event_queue.report_failure.remote(rank, cause))
+
+
+def root_failure(failures: Mapping[int, BaseException]) -> tuple[int, str]:
+    """Rank and cause of the failure that came first: where one worker dies, the others lose their connection to it."""
+    causes = {rank: failure_cause(error) for rank, error in sorted(failures.items())}
+
+    def comes_first(rank: int) -> tuple[bool, bool]:
+        died = hasattr(failures[rank], "health_check_failure")
+        return not died, any(word in causes[rank].lower() for word in _OF_OTHERS)
+
+    rank = min(causes, key=comes_first)
+    return rank, causes[rank]
+
+
+def failure_cause(error: BaseException) -> str:
+    """Cause of a worker's failure, in one line."""
+    died = getattr(error, "health_check_failure", error)
+    if isinstance(died, ray.exceptions.RayActorError):
+        report = str(died)
+        return next((meaning for words, meaning in _DEATHS.items() if words in report), last_line(died))
+    return f"{type(error).__name__}: {last_line(error)}"[:_MAX_CAUSE_LENGTH]
+
+
+def stop_error() -> RunStoppedError:
+    """The error by which workers learn that their driver has left."""
+    return RunStoppedError("the driver has left")
+
+
+def training_error(error: BaseException, run_id: str, failures: tuple[WorkerFailure, ...]) -> OrchestratorError:
+    """The error, in one line, for a `fit()` that raised; `failures` are those that were reported before."""
+    if isinstance(error, ray.train.WorkerGroupError):
+        rank, cause = root_failure(error.worker_failures)
+        failure = failures[-1] if failures else WorkerFailure(rank, cause)
+        return RunFailedError(
+            f"{failure}; see orchestrator runs logs {run_id} --worker {failure.rank}, then {how_to_go_on(run_id)}"
+        )
+    if isinstance(error, ray.exceptions.RayError):
+        return ClusterError(f"Ray could not carry out the training: {last_line(error)}")
+    return RunFailedError(f"training failed: {last_line(error)}")
+
+
+def queue_error(error: ray.exceptions.RayError, run_id: str) -> ClusterError:
+    """Make the error for an event queue that cannot be reached any more."""
+    return ClusterError(f"Ray lost the process that collects measurements: {last_line(error)}; {how_to_go_on(run_id)}")
+
 
 ENDING_S = 30.0
 """Time that a failed run waits for its workers to end."""
@@ -89,19 +167,12 @@ def run_pretraining(request: PretrainRequest, listener: PretrainListener) -> Pre
 def build_job(request: PretrainRequest, dataset: DatasetResult) -> PretrainJob:
     """The job that travels to the workers."""
     store = TokenStore.open(dataset.path)
+    shared = {field.name: getattr(request, field.name) for field in fields(PretrainAttempt)}
     return PretrainJob(
-        run_folder=request.run_folder,
-        attempt=request.attempt,
-        spec=request.spec,
-        tokenizer=request.tokenizer,
-        init_folder=request.init_folder,
+        **shared,
         stream=build_stream(request.spec, SplitShards(store, "train"), request.tokenizer),
         validation=build_validation(request.spec, SplitShards(store, "validation"), request.tokenizer),
-        loss=request.loss,
-        num_hidden_layers=request.num_hidden_layers,
         text_sizes=text_sizes(dataset.files),
-        teacher_digest=request.teacher_digest,
-        allow_drift=request.allow_drift,
     )
 
 
@@ -140,7 +211,6 @@ def _train(job: PretrainJob, use_gpu: bool, on_event: Callable[[Event], None], o
 
 
 def build_watch(job: PretrainJob, use_gpu: bool, run_id: str, event_queue: Any) -> WorkerWatch:
-    """A watch over the workers of a job."""
     execution = job.spec.execution
     needed = worker_processes(job.spec, use_gpu)
 

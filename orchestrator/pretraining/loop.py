@@ -23,12 +23,10 @@ from bert_core.micro_batches import compute_in_parts
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining.collectives import StopVote, Worker, all_reduce_sum
-from orchestrator.pretraining.device_batch import DeviceBatch
-from orchestrator.pretraining.device_feed import device_batches
+from orchestrator.pretraining.device_batch import DeviceBatch, device_batches, pretraining_sums
 from orchestrator.pretraining.divergence import REMEDY, DivergedStepError, Divergences, StepWatch, max_loss
 from orchestrator.pretraining.job import Emit, PretrainJob, build_model
 from orchestrator.pretraining.layer_compilation import LayerCompilation
-from orchestrator.pretraining.loss import pretraining_sums
 from orchestrator.pretraining.meter import Meter, Utilization, add_sums, empty_totals, named_metrics
 from orchestrator.pretraining.micro_batches import EvaluationSizes
 from orchestrator.pretraining.shared_checkpoint import read_for_all
@@ -36,9 +34,13 @@ from orchestrator.pretraining.step import StepContext, training_step
 from orchestrator.provenance.machine import read_machine
 from orchestrator.results import Event, MessageEvent, MetricEvent, WorkersEvent
 from orchestrator.specs import PretrainSpec
-from orchestrator.training.checkpoint_saver import CheckpointSaver, saves_in_background
-from orchestrator.training.checkpoints import Checkpoints
-from orchestrator.training.drift import accept_drift, check_drift
+from orchestrator.training.checkpoints import (
+    Checkpoints,
+    CheckpointSaver,
+    accept_drift,
+    check_drift,
+    saves_in_background,
+)
 from orchestrator.training.snapshots import Snapshots
 
 Batches = Callable[[int], Iterator[tuple[int, PackedBatch]]]
@@ -106,7 +108,6 @@ class WorkerEvents:
             self._emit_to(event)
 
     def tell(self, text: str) -> None:
-        """Tell a message."""
         self.emit(MessageEvent(text))
 
     def warn(self, text: str) -> None:

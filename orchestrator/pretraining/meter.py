@@ -1,4 +1,4 @@
-"""Meter: sums over batches become the numbers that people read.
+"""Meter: sums over batches become the numbers that people read; clocks of a device tell the seconds among them.
 
 Totals are one vector of float32, kept on the device: for each objective of the run its loss, right predictions and
 predictions, then the number of tokens. So they are added up over workers in one message, and nothing waits for the
@@ -9,17 +9,71 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
 
-from bert_core.config import BertConfig
+from bert_core.config import BertConfig, count_flops_per_prediction, count_flops_per_read_token, count_flops_per_token
 from bert_core.heads.pretraining import LossSums
-from bert_core.model_flops import count_flops_per_prediction, count_flops_per_read_token, count_flops_per_token
 from bert_core.objectives import OBJECTIVES, TOKEN_OBJECTIVES
-from orchestrator.pretraining.clocks import Clock, clock_of
 from orchestrator.pretraining.collectives import Worker, all_reduce_sum
+
+
+class Clock(Protocol):
+    """Marks in the course of a worker's work."""
+
+    def mark(self) -> Any:
+        """Mark where the work has come to, without waiting for it."""
+
+    def seconds_between(self, first: Any, last: Any) -> float:
+        """Return the seconds from one mark to another; waits until the work has come to both."""
+
+    def wait(self) -> None:
+        """Wait until all work so far is done."""
+
+
+class HostClock:
+    """Time of the host, which on a CPU does all work itself."""
+
+    def mark(self) -> float:
+        return time.perf_counter()
+
+    def seconds_between(self, first: float, last: float) -> float:
+        return last - first
+
+    def wait(self) -> None:
+        """Do nothing: what the host has come by is done."""
+
+
+class DeviceClock:
+    """Time of a CUDA device's stream. The host is ahead of it: what the host waits for may hold up nothing there.
+
+    Between two marks with no work between them the device stood still, for as long as the host took to the second mark
+    after the device had come to the first.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def mark(self) -> torch.cuda.Event:
+        """Put a mark in line behind all work of the current stream."""
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(self._device))
+        return event
+
+    def seconds_between(self, first: torch.cuda.Event, last: torch.cuda.Event) -> float:
+        last.synchronize()
+        return float(first.elapsed_time(last)) / 1000
+
+    def wait(self) -> None:
+        """Wait until the device has done all work of the current stream."""
+        self.mark().synchronize()
+
+
+def clock_of(device: torch.device) -> Clock:
+    return DeviceClock(device) if device.type == "cuda" else HostClock()
+
 
 T = TypeVar("T")
 
@@ -73,7 +127,7 @@ Other devices, and parts of a GPU (MIG), have no entry: no share is better than 
 class Utilization:
     """MFU, model FLOPs utilization (Chowdhery et al. 2022, appendix B): the model's FLOPs in a second over the peak.
 
-    What is computed twice to save memory does not count. Nor do the few that `bert_core.model_flops` leaves out, so the
+    What is computed twice to save memory does not count. Nor do the few that `count_flops_per_token` leaves out, so the
     true share is a little higher.
     """
 

@@ -48,7 +48,6 @@ class MicroBatches(MicroBatchSize[PackedBatch]):
         return batch.split_by_tokens(self.size) if self._counts_tokens else batch.split(self.size)
 
     def num_examples(self, part: PackedBatch) -> int:
-        """Count the sequences of a micro-batch."""
         return part.num_sequences
 
     def measure(self, part: PackedBatch) -> int:

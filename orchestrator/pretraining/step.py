@@ -26,10 +26,8 @@ from bert_core.learning_rates import learning_rate_factor
 from bert_core.micro_batches import compute_in_parts
 from bert_core.objectives import OBJECTIVES, active_objectives
 from bert_core.optimization import build_optimizer, set_learning_rate
-from orchestrator.pretraining.collectives import StopVote, Worker, all_reduce_sum
-from orchestrator.pretraining.device_batch import DeviceBatch
-from orchestrator.pretraining.gradient_buckets import GradientBuckets
-from orchestrator.pretraining.loss import GlobalCounts, StepLoss, label_loss
+from orchestrator.pretraining.collectives import GradientBuckets, StopVote, Worker, all_reduce_sum
+from orchestrator.pretraining.device_batch import DeviceBatch, GlobalCounts, StepLoss, label_loss
 from orchestrator.pretraining.meter import add_sums, empty_totals
 from orchestrator.pretraining.micro_batches import MicroBatches
 from orchestrator.specs import PretrainSpec

@@ -12,8 +12,7 @@ import ray
 import ray.train
 import ray.train.torch
 
-from orchestrator.corpus.feed import ray_batches, window_memory
-from orchestrator.corpus.prefetch_pace import PrefetchPace
+from orchestrator.corpus.feed import PrefetchPace, ray_batches, window_memory
 from orchestrator.errors import OWN_ERRORS, RunStoppedError
 from orchestrator.models.device import choose_device, keep_one_order
 from orchestrator.pretraining.batch_trace import is_traced, traced
@@ -23,9 +22,9 @@ from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.repeating import repeating
 from orchestrator.results import Event
 from orchestrator.storage import join, write_folder
+from orchestrator.training.attempts import refuse_without_mark
 from orchestrator.training.cards import SLOW_BF16, has_bf16_cpu
 from orchestrator.training.event_queue import WorkerPlace
-from orchestrator.training.storage_mark import refuse_without_mark
 from orchestrator.training.worker_log import kept_output
 
 _INTERVAL_S = 0.5

@@ -10,7 +10,16 @@
 `terminal` is the handler, `run_views` are the values that it is shown, `drawing` alone makes a screen of them.
 """
 
-from orchestrator.progress.log_lines import OWN_LOGGERS, UNDER_WAY, LineFormatter, attached
+from orchestrator.progress.log_lines import (
+    OWN_LOGGERS,
+    UNDER_WAY,
+    LineFormatter,
+    Pace,
+    attached,
+    counted,
+    duration,
+    size_text,
+)
 from orchestrator.progress.terminal import (
     PLAIN_INTERVAL_S,
     Progress,
@@ -22,7 +31,6 @@ from orchestrator.progress.terminal import (
     show_progress,
     terminal_width,
 )
-from orchestrator.progress.times import Pace, counted, duration, size_text
 
 __all__ = [
     "OWN_LOGGERS",

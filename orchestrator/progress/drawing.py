@@ -13,9 +13,9 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from orchestrator.progress.log_lines import counted, duration
 from orchestrator.progress.run_views import RunView, Shown, SweepView, TrainingView, TrialView
 from orchestrator.progress.tables import Column, fitting, rich_table
-from orchestrator.progress.times import counted, duration
 
 _ELAPSED_FROM_S = 1.0
 _BAR_WIDTH = 24

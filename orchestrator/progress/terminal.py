@@ -14,9 +14,8 @@ from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, TextIO
 
-from orchestrator.progress.log_lines import OWN_LOGGERS, UNDER_WAY, LineFormatter, attached, folded, is_under_way
+from orchestrator.progress.log_lines import OWN_LOGGERS, UNDER_WAY, LineFormatter, Pace, attached, folded, is_under_way
 from orchestrator.progress.run_views import RunView, Shown, StageView
-from orchestrator.progress.times import Pace
 
 if TYPE_CHECKING:
     from typing import TypeGuard

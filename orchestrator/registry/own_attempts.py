@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from orchestrator.errors import RegistryError
-from orchestrator.provenance.made_with import MadeWith
+from orchestrator.provenance.machine import MadeWith
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.runs.lifecycle import RunLifecycle
 from orchestrator.repeating import repeating

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.errors import RunStoppedError, superseded
-from orchestrator.provenance.made_with import MadeWith
+from orchestrator.provenance.machine import MadeWith
 from orchestrator.registry.own_attempts import HEARTBEAT_INTERVAL_S, OwnAttempts
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.records import RunRecord

@@ -1,9 +1,9 @@
 """Pages on runs, sweeps, pipelines and tasks: written as one HTML file that needs nothing else, or served by the board.
 
 blocks                  parts of a page: frozen values without a word of HTML
-charts                  what Plotly.js draws; pictures: the curves as PNG, SVG or PDF
+charts                  what Plotly.js draws
 run_texts               what is recorded of a run, or sets two apart, as short lines of text
-run_page, comparing_page, task_page, predictions   from the registry to a page
+run_page, task_page, predictions   from the registry to a page, or to the curves as PNG, SVG or PDF
 rendering               from a page to HTML
 board                   the pages behind addresses of this machine, and a live list of the newest runs
 """

@@ -21,9 +21,8 @@ from starlette.routing import Route
 from orchestrator.errors import InputError, NotFoundError, OrchestratorError
 from orchestrator.progress import duration
 from orchestrator.reports.blocks import Cell, Code, Page, Section, Table, run_cell
-from orchestrator.reports.comparing_page import MAX_RUNS, comparing_page
 from orchestrator.reports.rendering import Served, plotly_source, render
-from orchestrator.reports.run_page import run_page
+from orchestrator.reports.run_page import MAX_RUNS, comparing_page, run_page
 from orchestrator.reports.task_page import task_page
 from orchestrator.run_states import RunState
 from orchestrator.web.guard import App, Guard

@@ -66,7 +66,6 @@ def render(page: Page, served: Served | None = None) -> str:
 
 @cache
 def plotly_source() -> str:
-    """Source of Plotly.js, from the package `plotly`."""
     return files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
 
 

@@ -1,7 +1,9 @@
-"""The page of a run: its result, its trials and curves, where it errs, what it was made with, how to make it again."""
+"""Pages of runs: one with its result, curves, mistakes and making, or several side by side; the curves as a file."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -9,11 +11,12 @@ import yaml
 from bert_core.objectives import OBJECTIVES
 from bert_core.objectives.base import PERPLEXITY
 from orchestrator.cells import short_value
+from orchestrator.errors import InputError, NotFoundError
 from orchestrator.measurements import best_first, is_better_lower, is_of_the_machine, score_bounds
 from orchestrator.progress import duration
 from orchestrator.registry.groups.group_keys import group_code
 from orchestrator.registry.groups.scored_trials import choice_words, scored_groups, scored_trials, seed_scores
-from orchestrator.registry.groups.varying_paths import varied_parameters
+from orchestrator.registry.groups.varying_paths import varied_parameters, varying_paths
 from orchestrator.registry.place_tags import is_internal
 from orchestrator.registry.run_differences import make_of
 from orchestrator.reports.blocks import Block, Chart, Code, Facts, Page, Row, Section, Table, Words, run_cell
@@ -30,11 +33,13 @@ from orchestrator.reports.predictions import prediction_blocks
 from orchestrator.reports.run_texts import TEST, attempt_line, changed_spec, data_line, make_lines, score_lines
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import summarize
+from orchestrator.storage import write_bytes
 
 if TYPE_CHECKING:
     from orchestrator.registry.lineage.lineage_trees import LineageTree
     from orchestrator.registry.records import RunRecord
     from orchestrator.registry.registry import Registry
+
 
 FIRST = (*(name for objective in OBJECTIVES.values() for name in objective.curve_names), PERPLEXITY)
 """Names of measurements whose curves stand first."""
@@ -281,3 +286,95 @@ def _spec_blocks(run: "RunRecord") -> list[Block]:
 def _as_yaml(values: dict[str, Any]) -> str:
     text: str = yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=100)
     return text
+
+
+MAX_RUNS = 20
+"""Runs side by side at most: more lines cannot be told apart."""
+_METRICS = "metrics."
+_OF_EXECUTION = ("execution.", "name", "tags")
+
+
+def comparing_page(registry: "Registry", runs: Sequence["RunRecord"]) -> Page:
+    """Make the page of some runs; names that are not unique get their ids."""
+    names = [run.name for run in runs]
+    labels = [run.name if names.count(run.name) == 1 else f"{run.name} ({run.id[:6]})" for run in runs]
+    refusals = registry.test_refusals([run.id for run in runs])
+    refused = [Words(f"The test score of {run_id} is refused: {why}.") for run_id, why in refusals.items()]
+    differing: list[Block] = [_differing_settings(registry, runs, labels)]
+    if len(runs) == 2:
+        first, second = (run.id for run in runs)
+        differing.append(Words(f"Data, code and environment: `orchestrator runs diff {first} {second}`."))
+    return Page(
+        f"{len(runs)} runs side by side",
+        ", ".join(run.id for run in runs),
+        [
+            Section("Scores", [_scores(registry, runs, labels), *refused]),
+            Section("What differs", differing),
+            Section("Curves", curve_charts(registry, dict(zip(labels, runs, strict=True)))),
+        ],
+    )
+
+
+def _scores(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> Table:
+    rows: list[dict[str, Any]] = []
+    for run, label in zip(runs, labels, strict=True):
+        values = {f"{_METRICS}{name}": value for name, value in registry.metrics.latest(run.id).items()}
+        took = None if run.seconds is None else duration(run.seconds)
+        own = {"name": run_cell(run.id, label), "state": str(run.state), "task": run.task, "took": took}
+        rows.append({**own, **values})
+    measured = {key for row in rows for key in row if key.startswith(_METRICS)}
+    ordered = sorted(measured, key=lambda key: (is_of_the_machine(key.removeprefix(_METRICS)), key))
+    return Table(("name", "state", "task", *ordered, "took"), rows)
+
+
+def _differing_settings(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> Table:
+    """Settings that are not the same in all runs, a row each."""
+    settings = [registry.parameters(run.id) for run in runs]
+    headings = {f"run {number}": label for number, label in enumerate(labels)}
+    rows = []
+    for path in sorted(varying_paths(settings)):
+        if not path.startswith(_OF_EXECUTION):
+            texts = [short_value(values[path]) if path in values else None for values in settings]
+            rows.append({"setting": path, **dict(zip(headings, texts, strict=True))})
+    return Table(("setting", *headings), rows, headings)
+
+
+ENDINGS = (".png", ".svg", ".pdf")
+_PANELS = (*FIRST, "tokens_per_s", "learning_rate")
+"""Measurements that are drawn where a run has some of them; of another run all are."""
+_NUM_COLUMNS = 2
+
+
+def plot_run(registry: "Registry", run: "RunRecord", output: str) -> None:
+    """Draw a run into a PNG, SVG or PDF file. Raises: InputError, NotFoundError when there is nothing to draw."""
+    if Path(output).suffix not in ENDINGS:
+        raise InputError(f"{output} should end in {', '.join(ENDINGS)}, which says what is drawn")
+    trials = registry.trials.table(run.id).records
+    charts = [trial_curves(registry, run, trials)] if trials else curve_charts(registry, {"": run}, min_points=1)
+    shown = [chart for chart in charts if chart.title in _PANELS] or [chart for chart in charts if chart.traces]
+    if not shown:
+        raise NotFoundError(f"run {run.id} ({run.kind}, {run.state}) has no measurements over steps to draw")
+    write_bytes(output, _drawn(shown, f"{run.name} ({run.id})", Path(output).suffix[1:]))
+
+
+def _drawn(charts: Sequence[Chart], title: str, form: str) -> bytes:
+    from matplotlib.figure import Figure
+
+    num_rows, num_columns = -(-len(charts) // _NUM_COLUMNS), min(_NUM_COLUMNS, len(charts))
+    figure = Figure(figsize=(6.0 * num_columns, 3.2 * num_rows + 0.4), layout="constrained")
+    figure.suptitle(title)
+    for number, chart in enumerate(charts, start=1):
+        axes = figure.add_subplot(num_rows, num_columns, number)
+        for trace in chart.traces:
+            values = [float("nan") if value is None else value for value in trace["y"]]
+            marker = "o" if "markers" in trace["mode"] else None
+            axes.plot(trace["x"], values, label=trace["name"], marker=marker, markersize=3, linewidth=1.2)
+        axes.set_title(chart.title)
+        axes.set_xlabel("step")
+        axes.grid(alpha=0.3)
+        axes.set_yscale(chart.layout["yaxis"].get("type", "linear"))
+        if len(chart.traces) <= 12:
+            axes.legend(fontsize="small")
+    picture = BytesIO()
+    figure.savefig(picture, format=form, dpi=120)
+    return picture.getvalue()

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator
 
+from bert_core.config import shape_of
 from bert_core.errors import ConfigError
 from bert_core.families import FAMILIES, FAMILY_NAMES, MODERN
-from bert_core.sizes import shape_of
 from orchestrator.specs.fields import Section, identity
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from uuid import uuid4
 
-from bert_core.checkpoints.atomic_files import atomic_write
-from bert_core.checkpoints.manifest import MANIFEST_FILE
+from bert_core.checkpoints.manifest import MANIFEST_FILE, atomic_write
 from bert_core.errors import CheckpointError
 from orchestrator.errors import InputError
 from orchestrator.settings import CACHE_VARIABLE, cache_folder

@@ -1,6 +1,6 @@
 """Reading and writing of single files, local or by URI; a file that is written appears whole or not at all.
 
-Local files are written under a temporary name, which `bert_core.checkpoints.atomic_files` describes; object stores put
+Local files are written under a temporary name, which `bert_core.checkpoints.manifest` describes; object stores put
 whole objects by their nature.
 """
 
@@ -11,8 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
 
-from bert_core.checkpoints.atomic_files import atomic_write
-from bert_core.checkpoints.manifest import digest_stream, json_text
+from bert_core.checkpoints.manifest import atomic_write, digest_stream, json_text
 from orchestrator.storage.hub import hub_files, is_hub, open_hub
 from orchestrator.storage.uris import filesystem_of, is_local, local_path
 

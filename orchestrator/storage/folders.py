@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bert_core.checkpoints.atomic_files import atomic_folder
+from bert_core.checkpoints.manifest import atomic_folder
 from orchestrator.storage.hub import exists_on_hub, is_hub
 from orchestrator.storage.uris import filesystem_of, is_local, join, local_path
 

@@ -2,15 +2,18 @@
 
 import json
 import os
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 from bert_core.checkpoints.manifest import json_text
 from bert_core.errors import CheckpointError
-from orchestrator.errors import RunStoppedError
+from orchestrator.errors import ClusterError, RunStoppedError
 from orchestrator.settings import ASKED_AT_VARIABLE
-from orchestrator.storage import SeenFile, read_seen, replace_seen
+from orchestrator.storage import SeenFile, delete, exists, join, read_seen, replace_seen, write_bytes
 
 Entries = list[dict[str, Any]]
 
@@ -78,3 +81,26 @@ def how_to_go_on(run_id: str) -> str:
     """The last words of an error after which a run can be resumed, as who asked for the run would type them."""
     asked_at = os.environ.get(ASKED_AT_VARIABLE)
     return f"go on with: orchestrator {f'--address {asked_at} submit --resume' if asked_at else 'resume'} {run_id}"
+
+
+@contextmanager
+def marked_storage(run_folder: str, attempt: int) -> Iterator[str]:
+    """Leave a file of a name that was never used before in a run's folder during the block; yields its path."""
+    mark = join(run_folder, f".attempt-{attempt}-{uuid4().hex}")
+    write_bytes(mark, b"")
+    try:
+        yield mark
+    finally:
+        with suppress(OSError):
+            delete(mark)
+
+
+def refuse_without_mark(mark: str) -> None:
+    """Check that this process sees a driver's mark. Raises: ClusterError, naming the host and the folder."""
+    if exists(mark):
+        return
+    folder = mark.rpartition("/")[0]
+    raise ClusterError(
+        f"host {socket.gethostname()} does not see {folder}, which the driver has written: mount the shared storage "
+        "there at the same path, or give a --storage that every host reaches; then resume"
+    )

@@ -2,18 +2,25 @@
 
 The pointer file is replaced after a checkpoint is complete, so that it never names half of one; no checkpoint is found
 by listing folders. One that does not match its digests is skipped with a warning, and the one before it is used.
+
+Each carries digests of everything that decides the next steps (its identity), by part: spec, data, tokenizer, teacher,
+versions. Where one differs, what a run reads has drifted, and going on would mix two runs. That is refused, unless the
+attempt allows it; then the run is marked. Details beside the digests tell which field or file has changed.
 """
 
 import logging
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import Any
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
 
+import bert_core
 from bert_core.checkpoints.manifest import MANIFEST_FILE
 from bert_core.checkpoints.training_state import (
     REMEDY,
@@ -23,8 +30,10 @@ from bert_core.checkpoints.training_state import (
     contents_of,
     read_training_state,
 )
+from bert_core.device_copies import HostCopies
 from bert_core.errors import CheckpointError, NewerFormatError
-from orchestrator.results import CheckpointEvent
+from orchestrator.results import CheckpointEvent, DriftEvent
+from orchestrator.specs.differences import differences
 from orchestrator.storage import delete, digest_file, join, local_copy, names_in, read_json, write_folder
 from orchestrator.training.attempts import Entries, FencedList
 
@@ -164,3 +173,134 @@ def _delete_or_warn(path: str, warn: Warn) -> None:
         delete(path)
     except OSError as error:
         warn(f"{path} cannot be deleted ({error.strerror or error}); it is not used any more: delete it by hand")
+
+
+def saves_in_background(device: torch.device) -> bool:
+    """Whether a run on a device writes its checkpoints while it trains.
+
+    On a GPU: the host's processors are idle there. On CPUs the writer takes from training what training would otherwise
+    wait for, and the copy takes memory.
+    """
+    return device.type == "cuda"
+
+
+@dataclass(frozen=True)
+class SavedCheckpoint:
+    """A complete checkpoint, and what a person should know of it."""
+
+    event: CheckpointEvent
+    warnings: list[str]
+
+
+class CheckpointSaver:
+    """Saves checkpoints of one run, in a thread or at once.
+
+    Args:
+        in_background: whether `save` returns when the state has been copied, in place of when it has been written.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, in_background: bool) -> None:
+        self._checkpoints = checkpoints
+        self._copies = HostCopies() if in_background else None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint") if in_background else None
+        self._under_way: Future[SavedCheckpoint] | None = None
+
+    def save(self, step: int, model: nn.Module, optimizer: Optimizer, extra: Mapping[str, Any]) -> None:
+        """Save a checkpoint, which `take` returns when it is complete; the one before it has been taken.
+
+        Raises: without a thread what `Checkpoints.write` raises.
+        """
+        assert self._under_way is None, "the copy of a checkpoint that is being written must stay as it is"
+        if self._thread is None or self._copies is None:
+            self._under_way = Future()
+            self._under_way.set_result(self._write(step, contents_of(model, optimizer, extra)))
+        else:
+            contents = contents_of(model, optimizer, extra, self._copies.of)
+            self._under_way = self._thread.submit(self._write, step, contents)
+
+    def take(self, wait: bool = False) -> SavedCheckpoint | None:
+        """Return a checkpoint that is complete, once; None where there is none, or while it is written.
+
+        Args:
+            wait: wait for the one that is being written.
+
+        Raises: what `Checkpoints.write` raised.
+        """
+        if self._under_way is None or not (wait or self._under_way.done()):
+            return None
+        done, self._under_way = self._under_way, None
+        return done.result()
+
+    def settle(self) -> None:
+        """Wait for a checkpoint that is being written, where another error is on its way: a failure is only logged."""
+        try:
+            self.take(wait=True)
+        except Exception as error:
+            logger.warning("the checkpoint that was being written failed: %s", error)
+
+    def _write(self, step: int, contents: StateContents) -> SavedCheckpoint:
+        warnings: list[str] = []
+        return SavedCheckpoint(self._checkpoints.write(step, contents, warnings.append), warnings)
+
+
+_MAX_NAMED = 8
+"""Fields and files that a message names at most."""
+
+
+def versions() -> dict[str, str]:
+    """Versions of the libraries that decide a training's numbers, as parts of an identity."""
+    return {"torch": str(torch.__version__), "code": str(bert_core.__version__)}
+
+
+def check_drift(saved: Mapping[str, Any], identity: Mapping[str, Any], details: Mapping[str, Any]) -> list[str]:
+    """List what has changed since a checkpoint was saved, a line for each field or file; empty where nothing has.
+
+    Args:
+        saved: the checkpoint's JSON, with its `identity` and `details`. A part that it lacks is not compared.
+        identity: digests of the attempt, by part.
+        details: plain values of some of these parts.
+    """
+    known = saved["identity"]
+    was_details: Mapping[str, Any] = saved.get("details", {})
+    lines: list[str] = []
+    for part, digest in identity.items():
+        if part in known:
+            (*found,) = differences({part: known[part]}, {part: digest})
+            if found:
+                named = list(differences({part: was_details.get(part, {})}, {part: details.get(part, {})}))
+                lines += _lines(named if part in was_details and named else found)
+    return lines
+
+
+def accept_drift(lines: list[str], step: int, *, allowed: bool) -> list[DriftEvent]:
+    """The event that marks a run, where something has changed and that is allowed; nothing where nothing has.
+
+    Raises: CheckpointError, naming what has changed, where it is not allowed.
+    """
+    if not lines:
+        return []
+    if not allowed:
+        raise CheckpointError(
+            f"cannot resume from step {step}, since what the run reads has changed: {'; '.join(lines)}. "
+            "Put the old state back, or start a new run; `resume --allow-drift` goes on all the same and marks the run"
+        )
+    return [DriftEvent(step, tuple(lines))]
+
+
+def refuse_other_sizes(details: Mapping[str, Any], sizes: Mapping[str, str], step: int) -> None:
+    """Check that text files are as large as when a checkpoint was saved, before anything reads them.
+
+    Args:
+        details: those of the checkpoint; one without sizes is not compared.
+        sizes: sizes of the files now, by path.
+
+    Raises: CheckpointError, naming what has changed.
+    """
+    if "corpus" in details:
+        accept_drift(_lines(list(differences({"corpus": details["corpus"]}, {"corpus": sizes}))), step, allowed=False)
+
+
+def _lines(found: list[tuple[tuple[str, ...], str]]) -> list[str]:
+    # Parts of fine-tunings are called `the spec`, a field of it `spec.steps`.
+    lines = [f"{'.'.join(path).removeprefix('the ')}: {change}" for path, change in found[:_MAX_NAMED]]
+    return lines + ([f"and {len(found) - _MAX_NAMED} more"] if len(found) > _MAX_NAMED else [])

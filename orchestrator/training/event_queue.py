@@ -137,7 +137,6 @@ class EventQueue:
         self._step = None
 
     def status(self) -> WorkersStatus:
-        """State of the workers."""
         places = tuple(self._places[rank] for rank in sorted(self._places))
         return WorkersStatus(places, self._step, tuple(self._failures))
 

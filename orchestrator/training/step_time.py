@@ -9,8 +9,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from bert_core.config import BertConfig
-from bert_core.model_flops import count_flops_per_token
+from bert_core.config import BertConfig, count_flops_per_token
 from bert_core.optimization import set_learning_rate
 
 NUM_MEASURED_STEPS = 3

@@ -8,29 +8,245 @@
 | a distillation on a task | after its first checkpoint | scores, weights, predictions |
 | a sweep | after its first trial, or a trial's first checkpoint | scores of all trials, weights, predictions |
 
-Batches are compared by digests of the tokens, masks and labels of each example, in the order of the global batch.
+Batches are compared by digests of the tokens, masks and labels of each example, in the order of the global batch. The
+runs are child processes of the command line, each with a Ray of its own. They share a home, so that text is tokenized
+once, and have nothing to do with the registry and storage of a person.
 """
 
+import hashlib
+import json
 import logging
+import math
+import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
-from orchestrator.errors import SpecError
+from orchestrator.errors import ClusterError, RunFailedError, SpecError
 from orchestrator.kinds import resolved_inputs
+from orchestrator.measurements import is_of_the_machine
 from orchestrator.planning.checks import check_inputs
-from orchestrator.pretraining.batch_trace import num_holding
+from orchestrator.pretraining.batch_trace import HOLD_VARIABLE, TRACE_VARIABLE, combine_digests, num_holding, read_trace
 from orchestrator.progress import counted
 from orchestrator.registry import Registry
+from orchestrator.registry.queries.run_listing import RUN_COLUMNS
 from orchestrator.run_states import RunState
-from orchestrator.settings import Settings
+from orchestrator.settings import ADDRESS_VARIABLE, HOME_VARIABLE, REGISTRY_VARIABLE, STORAGE_VARIABLE, Settings
 from orchestrator.specs import DistillSpec, PretrainSpec, Spec, SweepSpec
+from orchestrator.specs.loading import spec_values
 from orchestrator.specs.references import replace_names
-from orchestrator.training.checkpoints import POINTER
-from orchestrator.verification.child_runs import ChildRuns
-from orchestrator.verification.outcomes import BATCHES, Outcome, pretraining_outcome, task_outcome
+from orchestrator.storage import digest_file, join
+from orchestrator.training.checkpoints import POINTER, Checkpoints
+
+_COMMAND_LINE = (sys.executable, "-c", "from orchestrator.cli import main; main()")
+_POLL_S = 0.05
+_TRIES = 3
+"""Number of times that a command is tried whose Ray does not start, as on a machine that is too busy."""
+_OF_A_PERSON = (HOME_VARIABLE, STORAGE_VARIABLE, REGISTRY_VARIABLE, ADDRESS_VARIABLE, "RAY_AUTH_", "RAY_JOB_")
+"""Beginnings of the variables that would lead a child to a person's registry, storage or cluster."""
+_DETERMINISTIC = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+"""Variable by which cuBLAS gives the same bits again; kernels of torch are asked for by the workers."""
+
+
+@dataclass(frozen=True)
+class ChildRun:
+    """A run that has ended well, after one attempt or several."""
+
+    run_id: str
+    trace: Path
+    """Folder of the batches that it consumed, where it pretrains."""
+
+
+@dataclass(frozen=True)
+class ChildRuns:
+    """Runs in one home, which this makes."""
+
+    home: Path
+
+    @property
+    def settings(self) -> Settings:
+        """Settings by which the runs are found: home, registry, storage."""
+        return Settings.from_options(home=str(self.home), environ={})
+
+    def run(self, name: str, spec: Spec) -> ChildRun:
+        """Carry out a spec without interruption. Raises: RunFailedError, naming the log."""
+        return ChildRun(self._complete(name, "run", self._write(name, spec)), self._trace(name))
+
+    def run_killed(
+        self,
+        name: str,
+        spec: Spec,
+        is_time: Callable[[Path, str], bool],
+        hold_after: int | None = None,
+        overrides: Sequence[str] = (),
+    ) -> ChildRun:
+        """Carry out a spec, kill all its processes by SIGKILL when it is time, and resume it.
+
+        Args:
+            is_time: asked again and again, with the run's trace and its id, whether to kill now.
+            hold_after: number of steps after which pretraining waits for that.
+            overrides: execution fields that it is resumed with, as `resume` takes them.
+
+        Raises: RunFailedError, naming the log; also where the run ended before it was time.
+        """
+        hold = {} if hold_after is None else {HOLD_VARIABLE: str(hold_after)}
+        path = self._write(name, spec)
+        for _ in range(_TRIES):
+            with self._start(name, "run", path, **hold) as child:
+                run_id = _first_line(child)
+                while child.poll() is None:
+                    if is_time(self._trace(name), run_id):
+                        break
+                    time.sleep(_POLL_S)
+            if child.returncode == -signal.SIGKILL:
+                return ChildRun(self._complete(name, "resume", run_id, *overrides), self._trace(name))
+            if child.returncode != ClusterError.exit_status:
+                break
+        raise RunFailedError(
+            f"the run ended with status {child.returncode} before it could be killed{self._reason(name)}; "
+            "if it completed, make it longer: more --steps, recipe.epochs or recipe.evaluations_per_epoch"
+        )
+
+    def _complete(self, name: str, *arguments: str) -> str:
+        """Wait for a command to end well; returns the run's id, which it prints first. Raises: RunFailedError."""
+        for _ in range(_TRIES):
+            with self._start(name, *arguments) as child:
+                run_id = _first_line(child)
+                child.wait()
+            if child.returncode == 0:
+                return run_id
+            if child.returncode != ClusterError.exit_status:
+                break
+        raise RunFailedError(f"a run of the comparison failed{self._reason(name)}")
+
+    def _write(self, name: str, spec: Spec) -> str:
+        path = self.home / "specs" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(spec_values(spec)), encoding="utf-8")  # JSON is YAML
+        return str(path)
+
+    @contextmanager
+    def _start(self, name: str, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+        """Start a command; at the end of the block it is killed with all that it started, if it still runs."""
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(_OF_A_PERSON)}
+        environment |= {**_DETERMINISTIC, **variables, TRACE_VARIABLE: str(self._trace(name))}
+        command = [*_COMMAND_LINE, "--home", str(self.home), *arguments]
+        with (
+            self._log(name).open("a", encoding="utf-8") as log,
+            subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment, start_new_session=True
+            ) as child,
+        ):
+            try:
+                yield child
+            finally:
+                _kill(child)
+
+    def _reason(self, name: str) -> str:
+        lines = self._log(name).read_text(encoding="utf-8", errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "no message")
+        return f": {last} (its messages: {self._log(name)})"
+
+    def _log(self, name: str) -> Path:
+        return self.home / f"{name}.log"
+
+    def _trace(self, name: str) -> Path:
+        return self.home / "traces" / name
+
+
+def _first_line(child: "subprocess.Popen[str]") -> str:
+    assert child.stdout is not None
+    return child.stdout.readline().strip()
+
+
+def _kill(child: "subprocess.Popen[str]") -> None:
+    """Send SIGKILL to a command and to all processes below it, its Ray's too, which have groups of their own."""
+    if child.poll() is not None:
+        return
+    below = _descendants(child.pid)
+    for process in (child.pid, *below):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    child.wait()
+
+
+def _descendants(process: int) -> list[int]:
+    """Return the processes below a process; none without /proc, where those of Ray end when they miss the driver."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended since
+            _, _, rest = path.read_text().rpartition(")")
+            children.setdefault(int(rest.split()[1]), []).append(int(path.parent.name))
+    found = list(children.get(process, ()))
+    for each in found:  # grows while it is read
+        found += children.get(each, ())
+    return found
+
+
+BATCHES = "batches"
+"""Name of what does not depend on the number of workers."""
+
+_OF_THE_CLOCK = RUN_COLUMNS.keys() - {"number", "seed", "state"}
+
+Outcome = dict[str, str]
+"""Digests by the name of what they are of."""
+
+
+def pretraining_outcome(run: ChildRun, settings: Settings, num_steps: int) -> Outcome:
+    """Digests of a pretraining: batches in their order, then weights and optimizer after the last step."""
+    with Registry(settings.registry) as registry:
+        folder = registry.run(run.run_id).storage_path
+    assert folder is not None, "every run has a folder"
+    newest = Checkpoints(folder).newest_first()[0]
+    return {
+        BATCHES: _rolling_digest(run, num_steps),
+        "weights": digest_file(join(newest.path, "model.safetensors")),
+        "optimizer": digest_file(join(newest.path, "optimizer.safetensors")),
+    }
+
+
+def task_outcome(run: ChildRun, settings: Settings) -> Outcome:
+    """Digests of a sweep or a distillation on a task: scores of each trial, the model's weights, its predictions."""
+    with Registry(settings.registry) as registry:
+        record = registry.run(run.run_id)
+        trials = registry.trials.frame(run.run_id)
+        scores = registry.metrics.latest(run.run_id)
+    rows: list[Mapping[Any, Any]] = [*trials.sort_values("number").to_dict("records"), scores]
+    outcome = {"scores": _digest_of([_reproducible(row) for row in rows])}
+    if record.model_folder is not None:
+        outcome["weights"] = digest_file(join(record.model_folder, "model.safetensors"))
+    if record.predictions_path is not None:
+        outcome["predictions"] = digest_file(record.predictions_path)
+    return outcome
+
+
+def _rolling_digest(run: ChildRun, num_steps: int) -> str:
+    """Digest of all batches from the first to the last, or which of them is missing."""
+    batches = read_trace(run.trace)
+    missing = [step for step in range(1, num_steps + 1) if step not in batches]
+    return f"no batch for step {missing[0]}" if missing else combine_digests(batches.values())
+
+
+def _reproducible(row: Mapping[Any, Any]) -> dict[str, str]:
+    """Scores, parameters, number, seed and state of a trial: what no clock is part of."""
+    return {
+        str(name): "" if isinstance(value, float) and math.isnan(value) else str(value)
+        for name, value in row.items()
+        if name not in _OF_THE_CLOCK and not is_of_the_machine(str(name))
+    }
+
+
+def _digest_of(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
 
 logger = logging.getLogger(__name__)
 

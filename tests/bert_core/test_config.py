@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 import transformers
 
-from bert_core.config import BertConfig
+from bert_core.config import SIZES, BertConfig
 from bert_core.config_fields import ConfigFields
 from bert_core.errors import CheckpointError, ConfigError
 from bert_core.families import FAMILIES
-from bert_core.sizes import SIZES
 
 
 @pytest.mark.parametrize(

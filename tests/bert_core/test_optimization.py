@@ -8,15 +8,13 @@ import torch
 import transformers
 from torch.utils.flop_counter import FlopCounterMode
 
-from bert_core.config import BertConfig
+from bert_core.config import BertConfig, count_flops_per_prediction, count_flops_per_read_token, count_flops_per_token
 from bert_core.heads import BertForPreTraining, BertForSequenceClassification
 from bert_core.heads.pretraining import PretrainingLabels
 from bert_core.kernels import linear
-from bert_core.layerwise import depths, learning_rate_scales, unfreeze_top_layers
 from bert_core.learning_rates import SCHEDULES, learning_rate_factor
 from bert_core.model import BertModel
-from bert_core.model_flops import count_flops_per_prediction, count_flops_per_read_token, count_flops_per_token
-from bert_core.optimization import build_optimizer, set_learning_rate
+from bert_core.optimization import build_optimizer, depths, learning_rate_scales, set_learning_rate, unfreeze_top_layers
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import small_config
 

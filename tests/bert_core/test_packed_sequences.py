@@ -11,9 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_core.device_copies import copy_together
+from bert_core.device_copies import LateReads, copy_together
 from bert_core.errors import DataError
-from bert_core.late_reads import LateReads
 from bert_core.packed_sequences import PackedSequences
 from bert_core.ragged_rows import ragged_ranges, running_totals
 from tests.synchronizations import GPU, FakeGpu

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from bert_core import vector_index
 from bert_core.checkpoints.manifest import write_manifest
 from bert_core.errors import CheckpointError, ConfigError, DataError
-from bert_core.vector_index import Hit, VectorIndex, build_index, exact, load_index, save_index
+from bert_core.vector_index import ExactIndex, Hit, VectorIndex, build_index, load_index, save_index
 
 KINDS = ["exact", "hnsw"]
 
@@ -43,8 +44,8 @@ def test_exact_search_agrees_with_a_full_sort(metric: str, num: int, num_queries
     if metric == "cosine":
         scores /= np.linalg.norm(queries, axis=1)[:, None] * np.linalg.norm(stored, axis=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "_VECTORS_AT_A_TIME", block)
-        patch.setattr(exact, "_QUERIES_AT_A_TIME", 4)
+        patch.setattr(vector_index, "_VECTORS_AT_A_TIME", block)
+        patch.setattr(vector_index, "_QUERIES_AT_A_TIME", 4)
         found = build_index(names(num), stored, metric).search(queries, k)
     for hits, row in zip(found, scores, strict=True):
         best = np.argsort(-row)[:k]
@@ -93,7 +94,7 @@ def test_a_folder_comes_back_whole(index: VectorIndex, tmp_path: Path) -> None:
 def test_a_loaded_exact_index_stays_on_the_disk(tmp_path: Path) -> None:
     save_index(build_index(names(3), vectors(3)), tmp_path / "index")
     loaded = load_index(tmp_path / "index")
-    assert isinstance(loaded, exact.ExactIndex)
+    assert isinstance(loaded, ExactIndex)
     assert isinstance(loaded.vectors, np.memmap)
 
 

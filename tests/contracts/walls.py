@@ -11,7 +11,7 @@ DRIVER_ONLY = frozenset({"sqlalchemy", "click", "orchestrator.registry"})
 """Libraries that the driver alone uses: workers and trials hand their results over as values and events."""
 
 TEXT_HALF = (
-    "bert_core.checkpoints.atomic_files",
+    "bert_core.checkpoints.manifest",
     "bert_core.checkpoints.sentence_transformers",
     "bert_core.checkpoints.weight_files",
     "bert_core.config",
@@ -21,11 +21,9 @@ TEXT_HALF = (
     "bert_core.errors",
     "bert_core.examples",
     "bert_core.families",
-    "bert_core.field_checks",
     "bert_core.masking",
     "bert_core.objectives",
     "bert_core.ragged_rows",
-    "bert_core.sizes",
     "bert_core.text",
 )
 """Runs inside Ray Data tasks."""
@@ -35,7 +33,6 @@ NUMPY_ALONE = (
     "bert_core.calibration",
     "bert_core.learning_rates",
     "bert_core.metrics",
-    "bert_core.model_flops",
     "bert_core.vector_index",
 )
 """Numbers without a model."""
@@ -46,12 +43,9 @@ TORCH_HALF = (
     "bert_core.compiled_layers",
     "bert_core.device_copies",
     "bert_core.distillation",
-    "bert_core.embedding_losses",
     "bert_core.heads",
     "bert_core.kernels",
-    "bert_core.late_reads",
     "bert_core.layers",
-    "bert_core.layerwise",
     "bert_core.losses",
     "bert_core.micro_batches",
     "bert_core.model",
@@ -70,8 +64,7 @@ NEVER: dict[str, frozenset[str]] = {
     "orchestrator.search": frozenset({"ray", "torch", "pydantic", "orchestrator.specs", *DRIVER_ONLY}),
     "orchestrator.corpus": frozenset({"torch", *DRIVER_ONLY}),
     "orchestrator.corpus.preview": frozenset({"ray", "torch", *DRIVER_ONLY}),
-    "orchestrator.corpus.sample_store": frozenset({"ray", "torch", *DRIVER_ONLY}),
-    "orchestrator.corpus.store_folder": frozenset({"ray", "torch", *DRIVER_ONLY}),
+    "orchestrator.corpus.token_store": frozenset({"ray", "torch", *DRIVER_ONLY}),
     "orchestrator.drafting": frozenset({"ray", "torch", "click"}),
     "orchestrator.pretraining": DRIVER_ONLY,
     "orchestrator.pretraining.streams": frozenset({"ray", "torch", *DRIVER_ONLY}),
@@ -140,7 +133,7 @@ ONLY_STANDARD_LIBRARY = (
 ONLY_INSIDE: dict[str, tuple[str, ...]] = {
     "scipy": ("bert_core.metrics",),
     "sklearn": ("bert_core.metrics",),
-    "faiss": ("bert_core.vector_index.hnsw",),
+    "faiss": ("bert_core.vector_index",),
     "optuna": ("orchestrator.search.algorithms", "orchestrator.reports.charts"),
     "alembic": ("orchestrator.registry",),
     "tensorboardX": ("orchestrator.registry.tracker_exports",),

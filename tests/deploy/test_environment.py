@@ -8,7 +8,7 @@ import shlex
 
 import pytest
 
-from orchestrator.cluster.environment import CLUSTER_DRIVER, DRIVER, MEMORY
+from orchestrator.cluster.connection import CLUSTER_DRIVER, DRIVER, MEMORY
 from tests.deploy.recipes import DEPLOY, ROOT, cluster_specs
 
 RAY_UP_FILES = ("cluster.yaml", "cluster.local.yaml", "deploy/cluster.gcp.yaml")

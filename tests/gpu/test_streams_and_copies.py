@@ -15,14 +15,12 @@ from torch import Tensor
 from benchmarks._pretraining_batches import loss_of
 from benchmarks.gpu.own_step import Learner, build_learner, own_loss, packed_inputs
 from benchmarks.gpu.texts import first_batches, generated_text
-from bert_core.checkpoints.host_copies import HostCopies
 from bert_core.checkpoints.training_state import contents_of
-from bert_core.device_copies import copy_together
+from bert_core.device_copies import HostCopies, copy_together
 from bert_core.examples.packing import PackedBatch
-from orchestrator.pretraining.clocks import DeviceClock, HostClock, clock_of
 from orchestrator.pretraining.collectives import StopVote
-from orchestrator.pretraining.device_batch import MicroBatch
-from orchestrator.pretraining.device_feed import device_batches
+from orchestrator.pretraining.device_batch import MicroBatch, device_batches
+from orchestrator.pretraining.meter import DeviceClock, HostClock, clock_of
 from tests.gpu.devices import ON_EACH_DEVICE, small_setting
 
 TEXT = generated_text(num_documents=100, num_words=48)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.device_feed import device_batches
+from orchestrator.pretraining.device_batch import device_batches
 from orchestrator.pretraining.divergence import StepWatch
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.pretraining.meter import Meter

@@ -103,7 +103,7 @@ def registry(location: str, empty_database: Path) -> Iterator[Registry]:
 def cluster(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> JobCluster:
     """A cluster's job service without Ray, which whoever opens jobs gets."""
     made = JobCluster(tmp_path_factory.mktemp("head"))
-    monkeypatch.setattr("orchestrator.execution.job_client._client", lambda address: made)
+    monkeypatch.setattr("orchestrator.execution.jobs._client", lambda address: made)
     return made
 
 

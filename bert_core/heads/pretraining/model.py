@@ -3,7 +3,8 @@
 Shapes: B sequences, S length of a padded row, T tokens, P predicted positions, H hidden, V vocabulary.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,13 +15,47 @@ from bert_core.config import BertConfig
 from bert_core.constants import IGNORE_INDEX
 from bert_core.errors import DataError
 from bert_core.heads.outputs import PretrainingOutput
-from bert_core.heads.pretraining.base import LossSums, PretrainingLabels
-from bert_core.heads.pretraining.masked_lm import VocabularyHead
-from bert_core.heads.pretraining.objective_heads import OBJECTIVE_HEADS
-from bert_core.losses import check_labels
+from bert_core.heads.pretraining.base import LossSums, ObjectiveHead, PretrainingLabels
+from bert_core.heads.pretraining.masked_lm import LeftToRightHead, MaskedLMHead, VocabularyHead
+from bert_core.heads.pretraining.span_boundary import SpanBoundaryHead
+from bert_core.losses import check_labels, cross_entropy_sums
 from bert_core.model import BertModel
 from bert_core.objectives import OBJECTIVES
 from bert_core.packed_sequences import PackedSequences
+
+
+class SentencePairHead(ObjectiveHead[nn.Linear]):
+    """Two classes on the pooled first token of a pair (Devlin et al. 2018, 3.1; Lan et al. 2020, 3.1)."""
+
+    module_name = "next_sentence"
+
+    def build(self, config: BertConfig) -> nn.Linear | None:
+        """The layer, where the model is pretrained with pairs of segments."""
+        return nn.Linear(config.hidden_size, 2) if config.sentence_head else None
+
+    def rows(self, bert: BertModel, seqs: PackedSequences, labels: PretrainingLabels) -> Tensor | None:
+        """The tokens that stand for the pairs: (B,)."""
+        return bert.pooled_tokens(seqs)
+
+    def loss_sums(
+        self, module: nn.Linear, bert: BertModel, seqs: PackedSequences, hidden: Tensor, labels: PretrainingLabels
+    ) -> LossSums:
+        logits = module(bert.pool(hidden))  # (B, 2)
+        return LossSums(*cross_entropy_sums(logits, labels.sentence_labels.long()))
+
+
+OBJECTIVE_HEADS: Mapping[str, ObjectiveHead[Any]] = {
+    "masked_lm": MaskedLMHead(),
+    "span_boundary": SpanBoundaryHead(),
+    "next_sentence": SentencePairHead(),
+    "sentence_order": SentencePairHead(),
+    "left_to_right": LeftToRightHead(),
+}
+"""Heads by the names of `bert_core.objectives.OBJECTIVES`.
+
+Losses are computed in this order, and their gradients added up in the reverse of it: another order would change the
+last bits of a run that is resumed.
+"""
 
 
 class BertForPreTraining(PretrainedModel):

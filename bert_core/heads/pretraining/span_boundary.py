@@ -14,7 +14,7 @@ from bert_core.constants import IGNORE_INDEX
 from bert_core.heads.pretraining.base import LossSums, ObjectiveHead, PretrainingLabels
 from bert_core.kernels.linear import Linear
 from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums
-from bert_core.layers.activations import ACTIVATIONS
+from bert_core.layers.encoder_layer import ACTIVATIONS
 from bert_core.model import BertModel
 from bert_core.packed_sequences import PackedSequences
 

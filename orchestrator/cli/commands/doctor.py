@@ -24,7 +24,7 @@ def doctor(form: str | None, output: str | None) -> int:
     it has; -f json has all that was found.
     """
     say_now("looking at this machine")
-    from orchestrator.cluster.addresses import is_dashboard, names_no_cluster
+    from orchestrator.cluster.connection import is_dashboard, names_no_cluster
     from orchestrator.cluster.doctor import examine, problem_of
     from orchestrator.errors import ClusterError
 
@@ -32,7 +32,7 @@ def doctor(form: str | None, output: str | None) -> int:
     findings = list(examine(settings))
     listens = findings[-1].state == "ok" and not names_no_cluster(settings)
     if listens and not is_dashboard(str(settings.address)):
-        from orchestrator.cluster.node_survey import survey_nodes
+        from orchestrator.cluster.doctor import survey_nodes
 
         say_now("looking at each node of the cluster")
         try:

@@ -15,7 +15,7 @@ def write_pieces(pieces: Iterable[bytes], output: str | None) -> None:
 
     A file stands only when the last piece is written; until then, and where a piece cannot be had, it stays as it was.
     """
-    from bert_core.checkpoints.atomic_files import atomic_write
+    from bert_core.checkpoints.manifest import atomic_write
 
     def write(target: Path | str) -> None:
         with click.open_file(str(target), "wb") as file:

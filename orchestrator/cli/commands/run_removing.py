@@ -44,7 +44,7 @@ def rm(
     """
     say_now("looking for what other runs need")
     from orchestrator.cli.commands.registry_reading import find_run, open_registry
-    from orchestrator.execution.removal import find_removals, remove_runs
+    from orchestrator.execution.garbage import find_removals, remove_runs
     from orchestrator.progress import size_text
 
     settings = current_settings()

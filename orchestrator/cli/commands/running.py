@@ -24,7 +24,7 @@ from orchestrator.cli.frame import (
 from orchestrator.cli.messages import at_work, notify, say_now
 from orchestrator.cli.output import show_record, show_rows, show_text
 from orchestrator.cli.reading import reading_options
-from orchestrator.cluster.environment import give_way
+from orchestrator.cluster.connection import give_way
 from orchestrator.errors import HoursReached
 from orchestrator.progress import reader_may_leave
 from orchestrator.run_ids import is_run_id
@@ -197,8 +197,8 @@ def _interruptible(*again: str) -> Iterator[Callable[[str], None]]:
 
     `again` are words of the command that a person will want to type again when going on.
     """
-    from orchestrator.execution.interruption import record_left, where_it_stopped
     from orchestrator.execution.origin import means_the_same_anywhere
+    from orchestrator.execution.stopping import record_left, where_it_stopped
 
     started: list[str] = []
 

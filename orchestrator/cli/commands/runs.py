@@ -103,7 +103,7 @@ def plot(run_id: str, output: str) -> None:
     Its measurements over its steps, or the trials of a sweep side by side.
     """
     say_now(f"drawing run {run_id}")
-    from orchestrator.reports.pictures import plot_run
+    from orchestrator.reports.run_page import plot_run
 
     with open_registry() as registry:
         plot_run(registry, find_run(registry, run_id), output)
@@ -159,7 +159,7 @@ def _log_text(data: bytes) -> str:
 
 def _follow(run_id: str) -> int:
     """Print a run's log until it has ended; returns the exit status that `wait` would give."""
-    from orchestrator.execution.log_following import follow_log
+    from orchestrator.execution.run_log import follow_log
     from orchestrator.execution.waiting import outcome_line
     from orchestrator.run_states import RunState
 

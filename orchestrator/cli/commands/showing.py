@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from bert_core.text.tokenization import Tokenizer
-    from orchestrator.corpus.preview import ExamplePreview, SentencePreview, TokenPreview
-    from orchestrator.corpus.sample_store import Origin
+    from orchestrator.corpus.preview import ExamplePreview, Origin, SentencePreview, TokenPreview
     from orchestrator.specs import PretrainSpec, TextSource
 
 _SPEC_ENDINGS = (".yaml", ".yml")
@@ -123,8 +122,7 @@ def _show_examples(
     form: str | None,
     output: str | None,
 ) -> None:
-    from orchestrator.corpus.preview import preview_examples
-    from orchestrator.corpus.sample_store import open_sample_store
+    from orchestrator.corpus.preview import open_sample_store, preview_examples
     from orchestrator.corpus.stream import SplitShards
     from orchestrator.errors import InputError
     from orchestrator.pretraining.streams import build_stream

@@ -16,7 +16,7 @@ from orchestrator.cli.frame import (
 )
 from orchestrator.cli.messages import notify, say_now, write_message
 from orchestrator.cli.output import show_text
-from orchestrator.cluster.addresses import dashboard_address
+from orchestrator.cluster.connection import dashboard_address
 from orchestrator.errors import ClusterError
 from orchestrator.progress import reader_may_leave
 from orchestrator.run_ids import new_run_id

@@ -40,7 +40,7 @@ def inspect(
     FILE: files, folders or globs, URIs too; packed as .gz, .xz or .zst. Broken records are counted; they never stop it.
     """
     say_now("reading the text")
-    from orchestrator.corpus.inspection import inspect_corpus
+    from orchestrator.corpus.preview import inspect_corpus
 
     source = text_source(files, input_format, text_field, on_bad_record, max_documents)
     found = []

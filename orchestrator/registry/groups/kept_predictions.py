@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bert_core.metrics.ner import entity_spans
+from bert_core.metrics.spans import entity_spans
 from orchestrator.registry.groups.prediction_files import PredictionRow
 from orchestrator.significance.resampling import Numbers, ScoreOfWeights, spearman_of
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import URL, make_url, text
 
-from bert_core.checkpoints.atomic_files import atomic_write
+from bert_core.checkpoints.manifest import atomic_write
 from orchestrator.errors import InputError, RegistryError
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import open_engine

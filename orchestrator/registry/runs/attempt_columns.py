@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from orchestrator.provenance.made_with import MadeWith
+from orchestrator.provenance.machine import MadeWith
 from orchestrator.registry.attempt_tables import AttemptRow, CodeDiffRow
 from orchestrator.registry.engines.dialects import upsert_rows
 

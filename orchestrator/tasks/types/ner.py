@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from bert_core.constants import IGNORE_INDEX
 from bert_core.metrics import ner_f1, ner_f1_by_type
-from bert_core.metrics.ner import entity_spans
+from bert_core.metrics.spans import entity_spans
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS, Context

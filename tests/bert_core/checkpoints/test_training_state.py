@@ -16,9 +16,9 @@ import pytest
 import torch
 from torch.optim import AdamW
 
-from bert_core.checkpoints.host_copies import HostCopies
 from bert_core.checkpoints.manifest import write_manifest
 from bert_core.checkpoints.training_state import load_training_state, save_training_state
+from bert_core.device_copies import HostCopies
 from bert_core.errors import CheckpointError, NewerFormatError
 from bert_core.heads import BertForPreTraining
 from bert_core.learning_rates import learning_rate_factor

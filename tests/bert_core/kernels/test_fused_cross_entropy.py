@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bert_core.constants import IGNORE_INDEX
-from bert_core.kernels import block_cross_entropy, linear_cross_entropy
+from bert_core.kernels import linear_cross_entropy
 from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -114,7 +114,7 @@ def test_the_output_layer_with_the_kernel_agrees_with_itself_without(
     labels[::3] = IGNORE_INDEX
     results = []
     for kernel in (None, cross_entropy_in_place):
-        monkeypatch.setattr(block_cross_entropy, "_fused_kernel", lambda device, kernel=kernel: kernel)
+        monkeypatch.setattr(linear_cross_entropy, "_fused_kernel", lambda device, kernel=kernel: kernel)
         for name in ("_CPU_COLUMN_MULTIPLE", "_GPU_COLUMN_MULTIPLE"):
             monkeypatch.setattr(linear_cross_entropy, name, 1 if kernel is None else 64)
         sums = linear_cross_entropy_sums(*tensors, labels)

@@ -14,8 +14,7 @@ import torch.nn.functional as F
 
 from bert_core.constants import IGNORE_INDEX
 from bert_core.kernels import linear_cross_entropy
-from bert_core.kernels.block_cross_entropy import _fused_kernel
-from bert_core.kernels.linear_cross_entropy import linear_cross_entropy_sums, vocabulary_logits
+from bert_core.kernels.linear_cross_entropy import _fused_kernel, linear_cross_entropy_sums, vocabulary_logits
 from tests.synchronizations import counted_synchronizations
 
 

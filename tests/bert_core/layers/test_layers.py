@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from bert_core.checkpoints.pretrained import PretrainedModel
 from bert_core.heads import BertForQuestionAnswering, BertForSequenceClassification, BertForTokenClassification
 from bert_core.layers.layer_norm import LayerNorm, set_residual_dtype
-from bert_core.layers.layer_pooling import LayerPooling
-from bert_core.model import BertModel
+from bert_core.model import BertModel, LayerPooling
 from bert_core.packed_sequences import PackedSequences
 from tests.bert_core.reference import ragged_batch, scattered, small_config
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bert_core.config import BertConfig
 from bert_core.errors import DataError
 from bert_core.examples.segments import TokenizedDocuments
-from bert_core.masking.units import MaskUnit
+from bert_core.masking import MaskUnit
 from bert_core.objectives import SENTENCE_OBJECTIVES, active_objectives
 from bert_core.objectives.packed_batches import SegmentConfig, count_examples
 from bert_core.text.segment_layout import SegmentLayout

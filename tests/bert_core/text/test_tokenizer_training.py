@@ -17,11 +17,19 @@ from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers, trainers
 
 from bert_core.errors import TokenizerError
-from bert_core.text import unigram_pieces
+from bert_core.text import tokenizer_training
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_pipelines import BYTE_BPE_SPECIAL_TOKENS, SPECIAL_TOKENS, UNIGRAM_SPECIAL_TOKENS
-from bert_core.text.tokenizer_training import TRAINERS, train_byte_bpe, train_unigram, train_wordpiece
-from bert_core.text.unigram_pieces import _find_pieces, _Lattice, _Words, learn_pieces
+from bert_core.text.tokenizer_training import (
+    TRAINERS,
+    _find_pieces,
+    _Lattice,
+    _Words,
+    learn_pieces,
+    train_byte_bpe,
+    train_unigram,
+    train_wordpiece,
+)
 from tests.shared_data import shared_file
 
 TEXTS = [
@@ -244,14 +252,14 @@ def test_a_text_of_single_characters_has_no_longer_pieces() -> None:
 
 
 def test_a_word_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unigram_pieces, "_LONGEST_WORD", 4)
+    monkeypatch.setattr(tokenizer_training, "_LONGEST_WORD", 4)
     learned = learn_pieces({"abababababab": 1}, 10, 1)
     assert max(map(len, learned)) == 4
 
 
 def test_of_too_many_words_the_most_frequent_are_learnt_from(monkeypatch: pytest.MonkeyPatch) -> None:
     words = {"rare": 2, "often": 9, "also": 9}
-    monkeypatch.setattr(unigram_pieces, "_MOST_CHARACTERS", 9)
+    monkeypatch.setattr(tokenizer_training, "_MOST_CHARACTERS", 9)
     assert learn_pieces(words, 20, 1) == learn_pieces({"often": 9, "also": 9}, 20, 1)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.provenance.made_with import MadeWith
+from orchestrator.provenance.machine import MadeWith
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.reports.run_texts import code_line, machine_line

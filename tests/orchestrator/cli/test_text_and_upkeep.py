@@ -13,7 +13,7 @@ import pytest
 import ray
 import yaml
 
-from orchestrator.cluster import node_survey
+from orchestrator.cluster import doctor as doctor_module
 from orchestrator.cluster.doctor import Finding
 from orchestrator.errors import ClusterError
 from orchestrator.settings import Settings
@@ -184,7 +184,7 @@ def address() -> Iterator[str]:
 def test_each_node_has_a_row_and_each_problem_a_line(
     command: Command, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_survey, "survey_nodes", lambda settings: (NODES, [SILENT]))
+    monkeypatch.setattr(doctor_module, "survey_nodes", lambda settings: (NODES, [SILENT]))
     shown = command("doctor", "--address", address)
     assert shown.status == 1
     assert "no answer within 30 s" in shown.out
@@ -205,7 +205,7 @@ def test_a_cluster_that_refuses_is_a_problem_with_its_own_remedy(
     def refuse(settings: Settings) -> None:
         raise ClusterError("Ray at 10.0.0.1:6379 cannot be used: no token; set RAY_AUTH_MODE=token")
 
-    monkeypatch.setattr(node_survey, "survey_nodes", refuse)
+    monkeypatch.setattr(doctor_module, "survey_nodes", refuse)
     shown = command("doctor", "-f", "json", "--address", address)
     (row,) = (row for row in json.loads(shown.out) if row["part"] == "nodes")
     assert (row["state"], row["remedy"], shown.status) == ("problem", "set RAY_AUTH_MODE=token", 1)

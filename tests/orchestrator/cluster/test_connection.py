@@ -13,9 +13,16 @@ from pathlib import Path
 import pytest
 import ray
 
-from orchestrator.cluster.addresses import check_reachable, dashboard_address, head_dashboard, names_no_cluster
-from orchestrator.cluster.connection import _use_private_token, connect
-from orchestrator.cluster.environment import give_way, prepare_driver
+from orchestrator.cluster.connection import (
+    _use_private_token,
+    check_reachable,
+    connect,
+    dashboard_address,
+    give_way,
+    head_dashboard,
+    names_no_cluster,
+    prepare_driver,
+)
 from orchestrator.errors import ClusterError
 from orchestrator.settings import Settings
 from tests.waiting import PATIENCE_S

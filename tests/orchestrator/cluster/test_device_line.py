@@ -15,8 +15,7 @@ import torch
 
 from orchestrator.cluster import capacity, doctor
 from orchestrator.cluster import device_line as module
-from orchestrator.cluster.card_look import common_refusal, look_at_card
-from orchestrator.cluster.device_line import device_line, take_gpus
+from orchestrator.cluster.device_line import common_refusal, device_line, look_at_card, take_gpus
 from orchestrator.cluster.doctor import Finding, examine
 from orchestrator.settings import Settings
 from orchestrator.training import cards

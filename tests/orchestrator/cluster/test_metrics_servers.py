@@ -15,8 +15,7 @@ import pytest
 
 from bert_core.objectives import OBJECTIVES
 from orchestrator.cluster import metrics_servers as module
-from orchestrator.cluster.gauges import LABELS, RunGauges
-from orchestrator.cluster.metrics_servers import metrics_servers
+from orchestrator.cluster.metrics_servers import LABELS, RunGauges, metrics_servers
 from orchestrator.errors import ClusterError
 from orchestrator.results import MetricEvent
 from tests.waiting import PATIENCE_S, wait_until

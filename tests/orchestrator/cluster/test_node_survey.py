@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from ray import cloudpickle
 
-from orchestrator.cluster import node_survey
-from orchestrator.cluster.node_survey import judge, versions
+from orchestrator.cluster import doctor as doctor_module
+from orchestrator.cluster.doctor import judge, versions
 from tests.waiting import PATIENCE_S
 
 HERE = {"python": "3.11.7", "ray": "2.60.0", "torch": "2.13.0+cpu", "sources": "ab12ab12ab12"}
@@ -23,7 +23,7 @@ import json, os, signal, sys
 import ray
 from ray.autoscaler.v2.sdk import get_cluster_status
 from ray.cluster_utils import Cluster
-from orchestrator.cluster.node_survey import survey_nodes
+from orchestrator.cluster.doctor import survey_nodes
 from orchestrator.settings import Settings
 from tests.waiting import wait_until
 
@@ -90,11 +90,11 @@ def test_builds_for_cpus_and_gpus_are_the_same_version() -> None:
 
 @pytest.mark.heavy
 def test_a_node_that_lacks_this_package_can_still_be_looked_at(tmp_path: Path) -> None:
-    cloudpickle.register_pickle_by_value(node_survey)
+    cloudpickle.register_pickle_by_value(doctor_module)
     try:
-        (tmp_path / "look.pkl").write_bytes(cloudpickle.dumps((node_survey.look, versions)))
+        (tmp_path / "look.pkl").write_bytes(cloudpickle.dumps((doctor_module.look, versions)))
     finally:
-        cloudpickle.unregister_pickle_by_value(node_survey)
+        cloudpickle.unregister_pickle_by_value(doctor_module)
     command = [sys.executable, "-c", WITHOUT_PACKAGE, str(tmp_path / "look.pkl")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     there, here = json.loads(done.stdout.splitlines()[-1]), versions()

@@ -15,9 +15,8 @@ import pytest
 
 from orchestrator import reminders
 from orchestrator.cluster import remote_call, shortage
-from orchestrator.cluster.processes import Processes
-from orchestrator.cluster.remote_call import call_on_device
-from orchestrator.cluster.worker_warnings import CollectedWarnings, WarningRelay, WithWarnings
+from orchestrator.cluster.nodes import Processes
+from orchestrator.cluster.remote_call import CollectedWarnings, WarningRelay, WithWarnings, call_on_device
 from orchestrator.errors import RunFailedError, SpecError
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
@@ -31,8 +30,7 @@ from orchestrator.specs import TaskSpec
 from orchestrator.tasks import Task, load_task
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.tasks.definitions import options_of
-from tests.orchestrator.training.cards_in_place import GIB, put_in_place
-from tests.orchestrator.training.small_memory import let_memory_run_out
+from tests.orchestrator.training.cards_in_place import GIB, let_memory_run_out, put_in_place
 
 PROBLEM = "the model was not scored"
 logger = logging.getLogger("orchestrator.some")

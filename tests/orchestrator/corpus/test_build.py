@@ -18,7 +18,7 @@ from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.corpus import build as build_module
 from orchestrator.corpus.build import build_token_store
-from orchestrator.corpus.shard_tokenization import tokenize
+from orchestrator.corpus.document_batches import tokenize
 from orchestrator.corpus.token_store import TokenStore
 from orchestrator.errors import ClusterError, CorpusError
 from orchestrator.results import DatasetResult, FileCount

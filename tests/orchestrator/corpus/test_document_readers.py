@@ -1,4 +1,4 @@
-"""Documents from clean and from dirty files, under each policy.
+"""Documents from clean and from dirty files, under each policy; their bytes unpacked, and cut into lines.
 
 Run alone: pytest tests/orchestrator/corpus/test_document_readers.py
 """
@@ -6,16 +6,31 @@ Run alone: pytest tests/orchestrator/corpus/test_document_readers.py
 import gzip
 import json
 import lzma
+import os
+import tracemalloc
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from orchestrator.corpus import document_readers
-from orchestrator.corpus.document_readers import Document, DocumentReader
-from orchestrator.corpus.input_files import find_files
+from orchestrator.corpus.document_readers import (
+    BYTE_ORDER_MARK,
+    CHUNK_BYTES,
+    DamagedFileError,
+    Document,
+    DocumentReader,
+    Line,
+    read_chunks,
+    split_lines,
+)
+from orchestrator.corpus.input_files import InputFile, find_files
 from orchestrator.errors import CorpusError
 from orchestrator.specs import TextSource
 
@@ -187,3 +202,115 @@ def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"a\.parquet"):
         read(path)
     assert read(path, "skip") == ([], 1)
+
+
+def zstd(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    return bytes(sink.getvalue())
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd}
+
+
+def content(path: Path) -> bytes:
+    (file,) = find_files(TextSource(files=(str(path),)))
+    return b"".join(read_chunks(file))
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_concatenated_members_are_read_through(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"a.txt{ending}"
+    path.write_bytes(PACKERS[ending](b"one\n" * 400_000) + PACKERS[ending](b"two"))
+    assert content(path) == b"one\n" * 400_000 + b"two"
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+@pytest.mark.parametrize("lost", [1, 10, 300])
+@pytest.mark.heavy
+def test_a_file_cut_short_is_named_with_the_place(tmp_path: Path, ending: str, lost: int) -> None:
+    path = tmp_path / f"a.txt{ending}"
+    packed = PACKERS[ending](os.urandom(CHUNK_BYTES + 100_000))
+    path.write_bytes(packed[:-lost])
+    with pytest.raises(DamagedFileError, match=r"a\.txt"):
+        content(path)
+
+
+@pytest.mark.parametrize("ending", PACKERS)
+def test_an_ending_that_lies_is_named(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"a.txt{ending}"
+    path.write_bytes(b"plain text")
+    with pytest.raises(CorpusError, match=r"a\.txt"):
+        content(path)
+    path = tmp_path / "b.txt"
+    path.write_bytes(PACKERS[ending](b"text"))
+    with pytest.raises(CorpusError, match=rf"holds {ending[1:]} data; rename it to b\.txt\{ending}$"):
+        content(path)
+
+
+@pytest.mark.parametrize("ending", ["", *PACKERS])
+def test_an_empty_file_is_empty(tmp_path: Path, ending: str) -> None:
+    (tmp_path / f"a.txt{ending}").touch()
+    assert content(tmp_path / f"a.txt{ending}") == b""
+
+
+def test_a_file_that_is_gone_when_it_is_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"gone\.txt"):
+        list(read_chunks(InputFile(str(tmp_path / "gone.txt"), "text", "", 10, "")))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "secret.txt"
+    path.write_text("text")
+    path.chmod(0)
+    with pytest.raises(CorpusError, match=r"secret\.txt"):
+        content(path)
+
+
+DIRTY = st.lists(
+    st.sampled_from([b"a", b"\n", b"\r", b"\r\n", b"\x00", b"\xff", BYTE_ORDER_MARK, "\u2028é".encode(), b"word "])
+).map(b"".join)
+
+
+@given(DIRTY, st.lists(st.integers(0, 40)))
+def test_lines_do_not_depend_on_where_chunks_end(data: bytes, cuts: list[int]) -> None:
+    places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
+    chunks = [data[start:end] for start, end in pairwise(places)]
+    assert list(split_lines(chunks, 20)) == list(split_lines([data], 20))
+
+
+@given(DIRTY)
+def test_every_line_is_where_its_offset_says(data: bytes) -> None:
+    for line in split_lines([data], 1000):
+        assert data[line.offset : line.offset + line.num_bytes] == line.data
+        assert b"\n" not in line.data
+
+
+def test_only_a_line_feed_ends_a_line() -> None:
+    text = "one\u2028two\u0085three\x0bfour\x0cfive\rsix\nseven"
+    assert [line.data.decode() for line in split_lines([text.encode()], 1000)] == text.split("\n")
+
+
+def test_byte_order_mark_and_carriage_returns_go() -> None:
+    assert list(split_lines([BYTE_ORDER_MARK + b"a\r\n\r\nb"], 1000)) == [
+        Line(1, 3, b"a", 1),
+        Line(2, 6, b"", 0),
+        Line(3, 8, b"b", 1),
+    ]
+
+
+def test_a_line_of_100_mb_is_held_to_the_limit() -> None:
+    def chunks() -> Iterator[bytes]:
+        for _ in range(100):
+            yield b"x" * (1 << 20)
+        yield b"\nshort"
+
+    tracemalloc.start()
+    long, short = split_lines(chunks(), 1 << 20)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (len(long.data), long.num_bytes) == (1 << 20, 100 << 20)
+    assert (short.number, short.offset, short.data) == (2, (100 << 20) + 1, b"short")
+    assert peak < 8 << 20

@@ -17,16 +17,18 @@ from hypothesis import strategies as st
 from bert_core.examples.packing import PackedBatch
 from orchestrator.corpus import feed
 from orchestrator.corpus.feed import (
+    TARGET_S,
+    PrefetchPace,
+    WindowTimes,
     built_ahead,
     from_table,
     prefetch_windows,
     ray_batches,
     to_table,
 )
-from orchestrator.corpus.prefetch_pace import TARGET_S, PrefetchPace, WindowTimes
 from orchestrator.corpus.stream import ExampleStream
 from orchestrator.errors import CorpusError
-from tests.orchestrator.corpus.batch_digests import digests
+from tests.orchestrator.corpus.shards import digests
 from tests.orchestrator.pretraining.small_run import make_job
 
 

@@ -18,7 +18,6 @@ import pytest
 
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus import build as build_module
-from orchestrator.corpus import finished_units
 from orchestrator.corpus.build import build_token_store
 from orchestrator.errors import CorpusError
 from orchestrator.results import DatasetResult
@@ -116,7 +115,7 @@ def test_a_killed_build_loses_one_unit_and_ends_with_the_same_bytes(
     assert heard[-1][0] == heard[-1][1]
     assert (again.fingerprint, again.counts, again.files) == (straight.fingerprint, straight.counts, straight.files)
     assert files_of(again.path) == files_of(straight.path)
-    assert not (Path(again.path) / finished_units.FOLDER).exists()
+    assert not (Path(again.path) / build_module.UNITS_FOLDER).exists()
 
 
 def test_a_build_that_fails_at_the_end_tokenizes_nothing_again(
@@ -126,7 +125,7 @@ def test_a_build_that_fails_at_the_end_tokenizes_nothing_again(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("orchestrator.corpus.manifest.write_json", fail)
+        patched.setattr("orchestrator.corpus.token_store.write_json", fail)
         with pytest.raises(OSError, match="No space"):
             build(corpus, tmp_path / "storage", make_tokenizer())
     tokenized.clear()
@@ -173,18 +172,18 @@ def test_a_store_is_whole_though_another_build_of_it_still_writes(
 
     def write_and_remove(folder: str, **options: Any) -> None:
         """Remove an empty folder just after the other build has written a unit into it."""
-        if Path(folder).name == finished_units.FOLDER:
-            unit = finished_units.FinishedUnit((), (), 5, is_last=True)
-            finished_units.write_unit(str(Path(folder).parent), (0, 0), unit)
+        if Path(folder).name == build_module.UNITS_FOLDER:
+            unit = build_module.FinishedUnit((), (), 5, is_last=True)
+            build_module.write_unit(str(Path(folder).parent), (0, 0), unit)
         remove(folder, **options)
 
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(os, "rmdir", write_and_remove)
         store = build(corpus, tmp_path / "storage", make_tokenizer())
-    assert (Path(store.path) / finished_units.FOLDER).exists()
+    assert (Path(store.path) / build_module.UNITS_FOLDER).exists()
     again = build(corpus, tmp_path / "storage", make_tokenizer())
     assert (again.reused, again.fingerprint) == (True, store.fingerprint)
-    assert not (Path(store.path) / finished_units.FOLDER).exists(), "the next build removes what was left"
+    assert not (Path(store.path) / build_module.UNITS_FOLDER).exists(), "the next build removes what was left"
 
 
 if __name__ == "__main__":

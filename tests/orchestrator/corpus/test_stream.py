@@ -12,10 +12,10 @@ from bert_core.examples.packing import PackedBatch
 from bert_core.examples.segments import TokenizedDocuments
 from bert_core.masking import MaskingConfig
 from bert_core.objectives.packed_batches import SegmentConfig
-from orchestrator.corpus import shuffle_windows
+from orchestrator.corpus import stream as streams
 from orchestrator.corpus.stream import ExampleStream, StreamConfig
 from tests.bert_core.small_documents import BERT, documents
-from tests.orchestrator.corpus.batch_digests import digests
+from tests.orchestrator.corpus.shards import digests
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def test_workers_share_the_same_global_batches(segments: SegmentConfig, num_work
 def test_a_process_that_starts_anew_makes_the_same_batches() -> None:
     stream = open_stream()
     before = digests(list(stream.batches(range(5))))
-    for cache in (shuffle_windows.load_window, shuffle_windows.window_order, shuffle_windows.epoch_layout):
+    for cache in (streams.load_window, streams.window_order, streams.epoch_layout):
         cache.cache_clear()
     assert digests(list(pickle.loads(pickle.dumps(stream)).batches(range(5)))) == before
 

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from orchestrator.cli.entry import run_command_line
 from orchestrator.demo.demo_data import DemoData
-from orchestrator.demo.picture import draw_findings
 from orchestrator.demo.tour import (
     HEAD_TITLES,
     PICTURE,
@@ -20,6 +19,7 @@ from orchestrator.demo.tour import (
     activation,
     comparison,
     demo_spec,
+    draw_findings,
     next_commands,
     opening,
     run_demo,

@@ -27,8 +27,8 @@ from orchestrator.settings import Settings
 from orchestrator.specs import DistillSpec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.tasks import load_task
+from orchestrator.training.attempts import marked_storage
 from orchestrator.training.event_queue import EventQueue
-from orchestrator.training.storage_mark import marked_storage
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.training.local_actor import LocalActor
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from bert_core.checkpoints.atomic_files import atomic_folder
+from bert_core.checkpoints.manifest import atomic_folder
 from orchestrator.cli.entry import run_command_line
 from orchestrator.errors import RunFailedError
 from orchestrator.execution import garbage

@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from orchestrator.cli.entry import run_command_line
 from orchestrator.errors import NotFoundError, RunFailedError
-from orchestrator.execution.removal import Removal, find_removals, remove_runs
+from orchestrator.execution.garbage import Removal, find_removals, remove_runs
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.tables import RunRow

@@ -11,7 +11,7 @@ import yaml
 
 from orchestrator.errors import NotFoundError
 from orchestrator.execution.reproduction import changed_inputs, kept_diff, reproduction_facts, spec_text
-from orchestrator.provenance.made_with import MadeWith
+from orchestrator.provenance.machine import MadeWith
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord

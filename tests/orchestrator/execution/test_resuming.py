@@ -26,7 +26,7 @@ from orchestrator.settings import Settings
 from orchestrator.specs import CorpusSpec
 from orchestrator.specs.loading import parse_spec, spec_values
 from orchestrator.storage import delete, read_json
-from orchestrator.training.drift import accept_drift
+from orchestrator.training.checkpoints import accept_drift
 from tests.orchestrator.small_specs import SWEEP
 
 SPEC = "kind: corpus\ncorpus: {files: [text.txt]}\ntokenizer: words\n"

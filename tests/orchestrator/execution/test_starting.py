@@ -14,9 +14,15 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import RunFailedError, StopRequested
-from orchestrator.execution.log_following import follow_log
-from orchestrator.execution.starting import STARTING_FILE, StartingAttempt, announced, is_over, starting_attempt
-from orchestrator.execution.stop_request import StopRequest
+from orchestrator.execution.run_log import follow_log
+from orchestrator.execution.starting import (
+    STARTING_FILE,
+    StartingAttempt,
+    StopRequest,
+    announced,
+    is_over,
+    starting_attempt,
+)
 from orchestrator.execution.stopping import StopWatch, stop_run
 from orchestrator.execution.waiting import wait_for_run
 from orchestrator.registry.recorder import Recorder, RunOutcome

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cluster.head_watch import INTERVAL_S as HEAD_INTERVAL_S
-from orchestrator.cluster.head_watch import HeadWatch
+from orchestrator.cluster.shortage import INTERVAL_S as HEAD_INTERVAL_S
+from orchestrator.cluster.shortage import HeadWatch
 from orchestrator.errors import ClusterError, InputError, NotFoundError, RunFailedError, StopRequested
 from orchestrator.execution.garbage import find_garbage
-from orchestrator.execution.interruption import where_it_stopped
 from orchestrator.execution.refusals import is_alive
-from orchestrator.execution.stop_request import STOP_FILE, StopRequest
-from orchestrator.execution.stopping import StopWatch, stop_run
+from orchestrator.execution.starting import STOP_FILE, StopRequest
+from orchestrator.execution.stopping import StopWatch, stop_run, where_it_stopped
 from orchestrator.execution.waiting import wait_for_run
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome

@@ -35,7 +35,7 @@ from orchestrator.run_states import RunState
 from orchestrator.specs import SweepSpec
 from orchestrator.storage import exists, join, names_in
 from orchestrator.tasks import load_task
-from orchestrator.training.storage_mark import refuse_without_mark
+from orchestrator.training.attempts import refuse_without_mark
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.finetuning.bench import Killed
 

@@ -121,7 +121,7 @@ def test_a_terminal_is_shown_running_trials_and_the_best_of_those_that_ended() -
 def test_a_line_tells_evaluations_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     lines: list[str] = []
-    monkeypatch.setattr("orchestrator.progress.times.time.monotonic", lambda: now)
+    monkeypatch.setattr("orchestrator.progress.log_lines.time.monotonic", lambda: now)
     sweep = Sweep()
     sweep.progress.listener = replace(sweep.progress.listener, on_progress=lines.append)
     plan = sweep.start()
@@ -136,7 +136,7 @@ def test_each_evaluation_has_a_line_for_who_sees_no_view_but_of_quick_ones_the_n
 ) -> None:
     now = 100.0
     lines: list[str] = []
-    monkeypatch.setattr("orchestrator.progress.times.time.monotonic", lambda: now)
+    monkeypatch.setattr("orchestrator.progress.log_lines.time.monotonic", lambda: now)
     sweep = Sweep()
     sweep.progress.listener = replace(sweep.progress.listener, on_evaluation=lines.append)
     first, second, third = sweep.start(), sweep.start(), sweep.start()

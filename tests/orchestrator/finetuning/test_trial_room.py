@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.cluster import capacity, node_types
+from orchestrator.cluster import capacity
 from orchestrator.cluster.capacity import CORES
 from orchestrator.cluster.nodes import NODE_ID, Node
 from orchestrator.errors import ClusterError
@@ -64,7 +64,7 @@ def places_and_labels(
     """Places that there are for trials, and the labels that Tune asks for."""
     for module in (trial_room, capacity):
         monkeypatch.setattr(module, "connected_nodes", lambda: nodes)
-    monkeypatch.setattr(node_types, "startable_nodes", list)
+    monkeypatch.setattr(capacity, "startable_nodes", list)
     execution = SweepExecutionSpec(gpus_per_trial=0.0, on_head=on_head)
     room, num_trials = room_for_trials(execution), 0
     while room.has_room():
@@ -92,7 +92,7 @@ def test_trials_on_a_local_ray_share_no_core(
     local = Node({"CPU": 4.0, CORES: 2.0}, {NODE_ID: "h0"})
     for module in (trial_room, capacity):
         monkeypatch.setattr(module, "connected_nodes", lambda: [local])
-    monkeypatch.setattr(node_types, "startable_nodes", list)
+    monkeypatch.setattr(capacity, "startable_nodes", list)
     execution = SweepExecutionSpec(gpus_per_trial=0.0, cpus_per_trial=cpus_per_trial)
     assert trial_group(execution).bundles == [{"CPU": cpus_per_trial, CORES: min(cpus_per_trial, 2.0)}]
     room = room_for_trials(execution)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from orchestrator.cluster.worker_warnings import WithWarnings
+from orchestrator.cluster.remote_call import WithWarnings
 from orchestrator.errors import InputError, SpecError
 from orchestrator.inference.blocks import LineBlock, LinePredictor, PredictedBlock
 from orchestrator.inference.embedder import LineEmbedder
@@ -18,8 +18,7 @@ from orchestrator.inference.predictor import Predictor
 from orchestrator.inference.workers import RayBatch, _answers, _Worker
 from orchestrator.models.device import choose_device
 from tests.orchestrator.tiny_models import WORDS
-from tests.orchestrator.training.cards_in_place import GIB, put_in_place
-from tests.orchestrator.training.small_memory import let_memory_run_out
+from tests.orchestrator.training.cards_in_place import GIB, let_memory_run_out, put_in_place
 
 BLOCK = LineBlock(tuple((number, f"{word}\tcats") for number, word in enumerate(WORDS.split()[:8], start=1)))
 TAKEN = "others hold 39.0 GiB of the 139.0 GiB of NVIDIA H200"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orchestrator.corpus.input_files import find_files
-from orchestrator.corpus.store_folder import store_folder, store_options
+from orchestrator.corpus.token_store import store_folder, store_options
 from orchestrator.errors import InputError
 from orchestrator.execution.room import check_room
 from orchestrator.execution.runner import plan_spec, run_spec

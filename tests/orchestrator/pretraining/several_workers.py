@@ -19,8 +19,7 @@ from safetensors.torch import save_file
 
 from orchestrator.pretraining import step as step_module
 from orchestrator.pretraining.batch_trace import traced
-from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.gradient_buckets import GradientBuckets
+from orchestrator.pretraining.collectives import GradientBuckets, Worker
 from orchestrator.pretraining.loop import TrainingLoop
 from orchestrator.results import CheckpointEvent, Event
 from tests.orchestrator.pretraining.small_run import keeping_losses, make_job

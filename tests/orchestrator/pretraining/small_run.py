@@ -13,9 +13,8 @@ import numpy as np
 from bert_core.examples.packing import PackedBatch
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
-from orchestrator.corpus.manifest import Manifest
 from orchestrator.corpus.stream import SplitShards
-from orchestrator.corpus.token_store import TokenStore, write_shard
+from orchestrator.corpus.token_store import Manifest, TokenStore, write_shard
 from orchestrator.pretraining import loop as loop_module
 from orchestrator.pretraining.batch_trace import traced
 from orchestrator.pretraining.collectives import Worker

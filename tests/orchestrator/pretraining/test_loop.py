@@ -1,16 +1,20 @@
-"""The training loop in plain processes: learning, exact resume, damage. Alone:
+"""The training loop in plain processes: learning, exact resume, damage, S3. Alone:
 pytest tests/orchestrator/pretraining/test_loop.py"""
 
 import dataclasses
 import json
+import os
 import random
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+import transformers
 from pydantic import ValidationError
 from safetensors.torch import load_file
 
@@ -18,19 +22,24 @@ from bert_core.errors import CheckpointError
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
-from bert_core.text.tokenizer_training import train_wordpiece
+from bert_core.text.tokenizer_training import train_byte_bpe, train_wordpiece
+from orchestrator import storage
+from orchestrator.corpus.stream import SplitShards
 from orchestrator.errors import RunFailedError, RunStoppedError
+from orchestrator.inference.pretraining_heads import next_sentence
 from orchestrator.pretraining import loop as loop_module
 from orchestrator.pretraining.batch_trace import TRACE_VARIABLE, read_trace
 from orchestrator.pretraining.collectives import Worker
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
+from orchestrator.pretraining.streams import build_stream, build_validation
 from orchestrator.results import CheckpointEvent, DriftEvent, Event, MessageEvent, MetricEvent
 from orchestrator.storage import digest_file
 from orchestrator.training.checkpoints import Checkpoints
 from orchestrator.training.snapshots import snapshot_folders
 from tests.orchestrator.pretraining.several_workers import run_group
-from tests.orchestrator.pretraining.small_run import WORDS, final_digests, keeping_losses, make_job, run
+from tests.orchestrator.pretraining.small_run import WORDS, final_digests, keeping_losses, make_job, make_store, run
+from tests.orchestrator.s3_server import new_s3_root
 
 pytestmark = pytest.mark.training
 
@@ -366,3 +375,56 @@ def test_torch_threads_are_those_of_the_spec(tmp_path: Path) -> None:
     run(make_job(tmp_path, steps=1, threads_per_worker=2), lambda event: None)
     assert torch.get_num_threads() == 2
     torch.set_num_threads(1)
+
+
+def test_a_killed_run_resumes_on_s3_to_the_bits_of_a_local_one(
+    s3_server: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ORCHESTRATOR_CACHE", str(tmp_path / "cache"))
+    run(make_job(tmp_path), lambda event: None)
+    root = new_s3_root()
+    command = [sys.executable, "-m", "tests.orchestrator.pretraining.small_run", root]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | s3_server) as child:
+        assert child.stdout is not None
+        while "CheckpointEvent 10" not in (line := child.stdout.readline()):
+            assert line, "the run has ended"
+        child.kill()
+    assert Checkpoints(storage.join(root, "run")).newest_first()[0].step >= 10
+    run(make_job(root, attempt=2), lambda event: None)
+    assert final_digests(root) == final_digests(tmp_path)
+    folders = storage.names_in(storage.join(root, "run", "checkpoints"))
+    named = Checkpoints(storage.join(root, "run")).newest_first()
+    assert folders == sorted(event.path.rpartition("/")[2] for event in named), "no half folder stays"
+
+
+def test_a_bert_of_byte_level_pieces_is_pretrained_on_pairs(tmp_path: Path) -> None:
+    tokenizer = train_byte_bpe([" ".join(WORDS)] * 20, vocab_size=320)
+    job = make_job(tmp_path)
+    store = make_store(tmp_path / "pieces", tokenizer)
+    train, validation = SplitShards(store, "train"), SplitShards(store, "validation")
+    stream = build_stream(job.spec, train, tokenizer)
+    job = replace(job, tokenizer=tokenizer, stream=stream, validation=build_validation(job.spec, validation, tokenizer))
+
+    ((_, batch),) = stream.batches(range(1))
+    sequence = batch.input_ids[: batch.cu_seqlens[1]]
+    assert sequence[0] == tokenizer.cls_id
+    separators = np.flatnonzero(sequence == tokenizer.sep_id)
+    assert len(separators) == 3
+    assert separators[1] == separators[0] + 1
+    assert separators[2] == len(sequence) - 1
+    assert not batch.token_type_ids.any()  # as in what transformers is given for such a tokenizer
+
+    events: list[Event] = []
+    loop = run(job, events.append)
+    losses = [e.values["loss"] for e in events if isinstance(e, MetricEvent) and e.split == "train"]
+    assert losses[-1] < 0.8 * losses[0]
+
+    folder = tmp_path / "model"
+    loop.model.save_pretrained(folder)
+    tokenizer.save(folder)
+    texts = "badan kefel badan kefel", "kefel badan"
+    theirs = transformers.BertForPreTraining.from_pretrained(folder).eval()
+    with torch.no_grad():
+        encoded = transformers.AutoTokenizer.from_pretrained(folder)(*texts, return_tensors="pt")
+        expected = theirs(**encoded).seq_relationship_logits.softmax(-1)[0, 0].item()
+    assert next_sentence(str(folder), *texts).probability == pytest.approx(expected, abs=1e-5)

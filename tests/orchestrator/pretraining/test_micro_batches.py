@@ -17,10 +17,9 @@ from bert_core.heads import BertForPreTraining
 from orchestrator.errors import RunFailedError
 from orchestrator.pretraining import loop as loop_module
 from orchestrator.pretraining.collectives import Worker
-from orchestrator.pretraining.device_batch import MicroBatch
+from orchestrator.pretraining.device_batch import GlobalCounts, MicroBatch, Sums, label_loss, pretraining_sums
 from orchestrator.pretraining.job import PretrainJob
 from orchestrator.pretraining.loop import TrainingLoop
-from orchestrator.pretraining.loss import GlobalCounts, Sums, label_loss, pretraining_sums
 from orchestrator.pretraining.micro_batches import MicroBatches
 from orchestrator.results import CheckpointEvent, Event, MessageEvent, MetricEvent
 from orchestrator.specs import PretrainSpec

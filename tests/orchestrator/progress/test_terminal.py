@@ -17,7 +17,7 @@ from contextlib import closing
 import pytest
 from rich.cells import cell_len
 
-from orchestrator.progress import OWN_LOGGERS, UNDER_WAY, Progress, attached, show_progress, times
+from orchestrator.progress import OWN_LOGGERS, UNDER_WAY, Progress, attached, log_lines, show_progress
 from orchestrator.progress.log_lines import folded
 from orchestrator.progress.run_views import StageView, TrainingView
 from tests.waiting import PATIENCE_S
@@ -84,7 +84,7 @@ def test_where_nothing_can_be_written_over_the_status_is_a_line_from_time_to_tim
     terminal: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 100.0
-    monkeypatch.setattr(times.time, "monotonic", lambda: now)
+    monkeypatch.setattr(log_lines.time, "monotonic", lambda: now)
     monkeypatch.setenv("TERM", terminal or "xterm")
     stream = Terminal() if terminal else io.StringIO()
     progress = Progress(stream)

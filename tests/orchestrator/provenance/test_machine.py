@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.provenance import capture as capture_module
 from orchestrator.provenance import machine
-from orchestrator.provenance.capture import capture, command_line
-from orchestrator.provenance.machine import installed_versions, read_machine
-from orchestrator.provenance.made_with import MadeWith
+from orchestrator.provenance import machine as machine_module
+from orchestrator.provenance.machine import MadeWith, capture, command_line, installed_versions, read_machine
 
 
 def write(root: Path, name: str, text: str) -> None:
@@ -53,7 +51,7 @@ def test_versions_are_those_that_would_be_loaded() -> None:
 
 def test_nothing_heavy_is_loaded_for_it() -> None:
     program = (
-        "import sys\nfrom orchestrator.provenance.capture import capture\nmade = capture(['a=1'])\n"
+        "import sys\nfrom orchestrator.provenance.machine import capture\nmade = capture(['a=1'])\n"
         "assert made.environment['versions']['torch'], made\n"
         "print([name for name in ('torch', 'ray', 'numpy', 'sqlalchemy', 'pydantic') if name in sys.modules])"
     )
@@ -155,7 +153,7 @@ def test_a_capture_that_breaks_says_so_and_no_more(monkeypatch: pytest.MonkeyPat
     def broken() -> None:
         raise RuntimeError("password=c4n4ry")
 
-    monkeypatch.setattr(capture_module, "read_source_code", broken)
+    monkeypatch.setattr(machine_module, "read_source_code", broken)
     made = capture()
     assert isinstance(made, MadeWith)
     assert (made.command, made.code.commit) == (None, None)

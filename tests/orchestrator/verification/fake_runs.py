@@ -7,8 +7,7 @@ import pytest
 
 from orchestrator.specs import Spec
 from orchestrator.verification import verify_resume as module
-from orchestrator.verification.child_runs import ChildRun, ChildRuns
-from orchestrator.verification.outcomes import Outcome
+from orchestrator.verification.verify_resume import ChildRun, ChildRuns, Outcome
 
 SAME = {"batches": "a" * 64, "weights": "b" * 64, "optimizer": "c" * 64}
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from bert_core.checkpoints.sentence_transformers import MODULES_FILE
 from bert_core.config import BertConfig
-from bert_core.embedding_losses import PairClassifier, in_batch_negatives_loss
 from bert_core.errors import DataError
+from bert_core.losses import PairClassifier, in_batch_negatives_loss
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.dual_encoder import CLASSIFIER_FILE, DualEncoder
