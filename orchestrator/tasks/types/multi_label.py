@@ -129,6 +129,7 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
     options_type = MultiLabelOptions
     recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate", "tune_thresholds"}
     example_type = MultiLabelExample
+    label_field = "labels"
 
     def check_spec(self, spec: TaskSpec) -> None:
         """Check that the spec names columns of text, and labels in one way. Raises: SpecError."""

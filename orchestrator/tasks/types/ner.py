@@ -104,6 +104,14 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
         """Refuse labels without a name: there is nothing to find."""
         return None if labels else "every tag is O; tag the names with B-TYPE and I-TYPE"
 
+    def label_names(self, example: NerExample) -> tuple[str, ...]:
+        """The type of each name."""
+        return tuple(tag[2:] for tag in example.tags if tag.startswith("B-"))
+
+    def split_row(self, spec: TaskSpec, example: NerExample) -> Mapping[str, Any]:
+        """The words and their tags."""
+        return {"tokens": example.words, "tags": example.tags}
+
     def labels_note(self, examples: Sequence[NerExample]) -> str | None:
         """Tags without a name leave nothing to find."""
         is_empty = all(tag == "O" for example in examples for tag in example.tags)

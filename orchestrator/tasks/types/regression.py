@@ -68,6 +68,7 @@ class Regression(TextType[RegressionExample, ValuePrediction, TextOptions]):
     purpose = "numbers"
     options_type = TextOptions
     example_type = RegressionExample
+    label_field = "value"
 
     def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> RegressionTable:
         """A table with a column of numbers."""

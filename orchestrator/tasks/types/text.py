@@ -80,10 +80,26 @@ class TextType(TaskType[T, P, TextArrays, Opt], Generic[T, P, Opt]):
     example_request: ClassVar[Mapping[str, Any]] = {"text": "A charming film."}
     example_type: ClassVar[type[Any]]
     """Class of the examples."""
+    label_field: ClassVar[str] = "label"
+    """Field of an example that has what is learned."""
 
     def check_spec(self, spec: TaskSpec) -> None:
         """Check that the spec names columns of text. Raises: SpecError."""
         check_text_columns(spec)
+
+    def label_names(self, example: T) -> tuple[str, ...]:
+        """The class, or all labels."""
+        label = getattr(example, self.label_field)
+        return (label,) if isinstance(label, str) else label if isinstance(label, tuple) else ()
+
+    def split_fields(self, spec: TaskSpec) -> Mapping[str, Any]:
+        """Keep the columns of texts; labels are in one column."""
+        return {"label_column": spec.label_column or "label", "label_columns": ()}
+
+    def split_row(self, spec: TaskSpec, example: T) -> Mapping[str, Any]:
+        """The texts and the label."""
+        columns = (*spec.text_columns, spec.label_column or "label")
+        return dict(zip(columns, (*self.said(example).values(), getattr(example, self.label_field)), strict=True))
 
     @abstractmethod
     def label_array(self, task: TaskDefinition, examples: Sequence[T]) -> Array:

@@ -12,14 +12,18 @@ from typing import Any
 import pytest
 
 from orchestrator.drafting.columns import inspect_table
-from orchestrator.drafting.examples import check_splits, choose_validation, num_leaks, read_split
+from orchestrator.drafting.examples import check_splits, choose_validation, read_split
 from orchestrator.drafting.task_choice import TaskChoice, choose_task
 from orchestrator.errors import InputError
 from orchestrator.specs.task import TaskSpec
 from tests.orchestrator.drafting.made_files import request_for, review, write, write_questions, write_reviews
 
 
-def choose(path: Path, **fields: Any) -> TaskChoice:
+def choose(path: Path, **fields: Any) -> TaskSpec:
+    return choose_both(path, **fields).task
+
+
+def choose_both(path: Path, **fields: Any) -> TaskChoice:
     return choose_task(inspect_table(str(path)), request_for(path.parent, path, **fields))
 
 
@@ -56,20 +60,20 @@ def test_columns_and_kind_are_found(
     tmp_path: Path, header: str, row: Callable[[int], str], kind: str, texts: tuple[str, ...], label: str
 ) -> None:
     choice = choose(table(tmp_path, header, row))
-    assert (choice.kind, choice.text_columns, choice.label_column) == (kind, texts, label)
+    assert (choice.head, choice.text_columns, choice.label_column) == (kind, texts, label)
 
 
 def test_a_person_decides_otherwise(tmp_path: Path) -> None:
     path = table(tmp_path, "title\tbody\trating\ttopic", lambda n: f"t {n}\tthe body of {n}\t{n % 5}\tx{n % 2}")
     choice = choose(path, text_columns=("title",), label_column="rating", kind="regression")
-    assert (choice.kind, choice.text_columns, choice.label_column) == ("regression", ("title",), "rating")
+    assert (choice.head, choice.text_columns, choice.label_column) == ("regression", ("title",), "rating")
 
 
 def test_a_label_that_a_person_named_may_differ_in_every_row(tmp_path: Path) -> None:
     path = table(tmp_path, "text\tprice\tintent", lambda n: f"some words {n}\t{n + 100}\tx{n % 30}")
-    assert choose(path, label_column="price").kind == "regression"
+    assert choose(path, label_column="price").head == "regression"
     assert choose(path, label_column="price", kind="regression").label_column == "price"
-    assert choose(path, label_column="intent").kind == "classification"
+    assert choose(path, label_column="intent").head == "classification"
     with pytest.raises(InputError, match="price"):
         choose(path, label_column="price", kind="classification")
 
@@ -77,13 +81,13 @@ def test_a_label_that_a_person_named_may_differ_in_every_row(tmp_path: Path) -> 
 def test_lists_of_words_and_tags_are_ner(tmp_path: Path) -> None:
     record = json.dumps({"tokens": ["Ada", "wrote"], "tags": ["B-PER", "O"]})
     choice = choose(write(tmp_path / "a.jsonl", f"{record}\n" * 20))
-    assert (choice.kind, choice.text_columns, choice.label_column) == ("ner", ("tokens",), "tags")
+    assert (choice.head, choice.text_columns, choice.label_column) == ("ner", ("tokens",), "tags")
 
 
 @pytest.mark.parametrize("tags", [["S-PER", "O"], ["b_per", "o"]])
 def test_lists_of_tags_of_another_scheme_are_ner(tmp_path: Path, tags: list[str]) -> None:
     row = json.dumps({"tokens": ["Ada", "wrote"], "tags": tags})
-    assert choose(write(tmp_path / "a.jsonl", f"{row}\n" * 40)).kind == "ner"
+    assert choose(write(tmp_path / "a.jsonl", f"{row}\n" * 40)).head == "ner"
 
 
 @pytest.mark.parametrize("text", [{}, {"text": "Ada wrote it"}])
@@ -98,7 +102,7 @@ def test_lists_of_other_tags_are_refused_by_name(tmp_path: Path, text: dict[str,
 def test_character_spans_are_ner(tmp_path: Path, name: str, span: object) -> None:
     rows = [json.dumps({"text": f"Ada wrote {n}", name: [span] * (n % 2)}) + "\n" for n in range(40)]
     choice = choose(write(tmp_path / "a.jsonl", "".join(rows)))
-    assert (choice.kind, choice.text_columns, choice.label_column) == ("ner", ("text",), name)
+    assert (choice.head, choice.text_columns, choice.label_column) == ("ner", ("text",), name)
 
 
 @pytest.mark.parametrize("fields", [{}, {"kind": "ner"}, {"label_column": "tag"}])
@@ -119,7 +123,7 @@ def test_tags_as_numbers_are_told_with_the_remedy(tmp_path: Path, kind: str | No
 
 def test_records_without_a_label_are_for_pretraining(tmp_path: Path) -> None:
     choice = choose(write(tmp_path / "a.jsonl", "".join(f'{{"id": "{n}", "body": "words {n}"}}\n' for n in range(30))))
-    assert (choice.kind, choice.text_columns) == ("pretraining", ("body",))
+    assert (choice.head, choice.text_columns) == (None, ("body",))
 
 
 @pytest.mark.parametrize(
@@ -164,9 +168,9 @@ def test_a_table_without_a_row_is_told_why(tmp_path: Path, content: bytes, probl
 
 def test_of_two_columns_that_fit_the_one_behind_the_text_is_the_label_and_the_other_is_told(tmp_path: Path) -> None:
     path = table(tmp_path, "channel\tcomment\tverdict", lambda n: f"c{n % 2}\tsome words stand here {n}\tv{n % 2}")
-    choice = choose(path)
-    assert choice.label_column == "verdict"
-    assert any("--label channel" in remark for remark in choice.remarks)
+    task, remarks = choose_both(path)
+    assert task.label_column == "verdict"
+    assert any("--label channel" in remark for remark in remarks)
 
 
 @pytest.mark.parametrize(
@@ -180,25 +184,25 @@ def test_of_two_columns_that_fit_the_one_behind_the_text_is_the_label_and_the_ot
 def test_names_that_are_easily_mistaken_are_told(
     tmp_path: Path, header: str, row: Callable[[int], str], named: str
 ) -> None:
-    assert any(named in remark for remark in choose(table(tmp_path, header, row)).remarks)
+    assert any(named in remark for remark in choose_both(table(tmp_path, header, row)).remarks)
 
 
 def test_columns_of_0_and_1_are_a_label_each(tmp_path: Path) -> None:
     path = table(tmp_path, "id\ttext\ttoxic\tinsult", lambda n: f"{n}\tsome words {n}\t{n % 2}\t{n % 3 // 2}")
-    choice = choose(path)
-    assert (choice.kind, choice.label_column, choice.label_columns) == ("multi_label", None, ("toxic", "insult"))
-    assert "--label toxic" in choice.remarks[0]
-    assert choose(path, label_column="insult").kind == "classification"
+    task, remarks = choose_both(path)
+    assert (task.head, task.label_column, task.label_columns) == ("multi_label", None, ("toxic", "insult"))
+    assert "--label toxic" in remarks[0]
+    assert choose(path, label_column="insult").head == "classification"
 
 
 def test_questions_in_columns_are_qa(tmp_path: Path) -> None:
     path = table(tmp_path, "id\tquestion\tcontext\tanswer_text", lambda n: f"{n}\twho wrote {n}\tAda wrote {n}\tAda")
-    assert choose(path).kind == "qa"
+    assert choose(path).head == "qa"
 
 
 def test_texts_to_be_near_and_far_are_embedded(tmp_path: Path) -> None:
     choice = choose(table(tmp_path, "anchor\tpositive\tnegative", lambda n: f"words {n}\tlike {n}\tother {n}"))
-    assert (choice.kind, choice.text_columns, choice.negative_columns) == (
+    assert (choice.head, choice.text_columns, choice.negative_columns) == (
         "embedding",
         ("anchor", "positive"),
         ("negative",),
@@ -214,20 +218,20 @@ def test_words_beside_the_name_of_their_sentence_are_ner(tmp_path: Path) -> None
         tmp_path, "Sentence #\tWord\tTag", lambda n: f"Sentence: {n // 4}\tAda{n}\t{'OB'[n % 2]}{'-PER' * (n % 2)}"
     )
     choice = choose(path)
-    assert (choice.kind, choice.text_columns, choice.label_column) == ("ner", ("Sentence #", "Word"), "Tag")
+    assert (choice.head, choice.text_columns, choice.label_column) == ("ner", ("Sentence #", "Word"), "Tag")
 
 
 def test_names_beside_numbers_are_told(tmp_path: Path) -> None:
     names = ("bad", "so so", "good")
     path = table(tmp_path, "text\tlabel\tlabel_text", lambda n: f"some words {n}\t{n % 3}\t{names[n % 3]}")
-    assert any("--label label_text" in remark for remark in choose(path).remarks)
+    assert any("--label label_text" in remark for remark in choose_both(path).remarks)
 
 
 def test_what_a_pretraining_leaves_unread_is_told(tmp_path: Path) -> None:
     rows = (json.dumps({"text": f"some words {n}", "shop": f"shop {n % 30}"}) + "\n" for n in range(40))
-    choice = choose(write(tmp_path / "a.jsonl", "".join(rows)))
-    assert choice.kind == "pretraining"
-    assert "--label shop" in choice.remarks[0]
+    task, remarks = choose_both(write(tmp_path / "a.jsonl", "".join(rows)))
+    assert task.head is None
+    assert "--label shop" in remarks[0]
 
 
 def test_many_fractions_are_no_classes(tmp_path: Path) -> None:
@@ -250,7 +254,7 @@ TASK = TaskSpec(id="own", head="classification", text_columns=("text",), label_c
 def test_doubles_empties_and_broken_rows_are_counted(tmp_path: Path) -> None:
     rows = ["good one,pos", "Good  One,neg", "good one,pos", ",pos", "bad one,neg", "no label,", *["x y,pos"] * 20]
     facts = read_split(TASK, str(write(tmp_path / "a.csv", "text,label\n" + "\n".join(rows) + "\n")))
-    assert (facts.num_examples, facts.num_empty, *facts.doubles) == (25, 1, 21, 1)
+    assert (len(facts.examples), facts.num_empty, *facts.doubles) == (25, 1, 21, 1)
     assert facts.bad.num_unlabeled == facts.bad.remarks.total() == 1
     assert facts.labels == {"pos": 23, "neg": 2}
 
@@ -266,12 +270,6 @@ def test_a_label_that_training_never_shows_is_refused(tmp_path: Path) -> None:
     dev = read_split(TASK, str(write(tmp_path / "dev.csv", "text,label\nso so,middle\n")))
     with pytest.raises(InputError, match=r"dev\.csv.*'middle'"):
         check_splits(TASK, {"train": train, "validation": dev})
-
-
-def test_texts_that_two_files_share_are_counted(tmp_path: Path) -> None:
-    train = read_split(TASK, str(write_reviews(tmp_path / "train.csv")))
-    dev = read_split(TASK, str(write_reviews(tmp_path / "dev.csv", first=50, num_rows=30)))
-    assert num_leaks(train, dev) == 10
 
 
 def test_validation_has_each_label_in_its_share_and_no_text_of_training(tmp_path: Path) -> None:
@@ -295,7 +293,7 @@ def test_copies_stay_together_and_order_does_not_matter(tmp_path: Path) -> None:
 
 def test_questions_about_one_passage_are_one_group(tmp_path: Path) -> None:
     facts = read_split(TaskSpec(id="own", head="qa"), str(write_questions(tmp_path / "a.json", 20)))
-    assert (facts.num_examples, len(facts.groups)) == (40, 20)
+    assert (len(facts.examples), len(facts.groups)) == (40, 20)
 
 
 def test_where_each_label_has_one_text_nothing_can_be_kept(tmp_path: Path) -> None:
