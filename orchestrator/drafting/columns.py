@@ -1,10 +1,11 @@
 """Columns of a table as its first rows show them: how many values, what they look like."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from statistics import fmean
+from typing import Literal
 
 from orchestrator.drafting.examples import refuse_broken
 from orchestrator.errors import InputError
@@ -64,39 +65,35 @@ class ColumnFacts:
     @cached_property
     def is_number(self) -> bool:
         """Whether all values are numbers, also with decimal commas where that is the only way to read them."""
-        return bool(self.values) and (all(map(is_number, self.values)) or has_decimal_commas(self.values))
+        return self.are_all(is_number) or (bool(self.values) and has_decimal_commas(self.values))
 
     @cached_property
     def is_whole(self) -> bool:
-        return bool(self.values) and all(is_number(v) and float(str(v)).is_integer() for v in self.values)
+        return self.are_all(lambda value: is_number(value) and float(str(value)).is_integer())
 
     @property
     def is_list(self) -> bool:
         """Whether values are lists, written out or not."""
-        return bool(self.values) and all(
-            isinstance(value, list) or (isinstance(value, str) and value.strip()[:1] == "[") for value in self.values
-        )
+        return self.are_all(lambda v: isinstance(v, list) or (isinstance(v, str) and v.strip()[:1] == "["))
 
-    @property
-    def are_words(self) -> bool:
-        """Whether values are lists of text."""
-        return bool(self.values) and all(map(are_texts, self.values))
+    @cached_property
+    def listed(self) -> Literal["words", "tags", "numbers", "spans"] | None:
+        """What lists hold: tags of one scheme, other texts, whole numbers, names marked by character offsets."""
+        if self.are_all(are_texts):
+            return "tags" if fit_one_scheme(self.words) else "words"
+        if self.are_all(lambda v: isinstance(v, list) and all(isinstance(item, int) for item in v)):
+            return "numbers"
+        spans = [read_spans(value) for value in self.values]
+        return "spans" if None not in spans and any(spans) else None
 
     @property
     def words(self) -> set[str]:
         """All different texts of lists."""
         return set(chain.from_iterable(value for value in self.values if are_texts(value)))
 
-    @property
-    def are_tags(self) -> bool:
-        """Whether values are lists of tags of one scheme."""
-        return self.are_words and fit_one_scheme(self.words)
-
-    @property
-    def are_spans(self) -> bool:
-        """Whether values are lists of names marked by character offsets."""
-        spans = [read_spans(value) for value in self.values]
-        return None not in spans and any(spans)
+    def are_all(self, test: Callable[[object], bool]) -> bool:
+        """Whether there are values, and a test holds of all."""
+        return bool(self.values) and all(map(test, self.values))
 
     @property
     def mean_words(self) -> float:
@@ -159,10 +156,16 @@ def inspect_table(path: str) -> TableFacts:
 
 def is_number(value: object) -> bool:
     """Whether a value is a number, or written as one."""
+    return number_problem(value) is None
+
+
+def number_problem(value: object) -> str | None:
+    """Say what keeps a value from being a number."""
     try:
-        return not isinstance(value, bool) and read_number(value) is not None
-    except ValueError:
-        return False
+        is_none = isinstance(value, bool) or read_number(value) is None
+    except ValueError as error:
+        return str(error)
+    return f"{value!r} is not a number" if is_none else None
 
 
 def _as_label(value: object) -> str:

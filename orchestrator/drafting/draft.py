@@ -14,9 +14,9 @@ from typing import Any
 from bert_core.config import BertConfig
 from orchestrator.drafting.columns import inspect_table
 from orchestrator.drafting.draft_parts import (
-    Commented,
     Draft,
     Finding,
+    commented,
     marks_finding,
     minutes_text,
     spec_text,
@@ -25,7 +25,7 @@ from orchestrator.drafting.draft_parts import (
 )
 from orchestrator.drafting.files import Layout, assign_roles, data_name, detect_layout, role_of
 from orchestrator.drafting.request import DraftRequest
-from orchestrator.drafting.sizes import PretrainingSizes, TimeBudget, pretraining_sizes
+from orchestrator.drafting.sizes import PretrainingSizes, pretraining_sizes
 from orchestrator.drafting.task_choice import choose_task
 from orchestrator.drafting.task_draft import draft_task
 from orchestrator.drafting.text import TextFacts, read_text, vocabulary_size
@@ -124,9 +124,8 @@ def _draft_pretraining(source: TextSource, request: DraftRequest, spec_path: str
     config = None if folder is None else BertConfig.from_pretrained(folder)
     vocab_size = vocabulary_size(facts.num_words, facts.characters.num_common)
     num_tokens = facts.num_words * facts.characters.tokens_per_word
-    budget = TimeBudget(request.minutes, request.num_cores)
-    sizes = pretraining_sizes(num_tokens, facts.tokens_holding(0.9), vocab_size, budget, config)
-    took = f"{minutes_text(sizes.minutes)} ({budget.text})"
+    sizes = pretraining_sizes(request, num_tokens, facts.tokens_holding(0.9), vocab_size, config)
+    took = f"{minutes_text(sizes.minutes)} ({request.estimate})"
     values = _stage(source, facts, sizes, request, took)
     if folder is None:
         tokenizer = vocabulary_stage(values["corpus"], facts.characters, facts.num_words)
@@ -157,34 +156,17 @@ def _stage(
     dropout = 0.0 if sizes.num_passes < _FEW_PASSES else 0.1
     shard_bytes = int(facts.num_text_bytes * facts.scale / 16)
     held_out = _held_out_share(facts)
-    return {
+    values = {
         "kind": "pretrain",
         "corpus": source.model_dump(mode="json", exclude_defaults=True),
         "tokenizer": "@tokenizer",
-        "validation_fraction": Commented(
-            held_out,
-            "Documents that are kept for validation, by a hash of their text."
-            if held_out
-            else "The file has too few documents (an empty line ends one) to keep some for validation.",
-        ),
-        "shard_bytes": Commented(
-            max(64 << 10, min(4 << 20, shard_bytes)), "Small enough that the text has several shards to shuffle."
-        ),
-        "model": Commented(
-            {"size": sizes.size, "hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout},
-            "Dropout is for texts that are read many times; a small model that reads a few times underfits.",
-        ),
-        "phases": Commented(
-            [{"max_seq_length": length, "share": share} for length, share in sizes.phases],
-            "Short sequences first: they are cheaper, and a small model learns faster from them.",
-        ),
-        "steps": Commented(
-            sizes.steps, f"About {facts.num_words:,.0f} words: {sizes.num_passes:.1f} passes in {took}."
-        ),
+        "validation_fraction": held_out,
+        "shard_bytes": max(64 << 10, min(4 << 20, shard_bytes)),
+        "model": {"size": sizes.size, "hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout},
+        "phases": [{"max_seq_length": length, "share": share} for length, share in sizes.phases],
+        "steps": sizes.steps,
         "global_batch_size": sizes.batch_size,
-        "sentence_objective": Commented(
-            "none", "All of the time goes into words (RoBERTa); next_sentence asks about pairs as well."
-        ),
+        "sentence_objective": "none",
         "cross_documents": facts.tokens_holding(0.5) < sizes.phases[-1][0],
         "learning_rate": sizes.learning_rate,
         "warmup_ratio": 0.05,
@@ -194,6 +176,17 @@ def _stage(
             "log_every_steps": max(1, sizes.steps // 100),
         },
     }
+    return commented(
+        values,
+        validation_fraction="Documents that are kept for validation, by a hash of their text."
+        if held_out
+        else "The file has too few documents (an empty line ends one) to keep some for validation.",
+        shard_bytes="Small enough that the text has several shards to shuffle.",
+        model="Dropout is for texts that are read many times; a small model that reads a few times underfits.",
+        phases="Short sequences first: they are cheaper, and a small model learns faster from them.",
+        steps=f"About {facts.num_words:,.0f} words: {sizes.num_passes:.1f} passes in {took}.",
+        sentence_objective="All of the time goes into words (RoBERTa); next_sentence asks about pairs as well.",
+    )
 
 
 def _held_out_share(facts: TextFacts) -> float:

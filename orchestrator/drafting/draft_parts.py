@@ -67,11 +67,16 @@ def start_folder(request: DraftRequest) -> Path | None:
     return local_copy(resolve_model(request.model, request.settings), skip=(WEIGHTS_FILE,))
 
 
-class Commented(NamedTuple):
+class _Commented(NamedTuple):
     """A value of a spec, and the comment above it."""
 
     value: Any
     comment: str
+
+
+def commented(values: Mapping[str, Any], **comments: str) -> dict[str, Any]:
+    """Values of a spec, some of which get a comment."""
+    return {key: _Commented(value, comments[key]) if key in comments else value for key, value in values.items()}
 
 
 def vocabulary_stage(
@@ -79,10 +84,9 @@ def vocabulary_stage(
 ) -> dict[str, Any]:
     """The stage of a pipeline that learns a tokenizer's vocabulary."""
     vocab_size = vocabulary_size(num_words, characters.num_common)
-    comment = f"As much as about {num_words:,.0f} words can teach."
-    is_stripped = {"strip_accents": False} if characters.has_meaningful_marks else {}
-    sizes = {"vocab_size": Commented(vocab_size, comment), "lowercase": lowercase}
-    return {"kind": "tokenizer", "corpus": corpus, **sizes, **is_stripped}
+    stage = {"kind": "tokenizer", "corpus": corpus, "vocab_size": vocab_size, "lowercase": lowercase}
+    stage |= {"strip_accents": False} if characters.has_meaningful_marks else {}
+    return commented(stage, vocab_size=f"As much as about {num_words:,.0f} words can teach.")
 
 
 def marks_finding(characters: Characters) -> Iterator[Finding]:
@@ -106,7 +110,7 @@ def spec_text(values: Mapping[str, Any], request: DraftRequest, spec_path: str) 
 
 def _lines(values: Mapping[str, Any], indent: str) -> Iterator[str]:
     for key, given in values.items():
-        value, comment = given if isinstance(given, Commented) else (given, "")
+        value, comment = given if isinstance(given, _Commented) else (given, "")
         yield from _comment(comment, indent)
         if isinstance(value, Mapping) and value:
             yield f"{indent}{_flow(key)}:"

@@ -119,7 +119,8 @@ def check_splits(task: TaskSpec, splits: Mapping[Split, SplitFacts]) -> None:
             f"{train.path} has {usable} labeled examples with text; at least {_MIN_EXAMPLES} are needed to learn from "
             "some and to check on others: add more"
         )
-    if problem := task_type.labels_problem(task, list(train.labels)):
+    problem = task_type.labels_problem(task, list(train.labels))
+    if problem or (problem := task_type.labels_note([example.own for example in train.examples])):
         raise InputError(f"{train.path}: {problem}")
     for split, facts in splits.items():
         unknown = sorted(facts.labels.keys() - train.labels.keys())

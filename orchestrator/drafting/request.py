@@ -9,6 +9,8 @@ from orchestrator.settings import Settings
 DraftKind = Literal["classification", "multi_label", "regression", "ner", "qa", "embedding", "pretraining"]
 DRAFT_KINDS: tuple[DraftKind, ...] = get_args(DraftKind)
 """Kinds of work that a draft can be of: heads of tasks, and pretraining on text."""
+_START_S = 60.0
+"""Seconds before the first step: Ray starts, text is read and tokenized."""
 _OPTIONS = {name: f"--{name}" for name in ("output", "kind", "model", "minutes", "seed")} | {"label_column": "--label"}
 
 
@@ -33,6 +35,17 @@ class DraftRequest:
     """Model name of each GPU of this machine."""
     settings: Settings
     """Settings by which registered models are looked up."""
+
+    @property
+    def work_s(self) -> float:
+        """Seconds for the work itself, after the start; at least half of all."""
+        return max(30 * self.minutes, 60 * self.minutes - _START_S)
+
+    @property
+    def estimate(self) -> str:
+        """Note on the way that times were estimated."""
+        cores = "1 CPU core" if self.num_cores == 1 else f"{self.num_cores} CPU cores"
+        return f"estimated for {cores}, not measured"
 
     @property
     def command(self) -> str:

@@ -11,12 +11,11 @@ from itertools import product
 
 from bert_core.config import BertConfig
 from bert_core.model_flops import count_flops_per_prediction, count_flops_per_token
+from orchestrator.drafting.request import DraftRequest
 
 FLOPS_PER_CORE = 20e9
 """Floating-point operations a second of a training on one core. A BERT-tiny reached 30 to 40e9 on a core of 2025 that
 had nothing else to do, and 18e9 on one that was shared."""
-_START_S = 60.0
-"""Seconds before the first step: Ray starts, text is read and tokenized."""
 _TRIAL_START_S = 10.0
 """Seconds that a trial takes beside its steps: a process starts, weights are loaded and saved."""
 _STEP_S = 0.03
@@ -41,25 +40,6 @@ _LEAST_STEPS = 100
 
 
 @dataclass(frozen=True)
-class TimeBudget:
-    """Time that a run may take, and the cores that it has."""
-
-    minutes: float
-    num_cores: int
-
-    @property
-    def seconds(self) -> float:
-        """Seconds for the work itself, after the start; at least half of all."""
-        return max(30 * self.minutes, 60 * self.minutes - _START_S)
-
-    @property
-    def text(self) -> str:
-        """Note for a person on the way that times were estimated."""
-        cores = "1 CPU core" if self.num_cores == 1 else f"{self.num_cores} CPU cores"
-        return f"estimated for {cores}, not measured"
-
-
-@dataclass(frozen=True)
 class PretrainingSizes:
     """Sizes of a pretraining, and what they come to by estimate."""
 
@@ -76,27 +56,26 @@ class PretrainingSizes:
 
 
 def pretraining_sizes(
-    text_tokens: float, long_tokens: float, vocab_size: int, budget: TimeBudget, config: BertConfig | None = None
+    request: DraftRequest, text_tokens: float, long_tokens: float, vocab_size: int, config: BertConfig | None = None
 ) -> PretrainingSizes:
     """The largest model that the text and the time are enough for, and its steps.
 
     Args:
-        text_tokens: tokens of all text.
         long_tokens: tokens of a long document.
         config: configuration of the model to go on with; None for random weights of a size that is chosen here.
     """
-    is_small = budget.minutes <= 60 or text_tokens < _MANY_TOKENS
+    is_small = request.minutes <= 60 or text_tokens < _MANY_TOKENS
     phases = _phases(long_tokens, 128 if is_small else 512, config)
     mean_length = sum(length * share for length, share in phases)
     most = MAX_PASSES * text_tokens
     for size in ("given",) if config is not None else _MODELS:
         chosen = config or BertConfig.from_size(size, vocab_size=vocab_size)
         per_token = count_flops_per_token(chosen) + _MASKED_SHARE * count_flops_per_prediction(chosen)
-        token_s = per_token / (FLOPS_PER_CORE * budget.num_cores)
+        token_s = per_token / (FLOPS_PER_CORE * request.num_cores)
         for batch_size in (32, 8):
             step_tokens = batch_size * mean_length
             step_s = step_tokens * token_s + _STEP_S
-            in_time = budget.seconds / step_s * step_tokens
+            in_time = request.work_s / step_s * step_tokens
             tokens = min(in_time, most)
             if tokens >= _FEW_STEPS * step_tokens:
                 break
@@ -145,16 +124,12 @@ class TaskSizes:
     batch_size: int
     max_seq_length: int
     minutes: float
-    budget: TimeBudget
-
-    @property
-    def fits(self) -> bool:
-        """Whether the estimate is within the time that was given."""
-        return 60 * self.minutes <= self.budget.seconds
+    fits: bool
+    """Whether the estimate is within the time that was given."""
 
 
 def task_sizes(
-    budget: TimeBudget,
+    request: DraftRequest,
     config: BertConfig,
     *,
     num_train: int,
@@ -190,11 +165,11 @@ def task_sizes(
         evaluated = max(1, round(rounded)) * num_validation / 3  # forward alone
         step_s = _STEP_S * rounded * num_train / batch_size
         trial_s = (rounded * num_train + evaluated) * example_s + step_s + _TRIAL_START_S
-        seconds = math.ceil(len(some_rates) * len(seeds) / max(1, budget.num_cores)) * trial_s
-        sizes = TaskSizes(some_rates, seeds, rounded, batch_size, length, seconds / 60, budget)
-        if sizes.fits:
+        seconds = math.ceil(len(some_rates) * len(seeds) / max(1, request.num_cores)) * trial_s
+        fits = seconds <= request.work_s
+        if fits:
             break
-    return sizes
+    return TaskSizes(some_rates, seeds, rounded, batch_size, length, seconds / 60, fits)
 
 
 def _learning_rates(width: int, *, is_pretrained: bool) -> tuple[float, ...]:

@@ -6,14 +6,15 @@ Names decide where they speak for themselves, else what stands in the columns.
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
-from orchestrator.drafting.columns import ColumnFacts, TableFacts, is_number
+from orchestrator.drafting.columns import ColumnFacts, TableFacts, number_problem
 from orchestrator.drafting.request import DraftRequest
 from orchestrator.errors import InputError
 from orchestrator.specs.task import Head, TaskSpec
 from orchestrator.tasks.bio_tags import fit_one_scheme, other_tags_problem
-from orchestrator.tasks.cell_values import look_alike, read_number
+from orchestrator.tasks.cell_values import look_alike
 from orchestrator.tasks.table_files import class_names, table_name
 from orchestrator.tasks.types.squad import are_question_columns
 
@@ -81,7 +82,7 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         are_labels = len(flags) > 1 and not any(column.last_name in _LABEL_NAMES for column in flags)
         if are_labels and (label is None or label in flags):
             return _with_flags(table, texts, tuple(column.name for column in flags))
-    if asked is None and (label is None or label.are_words):
+    if asked is None and (label is None or label.listed in ("words", "tags")):
         _refuse_other_tags(table)
     if label is None:
         return _without_label(table, texts, others)
@@ -110,12 +111,12 @@ def _questions(table: TableFacts, _: DraftRequest) -> TaskChoice | None:
 
 def _tagged_words(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
     """The choice for lists of words and of tags, or texts with character spans."""
-    named = (column for column in _numbered(table) if class_names(table.path, column.name))
-    tags = next((column for column in table.columns if column.are_tags), None) or next(named, None)
-    words = next((column for column in table.columns if column.are_words and column is not tags), None)
+    numbered = (column for column in _listing(table, "numbers") if class_names(table.path, column.name))
+    tags = next(chain(_listing(table, "tags"), numbered), None)
+    words = next((column for column in _listing(table, "words", "tags") if column is not tags), None)
     if tags is not None and words is not None:
         return TaskChoice(_spec_of(head="ner", text_columns=(words.name,), label_column=tags.name))
-    spans = next((c for c in table.columns if c.are_spans and request.label_column in (None, c.name)), None)
+    spans = next((c for c in _listing(table, "spans") if request.label_column in (None, c.name)), None)
     if spans is None:
         return None
     texts = _text_columns(table, request)
@@ -163,8 +164,8 @@ def _refuse_other_tags(table: TableFacts) -> None:
 
     Raises: InputError.
     """
-    words = [column for column in table.columns if column.are_words]
-    if words and (numbered := _numbered(table)):
+    words = _listing(table, "words", "tags")
+    if words and (numbered := _listing(table, "numbers")):
         column = max(numbered, key=lambda column: "ner" in column.name.lower())
         raise InputError(
             f"{table.path}: {column.name!r} has tags as numbers, which say no names; write the names in place "
@@ -177,13 +178,8 @@ def _refuse_other_tags(table: TableFacts) -> None:
             raise InputError(f"{table.path}: {column.name!r} has the {other_tags_problem(sorted(column.words))}")
 
 
-def _numbered(table: TableFacts) -> list[ColumnFacts]:
-    """Columns of lists of whole numbers."""
-    return [column for column in table.columns if column.values and all(map(_are_whole, column.values))]
-
-
-def _are_whole(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, int) for item in value)
+def _listing(table: TableFacts, *kinds: str) -> list[ColumnFacts]:
+    return [column for column in table.columns if column.listed in kinds]
 
 
 def _lengths(column: ColumnFacts) -> list[int]:
@@ -288,12 +284,7 @@ def _head_of(table: TableFacts, label: ColumnFacts, asked: Head | None) -> tuple
 
 def _number_problem(table: TableFacts, label: ColumnFacts) -> str:
     """Problem of the first value of a column that is no number."""
-    wrong = next(value for value in label.values if not is_number(value))
-    try:
-        read_number(wrong)
-    except ValueError as error:
-        return f"{table.path}: {label.name}: {error}"
-    return f"{table.path}: {label.name}: {wrong!r} is not a number"
+    return f"{table.path}: {label.name}: {next(filter(None, map(number_problem, label.values)))}"
 
 
 def _separator(label: ColumnFacts) -> str | None:
@@ -318,12 +309,6 @@ def _check_label(table: TableFacts, label: ColumnFacts, head: Head, *, is_named:
     distinct, count = len(label.distinct), len(label.values)
     if not count:
         raise InputError(f"{table.path}: the label column {label.name!r} is empty; name another with --label COLUMN")
-    if distinct == 1 and table.is_whole:
-        only = next(iter(label.distinct))[:60]
-        raise InputError(
-            f"{table.path}: the label column {label.name!r} has one label only ({only!r}); a model has nothing to tell "
-            "apart: add rows with other labels, or name another column with --label COLUMN"
-        )
     if head == "regression" and not label.is_number:
         raise InputError(_number_problem(table, label))
     is_fraction = label.is_number and not label.is_whole
@@ -337,7 +322,7 @@ def _check_label(table: TableFacts, label: ColumnFacts, head: Head, *, is_named:
         "regression": distinct == count and not is_named,
         "classification": distinct == count if is_named else distinct > 0.5 * count,
     }
-    if table.num_rows > 2 and not is_fraction and looks_like_an_id.get(head):
+    if table.num_rows > 2 and distinct > 1 and not is_fraction and looks_like_an_id.get(head):
         raise InputError(
             f"{table.path}: the label column {label.name!r} differs in nearly every row ({distinct:,} values in "
             f"{count:,} rows): an id or a text, not a label. Name another with --label COLUMN; it has {table.names}"

@@ -12,9 +12,9 @@ from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus.inspection import quantile
 from orchestrator.drafting.columns import TableFacts
 from orchestrator.drafting.draft_parts import (
-    Commented,
     Draft,
     Finding,
+    commented,
     marks_finding,
     minutes_text,
     spec_text,
@@ -31,7 +31,7 @@ from orchestrator.drafting.examples import (
     vocabulary_texts,
 )
 from orchestrator.drafting.request import DraftRequest
-from orchestrator.drafting.sizes import TaskSizes, TimeBudget, task_sizes
+from orchestrator.drafting.sizes import TaskSizes, task_sizes
 from orchestrator.drafting.text import Characters, count_all, count_words
 from orchestrator.progress import counted
 from orchestrator.registry import Registry
@@ -125,14 +125,12 @@ def draft_task(
         side_files[texts_path] = vocabulary_texts(e for e in train.examples if e.group not in left_out)
         corpus, num_words = {"files": [texts_path]}, count_all(train.words)
         tokenizer = vocabulary_stage(corpus, characters, num_words, lowercase=task.head != "ner")
-        stages = {
-            "tokenizer": Commented(tokenizer, "A vocabulary for random weights, learned from the training texts."),
-            "finetuning": Commented(
-                values,
-                "A baseline: random weights have read nothing but these examples. A pretrained model is far better; "
-                f"start from one with:\n  {replace(request, model='NAME').command}",
-            ),
-        }
+        stages = commented(
+            {"tokenizer": tokenizer, "finetuning": values},
+            tokenizer="A vocabulary for random weights, learned from the training texts.",
+            finetuning="A baseline: random weights have read nothing but these examples. A pretrained model is far "
+            f"better; start from one with:\n  {replace(request, model='NAME').command}",
+        )
         values = {"kind": "pipeline", "stages": stages}
     findings = [
         *_data_findings(data, remarks, table),
@@ -141,7 +139,7 @@ def draft_task(
         *_validation_findings(data, request.seed),
         *notes,
         *_model_findings(request, unknown_share),
-        _size_finding(sizes),
+        ("sizes", _sizes_text(sizes, request)),
     ]
     return Draft(spec_path, spec_text(values, request, spec_path), findings, side_files)
 
@@ -183,7 +181,7 @@ def _measure_tokenizer(folder: Path, texts: Sequence[str]) -> tuple[float, float
 def _sizes_of(data: _Data, config: BertConfig, request: DraftRequest) -> TaskSizes:
     least = _QA_LENGTHS["max_seq_length"] if data.task.head == "qa" else 0
     return task_sizes(
-        TimeBudget(request.minutes, request.num_cores),
+        request,
         config,
         num_train=len(data.parts["train"].examples),
         num_validation=len(data.parts["validation"].examples),
@@ -215,29 +213,37 @@ def _sweep(
     task: TaskSpec, data: _Data, sizes: TaskSizes, request: DraftRequest, remarks: Sequence[str]
 ) -> dict[str, Any]:
     fields = task.model_dump(mode="json", exclude_defaults=True)
-    comments = {"on_bad_record": "Some records are broken; `error` in place of `skip` would name the first."}
-    comments |= dict.fromkeys(("label_column", "label_columns"), next(iter(remarks), ""))
-    start = {"init_from": request.model} if request.model else _RANDOM
+    about_labels = next(iter(remarks), "")
     lengths = _QA_LENGTHS if task.head == "qa" and sizes.max_seq_length < 256 else {}
+    recipe = {
+        **({"init_from": request.model} if request.model else _RANDOM),
+        **lengths,
+        "max_seq_length": sizes.max_seq_length,
+        "batch_size": sizes.batch_size,
+        "epochs": sizes.epochs,
+    }
     is_cut = sizes.max_seq_length < data.tokens_within(0.95)
     fit = "longer examples are cut, or read in several windows" if is_cut else "19 of 20 examples fit whole"
-    num_train, took = len(data.parts["train"].examples), f"{minutes_text(sizes.minutes)} ({sizes.budget.text})"
-    return {
+    num_train, took = len(data.parts["train"].examples), f"{minutes_text(sizes.minutes)} ({request.estimate})"
+    values = {
         "kind": "sweep",
-        "task": {name: Commented(value, comments.get(name, "")) for name, value in fields.items()},
-        "recipe": {
-            **start,
-            **lengths,
-            "max_seq_length": Commented(sizes.max_seq_length, f"Tokens: {fit}."),
-            "batch_size": sizes.batch_size,
-            "epochs": Commented(sizes.epochs, f"{num_train:,} training examples; all of it takes {took}."),
-        },
-        "space": Commented(
-            {"learning_rate": list(sizes.learning_rates)},
-            "Each value here is tried with each seed; lists in other fields of recipe may be added.",
+        "task": commented(
+            fields,
+            on_bad_record="Some records are broken; `error` in place of `skip` would name the first.",
+            label_column=about_labels,
+            label_columns=about_labels,
         ),
+        "recipe": commented(
+            recipe,
+            max_seq_length=f"Tokens: {fit}.",
+            epochs=f"{num_train:,} training examples; all of it takes {took}.",
+        ),
+        "space": {"learning_rate": list(sizes.learning_rates)},
         "seeds": list(sizes.seeds),
     }
+    return commented(
+        values, space="Each value here is tried with each seed; lists in other fields of recipe may be added."
+    )
 
 
 # Findings
@@ -383,16 +389,13 @@ def registered_starts(settings: Settings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(str, names)))[:_MODELS_SHOWN]
 
 
-def _size_finding(sizes: TaskSizes) -> Finding:
+def _sizes_text(sizes: TaskSizes, request: DraftRequest) -> str:
     """The trials and epochs, their time by estimate, and what to do where it is not enough."""
-    budget = sizes.budget
     trials = f"{counted(len(sizes.learning_rates), 'learning rate')} × {counted(len(sizes.seeds), 'seed')}"
-    took = f"{trials}, {counted(sizes.epochs, 'epoch')}: {minutes_text(sizes.minutes)} of training ({budget.text})"
+    took = f"{trials}, {counted(sizes.epochs, 'epoch')}: {minutes_text(sizes.minutes)} of training ({request.estimate})"
     if not sizes.fits:
-        took += f"; more than the {budget.minutes:g} asked for: give more --minutes or less data"
-    elif sizes.epochs < 1:
-        took += "; not all examples are read in this time: give more --minutes"
-    return ("sizes", took)
+        return f"{took}; more than the {request.minutes:g} asked for: give more --minutes or less data"
+    return f"{took}; not all examples are read in this time: give more --minutes" if sizes.epochs < 1 else took
 
 
 def _share(count: int, total: int) -> str:

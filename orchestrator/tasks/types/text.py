@@ -186,8 +186,8 @@ def one_label_problem(spec: TaskSpec, labels: Sequence[str]) -> str | None:
         return None
     only = labels[0] if labels else ""
     return (
-        f"the column {spec.label_column!r} has one label only ({only[:60]!r}); a model has nothing to tell apart: add "
-        "rows with other labels, or name another column with --label COLUMN"
+        f"the label column {spec.label_column!r} has one label only ({only[:60]!r}); a model has nothing to tell "
+        "apart: add rows with other labels, or name another column with --label COLUMN"
     )
 
 
