@@ -114,11 +114,7 @@ def _draft_of(files: tuple[str, ...], layout: Layout, name: str, request: DraftR
 
 
 def _draft_pretraining(source: TextSource, request: DraftRequest, spec_path: str, findings: Sequence[Finding]) -> Draft:
-    """Draft the spec of a pretraining. Raises: InputError, CorpusError, NotFoundError.
-
-    Args:
-        findings: what was decided before: files and columns that are left out.
-    """
+    """Draft the spec of a pretraining; findings tell what is left out. Raises: InputError and its kin."""
     facts = read_text(source)
     folder = start_folder(request)
     config = None if folder is None else BertConfig.from_pretrained(folder)

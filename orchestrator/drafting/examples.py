@@ -54,12 +54,10 @@ class SplitFacts:
 
     @cached_property
     def num_empty(self) -> int:
-        """Number of examples without a word."""
         return sum(not example.group for example in self.examples)
 
     @cached_property
     def labels(self) -> Counter[str]:
-        """Number of examples by label."""
         return Counter(label for example in self.examples for label in example.labels)
 
     @cached_property

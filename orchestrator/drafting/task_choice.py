@@ -125,10 +125,7 @@ def _tagged_words(table: TableFacts, request: DraftRequest) -> TaskChoice | None
 
 
 def _tag_rows(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
-    """The choice for a table with one word and its BIO tag in each row, beside a sentence's name.
-
-    Raises: InputError for such rows without a sentence's name, which would be taken for examples of classes.
-    """
+    """The choice for a word and its BIO tag in each row, beside a sentence's name. Raises: InputError without that."""
     for tags in table.columns:
         are_tags = not tags.distinct.isdisjoint("Oo") and len(tags.distinct) > 1 and fit_one_scheme(tags.distinct)
         if not (are_tags and tags.is_text and request.label_column in (None, tags.name)):
@@ -160,10 +157,7 @@ def _triples(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
 
 
 def _refuse_other_tags(table: TableFacts) -> None:
-    """Refuse lists of words beside lists of what are no BIO tags, numbers as Hugging Face has or parts of speech.
-
-    Raises: InputError.
-    """
+    """Refuse lists of words beside lists of numbers, as Hugging Face has, or of parts of speech. Raises: InputError."""
     words = _listing(table, "words", "tags")
     if words and (numbered := _listing(table, "numbers")):
         column = max(numbered, key=lambda column: "ner" in column.name.lower())
@@ -299,13 +293,7 @@ def _separator(label: ColumnFacts) -> str | None:
 
 
 def _check_label(table: TableFacts, label: ColumnFacts, head: Head, *, is_named: bool) -> None:
-    """Check that there is something to learn.
-
-    Args:
-        is_named: whether a person named the column, who knows better than its values whether it is an id.
-
-    Raises: InputError.
-    """
+    """Check that there is something to learn; whoever names a column knows whether it is an id. Raises: InputError."""
     distinct, count = len(label.distinct), len(label.values)
     if not count:
         raise InputError(f"{table.path}: the label column {label.name!r} is empty; name another with --label COLUMN")
@@ -318,11 +306,8 @@ def _check_label(table: TableFacts, label: ColumnFacts, head: Head, *, is_named:
             "--kind regression estimates them"
         )
     # A named column may be a price, or have rare classes.
-    looks_like_an_id = {
-        "regression": distinct == count and not is_named,
-        "classification": distinct == count if is_named else distinct > 0.5 * count,
-    }
-    if table.num_rows > 2 and distinct > 1 and not is_fraction and looks_like_an_id.get(head):
+    most = {"regression": count if is_named else count - 1, "classification": count - 1 if is_named else count // 2}
+    if table.num_rows > 2 and distinct > 1 and not is_fraction and distinct > most.get(head, count):
         raise InputError(
             f"{table.path}: the label column {label.name!r} differs in nearly every row ({distinct:,} values in "
             f"{count:,} rows): an id or a text, not a label. Name another with --label COLUMN; it has {table.names}"

@@ -75,7 +75,6 @@ class _Data:
 
     @property
     def train(self) -> SplitFacts:
-        """The whole training file."""
         return self.splits["train"]
 
     @property
@@ -95,11 +94,7 @@ class _Data:
 def draft_task(
     task: TaskSpec, remarks: Sequence[str], table: TableFacts | None, request: DraftRequest, spec_path: str
 ) -> Draft:
-    """Draft the spec of a fine-tuning; some of the training examples are for validation where no file is.
-
-    Args:
-        remarks: what was decided before.
-        table: facts of the training file, where it is a table.
+    """Draft the spec of a fine-tuning on a task, which was chosen with some remarks by the table of its training file.
 
     Raises: InputError, TaskDataError where there is nothing to learn from; NotFoundError.
     """

@@ -138,12 +138,10 @@ class TextFacts:
 
     @property
     def num_documents(self) -> float:
-        """Documents of all text."""
         return self.words.total() * self.scale
 
     @property
     def num_words(self) -> float:
-        """Words of all text."""
         return count_all(self.words) * self.scale
 
     def tokens_holding(self, share: float) -> float:

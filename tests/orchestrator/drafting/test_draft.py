@@ -184,6 +184,7 @@ def test_records_of_text_are_read_by_their_field(tmp_path: Path) -> None:
     [
         ("a.txt", "few words\n", "2 words"),
         ("a.csv", "text,label\n" + "good,pos\n" * 20, "one label"),
+        ("a.csv", "text,score\n" + "good,0.5\n" * 20, "all scores are 0.5"),
         ("a.csv", "text\n" + "good\n" * 20, "label"),
         ("a.csv", "text,label\ngood,pos\nbad,neg\n", "at least 10"),
     ],
