@@ -78,7 +78,7 @@ class ColumnFacts:
 
     @cached_property
     def listed(self) -> Literal["words", "tags", "numbers", "spans"] | None:
-        """What lists hold: tags of one scheme, other texts, whole numbers, names marked by character offsets."""
+        """Content of lists: tags of one scheme, other texts, whole numbers, names marked by character offsets."""
         if self.are_all(are_texts):
             return "tags" if fit_one_scheme(self.words) else "words"
         if self.are_all(lambda v: isinstance(v, list) and all(isinstance(item, int) for item in v)):
