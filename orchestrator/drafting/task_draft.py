@@ -208,7 +208,6 @@ def _sweep(
     task: TaskSpec, data: _Data, sizes: TaskSizes, request: DraftRequest, remarks: Sequence[str]
 ) -> dict[str, Any]:
     fields = task.model_dump(mode="json", exclude_defaults=True)
-    about_labels = next(iter(remarks), "")
     lengths = _QA_LENGTHS if task.head == "qa" and sizes.max_seq_length < 256 else {}
     recipe = {
         **({"init_from": request.model} if request.model else _RANDOM),
@@ -225,8 +224,7 @@ def _sweep(
         "task": commented(
             fields,
             on_bad_record="Some records are broken; `error` in place of `skip` would name the first.",
-            label_column=about_labels,
-            label_columns=about_labels,
+            **{"label_columns" if data.task.label_columns else "label_column": next(iter(remarks), "")},
         ),
         "recipe": commented(
             recipe,
