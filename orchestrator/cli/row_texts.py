@@ -24,7 +24,7 @@ def csv_text(rows: Sequence[Row], columns: Sequence[str], *, raw: bool = False) 
     Args:
         raw: whether texts that a spreadsheet would take for formulas stay as they are.
     """
-    from orchestrator.storage.delimited_lines import csv_lines  # a table needs none
+    from orchestrator.storage.text_lines import csv_lines  # a table needs none
 
     plain = ([plain_value(row.get(column)) for column in columns] for row in rows)
     fields = [[json.dumps(v) if isinstance(v, list | dict) else v for v in values] for values in plain]

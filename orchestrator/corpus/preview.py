@@ -220,15 +220,15 @@ def _inspect_file(file: InputFile, source: TextSource, limit: int | None) -> Fil
         num_sentences=sentence_words.total(),
         num_words=sum(words * count for words, count in sentence_words.items()),
         num_characters=num_characters,
-        median_sentence_words=_quantile(sentence_words, 0.5),
-        long_sentence_words=_quantile(sentence_words, 0.95),
+        median_sentence_words=quantile(sentence_words, 0.5),
+        long_sentence_words=quantile(sentence_words, 0.95),
         num_bad_records=reader.num_bad_records + bool(unreadable),
         first_problem=reader.first_problem or unreadable,
         sample=tuple(sample),
     )
 
 
-def _quantile(counts: Counter[int], share: float) -> int:
+def quantile(counts: Counter[int], share: float) -> int:
     """The smallest value that at least this share of all values does not exceed; 0 when there is none."""
     below = 0
     for value in sorted(counts):

@@ -1,10 +1,11 @@
 """Columns of a table as its first rows show them: how many values, what they look like."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from statistics import fmean
+from typing import Literal
 
 from orchestrator.drafting.examples import refuse_broken
 from orchestrator.errors import InputError
@@ -24,7 +25,7 @@ from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
 from orchestrator.tasks.types.conll import read_spans
 
-SAMPLE_ROWS = 10_000
+_SAMPLE_ROWS = 10_000
 """First rows of a table by which its columns are told apart."""
 _HEADER_WORDS = 8
 """More words than this are no column's name."""
@@ -44,6 +45,11 @@ class ColumnFacts:
     values: Sequence[object]
     """Values that are not missing."""
 
+    @property
+    def last_name(self) -> str:
+        """The name in lower case; of a column within an object the last part."""
+        return self.name.lower().rpartition(".")[2]
+
     @cached_property
     def distinct(self) -> frozenset[str]:
         """The different values as labels, without what stands for no label."""
@@ -59,50 +65,35 @@ class ColumnFacts:
     @cached_property
     def is_number(self) -> bool:
         """Whether all values are numbers, also with decimal commas where that is the only way to read them."""
-        return bool(self.values) and (all(map(is_number, self.values)) or has_decimal_commas(self.values))
+        return self.are_all(is_number) or (bool(self.values) and has_decimal_commas(self.values))
 
     @cached_property
     def is_whole(self) -> bool:
-        """Whether all values are whole numbers."""
-        return bool(self.values) and all(is_number(v) and float(str(v)).is_integer() for v in self.values)
+        return self.are_all(lambda value: is_number(value) and float(str(value)).is_integer())
 
-    @cached_property
-    def is_yes_or_no(self) -> bool:
-        """Whether values are 0 and 1, or false and true."""
-        return self.distinct in ({"0", "1"}, {"false", "true"})
-
-    @cached_property
+    @property
     def is_list(self) -> bool:
         """Whether values are lists, written out or not."""
-        return bool(self.values) and all(
-            isinstance(value, list) or (isinstance(value, str) and value.strip()[:1] == "[") for value in self.values
-        )
+        return self.are_all(lambda v: isinstance(v, list) or (isinstance(v, str) and v.strip()[:1] == "["))
+
+    @cached_property
+    def listed(self) -> Literal["words", "tags", "numbers", "spans"] | None:
+        """Content of lists: tags of one scheme, other texts, whole numbers, names marked by character offsets."""
+        if self.are_all(are_texts):
+            return "tags" if fit_one_scheme(self.words) else "words"
+        if self.are_all(lambda v: isinstance(v, list) and all(isinstance(item, int) for item in v)):
+            return "numbers"
+        spans = [read_spans(value) for value in self.values]
+        return "spans" if None not in spans and any(spans) else None
 
     @property
-    def are_objects(self) -> bool:
-        """Whether values are objects of JSON."""
-        return bool(self.values) and all(isinstance(value, dict) for value in self.values)
-
-    @property
-    def are_words(self) -> bool:
-        """Whether values are lists of text."""
-        return bool(self.values) and all(map(are_texts, self.values))
-
-    @property
-    def items(self) -> set[str]:
+    def words(self) -> set[str]:
         """All different texts of lists."""
         return set(chain.from_iterable(value for value in self.values if are_texts(value)))
 
-    @property
-    def are_tags(self) -> bool:
-        """Whether values are lists of tags of one scheme."""
-        return self.are_words and fit_one_scheme(chain.from_iterable(filter(are_texts, self.values)))
-
-    @property
-    def are_spans(self) -> bool:
-        """Whether values are lists of names marked by character offsets."""
-        spans = [read_spans(value) for value in self.values]
-        return None not in spans and any(spans)
+    def are_all(self, test: Callable[[object], bool]) -> bool:
+        """Whether there are values, and a test holds of all."""
+        return bool(self.values) and all(map(test, self.values))
 
     @property
     def mean_words(self) -> float:
@@ -125,11 +116,11 @@ class TableFacts:
 
     def column(self, name: str) -> ColumnFacts:
         """The column of that name. Raises: InputError where there is none."""
-        for column in self.columns:
-            if column.name == name:
-                return column
-        near = did_you_mean(name, [column.name for column in self.columns])
-        raise InputError(f"{self.path} has no column {name!r}{near}")
+        found = next((column for column in self.columns if column.name == name), None)
+        if found is None:
+            near = did_you_mean(name, [column.name for column in self.columns])
+            raise InputError(f"{self.path} has no column {name!r}{near}")
+        return found
 
     @property
     def names(self) -> str:
@@ -139,32 +130,42 @@ class TableFacts:
 
 def inspect_table(path: str) -> TableFacts:
     """Look at the columns of a table's first rows. Raises: TaskDataError, InputError for a table without a header."""
-    bad = BadRecords(path, "skip")
+    bad, of_rows = BadRecords(path, "skip"), BadRecords(path, "skip")
     names = column_names(path, bad)
     if not names:
         raise InputError(f"{path} has no columns; {bad.first_problem or 'its rows share no key'}")
-    of_rows = BadRecords(path, "skip")
-    rows = [values for _, values in islice(read_rows(path, names, of_rows, may_lack=names), SAMPLE_ROWS + 1)]
+    rows = [values for _, values in islice(read_rows(path, names, of_rows, may_lack=names), _SAMPLE_ROWS + 1)]
     if not rows:
         why = f"the first at {of_rows.first_problem}" if of_rows.count else "its first line names columns: write some"
         raise InputError(f"{path} has no row that can be read, {why}")
     refuse_broken(of_rows, len(rows))
-    columns = tuple(
-        ColumnFacts(name, [row[place] for row in rows[:SAMPLE_ROWS] if not is_missing(row[place])])
-        for place, name in enumerate(names)
-    )
-    facts = TableFacts(path, columns, min(len(rows), SAMPLE_ROWS), len(rows) <= SAMPLE_ROWS, _layout_text(path, bad))
-    if plain_name(path).endswith((".csv", ".tsv")):
-        _check_header(facts)
-    return facts
+    cells = zip(*rows[:_SAMPLE_ROWS], strict=True)
+    columns = [
+        ColumnFacts(name, [value for value in values if not is_missing(value)])
+        for name, values in zip(names, cells, strict=True)
+    ]
+    for column in columns if plain_name(path).endswith((".csv", ".tsv")) else ():
+        few = len(column.distinct) <= _FEW_VALUES < len(column.values) and column.name in column.distinct
+        if few or is_number(column.name) or len(column.name.split()) > _HEADER_WORDS:
+            raise InputError(
+                f"{path} begins with a row, not with the names of its columns ({column.name[:60]!r}); write a "
+                "first line such as text,label above it"
+            )
+    return TableFacts(path, columns, min(len(rows), _SAMPLE_ROWS), len(rows) <= _SAMPLE_ROWS, _layout_text(path, bad))
 
 
 def is_number(value: object) -> bool:
     """Whether a value is a number, or written as one."""
+    return number_problem(value) is None
+
+
+def number_problem(value: object) -> str | None:
+    """Say what keeps a value from being a number."""
     try:
-        return not isinstance(value, bool) and read_number(value) is not None
-    except ValueError:
-        return False
+        is_none = isinstance(value, bool) or read_number(value) is None
+    except ValueError as error:
+        return str(error)
+    return f"{value!r} is not a number" if is_none else None
 
 
 def _as_label(value: object) -> str:
@@ -180,15 +181,5 @@ def _layout_text(path: str, bad: BadRecords) -> str:
     """Name of a table's kind, and of what stands between columns where that is no comma."""
     name = table_name(path) or "JSON"
     delimiter = csv_header((line for _, line in read_lines(path, bad)), None).delimiter if name == "CSV" else ","
-    return name if delimiter == "," else f"CSV with {_DELIMITER_NAMES.get(delimiter, f'{delimiter!r} between columns')}"
-
-
-def _check_header(facts: TableFacts) -> None:
-    """Check that the first line names columns. Raises: InputError where it looks like a row."""
-    for column in facts.columns:
-        few = len(column.distinct) <= _FEW_VALUES < len(column.values) and column.name in column.distinct
-        if few or is_number(column.name) or len(column.name.split()) > _HEADER_WORDS:
-            raise InputError(
-                f"{facts.path} begins with a row, not with the names of its columns ({column.name[:60]!r}); write a "
-                "first line such as text,label above it"
-            )
+    between = _DELIMITER_NAMES.get(delimiter, f"{delimiter!r} between columns")
+    return name if delimiter == "," else f"{name} with {between}"

@@ -1,62 +1,29 @@
 """Parts of a draft: what was found, the spec as commented YAML, the files beside it, and their writing."""
 
-import re
+import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
-from typing import Any, Self
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import yaml
 
-from orchestrator.drafting.request import DraftRequest, orchestrator_command
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
+from orchestrator.drafting.request import DraftRequest
+from orchestrator.drafting.text import Characters, vocabulary_size
 from orchestrator.errors import InputError
-from orchestrator.storage import exists, write_bytes, write_chunks
+from orchestrator.models.resolve import resolve_model
+from orchestrator.specs.loading import parse_spec
+from orchestrator.specs.yaml_text import parse_document
+from orchestrator.storage import exists, local_copy, write_bytes, write_chunks
 from orchestrator.storage.uris import absolute
-from orchestrator.tasks.catalogue import KNOWN_TASKS
 
 _WIDTH = 100
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was found or decided, for a person."""
-
-    topic: str
-    text: str
-
-
-MARKS_FINDING = Finding(
-    "marks", "letters here bear marks that carry meaning, as vowels do: they are kept (strip_accents: false)"
-)
-"""Finding of a text whose vocabulary keeps marks, as an uncased one alone would strip what carries meaning."""
-
-
-@dataclass(frozen=True)
-class Naming:
-    """Names of what a draft writes."""
-
-    spec_path: str
-    title: str
-    """The data's name."""
-
-    @classmethod
-    def of(cls, spec_path: str, title: str) -> Self:
-        """The names for a spec at a path. Raises: InputError for a path that does not end in .yaml."""
-        if not spec_path.endswith((".yaml", ".yml")):
-            raise InputError(f"-o {spec_path}: a spec's name ends in .yaml; name it so")
-        return cls(spec_path, title)
-
-    @property
-    def task_id(self) -> str:
-        """Id of a task of one's own, which is no published task's."""
-        name = re.sub(r"\W+", "_", self.title.lower())
-        return f"{name}_own" if name in KNOWN_TASKS else name
-
-    def beside(self, part: str) -> str:
-        """Path of a file beside the spec, as in `reviews.train.jsonl`."""
-        path = PurePath(self.spec_path)
-        return str(path.with_name(f"{path.stem}.{part}"))
+Finding = tuple[str, str]
+"""One thing that was found or decided, for a person: its topic and a text."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +32,7 @@ class Draft:
 
     spec_path: str
     spec_text: str
-    findings: tuple[Finding, ...]
+    findings: Sequence[Finding]
     side_files: Mapping[str, Iterable[bytes]] = field(default_factory=dict)
     """Content of the files beside the spec, by path; made while it is written."""
 
@@ -93,37 +60,61 @@ class Draft:
         return [*self.side_files, self.spec_path]
 
 
-def spec_text(values: Mapping[str, Any], comments: Mapping[str, str], header: str) -> str:
-    """A spec as YAML, below a comment about the whole, with comments above the lines of dotted keys.
-
-    >>> print(spec_text({"kind": "sweep", "task": {"id": "own"}}, {"task.id": "Any name."}, "Why."))
-    # Why.
-    kind: sweep
-    task:
-      # Any name.
-      id: own
-    <BLANKLINE>
-    """
-    return "\n".join([*_comment(header, ""), *_lines(values, "", comments)]) + "\n"
+def start_folder(request: DraftRequest) -> Path | None:
+    """Folder of the model to start from, without its weights; None for random ones. Raises: NotFoundError."""
+    if not request.model:
+        return None
+    return local_copy(resolve_model(request.model, request.settings), skip=(WEIGHTS_FILE,))
 
 
-def spec_header(request: DraftRequest, spec_path: str) -> str:
-    """The comment above a drafted spec: the command that drafted it, and those that come next."""
-    return (
+class _Commented(NamedTuple):
+    """A value of a spec, and the comment above it."""
+
+    value: Any
+    comment: str
+
+
+def commented(values: Mapping[str, Any], **comments: str) -> dict[str, Any]:
+    """Values of a spec, some of which get a comment."""
+    return {key: _Commented(value, comments[key]) if key in comments else value for key, value in values.items()}
+
+
+def vocabulary_stage(
+    corpus: Mapping[str, Any], characters: Characters, num_words: float, *, lowercase: bool = True
+) -> dict[str, Any]:
+    """The stage of a pipeline that learns a tokenizer's vocabulary."""
+    vocab_size = vocabulary_size(num_words, characters.num_common)
+    stage = {"kind": "tokenizer", "corpus": corpus, "vocab_size": vocab_size, "lowercase": lowercase}
+    stage |= {"strip_accents": False} if characters.has_meaningful_marks else {}
+    return commented(stage, vocab_size=f"As much as about {num_words:,.0f} words can teach.")
+
+
+def marks_finding(characters: Characters) -> Iterator[Finding]:
+    """Yield that a vocabulary keeps marks, as an uncased one alone would strip what carries meaning."""
+    if characters.has_meaningful_marks:
+        yield "marks", "letters here bear marks that carry meaning, as vowels do: they are kept (strip_accents: false)"
+
+
+def spec_text(values: Mapping[str, Any], request: DraftRequest, spec_path: str) -> str:
+    """A spec as YAML, below the command that drafted it and those that come next. Raises: SpecError for no spec."""
+    plan, run = (shlex.join(("orchestrator", verb, spec_path)) for verb in ("plan", "run"))
+    header = (
         f"Drafted by:\n  {request.command}\n"
         "Paths are meant from the folder in which the command is given. Change what you like, then:\n"
-        f"  {orchestrator_command('plan', spec_path)}\n  {orchestrator_command('run', spec_path)}"
+        f"  {plan}\n  {run}"
     )
+    text = "\n".join([*_comment(header, ""), *_lines(values, "")]) + "\n"
+    parse_spec(parse_document(text, spec_path).values)
+    return text
 
 
-def _lines(values: Mapping[str, Any], above: str, comments: Mapping[str, str]) -> Iterator[str]:
-    indent = "  " * above.count(".")
-    for key, value in values.items():
-        path = f"{above}{key}"
-        yield from _comment(comments.get(path, ""), indent)
+def _lines(values: Mapping[str, Any], indent: str) -> Iterator[str]:
+    for key, given in values.items():
+        value, comment = given if isinstance(given, _Commented) else (given, "")
+        yield from _comment(comment, indent)
         if isinstance(value, Mapping) and value:
             yield f"{indent}{_flow(key)}:"
-            yield from _lines(value, f"{path}.", comments)
+            yield from _lines(value, indent + "  ")
         else:
             yield f"{indent}{_flow(key)}: {_flow(value)}"
 
@@ -139,16 +130,6 @@ def _flow(value: object) -> str:
     """A value on one line, quoted where YAML needs it; 1e-05 gets the point without which YAML takes it for text."""
     text: str = yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=1 << 30, sort_keys=False)
     return text.strip()[1:-1]
-
-
-def share_text(count: int, total: int) -> str:
-    """A share in percent, as in `61 %`.
-
-    >>> share_text(3, 5), share_text(1, 1000)
-    ('60 %', '0.1 %')
-    """
-    percent = 100 * count / max(1, total)
-    return f"{percent:.0f} %" if percent >= 1 else f"{percent:.1f} %"
 
 
 def minutes_text(minutes: float) -> str:

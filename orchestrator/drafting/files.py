@@ -1,9 +1,9 @@
 """Files of data by their names and first lines: the layout, the split that each is for, a name for what they hold."""
 
-import os
 import re
 import shlex
 import unicodedata
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import PurePosixPath
@@ -14,7 +14,7 @@ from orchestrator.results import Split
 from orchestrator.storage import open_read
 from orchestrator.storage.compression import COMPRESSIONS
 from orchestrator.storage.text_lines import stream_lines
-from orchestrator.storage.uris import is_local, local_path
+from orchestrator.storage.uris import local_path
 from orchestrator.tasks.table_files import is_json_table, table_name
 from orchestrator.tasks.text_files import plain_name
 from orchestrator.tasks.types.conll import has_tag_columns, is_named_conll, split_words
@@ -32,23 +32,18 @@ _FOREIGN = {
     b"%PDF": "is a PDF; save its text as a .txt file",
 }
 """Problem of a file, and the remedy, by the bytes that it begins with."""
-_SPLIT_WORDS: Mapping[Split, tuple[str, ...]] = {
-    "train": ("training", "train"),
-    "validation": ("validation", "development", "valid", "trial", "testa", "dev", "val"),
-    "test": ("testing", "testb", "test"),
+_SPLIT_OF: Mapping[str, Split] = {
+    **dict.fromkeys(("training", "train"), "train"),
+    **dict.fromkeys(("validation", "development", "valid", "trial", "testa", "dev", "val"), "validation"),
+    **dict.fromkeys(("testing", "testb", "test"), "test"),
 }
-_SPLIT_OF = {word: split for split, words in _SPLIT_WORDS.items() for word in words}
 _SPLIT_WORD = re.compile(rf"(?<![a-z])({'|'.join(sorted(_SPLIT_OF, key=len, reverse=True))})(?![a-z])")
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _VERSION = re.compile(r"[-_. ]*v?\d+(\.\d+)*$")
 
 
 def detect_layout(path: str) -> Layout:
     """Find the layout of a file. Raises: InputError for a file that is missing, empty, binary or of no known layout."""
-    head = _read_head(path)
-    if plain_name(path).endswith(".parquet"):
-        return "table"
-    _check_text(path, head)
+    _check_head(path)
     if table_name(path) is not None or is_json_table(path):
         return "table"
     lines = list(islice(stream_lines(path), _HEAD_LINES))
@@ -62,7 +57,8 @@ def detect_layout(path: str) -> Layout:
         )
     if is_named_conll(path) or has_tag_columns(lines) or _has_other_tags(lines):
         return "tagged"
-    if _is_tabular(lines):
+    num_tabs = {line.count("\t") for line in lines if line.strip()}
+    if len(lines) > _FEW_LINES and len(num_tabs) == 1 and num_tabs != {0}:
         raise InputError(
             f"{path}: its lines have columns with tabs between them; let its name end in .tsv, and its first line name "
             "the columns"
@@ -70,23 +66,34 @@ def detect_layout(path: str) -> Layout:
     return "text"
 
 
-def _read_head(path: str) -> bytes:
-    if is_local(path):
-        file = local_path(path)
-        if file.is_dir():
-            raise InputError(_folder_problem(path))
-        if not file.exists():
-            raise InputError(f"there is no file {path}; check the path")
-        if not os.access(file, os.R_OK):
-            raise InputError(f"{path} cannot be read: permission denied; change its permissions or copy it")
+def _check_head(path: str) -> None:
+    """Check that a file is there, and that its first bytes fit its name and are text. Raises: InputError."""
     try:
         with open_read(path) as raw:
             head = raw.read(_HEAD_BYTES)
+    except IsADirectoryError:
+        raise InputError(_folder_problem(path)) from None
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}; check the path") from None
+    except PermissionError:
+        raise InputError(f"{path} cannot be read: permission denied; change its permissions or copy it") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}); check the path") from None
     if not head:
         raise InputError(f"{path} is empty; name a file that holds data")
-    return head
+    if plain_name(path).endswith(".parquet"):
+        return
+    for magic, problem in _FOREIGN.items():
+        if head.startswith(magic):
+            raise InputError(f"{path} {problem}")
+    packed = next((ending for ending, magic in COMPRESSIONS.items() if head.startswith(magic)), None)
+    named = next((ending for ending in COMPRESSIONS if path.lower().endswith(ending)), None)
+    if packed != named:
+        holds = f"holds {packed[1:]} data" if packed else "is not compressed"
+        right = (path[: -len(named)] if named else path) + (packed or "")
+        raise InputError(f"{path} {holds}; rename it to {right}")
+    if packed is None and b"\0" in head and not head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        raise InputError(f"{path} is a binary file, byte {head.index(0) + 1} is 0; init reads text, tables and Parquet")
 
 
 def _folder_problem(path: str) -> str:
@@ -100,27 +107,6 @@ def _folder_problem(path: str) -> str:
     endings = [PurePosixPath(name).suffix for name in names if PurePosixPath(name).suffix]
     ending = max(endings, key=endings.count, default=".txt")
     return f"{path} is a folder; name its files, as in: orchestrator init {shlex.quote(path.rstrip('/'))}/*{ending}"
-
-
-def _check_text(path: str, head: bytes) -> None:
-    """Check that a file's first bytes fit its name, and are text. Raises: InputError."""
-    for magic, problem in _FOREIGN.items():
-        if head.startswith(magic):
-            raise InputError(f"{path} {problem}")
-    packed = next((ending for ending, magic in COMPRESSIONS.items() if head.startswith(magic)), None)
-    named = next((ending for ending in COMPRESSIONS if path.lower().endswith(ending)), None)
-    if packed != named:
-        holds = f"holds {packed[1:]} data" if packed else "is not compressed"
-        right = (path[: -len(named)] if named else path) + (packed or "")
-        raise InputError(f"{path} {holds}; rename it to {right}")
-    if packed is None and b"\0" in head and not head.startswith(_UTF_16):
-        raise InputError(f"{path} is a binary file, byte {head.index(0) + 1} is 0; init reads text, tables and Parquet")
-
-
-def _is_tabular(lines: list[str]) -> bool:
-    """Whether all lines have the same number of tabs."""
-    counts = {line.count("\t") for line in lines if line.strip()}
-    return len(lines) > _FEW_LINES and len(counts) == 1 and counts != {0}
 
 
 def _has_other_tags(lines: list[str]) -> bool:
@@ -189,8 +175,7 @@ def data_name(paths: Sequence[str]) -> str:
     """
     training = next((path for path in paths if role_of(path) == "train"), None)
     path = PurePosixPath(training or paths[0])
-    plain = path.name[: len(plain_name(path.name))]
-    stem = plain.rsplit(".", 1)[0] if "." in plain.lstrip(".") else plain
+    stem = PurePosixPath(path.name[: len(plain_name(path.name))]).stem
     kept = _VERSION.sub("", _SPLIT_WORD.sub("", stem)) if role_of(path.name) else stem
     names = [_plain(name) for name in (kept.removesuffix(".conll"), path.parent.name)]
     if len(paths) > 1 and training is None:

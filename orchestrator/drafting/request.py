@@ -9,6 +9,9 @@ from orchestrator.settings import Settings
 DraftKind = Literal["classification", "multi_label", "regression", "ner", "qa", "embedding", "pretraining"]
 DRAFT_KINDS: tuple[DraftKind, ...] = get_args(DraftKind)
 """Kinds of work that a draft can be of: heads of tasks, and pretraining on text."""
+_START_S = 60.0
+"""Seconds before the first step: Ray starts, text is read and tokenized."""
+_OPTIONS = {name: f"--{name}" for name in ("output", "kind", "model", "minutes", "seed")} | {"label_column": "--label"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,23 +37,22 @@ class DraftRequest:
     """Settings by which registered models are looked up."""
 
     @property
+    def work_s(self) -> float:
+        """Seconds for the work itself, after the start; at least half of all."""
+        return max(30 * self.minutes, 60 * self.minutes - _START_S)
+
+    @property
+    def estimate(self) -> str:
+        """Note on the way that times were estimated."""
+        cores = "1 CPU core" if self.num_cores == 1 else f"{self.num_cores} CPU cores"
+        return f"estimated for {cores}, not measured"
+
+    @property
     def command(self) -> str:
         """The command that asks for this draft, to paste into a shell; options that say the default are left out."""
-        usual = {field.name: field.default for field in fields(self)}
-        options = (("--output", "output"), ("--kind", "kind"), ("--label", "label_column"), ("--model", "model"))
-        numbers = (("--minutes", "minutes"), ("--seed", "seed"))
         words = [word for column in self.text_columns for word in ("--text", column)]
-        for option, name in (*options, *numbers):
-            value = getattr(self, name)
-            if value != usual[name]:
-                words += [option, f"{value:g}" if isinstance(value, float) else str(value)]
-        return orchestrator_command("init", *self.files, *words)
-
-
-def orchestrator_command(*words: str) -> str:
-    """A command of this project to paste into a shell.
-
-    >>> orchestrator_command("run", "my spec.yaml")
-    "orchestrator run 'my spec.yaml'"
-    """
-    return shlex.join(("orchestrator", *words))
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in _OPTIONS and value != field.default:
+                words += [_OPTIONS[field.name], f"{value:g}" if isinstance(value, float) else str(value)]
+        return shlex.join(("orchestrator", "init", *self.files, *words))

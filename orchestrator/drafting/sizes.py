@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from itertools import product
 
 from bert_core.config import BertConfig, count_flops_per_prediction, count_flops_per_token
+from orchestrator.drafting.request import DraftRequest
 
 FLOPS_PER_CORE = 20e9
 """Floating-point operations a second of a training on one core. A BERT-tiny reached 30 to 40e9 on a core of 2025 that
 had nothing else to do, and 18e9 on one that was shared."""
-_START_S = 60.0
-"""Seconds before the first step: Ray starts, text is read and tokenized."""
 _TRIAL_START_S = 10.0
 """Seconds that a trial takes beside its steps: a process starts, weights are loaded and saved."""
 _STEP_S = 0.03
@@ -40,25 +39,6 @@ _LEAST_STEPS = 100
 
 
 @dataclass(frozen=True)
-class TimeBudget:
-    """Time that a run may take, and the cores that it has."""
-
-    minutes: float
-    num_cores: int
-
-    @property
-    def seconds(self) -> float:
-        """Seconds for the work itself, after the start; at least half of all."""
-        return max(30 * self.minutes, 60 * self.minutes - _START_S)
-
-    @property
-    def text(self) -> str:
-        """Note for a person on the way that times were estimated."""
-        cores = "1 CPU core" if self.num_cores == 1 else f"{self.num_cores} CPU cores"
-        return f"estimated for {cores}, not measured"
-
-
-@dataclass(frozen=True)
 class PretrainingSizes:
     """Sizes of a pretraining, and what they come to by estimate."""
 
@@ -75,27 +55,26 @@ class PretrainingSizes:
 
 
 def pretraining_sizes(
-    text_tokens: float, long_tokens: float, vocab_size: int, budget: TimeBudget, config: BertConfig | None = None
+    request: DraftRequest, text_tokens: float, long_tokens: float, vocab_size: int, config: BertConfig | None = None
 ) -> PretrainingSizes:
     """The largest model that the text and the time are enough for, and its steps.
 
     Args:
-        text_tokens: tokens of all text.
         long_tokens: tokens of a long document.
         config: configuration of the model to go on with; None for random weights of a size that is chosen here.
     """
-    is_small = budget.minutes <= 60 or text_tokens < _MANY_TOKENS
+    is_small = request.minutes <= 60 or text_tokens < _MANY_TOKENS
     phases = _phases(long_tokens, 128 if is_small else 512, config)
     mean_length = sum(length * share for length, share in phases)
     most = MAX_PASSES * text_tokens
     for size in ("given",) if config is not None else _MODELS:
         chosen = config or BertConfig.from_size(size, vocab_size=vocab_size)
         per_token = count_flops_per_token(chosen) + _MASKED_SHARE * count_flops_per_prediction(chosen)
-        token_s = per_token / (FLOPS_PER_CORE * budget.num_cores)
+        token_s = per_token / (FLOPS_PER_CORE * request.num_cores)
         for batch_size in (32, 8):
             step_tokens = batch_size * mean_length
             step_s = step_tokens * token_s + _STEP_S
-            in_time = budget.seconds / step_s * step_tokens
+            in_time = request.work_s / step_s * step_tokens
             tokens = min(in_time, most)
             if tokens >= _FEW_STEPS * step_tokens:
                 break
@@ -134,24 +113,6 @@ def _rounded(steps: float) -> int:
     return int(steps // unit) * unit
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskNumbers:
-    """Numbers that the sizes of a sweep follow from."""
-
-    num_train: int
-    num_validation: int
-    mean_tokens: float
-    """Tokens of an example on average, special ones included."""
-    long_tokens: int
-    """Tokens that 19 of 20 examples do not exceed."""
-    is_pretrained: bool
-    config: BertConfig
-    splits_long_examples: bool
-    """Whether an example that is longer than a window becomes several windows."""
-    least_length: int = 0
-    """Shortest window that a kind of task can do with."""
-
-
 @dataclass(frozen=True)
 class TaskSizes:
     """Sizes of a sweep, and the time that it takes by estimate."""
@@ -165,57 +126,53 @@ class TaskSizes:
     fits: bool
     """Whether the estimate is within the time that was given."""
 
-    @property
-    def num_trials(self) -> int:
-        """Number of trials of the sweep."""
-        return len(self.learning_rates) * len(self.seeds)
 
+def task_sizes(
+    request: DraftRequest,
+    config: BertConfig,
+    *,
+    num_train: int,
+    num_validation: int,
+    mean_tokens: float,
+    wanted_length: int,
+    is_pretrained: bool,
+    splits_long_examples: bool,
+) -> TaskSizes:
+    """The most trials and epochs that fit: fewer trials come first, then fewer epochs, down to a twentieth of one.
 
-def task_sizes(numbers: TaskNumbers, budget: TimeBudget) -> TaskSizes:
-    """The most trials and epochs that fit: fewer trials come first, then fewer epochs, down to a twentieth of one."""
-    wanted = max(numbers.long_tokens, numbers.least_length)
-    length = next((n for n in _LENGTHS if n >= wanted), _LENGTHS[-1])
-    length = min(length, numbers.config.max_position_embeddings - numbers.config.position_offset)
-    batch_size = 32 if numbers.num_train >= 2000 else 16 if numbers.num_train >= 200 else 8
-    rates = _learning_rates(numbers)
-    epochs = _wanted_epochs(numbers, batch_size)
+    Args:
+        mean_tokens: tokens of an example on average, special ones included.
+        wanted_length: tokens of a window that reads most examples whole.
+        splits_long_examples: whether an example that is longer than a window becomes several windows.
+    """
+    length = next((n for n in _LENGTHS if n >= wanted_length), _LENGTHS[-1])
+    length = min(length, config.max_position_embeddings - config.position_offset)
+    batch_size = 32 if num_train >= 2000 else 16 if num_train >= 200 else 8
+    rates = _learning_rates(config.hidden_size, is_pretrained=is_pretrained)
+    # Some 600 steps of random weights, before which they tell no classes apart, and 300 of pretrained ones, which end
+    # early with 5 epochs of 300 steps (Mosbach et al. 2021, section 6, take 20 epochs).
+    num_steps, most = (300, 20) if is_pretrained else (600, 30)
+    epochs = min(most, max(3, round(num_steps / math.ceil(num_train / batch_size))))
+    tokens = mean_tokens if splits_long_examples else min(mean_tokens, length)
+    example_s = tokens * count_flops_per_token(config) / FLOPS_PER_CORE
     trials = [(rates, (0, 1)), (rates, (0,)), (rates[-1:], (0,))]
-    least = _LEAST_STEPS * batch_size / numbers.num_train
+    least = _LEAST_STEPS * batch_size / num_train
     fewer = [epochs * share for share in _EPOCH_SHARES if epochs * share >= least]
     # Half of the epochs is better than one trial instead of two: a second learning rate tells more.
     for asked, (some_rates, seeds) in [*((epochs, some) for some in trials), *product(fewer, trials[1:])]:
         rounded = round(asked) if asked >= 2 else max(0.05, round(asked, 2))
-        rounds = math.ceil(len(some_rates) * len(seeds) / max(1, budget.num_cores))
-        seconds = rounds * _trial_seconds(numbers, rounded, batch_size, length)
-        fits = seconds <= budget.seconds
-        sizes = TaskSizes(some_rates, seeds, rounded, batch_size, length, seconds / 60, fits)
+        evaluated = max(1, round(rounded)) * num_validation / 3  # forward alone
+        step_s = _STEP_S * rounded * num_train / batch_size
+        trial_s = (rounded * num_train + evaluated) * example_s + step_s + _TRIAL_START_S
+        seconds = math.ceil(len(some_rates) * len(seeds) / max(1, request.num_cores)) * trial_s
+        fits = seconds <= request.work_s
         if fits:
             break
-    return sizes
+    return TaskSizes(some_rates, seeds, rounded, batch_size, length, seconds / 60, fits)
 
 
-def _learning_rates(numbers: TaskNumbers) -> tuple[float, ...]:
+def _learning_rates(width: int, *, is_pretrained: bool) -> tuple[float, ...]:
     """Rates to try: those of Devlin et al. (2019, appendix A.3) for wide models; small and random ones take higher."""
-    if not numbers.is_pretrained:
+    if not is_pretrained:
         return (5e-4, 1e-3)
-    width = numbers.config.hidden_size
     return (2e-5, 5e-5) if width >= 512 else (1e-4, 3e-4) if width >= 256 else (3e-4, 1e-3)
-
-
-def _wanted_epochs(numbers: TaskNumbers, batch_size: int) -> int:
-    """Epochs of some 600 steps of random weights, before which they tell no classes apart, and 300 of pretrained ones.
-
-    With 5 epochs of 300 steps pretrained weights end early (Mosbach et al. 2021, section 6, take 20 epochs).
-    """
-    steps, most = (300, 20) if numbers.is_pretrained else (600, 30)
-    return min(most, max(3, round(steps / math.ceil(numbers.num_train / batch_size))))
-
-
-def _trial_seconds(numbers: TaskNumbers, epochs: float, batch_size: int, length: int) -> float:
-    """Seconds of a trial, which takes a core."""
-    tokens = numbers.mean_tokens if numbers.splits_long_examples else min(numbers.mean_tokens, length)
-    per_example = tokens * count_flops_per_token(numbers.config)
-    evaluated = max(1, round(epochs)) * numbers.num_validation * per_example / 3  # forward alone
-    num_steps = epochs * numbers.num_train / batch_size
-    flops = epochs * numbers.num_train * per_example + evaluated
-    return flops / FLOPS_PER_CORE + num_steps * _STEP_S + _TRIAL_START_S

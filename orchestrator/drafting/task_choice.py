@@ -4,18 +4,21 @@ Names decide where they speak for themselves, else what stands in the columns.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
 
-from orchestrator.drafting.columns import ColumnFacts, TableFacts, is_number
-from orchestrator.drafting.request import DraftKind, DraftRequest
+from orchestrator.drafting.columns import ColumnFacts, TableFacts, number_problem
+from orchestrator.drafting.request import DraftRequest
 from orchestrator.errors import InputError
+from orchestrator.specs.task import Head, TaskSpec
 from orchestrator.tasks.bio_tags import fit_one_scheme, other_tags_problem
-from orchestrator.tasks.cell_values import look_alike, read_number
+from orchestrator.tasks.cell_values import look_alike
 from orchestrator.tasks.table_files import class_names, table_name
 from orchestrator.tasks.types.squad import are_question_columns
 
-MAX_CLASS_NUMBERS = 20
+_MAX_CLASS_NUMBERS = 20
 """Whole numbers of at most so many values are classes; others are values to estimate."""
 # fmt: off
 _LABEL_NAMES = [
@@ -32,98 +35,97 @@ _PAIRS = {("premise", "hypothesis"), ("question", "sentence"), ("query", "docume
 _ID_NAME = re.compile(r"(.*[^a-z])?(id|uid|guid|index|idx|key|number|nr|no)", re.IGNORECASE)
 _MAX_CLASSES = 50
 """Values at most of a column that is taken for the label although its name does not say so."""
-_SEPARATORS = ("|", ";", ",")
 _WRITTEN_NUMBER = re.compile(r"[-+]?\d[\d.,]*\s*%?")
 """A number, also with commas in it or a percent sign behind it."""
+_LAYOUTS = {
+    "ner": "CoNLL columns, or JSONL with lists of words and of tags or with character spans",
+    "qa": "SQuAD's JSON, or columns question, context and answers",
+}
 
 
-@dataclass(frozen=True)
-class TaskChoice:
+class TaskChoice(NamedTuple):
     """Choice of what is learned from a table."""
 
-    kind: DraftKind
-    text_columns: tuple[str, ...]
-    label_column: str | None = None
-    label_separator: str | None = None
-    """Text between several labels in one value."""
-    label_columns: tuple[str, ...] = ()
-    """Columns of 0 and 1, each for the label that it is named by."""
-    negative_columns: tuple[str, ...] = ()
-    """Columns of texts that do not belong to the first one."""
+    task: TaskSpec
+    """Kind and columns of a task, which has no id and no files yet; without a head one column to pretrain on."""
     remarks: Sequence[str] = ()
     """Choices that a person may want to make otherwise."""
 
 
+_spec_of = partial(TaskSpec, id="own", on_bad_record="skip")
+_pairs_of = partial(_spec_of, head="embedding", objective="in_batch_negatives")
+
+
 def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
     """Choose columns and kind of task. Raises: InputError where the table has nothing to learn from."""
-    if request.kind in (None, "qa") and are_question_columns(column.name for column in table.columns):
-        return TaskChoice("qa", ())
-    if request.kind in (None, "ner"):
-        tagged = _tagged_words(table, request) or _tag_rows(table, request)
-        if tagged is not None:
-            return tagged
-    if request.kind == "ner":
+    asked = request.kind
+    for kind, suits in (("qa", _questions), ("ner", _tagged_words), ("ner", _tag_rows), ("embedding", _triples)):
+        if asked in (None, kind) and (choice := suits(table, request)) is not None:
+            return choice
+    if asked == "ner":
         _refuse_other_tags(table)
-    if request.kind in ("ner", "qa"):
-        reads = (
-            "CoNLL columns, or JSONL with lists of words and of tags or with character spans"
-            if request.kind == "ner"
-            else "SQuAD's JSON, or columns question, context and answers"
-        )
-        raise InputError(f"{table.path} is a table of texts, and a {request.kind} task reads {reads}; convert it")
-    if request.kind in (None, "embedding") and request.label_column is None and (triples := _triples(table)):
-        return triples
+    if asked in _LAYOUTS:
+        raise InputError(f"{table.path} is a table of texts, and a {asked} task reads {_LAYOUTS[asked]}; convert it")
     texts = _text_columns(table, request)
-    if request.kind == "pretraining":
-        return TaskChoice("pretraining", texts[:1])
-    if request.kind == "embedding":
+    if asked == "pretraining":
+        return TaskChoice(_spec_of(text_columns=texts[:1]))
+    if asked == "embedding":
         if len(texts) < 2:
             raise InputError(
                 f"{table.path}: embeddings learn from pairs of texts; name both: --text FIRST --text SECOND"
             )
-        return TaskChoice("embedding", texts)
-    label = _label_column(table, texts, request)
-    flags = _label_flags(table, texts, request)
-    if flags and (label is None or label.name in flags):
-        return TaskChoice("multi_label", texts, label_columns=flags, remarks=_flag_remarks(table, texts, flags))
-    if request.kind is None and (label is None or label.are_words):
+        return TaskChoice(_pairs_of(text_columns=texts))
+    others = [column for column in table.columns if column.name not in texts and column.values]
+    label = _label_column(table, texts, others, request)
+    if request.label_column is None and asked in (None, "multi_label"):
+        flags = [column for column in others if column.distinct in ({"0", "1"}, {"false", "true"})]
+        are_labels = len(flags) > 1 and not any(column.last_name in _LABEL_NAMES for column in flags)
+        if are_labels and (label is None or label in flags):
+            return _with_flags(table, texts, tuple(column.name for column in flags))
+    if asked is None and (label is None or label.listed in ("words", "tags")):
         _refuse_other_tags(table)
     if label is None:
-        return _without_label(table, texts)
-    kind, separator = _kind_of(table, label, request)
-    _check_label(table, label, kind, is_named=request.label_column is not None)
-    remarks = [
-        *_choice_remarks(label, kind, separator, request),
-        *_other_labels(table, texts, label),
-        *_unread_texts(table, texts),
-        *_odd_names(table),
-        *(_nearly_equal(table, label) if kind == "classification" else ()),
-    ]
-    return TaskChoice(kind, texts, label.name, separator, remarks=tuple(remarks))
+        return _without_label(table, texts, others)
+    head, separator = _head_of(table, label, asked)
+    _check_label(table, label, head, is_named=request.label_column is not None)
+    fields: dict[str, Any] = {} if separator is None else {"label_separator": separator}
+    return TaskChoice(
+        _spec_of(head=head, text_columns=texts, label_column=label.name, **fields),
+        [
+            *(_head_remarks(label, head, separator) if asked is None else ()),
+            *_other_labels(table, texts, label),
+            *_unread_texts(table, texts),
+            *_odd_names(table),
+            *(_nearly_equal(table, label) if head == "classification" else ()),
+        ],
+    )
 
 
-# Words with tags, and questions
+# Questions, words with tags, triples: known by their columns
+
+
+def _questions(table: TableFacts, _: DraftRequest) -> TaskChoice | None:
+    are_questions = are_question_columns(column.name for column in table.columns)
+    return TaskChoice(_spec_of(head="qa")) if are_questions else None
 
 
 def _tagged_words(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
-    """The choice for lists of words and of tags, or texts with character spans; None for another table."""
-    named = (column for column in _numbered(table) if class_names(table.path, column.name))
-    tags = next((column for column in table.columns if column.are_tags), None) or next(named, None)
-    words = next((column for column in table.columns if column.are_words and column is not tags), None)
+    """The choice for lists of words and of tags, or texts with character spans."""
+    numbered = (column for column in _listing(table, "numbers") if class_names(table.path, column.name))
+    tags = next(chain(_listing(table, "tags"), numbered), None)
+    words = next((column for column in _listing(table, "words", "tags") if column is not tags), None)
     if tags is not None and words is not None:
-        return TaskChoice("ner", (words.name,), tags.name)
-    spans = next((c for c in table.columns if c.are_spans and request.label_column in (None, c.name)), None)
+        return TaskChoice(_spec_of(head="ner", text_columns=(words.name,), label_column=tags.name))
+    spans = next((c for c in _listing(table, "spans") if request.label_column in (None, c.name)), None)
     if spans is None:
         return None
     texts = _text_columns(table, request)
-    return TaskChoice("ner", texts[:1], spans.name, remarks=tuple(_other_labels(table, texts, spans)))
+    task = _spec_of(head="ner", text_columns=texts[:1], label_column=spans.name)
+    return TaskChoice(task, [*_other_labels(table, texts, spans)])
 
 
 def _tag_rows(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
-    """The choice for a table with one word and its BIO tag in each row, beside a sentence's name; None for another.
-
-    Raises: InputError for such rows without a sentence's name, which would be taken for examples of classes.
-    """
+    """The choice for a word and its BIO tag in each row, beside a sentence's name. Raises: InputError without that."""
     for tags in table.columns:
         are_tags = not tags.distinct.isdisjoint("Oo") and len(tags.distinct) > 1 and fit_one_scheme(tags.distinct)
         if not (are_tags and tags.is_text and request.label_column in (None, tags.name)):
@@ -132,8 +134,9 @@ def _tag_rows(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
         sentence = next((column for column in others if "sent" in column.name.lower()), None)
         words = [column for column in others if column is not sentence and column.is_text]
         if sentence is not None and words:
-            word = next((column for column in words if _last(column) in ("word", "token")), words[0])
-            return TaskChoice("ner", (sentence.name, word.name), tags.name)
+            word = next((column for column in words if column.last_name in ("word", "token")), words[0])
+            columns = sentence.name, word.name
+            return TaskChoice(_spec_of(head="ner", text_columns=columns, label_column=tags.name))
         raise InputError(
             f"{table.path}: {tags.name!r} has a tag of a word in each row, so the rows look like the words of "
             "sentences for ner; name the sentence of each in a column 'sentence', or save them as CoNLL columns, in a "
@@ -143,14 +146,20 @@ def _tag_rows(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
     return None
 
 
-def _refuse_other_tags(table: TableFacts) -> None:
-    """Refuse lists of words beside lists of what are no BIO tags, numbers as Hugging Face has or parts of speech.
+def _triples(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
+    """The choice for texts beside those that are to be near and far."""
+    positive = next((c.name for c in table.columns if c.last_name in ("positive", "positives")), None)
+    negatives = tuple(c.name for c in table.columns if c.last_name.startswith("negative"))
+    query = next((c.name for c in table.columns if c.is_text and c.name not in (positive, *negatives)), None)
+    if request.label_column is not None or positive is None or query is None:
+        return None
+    return TaskChoice(_pairs_of(text_columns=(query, positive), negative_columns=negatives))
 
-    Raises: InputError.
-    """
-    words = [column for column in table.columns if column.are_words]
-    numbered = _numbered(table)
-    if words and numbered:
+
+def _refuse_other_tags(table: TableFacts) -> None:
+    """Refuse lists of words beside lists of numbers, as Hugging Face has, or of parts of speech. Raises: InputError."""
+    words = _listing(table, "words", "tags")
+    if words and (numbered := _listing(table, "numbers")):
         column = max(numbered, key=lambda column: "ner" in column.name.lower())
         raise InputError(
             f"{table.path}: {column.name!r} has tags as numbers, which say no names; write the names in place "
@@ -158,32 +167,17 @@ def _refuse_other_tags(table: TableFacts) -> None:
             f'Hugging Face they are features["{column.name}"].feature.names'
         )
     if words:
-        column = min(reversed(words), key=lambda column: len(column.items))  # tags stand behind words
+        column = min(reversed(words), key=lambda column: len(column.words))  # tags stand behind words
         if any(other is not column and _lengths(other) == _lengths(column) for other in words):
-            raise InputError(f"{table.path}: {column.name!r} has the {other_tags_problem(sorted(column.items))}")
+            raise InputError(f"{table.path}: {column.name!r} has the {other_tags_problem(sorted(column.words))}")
 
 
-def _numbered(table: TableFacts) -> list[ColumnFacts]:
-    """Columns of lists of whole numbers."""
-    return [column for column in table.columns if column.values and all(map(_are_whole, column.values))]
-
-
-def _are_whole(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, int) for item in value)
+def _listing(table: TableFacts, *kinds: str) -> list[ColumnFacts]:
+    return [column for column in table.columns if column.listed in kinds]
 
 
 def _lengths(column: ColumnFacts) -> list[int]:
     return [len(value) for value in column.values if isinstance(value, list)]
-
-
-def _triples(table: TableFacts) -> TaskChoice | None:
-    """The choice for texts beside those that are to be near and far; None for another table."""
-    positive = next((column.name for column in table.columns if _last(column) in ("positive", "positives")), None)
-    negatives = tuple(column.name for column in table.columns if _last(column).startswith("negative"))
-    query = next((c.name for c in table.columns if c.is_text and c.name not in (positive, *negatives)), None)
-    if positive is None or query is None:
-        return None
-    return TaskChoice("embedding", (query, positive), negative_columns=negatives)
 
 
 # Columns of text and of the label
@@ -191,27 +185,20 @@ def _triples(table: TableFacts) -> TaskChoice | None:
 
 def _text_columns(table: TableFacts, request: DraftRequest) -> tuple[str, ...]:
     if request.text_columns:
-        for name in request.text_columns:
-            table.column(name)
-        return request.text_columns
+        return tuple(table.column(name).name for name in request.text_columns)
     texts = [c for c in table.columns if c.is_text and c.name != request.label_column and not _is_id(c)]
-    pairs = [(one, two) for one in texts for two in texts if _is_pair(_last(one), _last(two))]
+    pairs = [(one, two) for one in texts for two in texts if _is_pair(one.last_name, two.last_name)]
     if pairs:
         one, two = max(pairs, key=lambda pair: pair[0].mean_words + pair[1].mean_words)
         return one.name, two.name
-    named = [column.name for hint in _TEXT_NAMES for column in texts if _last(column) == hint]
+    named = [column.name for hint in _TEXT_NAMES for column in texts if column.last_name == hint]
     if named:
         return (named[0],)
     longest = max(texts, key=lambda column: column.mean_words, default=None)
-    if longest is None or (longest.mean_words < 1.5 and _last(longest) in _LABEL_NAMES):
+    if longest is None or (longest.mean_words < 1.5 and longest.last_name in _LABEL_NAMES):
         _refuse_other_tags(table)
         raise InputError(f"{table.path} has no column of text; it has {table.names}. Name one with --text COLUMN")
     return (longest.name,)
-
-
-def _last(column: ColumnFacts) -> str:
-    """The name of a column in lower case; of one within an object the last part."""
-    return column.name.lower().rpartition(".")[2]
 
 
 def _is_pair(one: str, two: str) -> bool:
@@ -222,22 +209,21 @@ def _is_pair(one: str, two: str) -> bool:
 
 def _is_id(column: ColumnFacts) -> bool:
     return _ID_NAME.fullmatch(column.name) is not None or (
-        column.is_whole and len(column.distinct) == len(column.values) > MAX_CLASS_NUMBERS
+        column.is_whole and len(column.distinct) == len(column.values) > _MAX_CLASS_NUMBERS
     )
 
 
-def _label_column(table: TableFacts, texts: tuple[str, ...], request: DraftRequest) -> ColumnFacts | None:
+def _label_column(
+    table: TableFacts, texts: tuple[str, ...], others: Sequence[ColumnFacts], request: DraftRequest
+) -> ColumnFacts | None:
     if request.label_column is not None:
         if request.label_column in texts:
             raise InputError(f"{request.label_column!r} cannot be text and label; name another with --text or --label")
         return table.column(request.label_column)
-    others = _others(table, texts)
-    for hint in _LABEL_NAMES:
-        for column in others:
-            if _last(column) == hint:
-                return column
-    few = _with_few_values(table, texts)
-    if few:
+    named = [column for hint in _LABEL_NAMES for column in others if column.last_name == hint]
+    if named:
+        return named[0]
+    if few := [column for column in others if _has_few_values(column)]:
         names = [column.name for column in table.columns]
         last_text = max(names.index(name) for name in texts)
         # Most tables have the label behind the text.
@@ -245,164 +231,126 @@ def _label_column(table: TableFacts, texts: tuple[str, ...], request: DraftReque
     return next((column for column in others if column.is_number and not _is_id(column) and not column.is_whole), None)
 
 
-def _others(table: TableFacts, texts: tuple[str, ...]) -> list[ColumnFacts]:
-    return [column for column in table.columns if column.name not in texts and column.values]
+def _has_few_values(column: ColumnFacts) -> bool:
+    """Whether a column's values are so few that they may be labels."""
+    most = min(_MAX_CLASSES, max(2, len(column.values) // 3))
+    return 2 <= len(column.distinct) <= most and not _is_id(column)
 
 
-def _with_few_values(table: TableFacts, texts: tuple[str, ...]) -> list[ColumnFacts]:
-    """Columns beside the texts whose values are so few that they may be labels."""
-    others = (column for column in _others(table, texts) if not _is_id(column))
-    return [c for c in others if 2 <= len(c.distinct) <= min(_MAX_CLASSES, max(2, len(c.values) // 3))]
-
-
-def _label_flags(table: TableFacts, texts: tuple[str, ...], request: DraftRequest) -> tuple[str, ...]:
-    """Names of the columns that say yes or no to a label each, where there are several and nothing else was asked."""
-    if request.label_column is not None or request.kind not in (None, "multi_label"):
-        return ()
-    flags = tuple(column.name for column in _others(table, texts) if column.is_yes_or_no)
-    return flags if len(flags) > 1 and not any(_last(table.column(name)) in _LABEL_NAMES for name in flags) else ()
-
-
-def _flag_remarks(table: TableFacts, texts: tuple[str, ...], flags: tuple[str, ...]) -> tuple[str, ...]:
+def _with_flags(table: TableFacts, texts: tuple[str, ...], flags: tuple[str, ...]) -> TaskChoice:
+    """The choice for columns that say yes or no to a label each."""
     one = f"each column of 0 and 1 is taken for a label of its own; --label {flags[0]} learns that one alone"
-    return (one, *_unread_texts(table, texts))
+    task = _spec_of(head="multi_label", text_columns=texts, label_columns=flags)
+    return TaskChoice(task, [one, *_unread_texts(table, texts)])
 
 
-def _without_label(table: TableFacts, texts: tuple[str, ...]) -> TaskChoice:
+def _without_label(table: TableFacts, texts: tuple[str, ...], others: Sequence[ColumnFacts]) -> TaskChoice:
     """The choice of pretraining on records without a label. Raises: InputError for a table that it does not read."""
     if table_name(table.path) not in ("JSONL", "Parquet"):
         raise InputError(
             f"{table.path} has no column that looks like a label; it has {table.names}. Name it with --label COLUMN; "
             "to pretrain on the texts, save them as a .txt file with an empty line between documents"
         )
-    others = [column.name for column in _others(table, texts) if not _is_id(column)]
-    remarks = (
-        [f"nothing else is read: {', '.join(others)}; --label {others[-1]} learns one as the label"] if others else []
+    unread = [column.name for column in others if not _is_id(column)]
+    told = (
+        [f"nothing else is read: {', '.join(unread)}; --label {unread[-1]} learns one as the label"] if unread else ()
     )
-    return TaskChoice("pretraining", texts[:1], remarks=remarks)
+    return TaskChoice(_spec_of(text_columns=texts[:1]), told)
 
 
 # Kind of the label
 
 
-def _kind_of(table: TableFacts, label: ColumnFacts, request: DraftRequest) -> tuple[DraftKind, str | None]:
+def _head_of(table: TableFacts, label: ColumnFacts, asked: Head | None) -> tuple[Head, str | None]:
+    """The kind of task that learns a label, and what stands between several labels of one value."""
     separator = None if label.is_list else _separator(label)
-    if request.kind is not None:
-        return request.kind, separator if request.kind == "multi_label" else None
+    if asked is not None:
+        return asked, separator if asked == "multi_label" else None
     if label.is_list:
         return "multi_label", None
     if label.is_number:
-        is_class = label.is_whole and len(label.distinct) <= MAX_CLASS_NUMBERS
+        is_class = label.is_whole and len(label.distinct) <= _MAX_CLASS_NUMBERS
         return ("classification" if is_class else "regression"), None
     if all(_WRITTEN_NUMBER.fullmatch(value) for value in label.distinct):
         raise InputError(f"{_number_problem(table, label)}; or say --kind classification or --kind multi_label")
-    return ("classification", None) if separator is None else ("multi_label", separator)
+    return ("classification" if separator is None else "multi_label"), separator
 
 
 def _number_problem(table: TableFacts, label: ColumnFacts) -> str:
     """Problem of the first value of a column that is no number."""
-    wrong = next(value for value in label.values if not is_number(value))
-    try:
-        read_number(wrong)
-    except ValueError as error:
-        return f"{table.path}: {label.name}: {error}"
-    return f"{table.path}: {label.name}: {wrong!r} is not a number"
+    return f"{table.path}: {label.name}: {next(filter(None, map(number_problem, label.values)))}"
 
 
 def _separator(label: ColumnFacts) -> str | None:
     """The text between several labels of one value: a bar, or what leaves fewer different names than values."""
-    for separator in _SEPARATORS:
-        several = [value for value in map(str, label.values) if separator in value]
+    for separator in ("|", ";", ","):
+        is_common = sum(separator in str(value) for value in label.values) >= 0.05 * len(label.values)
         names = {name.strip() for value in label.distinct for name in value.split(separator)}
-        is_short = max((len(name.split()) for name in names), default=0) <= 4
-        is_common = len(several) >= 0.05 * len(label.values)
+        is_short = all(len(name.split()) <= 4 for name in names)
         if is_common and is_short and (separator == "|" or len(names) < len(label.distinct)):
             return separator
     return None
 
 
-def _check_label(table: TableFacts, label: ColumnFacts, kind: DraftKind, *, is_named: bool) -> None:
-    """Check that there is something to learn.
-
-    Args:
-        is_named: whether a person named the column, who knows better than its values whether it is an id.
-
-    Raises: InputError.
-    """
+def _check_label(table: TableFacts, label: ColumnFacts, head: Head, *, is_named: bool) -> None:
+    """Check that there is something to learn; whoever names a column knows whether it is an id. Raises: InputError."""
     distinct, count = len(label.distinct), len(label.values)
     if not count:
         raise InputError(f"{table.path}: the label column {label.name!r} is empty; name another with --label COLUMN")
-    if distinct == 1 and table.is_whole:
-        only = next(iter(label.distinct))[:60]
-        raise InputError(
-            f"{table.path}: the label column {label.name!r} has one label only ({only!r}); a model has nothing to tell "
-            "apart: add rows with other labels, or name another column with --label COLUMN"
-        )
-    if kind == "regression" and not label.is_number:
+    if head == "regression" and not label.is_number:
         raise InputError(_number_problem(table, label))
-    if kind == "classification" and label.is_number and not label.is_whole and distinct > MAX_CLASS_NUMBERS:
+    is_fraction = label.is_number and not label.is_whole
+    if head == "classification" and is_fraction and distinct > _MAX_CLASS_NUMBERS:
         raise InputError(
             f"{table.path}: {label.name!r} has {distinct:,} different numbers, which are no classes; "
             "--kind regression estimates them"
         )
-    if table.num_rows > 2 and _looks_like_an_id(label, kind, is_named):
+    # A named column may be a price, or have rare classes.
+    most = {"regression": count if is_named else count - 1, "classification": count - 1 if is_named else count // 2}
+    if table.num_rows > 2 and distinct > 1 and not is_fraction and distinct > most.get(head, count):
         raise InputError(
             f"{table.path}: the label column {label.name!r} differs in nearly every row ({distinct:,} values in "
             f"{count:,} rows): an id or a text, not a label. Name another with --label COLUMN; it has {table.names}"
         )
 
 
-def _looks_like_an_id(label: ColumnFacts, kind: DraftKind, is_named: bool) -> bool:
-    """Whether values differ like those of an id or a text; a named column may be a price, or have rare classes."""
-    distinct, count = len(label.distinct), len(label.values)
-    if label.is_number and not label.is_whole:
-        return False
-    if kind == "regression":
-        return distinct == count and not is_named
-    return kind == "classification" and (distinct == count if is_named else distinct > 0.5 * count)
-
-
 # Remarks
 
 
-def _choice_remarks(label: ColumnFacts, kind: DraftKind, separator: str | None, request: DraftRequest) -> Iterator[str]:
+def _head_remarks(label: ColumnFacts, head: Head, separator: str | None) -> Iterator[str]:
     """Tell of a kind that the values leave open."""
-    if request.kind is not None:
-        return
     if separator is not None:
         yield f"{separator!r} is taken to stand between several labels; --kind classification takes each value whole"
-    if kind == "classification" and label.is_whole and len(label.distinct) > 2:
+    if head == "classification" and label.is_whole and len(label.distinct) > 2:
         yield "labels are whole numbers, taken as classes; --kind regression estimates them as numbers"
 
 
 def _other_labels(table: TableFacts, texts: tuple[str, ...], label: ColumnFacts) -> Iterator[str]:
-    others = [c for c in table.columns if c.name not in (*texts, label.name) and not c.are_objects]
+    names = [f"{label.name.lower()}_{ending}" for ending in ("text", "name", "names", "str")]
+    others = [c for c in table.columns if c.name not in (*texts, label.name) and {*map(type, c.values)} != {dict}]
     likely = [column.name for column in others if column.name.lower() in _LABEL_NAMES]
-    names_of = next((c.name for c in others if c.name.lower() in _names_of(label.name)), None)
+    names_of = next((column.name for column in others if column.name.lower() in names), None)
     if names_of is not None:
         yield f"{names_of} has the names of {label.name}: --label {names_of} learns these"
     elif not likely and label.name.lower() not in _LABEL_NAMES:
-        likely = [column.name for column in _with_few_values(table, texts) if column in others]
+        likely = [column.name for column in others if _has_few_values(column)]
     if likely:
         yield f"{', '.join(likely)} could be the label as well: --label {likely[0]}"
 
 
-def _names_of(name: str) -> Iterable[str]:
-    return (f"{name.lower()}_{ending}" for ending in ("text", "name", "names", "str"))
-
-
-def _unread_texts(table: TableFacts, texts: tuple[str, ...]) -> list[str]:
+def _unread_texts(table: TableFacts, texts: tuple[str, ...]) -> Iterator[str]:
     others = [c.name for c in table.columns if c.name not in texts and c.is_text and c.mean_words > 4]
-    return [f"{', '.join(others)} holds text as well and is not read: --text {others[0]}"] if others else []
+    if others:
+        yield f"{', '.join(others)} holds text as well and is not read: --text {others[0]}"
 
 
 def _odd_names(table: TableFacts) -> Iterator[str]:
     """Tell of names in the first line that are not seen, or not told apart: with outer blanks, or there twice."""
     names = [column.name for column in table.columns]
-    blank = [name for name in names if name != name.strip()]
+    blank = [repr(name) for name in names if name != name.strip()]
     if blank:
         yield (
-            f"blanks at the ends of the columns' names {', '.join(map(repr, blank))} are taken as part of them; take "
+            f"blanks at the ends of the columns' names {', '.join(blank)} are taken as part of them; take "
             f"them out of {table.path}"
         )
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):

@@ -1,39 +1,44 @@
 """Draft of a fine-tuning on labeled files: a sweep from a model, or tokenizer and sweep from random weights."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path, PurePath
 from typing import Any
 
 from bert_core.config import BertConfig
+from bert_core.text.tokenization import Tokenizer
+from orchestrator.corpus.preview import quantile
 from orchestrator.drafting.columns import TableFacts
 from orchestrator.drafting.draft_parts import (
-    MARKS_FINDING,
     Draft,
     Finding,
-    Naming,
+    commented,
+    marks_finding,
     minutes_text,
-    spec_header,
     spec_text,
+    start_folder,
+    vocabulary_stage,
 )
 from orchestrator.drafting.examples import (
+    SplitFacts,
     check_splits,
     choose_validation,
     read_split,
-    split_columns,
     split_lines,
+    type_of,
     vocabulary_texts,
 )
 from orchestrator.drafting.request import DraftRequest
-from orchestrator.drafting.sizes import TaskNumbers, TaskSizes, TimeBudget, task_sizes
-from orchestrator.drafting.start_model import StartModel, registered_starts
-from orchestrator.drafting.task_choice import TaskChoice
-from orchestrator.drafting.task_findings import cut_findings, data_findings, num_tokens, validation_findings
-from orchestrator.drafting.text import Characters, vocabulary_size, words_within
+from orchestrator.drafting.sizes import TaskSizes, task_sizes
+from orchestrator.drafting.text import Characters, count_all, count_words
+from orchestrator.progress import counted
+from orchestrator.registry import Registry
 from orchestrator.results import Split
-from orchestrator.specs.loading import parse_spec
+from orchestrator.settings import Settings
 from orchestrator.specs.task import TaskSpec
+from orchestrator.tasks import TaskDefinition
 from orchestrator.tasks.cell_values import NO_LABEL_MARKS, read_label
 from orchestrator.tasks.table_files import column_names
 from orchestrator.tasks.text_examples import LabelColumn
@@ -43,235 +48,355 @@ _QA_LENGTHS = {"max_seq_length": 192, "max_query_length": 48, "doc_stride": 64}
 """Least length of a window of a passage, and the lengths that fit one so short."""
 _PARTS: Mapping[Split, str] = {"train": "train", "validation": "dev", "test": "test"}
 """Part of a file's name by its split."""
+_RANDOM = {"init_from": "random", "tokenizer": "@tokenizer", "size": "tiny", "dropout": 0.1}
+_MEASURED_EXAMPLES = 1000
+"""Examples that a tokenizer is measured on, and whose characters are looked at."""
 _MUCH_UNKNOWN = 0.1
 """Share of unknown tokens from which on a model hardly reads a text."""
+_LABELS_SHOWN = 6
+_MODELS_SHOWN = 3
+_FEW_VALIDATION = 20
+"""Examples for validation below which a single one moves the score by more than 5 points."""
+_OUTLIER = 50
+"""Times the length of long examples from which on a longer one is worth a word."""
+_IMBALANCE = 20
+"""Times that the commonest label may be as common as the rarest before it is worth a word."""
 
 
-class TaskDraft:
-    """A fine-tuning that is being drafted: its files are read when the object is made."""
+@dataclass(frozen=True)
+class _Data:
+    """The files of a task, and the examples that are trained and validated on."""
 
-    def __init__(
-        self,
-        choice: TaskChoice,
-        roles: Mapping[Split, str],
-        table: TableFacts | None,
-        request: DraftRequest,
-        naming: Naming,
-    ) -> None:
-        """Read all files to their ends, and keep some of the training examples where none are for validation.
-
-        Raises: InputError, TaskDataError where there is nothing to learn from.
-        """
-        self.choice, self.table, self.request, self.naming = choice, table, request, naming
-        self.model = StartModel.find(request.model, request.settings) if request.model else None
-        self.budget = TimeBudget(request.minutes, request.num_cores)
-        self.notes: list[Finding] = []
-        self.files: dict[Split, str] = dict(roles)
-        self.source = self._task(self.files)
-        self._leave_out_unlabeled_test()
-        self.splits = {split: read_split(self.source, path) for split, path in self.files.items()}
-        check_splits(self.source, self.splits)
-        self.train = self.splits["train"]
-        self.kept = frozenset[int]()
-        self.learned, self.validation = self.train, self.splits.get("validation", self.train)
-        if "validation" not in self.files:
-            self.kept = choose_validation(self.train, request.seed)
-            self.learned, self.validation = (self.train.part(self.kept, inside=inside) for inside in (False, True))
-
-    def draft(self) -> Draft:
-        """The spec, the files beside it, and what is told."""
-        side_files = {}
-        task = self.source.model_copy(update={"files": self.files, "on_bad_record": self._on_bad_record})
-        if self.kept:
-            origins: dict[Split, str] = {"train": self.train.path, "validation": self.train.path, **self.files}
-            paths = {split: self.naming.beside(f"{_PARTS[split]}.jsonl") for split in origins}
-            for split, path in paths.items():
-                kept = frozenset[int]() if split == "test" else self.kept
-                side_files[path] = split_lines(self.source, origins[split], kept, inside=split == "validation")
-            task = task.model_copy(update={"files": paths, **split_columns(self.source)})
-        values: dict[str, Any] = self._sweep(task)
-        above = ""
-        comments = {}
-        if self.model is None:
-            texts_path = self.naming.beside("texts.txt")
-            side_files[texts_path] = vocabulary_texts(self.source, self.train.path, self.kept)
-            tokenizer = {
-                "kind": "tokenizer",
-                "corpus": {"files": [texts_path]},
-                "vocab_size": vocabulary_size(self.train.num_words, self._characters.num_common),
-                "lowercase": self.choice.kind != "ner",
-            }
-            if self._characters.has_meaningful_marks:
-                tokenizer["strip_accents"] = False
-            above = "stages.finetuning."
-            values = {"kind": "pipeline", "stages": {"tokenizer": tokenizer, "finetuning": values}}
-            comments = {
-                "stages.tokenizer": "A vocabulary for random weights, learned from the training texts.",
-                "stages.tokenizer.vocab_size": f"As much as about {self.train.num_words:,} words can teach.",
-                "stages.finetuning": "A baseline: random weights have read nothing but these examples. A pretrained "
-                "model is far better; start from one with:\n"
-                f"  {replace(self.request, model='NAME').command}",
-            }
-        comments |= {f"{above}{key}": text for key, text in self._comments.items()}
-        parse_spec(values)
-        text = spec_text(values, comments, spec_header(self.request, self.naming.spec_path))
-        return Draft(self.naming.spec_path, text, tuple(self._findings()), side_files)
-
-    def _findings(self) -> Iterator[Finding]:
-        yield from data_findings(self.choice, self.table, self.splits, self._tokens_per_word)
-        if self._is_cut:
-            yield from cut_findings(self.train, self._tokens_per_word, self._sizes.max_seq_length)
-        if self.model is None and self._characters.has_meaningful_marks:
-            yield MARKS_FINDING
-        if self.kept:
-            is_complete = self.train.labels.keys() <= self.validation.labels.keys()
-            shares = f", {'' if is_complete else 'other '}labels in the same shares" if self.train.labels else ""
-            counts = f"{self.learned.num_examples:,} for training, {self.validation.num_examples:,} for validation"
-            yield Finding("split", f"{counts} by seed {self.request.seed}; no text is in both{shares}")
-        yield from validation_findings(self.validation, self.train)
-        yield from self.notes
-        yield from self._model_findings()
-        yield self._size_finding
-
-    def _model_findings(self) -> Iterator[Finding]:
-        """Yield which weights the fine-tuning starts from; without a model also those that are registered."""
-        if self.model is not None:
-            yield Finding("model", f"starts from {self.model.name}")
-            return
-        yield Finding(
-            "model",
-            "random weights (BERT-tiny) and a vocabulary of these texts: a baseline. Starting from a pretrained model "
-            "is far better: --model NAME, of one on the hub (bert-base-uncased), a registered model or a folder",
-        )
-        names = registered_starts(self.request.settings)
-        if names:
-            yield Finding("", f"registered here: {', '.join(names)}")
+    task: TaskSpec
+    splits: Mapping[Split, SplitFacts]
+    parts: Mapping[Split, SplitFacts]
+    """The splits themselves, or with some of the training examples for validation where no file is."""
+    tokens_per_word: float
 
     @property
-    def _size_finding(self) -> Finding:
-        """The trials and epochs, their time by estimate, and what to do where it is not enough."""
-        sizes, budget = self._sizes, self.budget
-        rates, seeds = len(sizes.learning_rates), len(sizes.seeds)
-        trials = f"{rates} learning {'rate' if rates == 1 else 'rates'} × {seeds} {'seed' if seeds == 1 else 'seeds'}"
-        epochs = "1 epoch" if sizes.epochs == 1 else f"{sizes.epochs:g} epochs"
-        took = f"{trials}, {epochs}: {minutes_text(sizes.minutes)} of training ({budget.text})"
-        if not sizes.fits:
-            took += f"; more than the {budget.minutes:g} asked for: give more --minutes or less data"
-        elif sizes.epochs < 1:
-            took += "; not all examples are read in this time: give more --minutes"
-        return Finding("sizes", took)
-
-    def _task(self, files: Mapping[Split, str]) -> TaskSpec:
-        choice = self.choice
-        return TaskSpec(
-            id=self.naming.task_id,
-            head=choice.kind,  # type: ignore[arg-type]  # "pretraining" never comes here
-            text_columns=choice.text_columns,
-            label_column=choice.label_column,
-            label_columns=choice.label_columns,
-            negative_columns=choice.negative_columns,
-            objective="in_batch_negatives" if choice.kind == "embedding" else None,
-            label_separator=choice.label_separator or "|",
-            files=dict(files),
-            on_bad_record="skip",
-        )
-
-    def _leave_out_unlabeled_test(self) -> None:
-        label, path = self.choice.label_column, self.files.get("test")
-        if not label or not path:
-            return
-        if label not in column_names(path, BadRecords(path, "skip")):
-            self.notes.append(Finding("test", f"{path} has no column {label!r}, so it is left out"))
-        elif all(_is_unlabeled(value) for value in LabelColumn(path, label, True, Counter()).values):
-            self.notes.append(Finding("test", f"{path} has no label in {label!r}, so it is left out"))
-        else:
-            return
-        del self.files["test"]
+    def train(self) -> SplitFacts:
+        return self.splits["train"]
 
     @property
-    def _on_bad_record(self) -> str:
-        """The rule for the files of the spec: those that are written here have no broken records."""
-        return "skip" if not self.kept and any(facts.bad.count for facts in self.splits.values()) else "error"
+    def is_split(self) -> bool:
+        """Whether the training examples are split, and files written anew."""
+        return self.parts is not self.splits
 
-    @cached_property
-    def _characters(self) -> Characters:
-        return Characters(text for texts in self.train.sample for text in texts)
+    def num_tokens(self, num_words: float) -> int:
+        """Tokens of an example of so many words, special ones included."""
+        return round(num_words * self.tokens_per_word) + 3
 
-    @cached_property
-    def _tokens_per_word(self) -> float:
-        """Tokens of a word; of the model's tokenizer, measured on the first examples."""
-        if self.model is None:
-            return self._characters.tokens_per_word
-        per_word, unknown_share = self.model.cut([" ".join(parts) for parts in self.train.sample])
-        if unknown_share > _MUCH_UNKNOWN:
-            self.notes.append(
-                Finding(
-                    "unknown",
-                    f"{100 * unknown_share:.0f} % of the tokens of these texts are unknown to {self.model.name} "
-                    "([UNK]), which learned its vocabulary from other text: start from another model",
-                )
-            )
-        return per_word
+    def tokens_within(self, share: float) -> int:
+        """Tokens that this share of the examples does not exceed."""
+        return self.num_tokens(quantile(self.train.words, share))
 
-    @property
-    def _is_cut(self) -> bool:
-        """Whether the end of a long example is left out; other kinds of tasks read it in further windows."""
-        return self.choice.kind not in ("ner", "qa")
 
-    @cached_property
-    def _long_tokens(self) -> int:
-        """Tokens that 19 of 20 examples do not exceed."""
-        return num_tokens(words_within(self.train.words, 0.95), self._tokens_per_word)
+def draft_task(
+    task: TaskSpec, remarks: Sequence[str], table: TableFacts | None, request: DraftRequest, spec_path: str
+) -> Draft:
+    """Draft the spec of a fine-tuning on a task, which was chosen with some remarks by the table of its training file.
 
-    @cached_property
-    def _sizes(self) -> TaskSizes:
-        numbers = TaskNumbers(
-            num_train=self.learned.num_examples,
-            num_validation=self.validation.num_examples,
-            mean_tokens=num_tokens(self.train.num_words / self.train.num_examples, self._tokens_per_word),
-            long_tokens=self._long_tokens,
-            is_pretrained=self.model is not None,
-            config=BertConfig.from_size("tiny", vocab_size=1000) if self.model is None else self.model.config,
-            splits_long_examples=not self._is_cut,
-            least_length=_QA_LENGTHS["max_seq_length"] if self.choice.kind == "qa" else 0,
+    Raises: InputError, TaskDataError where there is nothing to learn from; NotFoundError.
+    """
+    folder = start_folder(request)
+    notes = [*_leave_out_unlabeled_test(task)]
+    splits = {split: read_split(task, path) for split, path in task.files.items()}
+    check_splits(task, splits)
+    train = splits["train"]
+    parts = splits if "validation" in splits else _with_validation(splits, request.seed)
+    texts = [example.texts for example in train.examples if example.group][:_MEASURED_EXAMPLES]
+    characters = Characters(chain.from_iterable(texts))
+    tokens_per_word, unknown_share = characters.tokens_per_word, 0.0
+    if folder is not None:
+        tokens_per_word, unknown_share = _measure_tokenizer(folder, [" ".join(some) for some in texts])
+    data = _Data(task, splits, parts, tokens_per_word)
+    config = BertConfig.from_size("tiny", vocab_size=1000) if folder is None else BertConfig.from_pretrained(folder)
+    sizes = _sizes_of(data, config, request)
+    written, side_files = _written_files(data, spec_path)
+    values = _sweep(written, data, sizes, request, remarks)
+    if folder is None:
+        texts_path = _beside(spec_path, "texts.txt")
+        left_out = parts["validation"].groups if data.is_split else {}
+        side_files[texts_path] = vocabulary_texts(e for e in train.examples if e.group not in left_out)
+        corpus, num_words = {"files": [texts_path]}, count_all(train.words)
+        tokenizer = vocabulary_stage(corpus, characters, num_words, lowercase=task.head != "ner")
+        stages = commented(
+            {"tokenizer": tokenizer, "finetuning": values},
+            tokenizer="A vocabulary for random weights, learned from the training texts.",
+            finetuning="A baseline: random weights have read nothing but these examples. A pretrained model is far "
+            f"better; start from one with:\n  {replace(request, model='NAME').command}",
         )
-        return task_sizes(numbers, self.budget)
+        values = {"kind": "pipeline", "stages": stages}
+    findings = [
+        *_data_findings(data, remarks, table),
+        *_cut_findings(data, sizes.max_seq_length),
+        *(marks_finding(characters) if folder is None else ()),
+        *_validation_findings(data, request.seed),
+        *notes,
+        *_model_findings(request, unknown_share),
+        ("sizes", _sizes_text(sizes, request)),
+    ]
+    return Draft(spec_path, spec_text(values, request, spec_path), findings, side_files)
 
-    def _sweep(self, task: TaskSpec) -> dict[str, Any]:
-        sizes = self._sizes
-        start: dict[str, Any] = (
-            {"init_from": self.model.name}
-            if self.model
-            else {"init_from": "random", "tokenizer": "@tokenizer", "size": "tiny", "dropout": 0.1}
-        )
-        lengths = {"max_seq_length": sizes.max_seq_length}
-        if self.choice.kind == "qa" and sizes.max_seq_length < 256:
-            lengths = {**_QA_LENGTHS, **lengths}
-        return {
-            "kind": "sweep",
-            "task": task.model_dump(mode="json", exclude_defaults=True),
-            "recipe": {**start, **lengths, "batch_size": sizes.batch_size, "epochs": sizes.epochs},
-            "space": {"learning_rate": list(sizes.learning_rates)},
-            "seeds": list(sizes.seeds),
-        }
 
-    @property
-    def _comments(self) -> dict[str, str]:
-        """Comments of the sweep's fields."""
-        sizes = self._sizes
-        label_field = "task.label_columns" if self.choice.label_columns else "task.label_column"
-        return {
-            "recipe.max_seq_length": "Tokens: 19 of 20 examples fit whole."
-            if sizes.max_seq_length >= self._long_tokens
-            else "Tokens: longer examples are cut, or read in several windows.",
-            "recipe.epochs": f"{self.learned.num_examples:,} training examples; all of it takes "
-            f"{minutes_text(sizes.minutes)} ({self.budget.text}).",
-            "space": "Each value here is tried with each seed; lists in other fields of recipe may be added.",
-            "task.on_bad_record": "Some records are broken; `error` in place of `skip` would name the first.",
-            label_field: next(iter(self.choice.remarks), ""),
-        }
+def _leave_out_unlabeled_test(task: TaskSpec) -> Iterator[Finding]:
+    """Take a test file without labels from a task's files, and yield why."""
+    label, path = task.label_column, task.files.get("test")
+    if not label or not path:
+        return
+    has_column = label in column_names(path, BadRecords(path, "skip"))
+    if not has_column or all(map(_is_unlabeled, LabelColumn(path, label, True, Counter()).values)):
+        del task.files["test"]
+        yield "test", f"{path} has no {'label in' if has_column else 'column'} {label!r}, so it is left out"
 
 
 def _is_unlabeled(value: object) -> bool:
     """Whether a cell stands for no label; a list says which there are."""
     return not isinstance(value, list | dict) and read_label(value) in (None, *NO_LABEL_MARKS)
+
+
+def _with_validation(splits: Mapping[Split, SplitFacts], seed: int) -> dict[Split, SplitFacts]:
+    """The splits with some of the training examples for validation; none without a word is left."""
+    kept = choose_validation(splits["train"], seed)
+    parts: dict[Split, SplitFacts] = {
+        "train": splits["train"].part(kept, inside=False),
+        "validation": splits["train"].part(kept, inside=True),
+    }
+    return parts | {split: splits[split].part(frozenset(), inside=False) for split in splits if split == "test"}
+
+
+def _measure_tokenizer(folder: Path, texts: Sequence[str]) -> tuple[float, float]:
+    """Tokens that a model's tokenizer makes of a word of these texts, and the share of them that is unknown."""
+    tokenizer = Tokenizer.load(folder)
+    rows = tokenizer.encode_ids(texts)
+    num_tokens, num_unknown = sum(map(len, rows)), sum(row.count(tokenizer.unk_id) for row in rows)
+    return num_tokens / max(1, sum(map(count_words, texts))), num_unknown / max(1, num_tokens)
+
+
+def _sizes_of(data: _Data, config: BertConfig, request: DraftRequest) -> TaskSizes:
+    least = _QA_LENGTHS["max_seq_length"] if data.task.head == "qa" else 0
+    return task_sizes(
+        request,
+        config,
+        num_train=len(data.parts["train"].examples),
+        num_validation=len(data.parts["validation"].examples),
+        mean_tokens=data.num_tokens(count_all(data.train.words) / len(data.train.examples)),
+        wanted_length=max(data.tokens_within(0.95), least),
+        is_pretrained=request.model is not None,
+        splits_long_examples=type_of(data.task).splits_long_examples,
+    )
+
+
+def _written_files(data: _Data, spec_path: str) -> tuple[TaskSpec, dict[str, Iterator[bytes]]]:
+    """The task as its run reads it, and the files that are written for it."""
+    task = data.task
+    if not data.is_split:
+        is_broken = any(facts.bad.count for facts in data.splits.values())
+        return task.model_copy(update={"on_bad_record": "skip" if is_broken else "error"}), {}
+    paths = {split: _beside(spec_path, f"{_PARTS[split]}.jsonl") for split in data.parts}
+    fields = {"files": paths, "on_bad_record": "error", **type_of(task).split_fields(task)}
+    lines = {paths[split]: split_lines(task, facts.examples) for split, facts in data.parts.items()}
+    return task.model_copy(update=fields), lines
+
+
+def _beside(spec_path: str, part: str) -> str:
+    """Path of a file beside the spec, as in `reviews.train.jsonl`."""
+    return str(PurePath(spec_path).with_suffix(f".{part}"))
+
+
+def _sweep(
+    task: TaskSpec, data: _Data, sizes: TaskSizes, request: DraftRequest, remarks: Sequence[str]
+) -> dict[str, Any]:
+    fields = task.model_dump(mode="json", exclude_defaults=True)
+    lengths = _QA_LENGTHS if task.head == "qa" and sizes.max_seq_length < 256 else {}
+    recipe = {
+        **({"init_from": request.model} if request.model else _RANDOM),
+        **lengths,
+        "max_seq_length": sizes.max_seq_length,
+        "batch_size": sizes.batch_size,
+        "epochs": sizes.epochs,
+    }
+    is_cut = sizes.max_seq_length < data.tokens_within(0.95)
+    fit = "longer examples are cut, or read in several windows" if is_cut else "19 of 20 examples fit whole"
+    num_train, took = len(data.parts["train"].examples), f"{minutes_text(sizes.minutes)} ({request.estimate})"
+    values = {
+        "kind": "sweep",
+        "task": commented(
+            fields,
+            on_bad_record="Some records are broken; `error` in place of `skip` would name the first.",
+            **{"label_columns" if data.task.label_columns else "label_column": next(iter(remarks), "")},
+        ),
+        "recipe": commented(
+            recipe,
+            max_seq_length=f"Tokens: {fit}.",
+            epochs=f"{num_train:,} training examples; all of it takes {took}.",
+        ),
+        "space": {"learning_rate": list(sizes.learning_rates)},
+        "seeds": list(sizes.seeds),
+    }
+    return commented(
+        values, space="Each value here is tried with each seed; lists in other fields of recipe may be added."
+    )
+
+
+# Findings
+
+
+def _data_findings(data: _Data, remarks: Sequence[str], table: TableFacts | None) -> Iterator[Finding]:
+    """Yield what the files hold, and what is amiss with them."""
+    task, train, task_type = data.task, data.train, type_of(data.task)
+    layout = task_type.own_layout.partition(" (")[0] if table is None else table.layout
+    topics = {"train": "data", "validation": "dev", "test": "test"}
+    for split, facts in data.splits.items():
+        yield topics[split], f"{facts.path}: {layout}, {counted(len(facts.examples), 'example')}"
+    yield "task", f"{task.head}: {_task_text(task, table)}"
+    yield from (("", remark) for remark in remarks)
+    if train.labels:
+        yield "labels", _labels_text(train)
+    labels = tuple(sorted(train.labels))
+    positive = task_type.positive_label(TaskDefinition(id="", type=task_type, labels=labels, metric=""))
+    if positive is not None:
+        yield (
+            "",
+            f"f1 is the score of {_shown(positive)}: of {' and '.join(map(_shown, labels))} it is the "
+            "second; task.labels in the spec can say another order",
+        )
+    middle, long, longest = map(data.tokens_within, (0.5, 0.95, 1))
+    outlier = f"; the longest has {longest:,}: look whether it is one example, as of a quote that is not closed"
+    within = f"about {middle:,} tokens in the middle, 19 of 20 within {long:,}"
+    yield "length", within + outlier * (longest > _OUTLIER * long)
+    for facts in data.splits.values():
+        yield from _problems(facts)
+    for facts in data.splits.values():
+        leaks = 0 if facts is train else sum(example.group in train.groups for example in facts.examples)
+        if leaks:
+            yield (
+                "leak",
+                f"{leaks:,} of {len(facts.examples):,} examples of {facts.path} have a text that is in {train.path} as "
+                "well: scores will be too good",
+            )
+
+
+def _task_text(task: TaskSpec, table: TableFacts | None) -> str:
+    if task.head == "qa":
+        return "the answer is a part of the passage"
+    if table is None:
+        return "a BIO tag for each word"
+    if task.head == "embedding":
+        far = f", far from {', '.join(task.negative_columns)}" if task.negative_columns else ""
+        return f"vectors of {task.text_columns[0]} near those of {task.text_columns[1]}{far}"
+    label = ", ".join(map(_shown, task.label_columns or (str(task.label_column),)))
+    is_set = "label_separator" in task.model_fields_set
+    separator = f", several apart by {task.label_separator!r}" if is_set else ""
+    seen = "" if table.is_whole else f" (by the first {table.num_rows:,} rows)"
+    return f"{label} from {' and '.join(map(_shown, task.text_columns))}{separator}{seen}"
+
+
+def _labels_text(train: SplitFacts) -> str:
+    total, common = train.labels.total(), train.labels.most_common()
+    shares = [f"{_shown(label)}: {_share(count, total)}" for label, count in common[:_LABELS_SHOWN]]
+    more = f", and {len(common) - _LABELS_SHOWN} more" if len(common) > _LABELS_SHOWN else ""
+    (_, most), (rarest, least) = common[0], common[-1]
+    note = f"; unbalanced: {_shown(rarest)} has {least:,}" if most > _IMBALANCE * least else ""
+    return ", ".join(shares) + more + note
+
+
+def _problems(facts: SplitFacts) -> Iterator[Finding]:
+    bad = facts.bad
+    if bad.count:
+        broken = counted(bad.count, "broken record")
+        yield "left out", f"{facts.path}: {broken}, the first at {bad.first_problem}"
+    if bad.repair_note:
+        yield "mended", bad.repair_note
+    for remark, count in bad.remarks.items():
+        yield "read", f"{facts.path}: {remark}: {count:,}"
+    if facts.num_empty:
+        yield "empty", f"{facts.path}: {counted(facts.num_empty, 'example')} without a word"
+    num_doubles, num_contradictions = facts.doubles
+    if num_doubles:
+        other = f", {num_contradictions:,} of them with other labels" if num_contradictions else ""
+        again = f"{counted(num_doubles, 'example')} whose text stands there before"
+        yield "doubles", f"{facts.path}: {again}{other}"
+
+
+def _cut_findings(data: _Data, max_seq_length: int) -> Iterator[Finding]:
+    """Yield how many examples are longer than what is read of them, and how much is not read."""
+    tokens = [(data.num_tokens(words), count) for words, count in data.train.words.items()]
+    cut = [(length - max_seq_length, count) for length, count in tokens if length > max_seq_length]
+    if cut and not type_of(data.task).splits_long_examples:
+        lost, total = (sum(length * count for length, count in lengths) for lengths in (cut, tokens))
+        yield (
+            "cut",
+            f"about {sum(count for _, count in cut):,} of {len(data.train.examples):,} examples are longer than "
+            f"the {max_seq_length} tokens of max_seq_length: {_share(lost, total)} of all text are not read; "
+            "recipe.long_documents: mean reads them in windows",
+        )
+
+
+def _validation_findings(data: _Data, seed: int) -> Iterator[Finding]:
+    """Yield how examples were kept for validation, and what a score on these cannot tell."""
+    train, validation = data.train, data.parts["validation"]
+    count = len(validation.examples)
+    missing = [_shown(label) for label, _ in train.labels.most_common() if not validation.labels[label]]
+    if data.is_split:
+        shares = f", {'other ' if missing else ''}labels in the same shares" if train.labels else ""
+        counts = f"{len(data.parts['train'].examples):,} for training, {count:,} for validation"
+        yield "split", f"{counts} by seed {seed}; no text is in both{shares}"
+    if missing:
+        shown = ", ".join(missing[:_LABELS_SHOWN])
+        more = f" and {len(missing) - _LABELS_SHOWN} more" if len(missing) > _LABELS_SHOWN else ""
+        yield "", f"not in validation: {shown}{more}: no score tells how well this is learned; add examples"
+    if note := type_of(data.task).labels_note([example.own for example in validation.examples]):
+        yield "", f"{validation.path}: {note}; add others"
+    if count < _FEW_VALIDATION:
+        measure = "measures next to nothing, it is" if count == 1 else "measure next to nothing, each is"
+        points = f"{100 / max(1, count):.0f} points of the score"
+        yield "", f"{counted(count, 'example')} for validation {measure} {points}: add examples"
+
+
+def _model_findings(request: DraftRequest, unknown_share: float) -> Iterator[Finding]:
+    """Yield which weights the fine-tuning starts from; without a model also those that are registered."""
+    if request.model:
+        if unknown_share > _MUCH_UNKNOWN:
+            yield (
+                "unknown",
+                f"{100 * unknown_share:.0f} % of the tokens of these texts are unknown to {request.model} "
+                "([UNK]), which learned its vocabulary from other text: start from another model",
+            )
+        yield "model", f"starts from {request.model}"
+        return
+    yield (
+        "model",
+        "random weights (BERT-tiny) and a vocabulary of these texts: a baseline. Starting from a pretrained model "
+        "is far better: --model NAME, of one on the hub (bert-base-uncased), a registered model or a folder",
+    )
+    if names := registered_starts(request.settings):
+        yield "", f"registered here: {', '.join(names)}"
+
+
+def registered_starts(settings: Settings) -> tuple[str, ...]:
+    """Names of registered models that are pretrained and not fine-tuned, the newest first."""
+    with Registry(settings.registry, read_only=True) as registry:
+        models = registry.models.frame()
+    names = models[models["head"] == "pretraining"]["name"].tolist()
+    return tuple(dict.fromkeys(map(str, names)))[:_MODELS_SHOWN]
+
+
+def _sizes_text(sizes: TaskSizes, request: DraftRequest) -> str:
+    """The trials and epochs, their time by estimate, and what to do where it is not enough."""
+    trials = f"{counted(len(sizes.learning_rates), 'learning rate')} × {counted(len(sizes.seeds), 'seed')}"
+    took = f"{trials}, {counted(sizes.epochs, 'epoch')}: {minutes_text(sizes.minutes)} of training ({request.estimate})"
+    if not sizes.fits:
+        return f"{took}; more than the {request.minutes:g} asked for: give more --minutes or less data"
+    return f"{took}; not all examples are read in this time: give more --minutes" if sizes.epochs < 1 else took
+
+
+def _share(count: int, total: int) -> str:
+    """A share in percent, as in `61 %`."""
+    percent = 100 * count / max(1, total)
+    return f"{percent:.0f} %" if percent >= 1 else f"{percent:.1f} %"
+
+
+def _shown(label: str) -> str:
+    """A label or the name of a column, quoted where blanks at its ends would not be seen."""
+    return label[:40] if label == label.strip() else repr(label[:40])

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 from orchestrator.corpus.document_readers import DocumentReader
 from orchestrator.corpus.input_files import find_files
+from orchestrator.corpus.preview import quantile
 from orchestrator.errors import InputError
 from orchestrator.specs import TextSource
 from orchestrator.tasks.task import plain_text
 
-SAMPLE_BYTES = 64 << 20
+_SAMPLE_BYTES = 64 << 20
 """Text that is looked at, at most; the rest is estimated from the files' sizes."""
 MAX_BAD_SHARE = 0.1
 """Share of broken records above which a file is not what it is taken for."""
@@ -49,34 +50,21 @@ def count_words(text: str) -> int:
     return sum(1 if len(word) <= _LONG_WORD else len(word) // _LETTERS_PER_WORD for word in apart.split())
 
 
-def words_within(words: Counter[int], share: float, weigh: bool = False) -> int:
-    """The smallest number of words that at least this share of texts does not exceed.
-
-    Args:
-        words: number of texts by their number of words.
-        weigh: whether the share is one of all words, and not of all texts.
-    """
-    wanted = share * sum(count * (number if weigh else 1) for number, count in words.items())
-    below = 0
-    for number in sorted(words):
-        below += words[number] * (number if weigh else 1)
-        if below >= wanted:
-            return number
-    return 0
+def count_all(words: Counter[int]) -> int:
+    """Words of all texts, whose numbers are counted by their numbers of words."""
+    return sum(number * count for number, count in words.items())
 
 
 class Characters:
     """Counts of the characters of a text, of its first megabytes where it is long."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        """Count the characters of texts."""
         self._counts: Counter[str] = Counter()
         self._room = 4 << 20
         for text in texts:
             self.note(text)
 
     def note(self, text: str) -> None:
-        """Add a text."""
         if self._room > 0:
             self._counts.update(text[: self._room])
             self._room -= len(text)
@@ -93,9 +81,9 @@ class Characters:
     @property
     def tokens_per_word(self) -> float:
         """Word pieces of a word as `count_words` counts them, about, where no tokenizer was asked."""
-        num_han = sum(count for character, count in self._counts.items() if _HAN.match(character))
-        num_all = sum(count for character, count in self._counts.items() if not character.isspace())
-        return _TOKENS_PER_WORD - (_TOKENS_PER_WORD - 1) * num_han / max(1, num_all)
+        counts = {character: count for character, count in self._counts.items() if not character.isspace()}
+        num_han = sum(count for character, count in counts.items() if _HAN.match(character))
+        return _TOKENS_PER_WORD - (_TOKENS_PER_WORD - 1) * num_han / max(1, sum(counts.values()))
 
     @property
     def has_meaningful_marks(self) -> bool:
@@ -150,53 +138,40 @@ class TextFacts:
 
     @property
     def num_documents(self) -> float:
-        """Documents of all text."""
         return self.words.total() * self.scale
 
     @property
     def num_words(self) -> float:
-        """Words of all text."""
-        return sum(number * count for number, count in self.words.items()) * self.scale
-
-    @property
-    def num_tokens(self) -> float:
-        """Tokens of all text, about."""
-        return self.num_words * self.characters.tokens_per_word
+        return count_all(self.words) * self.scale
 
     def tokens_holding(self, share: float) -> float:
         """Tokens of a document such that at least this share of all text is in documents that are no longer, about."""
-        return words_within(self.words, share, weigh=True) * self.characters.tokens_per_word
+        words = Counter({number: number * count for number, count in self.words.items()})
+        return quantile(words, share) * self.characters.tokens_per_word
 
 
-def read_text(source: TextSource, sample_bytes: int = SAMPLE_BYTES) -> TextFacts:
+def read_text(source: TextSource) -> TextFacts:
     """Look at text as pretraining reads it. Raises: CorpusError, InputError for text that is too short or broken."""
     facts = TextFacts(source.files)
     seen: set[int] = set()
     num_read = 0
     files = find_files(source)
     for file in files:
+        if facts.num_text_bytes >= _SAMPLE_BYTES:
+            break
         reader = DocumentReader(file, source.model_copy(update={"on_bad_record": "skip"}))
         for document in reader.read():
             facts.characters.note(document.text)
             facts.words[count_words(document.text)] += 1
             facts.num_text_bytes += len(document.text.encode())
-            key = text_key(document.text)
-            facts.num_doubles += key in seen
-            seen.add(key)
-            if facts.num_text_bytes >= sample_bytes:
+            seen.add(text_key(document.text))
+            if facts.num_text_bytes >= _SAMPLE_BYTES:
                 break
         num_read += reader.num_bytes_read
         facts.num_bad_records += reader.num_bad_records
         facts.first_problem = facts.first_problem or reader.first_problem
-        if facts.num_text_bytes >= sample_bytes:
-            break
+    facts.num_doubles = facts.words.total() - len(seen)
     facts.scale = sum(file.num_bytes for file in files) / max(1, num_read)
-    _check(facts)
-    return facts
-
-
-def _check(facts: TextFacts) -> None:
-    """Check that there is text to learn from. Raises: InputError."""
     if facts.num_bad_records > MAX_BAD_SHARE * (facts.num_bad_records + facts.words.total()):
         raise InputError(
             f"{facts.num_bad_records:,} records beside {facts.words.total():,} documents cannot be read, the first: "
@@ -208,3 +183,4 @@ def _check(facts: TextFacts) -> None:
             f"{names}: {facts.num_words:,.0f} words are too few to learn a language from; add text (a book has "
             "100,000 words), or label some rows and give a CSV"
         )
+    return facts

@@ -14,8 +14,7 @@ from orchestrator.inference.requests import ANSWER_COLUMNS, TableColumns, make_r
 from orchestrator.models.device import choose_device
 from orchestrator.specs.network import Precision
 from orchestrator.storage import local_copy
-from orchestrator.storage.delimited_lines import csv_lines, tsv_lines
-from orchestrator.storage.text_lines import parse_line
+from orchestrator.storage.text_lines import csv_lines, parse_line, tsv_lines
 from orchestrator.tasks import TaskDefinition
 from orchestrator.tasks.readers import Example
 from orchestrator.tasks.types.base import Request

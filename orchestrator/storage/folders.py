@@ -9,12 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bert_core.checkpoints.manifest import atomic_folder
+from bert_core.checkpoints.manifest import MANIFEST_FILE, atomic_folder
 from orchestrator.storage.hub import exists_on_hub, is_hub
 from orchestrator.storage.uris import filesystem_of, is_local, join, local_path
-
-MANIFEST_NAME = "manifest.json"
-"""Name of the file that describes a folder's other files; it is written last, so that they are complete where it is."""
 
 
 def exists(path: str) -> bool:
@@ -93,5 +90,5 @@ def write_folder(folder: str) -> Iterator[Path]:
         delete(folder)
         filesystem, plain = filesystem_of(folder)
         files = {path.relative_to(scratch).as_posix(): path for path in scratch.rglob("*") if path.is_file()}
-        for name in sorted(files, key=lambda name: (name == MANIFEST_NAME, name)):
+        for name in sorted(files, key=lambda name: (name == MANIFEST_FILE, name)):
             filesystem.put_file(str(files[name]), join(plain, name))  # in pieces: a file may exceed the memory

@@ -91,8 +91,8 @@ def init(
 
 def _summary(draft: "Draft", written: Iterable[str]) -> Iterable[str]:
     """The findings, what was written, and the next commands."""
-    for finding in draft.findings:
-        yield _folded(finding.topic, finding.text)
+    for topic, text in draft.findings:
+        yield _folded(topic, text)
     yield _folded("wrote", ", ".join(written))
     yield "next:"
     for verb in ("plan", "run"):

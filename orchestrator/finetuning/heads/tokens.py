@@ -26,7 +26,7 @@ from orchestrator.finetuning.heads.class_loss import build_class_loss
 from orchestrator.specs import RecipeSpec
 from orchestrator.specs.task import EmbeddingObjectiveName
 from orchestrator.tasks import Features
-from orchestrator.tasks.bio_tags import is_bio
+from orchestrator.tasks.bio_tags import BIO
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.types.ner import NerArrays
 from orchestrator.tasks.types.qa import QaArrays
@@ -44,7 +44,7 @@ class NerHead(HeadTraining[BertForTokenClassification, NerArrays]):
 
     def recognizes(self, folder: Path, config: BertConfig, architectures: Sequence[str]) -> bool:
         """Whether the folder's tags mark entities."""
-        return super().recognizes(folder, config, architectures) and all(map(is_bio, config.id2label.values()))
+        return super().recognizes(folder, config, architectures) and all(map(BIO.fits, config.id2label.values()))
 
     def follow_teacher(
         self,

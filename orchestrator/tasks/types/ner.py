@@ -122,7 +122,16 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
     def labels_problem(self, spec: TaskSpec, labels: Sequence[str]) -> str | None:
         return None if labels else "every tag is O; tag the names with B-TYPE and I-TYPE"
 
+    def label_names(self, example: NerExample) -> tuple[str, ...]:
+        """The type of each name."""
+        return tuple(tag[2:] for tag in example.tags if tag.startswith("B-"))
+
+    def split_row(self, spec: TaskSpec, example: NerExample) -> Mapping[str, Any]:
+        """The words and their tags."""
+        return {"tokens": example.words, "tags": example.tags}
+
     def labels_note(self, examples: Examples) -> str | None:
+        """Tags without a name leave nothing to find."""
         is_empty = all(tag == "O" for example in examples for tag in example.tags)
         return "every tag is O: there is no name to find, and f1 is 0" if is_empty else None
 

@@ -128,6 +128,15 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
     def has_unanswerable(self, examples: Iterable[QaExample]) -> bool:
         return any(not example.answers for example in examples)
 
+    def label_names(self, example: QaExample) -> tuple[str, ...]:
+        """Whether there is an answer."""
+        return ("answered" if example.answers else "without an answer",)
+
+    def split_row(self, spec: TaskSpec, example: QaExample) -> Mapping[str, Any]:
+        """The question in the fields of SQuAD."""
+        answers = [{"text": answer.text, "answer_start": answer.start} for answer in example.answers]
+        return {"id": example.id, "question": example.question, "context": example.context, "answers": answers}
+
     def split_text(self, example: QaExample) -> str:
         """The passage: questions on the same one are answered from what was learned of it."""
         return example.context

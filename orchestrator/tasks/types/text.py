@@ -91,9 +91,23 @@ class TextType(TaskType[T, P, TextArrays, Opt], Generic[T, P, Opt]):
             return None
         only = labels[0] if labels else ""
         return (
-            f"the column {spec.label_column!r} has one label only ({only[:60]!r}); a model has nothing to tell apart: "
-            "add rows with other labels, or name another column with --label COLUMN"
+            f"the label column {spec.label_column!r} has one label only ({only[:60]!r}); a model has nothing to tell "
+            "apart: add rows with other labels, or name another column with --label COLUMN"
         )
+
+    def label_names(self, example: T) -> tuple[str, ...]:
+        """The class, or all labels."""
+        label = getattr(example, self.label_field)
+        return (label,) if isinstance(label, str) else label if isinstance(label, tuple) else ()
+
+    def split_fields(self, spec: TaskSpec) -> Mapping[str, Any]:
+        """Keep the columns of texts; labels are in one column."""
+        return {"label_column": spec.label_column or "label", "label_columns": ()}
+
+    def split_row(self, spec: TaskSpec, example: T) -> Mapping[str, Any]:
+        """The texts and the label."""
+        columns = (*spec.text_columns, spec.label_column or "label")
+        return dict(zip(columns, (*self.said(example).values(), getattr(example, self.label_field)), strict=True))
 
     @abstractmethod
     def label_array(self, task: TaskDefinition, examples: Sequence[T]) -> Array:

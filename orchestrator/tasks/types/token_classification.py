@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
 from bert_core.metrics import classification_metrics
-from bert_core.metrics.per_class import class_scores, confusion_matrix
+from bert_core.metrics.classification import class_scores, confusion_matrix
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.types.base import Scores, Tables, TaskDefinition, TaskType
 from orchestrator.tasks.types.conll import NerExample, PlainConllReader, PlainTagTable

@@ -16,7 +16,7 @@ import yaml
 from orchestrator.drafting.draft import draft_spec
 from orchestrator.drafting.draft_parts import Draft
 from orchestrator.drafting.text import Characters
-from orchestrator.errors import InputError, TaskDataError
+from orchestrator.errors import InputError, NotFoundError, TaskDataError
 from orchestrator.kinds import resolved_inputs
 from orchestrator.planning.checks import check_inputs
 from orchestrator.settings import Settings
@@ -57,7 +57,7 @@ def split_of(folder: Path, part: str) -> list[dict[str, Any]]:
 
 
 def told(made: Draft) -> str:
-    return "\n".join(f"{finding.topic}: {finding.text}" for finding in made.findings)
+    return "\n".join(f"{topic}: {text}" for topic, text in made.findings)
 
 
 @pytest.mark.parametrize("delimiter", [",", ";"])
@@ -105,7 +105,7 @@ def test_every_layout_is_split_alike_into_the_columns_that_are_read(tmp_path: Pa
 def test_character_spans_are_split_and_misfits_are_told(tmp_path: Path) -> None:
     rows = [json.dumps({"text": f"Ada{n} wrote", "spans": [[0, 2, "PER"]]}) + "\n" for n in range(30)]
     draft = draft_spec(request_for(tmp_path, write(tmp_path / "a.jsonl", "".join(rows))))
-    assert [finding.text.endswith(": 30") for finding in draft.findings if finding.topic == "read"] == [True]
+    assert [text.endswith(": 30") for topic, text in draft.findings if topic == "read"] == [True]
     assert [path.rpartition(".")[2] for path in draft.side_files] == ["jsonl", "jsonl", "txt"]
 
 
@@ -184,6 +184,7 @@ def test_records_of_text_are_read_by_their_field(tmp_path: Path) -> None:
     [
         ("a.txt", "few words\n", "2 words"),
         ("a.csv", "text,label\n" + "good,pos\n" * 20, "one label"),
+        ("a.csv", "text,score\n" + "good,0.5\n" * 20, "all scores are 0.5"),
         ("a.csv", "text\n" + "good\n" * 20, "label"),
         ("a.csv", "text,label\ngood,pos\nbad,neg\n", "at least 10"),
     ],
@@ -317,6 +318,13 @@ def test_a_model_that_knows_no_word_of_the_texts_is_told(
 )
 def test_marks_carry_meaning_on_letters_without_case(text: str, expected: bool) -> None:
     assert Characters([text]).has_meaningful_marks is expected
+
+
+def test_a_model_that_is_not_there_is_told_and_nothing_is_made(tmp_path: Path) -> None:
+    path = write_reviews(tmp_path / "reviews.csv")
+    with pytest.raises(NotFoundError, match="no registered model"):
+        draft(tmp_path, path, model="minilm")
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_labels_that_validation_lacks_are_told(tmp_path: Path) -> None:

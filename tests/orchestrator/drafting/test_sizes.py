@@ -3,112 +3,98 @@
 Alone: pytest tests/orchestrator/drafting/test_sizes.py
 """
 
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bert_core.config import BertConfig
-from orchestrator.drafting.sizes import MAX_PASSES, TaskNumbers, TimeBudget, pretraining_sizes, task_sizes
-from orchestrator.drafting.start_model import StartModel, registered_starts
-from orchestrator.errors import NotFoundError
+from orchestrator.drafting.request import DraftRequest
+from orchestrator.drafting.sizes import MAX_PASSES, TaskSizes, pretraining_sizes, task_sizes
+from orchestrator.drafting.task_draft import registered_starts
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
 from orchestrator.settings import Settings
-from tests.orchestrator.tiny_models import WORDS, save_encoder
+from tests.orchestrator.drafting.made_files import request_for
 
-FEW = TaskNumbers(
-    num_train=200,
-    num_validation=50,
-    mean_tokens=20,
-    long_tokens=40,
-    is_pretrained=False,
-    config=BertConfig.from_size("tiny", vocab_size=1000),
-    splits_long_examples=False,
-)
-TEN = TimeBudget(10, num_cores=2)
+FEW = {"num_train": 200, "num_validation": 50, "mean_tokens": 20, "wanted_length": 40}
+TINY = BertConfig.from_size("tiny", vocab_size=1000)
+BASE = BertConfig.from_size("base", vocab_size=30_000)
+
+
+def lasting(minutes: float, num_cores: int = 2) -> DraftRequest:
+    return request_for(Path(), minutes=minutes, num_cores=num_cores)
+
+
+TEN = lasting(10)
+
+
+def sizes_for(request: DraftRequest = TEN, config: BertConfig = TINY, **changes: Any) -> TaskSizes:
+    """The sizes for few short examples, but for what is given."""
+    fields: dict[str, Any] = {**FEW, "is_pretrained": False, "splits_long_examples": False, **changes}
+    return task_sizes(request, config, **fields)
 
 
 def test_few_examples_are_read_many_times_by_several_trials() -> None:
-    sizes = task_sizes(FEW, TEN)
-    assert (sizes.num_trials, sizes.max_seq_length, sizes.batch_size) == (4, 64, 16)
+    sizes = sizes_for()
+    assert (len(sizes.learning_rates), len(sizes.seeds)) == (2, 2)
+    assert (sizes.max_seq_length, sizes.batch_size) == (64, 16)
     assert sizes.epochs >= 20
 
 
 def test_more_examples_get_fewer_trials_and_epochs_within_the_time() -> None:
-    many = task_sizes(replace(FEW, num_train=100_000), TEN)
+    many = sizes_for(num_train=100_000)
     assert many.fits
     assert many.minutes <= 9
-    assert many.num_trials < 4
-    assert task_sizes(replace(FEW, num_train=100_000), TimeBudget(60, num_cores=2)).epochs > many.epochs
+    assert len(many.learning_rates) * len(many.seeds) < 4
+    assert sizes_for(lasting(60), num_train=100_000).epochs > many.epochs
 
 
 def test_a_short_time_leaves_a_trial_its_hundred_steps() -> None:
-    sizes = task_sizes(FEW, TimeBudget(0.5, num_cores=1))
-    assert sizes.epochs * FEW.num_train / sizes.batch_size >= 100
+    sizes = sizes_for(lasting(0.5, num_cores=1))
+    assert sizes.epochs * FEW["num_train"] / sizes.batch_size >= 100
 
 
 def test_what_cannot_fit_is_said() -> None:
-    base = BertConfig.from_size("base", vocab_size=30_000)
-    assert not task_sizes(replace(FEW, num_train=1_000_000, config=base), TEN).fits
+    assert not sizes_for(config=BASE, num_train=1_000_000).fits
 
 
 def test_a_window_is_no_longer_than_the_model_reads() -> None:
-    short = replace(FEW.config, max_position_embeddings=32)
-    assert task_sizes(replace(FEW, config=short), TEN).max_seq_length == 32
+    short = BertConfig.from_size("tiny", max_position_embeddings=32)
+    assert sizes_for(config=short).max_seq_length == 32
 
 
 @pytest.mark.parametrize("num_words", [1_000, 160_000, 5_000_000])
 def test_pretraining_passes_over_the_text_a_bearable_number_of_times(num_words: int) -> None:
-    sizes = pretraining_sizes(num_words, 300, 2000, TimeBudget(600, num_cores=2))
+    sizes = pretraining_sizes(lasting(600), num_words, 300, 2000)
     assert sizes.num_passes <= MAX_PASSES
     assert sizes.minutes <= 600
 
 
 def test_short_steps_are_counted_with_their_own_time() -> None:
-    budget = TimeBudget(2, num_cores=1)
-    sizes = pretraining_sizes(5_000_000, 300, 30_000, budget)
+    request = lasting(2, num_cores=1)
+    sizes = pretraining_sizes(request, 5_000_000, 300, 30_000)
     assert (sizes.batch_size, sizes.limit) == (8, "the time")
-    assert 0.9 <= sizes.minutes * 60 / budget.seconds <= 1
+    assert 0.9 <= sizes.minutes * 60 / request.work_s <= 1
 
 
 def test_more_text_and_time_get_a_larger_model() -> None:
-    small = pretraining_sizes(160_000, 300, 3000, TEN)
-    large = pretraining_sizes(1e9, 300, 30_000, TimeBudget(60_000, num_cores=16))
+    small = pretraining_sizes(TEN, 160_000, 300, 3000)
+    large = pretraining_sizes(lasting(60_000, num_cores=16), 1e9, 300, 30_000)
     assert (small.size, large.size) == ("tiny", "base")
 
 
 def test_sequences_are_as_long_as_documents() -> None:
-    assert pretraining_sizes(160_000, 20, 3000, TEN).phases == ((32, 1.0),)
-    assert [length for length, _ in pretraining_sizes(160_000, 300, 3000, TEN).phases] == [64, 128]
+    assert pretraining_sizes(TEN, 160_000, 20, 3000).phases == ((32, 1.0),)
+    assert [length for length, _ in pretraining_sizes(TEN, 160_000, 300, 3000).phases] == [64, 128]
 
 
 def test_few_examples_are_seen_more_often_and_narrow_models_take_larger_steps() -> None:
-    hour = TimeBudget(3600, num_cores=2)
-    few = task_sizes(replace(FEW, num_train=300, is_pretrained=True), hour)
-    many = task_sizes(replace(FEW, num_train=5000, is_pretrained=True), hour)
+    hour = lasting(3600)
+    few, many = (sizes_for(hour, num_train=number, is_pretrained=True) for number in (300, 5000))
     assert (few.epochs, many.epochs) == (16, 3)
-    narrow = replace(FEW, is_pretrained=True, config=BertConfig.from_size("tiny"))
-    assert min(task_sizes(narrow, hour).learning_rates) >= 3e-4
-    wide = replace(narrow, config=BertConfig.from_size("base", vocab_size=30_000))
-    assert max(task_sizes(wide, TEN).learning_rates) <= 5e-5
-
-
-def test_a_models_tokenizer_is_measured(tmp_path: Path) -> None:
-    settings = Settings.from_options(home=str(tmp_path / "home"), environ={})
-    model = StartModel.find(save_encoder(tmp_path / "model", seed=0), settings)
-    assert model.config.hidden_size == 16
-    per_word, unknown_share = model.cut([WORDS])
-    assert 1 <= per_word < 3
-    assert unknown_share == 0
-
-
-def test_a_name_that_leads_nowhere_is_told_and_nothing_is_made(tmp_path: Path) -> None:
-    settings = Settings.from_options(home=str(tmp_path / "home"), environ={})
-    with pytest.raises(NotFoundError, match="no registered model"):
-        StartModel.find("minilm", settings)
-    assert registered_starts(settings) == ()
-    assert not (tmp_path / "home").exists()
+    assert min(few.learning_rates) >= 3e-4
+    assert max(sizes_for(config=BASE, is_pretrained=True).learning_rates) <= 5e-5
 
 
 def test_pretrained_models_are_listed_and_fine_tuned_ones_are_not(tmp_path: Path) -> None:

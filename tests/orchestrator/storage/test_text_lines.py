@@ -11,8 +11,7 @@ import pytest
 import zstandard
 
 from orchestrator.errors import InputError
-from orchestrator.storage.delimited_lines import csv_lines, tsv_lines
-from orchestrator.storage.text_lines import stream_lines
+from orchestrator.storage.text_lines import csv_lines, stream_lines, tsv_lines
 from orchestrator.tasks.table_files import read_rows
 from orchestrator.tasks.text_files import BadRecords
 
