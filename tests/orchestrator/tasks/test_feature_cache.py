@@ -35,8 +35,7 @@ def prepare(task: Task, tokenizer: Tokenizer, tmp_path: Path) -> Callable[..., F
 
 def assert_equal(first: Features, second: Features) -> None:
     for name, array in first.arrays().items():
-        np.testing.assert_array_equal(array, second.arrays()[name])
-        assert array.dtype == second.arrays()[name].dtype
+        np.testing.assert_array_equal(array, second.arrays()[name], strict=True)
     assert first.arrays().keys() == second.arrays().keys()
     assert (first.counts, first.fingerprint, first.path) == (second.counts, second.fingerprint, second.path)
 

@@ -104,10 +104,12 @@ def test_tsv_is_quoted_where_all_of_its_marks_enclose_cells(tmp_path: Path, rows
     assert [example.text for example in examples_of(TEXT, path)] == QUOTED[rows]
 
 
-def test_tsv_of_a_published_task_is_never_quoted(tmp_path: Path) -> None:
+def test_tsv_of_a_published_task_is_never_quoted_and_names_of_columns_may_be(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", 'text\tlabel\n"say ""a"""\tyes\n')
     (example,) = examples_of(replace(TEXT, may_quote=False), path)
     assert example.text == '"say ""a"""'
+    other = str(write(tmp_path / "b.tsv", '"id"\t"text, or title"\n"1"\t"a, b"\n'))
+    assert column_names(other, BadRecords(other, "error")) == ("id", "text, or title")
 
 
 RECORDS = [{"data": {"text": "x, y"}, "label": "a"}, {"data": {"text": "z"}, "label": "b"}]
@@ -133,6 +135,8 @@ def test_records_of_json_have_many_forms_and_values_within_objects(tmp_path: Pat
     examples, _ = read(ClassificationTable(("data.text",), "label"), path)
     assert [(example.text, example.label) for example in examples] == [("x, y", "a"), ("z", "b")]
     assert name == "structs.parquet" or is_json_table(str(path))
+    squad = write(tmp_path / "squad.json", json.dumps({"data": [{"paragraphs": []}]}, indent=1))
+    assert not is_json_table(str(squad))
 
 
 @pytest.mark.parametrize("policy", ["error", "skip"])
@@ -141,10 +145,6 @@ def test_json_that_breaks_off_is_named_with_its_line(tmp_path: Path, name: str, 
     path = write(tmp_path / name, json.dumps(RECORDS if name == "array.json" else RECORDS[0], indent=1)[:-4])
     with pytest.raises(TaskDataError, match=rf"{name}, line \d+: not JSON"):
         read(PAIRS, path, policy)
-
-
-def test_squads_object_is_no_table(tmp_path: Path) -> None:
-    assert not is_json_table(str(write(tmp_path / "a.json", json.dumps({"data": [{"paragraphs": []}]}, indent=1))))
 
 
 @pytest.mark.parametrize(("name", "encoding"), [("a.csv", "utf-16-le"), ("a.tsv", "utf-16-be")])
@@ -378,8 +378,3 @@ def test_texts_are_no_categories() -> None:
     examples = make_examples([None] * 1001, [f"note {number}" for number in range(1001)])
     with pytest.raises(TaskDataError, match=r"categorical_columns: color"):
         TabularColumns.learn((), ("color",), examples)
-
-
-def test_the_fields_of_a_quoted_tsv_are_apart_by_tabs_alone(tmp_path: Path) -> None:
-    path = str(write(tmp_path / "a.tsv", '"id"\t"text, or title"\n"1"\t"a, b"\n'))
-    assert column_names(path, BadRecords(path, "error")) == ("id", "text, or title")

@@ -306,19 +306,14 @@ def test_official_counts_are_read_without_a_broken_record(task_id: str) -> None:
     assert {(read.num_bad_records, read.num_repaired) for read in reads.values()} == {(0, 0)}
 
 
-def test_cola_is_read_without_a_header() -> None:
+def test_cola_is_read_without_a_header_and_mrpc_keeps_its_quotation_marks() -> None:
     train = str(shared_file("glue/CoLA/train.tsv.gz"))
-    task = load(id="cola", files={"train": train, "validation": train})
-    examples = task.examples("train")
+    examples = load(id="cola", files={"train": train, "validation": train}).examples("train")
     assert len(examples) == 8551
     assert examples[0].text == "Our friends won't buy this analysis, let alone the next one we propose."
-
-
-def test_mrpc_keeps_its_quotation_marks() -> None:
-    task = load(id="mrpc", folder=str(shared_file("glue/MRPC")))
-    first = task.examples("train")[0]
-    assert '"the witness"' in first.text
-    assert Counter(example.label for example in task.examples("train")) == {"equivalent": 2474, "not_equivalent": 1194}
+    examples = load(id="mrpc", folder=str(shared_file("glue/MRPC"))).examples("train")
+    assert '"the witness"' in examples[0].text
+    assert Counter(example.label for example in examples) == {"equivalent": 2474, "not_equivalent": 1194}
 
 
 def test_conll2003_has_its_published_numbers_of_documents_and_entities() -> None:

@@ -36,9 +36,7 @@ LABELS = ("O", "B-PER", "I-PER")
 TAGS = st.lists(st.sampled_from(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]))
 
 
-def read_text(
-    path: Path, text: str, policy: str = "error", tags: tuple[str, ...] | None = None
-) -> tuple[list[Any], BadRecords]:
+def read_text(path: Path, text: str, policy: str = "error", tags: Any = None) -> tuple[list[Any], BadRecords]:
     return read(ConllReader(tags), write(path, text), policy)
 
 
@@ -205,9 +203,7 @@ def texts_of(features: Features[Any], tokenizer: Tokenizer) -> list[str]:
     return [tokenizer.decode(ids[1:-1].tolist()) for ids in windows_of(features)]
 
 
-def documents(
-    examples: list[NerExample], tokenizer: Tokenizer, length: int, context: str = "document"
-) -> Features[Any]:
+def documents(examples: list[NerExample], tokenizer: Tokenizer, length: int, context: str = "document") -> Features:
     return features_of("ner", LABELS, examples, tokenizer, max_seq_length=length, context=context)
 
 

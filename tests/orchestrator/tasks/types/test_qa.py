@@ -100,11 +100,6 @@ def test_answers_of_a_row_are_read_in_each_layout(
         assert examples_of(SquadReader().without_labels(), path)[0].answers == ()
 
 
-@pytest.mark.parametrize("names", [FLAT, ("question", "answer"), ("context", "answers"), ("text", "label")])
-def test_other_columns_are_no_questions(names: Iterable[str]) -> None:
-    assert not are_question_columns(names)
-
-
 def test_the_mended_answer_that_is_least_sure_is_told(tmp_path: Path) -> None:
     near, far, tie = (
         question(name, answers=[{"text": "cat", "answer_start": n}]) for name, n in zip("nft", (5, 99, 10), strict=True)
@@ -163,7 +158,9 @@ def test_another_layout_is_named(tmp_path: Path, data: Any, place: str) -> None:
         read_json(tmp_path / "a.json", data)
 
 
-def test_a_file_that_is_no_json_by_its_name_is_told_what_is_read(tmp_path: Path) -> None:
+def test_what_holds_no_questions_is_told(tmp_path: Path) -> None:
+    others: list[Iterable[str]] = [FLAT, ("question", "answer"), ("context", "answers"), ("text", "label")]
+    assert not any(map(are_question_columns, others))
     with pytest.raises(TaskDataError, match=r"line 1: .*SQuAD"):
         read(SquadReader(), write(tmp_path / "a.txt", "Who wrote it?\n"))
 

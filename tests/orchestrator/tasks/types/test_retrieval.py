@@ -24,13 +24,16 @@ def collection(folder: Path, judgments: list[str] = JUDGMENTS, name: str = "qrel
     return TaskSpec(id="own", head="retrieval", folder=str(folder))
 
 
-def test_queries_come_in_their_order_with_their_gains(tmp_path: Path) -> None:
+def test_queries_come_in_their_order_with_their_gains_and_splits_have_files_of_their_own(tmp_path: Path) -> None:
     task = load_task(collection(tmp_path))
     assert (task.metric, task.splits) == ("ndcg_at_10", ("validation",))
     assert task.examples("validation") == (
         QueryExample("q1", "cats", {"a": 2.0, "d": 1.0}),
         QueryExample("q2", "planes", {"b": 1.0}),
     )
+    for name in ("train", "dev", "test"):
+        spec = collection(tmp_path, name=f"qrels/{name}.tsv")
+    assert load_task(spec).splits == ("train", "validation", "test")
 
 
 def test_rankings_are_scored_and_kept(tmp_path: Path) -> None:
@@ -43,12 +46,6 @@ def test_rankings_are_scored_and_kept(tmp_path: Path) -> None:
     assert first == {"id": "q1", "prediction": ["d", "a"], "gold": {"a": 2.0, "d": 1.0}, "found": True}
     assert not second["found"]
     assert majority_baseline(task, "validation")["recall_at_10"] == 0.0
-
-
-def test_splits_have_files_of_their_own(tmp_path: Path) -> None:
-    for name in ("train", "dev", "test"):
-        spec = collection(tmp_path, name=f"qrels/{name}.tsv")
-    assert load_task(spec).splits == ("train", "validation", "test")
 
 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels.tsv"])

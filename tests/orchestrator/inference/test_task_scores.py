@@ -1,6 +1,6 @@
 """Scores of a model on a split: what is counted, tables of each task type, and the worst mistakes first.
 
-Alone: pytest tests/orchestrator/inference/test_error_analysis.py
+Alone: pytest tests/orchestrator/inference/test_task_scores.py
 """
 
 import json
