@@ -6,7 +6,7 @@ bear.
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
@@ -24,7 +24,7 @@ from orchestrator.drafting.draft_parts import (
     vocabulary_stage,
 )
 from orchestrator.drafting.files import Layout, assign_roles, data_name, detect_layout, role_of
-from orchestrator.drafting.request import DraftRequest
+from orchestrator.drafting.request import DraftKind, DraftRequest
 from orchestrator.drafting.sizes import PretrainingSizes, pretraining_sizes
 from orchestrator.drafting.task_choice import choose_task
 from orchestrator.drafting.task_draft import draft_task
@@ -36,8 +36,13 @@ from orchestrator.tasks.catalogue import KNOWN_TASKS
 from orchestrator.tasks.table_files import table_name
 from orchestrator.tasks.text_files import plain_name
 
-_KINDS = {"text": "pretraining", "tagged": "ner", "questions": "qa"}
-"""Kind of what is learned, by the layout that is for nothing else."""
+_KINDS: Mapping[Layout, tuple[DraftKind, ...]] = {
+    "text": ("pretraining",),
+    "entities": ("ner", "token_classification"),
+    "tags": ("token_classification", "ner"),
+    "questions": ("qa",),
+}
+"""Kinds of what is learned from a layout that is for nothing else, the usual one first."""
 _HELD_OUT_DOCUMENTS = 20
 _FEW_PASSES = 10
 _MAX_WORKERS = 8
@@ -74,14 +79,14 @@ def _refuse_options(request: DraftRequest, path: str, layout: Layout) -> None:
     for option, value in (("--text", request.text_columns), ("--label", request.label_column)):
         if value:
             raise InputError(f"{option}: {path} has no named columns; leave it out, or give CSV, TSV, JSONL or Parquet")
-    if request.kind in (None, _KINDS[layout]):
+    if request.kind in (None, *_KINDS[layout]):
         return
     if layout == "text":
         raise InputError(
             f"{path} is plain text without labels, and --kind {request.kind} needs labels: give CSV, TSV, JSONL or "
             "Parquet with a column of labels, CoNLL columns, or SQuAD's JSON"
         )
-    raise InputError(f"{path} is laid out for a {_KINDS[layout]} task; leave --kind {request.kind} out")
+    raise InputError(f"{path} is laid out for a {_KINDS[layout][0]} task; leave --kind {request.kind} out")
 
 
 def _draft_of(files: tuple[str, ...], layout: Layout, name: str, request: DraftRequest, spec_path: str) -> Draft:
@@ -95,10 +100,12 @@ def _draft_of(files: tuple[str, ...], layout: Layout, name: str, request: DraftR
         return _draft_pretraining(source, request, spec_path, [told] if left_out else [])
     roles, table = assign_roles(files), None
     remarks: Sequence[str] = ()
-    task = TaskSpec(id=name, head="ner" if layout == "tagged" else "qa", on_bad_record="skip")
     if layout == "table":
         table = inspect_table(roles["train"])
         task, remarks = choose_task(table, request)
+    else:
+        head = request.kind or _KINDS[layout][0]
+        task = TaskSpec.model_validate({"id": name, "head": head, "on_bad_record": "skip"})
     if task.head is None:
         (column,) = task.text_columns
         if any(table_name(path) not in ("JSONL", "Parquet") for path in files):

@@ -19,8 +19,8 @@ from orchestrator.tasks.table_files import is_json_table, table_name
 from orchestrator.tasks.text_files import plain_name
 from orchestrator.tasks.types.conll import has_tag_columns, is_named_conll, split_words
 
-Layout = Literal["table", "tagged", "questions", "text"]
-"""Rows with columns; CoNLL columns; SQuAD's JSON; plain text."""
+Layout = Literal["table", "entities", "tags", "questions", "text"]
+"""Rows with columns; CoNLL columns, whose tags mark entities or not; SQuAD's JSON; plain text."""
 
 _HEAD_BYTES = 4096
 _HEAD_LINES = 200
@@ -55,8 +55,12 @@ def detect_layout(path: str) -> Layout:
             f"{path} is JSON, but neither records (a list of objects, or one on each line) nor laid out as SQuAD (an "
             'object with a list "data"); write records'
         )
-    if is_named_conll(path) or has_tag_columns(lines) or _has_other_tags(lines):
-        return "tagged"
+    if has_tag_columns(lines):
+        return "entities"
+    if _has_other_tags(lines):
+        return "tags"
+    if is_named_conll(path):
+        return "entities"
     num_tabs = {line.count("\t") for line in lines if line.strip()}
     if len(lines) > _FEW_LINES and len(num_tabs) == 1 and num_tabs != {0}:
         raise InputError(
@@ -110,10 +114,7 @@ def _folder_problem(path: str) -> str:
 
 
 def _has_other_tags(lines: list[str]) -> bool:
-    """Whether all lines have the same number of words, the last one a tag in capitals, as of a part of speech.
-
-    A ner task refuses such a file by its tags, which are no text to pretrain on.
-    """
+    """Whether all lines have the same number of words, the last one a tag in capitals, as of a part of speech."""
     rows = [words for words in map(split_words, lines) if words]
     tags = {words[-1] for words in rows}
     return (

@@ -6,7 +6,9 @@ from typing import Literal, get_args
 
 from orchestrator.settings import Settings
 
-DraftKind = Literal["classification", "multi_label", "regression", "ner", "qa", "embedding", "pretraining"]
+DraftKind = Literal[
+    "classification", "multi_label", "regression", "ner", "token_classification", "qa", "embedding", "pretraining"
+]
 DRAFT_KINDS: tuple[DraftKind, ...] = get_args(DraftKind)
 """Kinds of work that a draft can be of: heads of tasks, and pretraining on text."""
 _START_S = 60.0

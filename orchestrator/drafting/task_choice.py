@@ -4,13 +4,13 @@ Names decide where they speak for themselves, else what stands in the columns.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
 from orchestrator.drafting.columns import ColumnFacts, TableFacts, number_problem
-from orchestrator.drafting.request import DraftRequest
+from orchestrator.drafting.request import DraftKind, DraftRequest
 from orchestrator.errors import InputError
 from orchestrator.specs.task import Head, TaskSpec
 from orchestrator.tasks.bio_tags import fit_one_scheme, other_tags_problem
@@ -39,6 +39,7 @@ _WRITTEN_NUMBER = re.compile(r"[-+]?\d[\d.,]*\s*%?")
 """A number, also with commas in it or a percent sign behind it."""
 _LAYOUTS = {
     "ner": "CoNLL columns, or JSONL with lists of words and of tags or with character spans",
+    "token_classification": "CoNLL columns, or JSONL with lists of words and of tags",
     "qa": "SQuAD's JSON, or columns question, context and answers",
 }
 
@@ -59,11 +60,11 @@ _pairs_of = partial(_spec_of, head="embedding", objective="in_batch_negatives")
 def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
     """Choose columns and kind of task. Raises: InputError where the table has nothing to learn from."""
     asked = request.kind
-    for kind, suits in (("qa", _questions), ("ner", _tagged_words), ("ner", _tag_rows), ("embedding", _triples)):
+    for kind, suits in _KNOWN_BY_COLUMNS:
         if asked in (None, kind) and (choice := suits(table, request)) is not None:
             return choice
     if asked == "ner":
-        _refuse_other_tags(table)
+        _refuse_numbers(table)
     if asked in _LAYOUTS:
         raise InputError(f"{table.path} is a table of texts, and a {asked} task reads {_LAYOUTS[asked]}; convert it")
     texts = _text_columns(table, request)
@@ -83,7 +84,7 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         if are_labels and (label is None or label in flags):
             return _with_flags(table, texts, tuple(column.name for column in flags))
     if asked is None and (label is None or label.listed in ("words", "tags")):
-        _refuse_other_tags(table)
+        _refuse_numbers(table)
     if label is None:
         return _without_label(table, texts, others)
     head, separator = _head_of(table, label, asked)
@@ -156,8 +157,35 @@ def _triples(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
     return TaskChoice(_pairs_of(text_columns=(query, positive), negative_columns=negatives))
 
 
-def _refuse_other_tags(table: TableFacts) -> None:
-    """Refuse lists of words beside lists of numbers, as Hugging Face has, or of parts of speech. Raises: InputError."""
+def _plain_tags(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
+    """The choice for lists of words beside lists of as many tags that mark no names, as parts of speech."""
+    lists = _listing(table, "words", "tags")
+    tags = min(reversed(lists), key=lambda column: len(column.words), default=None)  # tags stand behind words
+    if tags is None or request.label_column not in (None, tags.name):
+        return None
+    words = next((one for one in lists if one is not tags and _lengths(one) == _lengths(tags)), None)
+    if words is None:
+        return None
+    if request.kind == "ner":
+        raise InputError(f"{table.path}: {tags.name!r} has the {other_tags_problem(sorted(tags.words))}")
+    task = _spec_of(head="token_classification", text_columns=(words.name,), label_column=tags.name)
+    shown = ", ".join(map(repr, sorted(tags.words)[:3]))
+    return TaskChoice(task, [f"{tags.name!r} has a tag of each word that marks no name ({shown}); names are BIO tags"])
+
+
+_KNOWN_BY_COLUMNS: Sequence[tuple[DraftKind, Callable[[TableFacts, DraftRequest], TaskChoice | None]]] = (
+    ("qa", _questions),
+    ("ner", _tagged_words),
+    ("ner", _tag_rows),
+    ("embedding", _triples),
+    ("token_classification", _plain_tags),
+    ("ner", _plain_tags),
+)
+"""Kinds whose tables are known by their columns, whatever their texts."""
+
+
+def _refuse_numbers(table: TableFacts) -> None:
+    """Refuse lists of words beside lists of numbers, as Hugging Face has. Raises: InputError."""
     words = _listing(table, "words", "tags")
     if words and (numbered := _listing(table, "numbers")):
         column = max(numbered, key=lambda column: "ner" in column.name.lower())
@@ -166,10 +194,6 @@ def _refuse_other_tags(table: TableFacts) -> None:
             f'of them: {{"{words[0].name}": ["Ada", "wrote"], "{column.name}": ["B-PER", "O"]}}. In a data set of '
             f'Hugging Face they are features["{column.name}"].feature.names'
         )
-    if words:
-        column = min(reversed(words), key=lambda column: len(column.words))  # tags stand behind words
-        if any(other is not column and _lengths(other) == _lengths(column) for other in words):
-            raise InputError(f"{table.path}: {column.name!r} has the {other_tags_problem(sorted(column.words))}")
 
 
 def _listing(table: TableFacts, *kinds: str) -> list[ColumnFacts]:
@@ -196,7 +220,7 @@ def _text_columns(table: TableFacts, request: DraftRequest) -> tuple[str, ...]:
         return (named[0],)
     longest = max(texts, key=lambda column: column.mean_words, default=None)
     if longest is None or (longest.mean_words < 1.5 and longest.last_name in _LABEL_NAMES):
-        _refuse_other_tags(table)
+        _refuse_numbers(table)
         raise InputError(f"{table.path} has no column of text; it has {table.names}. Name one with --text COLUMN")
     return (longest.name,)
 

@@ -281,7 +281,7 @@ def _task_text(task: TaskSpec, table: TableFacts | None) -> str:
     if task.head == "qa":
         return "the answer is a part of the passage"
     if table is None:
-        return "a BIO tag for each word"
+        return f"a {'BIO ' if task.head == 'ner' else ''}tag for each word"
     if task.head == "embedding":
         far = f", far from {', '.join(task.negative_columns)}" if task.negative_columns else ""
         return f"vectors of {task.text_columns[0]} near those of {task.text_columns[1]}{far}"

@@ -26,6 +26,9 @@ class TokenClassification(Ner):
         """Tags of one kind leave nothing to tell apart."""
         return None if len(labels) > 1 else f"every word has the tag {', '.join(labels)}: nothing is to be told apart"
 
+    def label_names(self, example: NerExample) -> tuple[str, ...]:
+        return example.tags
+
     def labels_note(self, examples: Examples) -> str | None:
         return None
 

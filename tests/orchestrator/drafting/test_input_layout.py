@@ -25,7 +25,7 @@ from tests.orchestrator.drafting.made_files import (
     ("name", "make", "layout"),
     [
         ("a.csv", write_reviews, "table"),
-        ("a.train", write_sentences, "tagged"),
+        ("a.train", write_sentences, "entities"),
         ("a.json", write_questions, "questions"),
         ("b.json", write_records, "table"),
         ("a.txt", write_text, "text"),
@@ -64,8 +64,8 @@ def test_tagged_words_are_never_plain_text(tmp_path: Path) -> None:
         path = tmp_path / f"a.{ending}"
         text = b"word\n\nanother\n"
         path.write_bytes(gzip.compress(text) if ending.endswith("gz") else text)
-        assert detect_layout(str(path)) == "tagged"
-    assert detect_layout(str(write(tmp_path / "a.txt", "Ann NNP\nsaw VBD\nit PRP\n. .\n\n" * 9))) == "tagged"
+        assert detect_layout(str(path)) == "entities"
+    assert detect_layout(str(write(tmp_path / "a.txt", "Ann NNP\nsaw VBD\nit PRP\n. .\n\n" * 9))) == "tags"
     assert detect_layout(str(write(tmp_path / "a.txt", "Ann ran\nBob saw\nRUN NOW\n\n" * 9))) == "text"
 
 

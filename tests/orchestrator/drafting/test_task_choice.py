@@ -95,10 +95,13 @@ def test_lists_of_words_and_tags_of_any_scheme_are_ner(tmp_path: Path, tags: lis
 
 
 @pytest.mark.parametrize("text", [{}, {"text": "Ada wrote it"}])
-def test_lists_of_other_tags_are_refused_by_name(tmp_path: Path, text: dict[str, str]) -> None:
-    row = json.dumps({**text, "tokens": ["Ada", "wrote"], "tags": ["NNP", "VBD"]})
-    with pytest.raises(InputError, match="'NNP'"):
-        choose(write(tmp_path / "a.jsonl", f"{row}\n" * 40))
+def test_lists_of_other_tags_are_taken_as_they_are(tmp_path: Path, text: dict[str, str]) -> None:
+    row = json.dumps({**text, "tokens": ["Ada", "wrote", "it"], "tags": ["NNP", "VBD", "NNP"]})
+    path = write(tmp_path / "a.jsonl", f"{row}\n" * 40)
+    choice = choose(path)
+    assert (choice.head, choice.text_columns, choice.label_column) == ("token_classification", ("tokens",), "tags")
+    with pytest.raises(InputError, match=r"'NNP'.*head token_classification"):
+        choose(path, kind="ner")
 
 
 @pytest.mark.parametrize("name", ["label", "entities"])
