@@ -1,17 +1,17 @@
 """Labeled files as a draft looks at them: examples, labels, lengths, doubles; the choice of those for validation."""
 
-import hashlib
-import json
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from itertools import compress
+from typing import Any, NamedTuple
 
 from orchestrator.drafting.text import MAX_BAD_SHARE, count_words, text_key
 from orchestrator.errors import InputError
 from orchestrator.results import Split
 from orchestrator.specs.task import TaskSpec
+from orchestrator.tasks.task import hold_out
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.base import AnyTaskType
@@ -19,8 +19,6 @@ from orchestrator.tasks.types.base import AnyTaskType
 _MIN_EXAMPLES = 10
 _VOCABULARY_BYTES = 64 << 20
 """Text that a vocabulary is learned from, at most."""
-_VALIDATION_SHARE = 0.1
-_VALIDATION_SHARE_OF_FEW = 0.2
 _FEW = 1000
 _MOST_VALIDATION = 5000
 """Examples for validation at most: more cost time and tell little more."""
@@ -47,10 +45,6 @@ class SplitFacts:
     path: str
     bad: BadRecords
     examples: Sequence[Example]
-
-    def part(self, groups: Set[int], *, inside: bool) -> Self:
-        """The examples with a word whose groups are among these, or are not."""
-        return replace(self, examples=[e for e in self.examples if e.group and (e.group in groups) == inside])
 
     @cached_property
     def num_empty(self) -> int:
@@ -129,40 +123,26 @@ def check_splits(task: TaskSpec, splits: Mapping[Split, SplitFacts]) -> None:
             )
 
 
-def choose_validation(facts: SplitFacts, seed: int) -> frozenset[int]:
-    """Keys of the groups that are for validation: a share of each label's, by a hash of seed and text.
+def validation_share(num_examples: int) -> float:
+    """Share of the training examples that is kept for validation where no file is for it."""
+    return 0.2 if num_examples < _FEW else round(min(0.1, _MOST_VALIDATION / num_examples), 4)
 
-    So the choice depends neither on the order of the rows nor on rows of other labels, and copies stay together. A
-    label with one group stays in training. Raises: InputError where nothing can be kept.
-    """
-    num_examples = len(facts.examples)
-    share = _VALIDATION_SHARE_OF_FEW if num_examples < _FEW else min(_VALIDATION_SHARE, _MOST_VALIDATION / num_examples)
-    sizes = Counter(example.group for example in facts.examples)
-    strata = defaultdict[str, list[int]](list)
-    for key, labels in facts.groups.items():
-        strata[min(labels, default="")].append(key)
-    chosen: set[int] = set()
-    for keys in strata.values():
-        wanted = max(1, round(share * sum(sizes[key] for key in keys)))
-        keys.sort(key=lambda key: hashlib.blake2b(f"{seed}:{key}".encode(), digest_size=8).digest())
-        for key in keys[:-1]:  # one group at least stays in training
-            if wanted <= 0:
-                break
-            chosen.add(key)
-            wanted -= sizes[key]
-    if not chosen:
+
+def divide(task: TaskSpec, files: Mapping[Split, SplitFacts], share: float) -> dict[Split, SplitFacts]:
+    """The splits with a share of the training examples for validation, as a run divides them. Raises: InputError."""
+    train = files["train"]
+    is_kept = hold_out(type_of(task), [example.own for example in train.examples], share)
+    if not any(is_kept):
         raise InputError(
-            f"{facts.path}: nothing can be kept for validation, as each label stands beside one text only; add rows, "
+            f"{train.path}: nothing can be kept for validation, as each label stands beside one text only; add rows, "
             "or give a second file with dev in its name"
         )
-    return frozenset(chosen)
-
-
-def split_lines(task: TaskSpec, examples: Iterable[Example]) -> Iterator[bytes]:
-    """Yield the JSON Lines of a split that is written anew."""
-    for example in examples:
-        row = type_of(task).split_row(task, example.own)
-        yield (json.dumps(row, ensure_ascii=False) + "\n").encode()
+    is_trained = [not kept for kept in is_kept]
+    parts: dict[Split, SplitFacts] = {
+        "train": replace(train, examples=list(compress(train.examples, is_trained))),
+        "validation": replace(train, examples=list(compress(train.examples, is_kept))),
+    }
+    return {**files, **parts}
 
 
 def vocabulary_texts(examples: Iterable[Example]) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ DRAFT_KINDS: tuple[DraftKind, ...] = get_args(DraftKind)
 """Kinds of work that a draft can be of: heads of tasks, and pretraining on text."""
 _START_S = 60.0
 """Seconds before the first step: Ray starts, text is read and tokenized."""
-_OPTIONS = {name: f"--{name}" for name in ("output", "kind", "model", "minutes", "seed")} | {"label_column": "--label"}
+_OPTIONS = {name: f"--{name}" for name in ("output", "kind", "model", "minutes")} | {"label_column": "--label"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +30,6 @@ class DraftRequest:
     """Model to start from: a folder, or a registered name."""
     minutes: float = 10.0
     """Time that the run may take on this machine."""
-    seed: int = 0
-    """Decides which rows are kept for validation."""
     num_cores: int = 1
     gpus: tuple[str, ...] = ()
     """Model name of each GPU of this machine."""

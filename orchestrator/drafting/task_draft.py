@@ -24,10 +24,10 @@ from orchestrator.drafting.draft_parts import (
 from orchestrator.drafting.examples import (
     SplitFacts,
     check_splits,
-    choose_validation,
+    divide,
     read_split,
-    split_lines,
     type_of,
+    validation_share,
     vocabulary_texts,
 )
 from orchestrator.drafting.request import DraftRequest
@@ -37,7 +37,7 @@ from orchestrator.progress import counted
 from orchestrator.registry import Registry
 from orchestrator.results import Split
 from orchestrator.settings import Settings
-from orchestrator.specs.task import TaskSpec
+from orchestrator.specs.task import SplitSpec, TaskSpec
 from orchestrator.tasks import TaskDefinition
 from orchestrator.tasks.cell_values import NO_LABEL_MARKS, read_label
 from orchestrator.tasks.table_files import column_names
@@ -46,8 +46,6 @@ from orchestrator.tasks.text_files import BadRecords
 
 _QA_LENGTHS = {"max_seq_length": 192, "max_query_length": 48, "doc_stride": 64}
 """Least length of a window of a passage, and the lengths that fit one so short."""
-_PARTS: Mapping[Split, str] = {"train": "train", "validation": "dev", "test": "test"}
-"""Part of a file's name by its split."""
 _RANDOM = {"init_from": "random", "tokenizer": "@tokenizer", "size": "tiny", "dropout": 0.1}
 _MEASURED_EXAMPLES = 1000
 """Examples that a tokenizer is measured on, and whose characters are looked at."""
@@ -68,19 +66,15 @@ class _Data:
     """The files of a task, and the examples that are trained and validated on."""
 
     task: TaskSpec
+    files: Mapping[Split, SplitFacts]
     splits: Mapping[Split, SplitFacts]
-    parts: Mapping[Split, SplitFacts]
-    """The splits themselves, or with some of the training examples for validation where no file is."""
+    """The files' examples, or with some of the training examples for validation where no file is."""
     tokens_per_word: float
 
     @property
     def train(self) -> SplitFacts:
-        return self.splits["train"]
-
-    @property
-    def is_split(self) -> bool:
-        """Whether the training examples are split, and files written anew."""
-        return self.parts is not self.splits
+        """The whole training file."""
+        return self.files["train"]
 
     def num_tokens(self, num_words: float) -> int:
         """Tokens of an example of so many words, special ones included."""
@@ -100,24 +94,27 @@ def draft_task(
     """
     folder = start_folder(request)
     notes = [*_leave_out_unlabeled_test(task)]
-    splits = {split: read_split(task, path) for split, path in task.files.items()}
-    check_splits(task, splits)
-    train = splits["train"]
-    parts = splits if "validation" in splits else _with_validation(splits, request.seed)
+    files = {split: read_split(task, path) for split, path in task.files.items()}
+    check_splits(task, files)
+    train, splits = files["train"], files
+    if "validation" not in files:
+        share = validation_share(len(train.examples))
+        task = task.model_copy(update={"split": SplitSpec(validation=share)})
+        splits = divide(task, files, share)
+    if any(facts.bad.count for facts in files.values()):
+        task = task.model_copy(update={"on_bad_record": "skip"})
     texts = [example.texts for example in train.examples if example.group][:_MEASURED_EXAMPLES]
     characters = Characters(chain.from_iterable(texts))
     tokens_per_word, unknown_share = characters.tokens_per_word, 0.0
     if folder is not None:
         tokens_per_word, unknown_share = _measure_tokenizer(folder, [" ".join(some) for some in texts])
-    data = _Data(task, splits, parts, tokens_per_word)
+    data = _Data(task, files, splits, tokens_per_word)
     config = BertConfig.from_size("tiny", vocab_size=1000) if folder is None else BertConfig.from_pretrained(folder)
     sizes = _sizes_of(data, config, request)
-    written, side_files = _written_files(data, spec_path)
-    values = _sweep(written, data, sizes, request, remarks)
+    values, side_files = _sweep(data, sizes, request, remarks), {}
     if folder is None:
-        texts_path = _beside(spec_path, "texts.txt")
-        left_out = parts["validation"].groups if data.is_split else {}
-        side_files[texts_path] = vocabulary_texts(e for e in train.examples if e.group not in left_out)
+        texts_path = str(PurePath(spec_path).with_suffix(".texts.txt"))
+        side_files[texts_path] = vocabulary_texts(splits["train"].examples)
         corpus, num_words = {"files": [texts_path]}, count_all(train.words)
         tokenizer = vocabulary_stage(corpus, characters, num_words, lowercase=task.head != "ner")
         stages = commented(
@@ -131,7 +128,7 @@ def draft_task(
         *_data_findings(data, remarks, table),
         *_cut_findings(data, sizes.max_seq_length),
         *(marks_finding(characters) if folder is None else ()),
-        *_validation_findings(data, request.seed),
+        *_validation_findings(data),
         *notes,
         *_model_findings(request, unknown_share),
         ("sizes", _sizes_text(sizes, request)),
@@ -155,16 +152,6 @@ def _is_unlabeled(value: object) -> bool:
     return not isinstance(value, list | dict) and read_label(value) in (None, *NO_LABEL_MARKS)
 
 
-def _with_validation(splits: Mapping[Split, SplitFacts], seed: int) -> dict[Split, SplitFacts]:
-    """The splits with some of the training examples for validation; none without a word is left."""
-    kept = choose_validation(splits["train"], seed)
-    parts: dict[Split, SplitFacts] = {
-        "train": splits["train"].part(kept, inside=False),
-        "validation": splits["train"].part(kept, inside=True),
-    }
-    return parts | {split: splits[split].part(frozenset(), inside=False) for split in splits if split == "test"}
-
-
 def _measure_tokenizer(folder: Path, texts: Sequence[str]) -> tuple[float, float]:
     """Tokens that a model's tokenizer makes of a word of these texts, and the share of them that is unknown."""
     tokenizer = Tokenizer.load(folder)
@@ -178,8 +165,8 @@ def _sizes_of(data: _Data, config: BertConfig, request: DraftRequest) -> TaskSiz
     return task_sizes(
         request,
         config,
-        num_train=len(data.parts["train"].examples),
-        num_validation=len(data.parts["validation"].examples),
+        num_train=len(data.splits["train"].examples),
+        num_validation=len(data.splits["validation"].examples),
         mean_tokens=data.num_tokens(count_all(data.train.words) / len(data.train.examples)),
         wanted_length=max(data.tokens_within(0.95), least),
         is_pretrained=request.model is not None,
@@ -187,26 +174,8 @@ def _sizes_of(data: _Data, config: BertConfig, request: DraftRequest) -> TaskSiz
     )
 
 
-def _written_files(data: _Data, spec_path: str) -> tuple[TaskSpec, dict[str, Iterator[bytes]]]:
-    """The task as its run reads it, and the files that are written for it."""
+def _sweep(data: _Data, sizes: TaskSizes, request: DraftRequest, remarks: Sequence[str]) -> dict[str, Any]:
     task = data.task
-    if not data.is_split:
-        is_broken = any(facts.bad.count for facts in data.splits.values())
-        return task.model_copy(update={"on_bad_record": "skip" if is_broken else "error"}), {}
-    paths = {split: _beside(spec_path, f"{_PARTS[split]}.jsonl") for split in data.parts}
-    fields = {"files": paths, "on_bad_record": "error", **type_of(task).split_fields(task)}
-    lines = {paths[split]: split_lines(task, facts.examples) for split, facts in data.parts.items()}
-    return task.model_copy(update=fields), lines
-
-
-def _beside(spec_path: str, part: str) -> str:
-    """Path of a file beside the spec, as in `reviews.train.jsonl`."""
-    return str(PurePath(spec_path).with_suffix(f".{part}"))
-
-
-def _sweep(
-    task: TaskSpec, data: _Data, sizes: TaskSizes, request: DraftRequest, remarks: Sequence[str]
-) -> dict[str, Any]:
     fields = task.model_dump(mode="json", exclude_defaults=True)
     lengths = _QA_LENGTHS if task.head == "qa" and sizes.max_seq_length < 256 else {}
     recipe = {
@@ -218,13 +187,14 @@ def _sweep(
     }
     is_cut = sizes.max_seq_length < data.tokens_within(0.95)
     fit = "longer examples are cut, or read in several windows" if is_cut else "19 of 20 examples fit whole"
-    num_train, took = len(data.parts["train"].examples), f"{minutes_text(sizes.minutes)} ({request.estimate})"
+    num_train, took = len(data.splits["train"].examples), f"{minutes_text(sizes.minutes)} ({request.estimate})"
     values = {
         "kind": "sweep",
         "task": commented(
             fields,
+            split="Kept for validation, by digests of the texts; {folds: 5} trains and validates on all, in turn.",
             on_bad_record="Some records are broken; `error` in place of `skip` would name the first.",
-            **{"label_columns" if data.task.label_columns else "label_column": next(iter(remarks), "")},
+            **{"label_columns" if task.label_columns else "label_column": next(iter(remarks), "")},
         ),
         "recipe": commented(
             recipe,
@@ -247,7 +217,7 @@ def _data_findings(data: _Data, remarks: Sequence[str], table: TableFacts | None
     task, train, task_type = data.task, data.train, type_of(data.task)
     layout = task_type.own_layout.partition(" (")[0] if table is None else table.layout
     topics = {"train": "data", "validation": "dev", "test": "test"}
-    for split, facts in data.splits.items():
+    for split, facts in data.files.items():
         yield topics[split], f"{facts.path}: {layout}, {counted(len(facts.examples), 'example')}"
     yield "task", f"{task.head}: {_task_text(task, table)}"
     yield from (("", remark) for remark in remarks)
@@ -265,9 +235,9 @@ def _data_findings(data: _Data, remarks: Sequence[str], table: TableFacts | None
     outlier = f"; the longest has {longest:,}: look whether it is one example, as of a quote that is not closed"
     within = f"about {middle:,} tokens in the middle, 19 of 20 within {long:,}"
     yield "length", within + outlier * (longest > _OUTLIER * long)
-    for facts in data.splits.values():
+    for facts in data.files.values():
         yield from _problems(facts)
-    for facts in data.splits.values():
+    for facts in data.files.values():
         leaks = 0 if facts is train else sum(example.group in train.groups for example in facts.examples)
         if leaks:
             yield (
@@ -333,15 +303,15 @@ def _cut_findings(data: _Data, max_seq_length: int) -> Iterator[Finding]:
         )
 
 
-def _validation_findings(data: _Data, seed: int) -> Iterator[Finding]:
+def _validation_findings(data: _Data) -> Iterator[Finding]:
     """Yield how examples were kept for validation, and what a score on these cannot tell."""
-    train, validation = data.train, data.parts["validation"]
+    train, validation = data.train, data.splits["validation"]
     count = len(validation.examples)
     missing = [_shown(label) for label, _ in train.labels.most_common() if not validation.labels[label]]
-    if data.is_split:
+    if data.task.split is not None:
         shares = f", {'other ' if missing else ''}labels in the same shares" if train.labels else ""
-        counts = f"{len(data.parts['train'].examples):,} for training, {count:,} for validation"
-        yield "split", f"{counts} by seed {seed}; no text is in both{shares}"
+        counts = f"{len(data.splits['train'].examples):,} for training, {count:,} for validation"
+        yield "split", f"{counts}; no text is in both{shares}"
     if missing:
         shown = ", ".join(missing[:_LABELS_SHOWN])
         more = f" and {len(missing) - _LABELS_SHOWN} more" if len(missing) > _LABELS_SHOWN else ""

@@ -59,7 +59,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         yield from task_facts(inputs.task(spec.task).first_fold)
         points = build_search(spec).num_points
         meaning = "" if spec.trials is None else "; `trials` in the spec counts points"
-        folds = "" if spec.task.split is None else f" × {spec.task.split.folds} folds"
+        folds = f" × {len(spec.folds)} folds" if len(spec.folds) > 1 else ""
         what = f"{times_text(points, 'point', spec.seeds)}{folds}{meaning}"
         yield "trials", f"{points * spec.trials_per_point:,} ({what})"
         yield from trial_facts(spec, inputs)

@@ -87,7 +87,8 @@ class SweepSpec(Spec):
     @property
     def folds(self) -> tuple[int, ...] | tuple[None]:
         """The folds that each recipe is validated on in turn; None alone where there is a validation split."""
-        return (None,) if self.task.split is None else tuple(range(self.task.split.folds))
+        num_folds = None if self.task.split is None else self.task.split.folds
+        return (None,) if num_folds is None else tuple(range(num_folds))
 
     @property
     def trials_per_point(self) -> int:
@@ -122,7 +123,7 @@ class SweepSpec(Spec):
         for name in ("reduction_factor", "grace_evaluations"):
             if self.scheduler == "none" and getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"{name}: scheduler none does not read it; leave {name} out")
-        if self.task.split is not None and self.scheduler != "none":
+        if len(self.folds) > 1 and self.scheduler != "none":
             raise ValueError(
                 f"scheduler: {self.scheduler} ends trials early, and a mean over some of the folds says nothing; "
                 "leave scheduler or task.split out"

@@ -1,8 +1,8 @@
 """A labeled task and its files."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, model_validator
 
 from orchestrator.results import Split
 from orchestrator.specs.fields import Section, identity
@@ -23,14 +23,26 @@ EmbeddingObjectiveName = Literal["cosine", "in_batch_negatives", "classification
 
 
 class SplitSpec(Section):
-    """Division of the training data where there is no validation file."""
+    """Division of the training examples where there is no validation file: of each label's texts alike, by digests of
+    the texts, copies of a text together.
+    """
 
-    folds: int = identity(
-        doc="Parts that the training examples are dealt into, each label's texts evenly, copies of a text together: "
-        "every recipe is trained once for each part, on the others, and validated on it; a seed's score is the mean.",
+    validation: float | None = identity(
+        None, "Share of the texts that is kept for validation, and not trained on.", gt=0.0, lt=1.0
+    )
+    folds: int | None = identity(
+        None,
+        "Parts that the examples are dealt into: every recipe is trained once for each part, on the others, and "
+        "validated on it; a seed's score is the mean (sweep).",
         ge=2,
         le=100,
     )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if (self.validation is None) == (self.folds is None):
+            raise ValueError("give either `validation`, a share, or `folds`")
+        return self
 
 
 class TaskSpec(Section):
@@ -95,7 +107,9 @@ class TaskSpec(Section):
     )
     metric: str | None = identity(None, "The score that ranks; the task's own when left out.")
     split: SplitSpec | None = identity(
-        None, "Division of the training data, `{folds: 5}`, where there is no validation file (sweep).", is_new=True
+        None,
+        "Division of the training data where there is no validation file: `{validation: 0.1}`, or `{folds: 5}`.",
+        is_new=True,
     )
     max_train_examples: int | None = identity(None, "Train on the first so many examples.", unit="examples", ge=1)
     max_validation_examples: int | None = identity(None, "Validate on the first so many.", unit="examples", ge=1)
@@ -105,10 +119,10 @@ class TaskSpec(Section):
 
 
 def _refuse_folds(task: TaskSpec) -> TaskSpec:
-    if task.split is not None:
-        raise ValueError("task.split: folds are trained and validated by a sweep alone; give a validation file")
+    if task.split is not None and task.split.folds is not None:
+        raise ValueError("task.split: folds are for a sweep alone; give a share, {validation: 0.1}")
     return task
 
 
 WholeTask = Annotated[TaskSpec, AfterValidator(_refuse_folds)]
-"""A task whose splits are files."""
+"""A task whose validation split is one."""

@@ -10,8 +10,8 @@ from orchestrator.tasks.task import Task, plain_text
 def count_leaks(task: Task) -> dict[Split, int]:
     """Count the examples of the other splits whose text the training split has as well; splits without one are absent.
 
-    Reads every split: over a million short texts it takes seconds. Examples without a word do not count, nor do folds,
-    which have no text in common.
+    Reads every split: over a million short texts it takes seconds. Examples without a word do not count, nor do parts
+    of one file, which have no text in common.
 
     Raises: TaskDataError for a split that cannot be read.
     """
@@ -27,7 +27,7 @@ def count_leaks(task: Task) -> dict[Split, int]:
 
 
 def _other_splits(task: Task) -> list[Split]:
-    return [split for split in task.splits if split != "train" and not (split == "validation" and task.folds)]
+    return [split for split in task.splits if split != "train" and not (split == "validation" and task.is_divided)]
 
 
 def _plain_texts(task: Task, examples: Iterable[Any]) -> Iterator[str]:

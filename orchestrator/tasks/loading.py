@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from itertools import chain
+from typing import Any
 
 from orchestrator.errors import InputError, NotFoundError, SpecError, TaskDataError
 from orchestrator.nearest import nearest
@@ -66,7 +67,7 @@ def _known_task(spec: TaskSpec, known: KnownTask) -> Task:
         labels=labels,
         metric=spec.metric or known.metric,
         files=files,
-        folds=None if spec.split is None else spec.split.folds,
+        **_division(spec),
         reader=task_type.reader(known.complete(spec), labels, known),
         max_examples=_limits(spec),
         on_bad_record=spec.on_bad_record,
@@ -98,7 +99,7 @@ def _own_task(spec: TaskSpec) -> Task:
         labels=spec.labels or (),
         metric=spec.metric or task_type.default_metric(spec.objective),
         files=files,
-        folds=None if spec.split is None else spec.split.folds,
+        **_division(spec),
         reader=task_type.reader(spec, spec.labels),
         on_bad_record=spec.on_bad_record,
         objective=spec.objective,
@@ -162,31 +163,33 @@ def _learn_columns(spec: TaskSpec, task: Task) -> TabularColumns:
 def _checked_files(
     spec: TaskSpec, task_type: AnyTaskType, files: Mapping[Split, str], validation_names: tuple[str, ...]
 ) -> dict[Split, str]:
-    """The files of a task's splits, all of them there; of folds the training file stands for validation, too."""
+    """The files of a task's splits, all of them there; a divided training file stands for validation, too."""
     for split, path in files.items():
         if not exists(path):
             raise TaskDataError(f"task.files.{split}: there is no file {path}")
     if spec.split is not None:
-        return _files_of_folds(spec, files)
+        return _divided_files(spec, files)
     is_learned = not task_type.reason_not_learned
     if is_learned and "train" in files and "validation" not in files:
         looked = f" ({' or '.join(validation_names)} in {spec.folder})" if validation_names and spec.folder else ""
         raise TaskDataError(
             f"task {spec.id} has a training split and no validation split{looked}; "
-            "give a labeled file as task.files.validation, or divide the training file: task.split.folds"
+            "give a labeled file as task.files.validation, or divide the training file: task.split.validation=0.1"
         )
     return dict(files)
 
 
-def _files_of_folds(spec: TaskSpec, files: Mapping[Split, str]) -> dict[Split, str]:
+def _division(spec: TaskSpec) -> dict[str, Any]:
+    return {} if spec.split is None else {"held_out": spec.split.validation, "folds": spec.split.folds}
+
+
+def _divided_files(spec: TaskSpec, files: Mapping[Split, str]) -> dict[Split, str]:
     if "train" not in files:
-        raise TaskDataError(f"task.split.folds: task {spec.id} has no training split to divide")
-    if "validation" in files:
-        raise SpecError(
-            f"task.split.folds: task {spec.id} has a validation split, {files['validation']}; leave one out"
-        )
+        raise TaskDataError(f"task.split: task {spec.id} has no training split to divide")
+    if path := files.get("validation"):
+        raise SpecError(f"task.split: task {spec.id} has a validation split, {path}; leave one out")
     if spec.max_validation_examples is not None:
-        raise SpecError("task.max_validation_examples: folds take turns as the validation split; leave it out")
+        raise SpecError("task.max_validation_examples: task.split says how many are for validation; leave it out")
     return {**files, "validation": files["train"]}
 
 

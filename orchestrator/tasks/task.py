@@ -62,12 +62,19 @@ class Task(TaskDefinition):
     on_bad_record: Literal["error", "skip"] = "error"
     train_fraction: float = 1.0
     """Share of the training split's examples that count."""
+    held_out: float | None = None
+    """Share of the training file's texts that is the validation split, where there is no validation file: that split's
+    file is the training file, too."""
     folds: int | None = None
-    """Number of parts that the training file's examples are dealt into, where there is no validation file: that split
-    is the training file, too."""
+    """Number of parts that the training file's examples are dealt into instead."""
     fold: int | None = None
     """The part that is the validation split, while the others are the training split; None where both are the whole."""
     _read: dict[str, ReadSplit] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether the training file's examples are those of the validation split as well."""
+        return self.held_out is not None or self.folds is not None
 
     @property
     def splits(self) -> tuple[Split, ...]:
@@ -81,26 +88,30 @@ class Task(TaskDefinition):
     def read(self, split: Split) -> ReadSplit:
         """The split's examples and what its file was like. Raises: TaskDataError, naming what is missing or broken."""
         if split not in self._read:
-            is_file = self.folds is None or split == "test"
-            read = self._read_file(split) if is_file else self._read_fold(split)
+            is_part = self.is_divided and split != "test"
+            read = self._read_part(split) if is_part else self._read_file(split)
             if split == "train" and self.train_fraction < 1.0:
                 read = replace(read, examples=take_share(self.type, read.examples, self.train_fraction))
             self._read[split] = read
         return self._read[split]
 
-    def _read_fold(self, split: Split) -> ReadSplit:
-        """The examples of the fold, or of all others; the whole file's where it is none."""
+    def _read_part(self, split: Split) -> ReadSplit:
+        """The examples of the training file that are a split; of folds without a choice both splits are the whole."""
         if _WHOLE not in self._read:
             self._read[_WHOLE] = self._read_file("train")
         whole = self._read[_WHOLE]
-        if self.fold is None:
+        if self.held_out is not None:
+            is_kept = hold_out(self.type, whole.examples, self.held_out)
+            problem = "each label stands beside one text only; add rows, or give a validation file"
+        elif self.fold is not None:
+            folds = deal_folds(self.type, whole.examples, self.folds or 1)
+            is_kept = [own == self.fold for own in folds]
+            problem = f"{self.folds} folds, and it has {counted(len(set(folds)), 'text')}"
+        else:
             return whole
-        folds = deal_folds(self.type, whole.examples, self.folds or 1)
-        if self.fold not in folds:
-            raise TaskDataError(
-                f"task.split.folds: {self.folds} folds, and {self.file('train')} has {counted(len(set(folds)), 'text')}"
-            )
-        is_wanted = [(own == self.fold) == (split == "validation") for own in folds]
+        if not any(is_kept):
+            raise TaskDataError(f"{self.file('train')}: nothing can be kept for validation: {problem}")
+        is_wanted = [kept == (split == "validation") for kept in is_kept]
         return replace(whole, examples=tuple(compress(whole.examples, is_wanted)))
 
     def _read_file(self, split: Split) -> ReadSplit:
@@ -219,8 +230,8 @@ class Task(TaskDefinition):
             "labels": self.labels,
             "columns": asdict(self.columns),
             "on_bad_record": self.on_bad_record,
-            **({"fraction": self.train_fraction} if split == "train" and self.train_fraction < 1.0 else {}),
-            **({"folds": [split, self.folds, self.fold]} if self.folds and split != "test" else {}),
+            **({"share": self.train_fraction} if split == "train" and self.train_fraction < 1.0 else {}),
+            **({"part": [split, self.held_out, self.folds, self.fold]} if self.is_divided and split != "test" else {}),
         }
 
     def __getstate__(self) -> dict[str, Any]:
@@ -234,6 +245,17 @@ def plain_text(text: str) -> str:
     'a charming film.'
     """
     return " ".join(text.lower().split())
+
+
+def hold_out(task_type: AnyTaskType, examples: Sequence[Any], share: float) -> list[bool]:
+    """Whether each example is kept for validation: a share of each label's texts, one at least and never all of them.
+
+    Digests of the texts decide, neither their order nor a seed; copies of a text stay together.
+    """
+    digests, by_label = _texts_by_label(task_type, examples)
+    counts = {label: min(len(texts) - 1, max(1, round(share * len(texts)))) for label, texts in by_label.items()}
+    kept = {digest for label, texts in by_label.items() for digest in sorted(texts)[: counts[label]]}
+    return [digest in kept for digest in digests]
 
 
 def deal_folds(task_type: AnyTaskType, examples: Sequence[Any], num_folds: int) -> list[int]:
@@ -259,11 +281,10 @@ def take_share(task_type: AnyTaskType, examples: Sequence[Any], fraction: float)
 
 
 def _texts_by_label(task_type: AnyTaskType, examples: Sequence[Any]) -> tuple[list[bytes], dict[str, set[bytes]]]:
-    """Digest of each example's text, and those of each label; copies of a text have the label of the first."""
+    """Digest of each example's text, and those of each label, the first one of several; copies have the first's."""
     texts = (plain_text(task_type.split_text(one)) for one in examples)
     digests = [hashlib.sha256(text.encode(errors="replace")).digest() for text in texts]
     by_label: dict[str, set[bytes]] = defaultdict(set)
     for digest, example in dict(zip(reversed(digests), reversed(examples), strict=True)).items():
-        label = getattr(example, "label", None) or getattr(example, "labels", None)  # a class, or all labels at once
-        by_label[repr(label) if isinstance(label, str | tuple) else ""].add(digest)
+        by_label[min(task_type.label_names(example), default="")].add(digest)
     return digests, by_label

@@ -37,7 +37,6 @@ _TOPIC = 10
     show_default=True,
     help="Time that the run may take on this machine.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Decides what is kept for validation.")
 def init(
     files: tuple[str, ...],
     output: str | None,
@@ -47,13 +46,12 @@ def init(
     texts: tuple[str, ...],
     label: str | None,
     minutes: float,
-    seed: int,
 ) -> None:
     """Write a spec for your files of data.
 
     FILE: CSV, TSV, JSONL, Parquet, CoNLL columns, SQuAD's JSON or plain text, also packed. Of several labeled files the
-    names say which is for what (train, dev, test); without one for validation, some examples are kept for it, in files
-    beside the spec. FILE itself is never changed. In a pipe the spec's path goes to stdout.
+    names say which is for what (train, dev, test); without one for validation, the spec keeps a share of the training
+    examples for it. FILE itself is never changed. In a pipe the spec's path goes to stdout.
     """
     notify(f"looking at {', '.join(files)}")
     from orchestrator.cluster.capacity import logical_cpus
@@ -71,7 +69,6 @@ def init(
         label_column=label,
         model=model,
         minutes=minutes,
-        seed=seed,
         num_cores=logical_cpus(0),
         gpus=read_machine().gpus,
         settings=current_settings(),

@@ -214,14 +214,6 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         """The labels of an example as a person counts them: of tagged words the types of names."""
         return ()
 
-    def split_fields(self, spec: TaskSpec) -> Mapping[str, Any]:
-        """Fields of a spec whose splits are written anew as JSON Lines: the columns of `split_row`."""
-        return {"text_columns": (), "label_column": None}
-
-    def split_row(self, spec: TaskSpec, example: E) -> Mapping[str, Any]:
-        """A labeled example of a split that is written anew, by its columns."""
-        return self.said(example)
-
     def has_unanswerable(self, examples: Iterable[E]) -> bool:
         """Whether some question has no answer; reads examples only where the type has questions."""
         return False

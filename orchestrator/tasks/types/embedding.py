@@ -268,14 +268,6 @@ class Embedding(TaskType[TextExample, Any, PairArrays, EmbeddingOptions]):
     ) -> Reader[TextExample]:
         return _objective(spec.objective).reader(spec, labels)
 
-    def split_fields(self, spec: TaskSpec) -> Mapping[str, Any]:
-        """A column for each text of a pair, and one for the texts that do not belong to it."""
-        return {"text_columns": ("query", "positive"), "negative_columns": ("negatives",), "label_column": None}
-
-    def split_row(self, spec: TaskSpec, example: Any) -> Mapping[str, Any]:
-        """The pair, and the texts that do not belong to its first one."""
-        return {"query": example.text, "positive": example.text_pair, "negatives": example.negatives}
-
     def has_labels(self, objective: EmbeddingObjectiveName | None) -> bool:
         return _objective(objective).judge.has_labels(None)
 

@@ -126,10 +126,6 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
         """The type of each name."""
         return tuple(tag[2:] for tag in example.tags if tag.startswith("B-"))
 
-    def split_row(self, spec: TaskSpec, example: NerExample) -> Mapping[str, Any]:
-        """The words and their tags."""
-        return {"tokens": example.words, "tags": example.tags}
-
     def labels_note(self, examples: Examples) -> str | None:
         """Tags without a name leave nothing to find."""
         is_empty = all(tag == "O" for example in examples for tag in example.tags)

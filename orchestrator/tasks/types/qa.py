@@ -132,11 +132,6 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
         """Whether there is an answer."""
         return ("answered" if example.answers else "without an answer",)
 
-    def split_row(self, spec: TaskSpec, example: QaExample) -> Mapping[str, Any]:
-        """The question in the fields of SQuAD."""
-        answers = [{"text": answer.text, "answer_start": answer.start} for answer in example.answers]
-        return {"id": example.id, "question": example.question, "context": example.context, "answers": answers}
-
     def split_text(self, example: QaExample) -> str:
         """The passage: questions on the same one are answered from what was learned of it."""
         return example.context

@@ -100,15 +100,6 @@ class TextType(TaskType[T, P, TextArrays, Opt], Generic[T, P, Opt]):
         label = getattr(example, self.label_field)
         return (label,) if isinstance(label, str) else label if isinstance(label, tuple) else ()
 
-    def split_fields(self, spec: TaskSpec) -> Mapping[str, Any]:
-        """Keep the columns of texts; labels are in one column."""
-        return {"label_column": spec.label_column or "label", "label_columns": ()}
-
-    def split_row(self, spec: TaskSpec, example: T) -> Mapping[str, Any]:
-        """The texts and the label."""
-        columns = (*spec.text_columns, spec.label_column or "label")
-        return dict(zip(columns, (*self.said(example).values(), getattr(example, self.label_field)), strict=True))
-
     @abstractmethod
     def label_array(self, task: TaskDefinition, examples: Sequence[T]) -> Array:
         """The labels of examples as numbers: the array `TextArrays.labels`."""

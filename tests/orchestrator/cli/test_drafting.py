@@ -15,7 +15,7 @@ def test_init_says_what_it_found_and_what_comes_next(command: Command, tmp_path:
     assert "data      reviews.csv: CSV with semicolons, 60 examples" in outcome.err
     assert "orchestrator run reviews.yaml" in outcome.err
     assert max(map(len, outcome.err.splitlines())) <= 80
-    assert {path.name for path in tmp_path.iterdir()} >= {"reviews.yaml", "reviews.train.jsonl", "reviews.dev.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} >= {"reviews.yaml", "reviews.texts.txt"}
 
 
 def test_a_second_init_writes_over_when_asked_only(command: Command, tmp_path: Path) -> None:

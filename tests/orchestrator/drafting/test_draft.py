@@ -23,6 +23,8 @@ from orchestrator.settings import Settings
 from orchestrator.specs.loading import load_spec
 from orchestrator.specs.parts import task_of
 from orchestrator.specs.pipeline import stages_of
+from orchestrator.specs.task import TaskSpec
+from orchestrator.tasks import load_task
 from tests.orchestrator.drafting.made_files import (
     request_for,
     review,
@@ -51,9 +53,11 @@ def written(folder: Path, *files: Path, **fields: Any) -> dict[str, Any]:
     return values
 
 
-def split_of(folder: Path, part: str) -> list[dict[str, Any]]:
-    """The records of a split that was written."""
-    return [json.loads(line) for line in (folder / f"drafted.{part}.jsonl").read_text().splitlines()]
+def splits_of(values: dict[str, Any]) -> list[list[Any]]:
+    """The examples that a drafted spec trains and validates on."""
+    values = values.get("stages", {}).get("finetuning", values)
+    task = load_task(TaskSpec.model_validate(values["task"]))
+    return [list(task.examples(split)) for split in ("train", "validation")]
 
 
 def told(made: Draft) -> str:
@@ -65,7 +69,7 @@ def test_a_csv_becomes_a_split_and_a_baseline(tmp_path: Path, delimiter: str) ->
     path = write_reviews(tmp_path / "reviews.csv", 90, delimiter)
     before = path.read_bytes()
     stages = written(tmp_path, path)["stages"]
-    train, dev = ([(row["text"], row["label"]) for row in split_of(tmp_path, part)] for part in ("train", "dev"))
+    train, dev = ([(example.text, example.label) for example in part] for part in splits_of({"stages": stages}))
     assert sorted(train + dev) == sorted(map(review, range(90)))
     assert (len(train), len(dev)) == (72, 18)
     assert stages["finetuning"]["recipe"]["tokenizer"] == "@tokenizer"
@@ -89,33 +93,30 @@ def test_a_model_to_start_from_makes_a_plain_sweep(tmp_path: Path, tmp_path_fact
     assert not (tmp_path / "drafted.texts.txt").exists()
 
 
-def test_every_layout_is_split_alike_into_the_columns_that_are_read(tmp_path: Path) -> None:
+def test_every_layout_is_split_alike(tmp_path: Path) -> None:
     records = [{"text": text, "label": label, "year": 2000} for text, label in map(review, range(40))]
     jsonl = write(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in records))
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), tmp_path / "a.parquet")
     splits = []
     made = (write_reviews(tmp_path / "a.csv", 40), write_records(tmp_path / "a.json", 40))
     for path in (jsonl, tmp_path / "a.parquet", *made):
-        written(tmp_path, path)
-        splits.append([split_of(tmp_path, part) for part in ("train", "dev")])
+        splits.append([[(one.text, one.label) for one in part] for part in splits_of(written(tmp_path, path))])
     assert all(split == splits[0] for split in splits)
-    assert {frozenset(record) for part in splits[0] for record in part} == {frozenset({"text", "label"})}
 
 
 def test_character_spans_are_split_and_misfits_are_told(tmp_path: Path) -> None:
     rows = [json.dumps({"text": f"Ada{n} wrote", "spans": [[0, 2, "PER"]]}) + "\n" for n in range(30)]
-    draft = draft_spec(request_for(tmp_path, write(tmp_path / "a.jsonl", "".join(rows))))
-    assert [text.endswith(": 30") for topic, text in draft.findings if topic == "read"] == [True]
-    assert [path.rpartition(".")[2] for path in draft.side_files] == ["jsonl", "jsonl", "txt"]
+    made = draft(tmp_path, write(tmp_path / "a.jsonl", "".join(rows)))
+    assert [text.endswith(": 30") for topic, text in made.findings if topic == "read"] == [True]
+    assert "split: 24 for training, 6 for validation" in told(made)
 
 
 def test_tagged_sentences_and_questions_are_split(tmp_path: Path) -> None:
-    ner = written(tmp_path, write_sentences(tmp_path / "names.conll"))["stages"]["finetuning"]
-    assert (ner["task"]["head"], ner["task"]["files"]["validation"]) == ("ner", str(tmp_path / "drafted.dev.jsonl"))
-    assert split_of(tmp_path, "dev")[0].keys() == {"tokens", "tags"}
-    qa = written(tmp_path, write_questions(tmp_path / "questions.json"))["stages"]["finetuning"]
-    contexts = [{record["context"] for record in split_of(tmp_path, part)} for part in ("train", "dev")]
-    assert qa["task"]["head"] == "qa"
+    ner = written(tmp_path, write_sentences(tmp_path / "names.conll"))
+    assert splits_of(ner)[1][0].tags
+    qa = written(tmp_path, write_questions(tmp_path / "questions.json"))
+    contexts = [{example.context for example in part} for part in splits_of(qa)]
+    assert qa["stages"]["finetuning"]["task"]["head"] == "qa"
     assert [len(some) for some in contexts] == [16, 4]
     assert not contexts[0] & contexts[1]
 
@@ -123,27 +124,15 @@ def test_tagged_sentences_and_questions_are_split(tmp_path: Path) -> None:
 def test_a_record_broken_in_another_column_is_in_the_split(tmp_path: Path) -> None:
     records = [{"text": review(n)[0], "label": review(n)[1], "note": f"note {n}"} for n in range(40)]
     records[3]["note"] = "\ud800"
-    written(tmp_path, write(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in records)))
-    assert len(split_of(tmp_path, "train") + split_of(tmp_path, "dev")) == 40
+    path = write(tmp_path / "a.jsonl", "".join(json.dumps(record) + "\n" for record in records))
+    assert sum(map(len, splits_of(written(tmp_path, path)))) == 40
 
 
 def test_a_carriage_return_in_a_text_is_in_the_split(tmp_path: Path) -> None:
     rows = "".join(f'"film {n}\rwas {review(n)[1]}",{review(n)[1]}\n' for n in range(40))
     (tmp_path / "reviews.csv").write_bytes(f"text,label\n{rows}".encode())
-    written(tmp_path, tmp_path / "reviews.csv")
-    again = split_of(tmp_path, "train") + split_of(tmp_path, "dev")
-    assert {record["text"] for record in again} == {f"film {n}\rwas {review(n)[1]}" for n in range(40)}
-
-
-def test_a_test_file_gets_the_layout_of_the_split(tmp_path: Path) -> None:
-    train, test = write_sentences(tmp_path / "train.conll"), write_sentences(tmp_path / "test.conll", 12)
-    files = written(tmp_path, train, test)["stages"]["finetuning"]["task"]["files"]
-    assert files["test"] == str(tmp_path / "drafted.test.jsonl")
-    assert len(split_of(tmp_path, "test")) == 12
-    rows = "".join(f"words {n},{n % 2},{n % 3 // 2}\n" for n in range(40))
-    flags = [write(tmp_path / name, f"text,toxic,rude\n{rows}") for name in ("train.csv", "test.csv")]
-    task = written(tmp_path, *flags)["stages"]["finetuning"]["task"]
-    assert (task["label_column"], len(split_of(tmp_path, "test"))) == ("label", 40)
+    train, dev = splits_of(written(tmp_path, tmp_path / "reviews.csv"))
+    assert {example.text for example in train + dev} == {f"film {n}\rwas {review(n)[1]}" for n in range(40)}
 
 
 def test_a_test_file_whose_labels_are_lists_is_kept(tmp_path: Path) -> None:
@@ -157,8 +146,8 @@ def test_triples_are_split(tmp_path: Path) -> None:
     task = written(tmp_path, write(tmp_path / "a.csv", f"query,positive,negative\n{rows}"))["stages"]["finetuning"][
         "task"
     ]
-    assert (task["objective"], task["negative_columns"]) == ("in_batch_negatives", ["negatives"])
-    assert split_of(tmp_path, "dev")[0].keys() == {"query", "positive", "negatives"}
+    assert (task["objective"], task["negative_columns"]) == ("in_batch_negatives", ["negative"])
+    assert len(splits_of({"task": task})[1][0].negatives) == 1
 
 
 def test_text_becomes_a_pipeline_that_the_text_can_bear(tmp_path: Path) -> None:
@@ -214,23 +203,22 @@ def test_options_that_do_not_fit_the_file_are_refused(tmp_path: Path) -> None:
 
 def test_files_in_the_way_are_not_written_over(tmp_path: Path) -> None:
     made = draft(tmp_path, write_reviews(tmp_path / "reviews.csv"))
-    (tmp_path / "drafted.dev.jsonl").write_text("mine")
-    with pytest.raises(InputError, match=r"drafted\.dev\.jsonl.* --force"):
+    (tmp_path / "drafted.texts.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"drafted\.texts\.txt.* --force"):
         made.check_targets((), force=False)
     made.check_targets((), force=True)
 
 
 def test_the_data_itself_is_never_written_over(tmp_path: Path) -> None:
-    rows = (json.dumps({"text": text, "label": label}) for text, label in map(review, range(60)))
-    path = write(tmp_path / "drafted.train.jsonl", "\n".join(rows))
-    with pytest.raises(InputError, match=r"drafted\.train\.jsonl"):
+    path = write_sentences(tmp_path / "drafted.texts.txt")
+    with pytest.raises(InputError, match=r"drafted\.texts\.txt"):
         draft(tmp_path, path).check_targets((str(path),), force=True)
 
 
 @pytest.mark.parametrize("name", ["my reviews.csv", "films.txt"])
 def test_the_commands_in_a_spec_can_be_pasted(tmp_path: Path, name: str) -> None:
     path = (write_reviews if name.endswith(".csv") else write_text)(tmp_path / name)
-    options: dict[str, Any] = {"minutes": 2.5, "seed": 3, "output": str(tmp_path / "my spec.yaml")}
+    options: dict[str, Any] = {"minutes": 2.5, "output": str(tmp_path / "my spec.yaml")}
     if name.endswith(".csv"):
         options |= {"kind": "classification", "text_columns": ("text",), "label_column": "label"}
     made = draft(tmp_path, path, **options)
@@ -239,7 +227,7 @@ def test_the_commands_in_a_spec_can_be_pasted(tmp_path: Path, name: str) -> None
     said = ["--text", "text"] if name.endswith(".csv") else []
     kind = ["--kind", "classification", "--label", "label"] if said else []
     assert init[:3] == ["orchestrator", "init", str(path)]
-    assert init[3:] == [*said, "--output", made.spec_path, *kind, "--minutes", "2.5", "--seed", "3"]
+    assert init[3:] == [*said, "--output", made.spec_path, *kind, "--minutes", "2.5"]
     assert (plan, run) == (["orchestrator", "plan", made.spec_path], ["orchestrator", "run", made.spec_path])
 
 

@@ -4,7 +4,6 @@ Alone: pytest tests/orchestrator/drafting/test_task_choice.py
 """
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,11 @@ from typing import Any
 import pytest
 
 from orchestrator.drafting.columns import inspect_table
-from orchestrator.drafting.examples import check_splits, choose_validation, read_split
+from orchestrator.drafting.examples import check_splits, divide, read_split
 from orchestrator.drafting.task_choice import TaskChoice, choose_task
 from orchestrator.errors import InputError
 from orchestrator.specs.task import TaskSpec
-from tests.orchestrator.drafting.made_files import request_for, review, write, write_questions, write_reviews
+from tests.orchestrator.drafting.made_files import request_for, write, write_questions, write_reviews
 
 
 def choose(path: Path, **fields: Any) -> TaskSpec:
@@ -250,25 +249,6 @@ def test_a_label_that_training_never_shows_is_refused(tmp_path: Path) -> None:
         check_splits(TASK, {"train": train, "validation": dev})
 
 
-def test_validation_has_each_label_in_its_share_and_no_text_of_training(tmp_path: Path) -> None:
-    facts = read_split(TASK, str(write_reviews(tmp_path / "a.csv", 300)))
-    kept = choose_validation(facts, seed=0)
-    labels = [label for key in kept for label in facts.groups[key]]
-    assert (labels.count("pos"), labels.count("neg")) == (40, 20)
-    assert kept == choose_validation(facts, seed=0) != choose_validation(facts, seed=1)
-
-
-def test_copies_stay_together_and_order_does_not_matter(tmp_path: Path) -> None:
-    rows = [f'"{text}",{label}' for text, label in map(review, range(40))] * 2
-    one, other = (
-        read_split(TASK, str(write(tmp_path / name, "text,label\n" + "\n".join(order) + "\n")))
-        for name, order in (("a.csv", rows), ("b.csv", rows[::-1]))
-    )
-    kept = choose_validation(one, seed=3)
-    assert kept == choose_validation(other, seed=3)
-    assert set(Counter(example.group for example in one.part(kept, inside=True).examples).values()) == {2}
-
-
 def test_questions_about_one_passage_are_one_group(tmp_path: Path) -> None:
     facts = read_split(TaskSpec(id="own", head="qa"), str(write_questions(tmp_path / "a.json", 20)))
     assert (len(facts.examples), len(facts.groups)) == (40, 20)
@@ -278,4 +258,4 @@ def test_where_each_label_has_one_text_nothing_can_be_kept(tmp_path: Path) -> No
     rows = ["one text,a"] * 10 + ["another,b"] * 10
     facts = read_split(TASK, str(write(tmp_path / "a.csv", "text,label\n" + "\n".join(rows) + "\n")))
     with pytest.raises(InputError, match="label"):
-        choose_validation(facts, seed=0)
+        divide(TASK, {"train": facts}, 0.2)

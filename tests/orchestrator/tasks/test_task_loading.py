@@ -20,6 +20,7 @@ from orchestrator.tasks.task import plain_text
 from orchestrator.tasks.text_examples import CategoricalColumn, NumericalColumn
 from orchestrator.tasks.types.multiple_choice import MultipleChoiceExample
 from tests.hub_server import serving_hub
+from tests.orchestrator.drafting.made_files import write_questions
 from tests.shared_data import shared_file
 
 SST2 = "sentence\tlabel\ngood \t1\nbad \t0\nfine \t1\n"
@@ -354,6 +355,40 @@ def test_folds_deal_each_labels_texts_evenly_and_have_no_text_in_common(tmp_path
     assert len({task.fingerprint(split) for task in tasks for split in ("train", "validation")}) == 2 * len(tasks)
 
 
+def test_a_share_kept_for_validation_has_each_labels_part_and_no_text_of_training(tmp_path: Path) -> None:
+    rows = [f"text {number}\t{'a' if number % 3 else 'b'}\n" for number in range(60)] + ["alone\tc\n"]
+    rows += ["TEXT  7\ta\n", "text 7\tb\n"]  # copies, which stay together
+    given: dict[str, Any] = {"id": "own", "head": "classification", "text_columns": ("text",)}
+    found = []
+    for order in (rows, rows[::-1]):
+        write(tmp_path, train__tsv="text\tlabel\n" + "".join(order))
+        task = load(**given, files={"train": str(tmp_path / "train.tsv")}, split={"validation": 0.2})
+        learned, scored = task.examples("train"), task.examples("validation")
+        assert len(learned) + len(scored) == len(rows)
+        assert not {plain_text(example.text) for example in learned} & {plain_text(example.text) for example in scored}
+        texts = {plain_text(example.text): example.label for example in scored}
+        assert Counter(texts.values()) == {"a": 8, "b": 4}, "a label with one text stays in training"
+        assert not count_leaks(task)
+        assert task.fingerprint("train") != task.fingerprint("validation")
+        found.append(texts.keys())
+    assert found[0] == found[1], "the order of the rows decides nothing"
+
+
+def test_all_of_labels_with_one_text_each_cannot_be_kept(tmp_path: Path) -> None:
+    write(tmp_path, train__tsv="text\tlabel\n" + "one text\ta\n" * 9 + "another\tb\n" * 9)
+    files = {"train": str(tmp_path / "train.tsv")}
+    with pytest.raises(TaskDataError, match="each label stands beside one text only"):
+        load(id="own", head="classification", files=files, text_columns=("text",), split={"validation": 0.2})
+
+
+def test_questions_on_a_passage_are_kept_together(tmp_path: Path) -> None:
+    path = write_questions(tmp_path / "a.json", 20)
+    task = load(id="own", head="qa", files={"train": str(path)}, split={"validation": 0.2})
+    passages = [{example.context for example in task.examples(split)} for split in ("train", "validation")]
+    assert list(map(len, passages)) == [16, 4]
+    assert not passages[0] & passages[1]
+
+
 def test_folds_that_cannot_be_dealt_are_refused(tmp_path: Path) -> None:
     write(tmp_path, train__tsv="text\tlabel\nfine\ta\ndull\tb\n", dev__tsv="text\tlabel\nfine\ta\n")
     train, dev = (str(tmp_path / f"{split}.tsv") for split in ("train", "dev"))
@@ -362,9 +397,9 @@ def test_folds_that_cannot_be_dealt_are_refused(tmp_path: Path) -> None:
         load(**given, files={"train": train, "validation": dev})
     with pytest.raises(TaskDataError, match="no training split to divide"):
         load(**given, files={"test": dev}, labels=("a", "b"))
-    with pytest.raises(SpecError, match="folds take turns"):
+    with pytest.raises(SpecError, match="says how many are for validation"):
         load(**given, files={"train": train}, max_validation_examples=1)
-    with pytest.raises(TaskDataError, match=r"3 folds, and .*train\.tsv has 2 texts"):
+    with pytest.raises(TaskDataError, match=r"train\.tsv: nothing can be kept .* 3 folds, and it has 2 texts"):
         load(**{**given, "split": {"folds": 3}}, files={"train": train}).with_fold(2).examples("train")
 
 
