@@ -101,8 +101,8 @@ def draft_task(
         share = validation_share(len(train.examples))
         task = task.model_copy(update={"split": SplitSpec(validation=share)})
         splits = divide(task, files, share)
-    if any(facts.bad.count for facts in files.values()):
-        task = task.model_copy(update={"on_bad_record": "skip"})
+    is_broken = any(facts.bad.count for facts in files.values())
+    task = task.model_copy(update={"on_bad_record": "skip" if is_broken else "error"})
     texts = [example.texts for example in train.examples if example.group][:_MEASURED_EXAMPLES]
     characters = Characters(chain.from_iterable(texts))
     tokens_per_word, unknown_share = characters.tokens_per_word, 0.0

@@ -41,7 +41,7 @@ class SplitSpec(Section):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.validation is None) == (self.folds is None):
-            raise ValueError("give either `validation`, a share, or `folds`")
+            raise ValueError("needs one of validation and folds; the other is null")
         return self
 
 

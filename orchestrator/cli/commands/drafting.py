@@ -27,7 +27,12 @@ _TOPIC = 10
 @output_option("The spec to write; by the data's name when left out")
 @click.option("--force", is_flag=True, help="Write over files that are there.")
 @click.option("--model", metavar="NAME", help="Model to start from: a folder, a registered name, or one on the hub.")
-@click.option("--kind", type=click.Choice(DRAFT_KINDS), help="Kind of task, where the data leaves it open.")
+@click.option(
+    "--kind",
+    type=click.Choice(DRAFT_KINDS),
+    metavar="KIND",
+    help=f"Kind of task, where the data leaves it open: {', '.join(DRAFT_KINDS)}.",
+)
 @click.option("--text", "texts", metavar="COLUMN", multiple=True, help="Column of text; twice for pairs.")
 @click.option("--label", metavar="COLUMN", help="Column of the label.")
 @click.option(

@@ -73,6 +73,7 @@ def test_a_csv_becomes_a_split_and_a_baseline(tmp_path: Path, delimiter: str) ->
     assert sorted(train + dev) == sorted(map(review, range(90)))
     assert (len(train), len(dev)) == (72, 18)
     assert stages["finetuning"]["recipe"]["tokenizer"] == "@tokenizer"
+    assert "on_bad_record" not in stages["finetuning"]["task"]
     assert (tmp_path / "drafted.texts.txt").read_text().count("\n\n") == 72
     assert path.read_bytes() == before
 

@@ -203,15 +203,19 @@ def test_transformers_reads_several_labels_as_such(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "config", "head"),
+    ("made", "config", "labels", "head"),
     [
-        (transformers.BertForMultipleChoice, transformers.BertConfig, "multiple_choice"),
-        (transformers.RobertaForTokenClassification, transformers.RobertaConfig, "ner"),
+        (transformers.BertForMultipleChoice, transformers.BertConfig, None, "multiple_choice"),
+        (transformers.RobertaForTokenClassification, transformers.RobertaConfig, ["O", "B-PER", "I-PER"], "ner"),
+        (transformers.RobertaForTokenClassification, transformers.RobertaConfig, ["NN", "VB"], "token_classification"),
     ],
 )
-def test_folder_of_transformers_tells_its_head(tmp_path: Path, made: Any, config: Any, head: str) -> None:
+def test_folder_of_transformers_tells_its_head(
+    tmp_path: Path, made: Any, config: Any, labels: list[str] | None, head: str
+) -> None:
     tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    made(config(vocab_size=400, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)).save_pretrained(
+    named = {} if labels is None else {"id2label": dict(enumerate(labels))}
+    made(config(vocab_size=400, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, **named)).save_pretrained(
         tmp_path / "model"
     )
     tokenizer.save(tmp_path / "model")

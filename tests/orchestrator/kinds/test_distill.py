@@ -39,7 +39,7 @@ from tests.orchestrator.small_specs import (
 
 @pytest.mark.parametrize(
     ("architecture", "message"),
-    [(CLASSIFIER, "labels"), ("BertForTokenClassification", "ner"), ("BertForPreTraining", "no head")],
+    [(CLASSIFIER, "labels"), ("BertForTokenClassification", "token_classification"), ("BertForPreTraining", "no head")],
 )
 def test_a_teacher_of_something_else(settings: Settings, architecture: str, message: str) -> None:
     config = json.loads(Path("short/config.json").read_text())
