@@ -60,7 +60,7 @@ def build_optimizer(
     """Build AdamW (Loshchilov and Hutter 2019) with decay on matrices alone: none on biases and LayerNorm, as in BERT.
 
     Parameters with fewer than two dimensions are exactly these. Each layer's learning rate is `layer_decay` times that
-    of the layer above it (see `layerwise`), and the head's is `learning_rate` unless it has one of its own. The fused
+    of the layer above it, and the head's is `learning_rate` unless it has one of its own. The fused
     kernel does a step in one pass over memory.
     """
     head_scale = 1.0 if head_learning_rate is None else head_learning_rate / learning_rate

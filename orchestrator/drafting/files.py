@@ -60,7 +60,7 @@ def detect_layout(path: str) -> Layout:
     if _has_other_tags(lines):
         return "tags"
     if is_named_conll(path):
-        return "entities"
+        return "tags" if plain_name(path).endswith(".conllu") else "entities"
     num_tabs = {line.count("\t") for line in lines if line.strip()}
     if len(lines) > _FEW_LINES and len(num_tabs) == 1 and num_tabs != {0}:
         raise InputError(

@@ -116,7 +116,7 @@ def draft_task(
         texts_path = str(PurePath(spec_path).with_suffix(".texts.txt"))
         side_files[texts_path] = vocabulary_texts(splits["train"].examples)
         corpus, num_words = {"files": [texts_path]}, count_all(train.words)
-        tokenizer = vocabulary_stage(corpus, characters, num_words, lowercase=task.head != "ner")
+        tokenizer = vocabulary_stage(corpus, characters, num_words, lowercase=not type_of(task).needs_case)
         stages = commented(
             {"tokenizer": tokenizer, "finetuning": values},
             tokenizer="A vocabulary for random weights, learned from the training texts.",

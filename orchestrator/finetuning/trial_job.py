@@ -58,7 +58,11 @@ class TrialJob:
 
     def shared_task(self, fold: int | None) -> Task:
         """The task of a fold, which keeps the examples that a trial of this process has read."""
-        return self._cached(("task", fold), lambda: self.task.with_fold(fold))
+        if fold is None:
+            return self._cached(("task",), lambda: self.task)
+        whole = self.shared_task(None)
+        whole.read("train")  # once for all folds
+        return self._cached(("task", fold), lambda: whole.with_fold(fold))
 
     def shared_baseline(self, fold: int | None) -> Mapping[str, float]:
         """Scores of the majority baseline on the validation split of a fold."""
@@ -72,7 +76,7 @@ class TrialJob:
         return self._cached(("tokenizer", folder), lambda: Tokenizer.load(local_copy(folder, skip=(WEIGHTS_FILE,))))
 
     def shared_features(
-        self, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, fold: int | None = None
+        self, split: Split, recipe: RecipeSpec, tokenizer: Tokenizer, fold: int | None
     ) -> Features[Any]:
         """Features of a split, as the recipe wants them."""
         options = self.task.type.options_type.of_recipe(recipe)

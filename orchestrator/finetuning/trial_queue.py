@@ -100,4 +100,6 @@ class TrialQueue:
         point.num_trials_left -= 1
         if point.num_trials_left == 0:
             del self._open[number]
-            self._search.tell(number, sum(point.scores) / len(point.scores) if point.scores else None)
+            is_whole = len(point.scores) == self._spec.trials_per_point or len(self._spec.folds) == 1
+            mean = sum(point.scores) / len(point.scores) if point.scores and is_whole else None
+            self._search.tell(number, mean)

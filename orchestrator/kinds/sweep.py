@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class SweepKind(Kind[SweepSpec, SweepResult]):
-    """Fine-tuning by Ray Tune, a trial for each point of the space and each seed."""
+    """Fine-tuning by Ray Tune, a trial for each point of the space, seed and fold."""
 
     spec = SweepSpec
     products = frozenset({Product.TOKENIZER, Product.ENCODER, Product.TASK_MODEL})
@@ -53,6 +53,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         check_layer_pooling(listed_values(spec, "layer_pooling"), models, listed_values(spec, "size"), inputs)
         check_vectors(task, first_recipe(spec), models, listed_values(spec, "size"), inputs)
         check_examples(task, inputs)
+        task.first_fold.read("train")  # enough texts for the folds
 
     def facts(self, spec: SweepSpec, inputs: Resolved) -> Iterator[Fact]:
         """Yield the task, and the trials with their steps, parameters and memory."""
@@ -93,12 +94,13 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
         context.recorder.record_trial_data(context.run_id, data_digests(task, task.splits))
         if journal.trials:
             logger.info(f"{counted(len(journal.trials), 'trial')} of an earlier attempt will not run again")
-        if advice := short_training_advice(_trial_schedules(spec, task.first_fold)[0]):
+        first = task.first_fold
+        if advice := short_training_advice(_trial_schedules(spec, first)[0]):
             logger.warning(f"trials of this sweep may have {advice}")
 
         def advise(result: TrialResult) -> str | None:
             recipe = spec.recipe.model_copy(update=dict(result.parameters))
-            num_examples = _num_taken(task.first_fold, recipe.train_fraction)
+            num_examples = _num_taken(first, recipe.train_fraction)
             return short_training_advice(Schedule(num_examples, recipe.batch_size, recipe.epochs, 1))
 
         with trial_recording(context, journal, advise) as recording:

@@ -14,7 +14,7 @@ from orchestrator.finetuning.running_trials import values_text
 from orchestrator.kinds.seed_noise import compute_difference, compute_gain
 from orchestrator.progress import duration
 from orchestrator.registry.groups.group_keys import group_code
-from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials, seed_scores
+from orchestrator.registry.groups.scored_trials import replicate_text, scored_groups, scored_trials, seed_scores
 from orchestrator.registry.groups.varying_paths import varied_parameters
 from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.records import RunRecord
@@ -28,7 +28,6 @@ _WIDTH = 80
 """Characters of a line of the table at most."""
 _PARAMETER = "params."
 _START = "init_from"
-_FOLD = "params.fold"
 _SEVERAL_SEEDS = "seeds=[0,1,2]"
 _CODE = "version of the code"
 """Heading of the column that tells groups of different code apart."""
@@ -42,6 +41,8 @@ class TrialGroup:
     """Values that set the group apart from others, as text, by field."""
     scores: Sequence[float]
     """Score of each seed."""
+    baseline: float | None
+    """Mean score of what needs no reading of the text."""
     starts_at_random: bool
     holds_best: bool
     """Whether the trial with the best score of all is in it."""
@@ -60,19 +61,24 @@ def sweep_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
     if not scored:
         return
     best = scored[0]
-    baseline = best.get(f"metrics.baseline.{run.metric}")
-    whose = "its trial" if len(trials) == 1 else f"the best of {len(trials)} trials"
-    beside = "" if baseline is None else f" (baseline {baseline:.4f})"
-    yield f"{run.metric} {best[score]:.4f} on {run.task} by {whose}{beside} after {duration(run.seconds or 0.0)}"
+    folds, took = best.get("params.folds"), f" after {duration(run.seconds or 0.0)}"
     varied = [name.removeprefix(_PARAMETER) for name in varied_parameters(scored)]
     groups = _groups(scored, varied, str(run.metric))
-    yield from _table(groups, list(groups[0].varied), str(run.metric))
-    folds = {trial.get(_FOLD) for trial in scored} - {None}
+    if not groups:
+        yield f"no seed of {run.task} was scored on all of its {folds} folds{took}"
+        return
+    baseline = groups[0].baseline if folds else best.get(f"metrics.baseline.{run.metric}")
+    shown, whose = best[score], "its trial" if len(trials) == 1 else f"the best of {len(trials)} trials"
     if folds:
-        yield f"a seed's score is its mean over {len(folds)} folds; the best trial's is that of one of them"
-    values = {name: short_value(best.get(_PARAMETER + name)) for name in varied} | {"seed": str(best["seed"])}
-    values |= {"fold": str(best[_FOLD])} if folds else {}
-    yield f"best: trial {best['number']} ({values_text(values)}), {run.metric} {best[score]:.4f}"
+        seeds = f" and {len(groups[0].scores)} seeds" if len(groups[0].scores) > 1 else ""
+        first = f", the first of {len(groups)} groups" if len(groups) > 1 else ""
+        shown, whose = groups[0].mean, f"the mean over {folds} folds{seeds}{first}"
+    beside = "" if baseline is None else f" (baseline {baseline:.4f})"
+    yield f"{run.metric} {shown:.4f} on {run.task} by {whose}{beside}{took}"
+    yield from _table(groups, list(groups[0].varied), str(run.metric))
+    values = [f"{name} {short_value(best.get(_PARAMETER + name))}" for name in varied]
+    named = ", ".join([*values, replicate_text(best)])
+    yield f"best: trial {best['number']} ({named}), {run.metric} {best[score]:.4f}"
     if not groups[0].holds_best:
         yield f"first group: {values_text(groups[0].varied)}; groups stand by the lower end of their mean's interval"
     positive = _positive_label(run)
@@ -114,11 +120,17 @@ def _groups(rows: Sequence[Mapping[str, Any]], varied: Sequence[str], metric: st
             {name: short_value(some[0].get(_PARAMETER + name)) for name in varied}
             | ({_CODE: group_code(some[0]["group"])} if has_several_codes else {}),
             seed_scores(some, metric),
+            _mean_baseline(some, metric),
             some[0].get(_PARAMETER + _START) == RANDOM,
             any(row["id"] == rows[0]["id"] for row in some),
         )
         for some in scored_groups(rows, metric)
     ]
+
+
+def _mean_baseline(rows: Sequence[Mapping[str, Any]], metric: str) -> float | None:
+    known = [row[name] for row in rows if row.get(name := f"metrics.baseline.{metric}") is not None]
+    return fmean(known) if known else None
 
 
 def _table(groups: Sequence[TrialGroup], varied: Sequence[str], metric: str) -> Iterator[str]:

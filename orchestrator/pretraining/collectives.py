@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 import torch.distributed
 from torch import Tensor, nn
 
-from orchestrator.specs.network import Precision
+if TYPE_CHECKING:  # this file also runs where a GPU machine has torch and no pydantic
+    from orchestrator.specs.network import Precision
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class GradientBuckets:
         self,
         parameters: Iterable[nn.Parameter],
         worker: Worker,
-        precision: Precision = "fp32",
+        precision: "Precision" = "fp32",
         bucket_bytes: int = BUCKET_BYTES,
     ) -> None:
         self._worker, self._precision, self._bucket_bytes = worker, precision, bucket_bytes

@@ -11,7 +11,7 @@ Shapes: B sequences, T tokens, P predicted positions.
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -21,7 +21,9 @@ from torch import Tensor
 from bert_core.examples.packing import PackedBatch
 from bert_core.heads.pretraining import BertForPreTraining, LossSums, PretrainingLabels
 from bert_core.packed_sequences import PackedSequences
-from orchestrator.specs import PretrainSpec
+
+if TYPE_CHECKING:  # this file also runs where a GPU machine has torch and no pydantic
+    from orchestrator.specs import PretrainSpec
 
 _ARRAYS = ("input_ids", "token_type_ids", "cu_seqlens", "masked_positions", "masked_labels", "sentence_labels")
 """Fields of a PackedBatch in the order in which they are laid end to end."""
@@ -173,7 +175,7 @@ class GlobalCounts:
 Sums = dict[str, LossSums]
 """Sums by the name of the objective."""
 
-StepLoss = Callable[[BertForPreTraining, MicroBatch, PretrainSpec, GlobalCounts], tuple[Sums, Tensor]]
+StepLoss = Callable[[BertForPreTraining, MicroBatch, "PretrainSpec", GlobalCounts], tuple[Sums, Tensor]]
 """Function that computes a micro-batch's sums and its share of the loss.
 
 Its arguments are a model, a micro-batch on the model's device, the spec and the counts of the global batch. It is
@@ -182,7 +184,7 @@ called in each step, and should not wait for the device.
 
 
 def label_loss(
-    model: BertForPreTraining, micro: MicroBatch, spec: PretrainSpec, counts: GlobalCounts
+    model: BertForPreTraining, micro: MicroBatch, spec: "PretrainSpec", counts: GlobalCounts
 ) -> tuple[Sums, Tensor]:
     """The loss of the labels of all objectives of the run: a `StepLoss`."""
     sums = pretraining_sums(model, micro, spec, tuple(counts.num_predictions))
@@ -195,7 +197,7 @@ def loss_of_sums(sums: Sums, counts: GlobalCounts) -> Tensor:
 
 
 def pretraining_sums(
-    model: BertForPreTraining, micro: MicroBatch, spec: PretrainSpec, objectives: Sequence[str]
+    model: BertForPreTraining, micro: MicroBatch, spec: "PretrainSpec", objectives: Sequence[str]
 ) -> Sums:
     """Forward over a micro-batch in the run's precision: sums of the objectives of these names."""
     device_type = micro.sequences.input_ids.device.type

@@ -15,7 +15,13 @@ from orchestrator.errors import InputError, NotFoundError
 from orchestrator.measurements import best_first, is_better_lower, is_of_the_machine, score_bounds
 from orchestrator.progress import duration
 from orchestrator.registry.groups.group_keys import group_code
-from orchestrator.registry.groups.scored_trials import choice_words, scored_groups, scored_trials, seed_scores
+from orchestrator.registry.groups.scored_trials import (
+    choice_words,
+    replicate_text,
+    scored_groups,
+    scored_trials,
+    seed_scores,
+)
 from orchestrator.registry.groups.varying_paths import varied_parameters, varying_paths
 from orchestrator.registry.place_tags import is_internal
 from orchestrator.registry.run_differences import make_of
@@ -168,10 +174,10 @@ def _trial_row(record: Row, settings: Sequence[str], metric: str, names: Mapping
 
 
 def _trial_names(records: Sequence[Row]) -> dict[str, str]:
-    """Names of trials by their ids: settings and seed where these vary, the number where nothing else differs."""
-    settings, has_seeds = _settings(records), len({record["seed"] for record in records}) > 1
+    """Names of trials by their ids: settings, seed and fold where these vary, the number where nothing else differs."""
+    settings, has_seeds = _settings(records), len({replicate_text(record) for record in records}) > 1
     texts = [
-        ", ".join([*_setting_texts(record, settings), *([f"seed {record['seed']}"] if has_seeds else [])])
+        ", ".join([*_setting_texts(record, settings), *([replicate_text(record)] if has_seeds else [])])
         for record in records
     ]
     num_named = Counter(texts)

@@ -111,7 +111,9 @@ class TaskSpec(Section):
         "Division of the training data where there is no validation file: `{validation: 0.1}`, or `{folds: 5}`.",
         is_new=True,
     )
-    max_train_examples: int | None = identity(None, "Train on the first so many examples.", unit="examples", ge=1)
+    max_train_examples: int | None = identity(
+        None, "Train on the first so many examples of the file, of which `split` divides these.", unit="examples", ge=1
+    )
     max_validation_examples: int | None = identity(None, "Validate on the first so many.", unit="examples", ge=1)
     on_bad_record: Literal["error", "skip"] = identity(
         "error", "Treatment of a broken record: it ends the run, or is left out."
@@ -120,7 +122,7 @@ class TaskSpec(Section):
 
 def _refuse_folds(task: TaskSpec) -> TaskSpec:
     if task.split is not None and task.split.folds is not None:
-        raise ValueError("task.split: folds are for a sweep alone; give a share, {validation: 0.1}")
+        raise ValueError("has split.folds, which are for a sweep alone; give split.validation, a share")
     return task
 
 

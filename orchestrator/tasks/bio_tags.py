@@ -96,6 +96,8 @@ def find_bad_tag(tags: Sequence[str], known: Collection[str] | None, are_entitie
     for tag in tags:
         if are_entities and not BIO.fits(tag):
             return f"tag {tag!r} is not {_READ_TAGS}"
+        if not tag.strip():
+            return "a word has no tag"
         if known is not None and tag not in known:
             return f"tag {tag!r} is none of the labels {', '.join(known)}"
     return None

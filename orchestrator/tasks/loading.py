@@ -187,7 +187,9 @@ def _divided_files(spec: TaskSpec, files: Mapping[Split, str]) -> dict[Split, st
     if "train" not in files:
         raise TaskDataError(f"task.split: task {spec.id} has no training split to divide")
     if path := files.get("validation"):
-        raise SpecError(f"task.split: task {spec.id} has a validation split, {path}; leave one out")
+        raise SpecError(
+            f"task.split: task {spec.id} has a validation split, {path}; leave one out (files: {{train: …}})"
+        )
     if spec.max_validation_examples is not None:
         raise SpecError("task.max_validation_examples: task.split says how many are for validation; leave it out")
     return {**files, "validation": files["train"]}

@@ -105,8 +105,9 @@ class Task(TaskDefinition):
             problem = "each label stands beside one text only; add rows, or give a validation file"
         elif self.fold is not None:
             folds = deal_folds(self.type, whole.examples, self.folds or 1)
-            is_kept = [own == self.fold for own in folds]
-            problem = f"{self.folds} folds, and it has {counted(len(set(folds)), 'text')}"
+            num_texts = len(set(folds))  # at most as many as folds
+            is_kept = [own == self.fold and num_texts == self.folds for own in folds]
+            problem = f"{self.folds} folds, and it has {counted(num_texts, 'text')}"
         else:
             return whole
         if not any(is_kept):
@@ -163,7 +164,7 @@ class Task(TaskDefinition):
     def with_limits(self, max_examples: Mapping[Split, int]) -> Self:
         """The task with the first so many examples of some splits. Splits that were read whole stay read."""
         limited = replace(self, max_examples=max_examples)
-        changed = {_WHOLE, *max_examples}
+        changed = {*max_examples, *((_WHOLE, "validation") if self.is_divided and "train" in max_examples else ())}
         limited._read.update({split: read for split, read in self._read.items() if split not in changed})
         return limited
 
@@ -212,7 +213,7 @@ class Task(TaskDefinition):
         reading = self._reading(split)
         taken, whole = (
             hashlib.sha256(json.dumps(reading | {"max_examples": limit}, sort_keys=True).encode()).hexdigest()
-            for limit in (self.max_examples.get(split), None)
+            for limit in (self.max_examples.get("train" if split == "validation" and self.is_divided else split), None)
         )
         return SplitDigests(taken, whole, reading["file"])
 

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.errors import InputError
+
 if TYPE_CHECKING:
     from orchestrator.settings import Settings
 
 _DATA_FIELDS = {"folder", "files", "head"}
 """Fields of a task whose overrides describe other data than the model's own."""
-_OF_OTHER_FILES = {"folder", "max_train_examples", "max_validation_examples"}
+_OF_OTHER_FILES = {"folder", "split", "max_train_examples", "max_validation_examples"}
 """Fields of the task that a model was fine-tuned on which say nothing about another file."""
 
 
@@ -32,10 +34,20 @@ def own_task_values(
         return None
     overridden = {text.removeprefix("task.").partition("=")[0].partition(".")[0] for text in overrides}
     if not overridden & _DATA_FIELDS:
-        return recorded
+        return _without_folds(recorded)
     if task in KNOWN_TASKS:
         return None
     return {name: value for name, value in recorded.items() if name not in _OF_OTHER_FILES}
+
+
+def _without_folds(recorded: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The recorded task, whose folds are no splits to score on: its other files are left."""
+    if not (recorded.get("split") or {}).get("folds"):
+        return recorded
+    files = {split: file for split, file in (recorded.get("files") or {}).items() if split != "train"}
+    if not files:
+        raise InputError(f"task {recorded['id']} has folds of its training file alone; name a file to score on")
+    return {**recorded, "split": None, "files": files}
 
 
 def _is_file(task: str) -> bool:

@@ -1,5 +1,6 @@
 """Command `leaderboard`: groups of runs that differ only in their seed, ranked by what they show."""
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -109,9 +110,8 @@ def _differs_within_tasks(rows: list[dict[str, Any]], name: str) -> bool:
 def seeds_text(row: dict[str, Any]) -> str:
     """Number of seeds that have a score, with their folds, and of runs there were, where these are more."""
     num_runs = sum(row[name] for name in ("completed", "failed", "pruned", "unfinished"))
-    if num_runs != row["n"] * (row["folds"] or 1):
-        return f"{row['n']} of {num_runs}"
-    return f"{row['n']} × {row['folds']} folds" if row["folds"] else str(row["n"])
+    num_asked, folds = math.ceil(num_runs / (row["folds"] or 1)), f" × {row['folds']} folds" if row["folds"] else ""
+    return f"{row['n']}{folds}" if num_asked == row["n"] else f"{row['n']} of {num_asked}{folds}"
 
 
 def _tell_of(rows: list[dict[str, Any]]) -> None:

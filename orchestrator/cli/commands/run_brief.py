@@ -199,7 +199,7 @@ def _can_be_drawn(registry: "Registry", run: "RunRecord") -> bool:
 
 def find_best_trial(registry: "Registry", run: "RunRecord") -> BestTrial | None:
     """The best trial of a sweep; None where no trial has a score, and for any other run."""
-    from orchestrator.registry.groups.scored_trials import choice_words, scored_trials
+    from orchestrator.registry.groups.scored_trials import choice_words, replicate_text, scored_trials
     from orchestrator.registry.groups.varying_paths import varied_parameters
 
     rows = registry.trials.table(run.id).records
@@ -208,7 +208,7 @@ def find_best_trial(registry: "Registry", run: "RunRecord") -> BestTrial | None:
         return None
     best = scored[0]
     return BestTrial(
-        f"{best['id']} (number {best['number']}, seed {best['seed']})",
+        f"{best['id']} (number {best['number']}, {replicate_text(best)})",
         f"{len(rows)}, {len(scored)} with a score",
         choice_words(len(scored)),
         {name.removeprefix("params."): best.get(name) for name in varied_parameters(rows)},

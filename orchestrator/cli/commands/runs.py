@@ -60,7 +60,8 @@ def trials(run_id: str, form: str | None, output: str | None) -> None:
     if shows_briefly(form, output):
         scores = own or scores[:NUM_PARAMETERS_SHOWN]
         varied = varied[:NUM_PARAMETERS_SHOWN]
-    columns = ["number", "id", "state", "seed", *varied, *scores, "seconds"]
+    folds = ["params.fold"] if any(row.get("params.fold") is not None for row in table.records) else []
+    columns = ["number", "id", "state", "seed", *folds, *varied, *scores, "seconds"]
     show_rows(table.records, columns, form, output, spare=["seconds", "state", *scores[1:], "seed", "id"])
 
 

@@ -93,7 +93,7 @@ def show_group(group: str, form: str | None, output: str | None) -> None:
         return
     show_record({**record, **{path: setting_cell(value) for path, value in found.parameters.items()}}, form, output)
     show_text("\n")
-    columns = ["seed", *(["fold"] if found.has_folds else []), "run", "of", "state", "score"]
+    columns = ["seed", *(["fold"] if found.num_folds > 1 else []), "run", "of", "state", "score"]
     columns += [name for name in ("test", "collapsed") if any(row[name] for row in runs)]
     show_table(runs, [*columns, "finished_at"])
 

@@ -1,10 +1,10 @@
-"""Groups of runs that differ only in their seed, as frozen values: what a group's runs came to, and what they show."""
+"""Groups of runs that differ only in seed and fold, as frozen values: what its runs came to and show."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from orchestrator.measurements import is_better_lower, score_bounds
 from orchestrator.registry.groups.group_keys import group_label
-from orchestrator.registry.groups.group_settings import Settings, setting_values
+from orchestrator.registry.groups.group_settings import Settings, num_folds, setting_values
 from orchestrator.registry.groups.model_origins import Origin
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import Summary, summarize
@@ -77,11 +77,6 @@ class SeedScore(NamedTuple):
             by_fold[run.fold].append(run.score or 0.0)
         return max(max(scores) - min(scores) for scores in by_fold.values())
 
-    @property
-    def num_folds(self) -> int:
-        """Number of folds that it ran on; 1 without any."""
-        return len({run.fold for run in self.runs})
-
 
 @dataclass(frozen=True)
 class GroupRecord:
@@ -135,11 +130,17 @@ class GroupRecord:
 
     @cached_property
     def seeds(self) -> Sequence[SeedScore]:
-        """Score of each seed that has one, by seed."""
+        """Score of each seed that has one, by seed; of folds, a seed that lacks some has none."""
         by_seed: dict[int | None, list[GroupRun]] = defaultdict(list)
         for run in self._scored_runs:
             by_seed[run.seed].append(run)
-        return [_seed_score(seed, by_seed[seed]) for seed in sorted(by_seed, key=_seed_order)]
+        found = []
+        for seed in sorted(by_seed, key=_seed_order):
+            runs = by_seed[seed]
+            score = score_of_seed([(run.fold, run.score or 0.0) for run in runs], self.num_folds)
+            if score is not None:
+                found.append(SeedScore(seed, score, runs))
+        return found
 
     @cached_property
     def summary(self) -> Summary | None:
@@ -185,14 +186,14 @@ class GroupRecord:
         return self.runs[-1].finished_at
 
     @property
-    def has_folds(self) -> bool:
-        """Whether its runs were validated on folds of the training data."""
-        return any(run.fold is not None for run in self.runs)
+    def num_folds(self) -> int:
+        """Number of folds of the training data that each seed is validated on; 1 without any."""
+        return num_folds(self.settings)
 
     @property
     def repeats(self) -> Sequence[SeedScore]:
         """Seeds that ran more than once."""
-        return [seed for seed in self.seeds if len(seed.runs) > seed.num_folds]
+        return [seed for seed in self.seeds if len(seed.runs) > self.num_folds]
 
     @cached_property
     def _num_in(self) -> Counter[RunState]:
@@ -241,14 +242,22 @@ def best_run(scored: Sequence[Scored], *, is_better_lower: bool) -> Scored:
     return next((run for run in equal if run.model_folder is not None), equal[0])
 
 
-def mean_of_repeats(scores: Sequence[float]) -> float:
-    """Score of a seed: the mean of its runs' scores, that of a single run as it is."""
+def score_of_seed(scores: Iterable[tuple[int | None, float]], num_folds: int) -> float | None:
+    """Score of a seed: the mean over its folds of the mean of the runs on each; None where a fold has no score.
+
+    Args:
+        scores: fold, None without folds, and score of each run.
+    """
+    by_fold: dict[int | None, list[float]] = defaultdict(list)
+    for fold, score in scores:
+        by_fold[fold].append(score)
+    return None if len(by_fold) < num_folds else _mean(list(map(_mean, by_fold.values())))
+
+
+def _mean(scores: Sequence[float]) -> float:
+    """Mean of scores, a single one as it is."""
     return scores[0] if len(scores) == 1 else sum(scores) / len(scores)
 
 
 def _seed_order(seed: int | None) -> tuple[bool, int]:
     return seed is None, seed or 0
-
-
-def _seed_score(seed: int | None, runs: Sequence[GroupRun]) -> SeedScore:
-    return SeedScore(seed, mean_of_repeats([run.score or 0.0 for run in runs]), runs)

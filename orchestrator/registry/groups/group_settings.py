@@ -26,6 +26,11 @@ def load_settings(session: Session, run_ids: Sequence[str]) -> dict[str, Setting
     return {run_id: {} for run_id in run_ids} | {run_id: own for run_id, own in found}  # noqa: C416  (rows, typed)
 
 
+def num_folds(settings: Settings) -> int:
+    """Number of folds of a group's task; 1 without any."""
+    return int(setting_value(settings[FOLDS_PATH])) if FOLDS_PATH in settings else 1
+
+
 def load_folds(session: Session, run_ids: Collection[str]) -> dict[str, int]:
     """Load the folds that trials were validated on; those without one are absent."""
     is_asked = ParameterRow.run_id.in_(select_items(session, run_ids)), ParameterRow.path == FOLD_PATH

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, select
@@ -133,14 +134,14 @@ def _record(
         "folds": settings.get(FOLDS_PATH),
         "median": summary.median if summary else None,
         "worst": (summary.highest if falls else summary.lowest) if summary else None,
-        "best": best.score if best else None,
+        "best": _best_score(group),
         "completed": group.num_completed,
         "failed": group.num_failed,
         "pruned": group.num_pruned,
         "collapsed": group.num_collapsed,
         "nan": group.num_nan,
         "unfinished": group.num_unfinished,
-        "baseline": best.baseline if best else None,
+        "baseline": _baseline(group),
         "test": tested.test if tested else None,
         "test_run": tested.id if tested else None,
         "kind": group.kind,
@@ -153,3 +154,18 @@ def _record(
         "run": best.id if best else group.runs[-1].id,
         "group": group.key,
     }
+
+
+def _best_score(group: GroupRecord) -> float | None:
+    """Best score of the group: of its runs, or where each is of one fold of its seeds."""
+    if group.num_folds == 1 or group.summary is None:
+        return group.best.score if group.best else None
+    return group.summary.lowest if group.is_better_lower else group.summary.highest
+
+
+def _baseline(group: GroupRecord) -> float | None:
+    """Score of what needs no reading, beside the best run, or where each run is of one fold on average."""
+    known = [run.baseline for run in group.runs if run.is_scored and run.baseline is not None]
+    if group.num_folds > 1 and known:
+        return fmean(known)
+    return group.best.baseline if group.best else None

@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orchestrator.measurements import best_first
-from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, mean_of_repeats
+from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
+from orchestrator.registry.groups.group_settings import FOLDS_PATH
 from orchestrator.registry.groups.ranking import place
+from orchestrator.registry.parameter_values import KIND_END
 from orchestrator.run_states import RunState
 
 Row = Mapping[str, Any]
+_FOLD = "params.fold"
 
 
 def scored_trials(rows: Sequence[Row], metric: str) -> list[Row]:
@@ -36,7 +39,7 @@ def choice_words(num_scored: int) -> str:
 def scored_groups(rows: Sequence[Row], metric: str) -> list[list[Row]]:
     """The scored trials of each group, which differ only in seed and fold, in the order of the leaderboard.
 
-    So a single lucky seed stands after groups of several.
+    So a single lucky seed stands after groups of several. A group none of whose seeds has all of its folds is left out.
 
     Args:
         rows: records of `registry.trials.table`.
@@ -45,7 +48,9 @@ def scored_groups(rows: Sequence[Row], metric: str) -> list[list[Row]]:
     scored = scored_trials(rows, metric)
     for row in scored:
         groups[row["group"]].append(row)
-    return sorted(groups.values(), key=lambda group: place(_record(group, metric, scored[0]["id"])))
+    records = [(_record(group, metric, scored[0]["id"]), group) for group in groups.values()]
+    whole = [(place(record), group) for record, group in records if record.scores]
+    return [group for _, group in sorted(whole, key=lambda pair: pair[0])]
 
 
 def seed_scores(rows: Sequence[Row], metric: str) -> list[float]:
@@ -54,10 +59,13 @@ def seed_scores(rows: Sequence[Row], metric: str) -> list[float]:
     Args:
         rows: scored trials of one group.
     """
-    by_seed: dict[int | None, list[float]] = defaultdict(list)
-    for row in rows:
-        by_seed[row["seed"]].append(row[f"metrics.{metric}"])
-    return list(map(mean_of_repeats, by_seed.values()))
+    return _record(rows, metric, "").scores if rows else []
+
+
+def replicate_text(row: Row) -> str:
+    """Seed of a trial in words, and its fold where it has one."""
+    fold = row.get(_FOLD)
+    return f"seed {row['seed']}" + ("" if fold is None else f", fold {fold}")
 
 
 def _record(rows: Sequence[Row], metric: str, best_id: str) -> GroupRecord:
@@ -74,10 +82,13 @@ def _record(rows: Sequence[Row], metric: str, best_id: str) -> GroupRecord:
             model_folder=row["id"] if row["id"] == best_id else None,
             finished_at=row["finished_at"],
             parent_id=row["parent"],
+            fold=row.get(_FOLD),
         )
         for row in sorted(rows, key=lambda row: (row["finished_at"], row["id"]))
     ]
-    return GroupRecord(rows[0]["group"], "sweep", rows[0]["task"], metric, "validation", runs)
+    folds = rows[0].get("params.folds")
+    settings = {} if folds is None else {FOLDS_PATH: f"number{KIND_END}{folds}"}
+    return GroupRecord(rows[0]["group"], "sweep", rows[0]["task"], metric, "validation", runs, settings=settings)
 
 
 def _is_finite(score: float | None) -> bool:

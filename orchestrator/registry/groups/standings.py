@@ -4,7 +4,7 @@ A leaderboard of thousands of groups ranks all of them by these, and loads whole
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, NamedTuple
@@ -14,8 +14,15 @@ from sqlalchemy.orm import Session
 
 from orchestrator.measurements import is_better_lower, score_bounds
 from orchestrator.registry.groups.group_keys import group_digest_of, group_key, group_label
-from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, best_run, mean_of_repeats
-from orchestrator.registry.groups.group_settings import Settings, load_settings, setting_value
+from orchestrator.registry.groups.group_records import GroupRecord, GroupRun, best_run, score_of_seed
+from orchestrator.registry.groups.group_settings import (
+    FOLDS_PATH,
+    Settings,
+    load_folds,
+    load_settings,
+    num_folds,
+    setting_value,
+)
 from orchestrator.registry.groups.groups import RANKED_KINDS, load_groups
 from orchestrator.registry.groups.split_data import taken_path
 from orchestrator.registry.tables import MetricRow, RunRow
@@ -108,7 +115,9 @@ def _load_of_trials(session: Session, condition: ColumnElement[bool]) -> list[St
     for row in session.connection().execute(_trials(condition)).all():
         found[row[:_NUM_GROUP_COLUMNS]].append(TrialScore._make(row[_NUM_GROUP_COLUMNS:]))
     settings = load_settings(session, [trials[-1].id for trials in found.values()])
-    return [_standing(group, trials, settings[trials[-1].id]) for group, trials in found.items()]
+    of_folds = [trial.id for trials in found.values() if FOLDS_PATH in settings[trials[-1].id] for trial in trials]
+    folds = load_folds(session, of_folds) if of_folds else {}
+    return [_standing(group, trials, settings[trials[-1].id], folds) for group, trials in found.items()]
 
 
 def _trials(condition: ColumnElement[bool]) -> Select[Any]:
@@ -128,12 +137,18 @@ def _trials(condition: ColumnElement[bool]) -> Select[Any]:
     )
 
 
-def _standing(group: tuple[Any, ...], trials: Sequence[TrialScore], settings: Settings) -> Standing:
-    """Standing of a group of trials, by the columns that tell it apart."""
+def _standing(
+    group: tuple[Any, ...], trials: Sequence[TrialScore], settings: Settings, folds: Mapping[str, int]
+) -> Standing:
+    """Standing of a group of trials, by the columns that tell it apart and the trials' folds."""
     task, metric, digest, code = group
     falls, data, newest_at = is_better_lower(metric), settings.get(_TRIALS_DATA), trials[-1].finished_at
     scored = [trial for trial in trials if trial.score is not None and isfinite(trial.score)]
-    scores = _scores_of_seeds(scored)
+    by_seed: dict[int | None, list[tuple[int | None, float]]] = defaultdict(list)
+    for trial in scored:
+        by_seed[trial.seed].append((folds.get(trial.id), trial.score or 0.0))
+    of_seeds = (score_of_seed(own, num_folds(settings)) for own in by_seed.values())
+    scores = [score for score in of_seeds if score is not None]
     return Standing(
         TRIAL,
         task,
@@ -149,11 +164,3 @@ def _standing(group: tuple[Any, ...], trials: Sequence[TrialScore], settings: Se
         newest_at and newest_at.replace(tzinfo=UTC),
         falls,
     )
-
-
-def _scores_of_seeds(scored: Sequence[TrialScore]) -> list[float]:
-    """Score of each seed: the mean of its trials, where it ran more than once."""
-    by_seed: dict[int | None, list[float]] = defaultdict(list)
-    for trial in scored:
-        by_seed[trial.seed].append(trial.score or 0.0)
-    return [mean_of_repeats(scores) for scores in by_seed.values()]

@@ -151,6 +151,8 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
     """Reason why no model is fine-tuned for the type, with what to do instead; empty for a type that is learned."""
     is_searched: ClassVar[bool] = False
     """Whether an example is a query whose documents are found in a collection, instead of a text that a head reads."""
+    needs_case: ClassVar[bool] = False
+    """Whether capitals tell what is to be learned, as of names."""
     splits_long_examples: ClassVar[bool] = False
     """Whether an example that is longer than a window becomes several windows."""
     usual_max_seq_length: ClassVar[int | None] = None

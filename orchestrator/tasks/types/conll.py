@@ -43,6 +43,7 @@ SPAN_EXAMPLE = '[[0, 3, "PER"]] or [{"start": 0, "end": 3, "label": "PER"}]'
 _LAST_COLUMN = "its last column"
 _DOCUMENT_MARK = "-DOCSTART-"
 _COMMENT_MARK = "#"
+_NUM_CONLLU_COLUMNS = 10
 _NO_VALUE = "_"
 """Value of a column that says nothing, in CoNLL-U."""
 _TAGGED_SHARE = 0.95
@@ -156,9 +157,11 @@ class ConllReader(LabeledReader[NerExample]):
                 return None
             numbers.append(number)
             words.append(fields[0])
-            tags.append(fields[-1])
+            is_upos = not self.are_entities and layout.is_numbered and len(fields) == _NUM_CONLLU_COLUMNS - 1
+            tags.append(fields[2] if is_upos else fields[-1])
         if layout.is_numbered:
-            bad.remarks["sentences whose words stand in the second column, behind their numbers"] += 1
+            tagged = ", and their tags in the fourth (UPOS)" if is_upos else ""
+            bad.remarks[f"sentences whose words stand in the second column, behind their numbers{tagged}"] += 1
         if not self.labeled:
             return NerExample(sentence_id, tuple(words), document=document)
         bio = _as_bio(tags, scheme, bad)
@@ -314,7 +317,7 @@ class NerTable(LabeledReader[NerExample]):
     def _sentence(self, values: tuple[object, ...], bad: BadRecords) -> tuple[list[str], list[str]]:
         """A row's words and their tags, none where they are not read. Raises: ValueError, saying what is wrong."""
         words, tags = values[0], values[1] if self.labeled else []
-        if isinstance(words, str):
+        if isinstance(words, str) and self.are_entities:
             spans = read_spans(tags)
             if spans is None:
                 raise ValueError(f"{self.tags_column} must be a list of character spans, {SPAN_EXAMPLE}")

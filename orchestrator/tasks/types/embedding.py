@@ -271,6 +271,10 @@ class Embedding(TaskType[TextExample, Any, PairArrays, EmbeddingOptions]):
     def has_labels(self, objective: EmbeddingObjectiveName | None) -> bool:
         return _objective(objective).judge.has_labels(None)
 
+    def split_text(self, example: Any) -> str:
+        """The query, which may have several partners; both texts of a pair with a score or a class."""
+        return example.text if isinstance(example, MatchExample) else super().split_text(example)
+
     def find_labels(self, examples: Iterable[Any]) -> tuple[str, ...]:
         return Classification().find_labels(examples)
 

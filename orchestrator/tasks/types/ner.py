@@ -95,6 +95,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
     example_request: ClassVar[Mapping[str, Any]] = {"words": ["Ada", "Lovelace", "lived", "in", "London", "."]}
     usual_text_columns = ("tokens",)
     splits_long_examples = True
+    needs_case = True
     conll_type: ClassVar[type[ConllReader]] = ConllReader
     table_type: ClassVar[type[NerTable]] = NerTable
 

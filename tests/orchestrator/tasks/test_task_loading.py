@@ -351,7 +351,9 @@ def test_folds_deal_each_labels_texts_evenly_and_have_no_text_in_common(tmp_path
         assert part.fingerprint("test") == whole.fingerprint("test")
         assert len(part.with_train_fraction(0.5).examples("train")) < len(learned)
         assert pickle.loads(pickle.dumps(part)).examples("validation") == scored
-    tasks = [whole, *parts]
+    limited = load(**given, files=files, split={"folds": 4}, max_train_examples=30).with_fold(0)
+    assert len(limited.examples("train")) + len(limited.examples("validation")) == 30
+    tasks = [whole, *parts, limited]
     assert len({task.fingerprint(split) for task in tasks for split in ("train", "validation")}) == 2 * len(tasks)
 
 
@@ -400,7 +402,7 @@ def test_folds_that_cannot_be_dealt_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="says how many are for validation"):
         load(**given, files={"train": train}, max_validation_examples=1)
     with pytest.raises(TaskDataError, match=r"train\.tsv: nothing can be kept .* 3 folds, and it has 2 texts"):
-        load(**{**given, "split": {"folds": 3}}, files={"train": train}).with_fold(2).examples("train")
+        load(**{**given, "split": {"folds": 3}}, files={"train": train}).first_fold.examples("train")
 
 
 def test_a_share_of_the_training_examples_has_its_part_of_each_label_and_lies_within_a_larger_one(

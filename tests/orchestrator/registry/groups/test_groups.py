@@ -192,6 +192,12 @@ def test_folds_are_no_seeds(registry: Registry, tmp_path: Path) -> None:
     board = registry.leaderboard("sst2")
     assert board[["n", "folds"]].values.tolist() == [[2, 2], [2, 2]]
     assert board["mean"].tolist() == pytest.approx([0.675, 0.675])
+    failed = trial_result("k3", number=3, seed=1, parameters={"learning_rate": 2e-5, "fold": 1}, state=RunState.FAILED)
+    half = new_run(registry, kind="sweep", spec=spec, task="sst2", metric="accuracy")
+    registry.trials.record(half, [*trials[:3], failed])
+    lacking = registry.group(half)
+    assert lacking.scores == pytest.approx([0.6]), "a seed that lacks a fold has no score"
+    assert registry.trials.table(half).records[0]["params.folds"] == 2
     (found,) = registry.compare(*groups)
     assert found.seeds.num_common == 2
     assert found.examples is not None

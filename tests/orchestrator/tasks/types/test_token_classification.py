@@ -42,6 +42,20 @@ def test_tags_are_taken_as_they_are(tmp_path: Path, name: str, text: str) -> Non
         loaded(path, labels=("NNP", "VBD")).examples("train")
 
 
+def test_tags_of_conll_u_are_those_of_its_fourth_column(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    line = "{0}\t{1}\t_\t{2}\tXX\t_\t0\t_\t_\tSpaceAfter=No\n"
+    path.write_text("".join(line.format(*row) for row in ((1, "Ada", "PROPN"), (2, "ran", "VERB"))) + "\n")
+    assert loaded(path).labels == ("PROPN", "VERB")
+
+
+def test_a_word_without_a_tag_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.conll"
+    path.write_text("Ada\tNN\nran\t\n\nit\tPRP\n")
+    with pytest.raises(TaskDataError, match="line 2: a word has no tag"):
+        loaded(path)
+
+
 def test_scores_are_scikit_learns_over_words(tmp_path: Path) -> None:
     path = tmp_path / "a.conll"
     path.write_text(as_lines())
