@@ -95,7 +95,7 @@ class RecipeSpec(Section):
         "documents with `-DOCSTART-` (ner).",
     )
     token_decoder: TokenDecoder = identity(
-        "softmax", "Each word's tag alone, or a sentence's path of tags: a linear-chain CRF within BIO (ner)."
+        "softmax", "Each word's tag alone, or a sentence's path of tags: a linear-chain CRF."
     )
     num_lstm_layers: int = identity(
         0, "Layers of a bidirectional LSTM between what the head reads and the tags; 0 for none (ner).", ge=0

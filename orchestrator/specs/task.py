@@ -57,13 +57,13 @@ class TaskSpec(Section):
     head: Head | None = identity(None, "Kind of head; a known task has its own.")
     files: dict[Split, str] = identity(
         {},
-        "A file per split: CSV, TSV, JSON, Parquet, CoNLL columns (word first, BIO tag last), SQuAD JSON; "
+        "A file per split: CSV, TSV, JSON, Parquet, CoNLL columns (word first, tag last), SQuAD JSON; "
         "also compressed, or on the hub (hf://datasets/ORG/NAME/PATH). Tables of questions (qa) have the columns "
         "context, question and answers.",
     )
     text_columns: tuple[str, ...] = identity(
         (),
-        "One or two columns of text; the column of words of a NER table, `tokens` when left out; the column of a "
+        "One or two columns of text; the column of words of a table of tags, `tokens` when left out; the column of a "
         "document's sentences, `sentences` when left out, and that of a query if there is one (sentence_selection).",
         max_length=2,
     )
@@ -84,8 +84,8 @@ class TaskSpec(Section):
     )
     label_column: str | None = identity(
         None,
-        "The column of the label or score: `label`, `tags` in a NER table, or `selected`, the numbers from 0 of the "
-        "sentences that matter or true and false for each (sentence_selection), when left out. In a NER table it holds "
+        "The column of the label or score: `label`, `tags` of words, or `selected`, the numbers from 0 of the "
+        "sentences that matter or true and false for each (sentence_selection), when left out. Of words it holds "
         "lists of tags, or lists of character spans where the column of words holds texts.",
     )
     label_columns: tuple[str, ...] = identity(

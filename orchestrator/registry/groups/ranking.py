@@ -17,7 +17,6 @@ from orchestrator.significance.summary import LEVEL
 
 Order = Literal["lower", "mean", "median", "best"]
 """Number that ranks groups: the end of the mean's interval that is the worse one, the mean, median, or best seed."""
-ORDERS: tuple[Order, ...] = ("lower", "mean", "median", "best")
 
 _CLOSE = 1.9
 """Number of standard errors up to which means cannot be told apart, however many seeds they are of."""

@@ -52,7 +52,7 @@ _TAGGED_SHARE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class NerExample:
-    """A sentence as words, and a BIO tag for each."""
+    """A sentence as words, and a tag for each."""
 
     id: str
     words: tuple[str, ...]
@@ -120,7 +120,7 @@ class ConllReader(LabeledReader[NerExample]):
     """
 
     tags: tuple[str, ...] | None = None
-    """The tag set; None takes every BIO tag."""
+    """The tag set; None takes every tag of the kind that is read."""
     are_entities: ClassVar[bool] = True
     """Whether tags mark entities, in BIO or another scheme that becomes BIO; if not, they are taken as they are."""
 
@@ -258,7 +258,7 @@ class NerTable(LabeledReader[NerExample]):
     tokens_column: str
     tags_column: str
     tags: tuple[str, ...] | None = None
-    """The tag set; None takes every BIO tag."""
+    """The tag set; None takes every tag of the kind that is read."""
     are_entities: ClassVar[bool] = True
     """Whether tags mark entities, as of `ConllReader`."""
     sentence_column: str | None = None

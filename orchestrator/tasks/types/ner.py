@@ -53,7 +53,7 @@ Examples: TypeAlias = Sequence[NerExample]
 
 @dataclass(frozen=True, slots=True)
 class TagsPrediction:
-    """A BIO tag for each word."""
+    """A tag for each word."""
 
     tags: tuple[str, ...]
 

@@ -3,14 +3,14 @@
 import dataclasses
 import math
 import random
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.registry import Registry
-from orchestrator.registry.groups.ranking import ORDERS, Order, ranked_groups
+from orchestrator.registry.groups.ranking import Order, ranked_groups
 from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials
 from orchestrator.registry.groups.varying_paths import varying_paths
 from tests.orchestrator.registry.groups.samples import group_of, new_sweep, seeds
@@ -108,7 +108,7 @@ def test_groups_of_one_mean_are_seldom_told_apart(num_groups: int) -> None:
         min_size=1,
         max_size=6,
     ),
-    st.sampled_from(ORDERS),
+    st.sampled_from(get_args(Order)),
     st.sampled_from(["accuracy", "perplexity"]),
 )
 def test_no_score_that_is_no_number_and_no_single_seed_leads(scores: list[list[float]], by: Order, metric: str) -> None:
