@@ -1,4 +1,4 @@
-"""Trials of a sweep: points of the space, each tried with each seed, on each fold. Functions alone: no Ray, no state."""
+"""Trials of a sweep: points of the space, each tried with each seed and fold. Functions alone: no Ray, no state."""
 
 import hashlib
 import json
