@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from bert_core.config import BertConfig
-from bert_core.objectives import TOKEN_OBJECTIVES
+from bert_core.objectives import OBJECTIVES, TOKEN_OBJECTIVES
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.cluster.capacity import cluster_resources
 from orchestrator.cluster.device_line import refuses_gpus, tell_device
@@ -15,7 +15,6 @@ from orchestrator.kinds.disk import DiskUse, pretraining_disk
 from orchestrator.kinds.facts import host_copy_text, memory_text, step_facts
 from orchestrator.kinds.messages import log_dataset, log_message, report_tokenizing
 from orchestrator.kinds.passes import passes_facts
-from orchestrator.kinds.pretrain_ending import pretrain_ending
 from orchestrator.kinds.pretrain_time import measure_steps
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.similar_runs import similar_pretraining
@@ -24,7 +23,7 @@ from orchestrator.models.config import build_config
 from orchestrator.models.parameter_counts import count_pretraining_parameters
 from orchestrator.pretraining.job import PretrainListener, PretrainRequest, text_sizes, worker_processes
 from orchestrator.pretraining.progress_line import TrainingStatus
-from orchestrator.progress import UNDER_WAY
+from orchestrator.progress import UNDER_WAY, duration
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -41,6 +40,31 @@ from orchestrator.results import (
 from orchestrator.specs import ExecutionSpec, PretrainSpec
 from orchestrator.specs.references import RANDOM, Product
 from orchestrator.training.checkpoints import Checkpoints, refuse_other_sizes
+
+
+def pretrain_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
+    """Yield steps, seconds and speed in one line, then a line for each loss on held-out text.
+
+    The seconds are all that the run has taken, starts and evaluations included; the speed is that of training alone.
+    """
+    speeds = registry.metrics.history(run.id, "train.tokens_per_s")
+    speed = f"; {speeds['value'].median():,.0f} tokens/s while training" if len(speeds) else ""
+    steps = registry.metrics.last_step(run.id) or 0
+    latest = registry.metrics.latest(run.id)
+    held_out = [objective for objective in OBJECTIVES.values() if objective.loss_name in latest]
+    scores = "".join(f", {each.metric_prefix} {latest[each.loss_name]:.3f}" for each in held_out)
+    took = f"{duration(run.seconds or 0.0)} from start to end"
+    yield f"{steps:,} steps in {took}{speed}{scores and f'; held out{scores[1:]}'}"
+    for objective in held_out:
+        history = registry.metrics.history(run.id, objective.loss_name)
+        history = history[history["split"] == "validation"].sort_values("step")
+        if len(history) > 1:
+            first, last = history.iloc[0], history.iloc[-1]
+            yield (
+                f"held-out {objective.metric_prefix} loss: {first['value']:.3f} after step {first['step']:,}, "
+                f"{last['value']:.3f} after step {last['step']:,}"
+            )
+
 
 _ANY_VOCAB_SIZE = 30522
 logger = logging.getLogger(__name__)

@@ -9,10 +9,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.distillation.progress_line import StudentStatus
 from orchestrator.errors import SpecError
+from orchestrator.finetuning.evaluation import with_labels_of
+from orchestrator.finetuning.heads import HEADS
 from orchestrator.finetuning.measured_steps import measure_examples
+from orchestrator.finetuning.model_folder import FineTunedModel, read_record
 from orchestrator.finetuning.recipe_checks import check_recipe
 from orchestrator.kinds.base import Fact, MeasuredTime, Resources, RunContext
 from orchestrator.kinds.data_digests import data_digests
@@ -36,15 +41,53 @@ from orchestrator.kinds.start_checks import (
     trains_on_gpu,
 )
 from orchestrator.kinds.task_checks import check_examples, short_training_advice
-from orchestrator.kinds.teachers import check_teacher
 from orchestrator.progress import duration
 from orchestrator.results import DistillResult, DriftEvent, Event, MessageEvent, MetricEvent, PretrainResult
 from orchestrator.specs import DistillSpec, PretrainSpec, TaskSpec
-from orchestrator.specs.references import RANDOM
+from orchestrator.specs.parts import task_of
+from orchestrator.specs.references import RANDOM, STAGE_MARK
 from orchestrator.specs.task import Head
+from orchestrator.storage import local_copy
 from orchestrator.tasks import Task
 from orchestrator.training.batch_order import Schedule
 from orchestrator.training.checkpoints import Checkpoints
+
+
+def check_teacher(teacher: str, task: Task, inputs: Resolved) -> None:
+    """Check that a teacher has the head, the labels and the columns of a task.
+
+    Raises: SpecError, CheckpointError.
+    """
+    if teacher.startswith(STAGE_MARK):
+        _check_stage(teacher, task, inputs)
+        return
+    folder = local_copy(inputs.folder("teacher", teacher), skip=(WEIGHTS_FILE,))
+    config = BertConfig.from_pretrained(folder)
+    record = read_record(folder, config)
+    head = HEADS[record.head]
+    model = head.model_type(config, seed=None)  # without storage: only its labels are asked for
+    with_labels_of(FineTunedModel(model, Tokenizer.load(folder), record), task, teacher)
+    head.check_objective(folder, task.objective)
+
+
+def _check_stage(teacher: str, task: Task, inputs: Resolved) -> None:
+    """Check that the task of an earlier stage has the head, the labels and the columns of the one to teach."""
+    asked = task_of(inputs.stage(teacher))
+    earlier = None if asked is None else inputs.task(asked)
+    head = "no task" if earlier is None else earlier.head
+    if earlier is None or head != task.head:
+        raise SpecError(
+            f"teacher {teacher} makes a model for {head}, task {task.id} needs one for {task.head}; "
+            f"name a stage that fine-tunes for {task.head}"
+        )
+    pairs = {"labels": (earlier.labels, task.labels), "columns": (earlier.columns.names, task.columns.names)}
+    for what, (theirs, own) in pairs.items():
+        if set(theirs) != set(own):
+            raise SpecError(
+                f"teacher {teacher} will know the {what} {', '.join(theirs) or 'none'}; task {task.id} has "
+                f"{', '.join(own) or 'none'}: give both stages the same task"
+            )
+
 
 _PRETRAIN = PretrainKind()
 logger = logging.getLogger(__name__)

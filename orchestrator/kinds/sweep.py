@@ -3,9 +3,10 @@
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.metadata import version
 from itertools import product
 
-from bert_core.config import BertConfig
+from bert_core.config import CONFIG_FILE, BertConfig
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError
 from orchestrator.finetuning.search_space import build_search, check_space, listed_values, value_bounds
@@ -18,7 +19,6 @@ from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.similar_runs import similar_trials
 from orchestrator.kinds.start_checks import check_layer_pooling, check_positions, check_vectors, slow_bf16
 from orchestrator.kinds.sweep_ending import sweep_ending
-from orchestrator.kinds.sweep_identity import sweep_identity
 from orchestrator.kinds.task_checks import check_examples, short_training_advice
 from orchestrator.kinds.trial_recording import trial_recording
 from orchestrator.kinds.trial_time import first_recipe, first_tokenizer, measure_trials, unread_facts
@@ -30,9 +30,40 @@ from orchestrator.registry.registry import Registry
 from orchestrator.results import SweepResult, TrialResult
 from orchestrator.specs import SweepSpec
 from orchestrator.specs.references import RANDOM, Product
-from orchestrator.storage import moved_path
-from orchestrator.tasks import Task
+from orchestrator.storage import digest_file, join, moved_path
+from orchestrator.tasks import FEATURES_VERSION, Task
 from orchestrator.training.batch_order import Schedule
+
+_TRAINING_VERSION = 1
+"""Raised when the same trial would end with other weights, predictions or scores."""
+
+
+def sweep_identity(spec: SweepSpec, inputs: Resolved) -> dict[str, str]:
+    """Return what decides a trial's scores beside its recipe, by name, as the files are now.
+
+    These are the data of each split, start models and tokenizers, torch, and the formats of this package.
+
+    Raises: TaskDataError, CheckpointError, TokenizerError where one of them cannot be read.
+    """
+    task = inputs.task(spec.task)
+    values = {
+        f"task.files.{split}": f"{len(task.examples(split)):,} examples, {task.fingerprint(split)}"
+        for split in task.splits
+    }
+    models = [str(name) for name in listed_values(spec, "init_from")]
+    for name in models:
+        if name != RANDOM:
+            values[f"weights of {name}"] = inputs.content_digest("init_from", name)
+            values[f"configuration of {name}"] = digest_file(join(inputs.folder("init_from", name), CONFIG_FILE))
+            values[f"tokenizer of {name}"] = inputs.content_digest("tokenizer", inputs.folder("init_from", name))
+    if RANDOM in models:
+        for tokenizer in map(str, listed_values(spec, "tokenizer")):
+            values[f"tokenizer {tokenizer}"] = inputs.content_digest("tokenizer", tokenizer)
+    return values | {
+        "torch": version("torch"),
+        "features and training of this package": f"{FEATURES_VERSION}.{_TRAINING_VERSION}",
+    }
+
 
 logger = logging.getLogger(__name__)
 

@@ -1,12 +1,35 @@
 """Execution of a pretraining: its workers, where they are, and how often it measures and saves."""
 
 import re
-from typing import Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import field_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from orchestrator.specs.fields import ExecutionSection, execution
-from orchestrator.specs.worker_range import NumWorkers, WorkerRange
+from orchestrator.specs.fields import ExecutionSection, Section, execution
+
+
+class WorkerRange(Section):
+    """A smallest and a largest number of workers."""
+
+    min: int = execution(doc="Fewest workers that a run begins and goes on with.", ge=1)
+    max: int = execution(doc="Most workers that a run takes.", ge=1)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min > self.max:
+            raise ValueError(f"min {self.min} is more than max {self.max}; exchange them")
+        return self
+
+
+def _form(value: Any) -> str:
+    return "range" if isinstance(value, dict | WorkerRange) else "number"
+
+
+NumWorkers = Annotated[
+    Annotated[int, Field(ge=1), Tag("number")] | Annotated[WorkerRange, Tag("range")], Discriminator(_form)
+]
+"""A number or a range. Which of them is decided before either is checked, so that messages speak of one alone."""
+
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _SELECTED = re.compile(rf"!?(?:{_LABEL}|in\({_LABEL}(?:, ?{_LABEL})*\))")

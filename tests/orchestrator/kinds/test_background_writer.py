@@ -10,7 +10,7 @@ from itertools import chain
 import pytest
 
 from orchestrator.errors import RegistryError, RegistryUnavailableError
-from orchestrator.kinds.background_writer import background_writer
+from orchestrator.kinds.trial_recording import background_writer
 from tests.waiting import PATIENCE_S
 
 
@@ -20,8 +20,8 @@ def run_all(writes: Sequence[Callable[[], object]]) -> None:
 
 
 def test_items_that_come_meanwhile_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orchestrator.kinds.background_writer.GATHER_S", PATIENCE_S)
-    monkeypatch.setattr("orchestrator.kinds.background_writer._MOST_ITEMS", 40)
+    monkeypatch.setattr("orchestrator.kinds.trial_recording.GATHER_S", PATIENCE_S)
+    monkeypatch.setattr("orchestrator.kinds.trial_recording._MOST_ITEMS", 40)
     written: list[list[int]] = []
 
     def write(numbers: Sequence[int]) -> None:

@@ -15,8 +15,8 @@ from sqlalchemy import update
 from bert_core.config import BertConfig
 from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
 from orchestrator.kinds.pretrain import PretrainKind
-from orchestrator.kinds.seed_noise import compute_difference, compute_gain
 from orchestrator.kinds.sweep import SweepKind
+from orchestrator.kinds.sweep_ending import compute_difference, compute_gain
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.tables import RunRow

@@ -12,8 +12,7 @@ import pytest
 
 from orchestrator.corpus.tokenizer_job import train_tokenizer
 from orchestrator.kinds import kind_of, resolved_inputs
-from orchestrator.planning.plan import plan_rows
-from orchestrator.planning.run_time import ExpectedTime, cost_fact, expected_time
+from orchestrator.planning.plan import ExpectedTime, cost_fact, expected_time, plan_rows
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import AttemptCostRecord
