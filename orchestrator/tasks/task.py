@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import compress, islice
@@ -253,10 +253,7 @@ def hold_out(task_type: AnyTaskType, examples: Sequence[Any], share: float) -> l
 
     Digests of the texts decide, neither their order nor a seed; copies of a text stay together.
     """
-    digests, by_label = _texts_by_label(task_type, examples)
-    counts = {label: min(len(texts) - 1, max(1, round(share * len(texts)))) for label, texts in by_label.items()}
-    kept = {digest for label, texts in by_label.items() for digest in sorted(texts)[: counts[label]]}
-    return [digest in kept for digest in digests]
+    return _of_each_label(task_type, examples, lambda count: min(count - 1, max(1, round(share * count))))
 
 
 def deal_folds(task_type: AnyTaskType, examples: Sequence[Any], num_folds: int) -> list[int]:
@@ -275,10 +272,15 @@ def take_share(task_type: AnyTaskType, examples: Sequence[Any], fraction: float)
 
     Digests of the texts choose, neither their order nor a seed; copies of a text stay together.
     """
+    is_taken = _of_each_label(task_type, examples, lambda count: max(1, round(fraction * count)))
+    return tuple(compress(examples, is_taken))
+
+
+def _of_each_label(task_type: AnyTaskType, examples: Sequence[Any], wanted: Callable[[int], int]) -> list[bool]:
+    """Whether each example is among the first texts of its label by digest, as many as are wanted of so many."""
     digests, by_label = _texts_by_label(task_type, examples)
-    counts = {label: max(1, round(fraction * len(texts))) for label, texts in by_label.items()}
-    kept = {digest for label, texts in by_label.items() for digest in sorted(texts)[: counts[label]]}
-    return tuple(example for digest, example in zip(digests, examples, strict=True) if digest in kept)
+    chosen = {digest for texts in by_label.values() for digest in sorted(texts)[: wanted(len(texts))]}
+    return [digest in chosen for digest in digests]
 
 
 def _texts_by_label(task_type: AnyTaskType, examples: Sequence[Any]) -> tuple[list[bytes], dict[str, set[bytes]]]:

@@ -302,7 +302,7 @@ def test_a_vocabulary_without_marks_is_refused(stray: str) -> None:
 
 
 def _ends_words() -> Tokenizer:
-    """As the BPE of GPT, XLM and HerBERT."""
+    """Tokenizer whose pieces end words, as the BPE of GPT, XLM and HerBERT has them."""
     backend = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
     backend.pre_tokenizer, backend.decoder = pre_tokenizers.BertPreTokenizer(), decoders.BPEDecoder(suffix="</w>")
     special_tokens = list(BYTE_BPE_SPECIAL_TOKENS.values())

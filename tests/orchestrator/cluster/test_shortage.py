@@ -1,4 +1,4 @@
-"""What a cluster lacks, from the report of its head; work from which nothing comes; a head that has gone.
+"""Shortages of a cluster, from the report of its head; work from which nothing comes; a head that has gone.
 
 Alone: pytest tests/orchestrator/cluster/test_shortage.py
 """

@@ -108,7 +108,7 @@ def test_a_run_with_a_killed_worker_and_an_interrupt_ends_with_the_bits_of_one_w
 
 
 def told_by(module: str, folder: Path) -> Any:
-    """What a program of this folder, with a cluster of its own, has found."""
+    """Findings of a program of this folder that has a cluster of its own."""
     command = [sys.executable, "-m", f"tests.orchestrator.pretraining.{module}", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, done.stderr[-4000:]

@@ -60,13 +60,13 @@ def write(path: Path, text: str) -> Path:
 
 
 def read(table: Any, path: Path, policy: Any = "error") -> tuple[list[Any], BadRecords]:
-    """What a reader makes of a file, and what it found on the way."""
+    """Examples that a reader makes of a file, and its findings on the way."""
     bad = BadRecords(str(path), policy)
     return list(table.read(bad.path, bad)), bad
 
 
 def examples_of(table: Any, path: Path, policy: Any = "error") -> list[Any]:
-    """What a reader makes of a file."""
+    """Examples that a reader makes of a file."""
     return read(table, path, policy)[0]
 
 

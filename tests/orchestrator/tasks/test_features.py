@@ -221,7 +221,7 @@ def test_passages_are_cut_into_the_same_windows(passages: list[Any], both: Both)
 @pytest.mark.parametrize("max_seq_length", [512, 39, 40])
 @pytest.mark.heavy
 def test_pairs_become_the_same_tokens(both: Both, max_seq_length: int) -> None:
-    """Where an odd number of tokens is shared evenly, the first text has one more, as in BERT's code."""
+    """The first text has one more where an odd number of tokens is shared evenly, as in BERT's code."""
     tokenizer, reference = both
     spec = TaskSpec(id="mrpc", folder=str(shared_file("glue/MRPC")))
     pairs: list[Any] = list(load_task(spec).examples("validation"))

@@ -1,4 +1,4 @@
-"""From the spec of a task to its labels and splits. Alone: pytest tests/orchestrator/tasks/test_task_loading.py"""
+"""Loading of tasks: from a spec to labels and splits. Alone: pytest tests/orchestrator/tasks/test_task_loading.py"""
 
 import gzip
 import hashlib

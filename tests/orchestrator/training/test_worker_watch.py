@@ -1,4 +1,4 @@
-"""What a driver says of workers that do not begin, or whose steps do not end, when it gives up, and what an
+"""Words of a driver on workers that do not begin, or whose steps do not end, when it gives up, and what an
 interrupt lets them save; a fake clock, fakes in place of Ray.
 
 Run alone: pytest tests/orchestrator/training/test_worker_watch.py

@@ -1,4 +1,4 @@
-"""What every task type keeps to. Alone: pytest tests/orchestrator/tasks/types/test_contract.py"""
+"""Contract of task types, which every one keeps. Alone: pytest tests/orchestrator/tasks/types/test_contract.py"""
 
 import json
 import math
