@@ -60,8 +60,9 @@ def _newest_with_model(run: "RunRecord", registry: "Registry") -> "RunRecord":
 
 
 def _labeled_file(spec: "Mapping[str, Any]") -> str | None:
-    """The file that a task keeps for validation; None where the spec names none, or it is not on this machine."""
-    path = ((spec.get("task") or {}).get("files") or {}).get("validation")
+    """A task's file for validation, else the one that it is taken from; None where neither is on this machine."""
+    files = (spec.get("task") or {}).get("files") or {}
+    path = files.get("validation", files.get("train"))
     return path if path is not None and Path(path).is_file() else None
 
 

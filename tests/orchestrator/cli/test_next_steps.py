@@ -29,11 +29,11 @@ def carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orchestrator.execution.runner, "resume_run", resume_run)
 
 
-def record_run(home: Path, kind: str, head: str = "", folder: str = "s3://bucket/model") -> None:
+def record_run(home: Path, kind: str, head: str = "", folder: str = "s3://bucket/model", **spec: object) -> None:
     """Record a run, with a registered model if it has a head."""
     home.mkdir(parents=True)
     with Registry(Settings.from_options().registry) as registry:
-        Recorder(registry).start({"kind": kind, "name": "one"}, "f", run_id=RUN)
+        Recorder(registry).start({"kind": kind, "name": "one", **spec}, "f", run_id=RUN)
         if head:
             registry.models.register("one", ModelResult(folder, "d" * 64, 1, head), RUN)
 
@@ -58,6 +58,16 @@ def test_a_completed_run_and_show_offer_the_same_use_of_a_model(
     export = "orchestrator models export one@1 one-1"
     assert command("resume", RUN).err.splitlines()[-2:] == [f"  {use}", f"  {export}"]
     assert following(command("runs", "show", RUN).out)[:2] == [use, export]
+
+
+@pytest.mark.parametrize("files", [{"train": "a.json", "validation": "b.json"}, {"train": "b.json"}])
+def test_the_file_to_predict_is_that_for_validation_or_the_one_it_is_taken_from(
+    command: Command, home: Path, tmp_path: Path, files: dict[str, str]
+) -> None:
+    for name in ("a.json", "b.json"):
+        (tmp_path / name).touch()
+    record_run(home, "sweep", "qa", task={"files": files})
+    assert command("resume", RUN).err.splitlines()[-2] == "  orchestrator predict one@1 b.json"
 
 
 def test_the_weights_are_not_downloaded_to_speak_of_a_model(
