@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry.column_types import StateText, utc_now
 from orchestrator.registry.records import RunRecord
-from orchestrator.registry.tables import BaseRow, ExperimentRow, RunRow
+from orchestrator.registry.tables import BaseRow, RunRow, of_whole_run
 from orchestrator.run_states import RunState
 
 R = TypeVar("R")
@@ -69,7 +69,7 @@ def newest_called(session: Session, name: str, state: ColumnElement[RunState]) -
 
 def newest_completed(session: Session, fingerprint: str, state: ColumnElement[RunState]) -> RunRecord | None:
     """Find the newest completed run of a spec by its fingerprint; None where there is none."""
-    condition = and_(ExperimentRow.fingerprint == fingerprint, RunRow.state == RunState.COMPLETED)
+    condition = and_(RunRow.fingerprint == fingerprint, RunRow.state == RunState.COMPLETED)
     return next(iter(_load_runs(session, state, and_(condition, RunRow.parent_id.is_(None)), 1)), None)
 
 
@@ -92,9 +92,8 @@ def load_runs(session: Session, state: ColumnElement[RunState], run_ids: Collect
 def _load_runs(
     session: Session, state: ColumnElement[RunState], condition: ColumnElement[bool], limit: int | None
 ) -> list[RunRecord]:
-    read = {"state": state, "experiment": ExperimentRow.name, "fingerprint": ExperimentRow.fingerprint}
-    statement = select(*record_columns(RunRecord, RunRow, read))
-    statement = statement.join(ExperimentRow, ExperimentRow.id == RunRow.experiment_id).where(condition)
+    read = {"state": state, "experiment": of_whole_run("name"), "fingerprint": of_whole_run("fingerprint")}
+    statement = select(*record_columns(RunRecord, RunRow, read)).where(condition)
     rows = session.execute(statement.order_by(RunRow.created_at.desc(), RunRow.id.desc()).limit(limit))
     return [RunRecord(*row) for row in rows]
 

@@ -1,7 +1,7 @@
 """Tables of the registry. A trial is a run with a parent; times are in UTC, by the database's clock; NULL in a metric's
 value means NaN.
 
-experiments ─┬─< runs >── parent      runs ─┬─< parameters      runs ─┬─< metrics ─< metric_points
+runs >── parent (a trial's sweep)      runs ─┬─< parameters      runs ─┬─< metrics ─< metric_points
                                             ├─< tags                  ├─< checkpoints
                                             └─< models                └─< run_datasets >─ datasets
 lineage: edges between data, models and exports, by digest
@@ -11,7 +11,18 @@ The tables of a run's attempts are in `attempt_tables`, those of its upkeep in `
 from datetime import datetime
 from typing import Annotated, Any
 
-from sqlalchemy import BigInteger, CheckConstraint, Double, ForeignKey, Index, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    ColumnElement,
+    Double,
+    ForeignKey,
+    Index,
+    Text,
+    UniqueConstraint,
+    func,
+    select,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from orchestrator.registry.column_types import FreeText, Json, StateText, UtcTime, utc_now
@@ -37,18 +48,6 @@ class BaseRow(DeclarativeBase):
     }
 
 
-class ExperimentRow(BaseRow):
-    """A spec by name and fingerprint."""
-
-    __tablename__ = "experiments"
-    __table_args__ = (UniqueConstraint("fingerprint", "name", name="uq_experiments_fingerprint_name"),)
-
-    id: Mapped[int] = mapped_column(primary_key=True)
-    name: Mapped[FreeTextStr]
-    fingerprint: Mapped[str]
-    created_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
-
-
 class RunRow(BaseRow):
     """One execution of a spec; with a parent, one trial of a sweep."""
 
@@ -57,14 +56,13 @@ class RunRow(BaseRow):
         CheckConstraint(f"state IN ({_STORED_STATES})", name="ck_runs_state"),
         UniqueConstraint("parent_id", "trial_key", name="uq_runs_parent_id_trial_key"),
         Index("ix_runs_created_at", "created_at", "id"),
-        Index("ix_runs_experiment_id", "experiment_id"),
+        Index("ix_runs_fingerprint", "fingerprint"),
         Index("ix_runs_task", "task"),
         Index("ix_runs_group_key", "group_key"),
         Index("ix_runs_code_version", "code_version"),
     )
 
     id: Mapped[str] = mapped_column(primary_key=True)
-    experiment_id: Mapped[int] = mapped_column(ForeignKey("experiments.id"))
     parent_id: Mapped[str | None] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
     trial_key: Mapped[str | None]
     """Natural key of a trial within its sweep."""
@@ -72,6 +70,8 @@ class RunRow(BaseRow):
     """Place of a trial in its sweep."""
     kind: Mapped[str]
     name: Mapped[FreeTextStr]
+    fingerprint: Mapped[str | None]
+    """Digest of the spec; None of a trial."""
     state: Mapped[RunState] = mapped_column(default=RunState.PENDING)
     task: Mapped[FreeTextStr | None]
     metric: Mapped[FreeTextStr | None]
@@ -95,6 +95,15 @@ class RunRow(BaseRow):
     heartbeat_at: Mapped[UtcDatetime | None]
     code_version: Mapped[str | None]
     """Code of the newest attempt in one word (`orchestrator.provenance.source_code`); None where it is not known."""
+
+
+_WHOLE = RunRow.__table__.alias("whole_runs")
+
+
+def of_whole_run(column: str) -> ColumnElement[Any]:
+    """Value that a run has in a column, of a trial that of its sweep."""
+    of_sweep = select(_WHOLE.c[column]).where(_WHOLE.c.id == RunRow.parent_id).scalar_subquery()
+    return func.coalesce(of_sweep, RunRow.__table__.c[column])
 
 
 class LineageRow(BaseRow):

@@ -36,9 +36,9 @@ from orchestrator.registry.keeping.run_families import (
 )
 from orchestrator.registry.keeping_tables import ANNOTATIONS, AliasRow, TrashRow, VersionRow
 from orchestrator.registry.model_versions import free_version
-from orchestrator.registry.tables import BaseRow, ExperimentRow, LineageRow, ModelRow, RunRow
+from orchestrator.registry.tables import BaseRow, LineageRow, ModelRow, RunRow
 
-_WITH_RULES = {table.__tablename__ for table in (RunRow, ModelRow, VersionRow, ExperimentRow, AliasRow, TrashRow)}
+_WITH_RULES = {table.__tablename__ for table in (RunRow, ModelRow, VersionRow, AliasRow, TrashRow)}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.engines.dialects import lock_until_commit, select_items, upsert
 from orchestrator.registry.keeping_tables import ANNOTATIONS, TrashRow
 from orchestrator.registry.model_versions import give_version
-from orchestrator.registry.tables import BaseRow, ExperimentRow, ModelRow, RunRow
+from orchestrator.registry.tables import BaseRow, ModelRow, RunRow
 
 _RUNS = RunRow.__tablename__
 _ROWS_AT_ONCE = 5_000
@@ -38,7 +38,7 @@ def family_of(session: Session, run_id: str) -> list[str]:
 
 def family_digests(session: Session, run_id: str) -> dict[str, str]:
     """Digest of what each table has of a run and its trials: equal in two registries that have the same of it."""
-    own = [sorted({**run, "experiment_id": None}.items()) for run in _runs_of_family(session, run_id)]
+    own = [sorted(run.items()) for run in _runs_of_family(session, run_id)]
     digests = {_RUNS: hashlib.sha256(repr(own).encode())}
     for table in tables_of_runs():
         digests[table.name] = hashlib.sha256()
@@ -50,10 +50,6 @@ def family_digests(session: Session, run_id: str) -> dict[str, str]:
 def copy_family(there: Session, here: Session, run_id: str) -> list[str]:
     """Insert a run, its trials and their rows, and what these rest on; returns their ids, the run first."""
     runs = [dict(run) for run in _runs_of_family(there, run_id)]
-    ids = dict.fromkeys(run["experiment_id"] for run in runs)
-    experiments = {each: _experiment_here(there, here, each) for each in ids}
-    for run in runs:
-        run["experiment_id"] = experiments[run["experiment_id"]]
     here.execute(insert(BaseRow.metadata.tables[_RUNS]), runs)
     for table in tables_of_runs():
         for part in there.execute(_rows_of_family(there, table, run_id)).mappings().partitions():
@@ -111,17 +107,6 @@ def _rows_in_order(session: Session, table: Table, condition: ColumnElement[bool
     is_server = session.get_bind().dialect.name == "postgresql"
     order = [collate(key, "C") if is_server and isinstance(key.type, String) else key for key in table.primary_key]
     return select(table).where(condition).order_by(*order).execution_options(yield_per=_ROWS_AT_ONCE)
-
-
-def _experiment_here(there: Session, here: Session, experiment_id: int) -> int:
-    """Id that an experiment of another registry has here; its time is that of whichever is older."""
-    other = there.get_one(ExperimentRow, experiment_id)
-    key = {"fingerprint": other.fingerprint, "name": other.name}
-    statement = upsert(here.get_bind().dialect.name, ExperimentRow.__table__, tuple(key))
-    here.execute(statement, [{**key, "created_at": other.created_at}])
-    own = here.scalars(select(ExperimentRow).filter_by(**key)).one()
-    own.created_at = min(own.created_at, other.created_at)
-    return own.id
 
 
 def _linked_here(here: Session, table: Table, row: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from orchestrator.registry.queries.query_fields import ColumnField, Field, Param
 from orchestrator.registry.queries.query_flags import FlagField
 from orchestrator.registry.queries.query_group import GroupField
 from orchestrator.registry.queries.query_links import LinkedField, TagValueField
-from orchestrator.registry.tables import ExperimentRow, RunRow
+from orchestrator.registry.tables import RunRow
 
 _ROWS_AT_ONCE = 1_000
 
@@ -37,8 +37,7 @@ def read_fields(
     single = {name: field for name, field in fields.items() if not isinstance(field, LinkedField)}
     linked = {name: field for name, field in fields.items() if isinstance(field, LinkedField)}
     selected = [*map(_column, single.values()), *([RunRow.id] if linked else [])]
-    joined = select(*selected).join_from(RunRow, ExperimentRow, ExperimentRow.id == RunRow.experiment_id)
-    statement = joined.where(*conditions)
+    statement = select(*selected).select_from(RunRow).where(*conditions)
     columns: list[list[Any]] = [[] for _ in selected]
     for rows in session.connection().execute(statement).partitions(_ROWS_AT_ONCE):
         for column, values in zip(columns, zip(*rows, strict=True), strict=True):
@@ -91,7 +90,7 @@ def _links(
 ) -> Mapping[str, Sequence[str]]:
     """Values of a field of which runs may have several, by the ids of the runs that have one."""
     found: dict[str, list[str]] = defaultdict(list)
-    statement = field.pairs().join(ExperimentRow, ExperimentRow.id == RunRow.experiment_id).where(*conditions)
+    statement = field.pairs().where(*conditions)
     for run_id, value in session.execute(statement.distinct()):
         found[run_id].append(value)
     return found

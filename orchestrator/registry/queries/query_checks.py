@@ -15,7 +15,7 @@ from orchestrator.registry.queries.query_links import LinkedField, TagValueField
 from orchestrator.registry.queries.query_names import listed, near_tags
 from orchestrator.registry.queries.query_tree import Comparison, Value, quoted
 from orchestrator.registry.queries.query_values import WrongValueError, as_text
-from orchestrator.registry.tables import ExperimentRow, ModelRow, ParameterRow, RunRow, TagRow
+from orchestrator.registry.tables import ModelRow, ParameterRow, RunRow, TagRow, of_whole_run
 
 _WORDS = {
     "task": RunRow.task,
@@ -23,7 +23,7 @@ _WORDS = {
     "model": ModelRow.name,
     "name": RunRow.name,
     "host": RunRow.host,
-    "experiment": ExperimentRow.name,
+    "experiment": of_whole_run("name"),
 }
 """Columns of text with words to choose from."""
 _SAMPLE = 500
@@ -57,8 +57,7 @@ def words_of_none(session: Session, field: Field, comparison: Comparison) -> lis
     for value in comparison.values:
         if not isinstance(value, str):
             continue
-        having = select(RunRow.id).join(ExperimentRow, ExperimentRow.id == RunRow.experiment_id)
-        if session.scalar(having.where(field.compared("=", value)).limit(1)) is not None:
+        if session.scalar(select(RunRow.id).where(field.compared("=", value)).limit(1)) is not None:
             continue
         remark = _near_words(session, str(comparison.operand), value)
         unmatched.append(f"no run has {comparison.operand} = {_shortened(value)}{remark}")

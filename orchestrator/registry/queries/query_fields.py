@@ -22,7 +22,7 @@ from orchestrator.registry.queries.query_values import (
     compare_time,
 )
 from orchestrator.registry.run_flags import Flag
-from orchestrator.registry.tables import ExperimentRow, MetricRow, ParameterRow, RunRow
+from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow, of_whole_run
 from orchestrator.run_states import RunState
 
 METRIC_SPLITS = ("validation", "test", "train")
@@ -35,8 +35,8 @@ COLUMNS: dict[str, tuple[str, Any]] = {
     "kind": ("text", RunRow.kind),
     "task": ("text", RunRow.task),
     "metric": ("text", RunRow.metric),
-    "experiment": ("text", ExperimentRow.name),
-    "fingerprint": ("text", ExperimentRow.fingerprint),
+    "experiment": ("text", of_whole_run("name")),
+    "fingerprint": ("text", of_whole_run("fingerprint")),
     "parent": ("text", RunRow.parent_id),
     "group": ("text", RunRow.group_key),
     "host": ("text", RunRow.host),

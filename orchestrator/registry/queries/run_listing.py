@@ -15,7 +15,6 @@ from orchestrator.registry.groups.group_keys import group_key
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.queries.query_fields import (
     METRIC_SPLITS,
-    Field,
 )
 from orchestrator.registry.queries.query_plans import plan
 from orchestrator.registry.queries.run_order import CREATED_AT, ordered
@@ -24,11 +23,11 @@ from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.run_records import metric_name
 from orchestrator.registry.tables import (
-    ExperimentRow,
     MetricRow,
     ParameterRow,
     RunRow,
     TagRow,
+    of_whole_run,
 )
 from orchestrator.run_states import RunState
 
@@ -42,7 +41,7 @@ RUN_COLUMNS: dict[str, Any] = {
     "task": RunRow.task,
     "metric": RunRow.metric,
     "seed": RunRow.seed,
-    "experiment": ExperimentRow.name,
+    "experiment": of_whole_run("name"),
     "group": RunRow.group_key,
     "created_at": RunRow.created_at,
     "started_at": RunRow.started_at,
@@ -53,7 +52,7 @@ RUN_COLUMNS: dict[str, Any] = {
 _IDS_PER_STATEMENT = 5_000
 _MOST_LISTED = 1_000
 """Runs up to which their ids are listed before a page of them is put in order."""
-_OWN_TABLES = {None, RunRow.__tablename__, ExperimentRow.__tablename__, AttemptRow.__tablename__}
+_OWN_TABLES = {None, RunRow.__tablename__, AttemptRow.__tablename__}
 """Tables of a run's own columns: the state as it is read depends on the newest attempt."""
 
 
@@ -96,7 +95,9 @@ def ordered_ids(
     key, descends = Selection(session, state).order(sort)
     if filter and limit is not None and key == CREATED_AT:
         conditions = _listed_where_few(session, conditions)
-    return [run_id for (run_id,) in ordered(session, _ids(conditions, key), key, descends, limit, offset)]
+    return [
+        run_id for (run_id,) in ordered(session, select(RunRow.id).where(*conditions), key, descends, limit, offset)
+    ]
 
 
 def list_runs_by_id(session: Session, state: ColumnElement[RunState], run_ids: Sequence[str]) -> RecordTable:
@@ -116,7 +117,7 @@ def count_runs(
 ) -> int:
     """Number of the runs that a query selects."""
     conditions = selecting(session, state, filter, trials=trials, archived=archived, whole=True)
-    return session.scalar(select(func.count()).select_from(_ids(conditions).subquery())) or 0
+    return session.scalar(select(func.count()).select_from(RunRow).where(*conditions)) or 0
 
 
 def selecting(
@@ -146,18 +147,7 @@ def list_trials(session: Session, state: ColumnElement[RunState], sweep_id: str)
 def _select_runs(state: ColumnElement[RunState]) -> Select[Any]:
     state_text = type_coerce(state, Text)
     columns = [state_text if column is None else column for column in RUN_COLUMNS.values()]
-    return _joined(*columns, RunRow.code_version)
-
-
-def _joined(*columns: Any) -> Select[Any]:
-    """Select columns of runs, each beside its experiment."""
-    return select(*columns).join(ExperimentRow, ExperimentRow.id == RunRow.experiment_id)
-
-
-def _ids(conditions: Sequence[ColumnElement[bool]], key: Field = CREATED_AT) -> Select[Any]:
-    """Select the ids of runs; the experiment is looked up where it is asked for alone."""
-    is_asked_for = ExperimentRow.__tablename__ in _tables((*conditions, *key.sort_keys()))
-    return (_joined(RunRow.id) if is_asked_for else select(RunRow.id)).where(*conditions)
+    return select(*columns, RunRow.code_version)
 
 
 def _tables(elements: Sequence[ColumnElement[Any]]) -> set[str | None]:
@@ -173,7 +163,7 @@ def _listed_where_few(session: Session, conditions: list[ColumnElement[bool]]) -
     """
     if session.get_bind().dialect.name != "sqlite" or not _tables(conditions) <= _OWN_TABLES:
         return conditions
-    few = session.scalars(_ids(conditions).limit(_MOST_LISTED + 1)).all()
+    few = session.scalars(select(RunRow.id).where(*conditions).limit(_MOST_LISTED + 1)).all()
     return conditions if len(few) > _MOST_LISTED else [RunRow.id.in_(few)]
 
 

@@ -1,9 +1,9 @@
-"""Creation of a run in a session: its row, its experiment, its spec as parameters, and its tags."""
+"""Creation of a run in a session: its row, its spec as parameters, and its tags."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, update
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import upsert
@@ -16,7 +16,7 @@ from orchestrator.registry.parameter_values import (
 )
 from orchestrator.registry.runs.inheritance import add_tags
 from orchestrator.registry.runs.run_parameters import load_parameters
-from orchestrator.registry.tables import ExperimentRow, ParameterRow, RunRow
+from orchestrator.registry.tables import ParameterRow, RunRow
 
 _COLUMNS_OF_THEIR_OWN = ("kind", "name", "tags")
 """Fields of a spec that are columns of the run, and so no parameters."""
@@ -26,14 +26,14 @@ def insert_run(session: Session, row: Mapping[str, Any], fingerprint: str, tags:
     """Insert a run with all that its spec says; a run of that id which is there already stays as it is.
 
     Args:
-        row: columns of the run, its spec among them; its experiment and its group follow from them.
+        row: columns of the run, its spec among them; its group follows from them.
         fingerprint: digest of the spec.
     """
     parameters = _parameters_of(row["spec"])
     given = {
         **row,
+        "fingerprint": fingerprint,
         "group_key": run_group_digest(row["kind"], parameters),
-        "experiment_id": _experiment_id(session, row["name"], fingerprint),
     }
     statement = upsert(session.get_bind().dialect.name, RunRow.__table__, ("id",)).returning(RunRow.id)
     if session.execute(statement, given).first() is None:
@@ -45,7 +45,7 @@ def insert_run(session: Session, row: Mapping[str, Any], fingerprint: str, tags:
 
 
 def replace_spec(session: Session, run: RunRow, spec: Mapping[str, Any], fingerprint: str) -> None:
-    """Replace the spec of a run by one with the same fields; its experiment, which is its trials' too, follows."""
+    """Replace the spec of a run by one with the same fields."""
     parameters = load_parameters(session, run.id)
     for path, value in _parameters_of(spec).items():
         if path in parameters and parameters[path] != value:
@@ -53,17 +53,8 @@ def replace_spec(session: Session, run: RunRow, spec: Mapping[str, Any], fingerp
             stored = dict(zip(PARAMETER_COLUMNS[3:], encode_parameter(value), strict=True))
             row = update(ParameterRow).where(ParameterRow.run_id == run.id, ParameterRow.path == path)
             session.execute(row.values(**stored))
-    run.spec, run.group_key = dict(spec), run_group_digest(run.kind, parameters)
-    run.experiment_id = _experiment_id(session, run.name, fingerprint)
-    trials = update(RunRow).where(RunRow.parent_id == run.id)
-    session.execute(trials.values(experiment_id=run.experiment_id).execution_options(synchronize_session=False))
+    run.spec, run.fingerprint, run.group_key = dict(spec), fingerprint, run_group_digest(run.kind, parameters)
 
 
 def _parameters_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     return flatten({key: value for key, value in spec.items() if key not in _COLUMNS_OF_THEIR_OWN})
-
-
-def _experiment_id(session: Session, name: str, fingerprint: str) -> int:
-    key = {"fingerprint": fingerprint, "name": name}
-    session.execute(upsert(session.get_bind().dialect.name, ExperimentRow.__table__, tuple(key)), key)
-    return session.scalars(select(ExperimentRow.id).filter_by(**key)).one()

@@ -16,7 +16,6 @@ NEVER_STARTED = {"attempt": 0}
 """Values of the row of a trial that begins, and of one that was not recorded before its end."""
 _ROW_COLUMNS = (
     "id",
-    "experiment_id",
     "parent_id",
     "trial_key",
     "number",
@@ -38,7 +37,6 @@ class RunColumns(NamedTuple):
 
     id: str
     kind: str
-    experiment_id: int
     name: str
     task: str | None
     metric: str | None

@@ -124,7 +124,6 @@ class TrialWriter:
         """Row of a trial."""
         return {
             "id": self._id(trial),
-            "experiment_id": self._run.experiment_id,
             "parent_id": self._run.id,
             "trial_key": trial.key,
             "number": trial.number,

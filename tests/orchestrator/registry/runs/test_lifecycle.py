@@ -32,13 +32,6 @@ def test_a_run_announced_twice_is_one_run(registry: Registry) -> None:
     assert everything(registry) == before
 
 
-def test_two_runs_of_a_spec_are_one_experiment(registry: Registry) -> None:
-    first, second = (registry.run(new_run(registry)) for _ in range(2))
-    assert first.id != second.id
-    assert first.experiment == second.experiment
-    assert len(everything(registry)["experiments"]) == 1
-
-
 @pytest.mark.parametrize("state", [RunState.COMPLETED, RunState.FAILED, RunState.STOPPED])
 def test_an_attempt_runs_and_ends_the_run(registry: Registry, state: RunState) -> None:
     run_id = new_run(registry)
