@@ -1,7 +1,6 @@
 """Tables for the attempts of runs: each start, the code that it ran, and what it took.
 
-runs ─┬─< attempts >─ code_diffs
-      └─< attempt_costs
+runs ──< attempts >── code_diffs
 """
 
 from typing import Any
@@ -39,6 +38,12 @@ class AttemptRow(BaseRow):
     overrides: Mapped[list[Any] | None]
     environment: Mapped[dict[str, Any] | None]
     """Versions and machine of the driver."""
+    seconds: Mapped[float | None]
+    """Duration so far; None before its costs are recorded."""
+    cpu_seconds: Mapped[float | None]
+    gpu_seconds: Mapped[float | None]
+    """GPUs that the attempt held, times the seconds."""
+    gpu_type: Mapped[FreeTextStr | None]
 
 
 class CodeDiffRow(BaseRow):
@@ -49,19 +54,4 @@ class CodeDiffRow(BaseRow):
     digest: Mapped[str] = mapped_column(primary_key=True)
     """SHA-256 of the changes before secrets were masked."""
     diff: Mapped[FreeTextStr]
-    recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
-
-
-class AttemptCostRow(BaseRow):
-    """Costs of one start of a run so far: the processors and GPUs that it held."""
-
-    __tablename__ = "attempt_costs"
-
-    run_id: Mapped[RunId] = mapped_column(primary_key=True)
-    number: Mapped[int] = mapped_column(primary_key=True)
-    seconds: Mapped[float]
-    cpu_seconds: Mapped[float]
-    gpu_seconds: Mapped[float]
-    """Seconds of GPUs that the attempt held."""
-    gpu_type: Mapped[FreeTextStr | None]
     recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())

@@ -58,6 +58,7 @@ def recorded(registry: Registry, *attempts: tuple[float, float, float]) -> str:
     """A run whose attempts took so many seconds, of CPUs, and of GPUs."""
     run_id = new_run(registry, kind="tokenizer")
     for number, (seconds, cpu_s, gpu_s) in enumerate(attempts, start=1):
+        registry.lifecycle.start_attempt(run_id)
         registry.costs.record(AttemptCostRecord(run_id, number, seconds, cpu_s, gpu_s, "H200" if gpu_s else None))
     return run_id
 

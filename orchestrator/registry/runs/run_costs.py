@@ -3,18 +3,15 @@
 from collections.abc import Collection
 from dataclasses import asdict
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 
-from orchestrator.registry.attempt_tables import AttemptCostRow, AttemptRow
+from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import select_items, upsert_rows
+from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.records import AttemptCostRecord
 from orchestrator.registry.run_records import record_columns
 from orchestrator.registry.tables import RunRow
-
-_KEYS = ("run_id", "number")
-_VALUES = ("seconds", "cpu_seconds", "gpu_seconds", "gpu_type")
 
 
 class RunCosts:
@@ -25,15 +22,16 @@ class RunCosts:
 
     def record(self, cost: AttemptCostRecord) -> None:
         """Record what an attempt has taken so far, in place of what was recorded of it before."""
+        its = AttemptRow.run_id == cost.run_id, AttemptRow.number == cost.number
         with self._database.session(writing=True) as session:
-            upsert_rows(session, AttemptCostRow, _KEYS, _VALUES, [asdict(cost)])
+            session.execute(update(AttemptRow).where(*its).values(asdict(cost)))
 
     def of_runs(self, run_ids: Collection[str]) -> list[AttemptCostRecord]:
         """Costs of the attempts of some runs, by run and number; none of attempts of which nothing is recorded."""
-        columns = select(*record_columns(AttemptCostRecord, AttemptCostRow))
+        columns = select(*record_columns(AttemptCostRecord, AttemptRow)).where(AttemptRow.seconds.is_not(None))
         with self._database.session(writing=False) as session:
-            statement = columns.where(AttemptCostRow.run_id.in_(select_items(session, run_ids)))
-            rows = session.execute(statement.order_by(*AttemptCostRow.__table__.primary_key))
+            statement = columns.where(AttemptRow.run_id.in_(select_items(session, run_ids)))
+            rows = session.execute(statement.order_by(AttemptRow.run_id, AttemptRow.number))
             return [AttemptCostRecord(*row) for row in rows]
 
     def trial_seconds(self, sweep_id: str, attempt: int) -> float | None:

@@ -10,7 +10,7 @@ from sqlalchemy import insert, select, update
 from orchestrator.provenance.machine import MadeWith
 from orchestrator.provenance.source_code import SourceCode
 from orchestrator.registry import Registry
-from orchestrator.registry.attempt_tables import AttemptCostRow, AttemptRow, CodeDiffRow
+from orchestrator.registry.attempt_tables import AttemptRow, CodeDiffRow
 from orchestrator.registry.keeping_tables import AliasRow, FlagRow, NoteRow, TrashRow
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION
@@ -88,10 +88,8 @@ def fill_every_table(registry: Registry) -> str:
     thrown = {"run_id": "t" * 12, "name": "old", "kind": "sweep", "num_trials": 0, "num_bytes": 7, "record": b"\0\xff"}
     with registry._database.session(writing=True) as session:
         session.add(AliasRow(name=name, alias="production", version=1, set_at=A_TIME))
-        cost = {"seconds": 1.0, "cpu_seconds": 2.0, "gpu_seconds": 0.0, "recorded_at": A_TIME}
-        session.add(AttemptCostRow(run_id=run_id, number=1, **cost))
         session.add(CodeDiffRow(digest="c" * 64, diff="+ a = 1", recorded_at=A_TIME))
-        session.execute(update(AttemptRow).values(diff_digest="c" * 64))
+        session.execute(update(AttemptRow).values(diff_digest="c" * 64, seconds=1.0, cpu_seconds=2.0, gpu_seconds=0.0))
         edge = {"child": "d" * 64, "parent": "e" * 64, "role": "teacher", "child_kind": "model", "child_name": name}
         session.add(LineageRow(**edge, parent_kind="corpus", parent_name="words", run_id=run_id, recorded_at=A_TIME))
         session.execute(insert(TrashRow), [{**thrown, "created_at": A_TIME}])

@@ -16,9 +16,12 @@ from tests.orchestrator.registry.samples import new_run, trial_result
 
 def test_the_newest_word_on_an_attempt_stands(registry: Registry) -> None:
     run_id, other = new_run(registry), new_run(registry)
+    for run in (run_id, other):
+        registry.lifecycle.start_attempt(run)
     first = AttemptCostRecord(run_id, 1, 10.0, 8.0, 10.0, "H200")
     registry.costs.record(first)
     registry.costs.record(replace(first, seconds=20.0))
+    registry.lifecycle.start_attempt(run_id)
     second = AttemptCostRecord(run_id, 2, 5.0, 4.0, 0.0)
     registry.costs.record(second)
     assert registry.costs.of_runs([run_id, other]) == [replace(first, seconds=20.0), second]
