@@ -76,9 +76,9 @@ def fill(registry: Registry, num_sweeps: int) -> list[str]:
         if rows:
             connection.execute(insert(_COPIES), rows)
         for table in BaseRow.metadata.sorted_tables:
-            if table.name == "models":
+            if table.name == "all_models":
                 _copy_models(connection, table)
-            elif table.name == "runs":
+            elif table.name == "all_runs":
                 _copy_runs(connection, table)
             elif "run_id" in table.columns:
                 _copy_rows(connection, table)
@@ -137,7 +137,7 @@ def record_sweep(registry: Registry, number: int) -> str:
 
 
 def _run() -> Table:
-    return BaseRow.metadata.tables["runs"]
+    return BaseRow.metadata.tables["all_runs"]
 
 
 def _renamed(column: Any) -> Any:

@@ -1,14 +1,14 @@
-"""Tables for the upkeep of runs that are done: notes, flags, names and numbers of models, and the trash.
+"""Tables for the upkeep of runs that are done: notes, flags, and names of models.
 
-runs ─┬─< run_notes        models ──< model_aliases        trash (of runs that are no longer in `runs`)
-      └─< run_flags        model_versions (also of models that are no longer in `models`)
+runs ─┬─< run_notes        models ──< model_aliases
+      └─< run_flags
 """
 
-from sqlalchemy import ForeignKeyConstraint, Index, LargeBinary
+from sqlalchemy import ForeignKeyConstraint, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.registry.column_types import utc_now
-from orchestrator.registry.tables import BaseRow, BigInt, FreeTextStr, RunId, TagRow, UtcDatetime
+from orchestrator.registry.tables import BaseRow, FreeTextStr, RunId, TagRow, UtcDatetime
 
 
 class NoteRow(BaseRow):
@@ -40,7 +40,7 @@ class AliasRow(BaseRow):
 
     __tablename__ = "model_aliases"
     __table_args__ = (
-        ForeignKeyConstraint(["name", "version"], ["models.name", "models.version"], ondelete="CASCADE"),
+        ForeignKeyConstraint(["name", "version"], ["all_models.name", "all_models.version"], ondelete="CASCADE"),
         Index("ix_model_aliases_name_version", "name", "version"),
     )
 
@@ -48,35 +48,6 @@ class AliasRow(BaseRow):
     alias: Mapped[str] = mapped_column(primary_key=True)
     version: Mapped[int]
     set_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
-
-
-class VersionRow(BaseRow):
-    """A number of a model's version that was given away, and the weights that it means for good."""
-
-    __tablename__ = "model_versions"
-
-    name: Mapped[FreeTextStr] = mapped_column(primary_key=True)
-    version: Mapped[int] = mapped_column(primary_key=True)
-    digest: Mapped[str]
-
-
-class TrashRow(BaseRow):
-    """A run that was removed and can be restored: its record as a SQLite file, and where its files still lie."""
-
-    __tablename__ = "trash"
-
-    run_id: Mapped[str] = mapped_column(primary_key=True)
-    name: Mapped[FreeTextStr]
-    kind: Mapped[str]
-    num_trials: Mapped[int]
-    storage_path: Mapped[FreeTextStr | None]
-    num_bytes: Mapped[BigInt]
-    """Size of its files."""
-    record: Mapped[bytes] = mapped_column(LargeBinary)
-    created_at: Mapped[UtcDatetime]
-    removed_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
-    claimed_at: Mapped[UtcDatetime | None]
-    """Time at which a garbage collection began to delete its files; from then on it cannot be restored."""
 
 
 ANNOTATIONS: dict[str, str | None] = {TagRow.__tablename__: None, "run_notes": "written_at", "run_flags": "set_at"}

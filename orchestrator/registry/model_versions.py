@@ -8,9 +8,8 @@ from datetime import datetime
 from sqlalchemy import Select, and_, or_, select
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.engines.dialects import upsert_rows
-from orchestrator.registry.keeping_tables import AliasRow, VersionRow
-from orchestrator.registry.tables import ModelRow
+from orchestrator.registry.keeping_tables import AliasRow
+from orchestrator.registry.tables import ModelRow, StoredModel
 
 
 def split_version(name: str) -> tuple[str, str | None]:
@@ -46,28 +45,7 @@ def named_version(name: str, before: datetime | None = None) -> Select[ModelRow]
     return select(ModelRow).where(condition).order_by(ModelRow.version.desc()).limit(1)
 
 
-def free_version(session: Session, name: str, digest: str, wanted: int | None = None) -> int:
-    """Version under which weights can be recorded: the one that they have had under this name, else one never given.
-
-    Args:
-        wanted: number that they should get where it was never given; the next one when None.
-    """
-    rows = session.scalars(select(VersionRow).where(VersionRow.name == name).order_by(VersionRow.version)).all()
-    given = [row.version for row in rows]
-    had = [row.version for row in rows if row.digest == digest]
-    if had:
-        return wanted if wanted in had else had[-1]
+def free_version(session: Session, name: str, wanted: int | None = None) -> int:
+    """A version of a name that was never given: the one that is wanted, else the next one."""
+    given = session.scalars(select(StoredModel.version).where(StoredModel.name == name)).all()
     return max(given, default=0) + 1 if wanted is None or wanted in given else wanted
-
-
-def give_version(session: Session, name: str, digest: str, wanted: int | None = None) -> int:
-    """Give weights the version that `free_version` finds; no other weights ever get it."""
-    given = None
-    while given != digest:  # of other weights where a merge of registries has given the number in this moment
-        version = free_version(session, name, digest, wanted)
-        upsert_rows(
-            session, VersionRow, ("name", "version"), (), [{"name": name, "version": version, "digest": digest}]
-        )
-        is_it = (VersionRow.name == name) & (VersionRow.version == version)
-        given = session.scalar(select(VersionRow.digest).where(is_it))
-    return version

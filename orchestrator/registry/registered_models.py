@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, func, or_, select
+from sqlalchemy import func, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError
@@ -16,11 +16,11 @@ from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import lock_until_commit, select_items
 from orchestrator.registry.keeping_tables import AliasRow
-from orchestrator.registry.model_versions import give_version, is_number, named_version, split_version
+from orchestrator.registry.model_versions import free_version, is_number, named_version, split_version
 from orchestrator.registry.record_table import RecordTable, record_table
 from orchestrator.registry.records import ModelRecord, RunRecord
 from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
-from orchestrator.registry.tables import ModelRow, RunRow
+from orchestrator.registry.tables import ModelRow, RunRow, StoredModel
 from orchestrator.results import ModelResult
 
 if TYPE_CHECKING:
@@ -43,12 +43,13 @@ class RegisteredModels:
         """
         with self._database.session(writing=True) as session:
             lock_until_commit(session.connection(), f"models/{name}")
-            known = select(ModelRow).where(ModelRow.name == name, ModelRow.digest == model.digest)
+            known = select(StoredModel).where(StoredModel.name == name, StoredModel.digest == model.digest)
             row = session.scalar(known)
             if row is None:
-                version = give_version(session, name, model.digest)
-                row = ModelRow(name=name, version=version, run_id=run_id, **asdict(model))
+                row = StoredModel(name=name, version=free_version(session, name), run_id=run_id, **asdict(model))
                 session.add(row)
+            elif row.removed_at is not None:
+                row.removed_at, row.run_id, row.created_at = None, run_id, utc_now()
             row.folder = model.folder
             return row.version
 
@@ -90,7 +91,8 @@ class RegisteredModels:
         """Aliases of each version, sorted, by the model's name and version."""
         found: dict[tuple[str, int], list[str]] = {}
         with self._database.session(writing=False) as session:
-            for row in session.scalars(select(AliasRow).order_by(AliasRow.alias)):
+            is_there = (ModelRow.name == AliasRow.name) & (ModelRow.version == AliasRow.version)
+            for row in session.scalars(select(AliasRow).join(ModelRow, is_there).order_by(AliasRow.alias)):
                 found.setdefault((row.name, row.version), []).append(row.alias)
         return found
 
@@ -120,10 +122,10 @@ class RegisteredModels:
 
     def remove_of(self, run_ids: Collection[str], folder: str | None = None) -> None:
         """Take the models that runs registered, and those in a folder, out of the registry; their files stay."""
-        in_folder = [] if folder is None else [ModelRow.folder == folder]
+        in_folder = [] if folder is None else [StoredModel.folder == folder]
         with self._database.session(writing=True) as session:
-            of_runs = ModelRow.run_id.in_(select_items(session, run_ids))
-            session.execute(delete(ModelRow).where(or_(of_runs, *in_folder)))
+            of_runs = StoredModel.run_id.in_(select_items(session, run_ids))
+            session.execute(update(StoredModel).where(or_(of_runs, *in_folder)).values(removed_at=utc_now()))
 
     def frame(self) -> pandas.DataFrame:
         """`table` as a DataFrame."""

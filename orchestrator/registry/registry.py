@@ -70,9 +70,7 @@ class Registry(QueriedRuns, SeedGroups):
     driver writes; workers and trials send it events and results (`orchestrator.results`).
 
     **Transactions.** Each method is one transaction: committed when it returns, rolled back when it raises. So other
-    readers see all of a call or nothing of it, and what a returned call wrote survives the death of the process. One
-    method is two transactions: `trash.restore` brings the run back and then empties its place in the trash. Called
-    again, it does the rest.
+    readers see all of a call or nothing of it, and what a returned call wrote survives the death of the process.
 
     **Idempotence.** Rows have natural keys and writes are upserts, so that a call may be repeated: it changes nothing
     more. This is how a caller recovers from a call whose outcome is unknown because the connection broke. Two calls

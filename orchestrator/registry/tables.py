@@ -6,20 +6,26 @@ runs >── parent (a trial's sweep)      runs ─┬─< parameters      runs 
                                             └─< models                └─< run_datasets >─ datasets
 lineage: edges between data, models and exports, by digest
 The tables of a run's attempts are in `attempt_tables`, those of its upkeep in `keeping_tables`.
+
+A run that was removed is marked, and can be restored until its files are deleted; so are the models that it registered.
+The tables `all_runs` and `all_models` have them, the views `runs` and `models`, which everything reads, have not.
 """
 
 from datetime import datetime
 from typing import Annotated, Any
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     CheckConstraint,
     ColumnElement,
     Double,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Text,
     UniqueConstraint,
+    event,
     func,
     select,
 )
@@ -31,39 +37,29 @@ from orchestrator.run_states import RunState
 _STORED_STATES = ", ".join(f"'{state}'" for state in RunState if not state.is_derived)
 
 BigInt = Annotated[int, mapped_column(BigInteger)]
-RunId = Annotated[str, mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))]
+RunId = Annotated[str, mapped_column(ForeignKey("all_runs.id", ondelete="CASCADE"))]
 UtcDatetime = Annotated[datetime, mapped_column(UtcTime)]
 FreeTextStr = Annotated[str, mapped_column(FreeText)]
+_TYPES = {str: Text, float: Double, RunState: StateText, dict[str, Any]: Json, list[Any]: Json}
 
 
 class BaseRow(DeclarativeBase):
     """Base class of every table's rows; rows stay inside this package."""
 
-    type_annotation_map = {  # noqa: RUF012
-        str: Text,
-        float: Double,
-        RunState: StateText,
-        dict[str, Any]: Json,
-        list[Any]: Json,
-    }
+    type_annotation_map = _TYPES
 
 
-class RunRow(BaseRow):
+class ViewRow(DeclarativeBase):
+    """Base class of the rows of views: of tables without what was removed."""
+
+    type_annotation_map = _TYPES
+
+
+class _RunColumns:
     """One execution of a spec; with a parent, one trial of a sweep."""
 
-    __tablename__ = "runs"
-    __table_args__ = (
-        CheckConstraint(f"state IN ({_STORED_STATES})", name="ck_runs_state"),
-        UniqueConstraint("parent_id", "trial_key", name="uq_runs_parent_id_trial_key"),
-        Index("ix_runs_created_at", "created_at", "id"),
-        Index("ix_runs_fingerprint", "fingerprint"),
-        Index("ix_runs_task", "task"),
-        Index("ix_runs_group_key", "group_key"),
-        Index("ix_runs_code_version", "code_version"),
-    )
-
     id: Mapped[str] = mapped_column(primary_key=True)
-    parent_id: Mapped[str | None] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
+    parent_id: Mapped[str | None]
     trial_key: Mapped[str | None]
     """Natural key of a trial within its sweep."""
     number: Mapped[int | None]
@@ -95,6 +91,34 @@ class RunRow(BaseRow):
     heartbeat_at: Mapped[UtcDatetime | None]
     code_version: Mapped[str | None]
     """Code of the newest attempt in one word (`orchestrator.provenance.source_code`); None where it is not known."""
+    removed_at: Mapped[UtcDatetime | None]
+    """Time at which a person removed it."""
+    claimed_at: Mapped[UtcDatetime | None]
+    """Time at which a garbage collection began to delete its files; from then on it cannot be restored."""
+    num_bytes: Mapped[BigInt | None]
+    """Size of its files when it was removed."""
+
+
+class RunRow(_RunColumns, ViewRow):
+    """A run that was not removed."""
+
+    __tablename__ = "runs"
+
+
+class StoredRun(_RunColumns, BaseRow):
+    """A run, removed or not: for who writes."""
+
+    __tablename__ = "all_runs"
+    __table_args__ = (
+        ForeignKeyConstraint(["parent_id"], ["all_runs.id"], ondelete="CASCADE"),
+        CheckConstraint(f"state IN ({_STORED_STATES})", name="ck_runs_state"),
+        UniqueConstraint("parent_id", "trial_key", name="uq_runs_parent_id_trial_key"),
+        Index("ix_runs_created_at", "created_at", "id"),
+        Index("ix_runs_fingerprint", "fingerprint"),
+        Index("ix_runs_task", "task"),
+        Index("ix_runs_group_key", "group_key"),
+        Index("ix_runs_code_version", "code_version"),
+    )
 
 
 _WHOLE = RunRow.__table__.alias("whole_runs")
@@ -123,7 +147,7 @@ class LineageRow(BaseRow):
     child_name: Mapped[FreeTextStr]
     parent_kind: Mapped[str]
     parent_name: Mapped[FreeTextStr]
-    run_id: Mapped[str | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"))
+    run_id: Mapped[str | None] = mapped_column(ForeignKey("all_runs.id", ondelete="SET NULL"))
     recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
@@ -220,23 +244,36 @@ class RunDatasetRow(BaseRow):
     fingerprint: Mapped[str] = mapped_column(ForeignKey("datasets.fingerprint"), primary_key=True)
 
 
-class ModelRow(BaseRow):
-    """A model folder registered under a name and version."""
-
-    __tablename__ = "models"
-    __table_args__ = (
-        UniqueConstraint("name", "digest", name="uq_models_name_digest"),
-        Index("ix_models_run_id", "run_id"),
-    )
+class _ModelColumns:
+    """A model folder registered under a name and version. A version means the same weights for good."""
 
     name: Mapped[FreeTextStr] = mapped_column(primary_key=True)
     version: Mapped[int] = mapped_column(primary_key=True)
-    run_id: Mapped[str | None] = mapped_column(ForeignKey("runs.id", ondelete="SET NULL"))
+    run_id: Mapped[str | None]
     folder: Mapped[FreeTextStr]
     digest: Mapped[str]
     head: Mapped[str]
     num_parameters: Mapped[BigInt]
     created_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
+    removed_at: Mapped[UtcDatetime | None]
+    """Time at which it was removed; the row keeps its number from other weights."""
+
+
+class ModelRow(_ModelColumns, ViewRow):
+    """A registered model that was not removed."""
+
+    __tablename__ = "models"
+
+
+class StoredModel(_ModelColumns, BaseRow):
+    """A registered model, removed or not: for who writes."""
+
+    __tablename__ = "all_models"
+    __table_args__ = (
+        ForeignKeyConstraint(["run_id"], ["all_runs.id"], ondelete="SET NULL"),
+        UniqueConstraint("name", "digest", name="uq_models_name_digest"),
+        Index("ix_models_run_id", "run_id"),
+    )
 
 
 class TagRow(BaseRow):
@@ -247,3 +284,8 @@ class TagRow(BaseRow):
 
     run_id: Mapped[RunId] = mapped_column(primary_key=True)
     tag: Mapped[FreeTextStr] = mapped_column(primary_key=True)
+
+
+for view in ViewRow.metadata.tables:
+    created = DDL(f"CREATE VIEW {view} AS SELECT * FROM all_{view} WHERE removed_at IS NULL")
+    event.listen(BaseRow.metadata, "after_create", created)

@@ -112,9 +112,7 @@ def restore(run_ids: tuple[str, ...]) -> None:
         stages = [stage for one in named if one.kind == "pipeline" for stage in registry.trash.stages_of(one.run_id)]
         # A pipeline after its stages: whoever is interrupted can do so again.
         for one in {one.run_id: one for one in (*stages, *named)}.values():
-            remarks = registry.trash.restore(one.run_id)
+            registry.trash.restore(one.run_id)
             notify(f"restored {one.kind} {one.run_id} ({one.name})")
-            for merged in remarks:
-                notify(f"  {merged.id}: {merged.remark}")
             if one.storage_path is not None and not exists(one.storage_path):
                 notify(f"  its files are gone: {one.storage_path}")

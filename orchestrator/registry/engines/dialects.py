@@ -118,7 +118,7 @@ def upsert(
     Building such a statement costs far more than running it, so each is built once.
 
     Args:
-        keys: columns of the natural key.
+        keys: columns of the natural key; none for whatever keeps the row out, where nothing is updated.
         update: columns to update; a row that is there stays as it is where this is empty.
         newer: gives, for the row to be inserted, the condition under which it may update the row that is there.
         also: gives, for the row to be inserted, further columns to update, each with an expression.
@@ -126,7 +126,7 @@ def upsert(
     assert isinstance(table, Table)
     insert = _insert(dialect, table)
     if not update:
-        statement: Insert = insert.on_conflict_do_nothing(index_elements=keys)
+        statement: Insert = insert.on_conflict_do_nothing(index_elements=keys or None)
     else:
         statement = insert.on_conflict_do_update(
             index_elements=keys,

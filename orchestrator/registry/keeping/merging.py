@@ -13,16 +13,16 @@ Each run is one transaction. So a merge that breaks off is done again, and one t
 is in the other's trash stays there.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import RowMapping, Table, exists, insert, select, update
+from sqlalchemy import RowMapping, Table, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, RegistryError
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import select_items, upsert_rows
+from orchestrator.registry.engines.dialects import upsert
 from orchestrator.registry.keeping.annotations import add_annotations, annotations_of, missing_annotations
 from orchestrator.registry.keeping.run_families import (
     bring_models,
@@ -30,15 +30,16 @@ from orchestrator.registry.keeping.run_families import (
     copy_family,
     family_digests,
     family_of,
+    is_registered,
     models_of,
     shared_keys,
     tables_of_runs,
+    version_here,
 )
-from orchestrator.registry.keeping_tables import ANNOTATIONS, AliasRow, TrashRow, VersionRow
-from orchestrator.registry.model_versions import free_version
-from orchestrator.registry.tables import BaseRow, LineageRow, ModelRow, RunRow
+from orchestrator.registry.keeping_tables import ANNOTATIONS, AliasRow
+from orchestrator.registry.tables import BaseRow, ModelRow, RunRow, StoredModel, StoredRun
 
-_WITH_RULES = {table.__tablename__ for table in (RunRow, ModelRow, VersionRow, AliasRow, TrashRow)}
+_WITH_RULES = {table.__tablename__ for table in (StoredRun, StoredModel, AliasRow)}
 
 
 @dataclass(frozen=True)
@@ -60,25 +61,19 @@ def merge_registry(
     *,
     unfinished: bool = False,
     dry_run: bool = False,
-    from_trash: bool = False,
-    before_run: Callable[[Session], object] | None = None,
 ) -> Iterator[Merged]:
     """Join what `source` has to `target`; yields what became of each thing as soon as it is there.
 
     Args:
         unfinished: whether runs come along that have not ended there; they would differ from what becomes of them.
         dry_run: only tell what would become of each.
-        from_trash: whether a run comes back that is in the trash here; else it stays there.
-        before_run: called with the transaction of each run before anything is brought; what it raises ends the merge.
     """
     coming: set[tuple[str, str]] = set()
     with source.session(writing=False) as there:
         oldest_first = select(RunRow.id).where(RunRow.parent_id.is_(None)).order_by(RunRow.created_at, RunRow.id)
         for run_id in list(there.scalars(oldest_first)):
             with target.session(writing=not dry_run) as here:
-                if before_run is not None:
-                    before_run(here)
-                merged = _merge_run(there, here, run_id, unfinished=unfinished, dry_run=dry_run, from_trash=from_trash)
+                merged = _merge_run(there, here, run_id, unfinished=unfinished, dry_run=dry_run)
             yield merged  # it is there for good
             if merged.change in ("new", "joined", "unchanged"):
                 coming |= {(model.name, model.digest) for model in models_of(there, family_of(there, run_id))}
@@ -111,32 +106,16 @@ def open_other(target: Database, location: str) -> Database:
     return other
 
 
-def copy_run(there: Session, here: Session, run_id: str) -> None:
-    """Copy a run into an empty registry, with all that `merge_registry` brings back from there."""
-    family = copy_family(there, here, run_id)
-    bring_models(there, here, models_of(there, family))
-    add_annotations(here, annotations_of(there, family))
-    its = select_items(there, family)
-    of_its = (ModelRow.name == AliasRow.name, ModelRow.version == AliasRow.version, ModelRow.run_id.in_(its))
-    for row, condition in ((LineageRow, LineageRow.run_id.in_(its)), (AliasRow, exists().where(*of_its))):
-        rows = [dict(each) for each in there.execute(select(row.__table__).where(condition)).mappings()]
-        if rows:
-            here.execute(insert(row), rows)
-
-
 def other_tables() -> list[Table]:
     """Tables without a rule of their own: their rows are joined by primary key."""
     known = {*_WITH_RULES, *ANNOTATIONS, *(table.name for table in tables_of_runs())}
     return [table for table in BaseRow.metadata.sorted_tables if table.name not in known]
 
 
-def _merge_run(
-    there: Session, here: Session, run_id: str, *, unfinished: bool, dry_run: bool, from_trash: bool
-) -> Merged:
+def _merge_run(there: Session, here: Session, run_id: str, *, unfinished: bool, dry_run: bool) -> Merged:
     other, known = there.get_one(RunRow, run_id), here.get(RunRow, run_id)
     merged = ("run", run_id, other.name)
-    in_trash = here.scalar(select(TrashRow.run_id).where(TrashRow.run_id == run_id))
-    if known is None and in_trash and not from_trash:
+    if known is None and here.get(StoredRun, run_id) is not None:
         remark = f"it is in the trash here; to bring it back: orchestrator runs restore {run_id}"
         return Merged(*merged, "removed", remark)
     if known is not None:
@@ -162,9 +141,8 @@ def _renamed(there: Session, here: Session, run_ids: Collection[str]) -> dict[st
     """New labels that models of runs would have here."""
     labels = {}
     for model in models_of(there, run_ids):
-        is_known = (ModelRow.name == model.name) & (ModelRow.digest == model.digest)
-        version = free_version(here, model.name, model.digest, wanted=model.version)
-        if version != model.version and here.scalar(select(ModelRow.version).where(is_known)) is None:
+        version = version_here(here, model)
+        if version != model.version and not is_registered(here, model):
             labels[f"{model.name}@{model.version}"] = f"{model.name}@{version}"
     return labels
 
@@ -173,10 +151,9 @@ def _merge_models(there: Session, here: Session, *, dry_run: bool) -> Iterator[M
     """Models that belong to no run; those of runs come with them."""
     orphans = select(ModelRow).where(ModelRow.run_id.is_(None)).order_by(ModelRow.name, ModelRow.version)
     for model in list(there.scalars(orphans)):
-        same = (ModelRow.name == model.name) & (ModelRow.digest == model.digest)
-        if here.scalar(select(ModelRow.version).where(same)) is not None:
+        if is_registered(here, model):
             continue
-        label = f"{model.name}@{free_version(here, model.name, model.digest, wanted=model.version)}"
+        label = f"{model.name}@{version_here(here, model)}"
         if not dry_run:
             bring_models(there, here, [model])
         theirs = f"{model.name}@{model.version}"
@@ -184,12 +161,10 @@ def _merge_models(there: Session, here: Session, *, dry_run: bool) -> Iterator[M
 
 
 def _keep_numbers(there: Session, here: Session) -> None:
-    """Note the numbers of models' versions that were given there: specs that come from there mean those weights."""
-    own = {tuple(row) for row in here.execute(select(VersionRow.name, VersionRow.digest))}
-    given = [dict(row) for row in there.execute(select(VersionRow.__table__)).mappings()]
-    # Weights that have a number here keep it.
-    new = [row for row in given if (row["name"], row["digest"]) not in own]
-    upsert_rows(here, VersionRow, ("name", "version"), (), new)
+    """Note the numbers of models that were removed there: specs that come from there mean those weights."""
+    for model in list(there.scalars(select(StoredModel).where(StoredModel.removed_at.is_not(None)))):
+        values = {column.key: getattr(model, column.key) for column in StoredModel.__table__.columns}
+        here.execute(upsert(here.get_bind().dialect.name, StoredModel.__table__, ()), [{**values, "run_id": None}])
 
 
 def _merge_aliases(

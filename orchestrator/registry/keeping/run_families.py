@@ -9,16 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, Select, String, Table, collate, insert, or_, select, update
+from sqlalchemy import ColumnElement, RowMapping, Select, String, Table, collate, insert, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.engines.dialects import lock_until_commit, select_items, upsert
-from orchestrator.registry.keeping_tables import ANNOTATIONS, TrashRow
-from orchestrator.registry.model_versions import give_version
-from orchestrator.registry.tables import BaseRow, ModelRow, RunRow
+from orchestrator.registry.keeping_tables import ANNOTATIONS
+from orchestrator.registry.model_versions import free_version
+from orchestrator.registry.tables import BaseRow, ModelRow, RunRow, StoredModel, StoredRun
 
-_RUNS = RunRow.__tablename__
 _ROWS_AT_ONCE = 5_000
 
 
@@ -27,7 +26,7 @@ def tables_of_runs() -> list[Table]:
     return [
         table
         for table in BaseRow.metadata.sorted_tables
-        if "run_id" in table.primary_key.columns and table.name not in (*ANNOTATIONS, TrashRow.__tablename__)
+        if "run_id" in table.primary_key.columns and table.name not in ANNOTATIONS
     ]
 
 
@@ -39,7 +38,7 @@ def family_of(session: Session, run_id: str) -> list[str]:
 def family_digests(session: Session, run_id: str) -> dict[str, str]:
     """Digest of what each table has of a run and its trials: equal in two registries that have the same of it."""
     own = [sorted(run.items()) for run in _runs_of_family(session, run_id)]
-    digests = {_RUNS: hashlib.sha256(repr(own).encode())}
+    digests = {RunRow.__tablename__: hashlib.sha256(repr(own).encode())}
     for table in tables_of_runs():
         digests[table.name] = hashlib.sha256()
         for part in session.execute(_rows_of_family(session, table, run_id)).partitions():
@@ -50,7 +49,7 @@ def family_digests(session: Session, run_id: str) -> dict[str, str]:
 def copy_family(there: Session, here: Session, run_id: str) -> list[str]:
     """Insert a run, its trials and their rows, and what these rest on; returns their ids, the run first."""
     runs = [dict(run) for run in _runs_of_family(there, run_id)]
-    here.execute(insert(BaseRow.metadata.tables[_RUNS]), runs)
+    here.execute(insert(StoredRun), runs)
     for table in tables_of_runs():
         for part in there.execute(_rows_of_family(there, table, run_id)).mappings().partitions():
             rows = [dict(row) for row in part]
@@ -68,17 +67,38 @@ def bring_models(there: Session, here: Session, models: Iterable[ModelRow]) -> d
     renamed = {}
     for model in models:
         lock_until_commit(here.connection(), f"models/{model.name}")
-        same = (ModelRow.name == model.name) & (ModelRow.digest == model.digest)
-        if here.scalar(select(ModelRow.version).where(same)) is not None:
-            relink = update(ModelRow).where(same, ModelRow.run_id.is_(None)).values(run_id=model.run_id)
-            here.execute(relink.execution_options(synchronize_session=False))
+        known = here.scalar(_same_weights(model))
+        if known is None:
+            version = version_here(here, model)
+            values = {column.key: getattr(model, column.key) for column in StoredModel.__table__.columns}
+            here.execute(insert(StoredModel), [{**values, "version": version}])
+            if version != model.version:
+                renamed[f"{model.name}@{model.version}"] = f"{model.name}@{version}"
             continue
-        version = give_version(here, model.name, model.digest, wanted=model.version)
-        values = {column.key: getattr(model, column.key) for column in ModelRow.__table__.columns}
-        here.execute(insert(ModelRow), [{**values, "version": version}])
-        if version != model.version:
-            renamed[f"{model.name}@{model.version}"] = f"{model.name}@{version}"
+        if known.removed_at is not None:
+            known.removed_at, known.created_at = None, model.created_at
+            known.folder, known.run_id = model.folder, model.run_id
+            if known.version != model.version:
+                renamed[f"{model.name}@{model.version}"] = f"{model.name}@{known.version}"
+        known.run_id = known.run_id or model.run_id
+        here.flush()
     return renamed
+
+
+def version_here(here: Session, model: ModelRow) -> int:
+    """Version that weights of another registry have here, also where they were removed, or would get."""
+    known = here.scalar(_same_weights(model))
+    return free_version(here, model.name, model.version) if known is None else known.version
+
+
+def is_registered(here: Session, model: ModelRow) -> bool:
+    """Whether weights of another registry are registered here under the same name, and not removed."""
+    known = here.scalar(_same_weights(model))
+    return known is not None and known.removed_at is None
+
+
+def _same_weights(model: ModelRow) -> Select[StoredModel]:
+    return select(StoredModel).where(StoredModel.name == model.name, StoredModel.digest == model.digest)
 
 
 def models_of(session: Session, run_ids: Iterable[str]) -> list[ModelRow]:
@@ -89,7 +109,7 @@ def models_of(session: Session, run_ids: Iterable[str]) -> list[ModelRow]:
 
 def _runs_of_family(session: Session, run_id: str) -> Sequence[RowMapping]:
     """All columns of a run and of its trials, the run first."""
-    in_order = _rows_in_order(session, BaseRow.metadata.tables[_RUNS], RunRow.id.in_(_members(run_id)))
+    in_order = _rows_in_order(session, StoredRun.__table__, StoredRun.id.in_(_members(run_id)))
     return sorted(session.execute(in_order).mappings(), key=lambda run: run["id"] != run_id)
 
 
@@ -99,7 +119,7 @@ def _rows_of_family(session: Session, table: Table, run_id: str) -> Select[Any]:
 
 
 def _members(run_id: str) -> Select[Any]:
-    return select(RunRow.id).where(or_(RunRow.id == run_id, RunRow.parent_id == run_id))
+    return select(StoredRun.id).where(or_(StoredRun.id == run_id, StoredRun.parent_id == run_id))
 
 
 def _rows_in_order(session: Session, table: Table, condition: ColumnElement[bool]) -> Select[Any]:
@@ -129,7 +149,7 @@ def shared_keys(table: Table) -> list[SharedKey]:
     keys = [
         SharedKey(tuple(key.column_keys), key.referred_table, tuple(element.column.name for element in key.elements))
         for key in table.foreign_key_constraints
-        if key.referred_table.name != RunRow.__tablename__ and "run_id" not in key.referred_table.primary_key.columns
+        if key.referred_table is not StoredRun.__table__ and "run_id" not in key.referred_table.primary_key.columns
     ]
     if table.name == AttemptRow.__tablename__:
         keys.append(SharedKey(("diff_digest",), BaseRow.metadata.tables["code_diffs"], ("digest",)))

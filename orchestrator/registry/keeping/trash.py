@@ -1,35 +1,25 @@
 """The trash: runs that were removed and can be restored, until `gc` deletes their files.
 
-Removing a run takes its record out of every other table, and keeps it here as a small registry of its own, a SQLite
-file, in the same transaction. So nothing that reads runs needs to know of the trash. The files stay where they are
-until then.
-
-Whoever deletes the files claims the run first, in a transaction that a restoration cannot cross: either the run is back
-by then, and its files stay, or it is claimed, and cannot be restored any more.
+Removing marks a run, its trials and the models that they registered; the views that everything reads leave them out.
+Its files stay where they are until then. Whoever deletes the files claims the run first, in a transaction that a
+restoration cannot cross: either the run is back by then, and its files stay, or it is claimed, and cannot be restored.
 """
 
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any
 
-import zstandard
-from sqlalchemy import delete, select, text
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Select, delete, func, or_, select, text, update
+from sqlalchemy.orm import Session, aliased
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import select_items
-from orchestrator.registry.keeping.merging import Merged, copy_run, merge_registry
-from orchestrator.registry.keeping.run_families import family_of
-from orchestrator.registry.keeping_tables import TrashRow
 from orchestrator.registry.place_tags import PIPELINE
-from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, load_records
-from orchestrator.registry.tables import ModelRow, RunRow, TagRow
+from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS
+from orchestrator.registry.tables import StoredModel, StoredRun, TagRow
 
 
 @dataclass(frozen=True)
@@ -56,48 +46,33 @@ class Trash:
         self._database = database
 
     def put(self, run_id: str, num_bytes: int) -> bool:
-        """Take a run that has ended out of the record, with its trials and models; returns whether it was there.
+        """Remove a run that has ended, with its trials and models; returns whether it was there.
 
         Args:
             num_bytes: size of its files, which stay where they are.
         """
         with self._database.session(writing=True) as session:
-            run = session.get(RunRow, run_id, with_for_update=True)
-            if run is None or not run.state.is_final:
+            run = session.get(StoredRun, run_id, with_for_update=True)
+            if run is None or run.removed_at is not None or not run.state.is_final:
                 return False
-            family, record = family_of(session, run_id), _record_of(session, run_id)
-            session.merge(
-                TrashRow(
-                    run_id=run_id,
-                    name=run.name,
-                    kind=run.kind,
-                    num_trials=len(family) - 1,
-                    storage_path=run.storage_path,
-                    num_bytes=num_bytes,
-                    record=record,
-                    created_at=run.created_at,
-                )
-            )
+            run.num_bytes = num_bytes
             session.flush()
-            session.expunge_all()
-            session.execute(delete(ModelRow).where(ModelRow.run_id.in_(select_items(session, family))))
-            session.execute(delete(RunRow).where(RunRow.id == run_id))
+            _mark(session, run_id, utc_now())
         return True
 
-    def records(self) -> list[TrashRecord]:
-        """Runs in the trash, the newest first."""
-        newest_first = select(TrashRow).order_by(TrashRow.removed_at.desc(), TrashRow.run_id)
+    def records(self, *conditions: ColumnElement[bool]) -> list[TrashRecord]:
+        """Runs in the trash, the newest first; those alone for which all conditions are true."""
+        statement = _removed().where(*conditions).order_by(StoredRun.removed_at.desc(), StoredRun.id)
         with self._database.session(writing=False) as session:
-            return load_records(session, newest_first, TrashRecord)
+            return [TrashRecord(*row) for row in session.execute(statement)]
 
     def called(self, wanted: str) -> list[TrashRecord]:
         """Runs in the trash with that id, else those of that name and those whose id begins so, the newest first."""
-        records = self.records() if wanted else []
-        is_long = len(wanted) >= MIN_ID_DIGITS
-        whole = [one for one in records if one.run_id == wanted.lower()]
-        return whole or [
-            one for one in records if one.name == wanted or (is_long and one.run_id.startswith(wanted.lower()))
-        ]
+        if not wanted:
+            return []
+        begins = StoredRun.id.startswith(wanted.lower(), autoescape=True)
+        is_begun = [begins] if len(wanted) >= MIN_ID_DIGITS else []
+        return self.records(StoredRun.id == wanted.lower()) or self.records(or_(StoredRun.name == wanted, *is_begun))
 
     def find(self, wanted: str) -> TrashRecord:
         """Run in the trash that a text means alone: by its id, its name, or the beginning of its id.
@@ -111,103 +86,71 @@ class Trash:
         what = "stands for several runs in the trash; give the id of one" if found else "is no run in the trash"
         raise NotFoundError(f"{wanted!r} {what}; there are: {listed or 'none'}")
 
-    def stages_of(self, pipeline_id: str) -> list[TrashRecord]:
+    def stages_of(self, pipeline_id: str) -> Sequence[TrashRecord]:
         """Stages of a pipeline that are in the trash and can be restored, the oldest first."""
-        tag = f"{PIPELINE}{pipeline_id}"
-        rows = select(TrashRow).where(TrashRow.claimed_at.is_(None)).order_by(TrashRow.created_at, TrashRow.run_id)
-        with self._database.session(writing=False) as session:
-            stages = {row.run_id for row in session.scalars(rows) if _has_tag(row, tag)}
-            return [one for one in load_records(session, rows, TrashRecord) if one.run_id in stages]
+        is_stage = StoredRun.id.in_(select(TagRow.run_id).where(TagRow.tag == f"{PIPELINE}{pipeline_id}"))
+        found = self.records(is_stage, StoredRun.claimed_at.is_(None))
+        return sorted(found, key=lambda stage: (stage.created_at, stage.run_id))
 
-    def restore(self, run_id: str) -> list[Merged]:
-        """Bring a run back as it was; returns what could not come back as it was, such as an alias that moved since.
+    def restore(self, run_id: str) -> None:
+        """Bring a run back as it was, with its trials and models.
 
-        Raises: NotFoundError; InputError where another run has its id by now, or its files are being deleted.
+        Raises: NotFoundError; InputError where its files are being deleted.
         """
-        with self._database.session(writing=False) as session:
-            row = _restorable(session, run_id)
-        with _opened(row) as source:
-            merge = merge_registry(
-                self._database,
-                source,
-                unfinished=True,
-                from_trash=True,
-                before_run=lambda here: _restorable(here, run_id, lock=True),
-            )
-            merged = list(merge)
-        for one in merged:
-            if one.what == "run" and one.change == "conflict":
-                raise InputError(f"run {run_id} cannot be restored: the registry has another run of that id")
-        self.drop(run_id)
-        return [one for one in merged if one.remark and (one.what == "run" or one.change == "conflict")]
+        with self._database.session(writing=True) as session:
+            run = session.get(StoredRun, run_id, with_for_update=True)
+            if run is None or run.removed_at is None:
+                raise NotFoundError(f"run {run_id} is not in the trash")
+            if run.claimed_at is not None:
+                raise InputError(
+                    f"run {run_id} cannot be restored: a garbage collection has deleted its files, or does so, since "
+                    f"{run.claimed_at:%Y-%m-%d %H:%M} UTC; what is left of it goes with: orchestrator gc"
+                )
+            run.num_bytes = None
+            session.flush()
+            _mark(session, run_id, None)
 
     @contextmanager
     def claiming(self) -> Iterator[Callable[[str], bool]]:
         """Hold off whoever writes runs until the end of the block, to see what may go and to claim it.
 
         The block gets a function that claims a run in the trash, whose files are about to be deleted, and returns
-        whether they may be: not where the run is not in the trash, or back in the record. Whoever finds a claim may
-        claim again, to finish what another has begun. The block reads by another `Registry`, and writes nothing else.
+        whether they may be: not where the run is back, or gone. Whoever finds a claim may claim again, to finish what
+        another has begun. The block reads by another `Registry`, and writes nothing else.
         """
         with self._database.session(writing=True) as session:
             if self._database.dialect == "postgresql":
-                session.execute(text("LOCK TABLE runs, trash IN EXCLUSIVE MODE"))
+                session.execute(text("LOCK TABLE all_runs IN EXCLUSIVE MODE"))
             else:
                 session.connection()  # which begins the transaction, and takes SQLite's one lock
 
             def claim(run_id: str) -> bool:
-                row = session.get(TrashRow, run_id)
-                if row is None or session.get(RunRow, run_id) is not None:
+                run = session.get(StoredRun, run_id)
+                if run is None or run.removed_at is None:
                     return False
-                row.claimed_at = row.claimed_at or utc_now()
+                run.claimed_at = run.claimed_at or utc_now()
                 return True
 
             yield claim
 
     def drop(self, run_id: str) -> None:
-        """Forget a run in the trash for good."""
+        """Forget a run in the trash for good; the versions of its models are never given to others."""
         with self._database.session(writing=True) as session:
-            session.execute(delete(TrashRow).where(TrashRow.run_id == run_id))
+            session.execute(delete(StoredRun).where(StoredRun.id == run_id, StoredRun.removed_at.is_not(None)))
 
 
-def _record_of(session: Session, run_id: str) -> bytes:
-    """A registry of a run alone, as a compressed SQLite file."""
-    with TemporaryDirectory(prefix="orchestrator-trash-") as folder:
-        path = Path(folder) / "registry.sqlite"
-        with closing(Database(str(path))) as record, record.session(writing=True) as here:
-            copy_run(session, here, run_id)
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
-        return zstandard.ZstdCompressor().compress(path.read_bytes())
+def _mark(session: Session, run_id: str, time: Any) -> None:
+    """Set the time at which a run, its trials and their models were removed; None brings them back."""
+    family = or_(StoredRun.id == run_id, StoredRun.parent_id == run_id)
+    models = StoredModel.run_id.in_(select(StoredRun.id).where(family))
+    for table, are_its in ((StoredModel, models), (StoredRun, family)):
+        marked = update(table).where(are_its).values(removed_at=time)
+        session.execute(marked.execution_options(synchronize_session=False))
 
 
-@contextmanager
-def _opened(row: TrashRow) -> Iterator[Database]:
-    """Open the registry of a removed run."""
-    with TemporaryDirectory(prefix="orchestrator-trash-") as folder:
-        path = Path(folder) / "registry.sqlite"
-        path.write_bytes(zstandard.ZstdDecompressor().decompress(row.record))
-        with closing(Database(str(path), read_only=True)) as record:
-            yield record
-
-
-def _has_tag(row: TrashRow, tag: str) -> bool:
-    with _opened(row) as record, record.session(writing=False) as session:
-        return session.get(TagRow, (row.run_id, tag)) is not None
-
-
-def _restorable(session: Session, run_id: str, *, lock: bool = False) -> TrashRow:
-    """Row of a run in the trash that can be restored. Raises: NotFoundError, InputError.
-
-    Args:
-        lock: whether nobody may claim the run until the session's transaction ends.
-    """
-    row = session.get(TrashRow, run_id, with_for_update=lock)
-    if row is None:
-        raise NotFoundError(f"run {run_id} is not in the trash")
-    if row.claimed_at is not None:
-        raise InputError(
-            f"run {run_id} cannot be restored: a garbage collection has deleted its files, or does so, since "
-            f"{row.claimed_at:%Y-%m-%d %H:%M} UTC; what is left of it goes with: orchestrator gc"
-        )
-    return row
+def _removed() -> Select[Any]:
+    """Select the fields of `TrashRecord` of the runs in the trash."""
+    run, trial = StoredRun, aliased(StoredRun)
+    num_trials = select(func.count()).where(trial.parent_id == run.id).scalar_subquery()
+    columns = run.id, run.name, run.kind, num_trials, run.storage_path, func.coalesce(run.num_bytes, 0), run.created_at
+    return select(*columns, run.removed_at, run.claimed_at).where(run.removed_at.is_not(None), run.parent_id.is_(None))

@@ -63,7 +63,10 @@ class RecordedNames:
 
     def removed(self) -> Named:
         """Ids of the runs in the trash."""
-        return self._named("SELECT run_id, kind || ' ' || name FROM trash ORDER BY removed_at DESC LIMIT :most")
+        return self._named(
+            "SELECT id, kind || ' ' || name FROM all_runs WHERE removed_at IS NOT NULL AND parent_id IS NULL "
+            "ORDER BY removed_at DESC LIMIT :most"
+        )
 
     def tasks(self) -> Named:
         """Tasks that finished trials were scored on."""

@@ -17,7 +17,7 @@ from orchestrator.registry.database import Database
 from orchestrator.registry.runs.attempt_columns import attempt_columns
 from orchestrator.registry.runs.run_creation import insert_run, replace_spec
 from orchestrator.registry.runs.worker_groups import with_groups
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import StoredRun
 from orchestrator.results import WorkersEvent
 from orchestrator.run_ids import new_run_id
 from orchestrator.run_states import RunState
@@ -33,7 +33,7 @@ class RunLifecycle:
         """Delete a run that has ended, with its trials and all that is recorded of them; one at work stays."""
         ended = [state for state in RunState if state.is_final]
         with self._database.session(writing=True) as session:
-            session.execute(delete(RunRow).where(RunRow.id == run_id, RunRow.state.in_(ended)))
+            session.execute(delete(StoredRun).where(StoredRun.id == run_id, StoredRun.state.in_(ended)))
 
     def create(
         self,
@@ -119,7 +119,7 @@ class RunLifecycle:
             lost = _end_attempts(session, run_id, RunState.LOST, message, before=number, at=died_at)
             if lost:
                 run.seconds = (run.seconds or 0.0) + sum(lost)
-                _stop_trials(session, run_id, message, at=func.coalesce(RunRow.heartbeat_at, died_at))
+                _stop_trials(session, run_id, message, at=func.coalesce(StoredRun.heartbeat_at, died_at))
             own = attempt_columns(session, made_with)
             session.add(AttemptRow(run_id=run_id, number=number, host=host, pid=pid, job_id=job_id, **own))
             run.code_version = made_with.code.code_version if made_with else None
@@ -143,15 +143,15 @@ class RunLifecycle:
 
         Returns False, and records nothing, where a newer attempt has superseded `attempt`.
         """
-        owned_by_attempt = RunRow.id == run_id
+        owned_by_attempt = StoredRun.id == run_id
         if attempt is not None:
-            owned_by_attempt &= RunRow.attempt == attempt
-        running = RunRow.state == RunState.RUNNING
+            owned_by_attempt &= StoredRun.attempt == attempt
+        running = StoredRun.state == RunState.RUNNING
         with self._database.session(writing=True) as session:
-            beat = update(RunRow).values(heartbeat_at=utc_now()).execution_options(synchronize_session=False)
-            is_owned = session.scalar(select(RunRow.id).where(owned_by_attempt)) is not None
+            beat = update(StoredRun).values(heartbeat_at=utc_now()).execution_options(synchronize_session=False)
+            is_owned = session.scalar(select(StoredRun.id).where(owned_by_attempt)) is not None
             if is_owned:
-                session.execute(beat.where(or_(RunRow.id == run_id, RunRow.parent_id == run_id), running))
+                session.execute(beat.where(or_(StoredRun.id == run_id, StoredRun.parent_id == run_id), running))
         return is_owned
 
     def finish(
@@ -192,8 +192,8 @@ class RunLifecycle:
         return True
 
 
-def _locked(session: Session, run_id: str) -> RunRow:
-    run = session.get(RunRow, run_id, with_for_update=True)
+def _locked(session: Session, run_id: str) -> StoredRun:
+    run = session.get(StoredRun, run_id, with_for_update=True)
     if run is None:
         raise NotFoundError(f"No run {run_id} in the registry.")
     return run
@@ -202,8 +202,8 @@ def _locked(session: Session, run_id: str) -> RunRow:
 def _stop_trials(session: Session, run_id: str, error: str, *, at: Any) -> None:
     """Stop the open trials of a run, at a time."""
     session.execute(
-        update(RunRow)
-        .where(RunRow.parent_id == run_id, RunRow.state.in_((RunState.PENDING, RunState.RUNNING)))
+        update(StoredRun)
+        .where(StoredRun.parent_id == run_id, StoredRun.state.in_((RunState.PENDING, RunState.RUNNING)))
         .values(state=RunState.STOPPED, error=error, finished_at=at)
         .execution_options(synchronize_session=False)
     )

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import insert, update
 from sqlalchemy.orm import Session
 
+from orchestrator.errors import InputError
 from orchestrator.registry.engines.dialects import upsert
 from orchestrator.registry.parameter_values import (
     PARAMETER_COLUMNS,
@@ -16,7 +17,7 @@ from orchestrator.registry.parameter_values import (
 )
 from orchestrator.registry.runs.inheritance import add_tags
 from orchestrator.registry.runs.run_parameters import load_parameters
-from orchestrator.registry.tables import ParameterRow, RunRow
+from orchestrator.registry.tables import ParameterRow, StoredRun
 
 _COLUMNS_OF_THEIR_OWN = ("kind", "name", "tags")
 """Fields of a spec that are columns of the run, and so no parameters."""
@@ -35,8 +36,10 @@ def insert_run(session: Session, row: Mapping[str, Any], fingerprint: str, tags:
         "fingerprint": fingerprint,
         "group_key": run_group_digest(row["kind"], parameters),
     }
-    statement = upsert(session.get_bind().dialect.name, RunRow.__table__, ("id",)).returning(RunRow.id)
+    statement = upsert(session.get_bind().dialect.name, StoredRun.__table__, ("id",)).returning(StoredRun.id)
     if session.execute(statement, given).first() is None:
+        if session.get_one(StoredRun, row["id"]).removed_at is not None:
+            raise InputError(f"run {row['id']} was removed; to bring it back: orchestrator runs restore {row['id']}")
         return
     rows = parameter_rows(row["id"], parameters)
     if rows:
@@ -44,7 +47,7 @@ def insert_run(session: Session, row: Mapping[str, Any], fingerprint: str, tags:
     add_tags(session, row["id"], tags)
 
 
-def replace_spec(session: Session, run: RunRow, spec: Mapping[str, Any], fingerprint: str) -> None:
+def replace_spec(session: Session, run: StoredRun, spec: Mapping[str, Any], fingerprint: str) -> None:
     """Replace the spec of a run by one with the same fields."""
     parameters = load_parameters(session, run.id)
     for path, value in _parameters_of(spec).items():

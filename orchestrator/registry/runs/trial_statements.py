@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Text, and_, bindparam, case, literal_colum
 from orchestrator.registry.column_types import FreeText, utc_now
 from orchestrator.registry.engines.dialects import select_list, upsert
 from orchestrator.registry.engines.driver_statements import DriverStatement
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import StoredRun
 from orchestrator.run_states import RunState
 
 STARTED = {"state": RunState.RUNNING, "attempt": 1}
@@ -47,21 +47,21 @@ class RunColumns(NamedTuple):
 @lru_cache
 def run_statement(dialect: str) -> DriverStatement:
     """Read the columns of a sweep that its trials take over."""
-    columns = [getattr(RunRow, name) for name in RunColumns._fields[1:]]
-    return DriverStatement(select(*columns).where(RunRow.id == bindparam("row", type_=Text)), dialect, ("row",))
+    columns = [getattr(StoredRun, name) for name in RunColumns._fields[1:]]
+    return DriverStatement(select(*columns).where(StoredRun.id == bindparam("row", type_=Text)), dialect, ("row",))
 
 
 @lru_cache
 def group_statement(dialect: str) -> DriverStatement:
     """Set the digest of the group that a run is of."""
-    statement = update(RunRow).where(RunRow.id == bindparam("row", type_=Text))
+    statement = update(StoredRun).where(StoredRun.id == bindparam("row", type_=Text))
     return DriverStatement(statement.values(group_key=bindparam("key", type_=Text)), dialect, ("row", "key"))
 
 
 @lru_cache
 def states_statement(dialect: str) -> DriverStatement:
     """Read the states of those trials that are recorded."""
-    statement = select(RunRow.id, RunRow.state).where(RunRow.id.in_(select_list(dialect, "ids")))
+    statement = select(StoredRun.id, StoredRun.state).where(StoredRun.id.in_(select_list(dialect, "ids")))
     return DriverStatement(statement, dialect, ("ids",))
 
 
@@ -70,7 +70,7 @@ def start_statement(dialect: str) -> DriverStatement:
     """Insert a trial that begins, or let one that is there begin again, if its state allows that."""
     statement = upsert(
         dialect,
-        RunRow.__table__,
+        StoredRun.__table__,
         ("id",),
         ("state", "error", "heartbeat_at", "finished_at", "code_version"),
         _may_change,
@@ -84,7 +84,7 @@ def start_statement(dialect: str) -> DriverStatement:
 def insert_statement(dialect: str) -> DriverStatement:
     """Insert a trial that was not recorded before its end; a later one of its ends finds it there."""
     changing = (*_END_COLUMNS, "finished_at")
-    statement = upsert(dialect, RunRow.__table__, ("id",), changing, _may_change).values(finished_at=utc_now())
+    statement = upsert(dialect, StoredRun.__table__, ("id",), changing, _may_change).values(finished_at=utc_now())
     return DriverStatement(statement, dialect, tuple(dict.fromkeys((*_ROW_COLUMNS, *NEVER_STARTED, *_END_COLUMNS))))
 
 
@@ -92,8 +92,8 @@ def insert_statement(dialect: str) -> DriverStatement:
 def end_statement(dialect: str) -> DriverStatement:
     """End a trial that is recorded."""
     state = bindparam("state", type_=Text)
-    changed = {name: bindparam(name, type_=RunRow.__table__.c[name].type) for name in _END_COLUMNS}
-    statement = update(RunRow).where(RunRow.id == bindparam("row", type_=Text), _reachable(state))
+    changed = {name: bindparam(name, type_=StoredRun.__table__.c[name].type) for name in _END_COLUMNS}
+    statement = update(StoredRun).where(StoredRun.id == bindparam("row", type_=Text), _reachable(state))
     return DriverStatement(statement.values(**changed, finished_at=utc_now()), dialect, ("row", *_END_COLUMNS))
 
 
@@ -101,18 +101,18 @@ def end_statement(dialect: str) -> DriverStatement:
 def folder_statement(dialect: str) -> DriverStatement:
     """Set the model folder of a completed trial; where its model is kept is known only when the sweep ends."""
     folder = bindparam("folder", type_=FreeText)
-    statement = update(RunRow).where(
-        RunRow.id == bindparam("row", type_=Text),
-        RunRow.state == literal_column(f"'{RunState.COMPLETED}'"),
-        RunRow.model_folder.is_distinct_from(folder),
+    statement = update(StoredRun).where(
+        StoredRun.id == bindparam("row", type_=Text),
+        StoredRun.state == literal_column(f"'{RunState.COMPLETED}'"),
+        StoredRun.model_folder.is_distinct_from(folder),
     )
     return DriverStatement(statement.values(model_folder=folder), dialect, ("row", "folder"))
 
 
 def _time_from_now(new: Any) -> dict[str, Any]:
     """Columns by which a trial that begins again, after its end, is timed anew; one at work only says so again."""
-    is_at_work = RunRow.state == _constant(RunState.RUNNING)
-    return {"started_at": case((is_at_work, RunRow.started_at), else_=new.started_at), "seconds": null()}
+    is_at_work = StoredRun.state == _constant(RunState.RUNNING)
+    return {"started_at": case((is_at_work, StoredRun.started_at), else_=new.started_at), "seconds": null()}
 
 
 def _may_change(new: Any) -> ColumnElement[bool]:
@@ -123,7 +123,7 @@ def _may_change(new: Any) -> ColumnElement[bool]:
 def _reachable(state: Any) -> ColumnElement[bool]:
     reachable = [each for each in RunState if each.predecessors]
     return or_(
-        *(and_(state == _constant(each), RunRow.state.in_(map(_constant, each.predecessors))) for each in reachable)
+        *(and_(state == _constant(each), StoredRun.state.in_(map(_constant, each.predecessors))) for each in reachable)
     )
 
 

@@ -15,7 +15,7 @@ from orchestrator.registry.run_records import state_as_read
 from orchestrator.registry.runs.run_parameters import read_parameters, write_parameters
 from orchestrator.registry.runs.trial_statements import group_statement
 from orchestrator.registry.runs.trial_writing import DATA, TrialWriter, read_run
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import RunRow, StoredRun
 from orchestrator.registry.trial_rows import load_kept_trials, trial_id
 from orchestrator.results import TrialChange
 from orchestrator.run_states import RunState
@@ -66,7 +66,7 @@ class SweepTrials:
     def drop(self, sweep_id: str) -> None:
         """Delete the trials of a sweep with all that is recorded of them: what they have read is no longer there."""
         with self._database.session(writing=True) as session:
-            session.execute(delete(RunRow).where(RunRow.parent_id == sweep_id))
+            session.execute(delete(StoredRun).where(StoredRun.parent_id == sweep_id))
 
     def set_data(self, sweep_id: str, digests: Mapping[str, str]) -> None:
         """Set which data the trials of a sweep, or a run itself, learn from and are scored on: digests by name.
@@ -89,8 +89,8 @@ class SweepTrials:
         """Set the task of a sweep and of its trials, and the score that ranks them."""
         with self._database.session(writing=True) as session:
             session.execute(
-                update(RunRow)
-                .where(or_(RunRow.id == sweep_id, RunRow.parent_id == sweep_id))
+                update(StoredRun)
+                .where(or_(StoredRun.id == sweep_id, StoredRun.parent_id == sweep_id))
                 .values(task=task, metric=metric)
                 .execution_options(synchronize_session=False)
             )

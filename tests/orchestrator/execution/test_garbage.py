@@ -18,7 +18,7 @@ from orchestrator.errors import RunFailedError
 from orchestrator.execution import garbage
 from orchestrator.execution.garbage import delete_garbage, find_garbage
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import StoredRun
 from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import DatasetResult, MetricEvent, ModelResult, TrialResult
 from orchestrator.run_states import RunState
@@ -102,7 +102,7 @@ def test_weights_are_kept_that_the_leaderboard_shows_for_each_code_and_score(
     registry = recorder.registry
     registry.metrics.record(trial_id("c", "tested"), [MetricEvent(0, "test", {"accuracy": 0.6})], final=True)
     with registry._database.session(writing=True) as session:
-        other_code = update(RunRow).where(RunRow.parent_id == "b").values(code_version="other")
+        other_code = update(StoredRun).where(StoredRun.parent_id == "b").values(code_version="other")
         session.execute(other_code)
     shown = {run.id for group in registry.groups() for run in (group.best, group.tested) if run}
     assert shown == {trial_id("c", "equal"), trial_id("b", "k"), trial_id("c", "tested")}

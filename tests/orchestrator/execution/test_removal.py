@@ -14,7 +14,7 @@ from orchestrator.errors import NotFoundError, RunFailedError
 from orchestrator.execution.garbage import Removal, find_removals, remove_runs
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import StoredRun
 from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import ModelResult, TrialResult
 from orchestrator.run_states import RunState
@@ -92,7 +92,7 @@ def test_the_best_of_a_group_stays_and_another_goes(settings: Settings, recorder
 def test_the_best_of_each_code_stays(settings: Settings, recorder: Recorder) -> None:
     _two_scored(recorder, settings, "first", "other")
     with recorder.registry._database.session(writing=True) as session:
-        session.execute(update(RunRow).where(RunRow.parent_id == "other").values(code_version="other"))
+        session.execute(update(StoredRun).where(StoredRun.parent_id == "other").values(code_version="other"))
     assert "is the best of its group" in _refusal(settings, "first")
     assert "is the best of its group" in _refusal(settings, "other")
 

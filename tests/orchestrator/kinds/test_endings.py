@@ -19,7 +19,7 @@ from orchestrator.kinds.sweep import SweepKind
 from orchestrator.kinds.sweep_ending import compute_difference, compute_gain
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import StoredRun
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.tasks.options import TaskOptions
@@ -75,7 +75,7 @@ def test_trials_of_other_code_are_a_group_of_their_own(recorder: Recorder) -> No
     (sweep,) = recorder.registry.selected("kind = 'sweep'", trials=False)
     for number, code in enumerate(("0.1.0", "0.2.0")):
         with recorder.registry._database.session(writing=True) as session:
-            session.execute(update(RunRow).where(RunRow.number == number).values(code_version=code))
+            session.execute(update(StoredRun).where(StoredRun.number == number).values(code_version=code))
     lines = list(SweepKind().ending(took(sweep), recorder.registry))
     assert lines[1].split() == ["version", "of", "the", "code", "mean", "f1", "sd", "seeds"]
     assert [line.split()[1:] for line in lines[2:4]] == [["0.9000", "–", "1"], ["0.8000", "–", "1"]]
@@ -108,7 +108,7 @@ def test_equal_groups_stand_as_on_the_leaderboard_that_of_the_best_trial_first(r
     assert shown[0] == "0.001"
     assert lines[6] == "best: trial 0 (learning_rate 0.001, seed 0), f1 0.8000"
     with recorder.registry._database.session(writing=True) as session:
-        session.execute(update(RunRow).where(RunRow.number == 0).values(model_folder="model"))
+        session.execute(update(StoredRun).where(StoredRun.number == 0).values(model_folder="model"))
     ranked = [row["run"] for row in recorder.registry.leaderboard_table().records]
     (sweep,) = recorder.registry.selected("kind = 'sweep'", trials=False)
     trials = recorder.registry.trials.table(sweep.id).records

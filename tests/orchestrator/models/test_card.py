@@ -7,7 +7,7 @@ from sqlalchemy import update
 
 from orchestrator.models.card import write_card
 from orchestrator.registry import Registry
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import StoredRun
 from tests.orchestrator.registry.samples import model_result, new_run, trial_result
 
 
@@ -21,7 +21,7 @@ def sweep_of(registry: Registry, scores: Sequence[float], *, code: str | None = 
     ]
     registry.trials.record(sweep, trials)
     with registry._database.session(writing=True) as session:
-        session.execute(update(RunRow).where(RunRow.parent_id == sweep).values(code_version=code))
+        session.execute(update(StoredRun).where(StoredRun.parent_id == sweep).values(code_version=code))
     return sweep
 
 

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select, update
 
 from orchestrator.provenance.machine import MadeWith
 from orchestrator.provenance.source_code import SourceCode
 from orchestrator.registry import Registry
 from orchestrator.registry.attempt_tables import AttemptRow, CodeDiffRow
-from orchestrator.registry.keeping_tables import AliasRow, FlagRow, NoteRow, TrashRow
+from orchestrator.registry.keeping_tables import AliasRow, FlagRow, NoteRow
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION
 from orchestrator.registry.tables import BaseRow, LineageRow
@@ -82,17 +82,15 @@ def note(registry: Registry, run_id: str, text: str, when: datetime = A_TIME) ->
 
 
 def fill_every_table(registry: Registry) -> str:
-    """The same, and a name for its model, and a run in the trash."""
+    """The same, and a name for its model."""
     run_id = fill(registry)
     name = registry.models.of_run(run_id)[0].name
-    thrown = {"run_id": "t" * 12, "name": "old", "kind": "sweep", "num_trials": 0, "num_bytes": 7, "record": b"\0\xff"}
     with registry._database.session(writing=True) as session:
         session.add(AliasRow(name=name, alias="production", version=1, set_at=A_TIME))
         session.add(CodeDiffRow(digest="c" * 64, diff="+ a = 1", recorded_at=A_TIME))
         session.execute(update(AttemptRow).values(diff_digest="c" * 64, seconds=1.0, cpu_seconds=2.0, gpu_seconds=0.0))
         edge = {"child": "d" * 64, "parent": "e" * 64, "role": "teacher", "child_kind": "model", "child_name": name}
         session.add(LineageRow(**edge, parent_kind="corpus", parent_name="words", run_id=run_id, recorded_at=A_TIME))
-        session.execute(insert(TrashRow), [{**thrown, "created_at": A_TIME}])
     return run_id
 
 

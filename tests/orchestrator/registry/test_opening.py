@@ -12,7 +12,7 @@ from sqlalchemy import delete
 from orchestrator.errors import NotFoundError, RegistryError
 from orchestrator.registry import Registry
 from orchestrator.registry.location import resolve_url
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import StoredRun
 from tests.orchestrator.registry.samples import new_run
 
 
@@ -105,7 +105,7 @@ def test_a_place_that_cannot_be_written_says_so(what: str) -> None:
 def test_a_session_for_reading_cannot_write(registry: Registry) -> None:
     run_id = new_run(registry)
     with pytest.raises(RegistryError, match="cannot be written"), registry._database.session(writing=False) as session:
-        session.execute(delete(RunRow))
+        session.execute(delete(StoredRun))
     assert registry.run(run_id).id == run_id
     new_run(registry)
 

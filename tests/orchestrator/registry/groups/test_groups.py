@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.registry import Registry
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import StoredRun
 from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
@@ -94,7 +94,7 @@ def test_a_name_that_a_groups_digest_begins_with_is_refused_with_both(registry: 
     key = registry.group(group_of(registry, 1e-5, [0.8])).key
     other = group_of(registry, 2e-5, [0.9])
     with registry._database.session(writing=True) as session:
-        session.execute(update(RunRow).where(RunRow.id == other).values(name=key[:4]))
+        session.execute(update(StoredRun).where(StoredRun.id == other).values(name=key[:4]))
     with pytest.raises(SeveralRunsError, match=other):
         registry.group(key[:4])
 

@@ -70,8 +70,8 @@ def test_a_servers_registry_goes_through_pg_dump_and_back(postgres_location: str
         before = everything(registry)
         assert back_up_registry(postgres_location, tmp_path / "lab.dump") == "pg_dump"
         with registry._database.session(writing=True) as session:
-            session.connection().exec_driver_sql("TRUNCATE runs, trash CASCADE")
-        assert everything(registry)["runs"] == []
+            session.connection().exec_driver_sql("TRUNCATE all_runs CASCADE")
+        assert everything(registry)["all_runs"] == []
         registry.close()
         restore_dump(tmp_path / "lab.dump", postgres_location)
         assert everything(registry) == before
@@ -116,7 +116,7 @@ def older(location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str
     """The location of a registry that is a revision older than the newest, which takes the runs' names away."""
     with Registry(location) as registry:
         new_run(registry, name="kept")
-    folder = newer_migrations(tmp_path / "migrations", "UPDATE runs SET name = ''")
+    folder = newer_migrations(tmp_path / "migrations", "UPDATE all_runs SET name = ''")
     monkeypatch.setattr(revisions, "MIGRATIONS", folder)
     monkeypatch.setattr(revisions, "NEWEST_REVISION", "9999")
     return location

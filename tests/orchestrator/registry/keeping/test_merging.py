@@ -13,7 +13,7 @@ from orchestrator.registry import Registry
 from orchestrator.registry.keeping.merging import Merged, merge_registry, other_tables
 from orchestrator.registry.keeping_tables import AliasRow
 from orchestrator.registry.recorder import Recorder
-from orchestrator.registry.tables import BaseRow, DatasetRow, RunRow
+from orchestrator.registry.tables import BaseRow, DatasetRow, StoredRun
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import A_TIME, everything, fill, fill_every_table, model_result, new_run, note
@@ -28,13 +28,9 @@ def merge(here: Registry, there: Registry, **options: bool) -> list[Merged]:
 
 
 def content(registry: Registry) -> dict[str, list[object]]:
-    """All rows, without the trash, the numbers that a registry gives by itself, and when and of whom it first heard."""
-    cut = {"experiments": slice(1, 3), "runs": slice(2, None), "datasets": slice(0, 6), "lineage": slice(0, 3)}
-    rows = {
-        name: [row[cut.get(name, slice(None))] for row in each]
-        for name, each in everything(registry).items()
-        if name != "trash"
-    }
+    """All rows, without when and of whom it first heard."""
+    cut = {"datasets": slice(0, 6), "lineage": slice(0, 3)}
+    rows = {name: [row[cut.get(name, slice(None))] for row in each] for name, each in everything(registry).items()}
     return {name: sorted(each, key=repr) for name, each in rows.items()}
 
 
@@ -255,12 +251,12 @@ def test_merging_is_idempotent_and_either_way_gives_the_same(
         assert not [one for one in merge(made["our", 1], made["their", 1]) if one.change == "conflict"]
         merge(made["their", 2], made["our", 2])
         once, other = content(made["our", 1]), content(made["their", 2])
-        # Their versions of weights follow the order in which they came.
-        models = [sorted((row[0], *row[2:]) for row in each.pop("models")) for each in (once, other)]  # type: ignore[index]
+        # Their versions of weights follow the order in which they came, and removed ones were removed apart.
+        models = [sorted((row[0], *row[2:-1]) for row in each.pop("all_models")) for each in (once, other)]  # type: ignore[index]
         assert models[0] == models[1]
         assert once == other
         with made["our", 1]._database.session(writing=False) as session:
-            assert session.query(RunRow).filter(RunRow.parent_id.is_(None)).count() == len(ours | theirs)
+            assert session.query(StoredRun).filter(StoredRun.parent_id.is_(None)).count() == len(ours | theirs)
         before = content(made["our", 1])
         assert merge(made["our", 1], made["their", 1]) == []
         assert content(made["our", 1]) == before

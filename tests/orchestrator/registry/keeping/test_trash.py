@@ -1,17 +1,13 @@
 """A removed run is nowhere else, and comes back. Alone: pytest tests/orchestrator/registry/keeping/test_trash.py"""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import select, update
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry import Registry
-from orchestrator.registry.keeping import trash
-from orchestrator.registry.keeping.merging import Merged
-from orchestrator.registry.tables import LineageRow, RunRow
+from orchestrator.registry.tables import LineageRow, StoredRun
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import everything, fill, fill_every_table, model_result, new_run
 
@@ -33,7 +29,7 @@ def test_a_run_comes_back_with_all_that_was_recorded_of_it(registry: Registry) -
     assert registry.models.of_run(run_id) == []
     removed = registry.trash.find(run_id[:4])
     assert (removed.num_trials, removed.num_bytes, removed.storage_path) == (2, 4711, f"/srv/lab/runs/{run_id}")
-    assert registry.trash.restore(run_id) == []
+    registry.trash.restore(run_id)
     assert everything(registry) == before
 
 
@@ -67,7 +63,7 @@ def test_what_is_not_in_the_trash_is_told(registry: Registry) -> None:
 def test_a_removed_run_is_found_by_its_name_where_that_is_its_alone(registry: Registry) -> None:
     ids = [new_run(registry, name="spring") for _ in range(2)]
     with registry._database.session(writing=True) as session:
-        session.execute(update(RunRow).values(state=RunState.COMPLETED))
+        session.execute(update(StoredRun).values(state=RunState.COMPLETED))
     assert registry.trash.put(ids[0], 0)
     assert registry.trash.find("spring").run_id == ids[0]
     assert registry.trash.put(ids[1], 0)
@@ -75,14 +71,11 @@ def test_a_removed_run_is_found_by_its_name_where_that_is_its_alone(registry: Re
         registry.trash.find("spring")
 
 
-def test_a_run_whose_id_is_taken_by_now_stays_in_the_trash(registry: Registry) -> None:
+def test_the_id_of_a_removed_run_is_not_given_again(registry: Registry) -> None:
     run_id = fill(registry)
     registry.trash.put(run_id, 0)
-    new_run(registry, run_id=run_id, name="a stranger")
-    with pytest.raises(InputError, match="the registry has another run of that id"):
-        registry.trash.restore(run_id)
-    assert registry.run(run_id).name == "a stranger"
-    assert len(registry.trash.records()) == 1
+    with pytest.raises(InputError, match=f"run {run_id} was removed; to bring it back: orchestrator runs restore"):
+        new_run(registry, run_id=run_id)
 
 
 @pytest.mark.heavy
@@ -92,7 +85,7 @@ def test_a_model_comes_back_under_its_number_which_no_other_has_got_meanwhile(tm
         name = registry.models.of_run(run_id)[0].name
         registry.trash.put(run_id, 0)
         assert registry.models.register(name, model_result("9" * 64)) == 2
-        assert registry.trash.restore(run_id) == []
+        registry.trash.restore(run_id)
         assert [model.label for model in registry.models.of_run(run_id)] == [f"{name}@1"]
 
 
@@ -122,40 +115,3 @@ def test_a_run_that_is_back_is_not_claimed(registry: Registry) -> None:
     assert not claim(registry, run_id)
     registry.trash.put(run_id, 0)
     assert claim(registry, run_id)
-
-
-def test_a_claim_between_the_steps_of_a_restoration_ends_it(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The record has been read, and the files begin to go: nothing comes back."""
-    run_id = fill(registry)
-    registry.trash.put(run_id, 0)
-    merge = trash.merge_registry
-
-    def merge_late(*databases: Any, **options: Any) -> Iterator[Merged]:
-        assert claim(registry, run_id)
-        return merge(*databases, **options)
-
-    monkeypatch.setattr(trash, "merge_registry", merge_late)
-    with pytest.raises(InputError, match="cannot be restored"):
-        registry.trash.restore(run_id)
-    assert run_id not in registry.run_table().values("id")
-
-
-def test_a_restoration_that_broke_off_keeps_its_run_from_being_deleted(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_id = fill(registry)
-    registry.trash.put(run_id, 0)
-
-    def break_off(*_: Any) -> None:
-        raise ConnectionError
-
-    with monkeypatch.context() as patched:
-        patched.setattr(trash.Trash, "drop", break_off)
-        with pytest.raises(ConnectionError):
-            registry.trash.restore(run_id)
-    assert [one.run_id for one in registry.trash.records()] == [run_id]
-    assert not claim(registry, run_id)
-    registry.trash.restore(run_id)
-    assert registry.trash.records() == []

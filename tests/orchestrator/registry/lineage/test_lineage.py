@@ -12,7 +12,7 @@ from orchestrator.errors import NotFoundError
 from orchestrator.registry import Registry
 from orchestrator.registry.lineage.lineage_trees import LineageTree
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import StoredRun
 from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import DatasetResult, FileCount, TokenizerResult
 from orchestrator.run_states import RunState
@@ -247,7 +247,7 @@ def test_files_of_another_machine_are_not_looked_for(registry: Registry, tmp_pat
     run_id = pretrain(recorder, tmp_path / "elsewhere.txt")
     assert stale(registry.lineage.ancestors("life/encoder")) != {}
     with registry._database.session(writing=True) as session:
-        session.get_one(RunRow, run_id).host = "another"
+        session.get_one(StoredRun, run_id).host = "another"
     assert stale(registry.lineage.ancestors("life/encoder")) == {}
 
 

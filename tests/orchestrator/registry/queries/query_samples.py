@@ -18,7 +18,7 @@ from orchestrator.registry.queries.query_tree import (
     Operand,
     Value,
 )
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import StoredRun
 from orchestrator.results import DatasetResult, MetricEvent, ModelResult
 from tests.orchestrator.registry.samples import model_result, new_run
 
@@ -86,7 +86,7 @@ def fill(registry: Registry) -> None:
     with registry._database.session(writing=True) as session:
         for index, sample in enumerate(SAMPLES):
             values = {name: sample[name] for name in ("created_at", "seconds", "host")}
-            session.execute(update(RunRow).where(RunRow.id == f"{index:02d}").values(**values))
+            session.execute(update(StoredRun).where(StoredRun.id == f"{index:02d}").values(**values))
 
 
 def found(registry: Registry, query: str) -> list[int]:

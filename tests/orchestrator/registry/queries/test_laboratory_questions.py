@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import update
 
 from orchestrator.registry import Registry
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import StoredRun
 from orchestrator.results import DatasetResult, MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import new_run, trial_result
@@ -70,7 +70,7 @@ def fill(registry: Registry) -> None:
             values |= {"state": columns.get("state", "COMPLETED"), "created_at": began, "heartbeat_at": began}
             values |= {"error": "CUDA out of memory. Tried 2 GiB", "attempt": 3} if name == "base again" else {}
             values |= {"heartbeat_at": now + timedelta(hours=1)} if name == "summer" else {}
-            session.execute(update(RunRow).where(RunRow.id == ids[name]).values(**values))
+            session.execute(update(StoredRun).where(StoredRun.id == ids[name]).values(**values))
 
 
 @pytest.fixture(scope="module")

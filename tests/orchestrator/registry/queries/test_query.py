@@ -22,7 +22,7 @@ from orchestrator.registry.queries.query_tree import (
     field_text,
 )
 from orchestrator.registry.run_flags import Flag
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import StoredRun
 from orchestrator.results import DatasetResult, MetricEvent
 from tests.orchestrator.registry.queries.query_samples import (
     AGES,
@@ -168,7 +168,7 @@ def test_a_run_is_found_by_its_group_as_groups_are_listed(registry: Registry) ->
         new_run(registry, run_id=f"run{number}")
         with registry._database.session(writing=True) as session:
             values = {"group_key": digest, "code_version": version}
-            session.execute(update(RunRow).where(RunRow.id == f"run{number}").values(**values))
+            session.execute(update(StoredRun).where(StoredRun.id == f"run{number}").values(**values))
     first, every = {"run0", "run1", "run2"}, {f"run{number}" for number in range(6)}
     whole = group_key(digests[0], "0.2.0")
     for query, expected in (
@@ -191,7 +191,7 @@ def test_a_run_is_found_by_its_code(registry: Registry) -> None:
     for number, version in enumerate(versions):
         new_run(registry, run_id=f"run{number}")
         with registry._database.session(writing=True) as session:
-            session.execute(update(RunRow).where(RunRow.id == f"run{number}").values(code_version=version))
+            session.execute(update(StoredRun).where(StoredRun.id == f"run{number}").values(code_version=version))
     for query, expected in (
         ("commit = '1f2e3d4'", {"run1", "run2"}),
         (f"commit = '1F2E3D4C5B6A{'0' * 28}'", {"run1", "run2"}),

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.registry import Registry
 from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.records import AttemptCostRecord
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import StoredRun
 from orchestrator.results import TrialStart
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import new_run, trial_result
@@ -49,7 +49,7 @@ def test_trials_count_by_their_own_clock_and_those_that_run_until_now(registry: 
 def move(registry: Registry, hours: float) -> None:
     """Put all that was recorded so far this many hours into the past."""
     with registry._database.session(writing=True) as session:
-        for row in [*session.query(RunRow), *session.query(AttemptRow)]:
+        for row in [*session.query(StoredRun), *session.query(AttemptRow)]:
             for name in ("started_at", "finished_at", "heartbeat_at"):
                 at = getattr(row, name, None)
                 if at is not None:
