@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from uuid import uuid4
 
@@ -105,6 +105,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     made = JobCluster(tmp_path_factory.mktemp("head"))
     monkeypatch.setattr("orchestrator.execution.jobs._client", lambda address: made)
     return made
+
+
+@pytest.fixture
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are carried out in this process, without a Ray."""
+    monkeypatch.setattr("orchestrator.execution.session.connect", lambda *arguments, **options: nullcontext())
+    monkeypatch.setattr("orchestrator.execution.session.check_connected_room", lambda *arguments: None)
 
 
 @pytest.fixture(scope="session")
