@@ -12,7 +12,7 @@ import transformers
 
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, NewerFormatError
-from bert_core.heads import BertForPreTraining, BertForQuestionAnswering, BertForSequenceClassification
+from bert_core.heads import BertForQuestionAnswering
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import evaluate_model, with_labels_of
@@ -81,13 +81,13 @@ def task(tmp_path: Path) -> Task:
     return load_task(tiny_tasks.classification(tmp_path))
 
 
-def save_model(folder: Path, task: Task, labels: Sequence[str] = ("no", "yes")) -> str:
-    """A model of random weights whose first class gets a bonus, so that its answers are known."""
+def save_model(folder: Path, task: Task, labels: Sequence[str] | None = None) -> str:
+    """A model of random weights; with these labels, the first class gets a bonus, so that its answers are known."""
     tokenizer = tiny_tasks.load_tokenizer(folder)
-    model = build_model(define("classification", labels), RECIPE, None, tokenizer)
-    assert isinstance(model, BertForSequenceClassification)
-    with torch.no_grad():
-        model.classifier.bias[0] = 100.0
+    model = build_model(define("classification", labels) if labels else task, RECIPE, None, tokenizer)
+    if labels:
+        with torch.no_grad():
+            model.classifier.bias[0] = 100.0
     save_model_folder(model, tokenizer, record_of(task, OPTIONS), str(folder / "model"))
     return str(folder / "model")
 
@@ -98,12 +98,10 @@ def share_of(task: Task, label: str) -> float:
 
 
 def test_a_model_is_scored_in_fp32_unless_bf16_is_asked(tmp_path: Path, task: Task) -> None:
-    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    model = build_model(define("classification", ("no", "yes")), RECIPE, None, tokenizer)
-    save_model_folder(model, tokenizer, record_of(task, OPTIONS), str(tmp_path / "model"))
+    folder = save_model(tmp_path, task)
 
     def probabilities(**asked: Precision) -> list[float]:
-        found = evaluate_model(str(tmp_path / "model"), task, "validation", 16, str(tmp_path / "cache"), "cpu", **asked)
+        found = evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"), "cpu", **asked)
         return [prediction.probabilities[0] for prediction in found.predictions]
 
     exact, rounded = probabilities(precision="fp32"), probabilities(precision="bf16")
@@ -166,9 +164,7 @@ def test_another_kind_of_task_is_refused(
 def test_columns_count_as_the_model_has_learnt_them(tmp_path: Path) -> None:
     spec = tiny_tasks.columns(tmp_path)
     task = load_task(spec)
-    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    model = build_model(task, RECIPE, None, tokenizer)
-    save_model_folder(model, tokenizer, record_of(task, OPTIONS), str(tmp_path / "model"))
+    save_model(tmp_path, task)
     fine_tuned = load_fine_tuned(tmp_path / "model")
     assert fine_tuned.record.columns == task.columns == fine_tuned.task().columns
     files = {"validation": spec.files["validation"]}
@@ -192,9 +188,7 @@ def test_transformers_loads_the_folder_and_agrees(tmp_path: Path, task: Task) ->
 
 def test_transformers_reads_several_labels_as_such(tmp_path: Path) -> None:
     task = load_task(tiny_tasks.multi_label(tmp_path))
-    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    model = build_model(task, RECIPE, None, tokenizer)
-    save_model_folder(model, tokenizer, record_of(task, OPTIONS), str(tmp_path / "model"))
+    save_model(tmp_path, task)
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
     assert theirs.config.problem_type == "multi_label_classification"
     assert theirs.config.id2label == dict(enumerate(task.labels))
@@ -223,19 +217,13 @@ def test_folder_of_transformers_tells_its_head(
 
 
 def test_folder_made_elsewhere_gets_usual_lengths(tmp_path: Path) -> None:
-    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=256)
-    BertForQuestionAnswering.from_config(config).save_pretrained(tmp_path / "model")
-    tokenizer.save(tmp_path / "model")
+    tiny_tasks.save_pretrained(tmp_path / "model", BertForQuestionAnswering, max_position_embeddings=256)
     record = load_fine_tuned(tmp_path / "model").record
     assert (record.head, record.options.max_seq_length, record.options.max_answer_length) == ("qa", 256, 30)
 
 
 def test_model_without_a_head_is_refused(tmp_path: Path) -> None:
-    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size)
-    BertForPreTraining.from_config(config).save_pretrained(tmp_path / "model")
-    tokenizer.save(tmp_path / "model")
+    tiny_tasks.save_pretrained(tmp_path / "model")
     with pytest.raises(CheckpointError, match="BertForPreTraining"):
         load_fine_tuned(tmp_path / "model")
 

@@ -5,6 +5,8 @@ import random
 from pathlib import Path
 from typing import Any
 
+from bert_core.config import BertConfig
+from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.specs import RecipeSpec, TaskSpec
@@ -35,6 +37,16 @@ def save_tokenizer(folder: Path) -> str:
 
 def load_tokenizer(folder: Path) -> Tokenizer:
     return Tokenizer.load(Path(save_tokenizer(folder)))
+
+
+def save_pretrained(folder: Path, model_type: Any = BertForPreTraining, **config: Any) -> Any:
+    """A tiny model of random weights in a folder, with the tokenizer of these words."""
+    tokenizer = load_tokenizer(folder.parent)
+    shape = BertConfig.from_size("tiny", **{"vocab_size": tokenizer.vocab_size, **config})
+    model = model_type.from_config(shape, seed=7)
+    model.save_pretrained(folder)
+    tokenizer.save(folder)
+    return model
 
 
 def classification(folder: Path, num_train: int = 320) -> TaskSpec:
