@@ -230,9 +230,8 @@ def test_a_signal_that_was_ignored_at_the_start_stays_so(name: str) -> None:
 @pytest.mark.parametrize(
     ("second", "same_signal_s", "status", "goes_on"), [("SIGTERM", 0.0, 143, False), ("SIGINT", 60.0, 130, True)]
 )
-def test_a_second_signal_leaves_at_once_and_one_that_comes_twice_at_once_is_one(
-    second: str, same_signal_s: float, status: int, goes_on: bool
-) -> None:
+def test_a_second_signal_leaves_at_once(second: str, same_signal_s: float, status: int, goes_on: bool) -> None:
+    """One that comes twice at once is one signal."""
     code = SLEEPER.replace("entry.main()", f"entry.SAME_SIGNAL_S = {same_signal_s}\nentry.main()")
     done = run_python(code, "wait", "SIGINT", second)
     assert (done.returncode, "went on" in done.stdout) == (status, goes_on)

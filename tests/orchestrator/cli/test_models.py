@@ -12,43 +12,20 @@ from typing import Any
 import pytest
 import torch
 
-from bert_core import BertConfig, BertForPreTraining, BertForSequenceClassification
+from bert_core import BertConfig, BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
-from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.cli.commands.own_task import own_task_values
 from orchestrator.errors import NotFoundError
 from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
 from orchestrator.models.resolve import resolve_model
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
-
-TEXT = "the cat sat on the mat and the dog sat on the log while it rained all day long"
-SIZES = {
-    "hidden_size": 32,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 48,
-}
+from tests.orchestrator.tiny_models import save_pair_model
 
 
 @pytest.fixture(scope="module")
-def pretrained(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("models") / "pretrained"
-    tokenizer = train_wordpiece([TEXT] * 20, vocab_size=100)
-    model = BertForPreTraining.from_config(BertConfig(vocab_size=tokenizer.vocab_size, **SIZES), seed=0)
-    model.save_pretrained(folder)
-    tokenizer.save(folder)
-    return str(folder)
-
-
-@pytest.fixture(scope="module")
-def classifier(pretrained: str) -> str:
-    folder = Path(pretrained).with_name("classifier")
-    config = BertConfig.from_pretrained(pretrained).with_labels(["negative", "positive"])
-    BertForSequenceClassification.from_config(config, seed=1).save_pretrained(folder)
-    Tokenizer.load(pretrained).save(folder)
-    return str(folder)
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return save_pair_model(tmp_path_factory.mktemp("models") / "classifier", ["negative", "positive"])
 
 
 def test_fill_mask_gives_the_likeliest_tokens_in_order(pretrained: str) -> None:
@@ -97,7 +74,7 @@ def test_commands_show_guesses_and_probabilities(command: Command, pretrained: s
     ("arguments", "complaint"),
     [
         (["fill-mask", "MODEL", "no mask here"], "[MASK]"),
-        (["fill-mask", "MODEL", "[MASK] " * 60], "48"),
+        (["fill-mask", "MODEL", "[MASK] " * 60], "24"),
         (["next-sentence", "MODEL", "a cat", " "], "word"),
         (["predict", "MODEL"], "head"),
         (["fill-mask", "CLASSIFIER", "a [MASK]"], "head"),
@@ -121,9 +98,9 @@ def test_what_a_model_cannot_do_is_said(
     ],
 )
 def test_a_model_that_was_pretrained_otherwise_is_refused(
-    command: Command, pretrained: str, changes: dict[str, Any], word: str, says: str
+    command: Command, pretrained: str, tmp_path: Path, changes: dict[str, Any], word: str, says: str
 ) -> None:
-    folder = Path(pretrained).with_name("-".join((word, *changes)))
+    folder = tmp_path / "otherwise"
     tokenizer = Tokenizer.load(pretrained)
     config = BertConfig.from_shape(1, 64, vocab_size=tokenizer.vocab_size, **changes)
     BertForPreTraining.from_config(config, seed=0).save_pretrained(folder)
