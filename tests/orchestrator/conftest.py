@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from uuid import uuid4
 
@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 
 from orchestrator.registry import Registry
+from orchestrator.settings import Settings
 from orchestrator.specs import TaskSpec
 from tests.orchestrator.execution.job_cluster import JobCluster
 from tests.orchestrator.postgres_server import find_binaries, running_server
@@ -105,6 +106,30 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monkey
     made = JobCluster(tmp_path_factory.mktemp("head"))
     monkeypatch.setattr("orchestrator.execution.jobs._client", lambda address: made)
     return made
+
+
+@pytest.fixture
+def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs are carried out in this process, without a Ray."""
+    monkeypatch.setattr("orchestrator.execution.session.connect", lambda *arguments, **options: nullcontext())
+    monkeypatch.setattr("orchestrator.execution.session.check_connected_room", lambda *arguments: None)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings of a home that is not made yet, beside the inputs of small specs in the current folder."""
+    from tests.orchestrator.small_specs import write_inputs
+
+    monkeypatch.chdir(tmp_path)
+    return write_inputs(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Folder of a model that fills masks and follows sentences."""
+    from tests.orchestrator.tiny_models import save_pretrained
+
+    return save_pretrained(tmp_path_factory.mktemp("models") / "pretrained")
 
 
 @pytest.fixture(scope="session")

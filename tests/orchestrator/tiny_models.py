@@ -1,8 +1,8 @@
-"""A tiny encoder and a tiny model of pairs with random weights, and documents and queries of the same few words."""
+"""Tiny models with random weights, documents and queries of the same few words."""
 
 from pathlib import Path
 
-from bert_core import BertConfig, BertForSentenceEmbedding, BertForSequenceClassification
+from bert_core import BertConfig, BertForPreTraining, BertForSentenceEmbedding, BertForSequenceClassification
 from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig
 from bert_core.text.tokenizer_training import train_wordpiece
 
@@ -22,6 +22,16 @@ CONFIG = {
     "intermediate_size": 32,
     "max_position_embeddings": 24,
 }
+
+
+def save_pretrained(folder: Path) -> str:
+    """A folder of a model that fills masks and follows sentences."""
+    tokenizer = train_wordpiece([WORDS] * 3, vocab_size=200, min_frequency=1)
+    BertForPreTraining.from_config(BertConfig(vocab_size=tokenizer.vocab_size, **CONFIG), seed=0).save_pretrained(
+        folder
+    )
+    tokenizer.save(folder)
+    return str(folder)
 
 
 def save_encoder(folder: Path, seed: int) -> str:

@@ -35,6 +35,15 @@ def command(home: Path, capsys: pytest.CaptureFixture[str]) -> Command:
 
 
 @pytest.fixture
+def spec(home: Path, tmp_path: Path) -> str:
+    """A tokenizer's spec in the current folder, and its text."""
+    text = "kind: tokenizer\ncorpus: {files: [text.txt]}\nvocab_size: 100\nmin_frequency: 1\n"
+    (tmp_path / "words.yaml").write_text(text)
+    (tmp_path / "text.txt").write_text("a tokenizer learns from words like these\n\n" * 30)
+    return "words.yaml"
+
+
+@pytest.fixture
 def recorded_sweep(home: Path) -> RecordedSweep:
     """A finished sweep of sst2: two recipes with two seeds each, and one trial that failed."""
     from orchestrator.kinds.sweep import SweepKind

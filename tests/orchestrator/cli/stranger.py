@@ -48,7 +48,9 @@ class Stranger:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        _write_installation(folder)
+        programs = folder / ".venv" / "bin"  # what `make` leaves there, as far as the README uses it
+        write_program(programs)
+        (programs / "activate").write_text(f'export PATH="{programs}:$PATH"\n')
         _write_experiments(folder)
         _write_data(folder)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("ORCHESTRATOR_", "RAY_"))}
@@ -100,14 +102,12 @@ class Stranger:
         return command.replace("7f3a", newest[:6])
 
 
-def _write_installation(folder: Path) -> None:
-    """Write what `make` leaves in `.venv`, as far as the README uses it: a command, and a script that finds it."""
-    programs = folder / ".venv" / "bin"
-    programs.mkdir(parents=True)
-    script = programs / "orchestrator"
+def write_program(folder: Path) -> None:
+    """A folder for PATH with this project's `orchestrator` in it."""
+    folder.mkdir(parents=True)
+    script = folder / "orchestrator"
     script.write_text(f"#!/bin/sh\nexec {sys.executable} -c 'from orchestrator.cli import main; main()' \"$@\"\n")
     script.chmod(0o755)
-    (programs / "activate").write_text(f'export PATH="{programs}:$PATH"\n')
 
 
 def _write_experiments(folder: Path) -> None:

@@ -20,6 +20,7 @@ from orchestrator.settings import Settings
 from tests.contracts.imports import ROOT
 from tests.contracts.walls import EVERYTHING_HEAVY
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
+from tests.orchestrator.cli.stranger import write_program
 from tests.waiting import PATIENCE_S
 
 SPEC = "kind: sweep\ntask: {id: sst2, folder: data}\n"
@@ -142,16 +143,6 @@ def test_a_completion_loads_nothing_heavy(recorded_sweep: RecordedSweep, spec: P
     assert subprocess.run([sys.executable, "-c", code], timeout=PATIENCE_S).returncode == 0
 
 
-@pytest.fixture
-def bin_folder(tmp_path: Path) -> Path:
-    """A folder for PATH with this project's `orchestrator` in it."""
-    script = tmp_path / "bin" / "orchestrator"
-    script.parent.mkdir()
-    script.write_text(f"#!/bin/sh\nexec {sys.executable} -c 'from orchestrator.cli import main; main()' \"$@\"\n")
-    script.chmod(0o755)
-    return script.parent
-
-
 @pytest.mark.parametrize(
     ("words", "found"),
     [
@@ -162,9 +153,8 @@ def bin_folder(tmp_path: Path) -> Path:
     ],
 )
 @pytest.mark.heavy
-def test_bash_completes_words_as_it_splits_them(
-    spec: Path, bin_folder: Path, words: list[str], found: list[str]
-) -> None:
+def test_bash_completes_words_as_it_splits_them(spec: Path, tmp_path: Path, words: list[str], found: list[str]) -> None:
+    write_program(tmp_path / "bin")
     with Registry(Settings.from_options().registry) as registry:
         registry.models.register("minilm", ModelResult("m", "a" * 64, 1, "pretraining"))
     code = f"""
@@ -173,7 +163,7 @@ def test_bash_completes_words_as_it_splits_them(
         _orchestrator_completion orchestrator
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
     assert (done.stdout.splitlines(), done.stderr) == (found, "")
 

@@ -16,6 +16,7 @@ import pytest
 from bert_core.errors import CheckpointError
 from orchestrator.cli.entry import Interrupted, cli, run_command_line
 from orchestrator.cli.frame import GlobalOptionsCommand
+from orchestrator.cli.messages import REMOVED
 from orchestrator.errors import (
     ClusterError,
     NotFoundError,
@@ -73,19 +74,18 @@ def test_a_wrong_spelling_is_wrong_usage_and_names_the_nearest(
     assert "Traceback" not in outcome.err
 
 
-@pytest.mark.parametrize(
-    ("words", "instead"),
-    [
-        ("published list", "orchestrator check"),
-        ("cluster pull --address http://127.0.0.1:8265", "db merge"),
-        ("db export x", "db backup"),
-        ("db import x", "db merge"),
-    ],
-)
-def test_a_removed_command_names_what_to_use_instead(command: Command, words: str, instead: str) -> None:
+@pytest.mark.parametrize("words", [*REMOVED, "published list", "cluster pull --address http://127.0.0.1:8265"])
+def test_a_removed_command_or_option_names_what_to_use_instead(command: Command, words: str) -> None:
     outcome = command(*words.split())
     assert (outcome.status, outcome.out) == (2, "")
-    assert instead in outcome.err
+    gone = next(gone for gone in REMOVED if words.startswith(gone))
+    assert f"`{gone}` is gone: {REMOVED[gone]}" in " ".join(outcome.err.split())
+
+
+def test_a_last_argument_is_pointed_at_the_option(command: Command) -> None:
+    outcome = command("runs", "plot", "7f3a", "out.png")
+    assert outcome.status == 2
+    assert "-o" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -227,18 +227,14 @@ def test_a_signal_that_was_ignored_at_the_start_stays_so(name: str) -> None:
     assert (done.returncode, done.stdout) == (143, "end state written\nwent on\n")
 
 
-def test_a_second_signal_leaves_at_once() -> None:
-    code = SLEEPER.replace("entry.main()", "entry.SAME_SIGNAL_S = 0.0\nentry.main()")
-    done = run_python(code, "wait", "SIGINT", "SIGTERM")
-    assert done.returncode == 143
-    assert "went on" not in done.stdout
-
-
-def test_a_signal_that_comes_twice_at_once_is_one_signal() -> None:
-    code = SLEEPER.replace("entry.main()", "entry.SAME_SIGNAL_S = 60.0\nentry.main()")
-    done = run_python(code, "wait", "SIGINT", "SIGINT")
-    assert done.returncode == 130
-    assert "went on" in done.stdout
+@pytest.mark.parametrize(
+    ("second", "same_signal_s", "status", "goes_on"), [("SIGTERM", 0.0, 143, False), ("SIGINT", 60.0, 130, True)]
+)
+def test_a_second_signal_leaves_at_once(second: str, same_signal_s: float, status: int, goes_on: bool) -> None:
+    """One that comes twice at once is one signal."""
+    code = SLEEPER.replace("entry.main()", f"entry.SAME_SIGNAL_S = {same_signal_s}\nentry.main()")
+    done = run_python(code, "wait", "SIGINT", second)
+    assert (done.returncode, "went on" in done.stdout) == (status, goes_on)
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

@@ -22,7 +22,6 @@ from tests.orchestrator.execution.job_cluster import Details, JobCluster, Status
 
 ADDRESS = "http://127.0.0.1:8265"
 RUN_ID = "7f3a90b1c2d4"
-SPEC = "kind: tokenizer\ncorpus: {files: [text.txt]}\nvocab_size: 100\n"
 
 
 class Head:
@@ -53,13 +52,6 @@ def head(monkeypatch: pytest.MonkeyPatch) -> Head:
     made = Head()
     monkeypatch.setattr("orchestrator.execution.head_commands.ask_head", made.ask)
     return made
-
-
-@pytest.fixture
-def spec(home: Path, tmp_path: Path) -> str:
-    (tmp_path / "words.yaml").write_text(SPEC)
-    (tmp_path / "text.txt").write_text("a tokenizer learns from words like these\n\n" * 30)
-    return "words.yaml"
 
 
 @pytest.mark.parametrize(

@@ -4,57 +4,28 @@ Alone: .venv/bin/pytest tests/orchestrator/cli/test_models.py
 """
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from bert_core import BertConfig, BertForPreTraining
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.cli.commands.own_task import own_task_values
 from orchestrator.errors import NotFoundError
 from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
 from orchestrator.models.resolve import resolve_model
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
-
-TEXT = "the cat sat on the mat and the dog sat on the log while it rained all day long"
-SIZES = {
-    "hidden_size": 32,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-    "max_position_embeddings": 48,
-}
+from tests.orchestrator.tiny_models import save_pair_model
 
 
 @pytest.fixture(scope="module")
-def pretrained(tmp_path_factory: pytest.TempPathFactory) -> str:
-    from bert_core import BertConfig, BertForPreTraining
-    from bert_core.text.tokenizer_training import train_wordpiece
-
-    folder = tmp_path_factory.mktemp("models") / "pretrained"
-    tokenizer = train_wordpiece([TEXT] * 20, vocab_size=100)
-    model = BertForPreTraining.from_config(BertConfig(vocab_size=tokenizer.vocab_size, **SIZES), seed=0)
-    model.save_pretrained(folder)
-    tokenizer.save(folder)
-    return str(folder)
-
-
-def fine_tuned(pretrained: str, name: str, labels: list[str]) -> str:
-    import bert_core
-    from bert_core import BertConfig
-    from bert_core.text.tokenization import Tokenizer
-
-    folder = Path(pretrained).with_name(name)
-    config = BertConfig.from_pretrained(pretrained).with_labels(labels)
-    getattr(bert_core, name).from_config(config, seed=1).save_pretrained(folder)
-    Tokenizer.load(pretrained).save(folder)
-    return str(folder)
-
-
-@pytest.fixture(scope="module")
-def classifier(pretrained: str) -> str:
-    return fine_tuned(pretrained, "BertForSequenceClassification", ["negative", "positive"])
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return save_pair_model(tmp_path_factory.mktemp("models") / "classifier", ["negative", "positive"])
 
 
 def test_fill_mask_gives_the_likeliest_tokens_in_order(pretrained: str) -> None:
@@ -69,11 +40,6 @@ def test_fill_mask_gives_the_likeliest_tokens_in_order(pretrained: str) -> None:
 
 
 def test_fill_mask_agrees_with_the_padded_model(pretrained: str) -> None:
-    import torch
-
-    from bert_core import BertForPreTraining
-    from bert_core.text.tokenization import Tokenizer
-
     tokenizer, model = Tokenizer.load(pretrained), BertForPreTraining.from_pretrained(pretrained)
     ids = [tokenizer.cls_id, *tokenizer.encode_masked("the [MASK] sat"), tokenizer.sep_id]
     with torch.inference_mode():
@@ -86,11 +52,6 @@ def test_fill_mask_agrees_with_the_padded_model(pretrained: str) -> None:
 
 
 def test_next_sentence_is_the_probability_of_the_first_class(pretrained: str) -> None:
-    import torch
-
-    from bert_core import BertForPreTraining
-    from bert_core.text.tokenization import Tokenizer
-
     tokenizer, model = Tokenizer.load(pretrained), BertForPreTraining.from_pretrained(pretrained)
     a, b = tokenizer.encode_ids(["the cat sat", "it rained"])
     ids = [tokenizer.cls_id, *a, tokenizer.sep_id, *b, tokenizer.sep_id]
@@ -113,7 +74,7 @@ def test_commands_show_guesses_and_probabilities(command: Command, pretrained: s
     ("arguments", "complaint"),
     [
         (["fill-mask", "MODEL", "no mask here"], "[MASK]"),
-        (["fill-mask", "MODEL", "[MASK] " * 60], "48"),
+        (["fill-mask", "MODEL", "[MASK] " * 60], "24"),
         (["next-sentence", "MODEL", "a cat", " "], "word"),
         (["predict", "MODEL"], "head"),
         (["fill-mask", "CLASSIFIER", "a [MASK]"], "head"),
@@ -137,12 +98,9 @@ def test_what_a_model_cannot_do_is_said(
     ],
 )
 def test_a_model_that_was_pretrained_otherwise_is_refused(
-    command: Command, pretrained: str, changes: dict[str, Any], word: str, says: str
+    command: Command, pretrained: str, tmp_path: Path, changes: dict[str, Any], word: str, says: str
 ) -> None:
-    from bert_core import BertConfig, BertForPreTraining
-    from bert_core.text.tokenization import Tokenizer
-
-    folder = Path(pretrained).with_name("-".join((word, *changes)))
+    folder = tmp_path / "otherwise"
     tokenizer = Tokenizer.load(pretrained)
     config = BertConfig.from_shape(1, 64, vocab_size=tokenizer.vocab_size, **changes)
     BertForPreTraining.from_config(config, seed=0).save_pretrained(folder)
@@ -210,8 +168,6 @@ def test_export_copies_a_model_whole_and_refuses_what_is_there(
 
 
 def test_a_flipped_bit_is_noticed_by_export_and_use(command: Command, pretrained: str, tmp_path: Path) -> None:
-    import shutil
-
     shutil.copytree(pretrained, tmp_path / "bad")
     weights = tmp_path / "bad" / "model.safetensors"
     content = bytearray(weights.read_bytes())

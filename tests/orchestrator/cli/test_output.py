@@ -124,20 +124,24 @@ def test_lines_survive_and_other_control_characters_do_not() -> None:
     assert printable("a\nb", keep_lines=False) == "a b"
 
 
+def shown_on_terminal(code: str, environment: dict[str, str]) -> str:
+    """What a terminal gets from a fresh interpreter."""
+    ours, theirs = pty.openpty()
+    subprocess.run([sys.executable, "-c", code], stdout=theirs, env=environment, timeout=PATIENCE_S, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 4096).decode()
+    os.close(ours)
+    return shown
+
+
 def test_a_narrow_terminal_goes_without_spare_columns() -> None:
     code = """from orchestrator.cli.output import show_rows
 row = {"name": "x" * 10, "long": "y" * 15, "r[k]": 1, "spared": "z" * 12}
 show_rows([row], list(row), None, None, spare=["spared"])"""
-    ours, theirs = pty.openpty()
-    subprocess.run(
-        [sys.executable, "-c", code], stdout=theirs, env={**os.environ, "COLUMNS": "34"}, timeout=PATIENCE_S, check=True
-    )
-    os.close(theirs)
-    shown = os.read(ours, 4096)
-    os.close(ours)
-    assert b"yyyyyyyyyyyyyyy" in shown
-    assert b"r[k]" in shown, "a name is no markup"
-    assert b"spared" not in shown
+    shown = shown_on_terminal(code, {**os.environ, "COLUMNS": "34"})
+    assert "yyyyyyyyyyyyyyy" in shown
+    assert "r[k]" in shown, "a name is no markup"
+    assert "spared" not in shown
 
 
 @pytest.mark.parametrize("environment", [{}, {"NO_COLOR": "1"}])
@@ -146,13 +150,7 @@ def test_styled_lines_have_colors_on_a_terminal_that_wants_them(environment: dic
 from orchestrator.cli.output import show_lines
 show_lines([Text("a [b] " * 20, style="cyan")])"""
     wanted = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
-    ours, theirs = pty.openpty()
-    subprocess.run(
-        [sys.executable, "-c", code], stdout=theirs, env=wanted | environment, timeout=PATIENCE_S, check=True
-    )
-    os.close(theirs)
-    shown = os.read(ours, 4096).decode()
-    os.close(ours)
+    shown = shown_on_terminal(code, wanted | environment)
     assert "a [b] " * 20 in shown, "a line is neither wrapped nor read as markup"
     assert ("\x1b[36m" in shown) == (not environment)
 

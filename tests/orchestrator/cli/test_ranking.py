@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,31 +11,29 @@ from orchestrator.results import TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command
+from tests.orchestrator.registry.samples import new_run
+
+
+def record_group(recipe: dict[str, object], scores: Sequence[float], num_failed: int = 0) -> str:
+    """Record a sweep of one group, a seed for each score and for each trial that failed; return its id."""
+    spec = {"kind": "sweep", "task": {"id": "mrpc"}, "recipe": recipe}
+    trials = [
+        TrialResult(f"k{seed}", seed, {}, RunState.COMPLETED, seed, metrics={"f1": score})
+        for seed, score in enumerate(scores)
+    ]
+    trials += [TrialResult("k9", 9, {}, RunState.FAILED, 9, error="out of memory")] * num_failed
+    with Registry(Settings.from_options().registry) as registry:
+        sweep = new_run(registry, kind="sweep", spec=spec, task="mrpc", metric="f1")
+        registry.trials.record(sweep, trials)
+    return sweep
 
 
 @pytest.fixture
 def three_groups(home: object) -> list[str]:
     """Sweeps of a group each: five good seeds, a lucky one, and three poor ones of which one failed."""
-    found = []
-    with Registry(Settings.from_options().registry) as registry:
-        for rate, scores in ((1e-5, (0.88, 0.885, 0.882, 0.879, 0.884)), (2e-5, (0.92,)), (3e-5, (0.7, 0.72))):
-            spec = {
-                "kind": "sweep",
-                "task": {"id": "mrpc"},
-                "recipe": {"size": "tiny", "learning_rate": rate, "seed": 0},
-            }
-            sweep = registry.lifecycle.create(
-                kind="sweep", name="s", fingerprint="f" * 64, spec=spec, task="mrpc", metric="f1"
-            )
-            trials = [
-                TrialResult(f"k{seed}", seed, {}, RunState.COMPLETED, seed, metrics={"f1": score})
-                for seed, score in enumerate(scores)
-            ]
-            if rate == 3e-5:
-                trials.append(TrialResult("k9", 9, {}, RunState.FAILED, 9, error="out of memory"))
-            registry.trials.record(sweep, trials)
-            found.append(sweep)
-    return found
+    groups = {1e-5: (0.88, 0.885, 0.882, 0.879, 0.884), 2e-5: (0.92,), 3e-5: (0.7, 0.72)}
+    recipe = {"size": "tiny", "seed": 0}
+    return [record_group({**recipe, "learning_rate": rate}, groups[rate], int(rate == 3e-5)) for rate in groups]
 
 
 def test_one_lucky_seed_does_not_lead_and_the_doubts_are_told(command: Command, three_groups: list[str]) -> None:
@@ -87,16 +86,10 @@ def test_a_group_that_is_not_there_is_an_error_with_its_own_status(command: Comm
 @pytest.fixture
 def long_recipes(home: object) -> None:
     """Two groups whose recipes differ in more than a line of a terminal can hold."""
-    with Registry(Settings.from_options().registry) as registry:
-        for rate in (1e-5, 2e-5):
-            recipe = {f"a_setting_{number}": number + 1e5 * rate for number in range(6)}
-            recipe |= {"init_from": f"bert-small/pretraining-on-many-notes@{round(1e5 * rate)}"}
-            spec = {"kind": "sweep", "task": {"id": "mrpc"}, "recipe": recipe}
-            sweep = registry.lifecycle.create(
-                kind="sweep", name="s", fingerprint="f" * 64, spec=spec, task="mrpc", metric="f1"
-            )
-            trials = [TrialResult(f"k{n}", n, {}, RunState.COMPLETED, n, metrics={"f1": rate + n / 9}) for n in (0, 1)]
-            registry.trials.record(sweep, trials)
+    for number in (1, 2):
+        recipe: dict[str, object] = {f"a_setting_{place}": place + number for place in range(6)}
+        recipe["init_from"] = f"bert-small/pretraining-on-many-notes@{number}"
+        record_group(recipe, (number / 100, number / 100 + 1 / 9))
 
 
 @pytest.mark.parametrize("words", [("leaderboard",), ("groups", "list")])

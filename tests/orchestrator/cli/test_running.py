@@ -1,27 +1,16 @@
 """`run` and `resume` around the driver. Alone: pytest tests/orchestrator/cli/test_running.py"""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import pytest
 
 import orchestrator.execution.runner
-import orchestrator.execution.session
 from orchestrator.cli.entry import Interrupted
 from orchestrator.errors import RunFailedError
 from orchestrator.kinds.tokenizer import TokenizerKind
 from orchestrator.results import TokenizerResult
 from orchestrator.specs import Spec
 from tests.orchestrator.cli.laboratory import Command
-
-SPEC = "kind: tokenizer\ncorpus: {files: [text.txt]}\n"
-
-
-@pytest.fixture
-def spec(home: Path, tmp_path: Path) -> str:
-    (tmp_path / "words.yaml").write_text(SPEC)
-    return "words.yaml"
 
 
 def driver(error: BaseException | None) -> Callable[..., None]:
@@ -89,16 +78,8 @@ def test_an_id_of_another_form_is_refused(command: Command, spec: str, run_id: s
 
 
 def test_an_id_that_a_run_has_already_is_refused(
-    command: Command, spec: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: Command, spec: str, no_cluster: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "text.txt").write_text("some words\n")
-
-    @contextmanager
-    def no_cluster(*arguments: object, **options: object) -> Iterator[None]:
-        yield
-
-    monkeypatch.setattr(orchestrator.execution.session, "connect", no_cluster)
-    monkeypatch.setattr(orchestrator.execution.session, "check_connected_room", lambda *arguments: None)
     monkeypatch.setattr(TokenizerKind, "run", lambda *arguments: TokenizerResult("storage/tokenizer", "f", 100))
     words = ["run", spec, "--run-id", "7f3a90b1c2d4"]
     first, second = command(*words), command(*words)

@@ -20,6 +20,7 @@ from orchestrator.registry.recorder import Recorder
 from orchestrator.results import DatasetResult, FileCount
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
+from tests.orchestrator.registry.samples import new_run
 
 
 def test_runs_list_has_runs_and_trials_on_request(command: Command, recorded_sweep: RecordedSweep) -> None:
@@ -199,9 +200,7 @@ def test_a_pipeline_is_shown_by_its_stages_and_stands_for_the_last_model_of_one(
 ) -> None:
     settings = Settings.from_options()
     with Registry(settings.registry) as registry:
-        whole = registry.lifecycle.create(
-            kind="pipeline", name="whole", fingerprint="f" * 64, spec={"kind": "pipeline"}
-        )
+        whole = new_run(registry, kind="pipeline", name="whole", spec={"kind": "pipeline"})
         registry.tag(recorded_sweep.run_id, f"pipeline:{whole}")
         model_folder = registry.run(recorded_sweep.run_id).model_folder
     shown = command("runs", "show", whole).out

@@ -91,12 +91,9 @@ def test_what_cannot_be_done_is_said(
 
 
 def test_evaluate_scores_rankings_and_reranked_ones(
-    command: Command, encoder: str, scorer: str, classifier: str, documents: str, tmp_path: Path
+    command: Command, encoder: str, scorer: str, classifier: str, collection: TaskSpec, tmp_path: Path
 ) -> None:
-    Path(documents).rename(tmp_path / "corpus.jsonl")
-    (tmp_path / "queries.jsonl").write_text('{"_id": "q1", "text": "a cold mat"}\n{"_id": "q2", "text": "planes"}\n')
-    (tmp_path / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq1\ta\t1\nq1\tc\t1\nq2\tb\t4\n")
-    task = [encoder, "own", "head=retrieval", f"folder={tmp_path}", "-f", "json"]
+    task = [encoder, "own", "head=retrieval", f"folder={collection.folder}", "-f", "json"]
     record = json.loads(command("evaluate", *task, "--predictions", "p.jsonl").out)
     assert (record["num_examples"], record["num_documents"], record["num_empty_documents"]) == (2, 3, 1)
     assert record["recall_at_10"] == pytest.approx((1 / 2 + 1) / 2)

@@ -4,15 +4,12 @@ Alone: .venv/bin/pytest tests/orchestrator/cli/test_secrets.py
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import orchestrator.execution.runner
-import orchestrator.execution.session
 from orchestrator.cli.entry import Interrupted, run_command_line
 from orchestrator.kinds.tokenizer import TokenizerKind
 from orchestrator.registry import Registry
@@ -22,14 +19,6 @@ from tests.orchestrator.execution.job_cluster import JobCluster
 from tests.orchestrator.registry.samples import everything
 
 CANARY = "canary-7f3a"
-SPEC = "kind: tokenizer\ncorpus: {files: [text.txt]}\nvocab_size: 100\nmin_frequency: 1\n"
-
-
-@pytest.fixture
-def spec(home: Path, tmp_path: Path) -> str:
-    (tmp_path / "words.yaml").write_text(SPEC)
-    (tmp_path / "text.txt").write_text("a tokenizer learns from words like these\n\n" * 30)
-    return "words.yaml"
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
@@ -39,12 +28,6 @@ def secret_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/home/registry.sqlite?password={CANARY}"
     url: str = request.getfixturevalue("postgres_location")
     return url.replace("://tester@", f"://tester:{CANARY}@") + f"&sslpassword={CANARY}"
-
-
-@contextmanager
-def no_cluster(*arguments: object, **options: object) -> Iterator[None]:
-    """Stands for the connection to a Ray."""
-    yield
 
 
 def places_of_canary(folder: Path) -> list[str]:
@@ -69,6 +52,7 @@ def assert_silent(outcomes: list[Outcome], secret_url: str, folder: Path) -> Non
 @pytest.mark.core
 def test_a_run_and_what_reads_it_write_no_password(
     command: Command,
+    no_cluster: None,
     spec: str,
     secret_url: str,
     tmp_path: Path,
@@ -83,8 +67,6 @@ def test_a_run_and_what_reads_it_write_no_password(
         return TokenizerResult("storage/tokenizer", "f", 100)
 
     caplog.set_level(logging.DEBUG)
-    monkeypatch.setattr(orchestrator.execution.session, "connect", no_cluster)
-    monkeypatch.setattr(orchestrator.execution.session, "check_connected_room", lambda *arguments: None)
     monkeypatch.setattr(TokenizerKind, "run", work)
     option = ["--registry", secret_url] if given_by == "option" else []
     if given_by == "environment":
@@ -116,10 +98,13 @@ def test_a_password_that_was_typed_is_masked_with_advice(
 @pytest.mark.parametrize("words", [("runs", "list"), ("db", "upgrade"), ("doctor",), ("run", "words.yaml")])
 @pytest.mark.parametrize("debug", [(), ("--debug",)])
 def test_a_server_that_cannot_be_reached_costs_no_password(
-    command: Command, spec: str, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], debug: tuple[str, ...]
+    command: Command,
+    no_cluster: None,
+    spec: str,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    debug: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr(orchestrator.execution.session, "connect", no_cluster)
-    monkeypatch.setattr(orchestrator.execution.session, "check_connected_room", lambda *arguments: None)
     monkeypatch.setattr("orchestrator.registry.patience.PATIENCE_S", 0.0)
     url = f"postgresql://me:{CANARY}@127.0.0.1:1/lab?sslpassword={CANARY}"
     outcome = command(*words, *debug, "--registry", url)

@@ -18,30 +18,18 @@ from orchestrator.cluster import remote_call, shortage
 from orchestrator.cluster.nodes import Processes
 from orchestrator.cluster.remote_call import CollectedWarnings, WarningRelay, WithWarnings, call_on_device
 from orchestrator.errors import RunFailedError, SpecError
-from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import EvaluatedSplit, evaluate_model
-from orchestrator.finetuning.model_folder import save_model_folder
-from orchestrator.finetuning.model_record import record_of
 from orchestrator.inference.task_scores import Scoring, evaluate
 from orchestrator.progress import attached
 from orchestrator.reminders import Shortage
 from orchestrator.retrieval.searching import Reranking
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import Task, load_task
+from orchestrator.tasks import load_task
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.tasks.definitions import options_of
 from tests.orchestrator.training.cards_in_place import GIB, let_memory_run_out, put_in_place
 
 PROBLEM = "the model was not scored"
 logger = logging.getLogger("orchestrator.some")
-
-
-def save_model(folder: Path, task: Task) -> str:
-    """Write an untrained classifier of a task; returns its folder."""
-    tokenizer = tiny_tasks.load_tokenizer(folder)
-    model = build_model(task, tiny_tasks.RECIPE, None, tokenizer)
-    save_model_folder(model, tokenizer, record_of(task, options_of("classification")), str(folder / "model"))
-    return str(folder / "model")
 
 
 @pytest.fixture
@@ -60,7 +48,7 @@ def test_without_gpus_a_function_is_called_here_on_its_cpu() -> None:
 @pytest.mark.ray
 def test_with_gpus_another_process_gives_the_same_scores_and_predictions(pretended_gpu: None, tmp_path: Path) -> None:
     task = load_task(tiny_tasks.classification(tmp_path))
-    folder, cache = save_model(tmp_path, task), str(tmp_path / "cache")
+    folder, cache = tiny_tasks.save_fine_tuned(tmp_path, task), str(tmp_path / "cache")
 
     def score(device: str) -> tuple[str, int, EvaluatedSplit]:
         return device, os.getpid(), evaluate_model(folder, task, "validation", 16, cache)

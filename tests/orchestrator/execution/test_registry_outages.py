@@ -31,20 +31,12 @@ PIPELINE = {
 }
 
 
-@contextmanager
-def no_cluster(*arguments: object, **options: object) -> Iterator[None]:
-    """Stands for the connection to a Ray."""
-    yield
-
-
 @pytest.fixture
-def laboratory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def laboratory(tmp_path: Path, no_cluster: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two text files; tokenizers are trained in no time, without a Ray."""
     for name in ("small", "large"):
         (tmp_path / f"{name}.txt").write_text("text\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(session, "connect", no_cluster)
-    monkeypatch.setattr(session, "check_connected_room", lambda *arguments: None)
     monkeypatch.setattr(patience, "RETRY_S", 0.0)
 
     def train(self: Any, spec: Any, inputs: Any, context: Any) -> TokenizerResult:

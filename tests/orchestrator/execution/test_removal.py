@@ -127,8 +127,7 @@ def test_a_run_whose_files_another_one_names_stays(
 
 def test_a_stage_of_a_pipeline_that_may_go_on_stays(settings: Settings, recorder: Recorder) -> None:
     _run(recorder, settings, "whole", PIPELINE)
-    _run(recorder, settings, "stage", {"kind": "tokenizer", "name": "p/words", "tags": ["pipeline:whole"]})
-    recorder.complete("stage", RunOutcome())
+    _stage(recorder, settings, "stage", "whole")
     for state in ("RUNNING", "FAILED"):
         assert f"whole, which is {state}" in _refusal(settings, "stage")
         recorder.fail("whole", RunFailedError("no luck"))
@@ -203,9 +202,8 @@ def test_a_stage_whose_model_is_registered_holds_its_pipeline_until_forced(
 
 def test_a_stage_of_a_pinned_pipeline_stays(settings: Settings, recorder: Recorder) -> None:
     _run(recorder, settings, "whole", PIPELINE)
-    _run(recorder, settings, "stage", {"kind": "tokenizer", "name": "p/words", "tags": ["pipeline:whole"]})
-    for run_id in ("stage", "whole"):
-        recorder.complete(run_id, RunOutcome())
+    _stage(recorder, settings, "stage", "whole")
+    recorder.complete("whole", RunOutcome())
     assert _refusal(settings, "stage") == ""
     recorder.registry.annotations.set_flag("whole", "pinned")
     assert "unpin whole" in _refusal(settings, "stage")

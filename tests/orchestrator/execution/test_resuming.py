@@ -6,14 +6,13 @@ Alone: .venv/bin/pytest tests/orchestrator/execution/test_resuming.py
 import os
 import socket
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.cli.entry import run_command_line
-from orchestrator.execution import runner, session
+from orchestrator.execution import runner
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.corpus import CorpusKind
 from orchestrator.kinds.resolved import Resolved
@@ -65,7 +64,11 @@ def fail(spec: CorpusSpec, context: RunContext) -> None:
 
 @pytest.fixture
 def laboratory(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    settings: Settings,
+    no_cluster: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> Laboratory:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "words.yaml").write_text(SPEC)
@@ -77,8 +80,6 @@ def laboratory(
 
     monkeypatch.setattr(runner, "check_inputs", lambda spec, inputs: None)
     monkeypatch.setattr(runner, "check_disk", lambda spec, inputs, left=(): made.left.append(left))
-    monkeypatch.setattr(session, "connect", lambda settings, **options: nullcontext())
-    monkeypatch.setattr(session, "check_connected_room", lambda *arguments: None)
     monkeypatch.setattr(CorpusKind, "run", run)
     monkeypatch.setattr(CorpusKind, "record", lambda kind, result, run_id, recorder: RunOutcome())
     monkeypatch.setattr(Resolved, "pin", lambda inputs, spec: spec)

@@ -1,7 +1,7 @@
 """Model folders: built, recorded, scored on a task. Alone: pytest tests/orchestrator/finetuning/test_model_folder.py"""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,12 @@ import transformers
 
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, NewerFormatError
-from bert_core.heads import BertForPreTraining, BertForQuestionAnswering, BertForSequenceClassification
+from bert_core.heads import BertForQuestionAnswering
 from orchestrator.errors import SpecError
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import evaluate_model, with_labels_of
 from orchestrator.finetuning.heads import HEADS
-from orchestrator.finetuning.model_folder import load_fine_tuned, save_model_folder
+from orchestrator.finetuning.model_folder import load_fine_tuned
 from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord, record_of
 from orchestrator.inference.task_scores import Scoring, evaluate
 from orchestrator.models.info import count_parameters
@@ -25,7 +25,6 @@ from orchestrator.specs import RecipeSpec, TaskSpec
 from orchestrator.specs.network import Precision
 from orchestrator.specs.task import Head
 from orchestrator.tasks import Task, load_task
-from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.text_examples import CategoricalColumn, NumericalColumn, TabularColumns
 from tests.orchestrator.finetuning import tiny_tasks
 from tests.orchestrator.tasks.definitions import define, options_of
@@ -73,23 +72,11 @@ def test_attention_weights_have_the_recipes_dropout_unless_it_has_one_for_them(
 
 
 RECIPE = RecipeSpec(max_seq_length=32)
-OPTIONS = TaskOptions(max_seq_length=32)
 
 
 @pytest.fixture
 def task(tmp_path: Path) -> Task:
     return load_task(tiny_tasks.classification(tmp_path))
-
-
-def save_model(folder: Path, task: Task, labels: Sequence[str] = ("no", "yes")) -> str:
-    """A model of random weights whose first class gets a bonus, so that its answers are known."""
-    tokenizer = tiny_tasks.load_tokenizer(folder)
-    model = build_model(define("classification", labels), RECIPE, None, tokenizer)
-    assert isinstance(model, BertForSequenceClassification)
-    with torch.no_grad():
-        model.classifier.bias[0] = 100.0
-    save_model_folder(model, tokenizer, record_of(task, OPTIONS), str(folder / "model"))
-    return str(folder / "model")
 
 
 def share_of(task: Task, label: str) -> float:
@@ -98,12 +85,10 @@ def share_of(task: Task, label: str) -> float:
 
 
 def test_a_model_is_scored_in_fp32_unless_bf16_is_asked(tmp_path: Path, task: Task) -> None:
-    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    model = build_model(define("classification", ("no", "yes")), RECIPE, None, tokenizer)
-    save_model_folder(model, tokenizer, record_of(task, OPTIONS), str(tmp_path / "model"))
+    folder = tiny_tasks.save_fine_tuned(tmp_path, task)
 
     def probabilities(**asked: Precision) -> list[float]:
-        found = evaluate_model(str(tmp_path / "model"), task, "validation", 16, str(tmp_path / "cache"), "cpu", **asked)
+        found = evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"), "cpu", **asked)
         return [prediction.probabilities[0] for prediction in found.predictions]
 
     exact, rounded = probabilities(precision="fp32"), probabilities(precision="bf16")
@@ -114,14 +99,14 @@ def test_a_model_is_scored_in_fp32_unless_bf16_is_asked(tmp_path: Path, task: Ta
 
 @pytest.mark.parametrize("labels", [("no", "yes"), ("yes", "no")])
 def test_labels_count_by_name_whatever_their_order(tmp_path: Path, task: Task, labels: tuple[str, str]) -> None:
-    folder = save_model(tmp_path, task, labels)
+    folder = tiny_tasks.save_fine_tuned(tmp_path, task, labels)
     metrics, predictions, _ = evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"))
     assert {prediction.label for prediction in predictions} == {labels[0]}  # type: ignore[union-attr]
     assert metrics["accuracy"] == share_of(task, labels[0])
 
 
 def test_probabilities_go_by_the_models_own_order_of_labels(tmp_path: Path, task: Task) -> None:
-    folder, path = save_model(tmp_path, task, ("yes", "no")), tmp_path / "predictions.jsonl"
+    folder, path = tiny_tasks.save_fine_tuned(tmp_path, task, ("yes", "no")), tmp_path / "predictions.jsonl"
     evaluate(Scoring(folder, task, "validation", str(tmp_path / "storage"), predictions=str(path)))
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     assert {row["prediction"] for row in rows} == {"yes"}
@@ -129,7 +114,7 @@ def test_probabilities_go_by_the_models_own_order_of_labels(tmp_path: Path, task
 
 
 def test_nameless_labels_are_taken_in_the_tasks_order(tmp_path: Path, task: Task) -> None:
-    folder = save_model(tmp_path, task, ("LABEL_0", "LABEL_1"))
+    folder = tiny_tasks.save_fine_tuned(tmp_path, task, ("LABEL_0", "LABEL_1"))
     metrics, *_ = evaluate_model(folder, task, "validation", 16, str(tmp_path / "cache"))
     assert metrics["accuracy"] == share_of(task, "no")
 
@@ -143,7 +128,7 @@ def test_random_weights_spread_as_the_recipe_says(tmp_path: Path) -> None:
 
 
 def test_weights_are_counted_without_loading_them(tmp_path: Path, task: Task) -> None:
-    folder = save_model(tmp_path, task)
+    folder = tiny_tasks.save_fine_tuned(tmp_path, task)
     assert count_parameters(folder) == sum(p.numel() for p in load_fine_tuned(Path(folder)).model.parameters())
 
 
@@ -158,7 +143,7 @@ def test_weights_are_counted_without_loading_them(tmp_path: Path, task: Task) ->
 def test_another_kind_of_task_is_refused(
     tmp_path: Path, task: Task, labels: tuple[str, str], make: Callable[[Path], TaskSpec], named: str
 ) -> None:
-    folder, other = save_model(tmp_path, task, labels), load_task(make(tmp_path / "other"))
+    folder, other = tiny_tasks.save_fine_tuned(tmp_path, task, labels), load_task(make(tmp_path / "other"))
     with pytest.raises(SpecError, match=named):
         evaluate_model(folder, other, "validation", 16, str(tmp_path / "cache"))
 
@@ -166,9 +151,7 @@ def test_another_kind_of_task_is_refused(
 def test_columns_count_as_the_model_has_learnt_them(tmp_path: Path) -> None:
     spec = tiny_tasks.columns(tmp_path)
     task = load_task(spec)
-    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    model = build_model(task, RECIPE, None, tokenizer)
-    save_model_folder(model, tokenizer, record_of(task, OPTIONS), str(tmp_path / "model"))
+    tiny_tasks.save_fine_tuned(tmp_path, task)
     fine_tuned = load_fine_tuned(tmp_path / "model")
     assert fine_tuned.record.columns == task.columns == fine_tuned.task().columns
     files = {"validation": spec.files["validation"]}
@@ -178,7 +161,7 @@ def test_columns_count_as_the_model_has_learnt_them(tmp_path: Path) -> None:
 
 
 def test_transformers_loads_the_folder_and_agrees(tmp_path: Path, task: Task) -> None:
-    folder = save_model(tmp_path, task)
+    folder = tiny_tasks.save_fine_tuned(tmp_path, task)
     text = "the good old road"
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     batch = transformers.AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")
@@ -192,9 +175,7 @@ def test_transformers_loads_the_folder_and_agrees(tmp_path: Path, task: Task) ->
 
 def test_transformers_reads_several_labels_as_such(tmp_path: Path) -> None:
     task = load_task(tiny_tasks.multi_label(tmp_path))
-    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    model = build_model(task, RECIPE, None, tokenizer)
-    save_model_folder(model, tokenizer, record_of(task, OPTIONS), str(tmp_path / "model"))
+    tiny_tasks.save_fine_tuned(tmp_path, task)
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
     assert theirs.config.problem_type == "multi_label_classification"
     assert theirs.config.id2label == dict(enumerate(task.labels))
@@ -223,19 +204,13 @@ def test_folder_of_transformers_tells_its_head(
 
 
 def test_folder_made_elsewhere_gets_usual_lengths(tmp_path: Path) -> None:
-    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=256)
-    BertForQuestionAnswering.from_config(config).save_pretrained(tmp_path / "model")
-    tokenizer.save(tmp_path / "model")
+    tiny_tasks.save_pretrained(tmp_path / "model", BertForQuestionAnswering, max_position_embeddings=256)
     record = load_fine_tuned(tmp_path / "model").record
     assert (record.head, record.options.max_seq_length, record.options.max_answer_length) == ("qa", 256, 30)
 
 
 def test_model_without_a_head_is_refused(tmp_path: Path) -> None:
-    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size)
-    BertForPreTraining.from_config(config).save_pretrained(tmp_path / "model")
-    tokenizer.save(tmp_path / "model")
+    tiny_tasks.save_pretrained(tmp_path / "model")
     with pytest.raises(CheckpointError, match="BertForPreTraining"):
         load_fine_tuned(tmp_path / "model")
 
@@ -246,7 +221,7 @@ def test_model_without_a_head_is_refused(tmp_path: Path) -> None:
 def test_a_record_that_is_cut_short_or_newer_is_refused(
     tmp_path: Path, task: Task, values: dict[str, object], error: type[Exception]
 ) -> None:
-    path = Path(save_model(tmp_path, task)) / RECORD_FILE
+    path = Path(tiny_tasks.save_fine_tuned(tmp_path, task)) / RECORD_FILE
     path.write_text(json.dumps(values))
     with pytest.raises(error, match=r"fine_tuning\.json"):
         load_fine_tuned(path.parent)

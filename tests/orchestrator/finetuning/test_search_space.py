@@ -1,7 +1,6 @@
 """From a spec to its trials, their keys and order. Alone: pytest tests/orchestrator/finetuning/test_search_space.py"""
 
 from collections.abc import Callable
-from math import log10
 
 import pytest
 from pydantic import ValidationError
@@ -186,17 +185,16 @@ OPTUNA = {
 }
 
 
-def closeness(plan: TrialPlan) -> float:
-    """Highest at mini with a learning rate of 1e-3."""
-    return 1 - abs(log10(plan.recipe.learning_rate) + 3) / 3 - (plan.recipe.size == "tiny") * 0.5
+def learning_rate(plan: TrialPlan) -> float:
+    return plan.recipe.learning_rate
 
 
 def test_optuna_continues_from_an_earlier_attempt() -> None:
     spec = sweep(**{**OPTUNA, "trials": 6}, seeds=[0, 1])
     proposed: list[Point] = []
-    before = drain(TrialQueue(spec, "accuracy", {}, on_proposed=proposed.append), closeness)
+    before = drain(TrialQueue(spec, "accuracy", {}, on_proposed=proposed.append), learning_rate)
     finished = {result.key: result for result in before[:5]}
-    after = drain(TrialQueue(spec, "accuracy", finished, proposed=proposed[:3]), closeness)
+    after = drain(TrialQueue(spec, "accuracy", finished, proposed=proposed[:3]), learning_rate)
     assert after[0].key == before[5].key, "the seed missing from the third point comes first"
     assert [result.number for result in after] == [5, 6, 7, 8, 9, 10, 11]
     assert not {result.key for result in after} & finished.keys()
@@ -209,7 +207,7 @@ def test_interrupted_optuna_trials_run_again_under_their_numbers() -> None:
     begun = [plan for _ in range(3) if (plan := queue.next()) is not None]
     finished = {plan.key: ended(plan, 0.5) for plan in (begun[0], begun[2])}
     later = TrialQueue(spec, "accuracy", finished, proposed=list(proposed), on_proposed=proposed.append)
-    after = drain(later, closeness)
+    after = drain(later, learning_rate)
     assert [result.number for result in after] == [1, 3, 4]
     assert after[0].key == begun[1].key
     assert len(proposed) == 5

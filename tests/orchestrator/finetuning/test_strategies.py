@@ -2,14 +2,12 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from bert_core.config import BertConfig
-from bert_core.heads import BertForPreTraining
-from bert_core.text.tokenization import Tokenizer
 from orchestrator.finetuning.building import build_model
 from orchestrator.finetuning.evaluation import evaluate_model
 from orchestrator.finetuning.frozen import compute_states
@@ -31,13 +29,9 @@ LENGTHS: dict[Head, dict[str, int]] = {"qa": {"doc_stride": 4, "max_query_length
 INPUTS = ("last", "concat_last_four", "scalar_mix")
 
 
-def save_encoder(folder: Path, tokenizer: Tokenizer) -> BertForPreTraining:
+def save_encoder(folder: Path) -> Any:
     """A random encoder of four layers, so that the last four can be read."""
-    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size, num_hidden_layers=4)
-    model = BertForPreTraining.from_config(config, seed=7)
-    model.save_pretrained(folder)
-    tokenizer.save(folder)
-    return model
+    return tiny_tasks.save_pretrained(folder, num_hidden_layers=4)
 
 
 @pytest.mark.parametrize("layer_pooling", INPUTS)
@@ -45,7 +39,7 @@ def save_encoder(folder: Path, tokenizer: Tokenizer) -> BertForPreTraining:
 def test_kept_outputs_give_the_logits_of_the_whole_model(head: Head, layer_pooling: str, tmp_path: Path) -> None:
     task = load_task(TASKS[head](tmp_path))
     tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    save_encoder(tmp_path / "encoder", tokenizer)
+    save_encoder(tmp_path / "encoder")
     recipe = RecipeSpec.model_validate({"layer_pooling": layer_pooling, "max_seq_length": 16})
     model = build_model(task, recipe, str(tmp_path / "encoder"), tokenizer).eval()
     features = features_of(
@@ -65,10 +59,7 @@ def test_kept_outputs_give_the_logits_of_the_whole_model(head: Head, layer_pooli
 
 @pytest.mark.parametrize("head", ["classification", "ner"])
 def test_a_model_from_left_to_right_stays_causal_in_fine_tuning(head: Head, tmp_path: Path) -> None:
-    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size, causal_attention=True)
-    BertForPreTraining.from_config(config, seed=7).save_pretrained(tmp_path / "encoder")
-    tokenizer.save(tmp_path / "encoder")
+    tiny_tasks.save_pretrained(tmp_path / "encoder", causal_attention=True)
     bench = Bench(TASKS[head](tmp_path), tmp_path, {"encoder": str(tmp_path / "encoder")})
     result = bench.run(init_from="encoder", tokenizer=None)
     assert result.state == "COMPLETED", result.error
@@ -79,7 +70,7 @@ def test_a_model_from_left_to_right_stays_causal_in_fine_tuning(head: Head, tmp_
 
 
 def test_lstm_layers_learn_over_a_frozen_encoder_and_share_what_it_gave(tmp_path: Path) -> None:
-    save_encoder(tmp_path / "encoder", tiny_tasks.load_tokenizer(tmp_path))
+    save_encoder(tmp_path / "encoder")
     bench = Bench(tiny_tasks.ner(tmp_path), tmp_path, {"encoder": str(tmp_path / "encoder")})
     changes = {"init_from": "encoder", "tokenizer": None, "freeze_encoder": True, "layer_pooling": "concat_last_four"}
     result = bench.run(**changes, epochs=16.0, learning_rate=1e-2, num_lstm_layers=2, lstm_hidden_size=32)
@@ -96,7 +87,7 @@ def test_lstm_layers_learn_over_a_frozen_encoder_and_share_what_it_gave(tmp_path
 @pytest.mark.parametrize("name", [*TASKS, "columns", "multiple_choice"])
 def test_a_frozen_encoder_stays_bit_for_bit_while_its_head_learns(name: str, tmp_path: Path) -> None:
     task = getattr(tiny_tasks, name)(tmp_path)
-    source = save_encoder(tmp_path / "encoder", tiny_tasks.load_tokenizer(tmp_path))
+    source = save_encoder(tmp_path / "encoder")
     bench = Bench(task, tmp_path, {"encoder": str(tmp_path / "encoder")})
     changes = {"init_from": "encoder", "tokenizer": None, "freeze_encoder": True, "layer_pooling": "scalar_mix"}
     result = bench.run(epochs=4.0, learning_rate=1e-2, **changes)

@@ -17,8 +17,6 @@ from uuid import uuid4
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from bert_core.config import BertConfig
-from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import RunFailedError, SpecError, TaskDataError
 from orchestrator.finetuning import sweep as sweep_module
@@ -110,10 +108,7 @@ def laboratory(tmp_path: Path) -> Laboratory:
 
 def save_broken_model(folder: Path) -> None:
     """A pretrained model that passes every check before training: its weights are cut short."""
-    tokenizer = tiny_tasks.load_tokenizer(folder / "of the broken one")
-    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size)
-    BertForPreTraining.from_config(config).save_pretrained(folder / "broken")
-    tokenizer.save(folder / "broken")
+    tiny_tasks.save_pretrained(folder / "broken")
     weights = folder / "broken/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1000])
 
@@ -344,10 +339,7 @@ def test_a_kill_at_any_change_of_an_object_store_leaves_the_best_model_whole(
 
 
 def test_model_that_reads_too_little_is_refused(laboratory: Laboratory) -> None:
-    tokenizer = tiny_tasks.load_tokenizer(laboratory.folder)
-    config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=16)
-    BertForPreTraining.from_config(config).save_pretrained(laboratory.folder / "short")
-    tokenizer.save(laboratory.folder / "short")
+    tiny_tasks.save_pretrained(laboratory.folder / "short", max_position_embeddings=16)
     with pytest.raises(SpecError, match=r"max_seq_length 32.*short"):
         laboratory.run(laboratory.spec(space={"init_from": ["random", "short"]}))
 

@@ -25,6 +25,10 @@ class Sweep:
         recipe = {"tokenizer": "words", "epochs": 4.0}
         self.spec = spec = SweepSpec.model_validate({"task": task, "recipe": recipe, "seeds": [0, 1, 2], **fields})
         self.told: list[tuple[str, int]] = []
+        self.views: list[SweepView] = []
+        self.lines: list[str] = []
+        self.evaluations: list[str] = []
+        self.warnings: list[str] = []
         self.progress = SweepProgress(
             queue=TrialQueue(spec, "f1", {}),
             metric="f1",
@@ -33,7 +37,10 @@ class Sweep:
                 on_trial_started=lambda start: self.told.append(("started", start.number)),
                 on_trial_events=lambda key, events: self.told.extend(("event", event.step) for event in events),
                 on_trial_result=lambda result: self.told.append(("recorded", result.number)),
-                on_progress=lambda line: None,
+                on_progress=self.lines.append,
+                on_view=self.views.append,
+                on_evaluation=self.evaluations.append,
+                on_warning=self.warnings.append,
             ),
             on_leading=lambda result: self.told.append(("leads", result.number)),
             on_superseded=lambda result: self.told.append(("deleted", result.number)),
@@ -107,38 +114,33 @@ def test_a_trial_that_was_ended_for_it_is_of_the_host_that_it_last_reported_from
 
 
 def test_a_terminal_is_shown_running_trials_and_the_best_of_those_that_ended() -> None:
-    views: list[SweepView] = []
     sweep = Sweep()
-    sweep.progress.listener = replace(sweep.progress.listener, on_view=views.append)
     sweep.complete(0.6)
     plan = sweep.start()
     sweep.progress.reported(plan, [MetricEvent(10, "validation", {"f1": 0.7}, epoch=1.0)])
     sweep.progress.reported(plan, [MetricEvent(20, "validation", {"f1": 0.65}, epoch=2.0)])
-    assert views[-1].running == (TrialView(1, {"seed": "1"}, 2.0, 4.0, last=0.65, best=0.7),)
-    assert (views[-1].num_ended, views[-1].num_waiting, views[-1].best) == (1, 1, "best f1 0.6000 (trial 0)")
+    view = sweep.views[-1]
+    assert view.running == (TrialView(1, {"seed": "1"}, 2.0, 4.0, last=0.65, best=0.7),)
+    assert (view.num_ended, view.num_waiting, view.best) == (1, 1, "best f1 0.6000 (trial 0)")
 
 
 def test_a_line_tells_evaluations_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    lines: list[str] = []
     monkeypatch.setattr("orchestrator.progress.log_lines.time.monotonic", lambda: now)
     sweep = Sweep()
-    sweep.progress.listener = replace(sweep.progress.listener, on_progress=lines.append)
     plan = sweep.start()
     for step in range(1, 5):
         sweep.progress.reported(plan, [MetricEvent(step, "validation", {"f1": step / 10}, epoch=float(step))])
         now += 40
-    assert [line.partition(": epoch ")[2][:3] for line in lines] == ["1.0", "3.0"]
+    assert [line.partition(": epoch ")[2][:3] for line in sweep.lines] == ["1.0", "3.0"]
 
 
 def test_each_evaluation_has_a_line_for_who_sees_no_view_but_of_quick_ones_the_newest_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
-    lines: list[str] = []
     monkeypatch.setattr("orchestrator.progress.log_lines.time.monotonic", lambda: now)
     sweep = Sweep()
-    sweep.progress.listener = replace(sweep.progress.listener, on_evaluation=lines.append)
     first, second, third = sweep.start(), sweep.start(), sweep.start()
 
     def evaluate(plan: TrialPlan, epoch: float) -> None:
@@ -154,7 +156,7 @@ def test_each_evaluation_has_a_line_for_who_sees_no_view_but_of_quick_ones_the_n
         now += 0.5
         sweep.progress.look()
     evaluate(first, 2.0)
-    assert [line.split(",")[0] for line in lines] == [
+    assert [line.split(",")[0] for line in sweep.evaluations] == [
         f"trial {number} (seed {number}): epoch {epoch}.0/4" for number, epoch in ((1, 1), (1, 2), (0, 2))
     ]
 
@@ -166,19 +168,16 @@ def test_time_left_counts_what_runs_at_a_time(
     """Trials of a minute: one of eight has ended, the next ones begin at once."""
     now = 100.0
     monkeypatch.setattr("orchestrator.finetuning.sweep_progress.time.monotonic", lambda: now)
-    views: list[SweepView] = []
-    lines: list[str] = []
     sweep = Sweep(seeds=list(range(8)))
-    sweep.progress.listener = replace(sweep.progress.listener, on_view=views.append, on_progress=lines.append)
     running = [sweep.start() for _ in range(num_at_a_time)]
-    assert views[-1].left_s is None, "no trial has ended"
+    assert sweep.views[-1].left_s is None, "no trial has ended"
     now += 60
     for plan in running:
         done = TrialResult(plan.key, plan.number, plan.parameters, "COMPLETED", 0, metrics={"f1": 0.5}, seconds=60.0)
         sweep.progress.ended(plan, done)
         sweep.start()
-    assert views[-1].left_s == 60.0 * minutes
-    assert lines[0].endswith(f"about {minutes}:00 min left")
+    assert sweep.views[-1].left_s == 60.0 * minutes
+    assert sweep.lines[0].endswith(f"about {minutes}:00 min left")
 
 
 def test_before_a_trial_has_ended_the_time_left_is_by_the_speed_of_those_that_run(
@@ -186,48 +185,35 @@ def test_before_a_trial_has_ended_the_time_left_is_by_the_speed_of_those_that_ru
 ) -> None:
     """An epoch of 10 steps of 32 examples, 4 epochs, 16 examples a second: 80 s a trial, three one after another."""
     monkeypatch.setattr("orchestrator.finetuning.sweep_progress.time.monotonic", lambda: 100.0)
-    views: list[SweepView] = []
     sweep = Sweep(seeds=[0, 1, 2])
-    sweep.progress.listener = replace(sweep.progress.listener, on_view=views.append)
     plan = sweep.start()
     assert (plan.recipe.epochs, plan.recipe.batch_size) == (4, 32)
     sweep.progress.reported(plan, [MetricEvent(10, "train", {"examples_per_s": 16.0}, epoch=1.0)])
-    assert views[-1].left_s == 220.0, "20 s of the first one are done, in whatever attempt"
+    assert sweep.views[-1].left_s == 220.0, "20 s of the first one are done, in whatever attempt"
 
 
 def test_the_time_of_an_earlier_attempt_is_not_this_ones() -> None:
     sweep = Sweep()
     sweep.complete(0.5)
-    views: list[SweepView] = []
-    again = replace(
-        sweep.progress,
-        results=dict(sweep.progress.results),
-        listener=replace(sweep.progress.listener, on_view=views.append),
-    )
+    again = replace(sweep.progress, results=dict(sweep.progress.results))
     plan = again.queue.next()
     assert plan is not None
     again.started(plan)
-    assert views[-1].left_s is None
+    assert sweep.views[-1].left_s is None
 
 
 def test_a_trials_warnings_are_told_with_its_number() -> None:
-    sweep, warnings = Sweep(), []
-    sweep.progress.listener = replace(sweep.progress.listener, on_warning=warnings.append)
+    sweep = Sweep()
     plan = sweep.start()
     measured = MetricEvent(4, "validation", {"f1": 0.7}, 1.0)
     sweep.progress.reported(plan, [MessageEvent("memory ran out", "warning"), measured])
-    assert warnings == ["trial 0: memory ran out"]
+    assert sweep.warnings == ["trial 0: memory ran out"]
     assert sweep.told == [("started", 0), ("event", 4)]
 
 
 def test_values_that_all_trials_share_are_not_shown() -> None:
     space = {"learning_rate": [1e-3, 1e-4], "dropout": [0.1], "weight_decay": {"uniform": [0.0, 0.1]}}
     sweep = Sweep(seeds=[3], space=space, search="random", trials=4)
-    views: list[SweepView] = []
-    sweep.progress = replace(
-        sweep.progress,
-        fixed=fixed_names(sweep.spec),
-        listener=replace(sweep.progress.listener, on_view=views.append),
-    )
+    sweep.progress = replace(sweep.progress, fixed=fixed_names(sweep.spec))
     sweep.start()
-    assert set(views[-1].running[0].varied) == {"learning_rate", "weight_decay"}
+    assert set(sweep.views[-1].running[0].varied) == {"learning_rate", "weight_decay"}

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -58,31 +59,31 @@ HEAD = Node({"CPU": 4.0, "node:__internal_head__": 1.0}, {NODE_ID: "h0"})
 OTHER = Node({"CPU": 2.0}, {NODE_ID: "n1"})
 
 
-def places_and_labels(
-    monkeypatch: pytest.MonkeyPatch, nodes: list[Node], on_head: bool = False
-) -> tuple[int, list[dict[str, str]] | None]:
-    """Places that there are for trials, and the labels that Tune asks for."""
+def places_and_requests(
+    monkeypatch: pytest.MonkeyPatch, nodes: list[Node], **execution: Any
+) -> tuple[int, list[dict[str, float]], list[dict[str, str]] | None]:
+    """Places that there are for trials, and the resources and the labels that Tune asks for."""
     for module in (trial_room, capacity):
         monkeypatch.setattr(module, "connected_nodes", lambda: nodes)
     monkeypatch.setattr(capacity, "startable_nodes", list)
-    execution = SweepExecutionSpec(gpus_per_trial=0.0, on_head=on_head)
-    room, num_trials = room_for_trials(execution), 0
+    spec = SweepExecutionSpec(gpus_per_trial=0.0, **execution)
+    room, num_trials = room_for_trials(spec), 0
     while room.has_room():
         room.add()
         num_trials += 1
-    group = trial_group(execution)
-    assert group.bundles == [{"CPU": 1.0}]
-    return num_trials - 1, group._kwargs.get("bundle_label_selector")  # nothing public tells it
+    group = trial_group(spec)
+    labels = group._kwargs.get("bundle_label_selector")  # nothing public tells it
+    return num_trials - 1, group.bundles, labels  # one of them waits
 
 
 def test_trials_leave_the_head_to_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert places_and_labels(monkeypatch, [HEAD, OTHER]) == (2, [{NODE_ID: "!h0"}])
+    assert places_and_requests(monkeypatch, [HEAD, OTHER]) == (2, [{"CPU": 1.0}], [{NODE_ID: "!h0"}])
 
 
 def test_trials_take_the_head_where_they_may_or_where_nothing_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert places_and_labels(monkeypatch, [HEAD, OTHER], on_head=True) == (6, None)
-    assert places_and_labels(monkeypatch, [HEAD]) == (4, None)
-    assert places_and_labels(monkeypatch, [HEAD, Node({"CPU": 0.5}, {NODE_ID: "n1"})]) == (4, None)
+    assert places_and_requests(monkeypatch, [HEAD, OTHER], on_head=True) == (6, [{"CPU": 1.0}], None)
+    for others in ([], [Node({"CPU": 0.5}, {NODE_ID: "n1"})]):
+        assert places_and_requests(monkeypatch, [HEAD, *others]) == (4, [{"CPU": 1.0}], None)
 
 
 @pytest.mark.parametrize(("cpus_per_trial", "num_at_once"), [(1.0, 2), (0.5, 4), (3.0, 1)])
@@ -90,16 +91,8 @@ def test_trials_on_a_local_ray_share_no_core(
     monkeypatch: pytest.MonkeyPatch, cpus_per_trial: float, num_at_once: int
 ) -> None:
     local = Node({"CPU": 4.0, CORES: 2.0}, {NODE_ID: "h0"})
-    for module in (trial_room, capacity):
-        monkeypatch.setattr(module, "connected_nodes", lambda: [local])
-    monkeypatch.setattr(capacity, "startable_nodes", list)
-    execution = SweepExecutionSpec(gpus_per_trial=0.0, cpus_per_trial=cpus_per_trial)
-    assert trial_group(execution).bundles == [{"CPU": cpus_per_trial, CORES: min(cpus_per_trial, 2.0)}]
-    room = room_for_trials(execution)
-    for _ in range(num_at_once + 1):  # and one that waits
-        assert room.has_room()
-        room.add()
-    assert not room.has_room()
+    asked = [{"CPU": cpus_per_trial, CORES: min(cpus_per_trial, 2.0)}]
+    assert places_and_requests(monkeypatch, [local], cpus_per_trial=cpus_per_trial) == (num_at_once, asked, None)
 
 
 class Bench:

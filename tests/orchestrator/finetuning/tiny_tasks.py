@@ -2,12 +2,22 @@
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from bert_core.config import BertConfig
+from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
 from bert_core.text.tokenizer_training import train_wordpiece
+from orchestrator.finetuning.building import build_model
+from orchestrator.finetuning.model_folder import save_model_folder
+from orchestrator.finetuning.model_record import record_of
 from orchestrator.specs import RecipeSpec, TaskSpec
+from orchestrator.tasks import Task
+from tests.orchestrator.tasks.definitions import define
 
 FILLERS = [
     "the", "a", "one", "some", "old", "new", "red", "blue",
@@ -35,6 +45,28 @@ def save_tokenizer(folder: Path) -> str:
 
 def load_tokenizer(folder: Path) -> Tokenizer:
     return Tokenizer.load(Path(save_tokenizer(folder)))
+
+
+def save_pretrained(folder: Path, model_type: Any = BertForPreTraining, **config: Any) -> Any:
+    """A tiny model of random weights in a folder, with the tokenizer of these words."""
+    tokenizer = load_tokenizer(folder.parent)
+    shape = BertConfig.from_size("tiny", **{"vocab_size": tokenizer.vocab_size, **config})
+    model = model_type.from_config(shape, seed=7)
+    model.save_pretrained(folder)
+    tokenizer.save(folder)
+    return model
+
+
+def save_fine_tuned(folder: Path, task: Task, labels: Sequence[str] | None = None) -> str:
+    """A model of random weights for a task; of given labels the first gets a bonus, so that it is each answer."""
+    tokenizer = load_tokenizer(folder)
+    model = build_model(define("classification", labels) if labels else task, RECIPE, None, tokenizer)
+    if labels:
+        with torch.no_grad():
+            model.classifier.bias[0] = 100.0  # type: ignore[index, union-attr]
+    record = record_of(task, task.type.options_type.of_recipe(RECIPE))
+    save_model_folder(model, tokenizer, record, str(folder / "model"))
+    return str(folder / "model")
 
 
 def classification(folder: Path, num_train: int = 320) -> TaskSpec:

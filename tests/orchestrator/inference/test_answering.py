@@ -8,24 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from bert_core import BertConfig, BertForPreTraining, BertForTokenClassification
+from bert_core import BertConfig, BertForTokenClassification, BertModel
 from bert_core.errors import CheckpointError
-from bert_core.text.tokenizer_training import train_wordpiece
+from bert_core.text.tokenization import Tokenizer
 from orchestrator.errors import InputError
 from orchestrator.inference import predict
 from orchestrator.inference.answering import load_answering
 from orchestrator.inference.pretraining_heads import fill_mask
-from tests.orchestrator.tiny_models import CONFIG, WORDS, save_encoder, save_pair_model
-
-
-@pytest.fixture(scope="module")
-def pretrained(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("models") / "pretrained"
-    tokenizer = train_wordpiece([WORDS] * 3, vocab_size=200, min_frequency=1)
-    config = BertConfig(vocab_size=tokenizer.vocab_size, **CONFIG)
-    BertForPreTraining.from_config(config, seed=0).save_pretrained(folder)
-    tokenizer.save(folder)
-    return str(folder)
+from tests.orchestrator.tiny_models import CONFIG, save_encoder, save_pair_model
 
 
 def test_a_pretrained_model_fills_masks(pretrained: str) -> None:
@@ -41,8 +31,6 @@ def test_a_pretrained_model_fills_masks(pretrained: str) -> None:
 
 
 def test_a_tagger_reads_words(pretrained: str, tmp_path: Path) -> None:
-    from bert_core.text.tokenization import Tokenizer
-
     config = BertConfig.from_pretrained(pretrained).with_labels(["O", "B-PER", "I-PER"])
     BertForTokenClassification.from_config(config, seed=1).save_pretrained(tmp_path)
     Tokenizer.load(pretrained).save(tmp_path)
@@ -82,9 +70,6 @@ def test_an_encoder_gives_vectors(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_any_head_says_so(pretrained: str, tmp_path: Path) -> None:
-    from bert_core import BertModel
-    from bert_core.text.tokenization import Tokenizer
-
     BertModel.from_pretrained(pretrained).save_pretrained(tmp_path)
     Tokenizer.load(pretrained).save(tmp_path)
     with pytest.raises(CheckpointError, match="head"):

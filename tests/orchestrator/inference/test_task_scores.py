@@ -7,11 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
-from orchestrator.finetuning.building import build_model
-from orchestrator.finetuning.model_folder import load_task_definition, save_model_folder
-from orchestrator.finetuning.model_record import record_of
+from orchestrator.finetuning.model_folder import load_task_definition
 from orchestrator.inference.task_scores import Scoring, analyze_errors, evaluate
 from orchestrator.results import EvaluationResult
 from orchestrator.tasks import Task, load_task
@@ -23,7 +20,7 @@ from orchestrator.tasks.types.qa import AnswerPrediction
 from orchestrator.tasks.types.regression import RegressionExample, ValuePrediction
 from orchestrator.tasks.types.squad import Answer, QaExample
 from tests.orchestrator.finetuning import tiny_tasks
-from tests.orchestrator.tasks.definitions import define, options_of
+from tests.orchestrator.tasks.definitions import define
 
 
 @pytest.fixture
@@ -91,12 +88,7 @@ def test_a_value_is_as_wrong_as_it_is_far_off() -> None:
 @pytest.fixture
 def folder(tmp_path: Path, task: Task) -> str:
     """A model that always says no."""
-    tokenizer = tiny_tasks.load_tokenizer(tmp_path)
-    model = build_model(task, tiny_tasks.RECIPE, None, tokenizer)
-    with torch.no_grad():
-        model.classifier.bias[0] = 100.0  # type: ignore[union-attr, index]
-    save_model_folder(model, tokenizer, record_of(task, options_of("classification")), str(tmp_path / "model"))
-    return str(tmp_path / "model")
+    return tiny_tasks.save_fine_tuned(tmp_path, task, labels=("no", "yes"))
 
 
 def test_a_split_is_scored_and_its_predictions_are_kept(folder: str, task: Task, tmp_path: Path) -> None:

@@ -1,15 +1,18 @@
-"""Stand-ins for what a run is handed: a recorder and a status line that only write down what they are told."""
+"""Stand-ins for what a run is handed: a recorder and a status line that only write down what they are told; runs."""
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from orchestrator.kinds.base import RunContext
+from orchestrator.kinds import resolved_inputs
+from orchestrator.kinds.base import AnyKind, RunContext
 from orchestrator.progress import Progress
 from orchestrator.progress.run_views import RunView
 from orchestrator.registry.recorder import Recorder
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
+from orchestrator.specs import Spec
+from orchestrator.specs.loading import spec_values
 
 
 @dataclass
@@ -44,9 +47,9 @@ class Notebook:
         return lambda *arguments: self.recorded.append((name, arguments))
 
 
-def context_of(settings: Settings, book: Notebook) -> RunContext:
-    """The context of a first attempt, which tells everything to the notebook."""
-    return RunContext(
+def context_of(settings: Settings, book: Notebook, **changes: Any) -> RunContext:
+    """The context of a first attempt, which tells everything to the notebook; fields of it can be changed."""
+    context = RunContext(
         run_id="r1",
         attempt=1,
         run_folder=f"{settings.storage}/runs/r1",
@@ -55,3 +58,14 @@ def context_of(settings: Settings, book: Notebook) -> RunContext:
         progress=cast(Progress, book),
         superseded=threading.Event(),
     )
+    return replace(context, **changes)
+
+
+def carry_out(kind: AnyKind, spec: Spec, settings: Settings, recorder: Recorder) -> str:
+    """Run a spec and record the run and its result; returns its id."""
+    run = recorder.start(spec_values(spec), "f", metric="accuracy")
+    folder = f"{settings.storage}/runs/{run.id}"
+    context = context_of(settings, Notebook(), run_id=run.id, run_folder=folder, recorder=recorder)
+    result = kind.run(spec, resolved_inputs(spec, settings), context)
+    recorder.complete(run.id, kind.record(result, run.id, recorder))
+    return run.id

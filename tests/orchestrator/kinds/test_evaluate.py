@@ -3,7 +3,6 @@
 pytest tests/orchestrator/kinds/test_evaluate.py
 """
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -23,9 +22,8 @@ from orchestrator.results import EvaluationResult
 from orchestrator.retrieval.searching import Reranking, rank_queries
 from orchestrator.settings import Settings
 from orchestrator.specs import EvaluateSpec, TaskSpec
-from orchestrator.specs.loading import spec_values
 from orchestrator.tasks import load_task
-from tests.orchestrator.kinds.contexts import Notebook, context_of
+from tests.orchestrator.kinds.contexts import Notebook, carry_out, context_of
 from tests.orchestrator.kinds.samples import complete
 from tests.orchestrator.registry.samples import model_result
 from tests.orchestrator.small_specs import EVALUATE, SWEEP, check, plan
@@ -112,16 +110,11 @@ def test_an_evaluation_on_a_file_of_whose_first_rows_its_model_learned(
 
     scored = TaskSpec(**PAIRS, id="pairs", files={"test": paths["test"]}, **changes)
     spec = EvaluateSpec(model=classifier, task=scored, split="test", gpus=0)
-    run = recorder.start(spec_values(spec), "g", metric="accuracy")
     settings = Settings.from_options(str(tmp_path / "home"), None, None, None)
-    context = dataclasses.replace(
-        context_of(settings, Notebook()), run_id=run.id, run_folder=str(tmp_path / "run"), recorder=recorder
-    )
-    result = EvaluateKind().run(spec, resolved_inputs(spec, settings), context)
-    recorder.complete(run.id, EvaluateKind().record(result, run.id, recorder))
+    run_id = carry_out(EvaluateKind(), spec, settings, recorder)
     (row,) = recorder.registry.leaderboard_table().records
     assert row["origin"] == origin
-    assert (row["mean"] is None) == (run.id in recorder.registry.test_refusals([run.id])) == (origin[:6] == "partly")
+    assert (row["mean"] is None) == (run_id in recorder.registry.test_refusals([run_id])) == (origin[:6] == "partly")
 
 
 def test_an_evaluation_on_a_gpu_travels_and_scores_as_here(

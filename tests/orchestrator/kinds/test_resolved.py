@@ -4,14 +4,12 @@ pytest tests/orchestrator/kinds/test_resolved.py
 """
 
 import shutil
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.errors import TaskDataError
-from orchestrator.execution import session
 from orchestrator.execution.runner import run_spec
 from orchestrator.kinds import resolved, resolved_inputs
 from orchestrator.planning.checks import check_inputs
@@ -111,9 +109,7 @@ def test_the_examples_of_a_pipelines_tasks_are_not_held_together(settings: Setti
 
 
 def test_a_run_uses_the_task_that_its_check_has_loaded(
-    settings: Settings, loaded: list[TaskSpec], encoder: str, collection: TaskSpec, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, loaded: list[TaskSpec], encoder: str, collection: TaskSpec, no_cluster: None
 ) -> None:
-    monkeypatch.setattr(session, "connect", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(session, "check_connected_room", lambda *_: None)
     record = run_spec(EvaluateSpec(model=encoder, task=collection, gpus=0), settings=settings)
     assert (record.state, len(loaded)) == ("COMPLETED", 1)

@@ -3,7 +3,6 @@
 pytest tests/orchestrator/kinds/test_sweep.py
 """
 
-import dataclasses
 import re
 from pathlib import Path
 from typing import Any
@@ -150,8 +149,7 @@ def finished_of_next_attempt(settings: Settings, monkeypatch: pytest.MonkeyPatch
         return SWEEP_RESULT
 
     monkeypatch.setattr(sweep_module, "run_sweep", run_sweep)
-    context = dataclasses.replace(context_of(settings, book), **given)
-    SweepKind().run(SPEC, resolved_inputs(SPEC, settings), context)
+    SweepKind().run(SPEC, resolved_inputs(SPEC, settings), context_of(settings, book, **given))
     return asked["finished"]
 
 

@@ -3,7 +3,6 @@
 pytest tests/orchestrator/kinds/test_trial_data.py
 """
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +10,13 @@ import pytest
 
 from orchestrator.distillation import launch
 from orchestrator.finetuning import sweep as sweep_module
-from orchestrator.kinds import resolved_inputs
 from orchestrator.kinds.distill import DistillKind
 from orchestrator.kinds.sweep import SweepKind
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import DistillResult, SweepResult
 from orchestrator.settings import Settings
 from orchestrator.specs import DistillSpec, SweepSpec
-from orchestrator.specs.loading import spec_values
-from tests.orchestrator.kinds.contexts import Notebook, context_of
+from tests.orchestrator.kinds.contexts import carry_out
 from tests.orchestrator.kinds.samples import TRIALS
 from tests.orchestrator.registry.samples import model_result
 from tests.orchestrator.small_specs import DISTILL, SWEEP
@@ -36,30 +33,22 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sweep_module, "run_sweep", run_sweep)
 
 
-def carry_out(settings: Settings, recorder: Recorder, max_validation_examples: int | None = None, **files: str) -> str:
+def carry_out_sweep(
+    settings: Settings, recorder: Recorder, max_validation_examples: int | None = None, **files: str
+) -> str:
     """Record a sweep of two trials on the files as they are now; returns its id."""
     task = {**SWEEP["task"], "files": {**SWEEP["task"]["files"], **files}}
     task["max_validation_examples"] = max_validation_examples
-    spec = SweepSpec.model_validate({**SWEEP, "task": task})
-    run = recorder.start(spec_values(spec), "f", metric="accuracy")
-    context = dataclasses.replace(
-        context_of(settings, Notebook()),
-        run_id=run.id,
-        run_folder=f"{settings.storage}/runs/{run.id}",
-        recorder=recorder,
-    )
-    result = SweepKind().run(spec, resolved_inputs(spec, settings), context)
-    recorder.complete(run.id, SweepKind().record(result, run.id, recorder))
-    return run.id
+    return carry_out(SweepKind(), SweepSpec.model_validate({**SWEEP, "task": task}), settings, recorder)
 
 
 def test_a_row_more_to_be_scored_on_is_another_ranking(settings: Settings, recorder: Recorder) -> None:
-    carry_out(settings, recorder)
-    carry_out(settings, recorder)
+    carry_out_sweep(settings, recorder)
+    carry_out_sweep(settings, recorder)
     board = recorder.registry.leaderboard()
     assert list(zip(board["rank"], board["n"], board["mean"], strict=True)) == [(1, 1, 0.9), (2, 1, 0.8)]
     Path("task.csv").write_text(Path("task.csv").read_text() + "a bird,a\n")
-    carry_out(settings, recorder)
+    carry_out_sweep(settings, recorder)
     board = recorder.registry.leaderboard()
     assert list(board["rank"]) == [1, 2, 1, 2]
     assert list(board["data"].iloc[:2]) != list(board["data"].iloc[2:])
@@ -71,7 +60,7 @@ def test_the_test_data_of_a_sweep_are_no_part_of_a_group_and_tell_whether_their_
 ) -> None:
     Path("unseen.csv").write_text("text,label\na cow,b\n")
     for test in ("task.csv", "unseen.csv"):
-        carry_out(settings, recorder, test=test)
+        carry_out_sweep(settings, recorder, test=test)
         first = recorder.registry.leaderboard_table().records[0]
         assert (first["test"] is None) == (test == "task.csv"), test
     refused = "1 of 2 test scores refused: the model was trained on the test data"
@@ -83,9 +72,9 @@ def test_a_test_score_on_a_file_whose_first_examples_trials_were_chosen_on_is_re
     settings: Settings, recorder: Recorder
 ) -> None:
     Path("unseen.csv").write_text("text,label\na cow,b\na hen,a\n")
-    refused = carry_out(settings, recorder, 1, validation="unseen.csv", test="unseen.csv")
-    learned = carry_out(settings, recorder, 1, train="unseen.csv", test="unseen.csv", validation="task.csv")
-    honest = carry_out(settings, recorder, 1, test="unseen.csv")
+    refused = carry_out_sweep(settings, recorder, 1, validation="unseen.csv", test="unseen.csv")
+    learned = carry_out_sweep(settings, recorder, 1, train="unseen.csv", test="unseen.csv", validation="task.csv")
+    honest = carry_out_sweep(settings, recorder, 1, test="unseen.csv")
     assert recorder.registry.test_refusals([refused, learned, honest]) == {
         refused: "the model was chosen on at least some of the test data",
         learned: "the model was trained on the test data",
@@ -104,13 +93,9 @@ def test_a_student_is_ranked_with_the_trials_on_the_same_data(
         return DistillResult("own", "accuracy", model_result("student"), 3, scores | sizes)
 
     monkeypatch.setattr(launch, "run_distillation", run_distillation)
-    carry_out(settings, recorder)
-    spec = DistillSpec.model_validate(DISTILL)
-    run = recorder.start(spec_values(spec), "f", metric="accuracy")
-    context = dataclasses.replace(context_of(settings, Notebook()), run_id=run.id, recorder=recorder)
-    result = DistillKind().run(spec, resolved_inputs(spec, settings), context)
-    recorder.complete(run.id, DistillKind().record(result, run.id, recorder))
-    digests = {path for path in recorder.registry.parameters(run.id) if path.startswith("data.")}
+    carry_out_sweep(settings, recorder)
+    run_id = carry_out(DistillKind(), DistillSpec.model_validate(DISTILL), settings, recorder)
+    digests = {path for path in recorder.registry.parameters(run_id) if path.startswith("data.")}
     assert {"data.train_digest", "data.train_file_digest", "data.validation_file_digest"} <= digests
     board = recorder.registry.leaderboard_table().records
     assert [(row["rank"], row["kind"], row["mean"]) for row in board] == [

@@ -6,8 +6,9 @@ from itertools import product
 from pathlib import Path
 
 from orchestrator.registry import Registry
-from orchestrator.results import MetricEvent, TrialResult
+from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
+from tests.orchestrator.registry.samples import new_run, trial_result
 
 HOSTILE = "</script><script>document.title='taken'</script>"
 LABELS = ("good", "bad", HOSTILE)
@@ -27,7 +28,7 @@ def write_predictions(path: Path, num_examples: int = 90) -> str:
 def add_pretraining(registry: Registry) -> str:
     """A completed pretraining of 1,000 steps; its id."""
     spec = {"kind": "pretrain", "name": "wiki"}
-    run_id = registry.lifecycle.create(kind="pretrain", name="wiki", fingerprint="f" * 64, spec=spec)
+    run_id = new_run(registry, name="wiki", spec=spec)
     registry.metrics.record(
         run_id,
         [
@@ -47,26 +48,16 @@ def add_sweep(registry: Registry, folder: Path) -> str:
     """A completed sweep: 3 learning rates × 2 batch sizes × 3 seeds, one trial failed; its id."""
     spec = {"kind": "sweep", "name": f"probe {HOSTILE}", "task": {"id": "own"}, "recipe": {"epochs": 3}}
     predictions = write_predictions(folder / "predictions.jsonl")
-    run_id = registry.lifecycle.create(
-        kind="sweep", name=spec["name"], fingerprint="e" * 64, spec=spec, task="own", metric="accuracy"
-    )
+    run_id = new_run(registry, kind="sweep", name=spec["name"], spec=spec, task="own", metric="accuracy")
     trials, histories = [], {}
     for number, (rate, batch, seed) in enumerate(product((1e-5, 1e-4, 1e-3), (16, 32), (0, 1, 2))):
         score = 0.9 - 0.1 * abs(math.log10(rate) + 4) + 0.001 * batch / 16 + 0.01 * (seed - 1)
         state = RunState.FAILED if number == 7 else RunState.COMPLETED
-        trials.append(
-            TrialResult(
-                key=f"k{number}",
-                number=number,
-                parameters={"learning_rate": rate, "batch_size": batch},
-                state=state,
-                seed=seed,
-                best_step=30,
-                metrics={"accuracy": score, "baseline.accuracy": 0.5} if state == RunState.COMPLETED else {},
-                predictions_path=predictions,
-                seconds=3.0,
-            )
-        )
+        parameters = {"learning_rate": rate, "batch_size": batch}
+        measured = {"accuracy": score, "baseline.accuracy": 0.5} if state == RunState.COMPLETED else {}
+        values = {"number": number, "parameters": parameters, "state": state, "seed": seed, "metrics": measured}
+        told = {"best_step": 30, "predictions_path": predictions, "seconds": 3.0}
+        trials.append(trial_result(f"k{number}", **values, **told))
         histories[number] = [MetricEvent(step, "validation", {"accuracy": score - 1 / step}) for step in (10, 20, 30)]
     for number, trial_id in enumerate(registry.trials.record(run_id, trials)):
         registry.metrics.record(trial_id, histories[number])

@@ -52,6 +52,14 @@ def without_plotly(html: str) -> str:
     return re.sub(r"<script>/\*\*\s+\* plotly.*?</script>", "", html, flags=re.DOTALL)
 
 
+def open_page(page: Page, folder: Path, browser: Browser) -> None:
+    """Open a page of a file."""
+    path = folder / "page.html"
+    path.write_text(render(page))
+    browser.console.clear()
+    browser.open(path.as_uri())
+
+
 def test_no_text_becomes_markup() -> None:
     plain = Outline(without_plotly(render(HOSTILE_PAGE))).tags
     harmless = Page("a", "b", [Section("c", [Words("d")])])
@@ -94,10 +102,7 @@ def test_a_browser_draws_every_chart_and_complains_of_nothing(
 ) -> None:
     """Pages of runs are looked at as the board shows them."""
     browser.look_as(width=width, height=800, scheme=scheme)
-    path = tmp_path / "hostile.html"
-    path.write_text(render(HOSTILE_PAGE))
-    browser.console.clear()
-    browser.open(path.as_uri())
+    open_page(HOSTILE_PAGE, tmp_path, browser)
     browser.wait_for("document.querySelectorAll('.chart .main-svg').length >= 2")
     assert browser.console == []
     assert browser.value("document.title") == HOSTILE_PAGE.title
@@ -132,11 +137,9 @@ def test_labels_of_a_chart_are_whole_and_apart_on_a_telephone(tmp_path: Path, br
         seed_spread([Spread(f"{label} {rate}, size tiny", [0.4, 0.8], 0.6) for rate in (0.001, 0.002)], "accuracy"),
         score_by_setting(rows, "init_from", "accuracy"),
     ]
-    path = tmp_path / "page.html"
-    path.write_text(render(Page("page", "", [Section("all", charts)])))
     for width in (375, 1280):
         browser.look_as(width=width, height=800, scheme="light")
-        browser.open(path.as_uri())
+        open_page(Page("page", "", [Section("all", charts)]), tmp_path, browser)
         browser.wait_for("document.querySelectorAll('.chart .main-svg').length > 3")
         assert browser.value(INSIDE) == []
         assert browser.value(OVERLAPS) == []
@@ -154,10 +157,8 @@ def test_the_table_of_several_groups_of_a_task_fits_a_small_window(tmp_path: Pat
         | {"run": f"16b3368dc2a{rank}", "group": f"856d0128.38b2445{rank}"}
         for rank, mean, start in ((1, 0.84, "demo/pretraining@1"), (2, 0.4, "random"))
     ]
-    path = tmp_path / "page.html"
-    path.write_text(render(Page("page", "", [Section("all", [Table(shown_columns(rows), rows)])])))
     browser.look_as(width=900, height=800, scheme="light")
-    browser.open(path.as_uri())
+    open_page(Page("page", "", [Section("all", [Table(shown_columns(rows), rows)])]), tmp_path, browser)
     wide = "document.querySelector('.wide')"
     assert browser.value(f"{wide}.scrollWidth - {wide}.clientWidth") <= 0
 
@@ -171,20 +172,15 @@ def test_backticks_of_a_terminal_become_code_on_a_page() -> None:
 
 def test_a_heading_sorts_its_table_and_keeps_empty_cells_last(tmp_path: Path, browser: Browser) -> None:
     rows = [{"score": score} for score in (0.5, None, 0.9, 0.1)]
-    path = tmp_path / "table.html"
-    path.write_text(render(Page("a", "b", [Section("c", [Table(["score"], rows)])])))
-    browser.open(path.as_uri())
+    open_page(Page("a", "b", [Section("c", [Table(["score"], rows)])]), tmp_path, browser)
     for order in ("0.1000 0.5000 0.9000 –", "0.9000 0.5000 0.1000 –"):
         browser.value("document.querySelector('th button').click()")
         assert browser.value("[...document.querySelectorAll('td')].map((cell) => cell.textContent).join(' ')") == order
 
 
 def test_charts_follow_the_colors_that_a_person_has_chosen(tmp_path: Path, browser: Browser) -> None:
-    path = tmp_path / "page.html"
-    path.write_text(render(HOSTILE_PAGE))
     browser.look_as(width=1280, height=800, scheme="light")
-    browser.console.clear()
-    browser.open(path.as_uri())
+    open_page(HOSTILE_PAGE, tmp_path, browser)
     color = "getComputedStyle(document.querySelector('.xtick text')).fill"
     browser.wait_for("document.querySelectorAll('.xtick text').length > 0")
     by_day = browser.value(color)

@@ -32,11 +32,10 @@ from orchestrator.reports.rendering import columns_of
 from orchestrator.reports.run_page import lineage_table, plot_run, run_page
 from orchestrator.reports.run_texts import data_line, score_lines
 from orchestrator.reports.task_page import same_in_all, shown_columns, task_page
-from orchestrator.results import MetricEvent, TrialResult
-from orchestrator.run_states import RunState
+from orchestrator.results import MetricEvent
 from orchestrator.specs.loading import parse_spec
 from tests.orchestrator.kinds.samples import SAMPLES
-from tests.orchestrator.registry.samples import new_run
+from tests.orchestrator.registry.samples import new_run, trial_result
 from tests.orchestrator.reports.samples import add_pretraining, add_sweep
 
 
@@ -110,9 +109,7 @@ def test_kept_predictions_become_a_matrix_and_scores_by_class(registry: Registry
 @pytest.mark.heavy
 def test_the_spec_to_copy_has_the_same_fingerprint(registry: Registry, kind: str) -> None:
     spec = parse_spec(SAMPLES[kind].spec)
-    run_id = registry.lifecycle.create(
-        kind=kind, name=kind, fingerprint=spec.fingerprint(), spec=spec.model_dump(mode="json")
-    )
+    run_id = new_run(registry, kind=kind, fingerprint=spec.fingerprint(), spec=spec.model_dump(mode="json"))
     short, _, whole = (
         b for b in section(run_page(registry, registry.run(run_id)), "Make it again").blocks if isinstance(b, Code)
     )
@@ -145,18 +142,9 @@ def test_the_way_to_a_model_is_told_once_for_each_part() -> None:
 def test_a_trial_is_named_by_its_number_where_nothing_else_tells_it_apart(
     registry: Registry, varied: list[tuple[str, int]], names: list[str]
 ) -> None:
-    sweep = registry.lifecycle.create(
-        kind="sweep", name="s", fingerprint="f" * 64, spec={"kind": "sweep"}, task="own", metric="f1"
-    )
+    sweep = new_run(registry, kind="sweep", spec={"kind": "sweep"}, task="own", metric="f1")
     trials = [
-        TrialResult(
-            key=f"k{number}",
-            number=number,
-            parameters={"start": start},
-            seed=seed,
-            metrics={"f1": 0.5},
-            state=RunState.COMPLETED,
-        )
+        trial_result(f"k{number}", number=number, parameters={"start": start}, seed=seed, metrics={"f1": 0.5})
         for number, (start, seed) in enumerate(varied)
     ]
     for trial_id in registry.trials.record(sweep, trials):

@@ -40,12 +40,12 @@ def begin(kind: type[Search], max_points: int = 5, seed: int = 0, proposed: Sequ
     return kind(space_for(kind), max_points=max_points, seed=seed, proposed=proposed)
 
 
-def run(search: Search) -> list[Point]:
-    """All points, each told a score before the next is asked for."""
+def run(search: Search, score: Callable[[Point], float | None] | None = None, most: int = 99) -> list[Point]:
+    """The first so many points, each told a score before the next is asked for."""
     points = []
-    for number, point in enumerate(search.propose()):
+    for number, point in enumerate(islice(search.propose(), most)):
         points.append(point)
-        search.tell(number, number / 10)
+        search.tell(number, number / 10 if score is None else score(point))
     return points
 
 
@@ -84,21 +84,12 @@ def test_number_of_points_is_a_bound_and_exact_without_learning(kind: type[Searc
 
 @every_search
 def test_failed_points_do_not_end_a_search(kind: type[Search]) -> None:
-    search = begin(kind)
-    points = []
-    for number, point in enumerate(search.propose()):
-        points.append(point)
-        search.tell(number, None)
-    assert len(points) == 5
+    assert len(run(begin(kind), lambda point: None)) == 5
 
 
 @every_search
 def test_interrupted_search_proposes_its_first_points_again(kind: type[Search]) -> None:
-    search = begin(kind)
-    before = []
-    for number, point in enumerate(islice(search.propose(), 3)):
-        before.append(point)
-        search.tell(number, number / 10)
+    before = run(begin(kind), most=3)
     after = run(begin(kind, proposed=before if kind.learns else ()))
     assert after[:3] == before
     assert len(after) == 5
@@ -204,22 +195,13 @@ def closeness(point: Point) -> float:
     return 1 - abs(log10(float(point["learning_rate"])) + 3) / 3 - (point["size"] == "tiny") * 0.5
 
 
-def run_learning(search: OptunaSearch) -> tuple[list[Point], list[float]]:
-    points, scores = [], []
-    for number, point in enumerate(search.propose()):
-        points.append(point)
-        scores.append(closeness(point))
-        search.tell(number, scores[-1])
-    return points, scores
-
-
-def mean(scores: list[float]) -> float:
-    return sum(scores) / len(scores)
+def mean(points: list[Point]) -> float:
+    return sum(map(closeness, points)) / len(points)
 
 
 def test_points_of_an_earlier_attempt_are_learned_from_again() -> None:
-    points, before = run_learning(OptunaSearch(WIDE, max_points=20, seed=0))
-    _, after = run_learning(OptunaSearch(WIDE, max_points=30, seed=0, proposed=points))
+    before = run(OptunaSearch(WIDE, max_points=20, seed=0), closeness)
+    after = run(OptunaSearch(WIDE, max_points=30, seed=0, proposed=before), closeness)
     assert after[:20] == before
     assert mean(after[20:]) > mean(before[:10]) + 0.2
 

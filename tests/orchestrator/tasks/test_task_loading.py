@@ -326,13 +326,15 @@ def test_conll2003_has_its_published_numbers_of_documents_and_entities() -> None
     assert entities == {"LOC": 1668, "MISC": 702, "ORG": 1661, "PER": 1617}
 
 
+LABELED = [f"text {number}\t{'a' if number % 3 else 'b'}\n" for number in range(60)]
+LABELED += ["TEXT  7\ta\n", "text 7\tb\n"]  # copies, which stay together
+LABELED_TASK: dict[str, Any] = {"id": "own", "head": "classification", "text_columns": ("text",)}
+
+
 def test_folds_deal_each_labels_texts_evenly_and_have_no_text_in_common(tmp_path: Path) -> None:
-    rows = [f"text {number}\t{'a' if number % 3 else 'b'}\n" for number in range(60)]
-    rows += ["TEXT  7\ta\n", "text 7\tb\n"]  # copies, which stay together
-    write(tmp_path, train__tsv="text\tlabel\n" + "".join(rows), test__tsv="text\tlabel\nlast\ta\n")
+    write(tmp_path, train__tsv="text\tlabel\n" + "".join(LABELED), test__tsv="text\tlabel\nlast\ta\n")
     files = {split: str(tmp_path / f"{split}.tsv") for split in ("train", "test")}
-    given: dict[str, Any] = {"id": "own", "head": "classification", "text_columns": ("text",)}
-    whole = load(**given, files=files, split={"folds": 4})
+    whole = load(**LABELED_TASK, files=files, split={"folds": 4})
     assert whole.splits == ("train", "validation", "test")
     assert whole.examples("train") == whole.examples("validation")
     assert not count_leaks(whole)
@@ -351,20 +353,18 @@ def test_folds_deal_each_labels_texts_evenly_and_have_no_text_in_common(tmp_path
         assert part.fingerprint("test") == whole.fingerprint("test")
         assert len(part.with_train_fraction(0.5).examples("train")) < len(learned)
         assert pickle.loads(pickle.dumps(part)).examples("validation") == scored
-    limited = load(**given, files=files, split={"folds": 4}, max_train_examples=30).with_fold(0)
+    limited = load(**LABELED_TASK, files=files, split={"folds": 4}, max_train_examples=30).with_fold(0)
     assert len(limited.examples("train")) + len(limited.examples("validation")) == 30
     tasks = [whole, *parts, limited]
     assert len({task.fingerprint(split) for task in tasks for split in ("train", "validation")}) == 2 * len(tasks)
 
 
 def test_a_share_kept_for_validation_has_each_labels_part_and_no_text_of_training(tmp_path: Path) -> None:
-    rows = [f"text {number}\t{'a' if number % 3 else 'b'}\n" for number in range(60)] + ["alone\tc\n"]
-    rows += ["TEXT  7\ta\n", "text 7\tb\n"]  # copies, which stay together
-    given: dict[str, Any] = {"id": "own", "head": "classification", "text_columns": ("text",)}
+    rows = [*LABELED, "alone\tc\n"]
     found = []
     for order in (rows, rows[::-1]):
         write(tmp_path, train__tsv="text\tlabel\n" + "".join(order))
-        task = load(**given, files={"train": str(tmp_path / "train.tsv")}, split={"validation": 0.2})
+        task = load(**LABELED_TASK, files={"train": str(tmp_path / "train.tsv")}, split={"validation": 0.2})
         learned, scored = task.examples("train"), task.examples("validation")
         assert len(learned) + len(scored) == len(rows)
         assert not {plain_text(example.text) for example in learned} & {plain_text(example.text) for example in scored}
@@ -380,7 +380,7 @@ def test_all_of_labels_with_one_text_each_cannot_be_kept(tmp_path: Path) -> None
     write(tmp_path, train__tsv="text\tlabel\n" + "one text\ta\n" * 9 + "another\tb\n" * 9)
     files = {"train": str(tmp_path / "train.tsv")}
     with pytest.raises(TaskDataError, match="each label stands beside one text only"):
-        load(id="own", head="classification", files=files, text_columns=("text",), split={"validation": 0.2})
+        load(**LABELED_TASK, files=files, split={"validation": 0.2})
 
 
 def test_questions_on_a_passage_are_kept_together(tmp_path: Path) -> None:
@@ -394,7 +394,7 @@ def test_questions_on_a_passage_are_kept_together(tmp_path: Path) -> None:
 def test_folds_that_cannot_be_dealt_are_refused(tmp_path: Path) -> None:
     write(tmp_path, train__tsv="text\tlabel\nfine\ta\ndull\tb\n", dev__tsv="text\tlabel\nfine\ta\n")
     train, dev = (str(tmp_path / f"{split}.tsv") for split in ("train", "dev"))
-    given: dict[str, Any] = {"id": "own", "head": "classification", "text_columns": ("text",), "split": {"folds": 2}}
+    given = {**LABELED_TASK, "split": {"folds": 2}}
     with pytest.raises(SpecError, match=r"has a validation split, .*dev\.tsv; leave one out"):
         load(**given, files={"train": train, "validation": dev})
     with pytest.raises(TaskDataError, match="no training split to divide"):

@@ -16,7 +16,7 @@ from orchestrator.specs import DistillSpec, PretrainSpec, Spec
 from orchestrator.specs.loading import parse_spec
 from orchestrator.verification import verify_resume as verify_module
 from orchestrator.verification.verify_resume import ChildRuns, verify_resume
-from tests.orchestrator.small_specs import DISTILL, EVALUATE, PRETRAIN, SWEEP, write_inputs
+from tests.orchestrator.small_specs import DISTILL, EVALUATE, PRETRAIN, SWEEP
 from tests.orchestrator.verification.fake_runs import SAME, FakeRuns
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -24,12 +24,6 @@ from tests.waiting import PATIENCE_S, wait_until
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeRuns:
     return FakeRuns(monkeypatch)
-
-
-@pytest.fixture
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    monkeypatch.chdir(tmp_path)
-    return write_inputs(tmp_path)
 
 
 def test_a_pretraining_is_killed_in_its_middle_and_shared_among_other_workers(
