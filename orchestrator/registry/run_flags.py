@@ -55,13 +55,13 @@ def flag_bearers(session: Session, run_id: str, flag: Flag) -> list[str]:
 
 
 def _own(flag: Flag) -> Select[str]:
-    return select(FlagRow.run_id).where(FlagRow.flag == flag)
+    return select(FlagRow.run_id).join(RunRow, RunRow.id == FlagRow.run_id).where(FlagRow.flag == flag)
 
 
 def _reached(flag: Flag) -> CompoundSelect[str]:
     """Statement that selects the runs with a flag and the stages that it reaches, without trials."""
     stage = aliased(TagRow)
-    tags = select(literal(PIPELINE) + FlagRow.run_id).where(FlagRow.flag == flag)
+    tags = _own(flag).with_only_columns(literal(PIPELINE) + FlagRow.run_id)
     stages = select(stage.run_id).where(stage.tag.in_(tags))
     if flag == "archived":
         use, pipeline = aliased(TagRow), aliased(RunRow)

@@ -17,7 +17,7 @@ from orchestrator.registry.place_tags import is_internal
 from orchestrator.registry.queries.query_fields import METRIC_SPLITS, NAMES
 from orchestrator.registry.queries.query_tree import field_text
 from orchestrator.registry.run_records import metric_name
-from orchestrator.registry.tables import MetricRow, ParameterRow, TagRow
+from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow, TagRow
 
 MAX_NAMES = 2_000
 """Number of names of one sort that are read at most."""
@@ -80,7 +80,8 @@ def load_values(session: Session, fields: Collection[str], except_of: Collection
     """Load the values that these fields have, wherever they stand in a spec, in any run but some."""
     every_path = distinct(session, ParameterRow.path, most=None)  # one that is missed may name what is about to go
     paths = [path for path in every_path if path.rpartition(".")[2] in fields]
-    values = select(ParameterRow.kind, ParameterRow.text).where(ParameterRow.path.in_(paths)).distinct()
+    of_runs = select(ParameterRow.kind, ParameterRow.text).join(RunRow, RunRow.id == ParameterRow.run_id)
+    values = of_runs.where(ParameterRow.path.in_(paths)).distinct()
     of_others = ParameterRow.run_id.not_in(select_items(session, except_of))
     found: set[str] = set()
     for kind, text in session.execute(values.where(of_others, ParameterRow.kind != "null")):

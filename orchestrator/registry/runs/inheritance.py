@@ -73,7 +73,8 @@ def take_back(session: Session, run_id: str, tags: Sequence[str]) -> None:
 def _tags_to_inherit(session: Session, run_ids: Sequence[str]) -> list[str]:
     if not run_ids:
         return []
-    tags = session.scalars(select(TagRow.tag).where(TagRow.run_id.in_(run_ids)).order_by(TagRow.tag))
+    of_runs = select(TagRow.tag).join(RunRow, RunRow.id == TagRow.run_id).where(RunRow.id.in_(run_ids))
+    tags = session.scalars(of_runs.order_by(TagRow.tag))
     return [tag for tag in tags if not is_of_one_run(tag)]
 
 
