@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry.column_types import StateText, utc_now
 from orchestrator.registry.records import RunRecord
-from orchestrator.registry.tables import BaseRow, RunRow, of_whole_run
+from orchestrator.registry.tables import BaseRow, RunRow, ViewRow, of_whole_run
 from orchestrator.run_states import RunState
 
 R = TypeVar("R")
@@ -93,7 +93,7 @@ def _load_runs(
     session: Session, state: ColumnElement[RunState], condition: ColumnElement[bool], limit: int | None
 ) -> list[RunRecord]:
     read = {"state": state, "experiment": of_whole_run("name"), "fingerprint": of_whole_run("fingerprint")}
-    statement = select(*record_columns(RunRecord, RunRow, read)).where(condition)
+    statement: Select[Any] = select(*record_columns(RunRecord, RunRow, read)).where(condition)
     rows = session.execute(statement.order_by(RunRow.created_at.desc(), RunRow.id.desc()).limit(limit))
     return [RunRecord(*row) for row in rows]
 
@@ -104,7 +104,7 @@ def load_records(session: Session, statement: Select[Any], kind: type[R]) -> lis
     return [kind(*(getattr(row, name) for name in names)) for row in session.scalars(statement)]
 
 
-def record_columns(kind: type[Any], table: type[BaseRow], read: Mapping[str, Any] | None = None) -> list[Any]:
+def record_columns(kind: type[Any], table: type[BaseRow | ViewRow], read: Mapping[str, Any] | None = None) -> list[Any]:
     """Columns in the order of a record's fields: of many records each is made of them in half the time of whole rows.
 
     Args:

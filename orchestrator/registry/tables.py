@@ -287,5 +287,7 @@ class TagRow(BaseRow):
 
 
 for view in ViewRow.metadata.tables:
-    created = DDL(f"CREATE VIEW {view} AS SELECT * FROM all_{view} WHERE removed_at IS NULL")
+    created = DDL(  # type: ignore[no-untyped-call]
+        f"CREATE VIEW {view} AS SELECT * FROM all_{view} WHERE removed_at IS NULL"
+    )
     event.listen(BaseRow.metadata, "after_create", created)

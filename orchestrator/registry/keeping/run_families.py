@@ -109,7 +109,9 @@ def models_of(session: Session, run_ids: Iterable[str]) -> list[ModelRow]:
 
 def _runs_of_family(session: Session, run_id: str) -> Sequence[RowMapping]:
     """All columns of a run and of its trials, the run first."""
-    in_order = _rows_in_order(session, StoredRun.__table__, StoredRun.id.in_(_members(run_id)))
+    in_order = _rows_in_order(
+        session, BaseRow.metadata.tables[StoredRun.__tablename__], StoredRun.id.in_(_members(run_id))
+    )
     return sorted(session.execute(in_order).mappings(), key=lambda run: run["id"] != run_id)
 
 
