@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, islice
+from itertools import accumulate, chain, islice
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bert_core.examples.packing import PackedBatch
 from bert_core.objectives import SENTENCE_OBJECTIVES
+from bert_core.text.characters import Characters, count_words, plain_text
 from bert_core.text.segment_layout import SegmentLayout
 from bert_core.text.tokenization import Tokenizer
 from orchestrator.corpus.document_batches import plan_bundles, read_batches, split_sentences, write_documents
@@ -236,6 +237,65 @@ def quantile(counts: Counter[int], share: float) -> int:
         if below >= share * counts.total():
             return value
     return 0
+
+
+_LARGE_SAMPLE_BYTES = 64 << 20
+"""Text of a large sample at most, which is counted and not tokenized."""
+
+
+class TextFacts(NamedTuple):
+    """Documents of a corpus; of a large one its beginning is looked at, and the rest is estimated from files' sizes."""
+
+    files: tuple[str, ...]
+    words: Counter[int]
+    """Number of documents that were looked at, by their number of words."""
+    characters: Characters
+    num_text_bytes: int
+    """Text that was looked at, as UTF-8."""
+    num_doubles: int
+    """Documents that stand in the files before, whatever their white space and capitals."""
+    num_bad_records: int
+    first_problem: str
+    scale: float
+    """Ratio of all text to what was looked at."""
+
+    @property
+    def num_documents(self) -> float:
+        return self.words.total() * self.scale
+
+    @property
+    def num_words(self) -> float:
+        return sum(number * count for number, count in self.words.items()) * self.scale
+
+    def tokens_holding(self, share: float) -> float:
+        """Tokens of a document such that at least this share of all text is in documents that are no longer, about."""
+        words = Counter({number: number * count for number, count in self.words.items()})
+        return quantile(words, share) * self.characters.tokens_per_word
+
+
+def sample_text(source: TextSource) -> TextFacts:
+    """Look at text as pretraining reads it; bad records are left out. Raises: CorpusError."""
+    files, skipping = find_files(source), source.model_copy(update={"on_bad_record": "skip"})
+    readers = [DocumentReader(file, skipping) for file in files]
+    words, characters, num_text_bytes = Counter[int](), Characters(), 0
+    seen: set[int] = set()
+    for document in chain.from_iterable(reader.read() for reader in readers):
+        characters.note(document.text)
+        words[count_words(document.text)] += 1
+        num_text_bytes += len(document.text.encode())
+        seen.add(hash(plain_text(document.text)))
+        if num_text_bytes >= _LARGE_SAMPLE_BYTES:
+            break
+    return TextFacts(
+        source.files,
+        words,
+        characters,
+        num_text_bytes,
+        num_doubles=words.total() - len(seen),
+        num_bad_records=sum(reader.num_bad_records for reader in readers),
+        first_problem=next((reader.first_problem for reader in readers if reader.first_problem), ""),
+        scale=sum(file.num_bytes for file in files) / max(1, sum(reader.num_bytes_read for reader in readers)),
+    )
 
 
 _MOST = 0.99

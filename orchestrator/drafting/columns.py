@@ -1,13 +1,10 @@
 """Columns of a table as its first rows show them: how many values, what they look like."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, islice
 from statistics import fmean
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from orchestrator.drafting.examples import refuse_broken
 from orchestrator.errors import InputError
 from orchestrator.nearest import did_you_mean
 from orchestrator.tasks.bio_tags import fit_one_scheme
@@ -15,8 +12,8 @@ from orchestrator.tasks.cell_values import (
     NO_LABEL_MARKS,
     has_decimal_commas,
     is_missing,
+    is_number,
     read_label,
-    read_number,
     stands_for_no_label,
 )
 from orchestrator.tasks.csv_tables import csv_header
@@ -25,6 +22,8 @@ from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
 from orchestrator.tasks.types.conll import read_spans
 
+MAX_BAD_SHARE = 0.1
+"""Share of broken records above which a file is not what it is taken for."""
 _SAMPLE_ROWS = 10_000
 """First rows of a table by which its columns are told apart."""
 _HEADER_WORDS = 8
@@ -37,72 +36,32 @@ _TEXT_SHARE = 0.9
 _DELIMITER_NAMES = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
-@dataclass(frozen=True)
-class ColumnFacts:
+class ColumnFacts(NamedTuple):
     """One column of the first rows."""
 
     name: str
+    last_name: str
+    """The name in lower case; of a column within an object the last part."""
     values: Sequence[object]
     """Values that are not missing."""
-
-    @property
-    def last_name(self) -> str:
-        """The name in lower case; of a column within an object the last part."""
-        return self.name.lower().rpartition(".")[2]
-
-    @cached_property
-    def distinct(self) -> frozenset[str]:
-        """The different values as labels, without what stands for no label."""
-        labels = frozenset(map(_as_label, self.values))
-        return labels.difference(mark for mark in NO_LABEL_MARKS if stands_for_no_label(mark, labels))
-
-    @cached_property
-    def is_text(self) -> bool:
-        """Whether values are text, and not numbers written as text."""
-        texts = [value for value in self.values if isinstance(value, str)]
-        return len(texts) > _TEXT_SHARE * len(self.values) and not all(map(is_number, texts))
-
-    @cached_property
-    def is_number(self) -> bool:
-        """Whether all values are numbers, also with decimal commas where that is the only way to read them."""
-        return self.are_all(is_number) or (bool(self.values) and has_decimal_commas(self.values))
-
-    @cached_property
-    def is_whole(self) -> bool:
-        return self.are_all(lambda value: is_number(value) and float(str(value)).is_integer())
-
-    @property
-    def is_list(self) -> bool:
-        """Whether values are lists, written out or not."""
-        return self.are_all(lambda v: isinstance(v, list) or (isinstance(v, str) and v.strip()[:1] == "["))
-
-    @cached_property
-    def listed(self) -> Literal["words", "tags", "numbers", "spans"] | None:
-        """Content of lists: tags of one scheme, other texts, whole numbers, names marked by character offsets."""
-        if self.are_all(are_texts):
-            return "tags" if fit_one_scheme(self.words) else "words"
-        if self.are_all(lambda v: isinstance(v, list) and all(isinstance(item, int) for item in v)):
-            return "numbers"
-        spans = [read_spans(value) for value in self.values]
-        return "spans" if None not in spans and any(spans) else None
-
-    @property
-    def words(self) -> set[str]:
-        """All different texts of lists."""
-        return set(chain.from_iterable(value for value in self.values if are_texts(value)))
-
-    def are_all(self, test: Callable[[object], bool]) -> bool:
-        """Whether there are values, and a test holds of all."""
-        return bool(self.values) and all(map(test, self.values))
-
-    @property
-    def mean_words(self) -> float:
-        """Words of a value on average."""
-        return fmean(len(str(value).split()) for value in self.values) if self.values else 0.0
+    distinct: frozenset[str]
+    """The different values as labels, without what stands for no label."""
+    mean_words: float
+    """Words of a value on average."""
+    is_text: bool
+    """Whether values are text, and not numbers written as text."""
+    is_number: bool
+    """Whether all values are numbers, also with decimal commas where that is the only way to read them."""
+    is_whole: bool
+    is_list: bool
+    """Whether values are lists, written out or not."""
+    listed: Literal["words", "tags", "numbers", "spans"] | None
+    """Content of lists: other texts, tags of one scheme, whole numbers, names marked by character offsets."""
+    words: frozenset[str]
+    """All different texts of lists."""
 
 
-@dataclass(frozen=True)
-class TableFacts:
+class TableFacts(NamedTuple):
     """The columns of a table, by its first rows."""
 
     path: str
@@ -140,10 +99,7 @@ def inspect_table(path: str) -> TableFacts:
         raise InputError(f"{path} has no row that can be read, {why}")
     refuse_broken(of_rows, len(rows))
     cells = zip(*rows[:_SAMPLE_ROWS], strict=True)
-    columns = [
-        ColumnFacts(name, [value for value in values if not is_missing(value)])
-        for name, values in zip(names, cells, strict=True)
-    ]
+    columns = [_inspect_column(name, values) for name, values in zip(names, cells, strict=True)]
     for column in columns if plain_name(path).endswith((".csv", ".tsv")) else ():
         few = len(column.distinct) <= _FEW_VALUES < len(column.values) and column.name in column.distinct
         if few or is_number(column.name) or len(column.name.split()) > _HEADER_WORDS:
@@ -154,18 +110,45 @@ def inspect_table(path: str) -> TableFacts:
     return TableFacts(path, columns, min(len(rows), _SAMPLE_ROWS), len(rows) <= _SAMPLE_ROWS, _layout_text(path, bad))
 
 
-def is_number(value: object) -> bool:
-    """Whether a value is a number, or written as one."""
-    return number_problem(value) is None
+def _inspect_column(name: str, cells: Sequence[object]) -> ColumnFacts:
+    values = [value for value in cells if not is_missing(value)]
+
+    def are_all(test: Callable[[object], bool]) -> bool:
+        return bool(values) and all(map(test, values))
+
+    labels = frozenset(map(_as_label, values))
+    texts = [value for value in values if isinstance(value, str)]
+    words = frozenset(chain.from_iterable(value for value in values if are_texts(value)))
+    listed: Literal["words", "tags", "numbers", "spans"] | None = None
+    if are_all(are_texts):
+        listed = "tags" if fit_one_scheme(words) else "words"
+    elif are_all(lambda value: isinstance(value, list) and all(isinstance(item, int) for item in value)):
+        listed = "numbers"
+    elif any(spans := [read_spans(value) for value in values]) and None not in spans:
+        listed = "spans"
+    return ColumnFacts(
+        name,
+        name.lower().rpartition(".")[2],
+        values,
+        distinct=labels.difference(mark for mark in NO_LABEL_MARKS if stands_for_no_label(mark, labels)),
+        mean_words=fmean(len(str(value).split()) for value in values) if values else 0.0,
+        is_text=len(texts) > _TEXT_SHARE * len(values) and not all(map(is_number, texts)),
+        is_number=are_all(is_number) or (bool(values) and has_decimal_commas(values)),
+        is_whole=are_all(lambda value: is_number(value) and float(str(value)).is_integer()),
+        is_list=are_all(lambda v: isinstance(v, list) or (isinstance(v, str) and v.strip()[:1] == "[")),
+        listed=listed,
+        words=words,
+    )
 
 
-def number_problem(value: object) -> str | None:
-    """Say what keeps a value from being a number."""
-    try:
-        is_none = isinstance(value, bool) or read_number(value) is None
-    except ValueError as error:
-        return str(error)
-    return f"{value!r} is not a number" if is_none else None
+def refuse_broken(bad: BadRecords, num_read: int) -> None:
+    """Refuse a file of which many records cannot be used. Raises: InputError, with the first one's problem."""
+    num_records = bad.count + num_read
+    if bad.count > MAX_BAD_SHARE * num_records:
+        raise InputError(
+            f"{bad.path}: {bad.count:,} of {num_records:,} records cannot be used, the first at {bad.first_problem}; "
+            "mend the file, or name other columns"
+        )
 
 
 def _as_label(value: object) -> str:

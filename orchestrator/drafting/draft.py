@@ -1,4 +1,4 @@
-"""Draft of a spec for files of data: looked at, split where that is needed, sized, and explained.
+"""Draft of a spec for files of data: looked at, sized, explained, and written as commented YAML.
 
 Labeled files are fine-tuned on (`task_draft`); of plain text a vocabulary and a model are made, in sizes that it can
 bear.
@@ -6,32 +6,28 @@ bear.
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from pathlib import PurePath
-from typing import Any
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
 
+from bert_core.checkpoints.weight_files import WEIGHTS_FILE
 from bert_core.config import BertConfig
-from orchestrator.drafting.columns import inspect_table
-from orchestrator.drafting.draft_parts import (
-    Draft,
-    Finding,
-    commented,
-    marks_finding,
-    minutes_text,
-    spec_text,
-    start_folder,
-    vocabulary_stage,
-)
+from orchestrator.corpus.preview import TextFacts, sample_text
+from orchestrator.drafting.columns import MAX_BAD_SHARE, inspect_table
 from orchestrator.drafting.files import Layout, assign_roles, data_name, detect_layout, role_of
-from orchestrator.drafting.request import DraftKind, DraftRequest
-from orchestrator.drafting.sizes import PretrainingSizes, pretraining_sizes
-from orchestrator.drafting.task_choice import choose_task
+from orchestrator.drafting.request import DraftedStages, DraftKind, DraftRequest, Finding
+from orchestrator.drafting.sizes import PretrainingSizes, draft_vocabulary, pretraining_sizes
+from orchestrator.drafting.task_choice import TaskChoice, choose_task
 from orchestrator.drafting.task_draft import draft_task
-from orchestrator.drafting.text import TextFacts, read_text, vocabulary_size
 from orchestrator.errors import InputError
+from orchestrator.models.resolve import resolve_model
 from orchestrator.specs import TextSource
+from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.task import TaskSpec
+from orchestrator.specs.yaml_text import comment_lines, commented_lines, parse_document
+from orchestrator.storage import exists, local_copy, write_bytes, write_chunks
+from orchestrator.storage.uris import absolute
 from orchestrator.tasks.catalogue import KNOWN_TASKS
 from orchestrator.tasks.table_files import table_name
 from orchestrator.tasks.text_files import plain_name
@@ -48,30 +44,59 @@ _FEW_PASSES = 10
 _MAX_WORKERS = 8
 _SMALL_TEXT = 100_000
 """Words below which a pretraining is a trial."""
+_FEWEST_WORDS = 200
+
+
+class Draft(NamedTuple):
+    """A spec to be written, the files beside it, and what a person is told."""
+
+    spec_path: str
+    spec_text: str
+    findings: Sequence[Finding]
+    side_files: Mapping[str, Iterable[bytes]]
+
+    def check_targets(self, inputs: Sequence[str], *, force: bool) -> None:
+        """Check that no file is in the way. Raises: InputError, naming those that are."""
+        targets = [*self.side_files, self.spec_path]
+        originals = {absolute(path) for path in inputs}
+        for target in targets:
+            if absolute(target) in originals:
+                raise InputError(
+                    f"{target} would be written over, and it is the data itself; name another spec with -o FILE"
+                )
+        there = [target for target in targets if exists(target)]
+        if there and not force:
+            verb = "is" if len(there) == 1 else "are"
+            raise InputError(
+                f"{', '.join(there)} {verb} there already; write over with --force, or name another spec with -o FILE"
+            )
+
+    def write(self) -> list[str]:
+        """Write the files beside the spec, then the spec; returns their paths."""
+        for path, chunks in self.side_files.items():
+            write_chunks(path, chunks)
+        write_bytes(self.spec_path, self.spec_text.encode())
+        return [*self.side_files, self.spec_path]
 
 
 def draft_spec(request: DraftRequest) -> Draft:
     """Look at files and draft the spec that suits them; nothing is written. Raises: InputError and its kin."""
     files = tuple(dict.fromkeys(request.files))
-    layout = _common_layout(files)
+    layout = detect_layout(files[0])
+    for path in files[1:]:
+        if (other := detect_layout(path)) != layout:
+            raise InputError(
+                f"{files[0]} and {path} are laid out differently ({layout} and {other}); give files of one layout"
+            )
     name = data_name(files)
     spec_path = request.output or f"{name}.yaml"
     if not spec_path.endswith((".yaml", ".yml")):
         raise InputError(f"-o {spec_path}: a spec's name ends in .yaml; name it so")
     if layout != "table":
         _refuse_options(request, files[0], layout)
-    draft = _draft_of(files, layout, name, request, spec_path)
-    return replace(draft, findings=[*draft.findings, *_machine_findings(request)])
-
-
-def _common_layout(files: Sequence[str]) -> Layout:
-    first, *others = [(path, detect_layout(path)) for path in files]
-    for path, layout in others:
-        if layout != first[1]:
-            raise InputError(
-                f"{first[0]} and {path} are laid out differently ({first[1]} and {layout}); give files of one layout"
-            )
-    return first[1]
+    draft = _draft_stages(files, layout, name, request, spec_path)
+    findings = [*draft.findings, *_machine_findings(request)]
+    return Draft(spec_path, _spec_text(draft, request, spec_path), findings, draft.side_files)
 
 
 def _refuse_options(request: DraftRequest, path: str, layout: Layout) -> None:
@@ -89,7 +114,9 @@ def _refuse_options(request: DraftRequest, path: str, layout: Layout) -> None:
     raise InputError(f"{path} is laid out for a {_KINDS[layout][0]} task; leave --kind {request.kind} out")
 
 
-def _draft_of(files: tuple[str, ...], layout: Layout, name: str, request: DraftRequest, spec_path: str) -> Draft:
+def _draft_stages(
+    files: tuple[str, ...], layout: Layout, name: str, request: DraftRequest, spec_path: str
+) -> DraftedStages:
     """Draft a pretraining or a fine-tuning; texts that are for validation or test by their names are left out."""
     if layout == "text":
         chosen = tuple(path for path in files if role_of(path) in (None, "train")) or files
@@ -97,74 +124,98 @@ def _draft_of(files: tuple[str, ...], layout: Layout, name: str, request: DraftR
         known = all(PurePath(plain_name(path)).suffix in (".txt", ".text") for path in chosen)
         source = TextSource(files=chosen, format="auto" if known else "text")
         told = ("left out", f"{left_out}: by name for validation or test; some documents are held out")
-        return _draft_pretraining(source, request, spec_path, [told] if left_out else [])
-    roles, table = assign_roles(files), None
-    remarks: Sequence[str] = ()
+        return _draft_pretraining(source, request, [told] if left_out else [])
+    roles = assign_roles(files)
     if layout == "table":
         table = inspect_table(roles["train"])
-        task, remarks = choose_task(table, request)
+        choice = choose_task(table, request)._replace(table=table)
     else:
         head = request.kind or _KINDS[layout][0]
-        task = TaskSpec.model_validate({"id": name, "head": head, "on_bad_record": "skip"})
-    if task.head is None:
-        (column,) = task.text_columns
+        choice = TaskChoice(TaskSpec.model_validate({"id": name, "head": head, "on_bad_record": "skip"}))
+    if choice.task.head is None:
+        (column,) = choice.task.text_columns
         if any(table_name(path) not in ("JSONL", "Parquet") for path in files):
             raise InputError(
                 f"{files[0]}: pretraining reads plain text, JSONL and Parquet; save the column {column!r} "
                 "as a .txt file with an empty line between documents"
             )
         source = TextSource(files=files, text_field=column)
-        return _draft_pretraining(source, request, spec_path, [("", remark) for remark in remarks])
+        return _draft_pretraining(source, request, [("", remark) for remark in choice.remarks])
     own_id = re.sub(r"\W+", "_", name.lower())
-    task = task.model_copy(update={"id": f"{own_id}_own" if own_id in KNOWN_TASKS else own_id, "files": dict(roles)})
-    return draft_task(task, remarks, table, request, spec_path)
+    own = {"id": f"{own_id}_own" if own_id in KNOWN_TASKS else own_id, "files": {**roles}}
+    choice = choice._replace(task=choice.task.model_copy(update=own))
+    return draft_task(choice, request, _start_folder(request), spec_path)
 
 
-def _draft_pretraining(source: TextSource, request: DraftRequest, spec_path: str, findings: Sequence[Finding]) -> Draft:
-    """Draft the spec of a pretraining; findings tell what is left out. Raises: InputError and its kin."""
-    facts = read_text(source)
-    folder = start_folder(request)
-    config = None if folder is None else BertConfig.from_pretrained(folder)
-    vocab_size = vocabulary_size(facts.num_words, facts.characters.num_common)
-    num_tokens = facts.num_words * facts.characters.tokens_per_word
-    sizes = pretraining_sizes(request, num_tokens, facts.tokens_holding(0.9), vocab_size, config)
-    took = f"{minutes_text(sizes.minutes)} ({request.estimate})"
-    values = _stage(source, facts, sizes, request, took)
-    if folder is None:
-        tokenizer = vocabulary_stage(values["corpus"], facts.characters, facts.num_words)
-        values = {"kind": "pipeline", "stages": {"tokenizer": tokenizer, "pretraining": values}}
-        start = f"BERT-{sizes.size} from random weights, with a vocabulary of up to {vocab_size:,} entries"
-    else:
-        values |= {"tokenizer": request.model, "init_from": request.model}
-        del values["model"]
+def _start_folder(request: DraftRequest) -> Path | None:
+    """Folder of the model to start from, without its weights; None for random ones. Raises: NotFoundError."""
+    if not request.model:
+        return None
+    return local_copy(resolve_model(request.model, request.settings), skip=(WEIGHTS_FILE,))
+
+
+def _draft_pretraining(source: TextSource, request: DraftRequest, findings: Sequence[Finding]) -> DraftedStages:
+    """Draft a pretraining; findings tell what is left out. Raises: InputError and its kin."""
+    facts = sample_text(source)
+    _check_text(facts)
+    folder = _start_folder(request)
+    if facts.num_bad_records:
+        source = source.model_copy(update={"on_bad_record": "replace"})
+    corpus = source.model_dump(mode="json", exclude_defaults=True)
+    vocabulary = draft_vocabulary(corpus, facts.characters, facts.num_words)
+    vocab_size = vocabulary.stages["tokenizer"]["vocab_size"]
+    sizes = pretraining_sizes(
+        request,
+        facts.num_words * facts.characters.tokens_per_word,
+        facts.tokens_holding(0.9),
+        vocab_size,
+        None if folder is None else BertConfig.from_pretrained(folder),
+    )
+    stage = _pretraining_stage(corpus, facts, sizes, request)
+    start = f"BERT-{sizes.size} from random weights, with a vocabulary of up to {vocab_size:,} entries"
+    if folder is not None:
+        vocabulary = DraftedStages()
         start = f"goes on with {request.model}, which brings its own tokenizer"
     passes = f"{sizes.steps:,} steps, {sizes.num_passes:.1f} passes over the text"
     small = "the text is small: this is good for trying things out; a useful model has read millions of words"
     told = [
-        *_text_findings(facts, has_marks=folder is None),
+        *_text_findings(facts, vocabulary.findings),
         *findings,
         ("task", "pretraining: masked words are predicted"),
         ("model", start),
-        ("sizes", f"{passes}; {sizes.limit} set the end: {took}"),
+        ("sizes", f"{passes}; {sizes.limit} set the end: {request.estimate(sizes.minutes)}"),
         *([("", small)] if facts.num_words < _SMALL_TEXT else ()),
     ]
-    return Draft(spec_path, spec_text(values, request, spec_path), told)
+    return DraftedStages({**vocabulary.stages, **stage.stages}, {**vocabulary.comments, **stage.comments}, told)
 
 
-def _stage(
-    source: TextSource, facts: TextFacts, sizes: PretrainingSizes, request: DraftRequest, took: str
-) -> dict[str, Any]:
-    if facts.num_bad_records:
-        source = source.model_copy(update={"on_bad_record": "replace"})
+def _check_text(facts: TextFacts) -> None:
+    """Check that a text can be read, and that there is enough of it. Raises: InputError."""
+    if facts.num_bad_records > MAX_BAD_SHARE * (facts.num_bad_records + facts.words.total()):
+        raise InputError(
+            f"{facts.num_bad_records:,} records beside {facts.words.total():,} documents cannot be read, the first: "
+            f"{facts.first_problem}; save the file as UTF-8, or name the one that holds the text"
+        )
+    if facts.num_words < _FEWEST_WORDS:
+        names = ", ".join(facts.files[:3]) + (", …" if len(facts.files) > 3 else "")
+        raise InputError(
+            f"{names}: {facts.num_words:,.0f} words are too few to learn a language from; add text (a book has "
+            "100,000 words), or label some rows and give a CSV"
+        )
+
+
+def _pretraining_stage(
+    corpus: Mapping[str, Any], facts: TextFacts, sizes: PretrainingSizes, request: DraftRequest
+) -> DraftedStages:
+    """The stage `pretraining`, and comments on its values."""
     dropout = 0.0 if sizes.num_passes < _FEW_PASSES else 0.1
-    shard_bytes = int(facts.num_text_bytes * facts.scale / 16)
     held_out = _held_out_share(facts)
     values = {
         "kind": "pretrain",
-        "corpus": source.model_dump(mode="json", exclude_defaults=True),
+        "corpus": corpus,
         "tokenizer": "@tokenizer",
         "validation_fraction": held_out,
-        "shard_bytes": max(64 << 10, min(4 << 20, shard_bytes)),
+        "shard_bytes": max(64 << 10, min(4 << 20, int(facts.num_text_bytes * facts.scale / 16))),
         "model": {"size": sizes.size, "hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout},
         "phases": [{"max_seq_length": length, "share": share} for length, share in sizes.phases],
         "steps": sizes.steps,
@@ -179,17 +230,21 @@ def _stage(
             "log_every_steps": max(1, sizes.steps // 100),
         },
     }
-    return commented(
-        values,
-        validation_fraction="Documents that are kept for validation, by a hash of their text."
+    comments = {
+        "validation_fraction": "Documents that are kept for validation, by a hash of their text."
         if held_out
         else "The file has too few documents (an empty line ends one) to keep some for validation.",
-        shard_bytes="Small enough that the text has several shards to shuffle.",
-        model="Dropout is for texts that are read many times; a small model that reads a few times underfits.",
-        phases="Short sequences first: they are cheaper, and a small model learns faster from them.",
-        steps=f"About {facts.num_words:,.0f} words: {sizes.num_passes:.1f} passes in {took}.",
-        sentence_objective="All of the time goes into words (RoBERTa); next_sentence asks about pairs as well.",
-    )
+        "shard_bytes": "Small enough that the text has several shards to shuffle.",
+        "model": "Dropout is for texts that are read many times; a small model that reads a few times underfits.",
+        "phases": "Short sequences first: they are cheaper, and a small model learns faster from them.",
+        "steps": f"About {facts.num_words:,.0f} words: {sizes.num_passes:.1f} passes in "
+        f"{request.estimate(sizes.minutes)}.",
+        "sentence_objective": "All of the time goes into words (RoBERTa); next_sentence asks about pairs as well.",
+    }
+    if request.model:
+        values |= {"tokenizer": request.model, "init_from": request.model}
+        del values["model"]
+    return DraftedStages({"pretraining": values}, {f"pretraining.{name}": comments[name] for name in comments})
 
 
 def _held_out_share(facts: TextFacts) -> float:
@@ -199,13 +254,12 @@ def _held_out_share(facts: TextFacts) -> float:
     return round(min(0.1, max(0.005, _HELD_OUT_DOCUMENTS / facts.num_documents)), 3)
 
 
-def _text_findings(facts: TextFacts, *, has_marks: bool) -> Iterator[Finding]:
+def _text_findings(facts: TextFacts, of_vocabulary: Sequence[Finding]) -> Iterator[Finding]:
     seen = f", by the first {facts.num_text_bytes >> 20:,} MB" if facts.scale > 1 else ""
     yield "data", f"{', '.join(facts.files)}: text, {facts.num_documents:,.0f} documents{seen}"
     long = facts.tokens_holding(0.9)
     yield "length", f"{facts.num_words:,.0f} words, nine of ten in documents of up to {long:,.0f} tokens, about"
-    if has_marks:
-        yield from marks_finding(facts.characters)
+    yield from of_vocabulary
     if facts.num_doubles:
         yield "doubles", f"{facts.num_doubles:,} documents stand there before; they are read as often as they stand"
     if facts.num_bad_records:
@@ -227,3 +281,20 @@ def _machine_findings(request: DraftRequest) -> Iterator[Finding]:
     load, num_cores = os.getloadavg()[0], request.num_cores
     if load > 1.5 * num_cores:
         yield "", f"this machine is busy (load {load:.0f} on {num_cores} cores): it will take longer unless that ends"
+
+
+def _spec_text(draft: DraftedStages, request: DraftRequest, spec_path: str) -> str:
+    """A spec below the command that drafted it and those that come next. Raises: SpecError for no spec."""
+    plan, run = (shlex.join(("orchestrator", verb, spec_path)) for verb in ("plan", "run"))
+    header = (
+        f"Drafted by:\n  {request.command}\n"
+        "Paths are meant from the folder in which the command is given. Change what you like, then:\n"
+        f"  {plan}\n  {run}"
+    )
+    lines = ["kind: pipeline", "stages:", *commented_lines(draft.stages, draft.comments, indent="  ")]
+    if len(draft.stages) == 1:
+        ((name, values),) = draft.stages.items()
+        lines = [*commented_lines(values, draft.comments, f"{name}.")]
+    text = "\n".join([*comment_lines(header), *lines]) + "\n"
+    parse_spec(parse_document(text, spec_path).values)
+    return text

@@ -17,7 +17,7 @@ from orchestrator.storage.text_lines import stream_lines
 from orchestrator.storage.uris import local_path
 from orchestrator.tasks.table_files import is_json_table, table_name
 from orchestrator.tasks.text_files import plain_name
-from orchestrator.tasks.types.conll import has_tag_columns, is_named_conll, split_words
+from orchestrator.tasks.types.conll import FEW_LINES, has_other_tags, has_tag_columns, is_named_conll
 
 Layout = Literal["table", "entities", "tags", "questions", "text"]
 """Rows with columns; CoNLL columns, whose tags mark entities or not; SQuAD's JSON; plain text."""
@@ -25,8 +25,6 @@ Layout = Literal["table", "entities", "tags", "questions", "text"]
 _HEAD_BYTES = 4096
 _HEAD_LINES = 200
 _HEAD_CHARACTERS = 1 << 16
-_FEW_LINES = 4
-"""Lines that are too few to tell columns from chance."""
 _FOREIGN = {
     b"PK\x03\x04": "is a zip archive or an Excel sheet; save the sheet as CSV, or unpack the archive",
     b"%PDF": "is a PDF; save its text as a .txt file",
@@ -57,12 +55,12 @@ def detect_layout(path: str) -> Layout:
         )
     if has_tag_columns(lines):
         return "entities"
-    if _has_other_tags(lines):
+    if has_other_tags(lines):
         return "tags"
     if is_named_conll(path):
         return "tags" if plain_name(path).endswith(".conllu") else "entities"
     num_tabs = {line.count("\t") for line in lines if line.strip()}
-    if len(lines) > _FEW_LINES and len(num_tabs) == 1 and num_tabs != {0}:
+    if len(lines) > FEW_LINES and len(num_tabs) == 1 and num_tabs != {0}:
         raise InputError(
             f"{path}: its lines have columns with tabs between them; let its name end in .tsv, and its first line name "
             "the columns"
@@ -111,19 +109,6 @@ def _folder_problem(path: str) -> str:
     endings = [PurePosixPath(name).suffix for name in names if PurePosixPath(name).suffix]
     ending = max(endings, key=endings.count, default=".txt")
     return f"{path} is a folder; name its files, as in: orchestrator init {shlex.quote(path.rstrip('/'))}/*{ending}"
-
-
-def _has_other_tags(lines: list[str]) -> bool:
-    """Whether all lines have the same number of words, the last one a tag in capitals, as of a part of speech."""
-    rows = [words for words in map(split_words, lines) if words]
-    tags = {words[-1] for words in rows}
-    return (
-        len(rows) > _FEW_LINES
-        and len({len(words) for words in rows}) == 1 < len(rows[0])
-        and len(tags) <= len(rows) / 3
-        and all(tag == tag.upper() for tag in tags)
-        and any(tag.isascii() and tag.isalpha() for tag in tags)
-    )
 
 
 def role_of(path: str) -> Split | None:

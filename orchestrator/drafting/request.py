@@ -1,8 +1,9 @@
-"""Request for a draft: the files, and what a person says about them."""
+"""Request for a draft, the files and what a person says about them; the stages that answer it."""
 
 import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from orchestrator.settings import Settings
 
@@ -41,11 +42,11 @@ class DraftRequest:
         """Seconds for the work itself, after the start; at least half of all."""
         return max(30 * self.minutes, 60 * self.minutes - _START_S)
 
-    @property
-    def estimate(self) -> str:
-        """Note on the way that times were estimated."""
+    def estimate(self, minutes: float, what: str = "") -> str:
+        """A time that was estimated and how, as in `about 4 minutes (estimated for 1 CPU core, not measured)`."""
+        took = f"about {minutes:.0f} minutes" if minutes < 90 else f"about {minutes / 60:.1f} hours"
         cores = "1 CPU core" if self.num_cores == 1 else f"{self.num_cores} CPU cores"
-        return f"estimated for {cores}, not measured"
+        return f"{'about a minute' if minutes < 1.5 else took}{what} (estimated for {cores}, not measured)"
 
     @property
     def command(self) -> str:
@@ -56,3 +57,19 @@ class DraftRequest:
             if field.name in _OPTIONS and value != field.default:
                 words += [_OPTIONS[field.name], f"{value:g}" if isinstance(value, float) else str(value)]
         return shlex.join(("orchestrator", "init", *self.files, *words))
+
+
+Finding = tuple[str, str]
+"""One thing that was found or decided, for a person: its topic and a text."""
+
+
+class DraftedStages(NamedTuple):
+    """The stages of a run that data are for, and what a person is told."""
+
+    stages: Mapping[str, Mapping[str, Any]] = {}
+    """Values by the stage's name; with random weights the stage `tokenizer` comes first."""
+    comments: Mapping[str, str] = {}
+    """Comments by the path of the value that each stands above, as in `finetuning.recipe.epochs`."""
+    findings: Sequence[Finding] = ()
+    side_files: Mapping[str, Iterable[bytes]] = {}
+    """Content of the files beside the spec, by path; made while it is written."""

@@ -6,11 +6,13 @@ of kernels, which the predictions of `docs/performance.md` leave out.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import product
+from typing import Any, NamedTuple
 
 from bert_core.config import BertConfig, count_flops_per_prediction, count_flops_per_token
-from orchestrator.drafting.request import DraftRequest
+from bert_core.text.characters import Characters, vocabulary_size
+from orchestrator.drafting.request import DraftedStages, DraftRequest
 
 FLOPS_PER_CORE = 20e9
 """Floating-point operations a second of a training on one core. A BERT-tiny reached 30 to 40e9 on a core of 2025 that
@@ -38,8 +40,20 @@ _LEAST_STEPS = 100
 """Steps of a trial below which time is not saved: they teach nothing."""
 
 
-@dataclass(frozen=True)
-class PretrainingSizes:
+def draft_vocabulary(
+    corpus: Mapping[str, Any], characters: Characters, num_words: float, *, lowercase: bool = True
+) -> DraftedStages:
+    """Draft the stage that learns a vocabulary of a corpus, for random weights."""
+    vocab_size = vocabulary_size(num_words, characters.num_common)
+    stage = {"kind": "tokenizer", "corpus": corpus, "vocab_size": vocab_size, "lowercase": lowercase}
+    comments = {"tokenizer.vocab_size": f"As much as about {num_words:,.0f} words can teach."}
+    if not characters.has_meaningful_marks:
+        return DraftedStages({"tokenizer": stage}, comments)
+    told = "letters here bear marks that carry meaning, as vowels do: they are kept (strip_accents: false)"
+    return DraftedStages({"tokenizer": stage | {"strip_accents": False}}, comments, [("marks", told)])
+
+
+class PretrainingSizes(NamedTuple):
     """Sizes of a pretraining, and what they come to by estimate."""
 
     size: str
@@ -63,8 +77,11 @@ def pretraining_sizes(
         long_tokens: tokens of a long document.
         config: configuration of the model to go on with; None for random weights of a size that is chosen here.
     """
-    is_small = request.minutes <= 60 or text_tokens < _MANY_TOKENS
-    phases = _phases(long_tokens, 128 if is_small else 512, config)
+    longest = 128 if request.minutes <= 60 or text_tokens < _MANY_TOKENS else 512
+    longest = min(longest, longest if config is None else config.max_seq_length)
+    length = min(longest, next((n for n in (32, 64, 128, 256) if n >= long_tokens), 512))
+    # Half of the length first: a small model finds what attention is for in short sequences, and faster (lab log).
+    phases = ((length // 2, 0.8), (length, 0.2)) if length >= 128 else ((length, 1.0),)
     mean_length = sum(length * share for length, share in phases)
     most = MAX_PASSES * text_tokens
     for size in ("given",) if config is not None else _MODELS:
@@ -80,25 +97,13 @@ def pretraining_sizes(
                 break
         if tokens >= _TOKENS_PER_PARAMETER * count_flops_per_token(chosen) / 6:  # 6 of them a parameter
             break
-    steps = max(_FEWEST_STEPS, _rounded(tokens / step_tokens))
-    return PretrainingSizes(
-        size,
-        phases,
-        steps,
-        batch_size,
-        num_passes=steps * step_tokens / text_tokens,
-        minutes=steps * step_s / 60,
-        limit="the time" if in_time <= most else f"{MAX_PASSES} passes over the text",
-        learning_rate=_pretraining_rate(chosen.hidden_size, is_pretrained=config is not None),
-    )
-
-
-def _phases(long_tokens: float, longest: int, config: BertConfig | None) -> tuple[tuple[int, float], ...]:
-    """Half of the length first: a small model finds what attention is for in short sequences, and faster (lab log)."""
-    if config is not None:
-        longest = min(longest, config.max_position_embeddings - config.position_offset)
-    length = min(longest, next((n for n in (32, 64, 128, 256) if n >= long_tokens), 512))
-    return ((length // 2, 0.8), (length, 0.2)) if length >= 128 else ((length, 1.0),)
+    steps = tokens / step_tokens
+    unit = 10 if steps < 1000 else 100 if steps < 10_000 else 1000
+    steps = max(_FEWEST_STEPS, int(steps // unit) * unit)
+    num_passes, minutes = steps * step_tokens / text_tokens, steps * step_s / 60
+    limit = "the time" if in_time <= most else f"{MAX_PASSES} passes over the text"
+    rate = _pretraining_rate(chosen.hidden_size, is_pretrained=config is not None)
+    return PretrainingSizes(size, phases, steps, batch_size, num_passes, minutes, limit, rate)
 
 
 def _pretraining_rate(width: int, *, is_pretrained: bool) -> float:
@@ -107,14 +112,7 @@ def _pretraining_rate(width: int, *, is_pretrained: bool) -> float:
     return 1e-3 if width <= 256 else 5e-4 if width <= 512 else 1e-4
 
 
-def _rounded(steps: float) -> int:
-    """Steps as a round number below."""
-    unit = 10 if steps < 1000 else 100 if steps < 10_000 else 1000
-    return int(steps // unit) * unit
-
-
-@dataclass(frozen=True)
-class TaskSizes:
+class TaskSizes(NamedTuple):
     """Sizes of a sweep, and the time that it takes by estimate."""
 
     learning_rates: tuple[float, ...]
@@ -129,32 +127,33 @@ class TaskSizes:
 
 def task_sizes(
     request: DraftRequest,
-    config: BertConfig,
+    config: BertConfig | None,
     *,
     num_train: int,
     num_validation: int,
     mean_tokens: float,
     wanted_length: int,
-    is_pretrained: bool,
     splits_long_examples: bool,
 ) -> TaskSizes:
     """The most trials and epochs that fit: fewer trials come first, then fewer epochs, down to a twentieth of one.
 
     Args:
+        config: configuration of the model to start from; None for random weights.
         mean_tokens: tokens of an example on average, special ones included.
         wanted_length: tokens of a window that reads most examples whole.
         splits_long_examples: whether an example that is longer than a window becomes several windows.
     """
+    model = config or BertConfig.from_size("tiny", vocab_size=1000)
     length = next((n for n in _LENGTHS if n >= wanted_length), _LENGTHS[-1])
-    length = min(length, config.max_position_embeddings - config.position_offset)
+    length = min(length, model.max_seq_length)
     batch_size = 32 if num_train >= 2000 else 16 if num_train >= 200 else 8
-    rates = _learning_rates(config.hidden_size, is_pretrained=is_pretrained)
+    rates = _task_rates(config)
     # Some 600 steps of random weights, before which they tell no classes apart, and 300 of pretrained ones, which end
     # early with 5 epochs of 300 steps (Mosbach et al. 2021, section 6, take 20 epochs).
-    num_steps, most = (300, 20) if is_pretrained else (600, 30)
+    num_steps, most = (600, 30) if config is None else (300, 20)
     epochs = min(most, max(3, round(num_steps / math.ceil(num_train / batch_size))))
     tokens = mean_tokens if splits_long_examples else min(mean_tokens, length)
-    example_s = tokens * count_flops_per_token(config) / FLOPS_PER_CORE
+    example_s = tokens * count_flops_per_token(model) / FLOPS_PER_CORE
     trials = [(rates, (0, 1)), (rates, (0,)), (rates[-1:], (0,))]
     least = _LEAST_STEPS * batch_size / num_train
     fewer = [epochs * share for share in _EPOCH_SHARES if epochs * share >= least]
@@ -171,8 +170,9 @@ def task_sizes(
     return TaskSizes(some_rates, seeds, rounded, batch_size, length, seconds / 60, fits)
 
 
-def _learning_rates(width: int, *, is_pretrained: bool) -> tuple[float, ...]:
+def _task_rates(config: BertConfig | None) -> tuple[float, ...]:
     """Rates to try: those of Devlin et al. (2019, appendix A.3) for wide models; small and random ones take higher."""
-    if not is_pretrained:
+    if config is None:
         return (5e-4, 1e-3)
+    width = config.hidden_size
     return (2e-5, 5e-5) if width >= 512 else (1e-4, 3e-4) if width >= 256 else (3e-4, 1e-3)

@@ -9,12 +9,12 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-from orchestrator.drafting.columns import ColumnFacts, TableFacts, number_problem
+from orchestrator.drafting.columns import ColumnFacts, TableFacts
 from orchestrator.drafting.request import DraftKind, DraftRequest
 from orchestrator.errors import InputError
 from orchestrator.specs.task import Head, TaskSpec
 from orchestrator.tasks.bio_tags import fit_one_scheme, other_tags_problem
-from orchestrator.tasks.cell_values import look_alike
+from orchestrator.tasks.cell_values import look_alike, number_problem
 from orchestrator.tasks.table_files import class_names, table_name
 from orchestrator.tasks.types.squad import are_question_columns
 
@@ -45,12 +45,14 @@ _LAYOUTS = {
 
 
 class TaskChoice(NamedTuple):
-    """Choice of what is learned from a table."""
+    """Choice of what is learned from files."""
 
     task: TaskSpec
     """Kind and columns of a task, which has no id and no files yet; without a head one column to pretrain on."""
     remarks: Sequence[str] = ()
     """Choices that a person may want to make otherwise."""
+    table: TableFacts | None = None
+    """The table of the training file; None of another layout."""
 
 
 _spec_of = partial(TaskSpec, id="own", on_bad_record="skip")
@@ -60,6 +62,8 @@ _pairs_of = partial(_spec_of, head="embedding", objective="in_batch_negatives")
 def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
     """Choose columns and kind of task. Raises: InputError where the table has nothing to learn from."""
     asked = request.kind
+    if asked in (None, "qa") and are_question_columns(column.name for column in table.columns):
+        return TaskChoice(_spec_of(head="qa"))
     for kind, suits in _KNOWN_BY_COLUMNS:
         if asked in (None, kind) and (choice := suits(table, request)) is not None:
             return choice
@@ -82,32 +86,28 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         flags = [column for column in others if column.distinct in ({"0", "1"}, {"false", "true"})]
         are_labels = len(flags) > 1 and not any(column.last_name in _LABEL_NAMES for column in flags)
         if are_labels and (label is None or label in flags):
-            return _with_flags(table, texts, tuple(column.name for column in flags))
+            one = f"--label {flags[0].name} learns that one alone"
+            task = _spec_of(head="multi_label", text_columns=texts, label_columns=tuple(flag.name for flag in flags))
+            told = f"each column of 0 and 1 is taken for a label of its own; {one}"
+            return TaskChoice(task, [told, *_unread_texts(table, texts)])
     if asked is None and (label is None or label.listed in ("words", "tags")):
         _refuse_numbers(table)
     if label is None:
         return _without_label(table, texts, others)
     head, separator = _head_of(table, label, asked)
     _check_label(table, label, head, is_named=request.label_column is not None)
-    fields: dict[str, Any] = {} if separator is None else {"label_separator": separator}
-    return TaskChoice(
-        _spec_of(head=head, text_columns=texts, label_column=label.name, **fields),
-        [
-            *(_head_remarks(label, head, separator) if asked is None else ()),
-            *_other_labels(table, texts, label),
-            *_unread_texts(table, texts),
-            *_odd_names(table),
-            *(_nearly_equal(table, label) if head == "classification" else ()),
-        ],
-    )
+    remarks: list[str] = []
+    if asked is None and separator is not None:
+        stands = f"{separator!r} is taken to stand between several labels"
+        remarks.append(f"{stands}; --kind classification takes each value whole")
+    elif asked is None and head == "classification" and label.is_whole and len(label.distinct) > 2:
+        remarks.append("labels are whole numbers, taken as classes; --kind regression estimates them as numbers")
+    remarks += [*_other_labels(table, texts, label), *_unread_texts(table, texts), *_spellings(table, label, head)]
+    apart: dict[str, Any] = {} if separator is None else {"label_separator": separator}
+    return TaskChoice(_spec_of(head=head, text_columns=texts, label_column=label.name, **apart), remarks)
 
 
-# Questions, words with tags, triples: known by their columns
-
-
-def _questions(table: TableFacts, _: DraftRequest) -> TaskChoice | None:
-    are_questions = are_question_columns(column.name for column in table.columns)
-    return TaskChoice(_spec_of(head="qa")) if are_questions else None
+# Words with tags, triples: known by their columns
 
 
 def _tagged_words(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
@@ -134,16 +134,15 @@ def _tag_rows(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
         others = [column for column in table.columns if column is not tags]
         sentence = next((column for column in others if "sent" in column.name.lower()), None)
         words = [column for column in others if column is not sentence and column.is_text]
-        if sentence is not None and words:
-            word = next((column for column in words if column.last_name in ("word", "token")), words[0])
-            columns = sentence.name, word.name
-            return TaskChoice(_spec_of(head="ner", text_columns=columns, label_column=tags.name))
-        raise InputError(
-            f"{table.path}: {tags.name!r} has a tag of a word in each row, so the rows look like the words of "
-            "sentences for ner; name the sentence of each in a column 'sentence', or save them as CoNLL columns, in a "
-            "file whose name ends in .conll: each line a word, a tab and its tag, a blank line between sentences. If "
-            "each row is an example of its own, say --kind classification"
-        )
+        if sentence is None or not words:
+            raise InputError(
+                f"{table.path}: {tags.name!r} has a tag of a word in each row, so the rows look like the words of "
+                "sentences for ner; name the sentence of each in a column 'sentence', or save them as CoNLL columns, "
+                "in a file whose name ends in .conll: each line a word, a tab and its tag, a blank line between "
+                "sentences. If each row is an example of its own, say --kind classification"
+            )
+        word = next((column for column in words if column.last_name in ("word", "token")), words[0])
+        return TaskChoice(_spec_of(head="ner", text_columns=(sentence.name, word.name), label_column=tags.name))
     return None
 
 
@@ -163,7 +162,8 @@ def _plain_tags(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
     tags = min(reversed(lists), key=lambda column: len(column.words), default=None)  # tags stand behind words
     if tags is None or request.label_column not in (None, tags.name):
         return None
-    words = next((one for one in lists if one is not tags and _lengths(one) == _lengths(tags)), None)
+    lengths = {one.name: [len(value) for value in one.values if isinstance(value, list)] for one in lists}
+    words = next((one for one in lists if one is not tags and lengths[one.name] == lengths[tags.name]), None)
     if words is None:
         return None
     if request.kind == "ner":
@@ -174,7 +174,6 @@ def _plain_tags(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
 
 
 _KNOWN_BY_COLUMNS: Sequence[tuple[DraftKind, Callable[[TableFacts, DraftRequest], TaskChoice | None]]] = (
-    ("qa", _questions),
     ("ner", _tagged_words),
     ("ner", _tag_rows),
     ("embedding", _triples),
@@ -198,10 +197,6 @@ def _refuse_numbers(table: TableFacts) -> None:
 
 def _listing(table: TableFacts, *kinds: str) -> list[ColumnFacts]:
     return [column for column in table.columns if column.listed in kinds]
-
-
-def _lengths(column: ColumnFacts) -> list[int]:
-    return [len(value) for value in column.values if isinstance(value, list)]
 
 
 # Columns of text and of the label
@@ -261,13 +256,6 @@ def _has_few_values(column: ColumnFacts) -> bool:
     return 2 <= len(column.distinct) <= most and not _is_id(column)
 
 
-def _with_flags(table: TableFacts, texts: tuple[str, ...], flags: tuple[str, ...]) -> TaskChoice:
-    """The choice for columns that say yes or no to a label each."""
-    one = f"each column of 0 and 1 is taken for a label of its own; --label {flags[0]} learns that one alone"
-    task = _spec_of(head="multi_label", text_columns=texts, label_columns=flags)
-    return TaskChoice(task, [one, *_unread_texts(table, texts)])
-
-
 def _without_label(table: TableFacts, texts: tuple[str, ...], others: Sequence[ColumnFacts]) -> TaskChoice:
     """The choice of pretraining on records without a label. Raises: InputError for a table that it does not read."""
     if table_name(table.path) not in ("JSONL", "Parquet"):
@@ -276,13 +264,8 @@ def _without_label(table: TableFacts, texts: tuple[str, ...], others: Sequence[C
             "to pretrain on the texts, save them as a .txt file with an empty line between documents"
         )
     unread = [column.name for column in others if not _is_id(column)]
-    told = (
-        [f"nothing else is read: {', '.join(unread)}; --label {unread[-1]} learns one as the label"] if unread else ()
-    )
-    return TaskChoice(_spec_of(text_columns=texts[:1]), told)
-
-
-# Kind of the label
+    told = f"nothing else is read: {', '.join(unread)}; --label {unread[-1]} learns one as the label" if unread else ""
+    return TaskChoice(_spec_of(text_columns=texts[:1]), [told] if told else ())
 
 
 def _head_of(table: TableFacts, label: ColumnFacts, asked: Head | None) -> tuple[Head, str | None]:
@@ -338,17 +321,6 @@ def _check_label(table: TableFacts, label: ColumnFacts, head: Head, *, is_named:
         )
 
 
-# Remarks
-
-
-def _head_remarks(label: ColumnFacts, head: Head, separator: str | None) -> Iterator[str]:
-    """Tell of a kind that the values leave open."""
-    if separator is not None:
-        yield f"{separator!r} is taken to stand between several labels; --kind classification takes each value whole"
-    if head == "classification" and label.is_whole and len(label.distinct) > 2:
-        yield "labels are whole numbers, taken as classes; --kind regression estimates them as numbers"
-
-
 def _other_labels(table: TableFacts, texts: tuple[str, ...], label: ColumnFacts) -> Iterator[str]:
     names = [f"{label.name.lower()}_{ending}" for ending in ("text", "name", "names", "str")]
     others = [c for c in table.columns if c.name not in (*texts, label.name) and {*map(type, c.values)} != {dict}]
@@ -368,22 +340,16 @@ def _unread_texts(table: TableFacts, texts: tuple[str, ...]) -> Iterator[str]:
         yield f"{', '.join(others)} holds text as well and is not read: --text {others[0]}"
 
 
-def _odd_names(table: TableFacts) -> Iterator[str]:
-    """Tell of names in the first line that are not seen, or not told apart: with outer blanks, or there twice."""
+def _spellings(table: TableFacts, label: ColumnFacts, head: Head) -> Iterator[str]:
+    """Tell of names of columns that are not seen, or not told apart, and of labels that are easily mistaken."""
     names = [column.name for column in table.columns]
-    blank = [repr(name) for name in names if name != name.strip()]
+    blank = ", ".join(repr(name) for name in names if name != name.strip())
     if blank:
-        yield (
-            f"blanks at the ends of the columns' names {', '.join(blank)} are taken as part of them; take "
-            f"them out of {table.path}"
-        )
+        ends = f"blanks at the ends of the columns' names {blank}"
+        yield f"{ends} are taken as part of them; take them out of {table.path}"
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
         yield f"{names.count(name)} columns are called {name!r}; the first is read: give the others other names"
-
-
-def _nearly_equal(table: TableFacts, label: ColumnFacts) -> Iterator[str]:
-    """Tell of labels that are easily taken for one another."""
-    for values in look_alike(label.distinct):
+    for values in look_alike(label.distinct) if head == "classification" else ():
         named = f"{', '.join(map(repr, values[:-1]))} and {values[-1]!r}"
         yield (
             f"labels {named} look alike and are {len(values)} classes; if one is meant, write it in one way in "

@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from bert_core.text.characters import plain_text
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.progress import counted
 from orchestrator.results import Split
 from orchestrator.tasks.cell_values import look_alike
-from orchestrator.tasks.task import Task, plain_text
+from orchestrator.tasks.task import Task
 from orchestrator.training.batch_order import Schedule
 
 
@@ -61,7 +62,7 @@ def check_examples(task: Task, inputs: Resolved) -> None:
         names = ", ".join(map(repr, alike))
         inputs.warn(f"task {task.id}: the labels {names} look alike and are classes of their own; is one misspelt?")
     for split in task.splits:
-        if note := task.read(split).repair_note:
+        if note := task.read(split).bad.repair_note:
             inputs.warn(f"task {task.id}: {note}")
         if remark := task.type.labels_note(task.examples(split)):
             inputs.warn(f"task {task.id}: {task.files[split]}: {remark}")

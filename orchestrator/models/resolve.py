@@ -86,6 +86,13 @@ def _found_again(folder: str, settings: Settings) -> str:
     return found
 
 
+def pretrained_models(settings: Settings) -> tuple[str, ...]:
+    """Names of registered models that are pretrained and not fine-tuned, the newest first."""
+    with Registry(settings.registry, read_only=True) as registry:
+        models = registry.models.frame()
+    return tuple(dict.fromkeys(map(str, models[models["head"] == "pretraining"]["name"])))
+
+
 def is_place(field: str, name: str) -> bool:
     """Whether a field's value is the path of a model or tokenizer; every other value is looked up in the registry.
 

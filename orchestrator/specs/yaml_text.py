@@ -1,10 +1,12 @@
 """YAML of specs: plain values, each with the file and line it came from.
 
 Read by the rules of YAML 1.2's core schema, so that `1e-4` is a number and `no` is text. Refused: keys given twice,
-tags that make objects, and aliases that unfold to more than a spec could ever need.
+tags that make objects, and aliases that unfold to more than a spec could ever need. Written with comments above values.
 """
 
 import re
+import textwrap
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -171,3 +173,33 @@ def _note_places(node: yaml.Node, path: KeyPath, source: str, places: dict[KeyPa
 
 def _noun(value: object) -> str:
     return "list" if isinstance(value, list) else "single value"
+
+
+_COMMENT_WIDTH = 100
+
+
+def commented_lines(
+    values: Mapping[str, Any], comments: Mapping[str, str], above: str = "", indent: str = ""
+) -> Iterator[str]:
+    """Lines of YAML, each value below the comment on its path, as in `recipe.epochs`."""
+    for key, value in values.items():
+        yield from comment_lines(comments.get(above + key, ""), indent)
+        if isinstance(value, Mapping) and value:
+            yield f"{indent}{_flow(key)}:"
+            yield from commented_lines(value, comments, f"{above}{key}.", indent + "  ")
+        else:
+            yield f"{indent}{_flow(key)}: {_flow(value)}"
+
+
+def comment_lines(text: str, indent: str = "") -> Iterator[str]:
+    """A text as comments; indented lines of it, as commands are, stay whole: they are to be pasted."""
+    for paragraph in text.splitlines():
+        width = _COMMENT_WIDTH - len(indent) - 2
+        whole = [paragraph] if paragraph.startswith("  ") else textwrap.wrap(paragraph, width)
+        yield from (f"{indent}# {line}" for line in whole)
+
+
+def _flow(value: object) -> str:
+    """A value on one line, quoted where YAML needs it; 1e-05 gets the point without which YAML takes it for text."""
+    text: str = yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=1 << 30, sort_keys=False)
+    return text.strip()[1:-1]

@@ -45,6 +45,11 @@ def label_text(value: object) -> str:
     return json.dumps(value) if isinstance(value, bool | int | float) else str(value)
 
 
+def shown_name(name: str) -> str:
+    """A label or the name of a column for a message, quoted where blanks at its ends would not be seen."""
+    return name[:40] if name == name.strip() else repr(name[:40])
+
+
 def read_label(value: object) -> str | None:
     """The name of a class or category in its one spelling, None where it is missing.
 
@@ -120,6 +125,20 @@ def read_number(value: object, *, decimal_comma: bool = False) -> float | None:
     if math.isfinite(number) and abs(number) > _LARGEST:
         raise ValueError(f"{number:g} is beyond {_LARGEST:g}")
     return number if math.isfinite(number) else None
+
+
+def number_problem(value: object) -> str | None:
+    """Say what keeps a value from being a number, of which truth values are none; None: nothing does."""
+    try:
+        is_none = isinstance(value, bool) or read_number(value) is None
+    except ValueError as error:
+        return str(error)
+    return f"{value!r} is not a number" if is_none else None
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number, or written as one."""
+    return number_problem(value) is None
 
 
 def _number_problem(text: str) -> str:

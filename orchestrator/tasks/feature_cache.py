@@ -64,7 +64,7 @@ def prepare_features(task: Task, split: Split, tokenizer: Tokenizer, options: Ta
     def make() -> Features[Any]:
         read = task.read(split)
         made = build_features(task, read.examples, tokenizer, options)
-        from_file = {"num_bad_records": read.num_bad_records, "num_repaired": read.num_repaired}
+        from_file = {"num_bad_records": read.bad.count, "num_repaired": read.bad.num_repaired}
         return replace(made, counts={**made.counts, **from_file})
 
     return keep_features(cache, fingerprint, task.type.arrays_type, task.head, split, make)

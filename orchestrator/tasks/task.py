@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import compress, islice
 from typing import Any, Literal, NamedTuple, Self
 
+from bert_core.text.characters import plain_text
 from orchestrator.errors import TaskDataError
 from orchestrator.progress import counted
 from orchestrator.results import Split
@@ -27,16 +28,12 @@ _READING_VERSION = 3
 """Raised when the same file would be read into other examples."""
 
 
-@dataclass(frozen=True)
-class ReadSplit:
+class ReadSplit(NamedTuple):
     """A split's examples in the file's order, and what was found on the way."""
 
     examples: Sequence[Any]
     """Objects of the task type's own class."""
-    num_bad_records: int
-    num_repaired: int
-    repair_note: str = ""
-    """Note on the records that were mended, for a person; empty without any."""
+    bad: BadRecords
 
 
 class SplitDigests(NamedTuple):
@@ -91,7 +88,7 @@ class Task(TaskDefinition):
             is_part = self.is_divided and split != "test"
             read = self._read_part(split) if is_part else self._read_file(split)
             if split == "train" and self.train_fraction < 1.0:
-                read = replace(read, examples=take_share(self.type, read.examples, self.train_fraction))
+                read = read._replace(examples=take_share(self.type, read.examples, self.train_fraction))
             self._read[split] = read
         return self._read[split]
 
@@ -113,7 +110,7 @@ class Task(TaskDefinition):
         if not any(is_kept):
             raise TaskDataError(f"{self.file('train')}: nothing can be kept for validation: {problem}")
         is_wanted = [kept == (split == "validation") for kept in is_kept]
-        return replace(whole, examples=tuple(compress(whole.examples, is_wanted)))
+        return whole._replace(examples=tuple(compress(whole.examples, is_wanted)))
 
     def _read_file(self, split: Split) -> ReadSplit:
         bad = BadRecords(self.file(split), self.on_bad_record)
@@ -133,7 +130,7 @@ class Task(TaskDefinition):
             raise TaskDataError(f"{bad.path} gives no example for task {self.id}: {found}")
         for remark, number in bad.remarks.items():
             logger.info(f"{bad.path}: {remark}: {number:,}")
-        return ReadSplit(examples, bad.count, bad.num_repaired, bad.repair_note)
+        return ReadSplit(examples, bad)
 
     def _refuse_other_labels(self, path: str) -> None:
         """Raise TaskDataError where a file that could not be read has other labels throughout."""
@@ -237,15 +234,6 @@ class Task(TaskDefinition):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_read": {}}
-
-
-def plain_text(text: str) -> str:
-    """A text without what its copies may differ in: white space and capitals.
-
-    >>> plain_text(" A  charming\\tfilm. ")
-    'a charming film.'
-    """
-    return " ".join(text.lower().split())
 
 
 def hold_out(task_type: AnyTaskType, examples: Sequence[Any], share: float) -> list[bool]:

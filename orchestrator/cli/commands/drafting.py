@@ -16,7 +16,7 @@ from orchestrator.drafting.request import DRAFT_KINDS, DraftRequest
 from orchestrator.progress import is_terminal
 
 if TYPE_CHECKING:
-    from orchestrator.drafting.draft_parts import Draft
+    from orchestrator.drafting.draft import Draft
 
 _WIDTH = 80
 _TOPIC = 10
@@ -92,23 +92,16 @@ def init(
 
 
 def _summary(draft: "Draft", written: Iterable[str]) -> Iterable[str]:
-    """The findings, what was written, and the next commands."""
-    for topic, text in draft.findings:
-        yield _folded(topic, text)
-    yield _folded("wrote", ", ".join(written))
+    """The findings, what was written, and the next commands, folded at spaces to the width of a terminal."""
+    for topic, text in (*draft.findings, ("wrote", ", ".join(written))):
+        yield textwrap.fill(
+            text,
+            _WIDTH,
+            initial_indent=f"{topic:<{_TOPIC}}",
+            subsequent_indent=" " * _TOPIC,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
     yield "next:"
     for verb in ("plan", "run"):
         yield f"  orchestrator{given_options()} {shlex.join((verb, draft.spec_path))}"
-
-
-def _folded(topic: str, text: str) -> str:
-    """A line with its topic in front, folded at spaces to the width of a terminal."""
-    indent = " " * _TOPIC
-    return textwrap.fill(
-        text,
-        _WIDTH,
-        initial_indent=f"{topic:<{_TOPIC}}",
-        subsequent_indent=indent,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

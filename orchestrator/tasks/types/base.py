@@ -26,6 +26,7 @@ from orchestrator.results import Split
 from orchestrator.specs.task import EmbeddingObjectiveName, Head, TaskSpec
 from orchestrator.storage.text_lines import check_has
 from orchestrator.tasks.catalogue import KnownTask
+from orchestrator.tasks.cell_values import shown_name
 from orchestrator.tasks.features import Array, Features, HeadArrays, Windows
 from orchestrator.tasks.options import TaskOptions
 from orchestrator.tasks.readers import Example, Reader
@@ -155,6 +156,8 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
     """Whether capitals tell what is to be learned, as of names."""
     splits_long_examples: ClassVar[bool] = False
     """Whether an example that is longer than a window becomes several windows."""
+    short_lengths: ClassVar[Mapping[str, int]] = {}
+    """The least `max_seq_length` that is of use, and lengths of the recipe that suit it; empty where any is of use."""
     usual_max_seq_length: ClassVar[int | None] = None
     """Length for a model folder made elsewhere, which names none; the recipe's default when left out."""
     usual_objective: ClassVar[EmbeddingObjectiveName | None] = None
@@ -219,6 +222,12 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
     def has_unanswerable(self, examples: Iterable[E]) -> bool:
         """Whether some question has no answer; reads examples only where the type has questions."""
         return False
+
+    def goal(self, spec: TaskSpec) -> str:
+        """Describe what a task of one's own predicts, by the columns of its tables."""
+        labels = ", ".join(map(shown_name, spec.label_columns or (str(spec.label_column),)))
+        apart = f", several apart by {spec.label_separator!r}" if "label_separator" in spec.model_fields_set else ""
+        return f"{labels} from {' and '.join(map(shown_name, spec.text_columns))}{apart}"
 
     def refused_recipe_fields(self, objective: EmbeddingObjectiveName | None) -> Mapping[str, str]:
         """Recipe fields of every type that this one, or an objective of it, has no use for, each with the reason."""

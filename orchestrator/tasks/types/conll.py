@@ -46,6 +46,8 @@ _COMMENT_MARK = "#"
 _NUM_CONLLU_COLUMNS = 10
 _NO_VALUE = "_"
 """Value of a column that says nothing, in CoNLL-U."""
+FEW_LINES = 4
+"""Lines that are too few to tell columns from chance."""
 _TAGGED_SHARE = 0.95
 """Share of the first lines with a tag from which on a file is one of CoNLL columns: a broken line is to be named."""
 
@@ -220,6 +222,19 @@ def has_tag_columns(lines: Iterable[str]) -> bool:
     rows = [line for line in filled if not line.startswith(_DOCUMENT_MARK) and not layout.is_comment(line)]
     tagged = sum(number for tag, number in layout.tags.items() if is_tag(tag))
     return bool(rows) and tagged >= _TAGGED_SHARE * len(rows)
+
+
+def has_other_tags(lines: Iterable[str]) -> bool:
+    """Whether all lines have the same number of words, the last one a tag in capitals, as of a part of speech."""
+    rows = [words for words in map(split_words, lines) if words]
+    tags = {words[-1] for words in rows}
+    return (
+        len(rows) > FEW_LINES
+        and len({len(words) for words in rows}) == 1 < len(rows[0])
+        and len(tags) <= len(rows) / 3
+        and all(tag == tag.upper() for tag in tags)
+        and any(tag.isascii() and tag.isalpha() for tag in tags)
+    )
 
 
 def split_words(line: str) -> list[str]:

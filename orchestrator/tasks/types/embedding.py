@@ -278,6 +278,10 @@ class Embedding(TaskType[TextExample, Any, PairArrays, EmbeddingOptions]):
     def find_labels(self, examples: Iterable[Any]) -> tuple[str, ...]:
         return Classification().find_labels(examples)
 
+    def goal(self, spec: TaskSpec) -> str:
+        far = f", far from {', '.join(spec.negative_columns)}" if spec.negative_columns else ""
+        return f"vectors of {spec.text_columns[0]} near those of {spec.text_columns[1]}{far}"
+
     def refused_recipe_fields(self, objective: EmbeddingObjectiveName | None) -> Mapping[str, str]:
         """Fields of a head above the encoder, and those made for other objectives, with the reason."""
         of_head = ("freeze_encoder", "unfreeze_every_epochs", "layer_pooling", "head_learning_rate")

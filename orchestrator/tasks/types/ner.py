@@ -120,6 +120,11 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
         is_conll = is_named_conll(path) or has_tag_columns(islice(stream_lines(path), _NUM_LINES_LOOKED_AT))
         return ConllReader(labeled=False) if is_conll else None
 
+    def goal(self, spec: TaskSpec) -> str:
+        if spec.text_columns:
+            return super().goal(spec)
+        return f"a {'BIO ' if self.conll_type.are_entities else ''}tag for each word"
+
     def labels_problem(self, spec: TaskSpec, labels: Sequence[str]) -> str | None:
         return None if labels else "every tag is O; tag the names with B-TYPE and I-TYPE"
 

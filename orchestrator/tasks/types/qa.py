@@ -115,6 +115,7 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
         "context": "Ada Lovelace lived in London.",
     }
     splits_long_examples = True
+    short_lengths: ClassVar[Mapping[str, int]] = {"max_seq_length": 192, "max_query_length": 48, "doc_stride": 64}
     usual_max_seq_length = 384
 
     def reader(self, spec: TaskSpec, labels: tuple[str, ...] | None, known: KnownTask | None = None) -> SquadReader:
@@ -124,6 +125,9 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
     def unlabeled_reader(self, path: str) -> SquadReader | None:
         """The reader of SQuAD's JSON, by the file's ending."""
         return SquadReader().without_labels() if plain_name(path).endswith(".json") else None
+
+    def goal(self, spec: TaskSpec) -> str:
+        return "the answer is a part of the passage"
 
     def has_unanswerable(self, examples: Iterable[QaExample]) -> bool:
         return any(not example.answers for example in examples)

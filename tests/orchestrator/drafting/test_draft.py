@@ -13,9 +13,7 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from orchestrator.drafting.draft import draft_spec
-from orchestrator.drafting.draft_parts import Draft
-from orchestrator.drafting.text import Characters
+from orchestrator.drafting.draft import Draft, draft_spec
 from orchestrator.errors import InputError, NotFoundError, TaskDataError
 from orchestrator.kinds import resolved_inputs
 from orchestrator.planning.checks import check_inputs
@@ -245,7 +243,7 @@ def test_text_and_a_model_go_on_with_its_pretraining(tmp_path: Path, tmp_path_fa
 
 def test_what_a_person_should_look_at_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine, GPUs, registered models, the class of f1; broken, long and few examples."""
-    monkeypatch.setattr("orchestrator.drafting.task_draft.registered_starts", lambda settings: ("minilm", "wiki"))
+    monkeypatch.setattr("orchestrator.drafting.task_draft.pretrained_models", lambda settings: ("minilm", "wiki"))
     monkeypatch.setattr("os.getloadavg", lambda: (1.0, 0.0, 0.0))
     path = write_reviews(tmp_path / "reviews.csv")
     plain = told(draft(tmp_path, path))
@@ -289,24 +287,6 @@ def test_a_model_that_knows_no_word_of_the_texts_is_told(
     encoder = save_encoder(tmp_path_factory.mktemp("encoder"), seed=0)
     rows = "".join(f"小狗跑步{n},{'ab'[n % 2]}\n" for n in range(20))
     assert "unknown:" in told(draft(tmp_path, write(tmp_path / "a.csv", f"text,label\n{rows}"), model=encoder))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("गुरु साधु है", True),
-        ("ที่นี่", True),
-        ("شُكْرًا لك أنت", True),
-        ("שָׁלוֹם", True),
-        ("がぎぐげご", True),
-        ("小狗跑步", False),
-        ("한국어 문장", False),
-        ("Señor Nguyễn cafe\u0301 ❤\ufe0f", False),
-        ("мой ёж", False),
-    ],
-)
-def test_marks_carry_meaning_on_letters_without_case(text: str, expected: bool) -> None:
-    assert Characters([text]).has_meaningful_marks is expected
 
 
 def test_a_model_that_is_not_there_is_told_and_nothing_is_made(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sizes that suit data and time, and models to start from.
+"""Sizes that suit data and time.
 
 Alone: pytest tests/orchestrator/drafting/test_sizes.py
 """
@@ -11,10 +11,6 @@ import pytest
 from bert_core.config import BertConfig
 from orchestrator.drafting.request import DraftRequest
 from orchestrator.drafting.sizes import MAX_PASSES, TaskSizes, pretraining_sizes, task_sizes
-from orchestrator.drafting.task_draft import registered_starts
-from orchestrator.registry import Registry
-from orchestrator.results import ModelResult
-from orchestrator.settings import Settings
 from tests.orchestrator.drafting.made_files import request_for
 
 FEW = {"num_train": 200, "num_validation": 50, "mean_tokens": 20, "wanted_length": 40}
@@ -29,9 +25,9 @@ def lasting(minutes: float, num_cores: int = 2) -> DraftRequest:
 TEN = lasting(10)
 
 
-def sizes_for(request: DraftRequest = TEN, config: BertConfig = TINY, **changes: Any) -> TaskSizes:
-    """The sizes for few short examples, but for what is given."""
-    fields: dict[str, Any] = {**FEW, "is_pretrained": False, "splits_long_examples": False, **changes}
+def sizes_for(request: DraftRequest = TEN, config: BertConfig | None = None, **changes: Any) -> TaskSizes:
+    """The sizes for few short examples and random weights, but for what is given."""
+    fields: dict[str, Any] = {**FEW, "splits_long_examples": False, **changes}
     return task_sizes(request, config, **fields)
 
 
@@ -91,16 +87,7 @@ def test_sequences_are_as_long_as_documents() -> None:
 
 def test_few_examples_are_seen_more_often_and_narrow_models_take_larger_steps() -> None:
     hour = lasting(3600)
-    few, many = (sizes_for(hour, num_train=number, is_pretrained=True) for number in (300, 5000))
+    few, many = (sizes_for(hour, TINY, num_train=number) for number in (300, 5000))
     assert (few.epochs, many.epochs) == (16, 3)
     assert min(few.learning_rates) >= 3e-4
-    assert max(sizes_for(config=BASE, is_pretrained=True).learning_rates) <= 5e-5
-
-
-def test_pretrained_models_are_listed_and_fine_tuned_ones_are_not(tmp_path: Path) -> None:
-    settings = Settings.from_options(home=str(tmp_path / "home"), environ={})
-    settings.home.mkdir()
-    with Registry(settings.registry) as registry:
-        registry.models.register("wiki", ModelResult("a", "d" * 64, 100, "pretraining"))
-        registry.models.register("reviews", ModelResult("b", "e" * 64, 100, "classification"))
-    assert registered_starts(settings) == ("wiki",)
+    assert max(sizes_for(config=BASE).learning_rates) <= 5e-5

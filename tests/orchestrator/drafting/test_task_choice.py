@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from orchestrator.drafting.columns import inspect_table
-from orchestrator.drafting.examples import check_splits, divide, read_split
 from orchestrator.drafting.task_choice import TaskChoice, choose_task
+from orchestrator.drafting.task_draft import check_splits, divide, read_split
 from orchestrator.errors import InputError
 from orchestrator.specs.task import TaskSpec
 from tests.orchestrator.drafting.made_files import request_for, write, write_questions, write_reviews
@@ -189,7 +189,7 @@ def test_names_that_are_easily_mistaken_and_other_labels_are_told(
 
 def test_columns_of_0_and_1_are_a_label_each(tmp_path: Path) -> None:
     path = table(tmp_path, "id\ttext\ttoxic\tinsult", lambda n: f"{n}\tsome words {n}\t{n % 2}\t{n % 3 // 2}")
-    task, remarks = choose_both(path)
+    task, remarks, _ = choose_both(path)
     assert (task.head, task.label_column, task.label_columns) == ("multi_label", None, ("toxic", "insult"))
     assert "--label toxic" in remarks[0]
     assert choose(path, label_column="insult").head == "classification"
@@ -206,7 +206,7 @@ def test_pairs_are_embedded_when_that_is_asked_for(tmp_path: Path) -> None:
 
 def test_what_a_pretraining_leaves_unread_is_told(tmp_path: Path) -> None:
     rows = (json.dumps({"text": f"some words {n}", "shop": f"shop {n % 30}"}) + "\n" for n in range(40))
-    task, remarks = choose_both(write(tmp_path / "a.jsonl", "".join(rows)))
+    task, remarks, _ = choose_both(write(tmp_path / "a.jsonl", "".join(rows)))
     assert task.head is None
     assert "--label shop" in remarks[0]
 
@@ -251,7 +251,7 @@ def test_a_label_that_training_never_shows_is_refused(tmp_path: Path) -> None:
 
 def test_questions_about_one_passage_are_one_group(tmp_path: Path) -> None:
     facts = read_split(TaskSpec(id="own", head="qa"), str(write_questions(tmp_path / "a.json", 20)))
-    assert (len(facts.examples), len(facts.groups)) == (40, 20)
+    assert (len(facts.examples), len({example.group for example in facts.examples})) == (40, 20)
 
 
 def test_where_each_label_has_one_text_nothing_can_be_kept(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tokenizers import pre_tokenizers
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.execution.origin import with_absolute_paths
-from orchestrator.models.resolve import content_digest, pin_names, resolve_name
+from orchestrator.models.resolve import content_digest, pin_names, pretrained_models, resolve_name
 from orchestrator.registry import Registry
 from orchestrator.results import ModelResult
 from orchestrator.run_states import RunState
@@ -127,3 +127,12 @@ def test_the_files_of_a_home_that_was_moved_are_found_below_the_new_one(tmp_path
     elsewhere = replace(new, storage=str(tmp_path / "elsewhere"))
     with pytest.raises(InputError, match=f"{elsewhere.storage}.*--storage"):
         resolve_name("model", "base", elsewhere)
+
+
+def test_pretrained_models_are_listed_and_fine_tuned_ones_are_not(tmp_path: Path) -> None:
+    settings = Settings.from_options(home=str(tmp_path / "home"), environ={})
+    settings.home.mkdir()
+    with Registry(settings.registry) as registry:
+        registry.models.register("wiki", ModelResult("a", "d" * 64, 100, "pretraining"))
+        registry.models.register("reviews", ModelResult("b", "e" * 64, 100, "classification"))
+    assert pretrained_models(settings) == ("wiki",)

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from bert_core.text.characters import plain_text
 from orchestrator.errors import OrchestratorError, SpecError, TaskDataError
 from orchestrator.kinds.task_checks import count_leaks
 from orchestrator.specs import TaskSpec
 from orchestrator.storage.hub import pin
 from orchestrator.tasks import TabularColumns, Task, load_task
 from orchestrator.tasks.catalogue import KNOWN_TASKS, ON_HUB
-from orchestrator.tasks.task import plain_text
 from orchestrator.tasks.text_examples import CategoricalColumn, NumericalColumn
 from orchestrator.tasks.types.multiple_choice import MultipleChoiceExample
 from tests.hub_server import serving_hub
@@ -109,7 +109,7 @@ def test_the_first_so_many_examples_are_read_and_a_split_that_is_not_there_is_na
 def test_broken_records_are_counted_when_skipped_and_a_split_without_an_example_is_named(tmp_path: Path) -> None:
     write(tmp_path, dev__tsv=SST2 + "what\t7\n")
     task = load(id="sst2", folder=str(tmp_path), on_bad_record="skip")
-    assert (len(task.examples("validation")), task.read("validation").num_bad_records) == (3, 1)
+    assert (len(task.examples("validation")), task.read("validation").bad.count) == (3, 1)
     with pytest.raises(TaskDataError, match=r"dev\.tsv, line 5: label '7' is none of the labels 0, 1"):
         load(id="sst2", folder=str(tmp_path)).examples("validation")
     write(tmp_path, dev__tsv="sentence\tlabel\nwhat\t\n")
@@ -304,7 +304,7 @@ def test_official_counts_are_read_without_a_broken_record(task_id: str) -> None:
     task = load(id=task_id, folder=str(shared_file(folder)))
     reads = {split: task.read(split) for split in task.splits}
     assert {split: len(read.examples) for split, read in reads.items()} == expected
-    assert {(read.num_bad_records, read.num_repaired) for read in reads.values()} == {(0, 0)}
+    assert {(read.bad.count, read.bad.num_repaired) for read in reads.values()} == {(0, 0)}
 
 
 def test_cola_is_read_without_a_header_and_mrpc_keeps_its_quotation_marks() -> None:

@@ -87,7 +87,7 @@ def test_a_broken_query_is_named_or_left_out(query: dict[str, str], complaint: s
     with pytest.raises(TaskDataError, match=rf"queries\.jsonl, line 4: {complaint}"):
         load_task(spec).examples("validation")
     read = load_task(spec.model_copy(update={"on_bad_record": "skip"})).read("validation")
-    assert (len(read.examples), read.num_bad_records) == (2, 1)
+    assert (len(read.examples), read.bad.count) == (2, 1)
 
 
 def test_a_collection_that_is_not_there_is_told(tmp_path: Path) -> None:
