@@ -347,6 +347,5 @@ def test_of_names_within_names_the_outer_ones_are_read_and_told(tmp_path: Path, 
 @pytest.mark.parametrize("cell", ["[(0, 3, 'PER')]", '[{"start": 0, "end": 3, "label": "PER"}]', '[[0, 3, "PER"]]'])
 def test_spans_in_cells_of_csv_are_put_on_words(tmp_path: Path, cell: str) -> None:
     path = write(tmp_path / "a.csv", f"text|spans\nAnn runs|{cell}\nshe runs|[]\n")
-    task = TaskSpec(id="own", head="ner", files={"train": path}, text_columns=("text",), label_column="spans")
-    reader = TASK_TYPES["ner"].reader(task, None)
-    assert [e.tags for e in reader.read(path, BadRecords(path, "error"))] == [("B-PER", "O"), ("O", "O")]
+    task = TaskSpec(id="own", head="ner", files={"train": str(path)}, text_columns=("text",), label_column="spans")
+    assert [e.tags for e in examples_of(TASK_TYPES["ner"].reader(task, None), path)] == [("B-PER", "O"), ("O", "O")]
