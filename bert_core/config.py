@@ -173,6 +173,8 @@ def _read_labels(values: Mapping[str, Any]) -> dict[int, str] | None:
     """Read the names of the classes: `id2label`, an object or a list, `label2id` alone, or numbered by `num_labels`."""
     id2label, label2id = values.get("id2label"), values.get("label2id") or {}
     if id2label:
+        are_pairs = isinstance(id2label, list) and isinstance(id2label[0], list)
+        id2label = dict(id2label) if are_pairs else id2label
         pairs = enumerate(id2label) if isinstance(id2label, list) else id2label.items()
         return {int(index): str(label) for index, label in pairs}
     if label2id and values.get("num_labels", len(label2id)) == len(label2id):

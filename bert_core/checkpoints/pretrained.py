@@ -131,13 +131,13 @@ class PretrainedModel(nn.Module):
 
     @classmethod
     def from_pretrained(
-        cls, folder: str | Path, config: BertConfig | None = None, seed: int = 0, encoder_only: bool = False
+        cls, folder: str | Path, config: BertConfig | None = None, seed: int | None = 0, encoder_only: bool = False
     ) -> Self:
         """Load the model of a folder in Hugging Face's layout; its `load_report` lists what did not match.
 
         Args:
             config: configuration to use instead of the folder's, for another dropout or other labels.
-            seed: seed of the weights that the folder lacks.
+            seed: seed of the weights that the folder lacks; None checks the folder and keeps no weights.
             encoder_only: whether to ignore the folder's head and start with a new one.
 
         Raises: CheckpointError, naming file and remedy.
@@ -188,8 +188,9 @@ class PretrainedModel(nn.Module):
             used.update(names)
         if essential:
             raise CheckpointError(
-                f"{path} lacks {len(essential)} weights of the encoder, {essential[0]} first; "
-                f"it is not a model of the shape in config.json: fetch or save the folder anew"
+                f"{path} lacks {len(essential)} weights of the encoder, {essential[0]} first, and begins with "
+                f"{next(iter(weights), 'none')}: it is not the model in config.json (model_type, shape), or its names "
+                "have another prefix; fetch or save the folder anew"
             )
         self._refuse_more_layers(weights, path)
         return LoadReport(tuple(sorted(weights.keys() - used)), tuple(missing))

@@ -95,10 +95,16 @@ def _read_vocabulary(file: Path) -> dict[str, int]:
     return {token: i for i, token in enumerate(tokens) if token}
 
 
-def _read_added_tokens(file: Path, vocabulary: Mapping[str, int]) -> dict[str, int]:
-    """Read the added_tokens.json beside a vocabulary: tokens with ids of their own, which text is cut at first."""
+def _read_added_tokens(file: Path, vocabulary: Mapping[str, int], config: Mapping[str, Any]) -> dict[str, int]:
+    """Read the tokens beside a vocabulary with ids of their own, which text is cut at first.
+
+    They stand in added_tokens.json, or in `added_tokens_decoder` of tokenizer_config.json.
+    """
     file = file.parent / _ADDED_TOKENS
     added = _read_object(file) if file.is_file() else {}
+    if not added and (listed := config.get("added_tokens_decoder")):
+        file = file.parent / "tokenizer_config.json"
+        added = {token["content"]: int(i) for i, token in listed.items()}
     tokens: dict[Any, str] = {i: token for token, i in vocabulary.items()}
     for token, i in added.items():
         if not isinstance(i, int) or i < 0 or tokens.setdefault(i, token) != token:
@@ -131,7 +137,7 @@ def _read_object(file: Path) -> dict[str, Any]:
 def _build_bpe(file: Path, config: Mapping[str, Any]) -> tokenizers.Tokenizer:
     """Build RoBERTa's pipeline, or HerBERT's; how others split text into words, their vocabulary does not tell."""
     vocabulary = _read_object(file)
-    added = _read_added_tokens(file, vocabulary)
+    added = _read_added_tokens(file, vocabulary, config)
     vocabulary |= added
     is_byte_level = vocabulary.keys() >= set(pre_tokenizers.ByteLevel.alphabet())
     if not is_byte_level and not _tokenizer_class(file.parent, config).startswith("Herbert"):
@@ -167,7 +173,7 @@ def _tokenizer_class(folder: Path, config: Mapping[str, Any]) -> str:
 def _build_wordpiece(file: Path, config: Mapping[str, Any]) -> tokenizers.Tokenizer:
     """Build BERT's pipeline; where no config tells, a vocabulary without capitals is taken for an uncased one."""
     vocabulary = _read_vocabulary(file)
-    added = _read_added_tokens(file, vocabulary)
+    added = _read_added_tokens(file, vocabulary, config)
     capitals = any(token != token.lower() for token in vocabulary if not token.startswith("["))
     backend = build_wordpiece(
         vocabulary | added,

@@ -22,7 +22,7 @@ from orchestrator.storage.text_lines import parse_line, stream_lines
 from orchestrator.storage.uris import is_local, local_path
 from orchestrator.tasks.csv_tables import declared_delimiter, fields_of
 from orchestrator.tasks.readers import Reader
-from orchestrator.tasks.table_files import column_names, read_rows, table_name
+from orchestrator.tasks.table_files import JSON_ENDINGS, column_names, read_rows, table_name
 from orchestrator.tasks.text_files import BadRecords, plain_name
 from orchestrator.tasks.types.base import AnyTaskType, Request, TaskDefinition
 from orchestrator.tasks.types.conll import is_named_conll
@@ -110,6 +110,8 @@ def refuse_table(lines: Iterable[str], text_columns: Sequence[str], file: str | 
                 f"{file or 'stdin'} begins as a JSON array, or an object over several lines; write one JSON object a "
                 "line: jq -c '.[]' for an array, jq -c . for objects"
             )
+        if file is not None and plain_name(file).endswith(JSON_ENDINGS) and line.lstrip().startswith('"'):
+            raise InputError(f"the first line of {file} is a text in JSON; write objects, or rename it to .txt")
         sign = _sign_of_table(line.removeprefix("\ufeff"), text_columns)
         if sign is not None:
             remedy = "a table is read from a file: save it as .csv, and give its name in place of stdin"

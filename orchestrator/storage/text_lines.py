@@ -48,11 +48,15 @@ def _decompressed(raw: IO[bytes], path: str) -> IO[bytes]:
     return file
 
 
-def json_problem(error: json.JSONDecodeError) -> str:
+def json_problem(error: ValueError | RecursionError) -> str:
     """Say what is wrong with a line of JSON, and at which column.
 
     The reader's words for a text without an end are "Unterminated string starting at".
     """
+    if isinstance(error, RecursionError):
+        return "lists or objects are nested too deeply"
+    if not isinstance(error, json.JSONDecodeError):
+        return "a number has thousands of digits"
     return f"{error.msg.removesuffix(' starting at')} at column {error.colno}"
 
 
@@ -70,7 +74,7 @@ def parse_line(line: str, number: int) -> dict[str, Any] | str:
         return text
     try:
         values: dict[str, Any] = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"line {number} is not whole JSON: {json_problem(error)}") from None
     if has_half_a_pair(values):
         raise InputError(f"line {number} {HALF_A_PAIR}; mend it or leave it out")

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +17,8 @@ class TagScheme:
     an entity of one word."""
     separator: str = "-"
     outside: str = "O"
+    is_type_first: bool = False
+    """Whether the type stands before the letter."""
 
     @property
     def starts(self) -> str:
@@ -28,7 +29,14 @@ class TagScheme:
         return self.letters[2:]
 
     def fits(self, tag: str) -> bool:
-        return tag == self.outside or (len(tag) > 2 and tag[1] == self.separator and tag[0] in self.letters)
+        return tag == self.outside or self.split(tag)[0] != ""
+
+    def split(self, tag: str) -> tuple[str, str]:
+        """The letter and the type of a word within an entity; empty for any other tag."""
+        ends = tag[-1:] + tag[-2:-1] if self.is_type_first else tag[:2]
+        if len(tag) < 3 or ends[1] != self.separator or ends[0] not in self.letters:
+            return "", ""
+        return ends[0], tag[:-2] if self.is_type_first else tag[2:]
 
     def to_bio(self, tags: Sequence[str]) -> tuple[str, ...]:
         """A sentence's tags with every entity begun by `B-`; tags that do not fit stay as they are.
@@ -38,8 +46,8 @@ class TagScheme:
         bio: list[str] = []
         going_on = ""  # type of the entity that the word before has not ended
         for tag in tags:
-            letter, kind = tag[:1], tag[2:]
-            if tag == self.outside or not self.fits(tag):
+            letter, kind = self.split(tag)
+            if not letter:
                 bio.append("O" if tag == self.outside else tag)
                 going_on = ""
                 continue
@@ -52,14 +60,22 @@ class TagScheme:
 BIO = TagScheme("BIO", "BI")
 _LETTERS = {"BIO": "BI", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES", "BMEWO": "BMEW"}
 """Letters of each scheme, by its name."""
+_FORMS = {"": ("-", False), " with underscores": ("_", False), " with colons": (":", False)} | {
+    " with points": (".", False),
+    " behind the types": ("-", True),
+    " behind the types with underscores": ("_", True),
+}
+"""Separators, and whether the type stands before the letter."""
+_CASES = {"": (str.upper, "O"), " in lower case": (str.lower, "o")} | {
+    " with letters in lower case": (str.lower, "O"),
+    " with OUT for O": (str.upper, "OUT"),
+}
+"""Case of the letters, and the tag of a word outside."""
 SCHEMES: tuple[TagScheme, ...] = tuple(
-    TagScheme(
-        f"{name}{' in lower case' if is_lower else ''}{' with underscores' if separator == '_' else ''}",
-        (letters.lower() if is_lower else letters),
-        separator,
-        "o" if is_lower else "O",
-    )
-    for is_lower, separator, (name, letters) in product((False, True), "-_", _LETTERS.items())
+    TagScheme(name + case + form, write(letters), separator, outside, is_type_first)
+    for case, (write, outside) in _CASES.items()
+    for form, (separator, is_type_first) in _FORMS.items()
+    for name, letters in _LETTERS.items()
 )
 """All schemes; the first of those that fit is meant."""
 

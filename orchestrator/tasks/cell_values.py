@@ -25,18 +25,32 @@ _ARRAY = re.compile(r"array\((\[.*?\])(?:, dtype=\w+)?\)", re.DOTALL)
 """NumPy's arrays within objects, as pandas writes them into a CSV file."""
 _WITHOUT_COMMAS = re.compile(r"""['"]\s+['"]""")
 """Texts of an array that NumPy prints without commas, which Python would join."""
+_MISSING = re.compile(r"nan|[+-]?inf(inity)?|\\N", re.IGNORECASE)
 _COMMA_NUMBER = re.compile(r"[+-]?(\d+)(?:,(\d+))?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
+_POINTED_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
+_NUMBER_SIGNS = str.maketrans("\u2212\u066b", "-.")
+"""Minus and the decimal point of Arabic, which Unicode's compatible form (NFKC) leaves as they are."""
+_AROUND_NUMBERS = r"[\s%'\u2019$€£¥₹₽₩₺₪₫฿₴]"
+_NUMBER_PROBLEMS = {
+    "%": "is in percent; write the number alone, without the percent sign",
+    r"[^\s\d.,'\u2019+-]": "has the sign of a currency; write the number alone",
+    r"[\s'\u2019]": "has a sign or a blank between thousands; leave it out",
+    r"\..*\.": "has points between thousands; leave them out",
+}
+"""Problem of a number, and the remedy, by a sign within it."""
+_TWINS = str.maketrans("асеорхуіјѕһкмтвнοαν", "aceopxyijshkmtbhoav")
+"""Cyrillic and Greek letters, and the Latin ones that look the same."""
 
 
 def is_missing(value: object) -> bool:
     r"""Whether a value stands for nothing: null, a blank cell, NaN, infinity, MySQL's \N.
 
-    >>> [is_missing(value) for value in (None, " ", float("nan"), "NaN", "None", 0)]
-    [True, True, True, True, False, False]
+    >>> [is_missing(value) for value in (None, " ", float("nan"), "NaN", "-Infinity", "None", 0)]
+    [True, True, True, True, True, False, False]
     """
     if isinstance(value, str):
-        return value.strip().lower() in ("", "nan", r"\n")
+        return not value.strip() or _MISSING.fullmatch(value.strip()) is not None
     return value is None or (isinstance(value, float) and not math.isfinite(value))
 
 
@@ -50,7 +64,7 @@ def shown_name(name: str) -> str:
     return name[:40] if name == name.strip() else repr(name[:40])
 
 
-def read_label(value: object) -> str | None:
+def read_label(value: object, *, decimal_comma: bool = False) -> str | None:
     """The name of a class or category in its one spelling, None where it is missing.
 
     Whole numbers are without a point, truth values in lower case, texts in Unicode's composed form (NFC), without
@@ -63,15 +77,39 @@ def read_label(value: object) -> str | None:
     """
     if is_missing(value):
         return None
+    value = unpack_cell(value)
     if isinstance(value, dict):
         within = next(iter(value), "name")
         raise ValueError(f"{str(value)[:80]} is an object; write the class's name, or read a value in it: .{within}")
     if isinstance(value, list):
         raise ValueError(f"{str(value)[:80]} is a list; write one class, or set task.head to multi_label")
     text = " ".join(unicodedata.normalize("NFC", label_text(value)).translate(_INVISIBLE).split())
-    if re.fullmatch(r"-?(0|[1-9]\d*)\.0+", text):
-        return str(int(float(text)))
+    if re.fullmatch(rf"-?(0|[1-9]\d*)[{'.,' if decimal_comma else '.'}]0+", text):
+        return str(int(re.split("[.,]", text)[0]))
     return text.lower() if text.lower() in ("true", "false") else text or None
+
+
+def is_unlabeled(value: object) -> bool:
+    """Whether a value stands for no label, or may: -1 and - are classes in some columns.
+
+    >>> [is_unlabeled(value) for value in ("nan", -1, [-1], "[-1]", [], "no")]
+    [True, True, True, True, False, False]
+    """
+    value = unpack_cell(value)
+    if isinstance(value, list):
+        return bool(value) and all(map(is_unlabeled, value))
+    return not isinstance(value, dict) and read_label(value) in (None, *NO_LABEL_MARKS)
+
+
+def read_flag(value: object) -> bool | None:
+    """Whether a value of 0 and 1, or of truth values, says yes; None where it says nothing: empty, NaN, -1.
+
+    Raises: ValueError for any other value.
+    """
+    flag = read_label(value)
+    if flag not in (None, "-1", "0", "1", "false", "true"):
+        raise ValueError(f"{value!r} is neither 0 nor 1")
+    return None if flag in (None, "-1") else flag in ("1", "true")
 
 
 def stands_for_no_label(label: str, classes: Collection[str], *, are_known: bool = False) -> bool:
@@ -95,18 +133,32 @@ def stands_for_no_label(label: str, classes: Collection[str], *, are_known: bool
 
 
 def look_alike(labels: Iterable[str]) -> list[list[str]]:
-    """Labels that are the same number, or differ in case, width, blanks, underscores and hyphens alone.
+    """Labels that are the same number or truth value, or that case, blanks or letters of other scripts tell apart.
 
-    >>> look_alike(["1.50", "1.5", "Not_Spam", "not spam", "ham"])
-    [['1.50', '1.5'], ['Not_Spam', 'not spam']]
+    >>> look_alike(["1.50", "1.5", "Not_Spam", "not spam", "ham", "1", "true"])
+    [['1.50', '1.5'], ['Not_Spam', 'not spam'], ['1', 'true']]
     """
     alike: dict[object, list[str]] = defaultdict(list)
     for label in labels:
-        key: object = re.sub(r"[\s_-]+", " ", unicodedata.normalize("NFKC", label).casefold())
-        with suppress(ValueError):
-            key = float(label)
-        alike[key].append(label)
+        alike[_looks(label)].append(label)
     return [group for group in alike.values() if len(group) > 1]
+
+
+def other_spelling(label: str, known: Iterable[str]) -> str:
+    """The ending of a message about an unknown label that names the known one it looks like; empty without one.
+
+    >>> other_spelling("Spam", ["ham", "spam"]), other_spelling("1", ["ham"])
+    ("; 'spam' is another spelling of it: write both in one way", '')
+    """
+    same = next((name for name in known if name != label and _looks(name) == _looks(label)), None)
+    return "" if same is None else f"; {same!r} is another spelling of it: write both in one way"
+
+
+def _looks(label: str) -> object:
+    plain = unicodedata.normalize("NFKC", label).strip("\u200c\u200d").casefold()
+    with suppress(ValueError):
+        return float({"true": "1", "false": "0"}.get(plain, plain))
+    return re.sub(r"[\s_-]+", " ", plain).translate(_TWINS)
 
 
 def read_number(value: object, *, decimal_comma: bool = False) -> float | None:
@@ -117,11 +169,13 @@ def read_number(value: object, *, decimal_comma: bool = False) -> float | None:
     """
     if is_missing(value):
         return None
-    text = value.replace(",", ".") if decimal_comma and isinstance(value, str) else value
+    text = _plain_digits(value) if isinstance(value, str) else value
+    if decimal_comma and isinstance(text, str):
+        text = text.replace(",", ".")
     try:
         number = float(text)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{str(value)[:80]!r} {_number_problem(str(value).strip())}") from None
+        raise ValueError(f"{str(value)[:80]!r} {_number_problem(_plain_digits(str(value)))}") from None
     if math.isfinite(number) and abs(number) > _LARGEST:
         raise ValueError(f"{number:g} is beyond {_LARGEST:g}")
     return number if math.isfinite(number) else None
@@ -141,9 +195,26 @@ def is_number(value: object) -> bool:
     return number_problem(value) is None
 
 
+def _plain_digits(text: str) -> str:
+    """A number as text with the digits and signs of ASCII."""
+    return unicodedata.normalize("NFKC", text).translate(_NUMBER_SIGNS).strip()
+
+
+def is_written_number(text: str) -> bool:
+    """Whether a text is a number, also with signs that `read_number` refuses: percent, currencies, thousands.
+
+    >>> [is_written_number(text) for text in ("%20", "1'250.0", "12,50 €", "2 500", "1,4", "x1")]
+    [True, True, True, True, True, False]
+    """
+    return re.fullmatch(r"[+-]?\d[\d.,]*", re.sub(_AROUND_NUMBERS, "", _plain_digits(text))) is not None
+
+
 def _number_problem(text: str) -> str:
-    if text.endswith("%"):
-        return "is in percent; write the number alone, without the percent sign"
+    if not is_written_number(text):
+        return "is not a number"
+    for sign, problem in _NUMBER_PROBLEMS.items():
+        if re.search(sign, text):
+            return problem
     if _THOUSANDS.fullmatch(text):
         is_sure = text.count(",") > 1 or "." in text
         return f"has a comma between thousands (leave it out){'' if is_sure else ' or a decimal comma (write a point)'}"
@@ -151,28 +222,52 @@ def _number_problem(text: str) -> str:
 
 
 def has_decimal_commas(values: Iterable[object]) -> bool:
-    """Whether the numbers of a column are written with decimal commas, and some can be read in no other way.
+    """Whether the numbers of a column have decimal commas and can be nothing else: 1,4 beside 5,12 may be lists.
 
     >>> [has_decimal_commas(values) for values in (["3,5", "4"], ["1,250", "2,000"], ["1,250", "0,5"], ["3,5", "1.2"])]
     [True, False, True, False]
+    >>> [has_decimal_commas(values) for values in (["3", "1,4", "5,12"], ["0,0", "1,0"], ["2,50", "9,99"])]
+    [False, True, True]
     """
-    found = [_COMMA_NUMBER.fullmatch(str(value).strip()) for value in values if not is_missing(value)]
-    fractions = [(match[1], match[2]) for match in found if match and match[2]]
+    found = [_COMMA_NUMBER.fullmatch(_plain_digits(str(value))) for value in values if not is_missing(value)]
+    fractions = {(match[1], match[2]) for match in found if match and match[2]}
+    ends = {after for _, after in fractions}
+    vary = len(ends) > 1 and min(map(len, ends)) == 1 and {before for before, _ in fractions} != {"0"}
+    ascend = all(int(before) < int(after) < 100 and after[0] != "0" for before, after in fractions)
     sure = any(len(after) != 3 or len(before) > 3 or before[0] == "0" for before, after in fractions)
-    return None not in found and sure
+    return None not in found and sure and not (vary and ascend)
+
+
+def has_thousands_points(values: Iterable[object]) -> bool:
+    """Whether each point of a column's numbers stands before three digits, and some numbers have none.
+
+    >>> has_thousands_points(["1.250", "13.000", "900"]), has_thousands_points(["1.250", "2.5", "9"])
+    (True, False)
+    """
+    texts = [value.strip() for value in values if isinstance(value, str) and not is_missing(value)]
+    pointed = [text for text in texts if "." in text]
+    return 0 < len(pointed) < len(texts) and all(map(_POINTED_THOUSANDS.fullmatch, pointed))
 
 
 def unpack_cell(value: object) -> Any:
     """The list or object that a cell holds as text, in JSON or as Python prints it; every other value as it stands.
 
+    Python's tuples and sets are lists; a tuple of numbers alone stays text, as an interval.
+
     >>> unpack_cell('["x", 1]'), unpack_cell("['x', 'y']"), unpack_cell("array(['x'], dtype=object)"), unpack_cell("[x")
     (['x', 1], ['x', 'y'], "array(['x'], dtype=object)", '[x')
+    >>> unpack_cell("[(0, 4, 'PER')]"), unpack_cell("{'y', 'x'}"), unpack_cell("set()"), unpack_cell("(25, 32)")
+    ([[0, 4, 'PER']], ['x', 'y'], [], '(25, 32)')
     """
-    if not isinstance(value, str) or value.strip()[:1] not in ("[", "{"):
+    if not isinstance(value, str) or (value[:4] != "set(" and value.lstrip()[:1] not in ("[", "{", "(")):
         return value
     with suppress(ValueError, RecursionError):
         return json.loads(value)
     if not _WITHOUT_COMMAS.search(value):
-        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-            return ast.literal_eval(_ARRAY.sub(r"\1", value))
+        with suppress(ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+            found = ast.literal_eval(_ARRAY.sub(r"\1", value.strip()))
+            are_numbers = all(
+                isinstance(item, int | float) for item in (found if isinstance(found, tuple) else [found])
+            )
+            return value if are_numbers and found != () else json.loads(json.dumps(found, default=sorted))
     return value

@@ -174,6 +174,8 @@ def _quotes_hint(row: Sequence[str]) -> str:
     """Hint at quotes that should have held cells together; empty where nothing shows any."""
     if any(field.lstrip().startswith("'") for field in row):
         return "; cells in single quotes ('…') are not held together by them, write double quotes"
+    if any(field.startswith('"') for field in row):
+        return "; quotes hold no cells together here, where others stand in texts: save the file as .csv, or as JSONL"
     return "; a blank stands before a quotation mark, leave it out" if any(re.match(r' +"', f) for f in row) else ""
 
 
@@ -237,8 +239,9 @@ def _keys(record: object) -> Iterator[str]:
 def _json_records(path: str, bad: BadRecords) -> Iterator[tuple[str, Any]]:
     """Each record with its place; a file of lines is read line by line."""
     lines = ((number, line) for number, line in read_lines(path, bad) if line.strip())
-    first = list(itertools.islice(lines, 1))
-    if first and not _is_object(first[0][1]):
+    first = list(itertools.islice(lines, 2))
+    value = _object_of(first[0][1]) if first else {}
+    if value is None or (len(first) == 1 and _rows_within(value)):
         first += lines
         records = _whole_records(path, first)
         if records is not None:
@@ -248,23 +251,30 @@ def _json_records(path: str, bad: BadRecords) -> Iterator[tuple[str, Any]]:
         place = f"line {number}"
         try:
             record = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             bad.found(place, f"not JSON: {json_problem(error)}")
             continue
         yield place, record
 
 
-def _is_object(line: str) -> bool:
-    with suppress(json.JSONDecodeError):
-        return isinstance(json.loads(line), dict)
-    return False
+def _object_of(line: str) -> dict[str, Any] | None:
+    with suppress(ValueError, RecursionError):
+        return value if isinstance(value := json.loads(line), dict) else None
+    return None
+
+
+def _rows_within(value: object) -> list[Any] | None:
+    """The rows that an object has under `data`, as pandas and exports write them; None of SQuAD's articles."""
+    rows = value.get("data") if isinstance(value, dict) else None
+    are_rows = isinstance(rows, list) and all(isinstance(row, dict) and "paragraphs" not in row for row in rows)
+    return rows if are_rows else None
 
 
 _GAP = re.compile(r"[\s,]*")
 
 
 def _whole_records(path: str, lines: Sequence[tuple[int, str]]) -> list[Any] | None:
-    """The items of an array, or objects that go over several lines; None where lines are no such thing.
+    """The items of an array, objects over several lines or the rows of one; None where lines are no such thing.
 
     Raises: TaskDataError for one that is broken.
     """
@@ -276,12 +286,12 @@ def _whole_records(path: str, lines: Sequence[tuple[int, str]]) -> list[Any] | N
             gap = _GAP.match(text, end)
             value, end = json.JSONDecoder().raw_decode(text, gap.end() if gap else end)
             records += value if isinstance(value, list) else [value]
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         if text[0] == "[" or lines[0][1].strip() == "{":
-            place = f"line {lines[error.lineno - 1][0]}"
+            place = f"line {lines[error.lineno - 1 if isinstance(error, json.JSONDecodeError) else 0][0]}"
             raise TaskDataError(f"{path}, {place}: not JSON: {json_problem(error)}; correct it") from None
         return None
-    return records
+    return (_rows_within(records[0]) if len(records) == 1 else None) or records
 
 
 def _open_parquet(path: str) -> pyarrow.parquet.ParquetFile:
@@ -305,9 +315,10 @@ def _parquet_rows(path: str, columns: tuple[str, ...]) -> Iterator[TableRow]:
     whole = [column if column in file.schema_arrow.names else column.partition(".")[0] for column in columns]
     try:
         table = file.read(columns=list(dict.fromkeys(whole)))
+        read = [table.column(column) for column in whole]
+        values = [(c.cast(pyarrow.string()) if pyarrow.types.is_binary(c.type) else c).to_pylist() for c in read]
     except (pyarrow.ArrowException, OSError) as error:
         raise TaskDataError(f"{path} is not a whole Parquet file: {error}; write it again") from error
-    values = [table.column(column).to_pylist() for column in whole]
     for number, row in enumerate(zip(*values, strict=True), start=1):
         record = dict(zip(whole, row, strict=True))
         yield f"row {number}", tuple(_value_of(record, column, None) for column in columns)

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, ClassVar, Generic, Self, TypeGuard, TypeVar
 
 import numpy as np
@@ -16,12 +17,14 @@ from numpy.typing import NDArray
 
 from orchestrator.errors import TaskDataError
 from orchestrator.tasks.cell_values import (
-    NO_LABEL_MARKS,
     has_decimal_commas,
+    has_thousands_points,
     is_missing,
+    is_unlabeled,
     label_text,
     read_label,
     read_number,
+    unpack_cell,
 )
 from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import class_names, read_plain_rows, read_rows
@@ -62,18 +65,29 @@ class LabelColumn:
     @cached_property
     def values(self) -> Sequence[object]:
         read = read_rows(self.path, (self.name,), BadRecords(self.path, "skip"), self.header, may_quote=self.may_quote)
-        return [value for _, (value,) in read]
+        return [unpack_cell(value) for _, (value,) in read]
 
     @cached_property
     def has_decimal_commas(self) -> bool:
-        """Whether the column's numbers have a comma for the decimal point."""
         return has_decimal_commas(self.values)
 
     @cached_property
+    def has_thousands_points(self) -> bool:
+        return has_thousands_points(self.values)
+
+    @cached_property
     def labels(self) -> frozenset[str]:
-        """The different labels, in their one spelling."""
-        single = (value for value in self.values if not isinstance(value, list | dict))
-        return frozenset(label for value in single if (label := read_label(value)) is not None)
+        """The different labels, in their one spelling, those in lists among them."""
+        single = chain.from_iterable(value if isinstance(value, list) else [value] for value in self.values)
+        labels = (read_label(value) for value in single if not isinstance(value, list | dict))
+        return frozenset(label for label in labels if label is not None)
+
+    @cached_property
+    def num_flags(self) -> int:
+        """Length of the column's lists where each has a 0 or 1 for every label; 0 of other columns."""
+        lists = [value if isinstance(value, list) else [] for value in self.values if not is_missing(value)]
+        lengths = {len(value) if all(flag in (0, 1) for flag in value) else 0 for value in lists}
+        return max(lengths) if len(lengths) == 1 else 0
 
     @cached_property
     def class_names(self) -> Sequence[str]:
@@ -136,8 +150,7 @@ class TextTable(LabeledReader[T], Generic[T]):
                 bad.found(place, f"{' or '.join(label_names)} {error}")
                 continue
             if label is None:
-                marks = (v for name in label_names if read_label(v := record[name]) in (None, *NO_LABEL_MARKS))
-                bad.unlabeled(next(marks, record[label_names[0]]))
+                bad.unlabeled(next(filter(is_unlabeled, map(record.get, label_names)), record[label_names[0]]))
                 continue
             pair = second[0] if second else None
             yield self.kind(str(number), first, pair, numbers=numbers, categories=categories, **label)
@@ -275,7 +288,8 @@ def read_columns(
         except ValueError as error:
             raise ValueError(f"{name} {error}") from None
     for name in categorical_columns:
-        if isinstance(values[name], list | dict):
-            raise ValueError(f"{name} {str(values[name])[:80]} is not one category")
-        categories.append(read_label(values[name]))
+        try:
+            categories.append(read_label(values[name]))
+        except ValueError as error:
+            raise ValueError(f"{name} {error}") from None
     return tuple(numbers), tuple(categories)

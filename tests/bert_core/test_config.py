@@ -152,6 +152,7 @@ def test_transformers_reads_the_same_fields() -> None:
     [
         ({"num_labels": 3}, ["LABEL_0", "LABEL_1", "LABEL_2"]),
         ({"id2label": ["x", "y", "z"]}, ["x", "y", "z"]),
+        ({"id2label": [["0", "x"], ["1", "y"]]}, ["x", "y"]),
         ({"label2id": {"y": 1, "x": 0}}, ["x", "y"]),
         ({"label2id": {"y": 1, "x": 0}, "num_labels": 1}, ["LABEL_0"]),
         ({"label2id": {"y": 1, "x": 0}, "id2label": {"0": "a"}}, ["a"]),

@@ -5,10 +5,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy
-from safetensors.numpy import save_file
-
+from bert_core.checkpoints.tensor_files import save_tensors
 from bert_core.config import BertConfig
+from bert_core.model import BertModel
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.kinds import kind_of, resolved_inputs
 from orchestrator.planning.checks import check_inputs
@@ -46,7 +45,8 @@ def write_inputs(folder: Path) -> Settings:
     config = BertConfig.from_size("tiny", vocab_size=tokenizer.vocab_size, max_position_embeddings=40)
     (folder / "short" / "config.json").write_text(json.dumps({**config.to_dict(), "architectures": [CLASSIFIER]}))
 
-    save_file({"none": numpy.zeros(1)}, folder / "short" / "model.safetensors")
+    model = BertModel.from_config(config)
+    save_tensors(model.weight_names.to_file(model.state_dict()), folder / "short" / "model.safetensors")
 
     def copy_short(target: Path) -> None:
         shutil.copytree(folder / "short", target, dirs_exist_ok=True)

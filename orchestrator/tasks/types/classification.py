@@ -3,6 +3,7 @@
 The model's outputs are class logits (N, C).
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -25,7 +26,7 @@ from orchestrator.errors import InputError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.cell_values import NO_LABEL_MARKS, label_text, read_label, stands_for_no_label
+from orchestrator.tasks.cell_values import NO_LABEL_MARKS, label_text, other_spelling, read_label, stands_for_no_label
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
 from orchestrator.tasks.text_files import BadRecords
@@ -74,7 +75,8 @@ class ClassificationTable(TextTable[ClassificationExample]):
         as_written = label_text(value)
         if self.classes is not None and as_written in self.classes:
             return {"label": self.classes[as_written]}
-        label = read_label(value)
+        is_comma = isinstance(value, str) and re.search(r"\d,", value) is not None and column.has_decimal_commas
+        label = read_label(value, decimal_comma=is_comma)
         if label is None or self._is_mark(label, column):
             return None
         if label != as_written:
@@ -83,7 +85,8 @@ class ClassificationTable(TextTable[ClassificationExample]):
             return {"label": column.name_of(label)}
         found = self._by_spelling.get(label) or self._by_spelling.get(column.name_of(label))
         if found is None:
-            raise ValueError(f"{value!r} is none of the labels {', '.join(self.classes)}")
+            like = other_spelling(label, self._by_spelling)
+            raise ValueError(f"{value!r} is none of the labels {', '.join(self.classes)}{like}")
         return {"label": found}
 
     def _is_mark(self, label: str, column: LabelColumn) -> bool:

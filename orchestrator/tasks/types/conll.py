@@ -20,17 +20,25 @@ from typing import ClassVar, NamedTuple, Self
 from tokenizers import Regex, pre_tokenizers
 
 from orchestrator.errors import TaskDataError
-from orchestrator.tasks.bio_tags import BIO, TagScheme, find_bad_tag, find_scheme, is_tag, other_tags_problem
+from orchestrator.tasks.bio_tags import (
+    BIO,
+    TagScheme,
+    find_bad_tag,
+    find_scheme,
+    is_tag,
+    other_tags_problem,
+)
+from orchestrator.tasks.cell_values import unpack_cell
 from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import TableRow, class_names, read_rows, table_name
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
 
 _READS = (
-    "tagged words are read from CoNLL columns: a word and its tag a line, an empty line between sentences; JSON or "
-    "Parquet with a list of words and a list of tags, or a text and its character spans, in each row; or CSV with a "
-    "word a row (text_columns: [SENTENCE, WORD], label_column: TAG). Convert it, or set task.head to classification if "
-    "each row has one label"
+    "tagged words are read from CoNLL columns: a word and its tag a line, an empty line between sentences; JSON, "
+    "Parquet or CSV with a list of words and a list of tags, or a text and its character spans, in each row; or CSV "
+    "with a word a row (text_columns: [SENTENCE, WORD], label_column: TAG). Convert it, or set task.head to "
+    "classification if each row has one label"
 )
 
 CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2")
@@ -41,6 +49,8 @@ _WORDS = pre_tokenizers.Sequence(
 """Words of BERT: apart at white space; marks of punctuation and Chinese characters are words of their own."""
 SPAN_EXAMPLE = '[[0, 3, "PER"]] or [{"start": 0, "end": 3, "label": "PER"}]'
 _LAST_COLUMN = "its last column"
+_CHUNKS = ("NP", "VP", "PP")
+"""Types of the chunks that CoNLL-2000 and 2003 have in a column before the names."""
 _DOCUMENT_MARK = "-DOCSTART-"
 _COMMENT_MARK = "#"
 _NUM_CONLLU_COLUMNS = 10
@@ -71,14 +81,16 @@ class _ConllLayout:
     """Whether most lines have tabs, and their number of columns; None without a line that may not be a comment."""
     is_numbered: bool
     """Whether the first column numbers the words of each sentence."""
+    tag_place: int
+    """Place of the tags among the columns, from the end: of nested names, the outer ones."""
     tags: Counter[str]
-    """Number of lines by what stands in the last of several columns."""
+    """Number of lines by what stands there."""
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> Self:
         """The layout of a file's lines."""
         shapes: Counter[tuple[bool, int]] = Counter()
-        tags: Counter[str] = Counter()
+        rows: list[list[str]] = []
         place, num_in_place = 0, 0
         for line in lines:
             fields = _fields(line)
@@ -87,7 +99,7 @@ class _ConllLayout:
                 continue
             is_comment = line.startswith(_COMMENT_MARK)
             if len(fields) > 1 and (not is_comment or is_tag(fields[-1])):
-                tags[fields[-1]] += 1
+                rows.append(fields)
             if not is_comment:
                 shapes["\t" in line, len(fields)] += 1
                 is_part = _PART_NUMBER.fullmatch(fields[0]) is not None
@@ -95,7 +107,13 @@ class _ConllLayout:
                 num_in_place += is_part or fields[0] == str(place)
         shape = shapes.most_common(1)[0][0] if shapes else None
         is_numbered = shape is not None and shape[1] > 2 and num_in_place >= _TAGGED_SHARE * shapes.total()
-        return cls(shape, is_numbered, tags)
+        tag_place, tags = -1, Counter(row[-1] for row in rows)
+        while shape is not None and shape[1] > 1 + is_numbered - tag_place:
+            outer = Counter(row[tag_place - 1] for row in rows if len(row) > 1 - tag_place)
+            if not _are_nested(outer, tags):
+                break
+            tag_place, tags = tag_place - 1, outer
+        return cls(shape, is_numbered, tag_place, tags)
 
     def is_comment(self, line: str) -> bool:
         """Whether a line before a sentence is a comment, not the sentence's first word."""
@@ -154,24 +172,34 @@ class ConllReader(LabeledReader[NerExample]):
                 if _PART_NUMBER.fullmatch(fields[0]):
                     continue
                 fields = fields[1:]
-            if not fields or not fields[0] or (self.labeled and len(fields) == 1):
+            if not fields or not fields[0] or (self.labeled and len(fields) < 1 - layout.tag_place):
                 bad.found(f"line {number}", f"{line!r} is not a word and, in the last column, its tag")
                 return None
             numbers.append(number)
             words.append(fields[0])
             is_upos = not self.are_entities and layout.is_numbered and len(fields) == _NUM_CONLLU_COLUMNS - 1
-            tags.append(fields[2] if is_upos else fields[-1])
+            tags.append(fields[2] if is_upos else fields[layout.tag_place if self.labeled else -1])
         if layout.is_numbered:
             tagged = ", and their tags in the fourth (UPOS)" if is_upos else ""
             bad.remarks[f"sentences whose words stand in the second column, behind their numbers{tagged}"] += 1
         if not self.labeled:
             return NerExample(sentence_id, tuple(words), document=document)
+        if layout.tag_place < -1:
+            bad.remarks["sentences with names within names, of which the outer ones are read"] += 1
         bio = _as_bio(tags, scheme, bad)
         for number, tag in zip(numbers, bio, strict=True):
             if problem := find_bad_tag((tag,), self.tags, self.are_entities):
                 bad.found(f"line {number}", problem)
                 return None
         return NerExample(sentence_id, tuple(words), bio, document)
+
+
+def _are_nested(outer: Counter[str], inner: Counter[str]) -> bool:
+    """Whether two columns of tags mark names, and names within these, unlike chunks of a sentence and its names."""
+    shares = [sum(n for tag, n in tags.items() if is_tag(tag)) / max(1, tags.total()) for tags in (outer, inner)]
+    scheme = find_scheme(outer)
+    kinds = {scheme.split(tag)[1] for tag in outer} - {""} if scheme else set()
+    return min(shares) > _TAGGED_SHARE and bool(kinds) and kinds.isdisjoint(_CHUNKS)
 
 
 def _known_scheme(path: str, column: str, tags: Counter[str], are_entities: bool) -> TagScheme | None:
@@ -284,7 +312,9 @@ class NerTable(LabeledReader[NerExample]):
         columns = (self.tokens_column, *([self.tags_column] if self.labeled else ()))
         names = self.tags or class_names(path, self.tags_column)
         if self.sentence_column is None:
-            read = read_rows(path, columns, bad)
+            read: Iterator[TableRow] = (
+                (place, tuple(map(unpack_cell, values))) for place, values in read_rows(path, columns, bad)
+            )
         else:
             read = self._grouped(read_rows(path, (self.sentence_column, *columns), bad), bad)
         rows = [(place, self._named(values, names, bad)) for place, values in read]
@@ -382,11 +412,12 @@ def words_of(text: str) -> list[str]:
 
 
 def read_spans(value: object) -> list[Span] | None:
-    """The spans that a value lists; None where it is no list of spans.
+    """The spans that a value lists, or a cell of a table; None where it is no list of spans.
 
     >>> read_spans([[0, 3, "PER"]]) == read_spans([{"start": 0, "end": 3, "labels": ["PER"]}]) == [Span(0, 3, "PER")]
     True
     """
+    value = unpack_cell(value)
     spans = [_read_span(item) for item in value] if isinstance(value, list) else [None]
     read = [span for span in spans if span is not None]
     return read if len(read) == len(spans) else None

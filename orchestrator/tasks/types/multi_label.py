@@ -17,7 +17,15 @@ from orchestrator.errors import SpecError
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
-from orchestrator.tasks.cell_values import is_missing, label_text, read_label, unpack_cell
+from orchestrator.tasks.cell_values import (
+    is_missing,
+    label_text,
+    other_spelling,
+    read_flag,
+    read_label,
+    stands_for_no_label,
+    unpack_cell,
+)
 from orchestrator.tasks.features import Array
 from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
 from orchestrator.tasks.types.base import Outputs, Scores, Tables, TaskDefinition
@@ -88,36 +96,44 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
         value = record[self.label_column]
         if is_missing(value) and not (isinstance(value, str) and not value.strip()):
             return None
-        found = tuple(dict.fromkeys(column.name_of(label) for label in self._parse(value)))
-        unknown = [label for label in found if self.labels is not None and label not in self.labels]
+        written, known = self._parse(value), self.labels or ()
+        num_flags = len(known or written)
+        if (
+            num_flags > 1
+            and len(written) == num_flags
+            and not isinstance(written[0], str)
+            and column.num_flags == num_flags
+        ):
+            column.remarks["lists of 0 and 1, read as a label for each place (task.labels names these in order)"] += 1
+            names = known or [column.name_of(str(place)) for place in range(num_flags)]
+            return {"labels": tuple(name for name, flag in zip(names, written, strict=True) if flag)}
+        found = tuple(dict.fromkeys(column.name_of(self._name(label)) for label in written))
+        if "-1" in found and "-1" not in known:
+            labels = known or column.labels
+            if column.labels == {"-1"} or stands_for_no_label("-1", labels, are_known=bool(known)):
+                found = tuple(label for label in found if label != "-1")
+                if not found:
+                    return None
+        unknown = [label for label in found if self.labels is not None and label not in known]
         if unknown:
-            raise ValueError(f"has {unknown[0]!r}, which is none of the labels {', '.join(self.labels or ())}")
+            like = other_spelling(unknown[0], known)
+            raise ValueError(f"has {unknown[0]!r}, which is none of the labels {', '.join(known)}{like}")
         return {"labels": found}
 
-    def _parse(self, value: object) -> list[str]:
-        """The names in a column's value. Raises: ValueError when some of it is no label."""
-        if isinstance(value, str) and value.strip().startswith("["):
-            cell, value = value, unpack_cell(value)
-            if not isinstance(value, list):
-                raise ValueError(f'begins as a list and is none, {cell[:60]}; write ["x", "y"]')
-        if isinstance(value, str):
-            value = [name.strip() for name in value.split(self.separator)] if value.strip() else []
-        written = value if isinstance(value, list) else [value]
+    def _parse(self, value: object) -> Sequence[object]:
+        """The labels in a column's value. Raises: ValueError when some of it is no label."""
+        written = unpack_cell(value)
+        if isinstance(written, str):
+            if written.strip().startswith("["):
+                raise ValueError(f'begins as a list and is none, {written[:60]}; write ["x", "y"]')
+            written = [name.strip() for name in written.split(self.separator)] if written.strip() else []
+        written = written if isinstance(written, list) else [written]
         if any(isinstance(label, list) or is_missing(label) for label in written):
             raise ValueError(f"{written!r} holds something that is no label; names stand apart by {self.separator!r}")
-        known = self.labels or ()
-        return [str(label_text(label) if label_text(label) in known else read_label(label)) for label in written]
+        return written
 
-
-def read_flag(value: object) -> bool | None:
-    """Whether a column of 0 and 1 says that its label is there; None where it says nothing: empty, NaN, -1.
-
-    Raises: ValueError for any other value.
-    """
-    flag = read_label(value)
-    if flag not in (None, "-1", "0", "1", "false", "true"):
-        raise ValueError(f"{value!r} is neither 0 nor 1")
-    return None if flag in (None, "-1") else flag in ("1", "true")
+    def _name(self, label: object) -> str:
+        return str(label_text(label) if label_text(label) in (self.labels or ()) else read_label(label))
 
 
 class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions]):

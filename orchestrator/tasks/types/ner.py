@@ -104,9 +104,11 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
     ) -> Reader[NerExample]:
         """A table where all files are; its columns are `tokens` and `tags` unless named. Else CoNLL columns.
 
+        CSV and TSV are tables where columns are named.
         With two columns of text, the first one says which sentence the word of the second belongs to.
         """
-        is_table = all(plain_name(path).endswith((*JSON_ENDINGS, ".parquet")) for path in spec.files.values())
+        endings = (*JSON_ENDINGS, ".parquet", *([".csv", ".tsv"] if spec.text_columns else ()))
+        is_table = all(plain_name(path).endswith(endings) for path in spec.files.values())
         if known is None and len(spec.text_columns) == 2:
             sentence, word = spec.text_columns
             return self.table_type(word, spec.label_column or "tag", labels, sentence_column=sentence)

@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.errors import TaskDataError
-from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair
-from orchestrator.tasks.cell_values import unpack_cell
+from orchestrator.storage.text_lines import HALF_A_PAIR, has_half_a_pair, json_problem
+from orchestrator.tasks.cell_values import read_flag, read_number, unpack_cell
 from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import read_records, table_name
 from orchestrator.tasks.text_files import BadRecords, read_decompressed
 
-_CONTEXT = ("context", "passage", "paragraph")
+_CONTEXT = ("context", "passage", "paragraph", "document", "text")
+_QUESTION = ("question", "query")
+_ID = ("id", "qid", "question_id")
 _ANSWERS = ("answers", "answer", "answer_text", "answers.text")
 _START = ("answer_start", "answers.answer_start", "start")
-_TRUTH_VALUES = {"true": True, "false": False, "1": True, "0": False}
-"""Truth values as spreadsheets and other languages write them, in lower case."""
+_END = ("answer_end", "end")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +70,10 @@ class SquadReader(LabeledReader[QaExample]):
 
 
 def are_question_columns(names: Iterable[str]) -> bool:
-    """Whether a table has the columns of questions on passages with their answers."""
-    found = set(names)
-    return "question" in found and not found.isdisjoint(_CONTEXT) and not found.isdisjoint(_ANSWERS)
+    """Whether a table has the columns of questions on passages with their answers, or of passages with `qas`."""
+    found = {name.lower() for name in names}
+    has_context, *has_others = (not found.isdisjoint(some) for some in (_CONTEXT, _QUESTION, _ANSWERS + _END))
+    return has_context and (all(has_others) or "qas" in found)
 
 
 def read_question(record: object, name: str, labeled: bool = True) -> tuple[QaExample, list[tuple[float, str]]]:
@@ -84,13 +86,12 @@ def read_question(record: object, name: str, labeled: bool = True) -> tuple[QaEx
     """
     if not isinstance(record, Mapping):
         raise ValueError("it is no object; a question has context, question and answers")
-    context: Any = _first(record, _CONTEXT)
-    question: Any = record.get("question")
+    context, question, own_id = (_first(record, names) for names in (_CONTEXT, _QUESTION, _ID))
     for key, text in (("context", context), ("question", question)):
         if not isinstance(text, str):
             raise ValueError(f"it has no text {key!r}; a question has context, question and answers")
-    question_id = str(name if record.get("id") is None else record["id"])
-    wanted = _answers(record) if labeled and not _is_impossible(record) else []
+    question_id = str(name if own_id is None else own_id)
+    wanted = _answers(record, context) if labeled and not _is_impossible(record) else []
     if has_half_a_pair([question_id, question, context, wanted]):
         raise ValueError(HALF_A_PAIR)
     answers, repairs = [], []
@@ -129,9 +130,13 @@ def _doubt(context: str, answer: Answer, start: int | None) -> float:
     return math.inf if is_tie else abs(answer.start - start)
 
 
-def _answers(record: Mapping[str, Any]) -> list[tuple[str, int | None]]:
-    """Texts and starts of a record's answers; an empty text is none. Raises: ValueError."""
-    if not any(key in record for key in _ANSWERS):
+def _answers(record: Mapping[str, Any], context: str) -> list[tuple[str, int | None]]:
+    """Texts and starts of a record's answers; an empty text is none, and offsets alone say one. Raises: ValueError."""
+    keys = {key.lower() for key in record}
+    if keys.isdisjoint(_ANSWERS) and not keys.isdisjoint(_END):
+        start, end = (read_number(_first(record, names)) for names in (_START, _END))
+        return [] if start is None or end is None or start < 0 else [(context[int(start) : int(end)], int(start))]
+    if keys.isdisjoint(_ANSWERS):
         raise ValueError("it has no 'answers'; a question has context, question and answers")
     found: Any = unpack_cell(_first(record, _ANSWERS))
     starts: Any = unpack_cell(_first(record, _START))
@@ -152,16 +157,17 @@ def _answers(record: Mapping[str, Any]) -> list[tuple[str, int | None]]:
 
 
 def _first(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
-    return next((record[name] for name in names if name in record), None)
+    """The value of the first of some keys, which may be written in capitals; None without one."""
+    spelled = {key.lower(): value for key, value in record.items()}
+    return next((spelled[name] for name in names if name in spelled), None)
 
 
 def _is_impossible(record: Mapping[str, Any]) -> bool:
     """Whether a question is said to have no answer. Raises: ValueError for a value that is no truth value."""
-    value = record.get("is_impossible") or False
-    said = _TRUTH_VALUES.get(value.strip().lower()) if isinstance(value, str) else value
-    if said not in (True, False):
-        raise ValueError(f"is_impossible is {value!r}; write true or false")
-    return bool(said)
+    try:
+        return read_flag(_first(record, ("is_impossible",))) or False
+    except ValueError:
+        raise ValueError(f"is_impossible is {_first(record, ('is_impossible',))!r}; write true or false") from None
 
 
 def _read_questions(path: str, bad: BadRecords) -> Iterator[tuple[str, Any]]:
@@ -175,7 +181,8 @@ def _read_questions(path: str, bad: BadRecords) -> Iterator[tuple[str, Any]]:
             raise TaskDataError(f'{path} is not laid out as SQuAD: it must be a list, or an object with a list "data"')
         items = ((f"data[{number}]", item) for number, item in enumerate(listed))
     for place, item in items:
-        yield from _questions_within(item, place)
+        if not (isinstance(item, dict) and item.keys() == {"header"}):  # the first line of MRQA's files
+            yield from _questions_within(item, place)
 
 
 def _json_of(path: str) -> Any:
@@ -184,12 +191,12 @@ def _json_of(path: str) -> Any:
         return json.loads(read_decompressed(path))
     except UnicodeDecodeError as error:
         raise TaskDataError(f"{path}: byte {error.start + 1} is not UTF-8; fetch the file again") from error
-    except json.JSONDecodeError as error:
-        if error.msg == "Extra data":
+    except (ValueError, RecursionError) as error:
+        if getattr(error, "msg", "") == "Extra data":
             return None
         raise TaskDataError(
-            f"{path}, line {error.lineno}: not JSON ({error.msg}); a qa task reads SQuAD's JSON, or tables with "
-            "context, question and answers"
+            f"{path}, line {getattr(error, 'lineno', 1)}: not JSON ({json_problem(error)}); a qa task reads SQuAD's "
+            "JSON, or tables with context, question and answers"
         ) from error
 
 
@@ -198,7 +205,8 @@ def _questions_within(item: Any, place: str, context: Any = None) -> Iterator[tu
     if not isinstance(item, dict):
         yield place, item
         return
-    context = item.get("context", context)
+    own = _first(item, _CONTEXT)
+    context = context if own is None else own
     for key in ("paragraphs", "qas"):
         if isinstance(item.get(key), list):
             for number, part in enumerate(item[key]):

@@ -193,7 +193,7 @@ def table_columns(spec: TaskSpec) -> dict[str, Any]:
     """The columns of a spec, by the names of the fields of `TextTable`."""
     return {
         "text_columns": spec.text_columns,
-        "label_column": spec.label_column or "label",
+        "label_column": "label" if spec.label_column is None else spec.label_column,
         "numerical_columns": spec.numerical_columns,
         "categorical_columns": spec.categorical_columns,
         "may_quote": spec.id not in KNOWN_TASKS,

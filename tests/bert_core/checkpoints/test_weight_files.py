@@ -287,3 +287,22 @@ def test_a_folder_that_cannot_be_written_is_named_and_no_temporary_file(tmp_path
     with pytest.raises(PermissionError) as caught, atomic_folder(tmp_path / "model") as folder:
         refuse(folder)
     assert caught.value.filename == str(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"prefix": "model."}, {"model_type": "distilbert"}])
+def test_weights_that_are_not_those_of_config_json_are_refused_without_a_model(
+    folder: Path, change: dict[str, str]
+) -> None:
+    MODEL.save_pretrained(folder)
+    (folder / "manifest.json").unlink()
+    assert next(BertModel.from_pretrained(folder, seed=None).parameters()).is_meta
+    if "prefix" in change:
+        weights = load_file(folder / "model.safetensors")
+        save_file({change["prefix"] + name: weight for name, weight in weights.items()}, folder / "model.safetensors")
+    else:
+        BertModel.from_config(BertConfig.from_size("tiny", "distilbert", vocab_size=100)).save_pretrained(
+            folder / "new"
+        )
+        (folder / "new" / "config.json").replace(folder / "config.json")
+    with pytest.raises(CheckpointError, match=f"begins with {change.get('prefix', 'bert.')}"):
+        BertModel.from_pretrained(folder, seed=None)

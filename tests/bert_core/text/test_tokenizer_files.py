@@ -155,9 +155,12 @@ def test_an_id_that_the_vocabulary_leaves_out_has_a_name(tmp_path: Path) -> None
         tokenizer.token(tokenizer.vocab_size)
 
 
-def test_added_tokens_have_their_ids(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["added_tokens.json", "tokenizer_config.json"])
+def test_added_tokens_have_their_ids(tmp_path: Path, name: str) -> None:
     (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY))
-    (tmp_path / "added_tokens.json").write_text(json.dumps({"[E1]": 10, "[MASK]": 4, "new york": 12}))
+    added = {"[E1]": 10, "[MASK]": 4, "new york": 12}
+    decoder = {"added_tokens_decoder": {i: {"content": token} for token, i in added.items()}}
+    (tmp_path / name).write_text(json.dumps(added if name == "added_tokens.json" else decoder))
     tokenizer = Tokenizer.load(tmp_path)
     (ids,) = tokenizer.encode_ids(["[E1] cats New York [MASK]"])
     assert [tokenizer.token(i) for i in ids[:4]] == ["[E1]", "cat", "##s", "new york"]

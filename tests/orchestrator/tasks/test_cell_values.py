@@ -58,7 +58,7 @@ def test_a_name_that_the_task_lists_is_a_class_as_it_stands(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "table", [CLASSES, SCORES, MultiLabelTable(("text",), "label")], ids=["class", "score", "list"]
 )
-@pytest.mark.parametrize("value", [None, math.nan, math.inf, "NaN", "\\N"])
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, "NaN", "\\N", "inf", "-Infinity"])
 def test_a_row_without_a_label_is_left_out_and_counted(tmp_path: Path, table: Any, value: object) -> None:
     rows = [{"text": "x", "label": 2}, {"text": "y", "label": value}, {"text": "z"}, {"text": "x", "label": 3}]
     examples, bad = read(table, write_records(tmp_path / "a.jsonl", *rows))
@@ -152,3 +152,76 @@ def test_numbers_among_texts_are_texts(tmp_path: Path) -> None:
     examples, bad = read(CLASSES, path)
     assert [example.text for example in examples] == ["12345", "x"]
     assert list(bad.remarks.values()) == [1]
+
+
+LISTS = MultiLabelTable(("text",), "label")
+CELLS = [("('x', 'y')", ("x", "y")), ("{'y', 'x'}", ("x", "y")), ("set()", ()), ("()", ()), ('["x", "y"]', ("x", "y"))]
+
+
+@pytest.mark.parametrize(("cell", "labels"), CELLS)
+def test_a_cell_that_holds_printed_python_is_a_list(tmp_path: Path, cell: str, labels: tuple[str, ...]) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"text|label\nx|{cell}\n")
+    assert [example.labels for example in read(LISTS, path)[0]] == [labels]
+    with pytest.raises(TaskDataError, match=r"label .*list.*multi_label"):
+        read(CLASSES, path)
+
+
+@pytest.mark.parametrize("cell", ["{'name': 'x'}", '{"POS": 1}'])
+def test_an_object_in_a_cell_is_no_class_and_an_interval_is_one(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"text|label\nx|{cell}\n")
+    with pytest.raises(TaskDataError, match=r"line 2: label .*object"):
+        read(CLASSES, path)
+    path.write_text("text|label\nx|(25, 32)\n")
+    assert [example.label for example in read(CLASSES, path)[0]] == ["(25, 32)"]
+
+
+@pytest.mark.parametrize(("one", "zero"), [(1, 0), (1.0, 0.0), (True, False)])
+def test_lists_of_0_and_1_have_a_label_for_each_place(tmp_path: Path, one: object, zero: object) -> None:
+    flags = [[zero, zero, one], [one, one, zero], [zero, zero, zero]]
+    examples, bad = read(LISTS, write_records(tmp_path / "a.jsonl", *rows_of(*flags)))
+    assert [example.labels for example in examples] == [("2",), ("0", "1"), ()]
+    assert list(bad.remarks.values()) == [3]
+    named = MultiLabelTable(("text",), "label", labels=("x", "y", "z"))
+    examples, _ = read(named, write_records(tmp_path / "a.jsonl", *rows_of(*flags)))
+    assert [example.labels for example in examples] == [("z",), ("x", "y"), ()]
+    numbers = write_records(tmp_path / "a.jsonl", *rows_of([0, 1], [1], [0, 2]))
+    assert [example.labels for example in read(LISTS, numbers)[0]] == [("0", "1"), ("1",), ("0", "2")]
+
+
+@pytest.mark.parametrize(
+    ("table", "labels"),
+    [(LISTS, [[0], [1, 2], [-1], [-1, 2]]), (MultiLabelTable(("text",), "label", labels=("0", "1")), [[1], [-1]])],
+)
+def test_minus_one_in_lists_is_no_label(tmp_path: Path, table: Any, labels: list[Any]) -> None:
+    examples, bad = read(table, write_records(tmp_path / "a.jsonl", *rows_of(*labels)))
+    assert (len(examples), bad.num_unlabeled) == (len(labels) - 1, 1)
+    assert all("-1" not in example.labels for example in examples)
+
+
+NUMBERS = {"1'250.0": "thousands", "2 500": "thousands", "12,50 €": "currency", "%20": "percent", "1.250.000": "points"}
+
+
+@pytest.mark.parametrize("value", NUMBERS)
+def test_signs_around_numbers_are_named_and_digits_of_any_script_read(tmp_path: Path, value: str) -> None:
+    with pytest.raises(TaskDataError, match=f"line 1: .*{NUMBERS[value]}"):
+        labels_of(tmp_path, [value], SCORES)
+    assert labels_of(tmp_path, ["\uff11\uff0e\uff15", "\u0661\u066b\u0665", "\u22121"], SCORES)[0] == [1.5, 1.5, -1.0]
+
+
+def test_points_between_thousands_are_named(tmp_path: Path) -> None:
+    with pytest.raises(TaskDataError, match=r"line 1: .*'1.250' .*thousands"):
+        labels_of(tmp_path, ["1.250", "900"], SCORES)
+
+
+def test_commas_of_classes_are_points_and_those_of_lists_are_not(tmp_path: Path) -> None:
+    assert labels_of(tmp_path, ["0,0", "1,0", "1"])[0] == ["0", "1", "1"]
+    assert labels_of(tmp_path, ["3", "1,4", "5,12"])[0] == ["3", "1,4", "5,12"]
+
+
+@pytest.mark.parametrize(("label", "like"), [("Spam", "spam"), ("1", "true"), ("саt", "cat"), ("cat\u200d", "cat")])
+def test_an_unknown_label_is_named_beside_the_one_that_it_looks_like(tmp_path: Path, label: str, like: str) -> None:
+    for table in (known(like, "other"), MultiLabelTable(("text",), "label", labels=(like, "other"))):
+        with pytest.raises(TaskDataError, match=f"none of the labels.*'{like}' is another spelling"):
+            labels_of(tmp_path, [label], table)

@@ -378,3 +378,26 @@ def test_texts_are_no_categories() -> None:
     examples = make_examples([None] * 1001, [f"note {number}" for number in range(1001)])
     with pytest.raises(TaskDataError, match=r"categorical_columns: color"):
         TabularColumns.learn((), ("color",), examples)
+
+
+@pytest.mark.parametrize("number", ["[" * 100_000, "1" * 5000, '{"a": ' * 100_000])
+def test_json_that_python_does_not_read_is_named_by_its_line(tmp_path: Path, number: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'{{"text": "x", "label": 0}}\n{{"text": "y", "label": {number}}}\n')
+    with pytest.raises(TaskDataError, match="line 2: not JSON"):
+        list(read_rows(str(path), ("text", "label"), BadRecords(str(path), "error")))
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_rows_under_data_are_a_table_and_articles_are_none(tmp_path: Path, indent: int | None) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"data": [{"text": "x"}, {"text": "y"}]}, indent=indent))
+    assert is_json_table(str(path))
+    assert [row for _, row in read_rows(str(path), ("text",), BadRecords(str(path), "error"))] == [("x",), ("y",)]
+    path.write_text(json.dumps({"data": [{"paragraphs": []}, {"paragraphs": []}]}, indent=indent))
+    assert not is_json_table(str(path))
+
+
+def test_bytes_of_parquet_are_text(tmp_path: Path) -> None:
+    path = write_records(tmp_path / "a.parquet", {"text": b"x", "label": "é".encode()})
+    assert [row for _, row in read_rows(str(path), ("text", "label"), BadRecords(str(path), "error"))] == [("x", "é")]

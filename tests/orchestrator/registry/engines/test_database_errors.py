@@ -55,7 +55,7 @@ def test_errors_hide_the_values_of_a_statement(registry: Registry) -> None:
     """Also those in the traceback that --debug prints."""
     value = "canary-7f3a"
     with registry._database.session(writing=True) as session:
-        session.execute(text("ALTER TABLE runs RENAME storage_path TO place"))
+        session.execute(text("ALTER TABLE all_runs RENAME storage_path TO place"))
     with pytest.raises(RegistryError) as caught:
         new_run(registry, name=value)
     assert value not in "".join(traceback.format_exception(caught.value))

@@ -57,7 +57,8 @@ def write_in(scheme: TagScheme, bio: tuple[str, ...]) -> list[str]:
             scheme.letters if len(scheme.letters) == 4 else scheme.letters + scheme.letters[::-1]
         )
         letters = [begin, *[inside] * (end - first - 2), last] if end - first > 1 else [single]
-        tags[first:end] = [f"{letter}{scheme.separator}{kind}" for letter in letters]
+        ordered = ((kind, letter) if scheme.is_type_first else (letter, kind) for letter in letters)
+        tags[first:end] = map(scheme.separator.join, ordered)
     return tags
 
 
@@ -329,3 +330,22 @@ def test_a_table_of_texts_and_spans_gives_tagged_words_and_a_span_behind_its_tex
     path = write_records(path, {"text": "Ada", "spans": [[0, 4, "PER"]]})
     with pytest.raises(TaskDataError, match="line 1: the span"):
         examples_of(NerTable("text", "spans"), path)
+
+
+NESTED = "1\tAnn\tB-PER\tO\n2\tLondon\tB-LOC\tB-ORG\n3\truns\tO\tO\n"
+
+
+@pytest.mark.parametrize(
+    "text", [NESTED, NESTED.replace("B-ORG", "O"), NESTED.replace("ORG", "LOC").replace("\t", " ")]
+)
+def test_of_names_within_names_the_outer_ones_are_read_and_told(tmp_path: Path, text: str) -> None:
+    examples, bad = read_text(tmp_path / "a.conll", text)
+    assert [e.tags for e in examples] == [("B-PER", "B-LOC", "O")]
+    assert any("outer" in remark for remark in bad.remarks)
+
+
+@pytest.mark.parametrize("cell", ["[(0, 3, 'PER')]", '[{"start": 0, "end": 3, "label": "PER"}]', '[[0, 3, "PER"]]'])
+def test_spans_in_cells_of_csv_are_put_on_words(tmp_path: Path, cell: str) -> None:
+    path = write(tmp_path / "a.csv", f"text|spans\nAnn runs|{cell}\nshe runs|[]\n")
+    task = TaskSpec(id="own", head="ner", files={"train": str(path)}, text_columns=("text",), label_column="spans")
+    assert [e.tags for e in examples_of(TASK_TYPES["ner"].reader(task, None), path)] == [("B-PER", "O"), ("O", "O")]

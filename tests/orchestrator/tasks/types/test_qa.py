@@ -72,6 +72,8 @@ FLAT = {"context": CONTEXT, "question": "Who?"}
         ({"answer_text": "cat", "answer_start": "16.0"}, [16], 0),
         ({"answer": {"text": "cat", "answer_start": 16}, "is_impossible": False}, [16], 0),
         ({"answer": "cat", "answer_start": ""}, [4], 1),
+        ({"Answer": "cat", "Answer_Start": 16, "is_impossible": "0.0"}, [16], 0),
+        ({"answer_start": 16, "answer_end": 19}, [16], 0),
         ({"answers": ["ünruly", "cat"]}, [28, 4], 1),
         ({"answer": "", "answer_start": "-1"}, [], 0),
         ({"answers": {"text": [], "answer_start": []}}, [], 0),
@@ -324,3 +326,12 @@ def test_what_concerns_answers_alone_decides_no_window_and_the_context_of_a_sent
     assert options_of("ner", context="document").window_values() != options_of("ner").window_values()
     options = options_of("qa", max_answer_length=7, null_threshold=1.5)
     assert options.window_values() == options_of("qa").window_values()
+
+
+@pytest.mark.parametrize("passage", ["context", "Passage", "document", "text"])
+def test_rows_of_passages_with_lists_of_questions_are_read(tmp_path: Path, passage: str) -> None:
+    asked = {"qid": "q", "question": "who?", "answers": ["cat"]}
+    record = {passage: CONTEXT, "qas": [asked, {**asked, "qid": "r", "is_impossible": "True"}]}
+    assert are_question_columns(record)
+    path = write_records(tmp_path / "a.jsonl", {"header": {"dataset": "x"}}, record)
+    assert [(e.id, e.answer_texts) for e in read(SquadReader(), path)[0]] == [("q", ["cat"]), ("r", [])]
