@@ -2,22 +2,26 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import eq
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from bert_core.metrics.spans import entity_spans
 from orchestrator.errors import InputError
 from orchestrator.registry.groups.group_records import GroupRecord
-from orchestrator.registry.groups.kept_predictions import (
-    is_share_of_right_answers,
-    right_answers,
-    same_examples,
-    scores_for,
-)
 from orchestrator.registry.groups.prediction_files import PredictionRow, read_predictions
 from orchestrator.significance.comparison import McNemarResult, compare_answers, holm
-from orchestrator.significance.resampling import ExampleBootstrapResult, ScoreOfWeights, compare_over_examples
+from orchestrator.significance.resampling import (
+    ExampleBootstrapResult,
+    Numbers,
+    ScoreOfWeights,
+    compare_over_examples,
+    spearman_of,
+)
 from orchestrator.significance.summary import Interval
 
 logger = logging.getLogger(__name__)
@@ -174,3 +178,220 @@ def _compare_scores(metric: str, pairs: Sequence[Rows]) -> ExampleBootstrapResul
         return lambda weights: np.asarray(np.mean([both[side](weights) for both in scores], axis=0), dtype=float)
 
     return compare_over_examples(len(order), mean_score(0), mean_score(1))
+
+
+ScoreOfCounts = Callable[[Numbers], ScoreOfWeights]
+"""Function from counts (N, K), K numbers for each of N examples, to the score of examples that are drawn."""
+
+
+def same_examples(
+    first: Sequence[PredictionRow], second: Sequence[PredictionRow]
+) -> list[tuple[PredictionRow, PredictionRow]] | None:
+    """Rows of the same examples side by side; None unless both sides have just the same ones, with the same gold."""
+    other = {row.get("id"): row for row in second}
+    if len(first) != len(second) or len(other) != len(second) or not first:
+        return None
+    if None in other or {row.get("id") for row in first} != other.keys():
+        return None
+    pairs = [(row, other[row["id"]]) for row in first]
+    return pairs if all(row.get("gold") == twin.get("gold") for row, twin in pairs) else None
+
+
+def right_answers(rows: Sequence[PredictionRow]) -> list[bool] | None:
+    """Whether each answer is right; None where answers are not right or wrong, but near or far."""
+    for name in ("correct", "exact_match"):
+        if all(name in row for row in rows):
+            return [bool(row[name]) for row in rows]
+    return None
+
+
+def is_share_of_right_answers(metric: str) -> bool:
+    """Whether a score is the share of answers that are right, which McNemar's test compares."""
+    return metric in ("accuracy", "subset_accuracy", "exact_match")
+
+
+def scores_for(
+    metric: str, first: Sequence[PredictionRow], second: Sequence[PredictionRow]
+) -> tuple[ScoreOfWeights, ScoreOfWeights] | None:
+    """Scores of two models' rows over examples that are drawn; None where rows lack what a score is made of."""
+    rows = [*first, *second]
+    for is_fitting, count, score in _WAYS.get(metric, ()):
+        if is_fitting(metric, rows):
+            counts = count(metric, rows)
+            return score(counts[: len(first)]), score(counts[len(first) :])
+    return None
+
+
+def _of_sums(score: Callable[[Numbers], Numbers]) -> ScoreOfCounts:
+    """A score that is made of the counts' sums (R, K)."""
+    return lambda counts: lambda weights: score(weights @ counts)
+
+
+def _counts_of(rows: Sequence[PredictionRow], parts: Any) -> Numbers:
+    return np.asarray([parts(row) for row in rows], dtype=float)
+
+
+# A number of each row's own, or whether it is right: the score is their mean.
+
+
+def _has_value(metric: str, rows: Sequence[PredictionRow]) -> bool:
+    return all(isinstance(row.get(metric), int | float) for row in rows)
+
+
+def _values(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
+    return _counts_of(rows, lambda row: (row[metric], 1.0))
+
+
+def _has_answer(metric: str, rows: Sequence[PredictionRow]) -> bool:
+    return all("correct" in row for row in rows)
+
+
+def _answers(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
+    return _counts_of(rows, lambda row: (row["correct"], 1.0))
+
+
+def _mean(sums: Numbers) -> Numbers:
+    return _ratio(sums[:, 0], sums[:, 1])
+
+
+# Sets of parts, as entities or selected sentences: hits, guesses and gold parts.
+
+
+def _has_parts(metric: str, rows: Sequence[PredictionRow]) -> bool:
+    return all(isinstance(row.get("prediction"), list) and isinstance(row.get("gold"), list) for row in rows)
+
+
+def _parts(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
+    def of_row(row: PredictionRow) -> tuple[int, int, int]:
+        guesses, gold = _part_set(row, "prediction"), _part_set(row, "gold")
+        return len(guesses & gold), len(guesses), len(gold)
+
+    return _counts_of(rows, of_row)
+
+
+def _part_set(row: PredictionRow, side: str) -> set[Any]:
+    return set(entity_spans(row[side])) if "words" in row else set(row[side])
+
+
+def _f1_of_parts(sums: Numbers) -> Numbers:
+    return _ratio(2 * sums[:, 0], sums[:, 1] + sums[:, 2])
+
+
+def _precision_of_parts(sums: Numbers) -> Numbers:
+    return _ratio(sums[:, 0], sums[:, 1])
+
+
+def _recall_of_parts(sums: Numbers) -> Numbers:
+    return _ratio(sums[:, 0], sums[:, 2])
+
+
+def _right_words(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
+    def of_row(row: PredictionRow) -> tuple[int, int]:
+        return sum(map(eq, row["prediction"], row["gold"])), len(row["gold"])
+
+    return _counts_of(rows, of_row)
+
+
+# Classes: the cells of the confusion matrix, in the order of the labels.
+
+
+def _has_classes(metric: str, rows: Sequence[PredictionRow]) -> bool:
+    """Whether every row says the probabilities of the same labels, of which its prediction and its gold label are."""
+    labels = rows[0].get("probabilities")
+    if not isinstance(labels, dict):
+        return False
+    return all(
+        isinstance(row.get("probabilities"), dict)
+        and row["probabilities"].keys() == labels.keys()
+        and all(isinstance(row.get(side), str) and row[side] in labels for side in ("prediction", "gold"))
+        for row in rows
+    )
+
+
+def _confusions(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
+    number = {label: place for place, label in enumerate(rows[0]["probabilities"])}
+    counts = np.zeros((len(rows), len(number) ** 2))
+    cells = [number[row["gold"]] * len(number) + number[row["prediction"]] for row in rows]
+    counts[np.arange(len(rows)), cells] = 1.0
+    return counts
+
+
+def _matrices(sums: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """Right answers, guesses and gold examples of each class: (R, C) each."""
+    size = round(sums.shape[1] ** 0.5)
+    cells = sums.reshape(-1, size, size)
+    return np.einsum("rcc->rc", cells), cells.sum(axis=1), cells.sum(axis=2)
+
+
+def _f1_of_second_class(sums: Numbers) -> Numbers:
+    right, guesses, gold = _matrices(sums)
+    return _ratio(2 * right[:, 1], guesses[:, 1] + gold[:, 1])
+
+
+def _macro_f1(sums: Numbers) -> Numbers:
+    right, guesses, gold = _matrices(sums)
+    occurs = guesses + gold > 0
+    return _ratio((_ratio(2 * right, guesses + gold) * occurs).sum(axis=1), occurs.sum(axis=1).astype(float))
+
+
+def _matthews(sums: Numbers) -> Numbers:
+    """Correlation of class indicators (Gorodkin 2004), by the counts of the confusion matrix."""
+    right, guesses, gold = _matrices(sums)
+    total = gold.sum(axis=1)
+    covariance = right.sum(axis=1) * total - (guesses * gold).sum(axis=1)
+    scale = np.sqrt((total**2 - (guesses**2).sum(axis=1)) * (total**2 - (gold**2).sum(axis=1)))
+    return _ratio(covariance, scale)
+
+
+# Values: the moments that Pearson's correlation is made of, and the values themselves for Spearman's, of ranks.
+
+
+def _has_numbers(metric: str, rows: Sequence[PredictionRow]) -> bool:
+    return all(isinstance(row.get(side), int | float) for row in rows for side in ("prediction", "gold"))
+
+
+def _moments(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
+    pairs = [(float(row["prediction"]), float(row["gold"])) for row in rows]
+    return np.asarray([(1.0, x, y, x * x, y * y, x * y) for x, y in pairs])
+
+
+def _pearson(sums: Numbers) -> Numbers:
+    total, x, y, xx, yy, xy = sums.T
+    scale = np.sqrt(np.maximum(total * xx - x * x, 0) * np.maximum(total * yy - y * y, 0))
+    return _ratio(total * xy - x * y, scale)
+
+
+def _pairs(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
+    return _counts_of(rows, lambda row: (row["prediction"], row["gold"]))
+
+
+def _spearman(counts: Numbers) -> ScoreOfWeights:
+    return spearman_of(*counts.T)
+
+
+def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
+    """Quotient; 0 where there is nothing to divide by, as the scores themselves have it."""
+    quotient: Numbers = np.divide(
+        numerator, denominator, out=np.zeros_like(numerator, dtype=float), where=denominator > 0
+    )
+    return quotient
+
+
+_F1_OF_PARTS = (_has_parts, _parts, _of_sums(_f1_of_parts))
+_RIGHT = (_has_answer, _answers, _of_sums(_mean))
+_OWN_VALUE = (_has_value, _values, _of_sums(_mean))
+_WAYS: Mapping[str, Sequence[tuple[Any, Any, ScoreOfCounts]]] = {
+    "accuracy": (_RIGHT,),
+    "subset_accuracy": (_RIGHT,),
+    "exact_match": (_OWN_VALUE,),
+    "f1": (_OWN_VALUE, (_has_classes, _confusions, _of_sums(_f1_of_second_class)), _F1_OF_PARTS),
+    "micro_f1": (_F1_OF_PARTS,),
+    "macro_f1": ((_has_classes, _confusions, _of_sums(_macro_f1)),),
+    "matthews_correlation": ((_has_classes, _confusions, _of_sums(_matthews)),),
+    "precision": ((_has_parts, _parts, _of_sums(_precision_of_parts)),),
+    "word_accuracy": ((_has_parts, _right_words, _of_sums(_mean)),),
+    "recall": ((_has_parts, _parts, _of_sums(_recall_of_parts)),),
+    "pearson": ((_has_numbers, _moments, _of_sums(_pearson)),),
+    "spearman": ((_has_numbers, _pairs, _spearman),),
+}
+"""Ways to count for each score, of which the first that fits the rows is taken: what fits, the counts, the score."""
