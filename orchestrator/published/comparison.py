@@ -101,18 +101,11 @@ def compare(score: RunScore, numbers: Sequence[Row]) -> list[dict[str, Any]]:
             noise = "seed noise not known"
         else:
             noise = "more than seed noise" if abs(difference) > half_width else "within seed noise"
-        row = {"run": score.run_id, "task": score.task, "split": score.split, "metric": score.metric}
+        row: dict[str, Any] = {"run": score.run_id, "task": score.task, "split": score.split, "metric": score.metric}
         row |= {"yours": summary.mean, "n": summary.n, "published": one["value"], "model": one["model"]}
         row |= {"source": one["title"], "difference": difference, "half_width": half_width, "noise": noise}
-        rows.append(
-            row
-            | {
-                "published_split": one["split"],
-                "table": one["table"],
-                "url": one["url"],
-                "why": list(_reasons(score, one)),
-            }
-        )
+        row |= {"published_split": one["split"], "table": one["table"], "url": one["url"]}
+        rows.append(row | {"why": list(_reasons(score, one))})
     return rows
 
 

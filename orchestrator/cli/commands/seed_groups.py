@@ -198,11 +198,11 @@ def _test_rows(comparison: "Comparison") -> list[dict[str, Any]]:
     seeds, examples, metric = comparison.seeds, comparison.examples, comparison.first.metric
     rows = [_test_row("Welch, all seeds", metric, seeds.welch, seeds.welch.p_value)]
     if seeds.paired is not None:
-        name = f"paired permutation, {seeds.num_common} common seeds"
+        name = f"paired permutation, {len(seeds.differences)} common seeds"
         paired = _test_row(name, metric, seeds.paired, seeds.paired.p_value)
-        rows.insert(0 if seeds.p_value == seeds.paired.p_value else 1, paired)
-    if seeds.bootstrap is not None:
-        rows.append(_test_row("bootstrap over seeds", metric, replace(seeds, interval=seeds.bootstrap), None))
+        rows.insert(0 if seeds.result is seeds.paired else 1, paired)
+    if (bootstrap := seeds.bootstrap) is not None:
+        rows.append(_test_row("bootstrap over seeds", metric, replace(seeds.result, interval=bootstrap), None))
     if examples is not None and examples.score is not None:
         name = f"paired bootstrap, {examples.num_examples:,} examples"
         rows.append(_test_row(name, metric, examples.score, examples.score.p_value))
@@ -226,24 +226,23 @@ def _rounded(difference: float) -> float:
 
 
 def _comparison_row(comparison: "Comparison") -> dict[str, Any]:
-    seeds, examples = comparison.seeds, comparison.examples
-    speaks = seeds if seeds.p_value is not None or examples is None else examples
+    speaks, result = comparison.speaks, comparison.speaks.result
     return {
         "answer": comparison.words,
         "first": comparison.first.key,
         "second": comparison.second.key,
         "distinguishable": comparison.is_distinguishable,
         "test": speaks.test,
-        "difference": speaks.difference,
-        "low": speaks.interval.low if speaks.interval else None,
-        "high": speaks.interval.high if speaks.interval else None,
+        "difference": result.difference,
+        "low": result.interval.low if result.interval else None,
+        "high": result.interval.high if result.interval else None,
         "p_value": comparison.p_value,
         "corrected_p_value": comparison.corrected_p_value,
         "num_comparisons": comparison.num_comparisons,
-        "num_first": seeds.num_first,
-        "num_second": seeds.num_second,
-        "num_common": seeds.num_common,
-        "num_seeds_needed": seeds.num_seeds_needed,
+        "num_first": len(comparison.first.seeds),
+        "num_second": len(comparison.second.seeds),
+        "num_common": len(comparison.seeds.differences),
+        "num_seeds_needed": comparison.seeds.num_seeds_needed,
         "tests": _test_rows(comparison),
         "differs_in": {path: list(values) for path, values in comparison.differs_in.items()},
     }

@@ -22,7 +22,6 @@ from orchestrator.significance.resampling import (
     compare_over_examples,
     spearman_of,
 )
-from orchestrator.significance.summary import Interval
 
 logger = logging.getLogger(__name__)
 
@@ -59,42 +58,18 @@ class ExampleComparison:
         return "right answers" if self.is_of_answers else "wholly right examples"
 
     @property
-    def _speaks(self) -> AnswerComparison | None:
-        """McNemar's test of the only pair, where it is about the score."""
-        alone = len(self.answers) == 1 and (self.is_of_answers or self.score is None)
-        return self.answers[0] if alone else None
+    def result(self) -> McNemarResult | ExampleBootstrapResult:
+        """Result of the test that speaks: McNemar's of the only pair, where it is about the score, or the bootstrap."""
+        is_alone = len(self.answers) == 1 and self.is_of_answers
+        return self.answers[0].result if self.score is None or is_alone else self.score
 
     @property
     def test(self) -> str:
         """Test that speaks, in words."""
-        if self._speaks is not None:
-            about = "" if self.is_of_answers else f" of {self.answers_about}"
-            return f"McNemar's exact test{about} over {self.num_examples:,} examples"
-        return f"paired bootstrap over {self.num_examples:,} examples"
-
-    @property
-    def difference(self) -> float:
-        """Difference that the test is about."""
-        if self._speaks is not None:
-            return self._speaks.result.difference
-        assert self.score is not None
-        return self.score.difference
-
-    @property
-    def interval(self) -> Interval:
-        """Interval of the difference."""
-        if self._speaks is not None:
-            return self._speaks.result.interval
-        assert self.score is not None
-        return self.score.interval
-
-    @property
-    def p_value(self) -> float:
-        """p-value of the test that speaks."""
-        if self._speaks is not None:
-            return self._speaks.result.p_value
-        assert self.score is not None
-        return self.score.p_value
+        if self.result is self.score:
+            return f"paired bootstrap over {self.num_examples:,} examples"
+        about = "" if self.is_of_answers else f" of {self.answers_about}"
+        return f"McNemar's exact test{about} over {self.num_examples:,} examples"
 
 
 Rows = list[tuple[PredictionRow, PredictionRow]]
@@ -180,10 +155,6 @@ def _compare_scores(metric: str, pairs: Sequence[Rows]) -> ExampleBootstrapResul
     return compare_over_examples(len(order), mean_score(0), mean_score(1))
 
 
-ScoreOfCounts = Callable[[Numbers], ScoreOfWeights]
-"""Function from counts (N, K), K numbers for each of N examples, to the score of examples that are drawn."""
-
-
 def same_examples(
     first: Sequence[PredictionRow], second: Sequence[PredictionRow]
 ) -> list[tuple[PredictionRow, PredictionRow]] | None:
@@ -222,8 +193,8 @@ def scores_for(
     return None
 
 
-def _of_sums(score: Callable[[Numbers], Numbers]) -> ScoreOfCounts:
-    """A score that is made of the counts' sums (R, K)."""
+def _of_sums(score: Callable[[Numbers], Numbers]) -> Callable[[Numbers], ScoreOfWeights]:
+    """A score that is made of the sums (R, K) of K numbers of each example that is drawn."""
     return lambda counts: lambda weights: score(weights @ counts)
 
 
@@ -231,76 +202,30 @@ def _counts_of(rows: Sequence[PredictionRow], parts: Any) -> Numbers:
     return np.asarray([parts(row) for row in rows], dtype=float)
 
 
-# A number of each row's own, or whether it is right: the score is their mean.
-
-
-def _has_value(metric: str, rows: Sequence[PredictionRow]) -> bool:
-    return all(isinstance(row.get(metric), int | float) for row in rows)
-
-
-def _values(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
-    return _counts_of(rows, lambda row: (row[metric], 1.0))
-
-
-def _has_answer(metric: str, rows: Sequence[PredictionRow]) -> bool:
-    return all("correct" in row for row in rows)
-
-
-def _answers(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
-    return _counts_of(rows, lambda row: (row["correct"], 1.0))
-
-
-def _mean(sums: Numbers) -> Numbers:
-    return _ratio(sums[:, 0], sums[:, 1])
-
-
-# Sets of parts, as entities or selected sentences: hits, guesses and gold parts.
-
-
 def _has_parts(metric: str, rows: Sequence[PredictionRow]) -> bool:
     return all(isinstance(row.get("prediction"), list) and isinstance(row.get("gold"), list) for row in rows)
 
 
 def _parts(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
+    """Hits, guesses and gold parts of each row, as entities or selected sentences."""
+
     def of_row(row: PredictionRow) -> tuple[int, int, int]:
-        guesses, gold = _part_set(row, "prediction"), _part_set(row, "gold")
+        guesses, gold = (
+            set(entity_spans(row[side])) if "words" in row else set(row[side]) for side in ("prediction", "gold")
+        )
         return len(guesses & gold), len(guesses), len(gold)
 
     return _counts_of(rows, of_row)
 
 
-def _part_set(row: PredictionRow, side: str) -> set[Any]:
-    return set(entity_spans(row[side])) if "words" in row else set(row[side])
-
-
-def _f1_of_parts(sums: Numbers) -> Numbers:
-    return _ratio(2 * sums[:, 0], sums[:, 1] + sums[:, 2])
-
-
-def _precision_of_parts(sums: Numbers) -> Numbers:
-    return _ratio(sums[:, 0], sums[:, 1])
-
-
-def _recall_of_parts(sums: Numbers) -> Numbers:
-    return _ratio(sums[:, 0], sums[:, 2])
-
-
 def _right_words(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
-    def of_row(row: PredictionRow) -> tuple[int, int]:
-        return sum(map(eq, row["prediction"], row["gold"])), len(row["gold"])
-
-    return _counts_of(rows, of_row)
-
-
-# Classes: the cells of the confusion matrix, in the order of the labels.
+    return _counts_of(rows, lambda row: (sum(map(eq, row["prediction"], row["gold"])), len(row["gold"])))
 
 
 def _has_classes(metric: str, rows: Sequence[PredictionRow]) -> bool:
     """Whether every row says the probabilities of the same labels, of which its prediction and its gold label are."""
     labels = rows[0].get("probabilities")
-    if not isinstance(labels, dict):
-        return False
-    return all(
+    return isinstance(labels, dict) and all(
         isinstance(row.get("probabilities"), dict)
         and row["probabilities"].keys() == labels.keys()
         and all(isinstance(row.get(side), str) and row[side] in labels for side in ("prediction", "gold"))
@@ -309,6 +234,7 @@ def _has_classes(metric: str, rows: Sequence[PredictionRow]) -> bool:
 
 
 def _confusions(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
+    """Cell of the confusion matrix that each row is in, labels in their order."""
     number = {label: place for place, label in enumerate(rows[0]["probabilities"])}
     counts = np.zeros((len(rows), len(number) ** 2))
     cells = [number[row["gold"]] * len(number) + number[row["prediction"]] for row in rows]
@@ -343,14 +269,12 @@ def _matthews(sums: Numbers) -> Numbers:
     return _ratio(covariance, scale)
 
 
-# Values: the moments that Pearson's correlation is made of, and the values themselves for Spearman's, of ranks.
-
-
 def _has_numbers(metric: str, rows: Sequence[PredictionRow]) -> bool:
     return all(isinstance(row.get(side), int | float) for row in rows for side in ("prediction", "gold"))
 
 
 def _moments(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
+    """Moments that Pearson's correlation is made of."""
     pairs = [(float(row["prediction"]), float(row["gold"])) for row in rows]
     return np.asarray([(1.0, x, y, x * x, y * y, x * y) for x, y in pairs])
 
@@ -361,14 +285,6 @@ def _pearson(sums: Numbers) -> Numbers:
     return _ratio(total * xy - x * y, scale)
 
 
-def _pairs(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
-    return _counts_of(rows, lambda row: (row["prediction"], row["gold"]))
-
-
-def _spearman(counts: Numbers) -> ScoreOfWeights:
-    return spearman_of(*counts.T)
-
-
 def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
     """Quotient; 0 where there is nothing to divide by, as the scores themselves have it."""
     quotient: Numbers = np.divide(
@@ -377,10 +293,19 @@ def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
     return quotient
 
 
-_F1_OF_PARTS = (_has_parts, _parts, _of_sums(_f1_of_parts))
-_RIGHT = (_has_answer, _answers, _of_sums(_mean))
-_OWN_VALUE = (_has_value, _values, _of_sums(_mean))
-_WAYS: Mapping[str, Sequence[tuple[Any, Any, ScoreOfCounts]]] = {
+_MEAN = _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 1]))
+_RIGHT = (
+    lambda metric, rows: all("correct" in row for row in rows),
+    lambda metric, rows: _counts_of(rows, lambda row: (row["correct"], 1.0)),
+    _MEAN,
+)
+_OWN_VALUE = (
+    lambda metric, rows: all(isinstance(row.get(metric), int | float) for row in rows),
+    lambda metric, rows: _counts_of(rows, lambda row: (row[metric], 1.0)),
+    _MEAN,
+)
+_F1_OF_PARTS = (_has_parts, _parts, _of_sums(lambda sums: _ratio(2 * sums[:, 0], sums[:, 1] + sums[:, 2])))
+_WAYS: Mapping[str, Sequence[tuple[Any, Any, Any]]] = {
     "accuracy": (_RIGHT,),
     "subset_accuracy": (_RIGHT,),
     "exact_match": (_OWN_VALUE,),
@@ -388,10 +313,19 @@ _WAYS: Mapping[str, Sequence[tuple[Any, Any, ScoreOfCounts]]] = {
     "micro_f1": (_F1_OF_PARTS,),
     "macro_f1": ((_has_classes, _confusions, _of_sums(_macro_f1)),),
     "matthews_correlation": ((_has_classes, _confusions, _of_sums(_matthews)),),
-    "precision": ((_has_parts, _parts, _of_sums(_precision_of_parts)),),
-    "word_accuracy": ((_has_parts, _right_words, _of_sums(_mean)),),
-    "recall": ((_has_parts, _parts, _of_sums(_recall_of_parts)),),
+    "precision": ((_has_parts, _parts, _MEAN),),
+    "recall": ((_has_parts, _parts, _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 2]))),),
+    "word_accuracy": ((_has_parts, _right_words, _MEAN),),
     "pearson": ((_has_numbers, _moments, _of_sums(_pearson)),),
-    "spearman": ((_has_numbers, _pairs, _spearman),),
+    "spearman": (
+        (
+            _has_numbers,
+            lambda metric, rows: _counts_of(rows, lambda row: (row["prediction"], row["gold"])),
+            lambda counts: spearman_of(*counts.T),
+        ),
+    ),
 }
-"""Ways to count for each score, of which the first that fits the rows is taken: what fits, the counts, the score."""
+"""Ways to count for each score, of which the first that fits the rows is taken.
+
+Each is: whether it fits, counts (N, K) of N examples, and the function from these to the score of examples drawn.
+"""

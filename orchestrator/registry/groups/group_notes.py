@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from orchestrator.cells import setting_cell
@@ -122,8 +121,4 @@ def recipe_text(values: Mapping[str, Any]) -> str:
 
 
 def _setting(value: Any) -> str:
-    return _float_text(value) if isinstance(value, float) else str(value)
-
-
-_float_text = lru_cache(maxsize=10_000)(setting_cell)
-"""A few numbers stand in the texts of all groups of a board."""
+    return setting_cell(value) if isinstance(value, float) else str(value)

@@ -6,7 +6,7 @@ They are found by a condition on runs, or by what a person calls one: the beginn
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -16,7 +16,6 @@ from sqlalchemy.orm import Session, aliased
 
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.registry.collection_pause import paused_collection
-from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.groups.group_keys import LABEL_DIGITS, distinct_labels, group_code, group_key, group_label
 from orchestrator.registry.groups.group_parameters import load_parameters_of
 from orchestrator.registry.groups.group_records import FOLD_PATH, FOLDS_PATH, SEED_PATH, GroupRecord, GroupRun
@@ -46,25 +45,6 @@ def of_task(task: str | None, *, archived: bool) -> ColumnElement[bool]:
     return asked if archived else and_(asked, not_(is_flagged("archived")))
 
 
-def count_archived(session: Session, task: str | None) -> int:
-    """Number of the archived runs that would belong to the groups of a task, of all tasks where it is None."""
-    asked = of_task(task, archived=True)
-    counted = select(func.count()).select_from(RunRow).where(is_ranked(), asked, is_flagged("archived"))
-    return session.scalar(counted) or 0
-
-
-def load_tasks(session: Session) -> list[str]:
-    """Names of the tasks that have groups, of archived runs too, in their order."""
-    return sorted(filter(None, session.scalars(select(RunRow.task).where(is_ranked()).distinct())))
-
-
-def load_groups_of(session: Session, run_ids: Collection[str]) -> list[GroupRecord]:
-    """Load the groups that some runs belong to, each with all of its runs."""
-    are_own = RunRow.id.in_(select_items(session, run_ids)), is_ranked()
-    keys = session.scalars(select(RunRow.group_key).where(*are_own).distinct()).all()
-    return load_groups(session, RunRow.group_key.in_(select_items(session, keys)))
-
-
 @paused_collection()
 def load_groups(session: Session, condition: ColumnElement[bool], *, across_code: bool = False) -> list[GroupRecord]:
     """Load the groups of the runs that a condition selects, with these runs alone.
@@ -78,11 +58,11 @@ def load_groups(session: Session, condition: ColumnElement[bool], *, across_code
     found: dict[tuple[Any, ...], list[Row[Any]]] = defaultdict(list)
     for row in session.connection().execute(_ranked_runs(condition)):  # a session's rows cost twice as much
         found[row[: _NUM_GROUP_COLUMNS - across_code]].append(row)
-    rows_of_all = list(chain.from_iterable(found.values()))
     newest = [rows[-1].id for rows in found.values()]
     parameters = load_parameters_of(session, newest, without=(SEED_PATH, FOLD_PATH))
     origins = load_origins(session, parameters)
-    tested = [row.id for row in rows_of_all if row.test is not None or (row.kind, row.split) == _ON_TEST]
+    of_all = list(chain.from_iterable(found.values()))
+    tested = [row.id for row in of_all if row.test is not None or (row.kind, row.split) == _ON_TEST]
     refusals = load_test_refusals(session, tested) if tested else {}
     in_folds = [row.id for rows in found.values() if FOLDS_PATH in parameters[rows[-1].id] for row in rows]
     folds = load_parameters_of(session, in_folds, (FOLD_PATH,)) if in_folds else {}
@@ -90,30 +70,26 @@ def load_groups(session: Session, condition: ColumnElement[bool], *, across_code
     for rows in found.values():
         last = rows[-1]
         data = SplitData.of(parameters[last.id], last.split)
-        versions = dict.fromkeys(row.code_version for row in rows)
+        versions = tuple(dict.fromkeys(row.code_version for row in rows))
+        code = last.code_version if len(versions) == 1 else None
         is_evaluated = last.of_kind == _EVALUATION
         reasons = [refusals.get(row.id) for row in rows]
         groups.append(
             GroupRecord(
-                key=group_key(last.group_key, last.code_version if len(versions) == 1 else None),
+                key=group_key(last.group_key, code),
                 kind=last.of_kind,
                 task=last.task,
                 metric=last.metric,
                 split=last.split,
                 runs=[
-                    GroupRun._make(
-                        (
-                            *row[_NUM_GROUP_COLUMNS + 2 :],
-                            None if is_evaluated else reason,
-                            folds[row.id].get(FOLD_PATH) if row.id in folds else None,
-                        )
-                    )
+                    GroupRun._make((*row[_NUM_GROUP_COLUMNS + 2 :], None if is_evaluated else reason, fold))
                     for row, reason in zip(rows, reasons, strict=True)
+                    for fold in [folds.get(row.id, {}).get(FOLD_PATH)]
                 ],
                 data=data.taken,
                 parameters=parameters[last.id],
-                code_version=last.code_version if len(versions) == 1 else None,
-                pooled_versions=tuple(versions) if len(versions) > 1 else (),
+                code_version=code,
+                pooled_versions=versions if len(versions) > 1 else (),
                 origin=origins[last.id].use_of(data) or (None if is_evaluated else "chosen"),
                 refusal=next(filter(None, reasons), None) if is_evaluated else None,
             )
@@ -221,19 +197,16 @@ def find_group(session: Session, name: str, state: ColumnElement[RunState]) -> G
 
 
 def _only(groups: Sequence[GroupRecord], name: str) -> GroupRecord:
+    if len(groups) == 1:
+        return groups[0]
+    more = ", …" if len(groups) > MAX_CANDIDATES else ""
     if len({group.key for group in groups}) < len(groups):
-        listed = ", ".join(
-            f"{group.runs[-1].id} ({group.metric}, data {group.data})" for group in groups[:MAX_CANDIDATES]
+        listed = [f"{group.runs[-1].id} ({group.metric}, data {group.data})" for group in groups]
+        problem = f"{name} stands for {len(groups)} groups with other scores or on other data; name one by a run of it"
+    else:
+        labels = distinct_labels([group.key for group in groups])
+        listed = [f"{label} ({group.metric})" for label, group in zip(labels, groups, strict=True)]
+        problem = (
+            f"{name} has {len(groups)} groups of trials; name one of them, as `orchestrator groups list` shows them"
         )
-        raise InputError(
-            f"{name} stands for {len(groups)} groups with other scores or on other data; name one by a run of it: "
-            f"{listed}{', …' if len(groups) > MAX_CANDIDATES else ''}"
-        )
-    if len(groups) > 1:
-        labels = distinct_labels([group.key for group in groups])[:MAX_CANDIDATES]
-        listed = ", ".join(f"{label} ({group.metric})" for label, group in zip(labels, groups, strict=False))
-        raise InputError(
-            f"{name} has {len(groups)} groups of trials; name one of them, as `orchestrator groups list` shows them: "
-            f"{listed}{', …' if len(groups) > MAX_CANDIDATES else ''}"
-        )
-    return groups[0]
+    raise InputError(f"{problem}: {', '.join(listed[:MAX_CANDIDATES])}{more}")

@@ -17,7 +17,6 @@ from sqlalchemy.orm import Session
 from orchestrator.measurements import score_bounds
 from orchestrator.registry.collection_pause import paused_collection
 from orchestrator.registry.engines.dialects import select_items
-from orchestrator.registry.groups.group_keys import group_digest_of
 from orchestrator.registry.groups.group_notes import group_notes, recipe_text
 from orchestrator.registry.groups.group_records import FOLDS_PATH, GroupRecord
 from orchestrator.registry.groups.groups import RANKED_KINDS, load_groups, of_task
@@ -33,27 +32,10 @@ Order = Literal["mean", "lower", "median", "best"]
 """Number that ranks groups: the mean, the worse end of its interval, the median, or the best seed."""
 
 LEADERBOARD_COLUMNS = (
-    "task",
-    "rank",
-    "num_ranked",
-    "may_be_best",
-    "metric",
-    "split",
-    "data",
+    *("task", "rank", "num_ranked", "may_be_best", "metric", "split", "data"),
     *("mean", "sd", "low", "high", "n", "folds", "median", "worst", "best"),
-    *("completed", "failed", "pruned", "collapsed", "nan", "unfinished"),
-    "baseline",
-    "test",
-    "test_run",
-    "kind",
-    "init_from",
-    "size",
-    "recipe",
-    "notes",
-    "origin",
-    "model",
-    "run",
-    "group",
+    *("completed", "failed", "pruned", "collapsed", "nan", "unfinished", "baseline", "test", "test_run"),
+    *("kind", "init_from", "size", "recipe", "notes", "origin", "model", "run", "group"),
 )
 _NUMBERS = ("mean", "sd", "low", "high", "median", "worst", "best", "baseline", "test")
 _INIT_FROM, _SIZE = "recipe.init_from", "recipe.size"
@@ -87,14 +69,11 @@ def ranked_groups(groups: Sequence[GroupRecord], by: Order = "mean") -> list[Ran
     rankings: dict[tuple[str, str, str, str], list[GroupRecord]] = defaultdict(list)
     for group in groups:
         rankings[group.task, group.metric, group.split, group.data or ""].append(group)
-    newest_first = sorted(rankings.items(), key=lambda item: _finished_at(item[1]), reverse=True)
+    newest_first = sorted(
+        rankings.items(), key=lambda item: max(group.newest_at or _LONG_AGO for group in item[1]), reverse=True
+    )
     apart = sorted(newest_first, key=lambda item: (*item[0][:2], item[0][2] != "validation"))
     return [ranked for _, ranking in apart for ranked in _ranked(ranking, by)]
-
-
-def _finished_at(groups: Sequence[GroupRecord]) -> datetime:
-    """Time at which the newest run of some groups ended."""
-    return max(group.newest_at or _LONG_AGO for group in groups)
 
 
 def _ranked(groups: Sequence[GroupRecord], by: Order) -> list[RankedGroup]:
@@ -170,7 +149,7 @@ def rank_groups(
 
 def _without_code(group: GroupRecord) -> tuple[str | None, ...]:
     """All that tells a group from others but the version of the code."""
-    return group.task, group.metric, group.split, group.data, group_digest_of(group.key)
+    return group.task, group.metric, group.split, group.data, group.key.partition(".")[0]
 
 
 def _load_labels(session: Session, folders: Iterable[str | None]) -> dict[str, str]:

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from sqlalchemy import func, select
+
+from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.groups.group_records import GroupRecord
-from orchestrator.registry.groups.groups import (
-    count_archived,
-    find_group,
-    load_groups,
-    load_groups_of,
-    load_tasks,
-    of_task,
-)
+from orchestrator.registry.groups.groups import find_group, is_ranked, load_groups, of_task
 from orchestrator.registry.groups.leaderboard import Order, load_noise, rank_groups, ranked_groups
 from orchestrator.registry.groups.model_origins import load_test_refusals
 from orchestrator.registry.record_table import RecordTable
+from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.run_reader import RunReader
+from orchestrator.registry.tables import RunRow
 
 if TYPE_CHECKING:
     import pandas
@@ -87,12 +85,14 @@ class SeedGroups(RunReader):
     def ranked_tasks(self) -> list[str]:
         """Names of the tasks that have groups, of archived runs too, in their order."""
         with self._database.session(writing=False) as session:
-            return load_tasks(session)
+            tasks = session.scalars(select(RunRow.task).where(is_ranked()).distinct())
+            return sorted(filter(None, tasks))
 
     def num_ranked_archived(self, task: str | None = None) -> int:
         """Number of the runs that the leaderboard leaves out since they, or their sweeps, are archived."""
         with self._database.session(writing=False) as session:
-            return count_archived(session, task)
+            asked = of_task(task, archived=True), is_flagged("archived")
+            return session.scalar(select(func.count()).select_from(RunRow).where(is_ranked(), *asked)) or 0
 
     def groups(self, task: str | None = None, *, archived: bool = False) -> list[GroupRecord]:
         """Groups of runs that differ only in their seed, of a task or of all, in the order of the leaderboard.
@@ -107,7 +107,9 @@ class SeedGroups(RunReader):
     def groups_of(self, run_ids: Collection[str]) -> list[GroupRecord]:
         """Groups of some runs, each with all of its runs, archived ones too."""
         with self._database.session(writing=False) as session:
-            return load_groups_of(session, run_ids)
+            are_own = RunRow.id.in_(select_items(session, run_ids)), is_ranked()
+            keys = session.scalars(select(RunRow.group_key).where(*are_own).distinct()).all()
+            return load_groups(session, RunRow.group_key.in_(select_items(session, keys)))
 
     def test_refusals(self, run_ids: Collection[str]) -> dict[str, str]:
         """Reason for each of these runs and trials whose score on the test split is refused, by its id.
