@@ -43,11 +43,6 @@ class GroupRun(NamedTuple):
     """Fold that it was validated on, where its task has folds."""
 
     @property
-    def is_tested(self) -> bool:
-        """Whether it has a score on the test split that may be shown, a finite number."""
-        return self.test is not None and math.isfinite(self.test) and self.test_refusal is None
-
-    @property
     def is_scored(self) -> bool:
         """Whether it completed with a score that is a finite number."""
         return self.state == RunState.COMPLETED and self.score is not None and math.isfinite(self.score)
@@ -98,11 +93,7 @@ class GroupRecord:
     pooled_versions: Sequence[str | None] = ()
     """Versions of the code whose runs are taken together, where these are several."""
     origin: Origin | None = None
-    """Earlier use of the score's data: `trained` where the model was trained on them, `chosen` where it was chosen on
-    them, with `partly` where it was so on some of them at least, with `earlier` where one that it was made of was;
-    `same file` where any of these was trained or chosen on the file read another way; `apart` where nothing of this is
-    known, None where it is not known what the model was chosen on.
-    """
+    """Earlier use of the score's data; None where it is not known what the model was chosen on."""
     refusal: str | None = None
     """Reason why its score is not shown, nor ranked; None where it may be."""
 
@@ -150,7 +141,8 @@ class GroupRecord:
 
         Of equals it is the newest.
         """
-        tested = [run for run in self._scored_runs if run.is_tested]
+        shown = [run for run in self._scored_runs if run.test_refusal is None]
+        tested = [run for run in shown if run.test is not None and math.isfinite(run.test)]
         return max(reversed(tested), key=lambda run: self._sign * (run.score or 0.0), default=None)
 
     @property
@@ -160,11 +152,6 @@ class GroupRecord:
     @cached_property
     def _scored_runs(self) -> list[GroupRun]:
         return [] if self.refusal else [run for run in self.runs if run.is_scored]
-
-    @property
-    def newest_at(self) -> datetime | None:
-        """Time at which the newest of its runs ended; None where none has."""
-        return self.runs[-1].finished_at
 
     @property
     def num_folds(self) -> int:

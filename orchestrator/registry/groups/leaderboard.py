@@ -70,7 +70,9 @@ def ranked_groups(groups: Sequence[GroupRecord], by: Order = "mean") -> list[Ran
     for group in groups:
         rankings[group.task, group.metric, group.split, group.data or ""].append(group)
     newest_first = sorted(
-        rankings.items(), key=lambda item: max(group.newest_at or _LONG_AGO for group in item[1]), reverse=True
+        rankings.items(),
+        key=lambda item: max(group.runs[-1].finished_at or _LONG_AGO for group in item[1]),
+        reverse=True,
     )
     apart = sorted(newest_first, key=lambda item: (*item[0][:2], item[0][2] != "validation"))
     return [ranked for _, ranking in apart for ranked in _ranked(ranking, by)]
@@ -83,7 +85,7 @@ def _ranked(groups: Sequence[GroupRecord], by: Order) -> list[RankedGroup]:
     summaries = [summary for _, summary in scored]
     noise = SeedNoise.of(summaries)
     best = may_be_best(summaries, noise, is_better_lower=falls) if noise else [None] * len(scored)
-    placed = []
+    sign, placed = 1.0 if falls else -1.0, []
     for (group, summary), one_may in zip(scored, best, strict=True):
         interval = noise.interval(summary, bounds) if noise else None
         value = summary.median if by == "median" else summary.mean
@@ -91,22 +93,15 @@ def _ranked(groups: Sequence[GroupRecord], by: Order) -> list[RankedGroup]:
             value = interval.high if falls else interval.low
         elif by == "best":
             value = _best_score(group) or 0.0
-        has_model = group.best is not None and group.best.model_folder is not None
-        key = place(value, summary.mean, falls=falls, has_model=has_model, group=group.key)
-        placed.append((key, group, interval, one_may))
+        lacks_model = group.best is None or group.best.model_folder is None  # of equals one that can be used
+        placed.append(((sign * value, sign * summary.mean, lacks_model, group.key), group, interval, one_may))
     placed.sort(key=lambda one: one[0])
     unscored = sorted((group for group in groups if group.summary is None), key=lambda group: group.key)
     found = [*(one[1:] for one in placed), *((group, None, None) for group in unscored)]
     return [
-        RankedGroup(group, number, len(groups), interval, one_may)
-        for number, (group, interval, one_may) in enumerate(found, start=1)
+        RankedGroup(group, rank, len(groups), interval, one_may)
+        for rank, (group, interval, one_may) in enumerate(found, start=1)
     ]
-
-
-def place(value: float, mean: float, *, falls: bool, has_model: bool, group: str) -> tuple[float, float, bool, str]:
-    """Sort key of a group with a score: by what ranks it; of equal ones by the mean, then one with a model first."""
-    sign = 1.0 if falls else -1.0
-    return sign * value, sign * mean, not has_model, group
 
 
 def load_noise(session: Session, group: GroupRecord) -> SeedNoise | None:

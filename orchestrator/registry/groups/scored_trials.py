@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from orchestrator.measurements import best_first, is_better_lower
+from orchestrator.measurements import best_first
 from orchestrator.registry.groups.group_records import scores_of_seeds
-from orchestrator.registry.groups.leaderboard import place
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import Summary, summarize
 
@@ -39,7 +38,8 @@ def scored_trials(rows: Sequence[Row], metric: str) -> list[Row]:
         rows: records of `registry.trials.table`.
     """
     column = f"metrics.{metric}"
-    scored = [row for row in rows if row["state"] == RunState.COMPLETED and _is_finite(row.get(column))]
+    completed = [row for row in rows if row["state"] == RunState.COMPLETED and row.get(column) is not None]
+    scored = [row for row in completed if math.isfinite(row[column])]
     return sorted(scored, key=lambda row: (best_first(metric, row[column]), row["number"]))
 
 
@@ -65,12 +65,11 @@ def scored_groups(rows: Sequence[Row], metric: str) -> list[ScoredGroup]:
     for row in scored:
         groups[row["group"]].append(row)
     found = [ScoredGroup(of_group, scores) for of_group in groups.values() if (scores := seed_scores(of_group, metric))]
-
-    def order(group: ScoredGroup) -> tuple[float, float, bool, str]:
-        mean, has_model = group.summary.mean, group.rows[0] is scored[0]  # a sweep keeps the best trial's model
-        return place(mean, mean, falls=is_better_lower(metric), has_model=has_model, group=group.rows[0]["group"])
-
-    return sorted(found, key=order)
+    best = scored[:1]  # whose model a sweep keeps, so that its group comes first of equal ones
+    return sorted(
+        found,
+        key=lambda one: (best_first(metric, one.summary.mean), one.rows[0] not in best, one.rows[0]["group"]),
+    )
 
 
 def seed_scores(rows: Sequence[Row], metric: str) -> list[float]:
@@ -88,7 +87,3 @@ def replicate_text(row: Row) -> str:
     """Seed of a trial in words, and its fold where it has one."""
     fold = row.get(_FOLD)
     return f"seed {row['seed']}" + ("" if fold is None else f", fold {fold}")
-
-
-def _is_finite(score: float | None) -> bool:
-    return score is not None and math.isfinite(score)
