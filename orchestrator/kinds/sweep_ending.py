@@ -14,13 +14,14 @@ from orchestrator.finetuning.model_record import read_saved_definition
 from orchestrator.finetuning.running_trials import values_text
 from orchestrator.progress import duration
 from orchestrator.registry.groups.group_keys import group_code
-from orchestrator.registry.groups.scored_trials import replicate_text, scored_groups, scored_trials, seed_scores
+from orchestrator.registry.groups.scored_trials import replicate_text, scored_groups, scored_trials
 from orchestrator.registry.groups.varying_paths import varied_parameters
 from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.significance.comparison import compare_means, seeds_of_each_group
-from orchestrator.significance.summary import ONE_SEED, mean_interval, sample_variance, summarize, why_noise_is_unknown
+from orchestrator.significance.comparison import seeds_of_each_group
+from orchestrator.significance.ranking import SeedNoise
+from orchestrator.significance.summary import Summary
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import local_copy
 
@@ -31,11 +32,9 @@ class Difference:
 
     value: float
     half_width: float | None
-    """Half of its 95 % interval; None where the seeds do not show how much they matter."""
+    """Half of its 95 % interval; None where no group of the sweep shows how much seeds matter."""
     num_seeds_needed: int | None = None
     """Number of seeds of each group that would settle a difference of this size, where it is known."""
-    why_unknown: str = ""
-    """Words on why there is no interval."""
 
     @property
     def is_more_than_noise(self) -> bool | None:
@@ -46,11 +45,11 @@ class Difference:
         """Text of the difference, and of what it says.
 
         Args:
-            several_seeds: override that has each recipe trained with several seeds, for a person who has one seed only.
+            several_seeds: override that has each recipe trained with several seeds; empty where each was.
         """
         if self.half_width is None:
-            remedy = f"; several show it: {several_seeds}" if self.why_unknown == ONE_SEED else ""
-            return f"{self.value:+.4f}; {self.why_unknown}: seed noise not known{remedy}"
+            remedy = f"; several seeds show it: {several_seeds}" if several_seeds else ""
+            return f"{self.value:+.4f}; seed noise not known{remedy}"
         told = f"{self.value:+.4f} ± {self.half_width:.4f} (95 %)"
         if self.is_more_than_noise:
             return f"{told}, more than seed noise"
@@ -58,22 +57,18 @@ class Difference:
         return f"{told}, not more than seed noise{needed}"
 
 
-def compute_difference(first: Sequence[float], second: Sequence[float]) -> Difference:
-    """Compare the scores of two groups, a score for each seed, by Welch's interval."""
-    found = compare_means(first, second)
-    if found.interval is None:
-        return Difference(found.difference, None, why_unknown=why_noise_is_unknown(first, second))
-    spreads = [math.sqrt(sample_variance(scores)) for scores in (first, second)]
-    return Difference(found.difference, found.interval.half_width, seeds_of_each_group(found.difference, *spreads))
+def compute_difference(first: Summary, second: Summary, noise: SeedNoise | None) -> Difference:
+    """Compare two groups by the noise of seeds in their sweep."""
+    value = first.mean - second.mean
+    if noise is None:
+        return Difference(value, None)
+    sds = [math.sqrt(noise.of_mean(group).variance * group.n) for group in (first, second)]
+    return Difference(value, noise.of_difference(first, second).half_width(), seeds_of_each_group(value, *sds))
 
 
-def compute_gain(scores: Sequence[float], constant: float) -> Difference:
-    """Compare a group's scores with a score that has no noise of its own, by Student's interval of their mean."""
-    value = sum(scores) / len(scores) - constant
-    interval = mean_interval(scores)
-    if interval is None:
-        return Difference(value, None, why_unknown=why_noise_is_unknown(scores))
-    return Difference(value, interval.half_width)
+def compute_gain(group: Summary, constant: float, noise: SeedNoise | None) -> Difference:
+    """Compare a group with a score that has no noise of its own."""
+    return Difference(group.mean - constant, noise and noise.of_mean(group).half_width())
 
 
 _MOST_ROWS = 10
@@ -92,18 +87,13 @@ class TrialGroup:
 
     varied: Mapping[str, str]
     """Values that set the group apart from others, as text, by field."""
-    scores: Sequence[float]
-    """Score of each seed."""
+    summary: Summary
+    """Statistics of its seeds."""
     baseline: float | None
     """Mean score of what needs no reading of the text."""
     starts_at_random: bool
     holds_best: bool
     """Whether the trial with the best score of all is in it."""
-
-    @property
-    def mean(self) -> float:
-        """Mean score."""
-        return fmean(self.scores)
 
 
 def sweep_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
@@ -123,9 +113,9 @@ def sweep_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
     baseline = groups[0].baseline if folds else best.get(f"metrics.baseline.{run.metric}")
     shown, whose = best[score], "its trial" if len(trials) == 1 else f"the best of {len(trials)} trials"
     if folds:
-        seeds = f" and {len(groups[0].scores)} seeds" if len(groups[0].scores) > 1 else ""
+        seeds = f" and {groups[0].summary.n} seeds" if groups[0].summary.n > 1 else ""
         first = f", the first of {len(groups)} groups" if len(groups) > 1 else ""
-        shown, whose = groups[0].mean, f"the mean over {folds} folds{seeds}{first}"
+        shown, whose = groups[0].summary.mean, f"the mean over {folds} folds{seeds}{first}"
     beside = "" if baseline is None else f" (baseline {baseline:.4f})"
     yield f"{run.metric} {shown:.4f} on {run.task} by {whose}{beside}{took}"
     yield from _table(groups, list(groups[0].varied), str(run.metric))
@@ -133,7 +123,7 @@ def sweep_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
     named = ", ".join([*values, replicate_text(best)])
     yield f"best: trial {best['number']} ({named}), {run.metric} {best[score]:.4f}"
     if not groups[0].holds_best:
-        yield f"first group: {values_text(groups[0].varied)}; groups stand by the lower end of their mean's interval"
+        yield f"first group: {values_text(groups[0].varied)}; groups stand by their mean"
     positive = _positive_label(run)
     if positive is not None:
         yield f"f1 is the score of {positive}, the second label"
@@ -170,14 +160,14 @@ def _groups(rows: Sequence[Mapping[str, Any]], varied: Sequence[str], metric: st
     has_several_codes = len({group_code(row["group"]) for row in rows}) > 1
     return [
         TrialGroup(
-            {name: short_value(some[0].get(_PARAMETER + name)) for name in varied}
-            | ({_CODE: group_code(some[0]["group"])} if has_several_codes else {}),
-            seed_scores(some, metric),
-            _mean_baseline(some, metric),
-            some[0].get(_PARAMETER + _START) == RANDOM,
-            any(row["id"] == rows[0]["id"] for row in some),
+            {name: short_value(group.rows[0].get(_PARAMETER + name)) for name in varied}
+            | ({_CODE: group_code(group.rows[0]["group"])} if has_several_codes else {}),
+            group.summary,
+            _mean_baseline(group.rows, metric),
+            group.rows[0].get(_PARAMETER + _START) == RANDOM,
+            any(row["id"] == rows[0]["id"] for row in group.rows),
         )
-        for some in scored_groups(rows, metric)
+        for group in scored_groups(rows, metric)
     ]
 
 
@@ -188,11 +178,12 @@ def _mean_baseline(rows: Sequence[Mapping[str, Any]], metric: str) -> float | No
 
 def _table(groups: Sequence[TrialGroup], varied: Sequence[str], metric: str) -> Iterator[str]:
     """The groups as the lines of a table, the best ones; of what varies as many columns as fit."""
-    if len(groups) == 1 and len(groups[0].scores) == 1:
+    if len(groups) == 1 and groups[0].summary.n == 1:
         return
     shown = groups[:_MOST_ROWS]
+    summaries = [group.summary for group in shown]
     headings = (f"mean {metric}", "sd", "seeds")
-    numbers = [(f"{one.mean:.4f}", _spread(one.scores), str(len(one.scores))) for one in shown]
+    numbers = [(f"{one.mean:.4f}", "–" if one.sd is None else f"{one.sd:.4f}", str(one.n)) for one in summaries]
     number_widths = [max(map(len, column)) for column in zip(headings, *numbers, strict=True)]
     left = _WIDTH - sum(2 + width for width in number_widths)
     widths: dict[str, int] = {}
@@ -217,27 +208,23 @@ def _table(groups: Sequence[TrialGroup], varied: Sequence[str], metric: str) -> 
         yield f"  which differ in {', '.join(name for name in varied if name not in widths)} as well"
 
 
-def _spread(scores: Sequence[float]) -> str:
-    sd = summarize(scores).sd
-    return "–" if sd is None else f"{sd:.4f}"
-
-
 def _gains(groups: Sequence[TrialGroup], baseline: float | None, several_seeds: str) -> Iterator[str]:
     """Lines on the best group's mean beside the majority baseline, random weights and the next group.
 
     Args:
         several_seeds: override that has each recipe trained with several seeds.
     """
-    best = groups[0]
+    best, noise = groups[0], SeedNoise.of([group.summary for group in groups])
+    remedy = several_seeds if all(group.summary.n == 1 for group in groups) else ""
     if baseline is not None:
-        gain = compute_gain(best.scores, baseline)
-        yield f"beside the majority baseline ({baseline:.4f}): {gain.words(several_seeds)}"
+        gain = compute_gain(best.summary, baseline, noise)
+        yield f"beside the majority baseline ({baseline:.4f}): {gain.words(remedy)}"
     at_random = next((group for group in groups if group.starts_at_random), None)
     if at_random is best and not all(group.starts_at_random for group in groups):
         yield "random weights did best"
     if at_random is not None and at_random is not best:
-        difference = compute_difference(best.scores, at_random.scores)
-        yield f"beside random weights ({at_random.mean:.4f}): {difference.words(several_seeds)}"
+        difference = compute_difference(best.summary, at_random.summary, noise)
+        yield f"beside random weights ({at_random.summary.mean:.4f}): {difference.words(remedy)}"
     if len(groups) > 1 and groups[1] is not at_random:
-        difference = compute_difference(best.scores, groups[1].scores)
-        yield f"beside the next group ({groups[1].mean:.4f}): {difference.words(several_seeds)}"
+        difference = compute_difference(best.summary, groups[1].summary, noise)
+        yield f"beside the next group ({groups[1].summary.mean:.4f}): {difference.words(remedy)}"

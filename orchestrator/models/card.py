@@ -10,11 +10,11 @@ from typing import Any
 
 from orchestrator.cells import MISSING, is_setting, setting_cell
 from orchestrator.errors import NotFoundError
-from orchestrator.measurements import COLLAPSED
+from orchestrator.measurements import COLLAPSED, score_bounds
+from orchestrator.progress import counted
 from orchestrator.registry import Registry
 from orchestrator.registry.groups.scored_trials import choice_words, scored_trials
 from orchestrator.registry.records import ModelRecord, RunRecord
-from orchestrator.significance.summary import why_noise_is_unknown
 from orchestrator.specs.references import NAME_FIELDS, RANDOM, STAGE_MARK
 from orchestrator.storage import join, read_json
 
@@ -144,13 +144,14 @@ def _seeds(run: RunRecord, registry: Registry) -> str:
     metric = str(run.metric)
     group = next((group for group in registry.groups_of([run.id]) if any(one.id == run.id for one in group.runs)), None)
     summary = None if group is None else group.summary
-    if group is None or summary is None or summary.interval is None:
-        why = why_noise_is_unknown(group.scores) if group is not None and group.seeds else "one seed"
-        return f"{why.capitalize()}: how far {metric} would differ with another one is not known."
+    noise = None if group is None else registry.seed_noise(group)
+    if summary is None or noise is None:
+        return f"How far {metric} would differ with another seed is not known: no recipe has several that differ."
+    low, high = noise.interval(summary, score_bounds(metric))
+    ends = f"; the lowest is {summary.lowest:.4f}, the highest {summary.highest:.4f}" if summary.n > 1 else ""
     return (
-        f"Over {summary.n} seeds of this recipe {metric} has the mean {summary.mean:.4f}, with the 95 % interval "
-        f"{summary.interval.low:.4f} to {summary.interval.high:.4f} (Student's t); the lowest is {summary.lowest:.4f}, "
-        f"the highest {summary.highest:.4f}."
+        f"Over {counted(summary.n, 'seed')} of this recipe {metric} has the mean {summary.mean:.4f}, with the 95 % "
+        f"interval {low:.4f} to {high:.4f} by the noise of seeds over all recipes of the task{ends}."
     )
 
 

@@ -5,14 +5,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from orchestrator.errors import NotFoundError
 from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials, seed_scores
-from orchestrator.significance.summary import mean_interval, why_noise_is_unknown
+from orchestrator.significance.ranking import SeedNoise
+from orchestrator.significance.summary import summarize
 from orchestrator.specs.references import RANDOM
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class RunScore:
     split: str
     metric: str
     scores: Sequence[float]
+    noise: SeedNoise | None = None
+    """Noise of seeds over the recipes of the run; None where it is not known."""
     num_recipes: int = 1
     millions: float | None = None
     """Parameters of the model, in millions; None where it is not registered."""
@@ -73,19 +75,20 @@ def run_scores(run: "RunRecord", registry: "Registry") -> Iterator[RunScore]:
     for name, value in registry.metrics.latest(run.id).items():
         metric = name.removeprefix("test.")
         is_test = metric != name
-        seeds = scored_trials(recipes[0], metric) if recipes and not is_test else []
-        own = seed_scores(seeds, metric) or [value]
+        of_recipes = [] if is_test else [seed_scores(scored_trials(one.rows, metric), metric) for one in recipes]
+        noise = SeedNoise.of([summarize(scores) for scores in of_recipes if scores])
+        own = (of_recipes and of_recipes[0]) or [value]
         split, refused = ("test", refusal) if is_test else ("validation", None)
-        yield RunScore(run.id, run.task, split, metric, own, max(1, len(recipes)), refusal=refused, **about)
+        yield RunScore(run.id, run.task, split, metric, own, noise, max(1, len(recipes)), refusal=refused, **about)
 
 
 def compare(score: RunScore, numbers: Sequence[Row]) -> list[dict[str, Any]]:
     """Rows of a score beside the published numbers of its task and metric, the most comparable one first.
 
-    `half_width` is half of the 95 % interval of the difference, None where the seeds show no noise.
+    `half_width` is half of the 95 % interval of the difference, None where the noise of seeds is not known.
     """
-    mean, interval = fmean(score.scores), mean_interval(score.scores)
-    half_width = None if interval is None else interval.half_width
+    summary = summarize(score.scores)
+    half_width = score.noise and score.noise.of_mean(summary).half_width()
 
     def distance(one: Row) -> tuple[bool, bool, bool, float]:
         return "metric" not in one, one["split"] != score.split, "note" in one, _size_ratio(score, one)
@@ -93,15 +96,16 @@ def compare(score: RunScore, numbers: Sequence[Row]) -> list[dict[str, Any]]:
     rows = []
     same = (one for one in numbers if one["task"] == score.task and one.get("metric") in (score.metric, None))
     for one in sorted(same, key=distance):
-        difference = mean - one["value"]
+        difference = summary.mean - one["value"]
         if half_width is None:
-            noise = f"{why_noise_is_unknown(score.scores)}: noise not known"
+            noise = "seed noise not known"
         else:
             noise = "more than seed noise" if abs(difference) > half_width else "within seed noise"
-        row = {"run": score.run_id, "task": score.task, "split": score.split, "metric": score.metric, "yours": mean}
-        row |= {"n": len(score.scores), "published": one["value"], "model": one["model"], "source": one["title"]}
-        row |= {"difference": difference, "half_width": half_width, "noise": noise, "published_split": one["split"]}
-        rows.append(row | {"table": one["table"], "url": one["url"], "why": list(_reasons(score, one))})
+        row: dict[str, Any] = {"run": score.run_id, "task": score.task, "split": score.split, "metric": score.metric}
+        row |= {"yours": summary.mean, "n": summary.n, "published": one["value"], "model": one["model"]}
+        row |= {"source": one["title"], "difference": difference, "half_width": half_width, "noise": noise}
+        row |= {"published_split": one["split"], "table": one["table"], "url": one["url"]}
+        rows.append(row | {"why": list(_reasons(score, one))})
     return rows
 
 

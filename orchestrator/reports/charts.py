@@ -115,7 +115,7 @@ def seed_spread(groups: Sequence[Spread], metric: str) -> Chart:
         "margin": {"l": 16, "t": 44, "b": 90},
     }
     row_px = 2 * (_LABEL_SHIFT_PX + _LINE_PX * max(map(len, wrapped), default=1))
-    note = "A group with one seed, or whose seeds all score the same, has no interval: nothing is known of its luck."
+    note = "No group has several seeds that differ: how much a seed matters is not known, so there is no interval."
     return Chart("Score of each seed", [points, means], layout, 140 + row_px * len(groups), note if num_without else "")
 
 

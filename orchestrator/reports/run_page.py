@@ -15,13 +15,7 @@ from orchestrator.errors import InputError, NotFoundError
 from orchestrator.measurements import best_first, is_better_lower, is_of_the_machine, score_bounds
 from orchestrator.progress import duration
 from orchestrator.registry.groups.group_keys import group_code
-from orchestrator.registry.groups.scored_trials import (
-    choice_words,
-    replicate_text,
-    scored_groups,
-    scored_trials,
-    seed_scores,
-)
+from orchestrator.registry.groups.scored_trials import choice_words, replicate_text, scored_groups, scored_trials
 from orchestrator.registry.groups.varying_paths import varied_parameters, varying_paths
 from orchestrator.registry.place_tags import is_internal
 from orchestrator.registry.run_differences import make_of
@@ -38,7 +32,7 @@ from orchestrator.reports.charts import (
 from orchestrator.reports.predictions import prediction_blocks
 from orchestrator.reports.run_texts import TEST, attempt_line, changed_spec, data_line, make_lines, score_lines
 from orchestrator.run_states import RunState
-from orchestrator.significance.summary import summarize
+from orchestrator.significance.ranking import SeedNoise
 from orchestrator.storage import write_bytes
 
 if TYPE_CHECKING:
@@ -194,14 +188,14 @@ def _setting_texts(record: Row, settings: Sequence[str]) -> list[str]:
 def _spreads(records: Sequence[Row], settings: Sequence[str], metric: str) -> list[Block]:
     """The groups of trials that differ only in seed and fold, in the order of the leaderboard."""
     groups = scored_groups(records, metric)
-    has_several_codes = len({group_code(group[0]["group"]) for group in groups}) > 1
+    has_several_codes = len({group_code(group.rows[0]["group"]) for group in groups}) > 1
+    noise = SeedNoise.of([group.summary for group in groups])
     shown = []
     for group in groups[:_MOST_GROUPS]:
-        label = ", ".join(_setting_texts(group[0], settings)) or "all trials"
-        code = f", code {group_code(group[0]['group'])}" if has_several_codes else ""
-        scores = seed_scores(group, metric)
-        summary = summarize(scores, bounds=score_bounds(metric))
-        shown.append(Spread(label + code, scores, summary.mean, summary.interval))
+        label = ", ".join(_setting_texts(group.rows[0], settings)) or "all trials"
+        code = f", code {group_code(group.rows[0]['group'])}" if has_several_codes else ""
+        interval = noise and noise.interval(group.summary, score_bounds(metric))
+        shown.append(Spread(label + code, group.scores, group.summary.mean, interval))
     blocks: list[Block] = [seed_spread(shown, metric)] if shown else []
     if len(groups) > len(shown):
         blocks.append(Words(f"The best {len(shown)} of {len(groups)} groups."))

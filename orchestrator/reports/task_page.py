@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.cells import cell
 from orchestrator.progress import counted
 from orchestrator.registry.groups.group_keys import group_label
-from orchestrator.registry.groups.group_notes import choice_sentence, recipe_text
+from orchestrator.registry.groups.group_notes import choice_sentence, noise_sentence, recipe_text
 from orchestrator.registry.groups.leaderboard import SHOWN_DIGITS
 from orchestrator.reports.blocks import Block, Page, Section, Table, Words, run_cell
 from orchestrator.reports.charts import Spread, seed_spread
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 _MOST_GROUPS = 30
 _Identity = tuple[str, str, str]
 _COLUMNS = (
-    *("rank", "tie", "mean", "low", "high", "sd", "n", "best", "baseline", "test", "init_from", "size", "recipe"),
-    *("notes", "model", "run", "group"),
+    *("rank", "may_be_best", "mean", "low", "high", "sd", "n", "best", "baseline", "test"),
+    *("init_from", "size", "recipe", "notes", "model", "run", "group"),
 )
 _TOLD_ONCE = ("n", "baseline", "init_from", "size", "notes")
 _ORDER = (
-    "Ranked by the worse end of the mean's 95 % interval; groups whose seeds show no noise come after all others. A "
-    "tie cannot be told from the group above it (Welch's test, corrected for the number of places by Holm's method)."
+    "Ranked by the mean; its 95 % interval is by the noise of seeds over all groups. A group may be the best where the "
+    "best mean is not significantly better (multiple comparisons with the best, at 95 %)."
 )
 
 
@@ -36,7 +36,7 @@ def task_page(registry: "Registry", task: str) -> Page:
     left_out = f"; {counted(num_archived, 'archived run')} left out" if num_archived else ""
     sections = []
     for (metric, split, data), some in groupby(records, key=lambda row: (row["metric"], row["split"], row["data"])):
-        ranking = [dict(row, tie="≈" if row["tie"] else "") for row in some]
+        ranking = [dict(row, may_be_best="≈" if row["may_be_best"] else "") for row in some]
         on_data = f", data {data}" if data else ""
         sections.append(Section(f"{metric} on {split}{on_data}", _blocks(ranking, groups, metric)))
     return Page(f"Task {task}", f"{len(groups)} groups of runs that differ only in their seed{left_out}", sections)
@@ -53,7 +53,7 @@ def _blocks(ranking: list[dict[str, Any]], groups: "dict[_Identity, GroupRecord]
     spreads = [_spread(groups[_identity(row["group"], row["metric"], row["data"])], row) for row in scored]
     chart: list[Block] = [seed_spread(spreads, metric)] if spreads else []
     words: list[Block] = [Words(_ORDER)]
-    if sentence := choice_sentence(ranking):
+    for sentence in filter(None, (noise_sentence(ranking), choice_sentence(ranking))):
         words.append(Words(f"{sentence[0].upper()}{sentence[1:]}."))
     rows = [row | {"group": group_label(row["group"]), "run": row["run"] and run_cell(row["run"])} for row in ranking]
     if same := same_in_all(rows):

@@ -1,6 +1,6 @@
 """Comparison of two groups' means and of two models' answers, corrections for many, and the seeds that they need.
 
-It needs the standard library alone, as a leaderboard does.
+Standard library alone.
 """
 
 import math
@@ -49,32 +49,14 @@ def compare_means(first: Sequence[float], second: Sequence[float], level: float 
     components.
     """
     difference = fmean(first) - fmean(second)
-    noise = _error_and_degrees(first, second)
-    if noise is None:
-        return WelchResult(difference, None, None)
-    error, degrees = noise
-    half = t_quantile(level, degrees) * error
-    p_value = t_p_value(difference / error, degrees)
-    return WelchResult(difference, Interval(difference - half, difference + half), p_value)
-
-
-def means_p_value(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The p-value alone that `compare_means` gives: the interval takes twenty times as long, found by halving."""
-    noise = _error_and_degrees(first, second)
-    if noise is None:
-        return None
-    error, degrees = noise
-    return t_p_value((fmean(first) - fmean(second)) / error, degrees)
-
-
-def _error_and_degrees(first: Sequence[float], second: Sequence[float]) -> tuple[float, float] | None:
-    """Standard error of the difference of two means, and its degrees of freedom; None where no noise is shown."""
     if not (has_spread(first) and has_spread(second)):
-        return None
+        return WelchResult(difference, None, None)
     parts = [sample_variance(scores) / len(scores) for scores in (first, second)]
     shares = [part / sum(parts) for part in parts]
     degrees = 1.0 / sum(share**2 / (len(scores) - 1) for share, scores in zip(shares, (first, second), strict=True))
-    return math.sqrt(sum(parts)), degrees
+    error = math.sqrt(sum(parts))
+    half, p_value = t_quantile(level, degrees) * error, t_p_value(difference / error, degrees)
+    return WelchResult(difference, Interval(difference - half, difference + half), p_value)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -12,8 +12,6 @@ from typing import NamedTuple
 
 LEVEL = 0.95
 """Probability of every interval unless another is asked for."""
-ONE_SEED = "one seed"
-"""Reason for which the noise of a single score is unknown."""
 ROUNDING = 1e-12
 """Relative difference up to which scores are equal: means of equal scores are rounded."""
 _LEAST_SPREAD = 1e-150
@@ -44,48 +42,21 @@ class Summary(NamedTuple):
     mean: float
     sd: float | None
     """Standard deviation of the sample, by n - 1; None of a single score."""
-    interval: Interval | None
-    """Interval of the mean; None where the scores do not show their noise, as `mean_interval` says."""
     median: float
     lowest: float
     highest: float
 
 
-def summarize(scores: Sequence[float], level: float = LEVEL, bounds: tuple[float, float] | None = None) -> Summary:
-    """Summarize finite scores, at least one; `bounds` are those of `mean_interval`.
+def summarize(scores: Sequence[float]) -> Summary:
+    """Summarize finite scores, at least one.
 
-    >>> summarize([0.8, 0.9]).sd is None, summarize([0.8]).sd is None
-    (False, True)
+    >>> summarize([0.8, 0.9]).median, summarize([0.8]).sd is None
+    (0.85, True)
     """
     n, mean, low, high = len(scores), math.fsum(scores) / len(scores), min(scores), max(scores)
     if n == 1:
-        return Summary(n, mean, None, None, mean, low, high)
-    variance = _variance(scores, mean)
-    interval = None
-    if _is_spread(low, high):
-        half = math.sqrt(variance / n) * t_quantile(level, n - 1)
-        interval = Interval(mean - half, mean + half)
-        if bounds and bounds[0] <= low <= high <= bounds[1]:
-            interval = Interval(max(bounds[0], interval.low), min(bounds[1], interval.high))
-    return Summary(n, mean, math.sqrt(variance), interval, median(scores), low, high)
-
-
-def mean_interval(
-    scores: Sequence[float], level: float = LEVEL, bounds: tuple[float, float] | None = None
-) -> Interval | None:
-    """Interval of the mean of normally distributed scores; None of a single one, and of scores that are all equal.
-
-    Seeds that score the same are no sign of small noise: two on a few hundred examples do every tenth time or so, and
-    any number of models that collapsed to one class do. An interval without width would count them as certain.
-
-    Source: Student (1908), The probable error of a mean: mean ± t · s / √n with n - 1 degrees of freedom. It takes no
-    account of bounds; what lies beyond them is cut off, which takes nothing from the interval that a mean can be in.
-
-    Args:
-        bounds: smallest and largest value that a score can have; None for a score without bounds. They are none where
-            a score lies beyond them, as one in percent.
-    """
-    return summarize(scores, level, bounds).interval
+        return Summary(n, mean, None, mean, low, high)
+    return Summary(n, mean, math.sqrt(sample_variance(scores)), median(scores), low, high)
 
 
 def has_spread(scores: Sequence[float]) -> bool:
@@ -94,11 +65,7 @@ def has_spread(scores: Sequence[float]) -> bool:
     >>> has_spread([0.3, 0.300001]), has_spread([0.3, 0.1 + 0.2, 0.3])
     (True, False)
     """
-    return _is_spread(min(scores), max(scores))
-
-
-def _is_spread(low: float, high: float) -> bool:
-    return not math.isclose(low, high, rel_tol=ROUNDING, abs_tol=_LEAST_SPREAD)
+    return not math.isclose(min(scores), max(scores), rel_tol=ROUNDING, abs_tol=_LEAST_SPREAD)
 
 
 def why_noise_is_unknown(*groups: Sequence[float]) -> str:
@@ -109,7 +76,7 @@ def why_noise_is_unknown(*groups: Sequence[float]) -> str:
     """
     fewest = min(len(scores) for scores in groups if not has_spread(scores))
     if fewest < 2:
-        return ONE_SEED
+        return "one seed"
     return f"{'two' if fewest == 2 else fewest} seeds that score the same"
 
 
@@ -119,10 +86,7 @@ def sample_variance(scores: Sequence[float]) -> float:
     Source: Chan, Golub and LeVeque (1983), Algorithms for computing the sample variance, section 1: the two-pass form,
     here with exact sums.
     """
-    return _variance(scores, math.fsum(scores) / len(scores))
-
-
-def _variance(scores: Sequence[float], mean: float) -> float:
+    mean = math.fsum(scores) / len(scores)
     deviations = [score - mean for score in scores]
     return math.fsum(map(mul, deviations, deviations)) / (len(scores) - 1)  # ** 2 raises where the square overflows
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from orchestrator.registry import Registry
 
 _NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experiments/sweep_sst2.yaml`"
-_TIE = "≈"
+_MAY_BE_BEST = "≈"
 _BY = {
-    "mean": "ranked by the mean, however few seeds it is of",
-    "median": "ranked by the median, however few seeds it is of",
+    "lower": "ranked by the worse end of the mean's interval",
+    "median": "ranked by the median",
     "best": "ranked by each group's best seed, the luckiest of n: more seeds alone raise it",
 }
 
@@ -29,25 +29,34 @@ _BY = {
 @click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="Number of places for each task.")
 @click.option(
     "--by",
-    type=click.Choice(["lower", "mean", "median", "best"]),
-    default="lower",
+    type=click.Choice(["mean", "lower", "median", "best"]),
+    default="mean",
     show_default=True,
-    help="Number that ranks; `lower` is the worse end of the mean's 95 % interval.",
+    help="Number that ranks; `lower`, the worse end of the mean's 95 % interval, where numbers of seeds differ.",
 )
+@click.option("--across-code", is_flag=True, help="Pool runs that differ only in the version of the code.")
 @click.option("--archived", is_flag=True, help="Rank archived runs, too.")
 @output_options
-def leaderboard(task: str | None, limit: int, by: Any, archived: bool, form: str | None, output: str | None) -> None:
-    """The best of each task, by what their seeds show.
+def leaderboard(
+    task: str | None,
+    limit: int,
+    by: Any,
+    across_code: bool,
+    archived: bool,
+    form: str | None,
+    output: str | None,
+) -> None:
+    """Rank recipes by task, over their seeds.
 
-    A group is what differs only in its seed: other data, task fields, threads or code are another group. One seed, and
-    seeds that all score the same, are ranked after groups that show the noise of seeds, unless --by says otherwise.
-    Scores on other data are ranked apart. Trials, students (distill) and evaluated models are ranked together. `≈`: not
-    distinguishable from the one above, by Welch's tests of neighbors, corrected for their number (Holm).
+    Runs that differ only in the seed form one group: other data, task fields, threads or code are another group. Scores
+    on other data are ranked apart. Trials, students (distill) and evaluated models are ranked together. The noise of
+    seeds is estimated over all groups of a ranking, so that one seed has an interval, too. `≈`: may be the best, as the
+    group with the best mean is not significantly better (multiple comparisons with the best, at 95 %).
     """
     from orchestrator.errors import NotFoundError
 
     with open_registry() as registry:
-        table = registry.leaderboard_table(task, by=by, limit=limit, archived=archived)
+        table = registry.leaderboard_table(task, by=by, limit=limit, archived=archived, across_code=across_code)
         known = [] if table.records or task is None else registry.ranked_tasks()
         num_archived = 0 if archived else registry.num_ranked_archived(task)
         empty = no_groups(registry, num_archived)
@@ -81,7 +90,7 @@ def _show_briefly(rows: list[dict[str, Any]], empty: str, by: str, *, several_ta
     from orchestrator.registry.groups.group_keys import group_label
 
     for row in rows:
-        row["#"] = None if row["rank"] is None else f"{row['rank']}{f' {_TIE}' if row['tie'] else ''}"
+        row["#"] = None if row["rank"] is None else f"{row['rank']}{f' {_MAY_BE_BEST}' if _is_also_best(row) else ''}"
         row["95 % of mean"] = None if row["low"] is None else f"{row['low']:.3f}–{row['high']:.3f}"
         row["seeds"] = seeds_text(row)
         row["group"] = group_label(row["group"])
@@ -102,6 +111,11 @@ def _show_briefly(rows: list[dict[str, Any]], empty: str, by: str, *, several_ta
     show_rows(rows, [*columns, "group"], None, None, empty=empty, spare=spare, below=["recipe", "init_from"])
 
 
+def _is_also_best(row: dict[str, Any]) -> bool:
+    """Whether a group that does not stand first may be the best."""
+    return bool(row["may_be_best"]) and row["rank"] > 1
+
+
 def _differs_within_tasks(rows: list[dict[str, Any]], name: str) -> bool:
     """Whether places of one task have different values of a column."""
     return len({(row["task"], row[name]) for row in rows}) > len({row["task"] for row in rows})
@@ -115,24 +129,24 @@ def seeds_text(row: dict[str, Any]) -> str:
 
 
 def _tell_of(rows: list[dict[str, Any]]) -> None:
-    """Say what the table's numbers hide: ties, doubts of single places, what the first place was chosen from."""
-    from orchestrator.registry.groups.group_notes import choice_sentence
+    """Say what the table's numbers hide: noise, doubts of single places, what the first place was chosen from."""
+    from orchestrator.registry.groups.group_notes import choice_sentence, noise_sentence
 
     if not rows:
         return
-    if any(row["tie"] for row in rows):
-        notify(f"{_TIE} not distinguishable from the one above (Welch's test, corrected for the number of places)")
+    if any(map(_is_also_best, rows)):
+        notify(f"{_MAY_BE_BEST} may be the best, too: the best mean is not significantly better")
     rankings = {(row["task"], row["metric"], row["split"], row["data"]) for row in rows}
     if len(rankings) > len({row["task"] for row in rows}):
         notify("scores on other data, splits or by other names are ranked apart: each has its own first place")
-    if sentence := choice_sentence(rows):
+    for sentence in filter(None, (noise_sentence(rows), choice_sentence(rows))):
         notify(sentence)
     for line in _note_lines(rows):
         notify(line)
 
 
 def _note_lines(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield each note once, with the places that it is about: `2, 3: one seed: noise not known`."""
+    """Yield each note once, with the places that it is about: `2, 3: of 3 runs 1 failed`."""
     telling = [name for name in ("metric", "split", "data") if _differs_within_tasks(rows, name)]
     several_tasks = len({row["task"] for row in rows}) > 1
     places: dict[str, list[str]] = {}

@@ -20,11 +20,13 @@ from orchestrator.cli.output import (
     shows_briefly,
 )
 from orchestrator.cli.reading import current_reading, output_options, reading_options
+from orchestrator.measurements import score_bounds
 from orchestrator.progress import counted
 
 if TYPE_CHECKING:
     from orchestrator.registry.groups.group_comparison import Comparison
     from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
+    from orchestrator.significance.ranking import SeedNoise
 
 _DECIMALS = 12
 """Decimals of a difference of scores; what comes after them is noise of the processor's arithmetic."""
@@ -82,10 +84,11 @@ def show_group(group: str, form: str | None, output: str | None) -> None:
     """
     with open_registry() as registry:
         found = registry.group(group_name(registry, group))
+        noise = registry.seed_noise(found)
         num_archived = len(registry.annotations.flagged("archived") & {run.id for run in found.runs})
     rows = (_run_row(found, run) for run in found.runs)
     runs = sorted(rows, key=lambda row: (row["seed"] is None, row["seed"], row["fold"] or 0))
-    record = _group_row(found)
+    record = _group_row(found, noise)
     if num_archived:
         notify(f"{num_archived} of its {counted(len(found.runs), 'run')} archived: `groups list` leaves these out")
     if not shows_briefly(form, output):
@@ -98,11 +101,11 @@ def show_group(group: str, form: str | None, output: str | None) -> None:
     show_table(runs, [*columns, "finished_at"])
 
 
-def _group_row(group: "GroupRecord") -> dict[str, Any]:
+def _group_row(group: "GroupRecord", noise: "SeedNoise | None") -> dict[str, Any]:
     from orchestrator.registry.groups.group_notes import group_notes
 
     summary, best = group.summary, group.best
-    interval = summary.interval if summary else None
+    interval = noise.interval(summary, score_bounds(group.metric)) if noise and summary else None
     return {
         "group": group.key,
         "task": group.task,
@@ -151,21 +154,22 @@ def compare(names: tuple[str, ...], form: str | None, output: str | None) -> Non
     """
     with open_registry() as registry:
         found = registry.compare(*[group_name(registry, name) for name in names])
+        noise = registry.seed_noise(found[0].first)
     rows = [_comparison_row(comparison) for comparison in found]
     if not shows_briefly(form, output):
         show_rows(rows, list(rows[0]), form, output)
         return
     for number, comparison in enumerate(found):
         show_text("\n" if number else "")
-        _show_comparison(comparison)
+        _show_comparison(comparison, noise)
 
 
-def _show_comparison(comparison: "Comparison") -> None:
+def _show_comparison(comparison: "Comparison", noise: "SeedNoise | None") -> None:
     from orchestrator.registry.groups.group_keys import group_label
 
     first, second = comparison.first, comparison.second
     show_paragraph(f"{first.label} beside {second.label}: {comparison.words}")
-    sides = [_group_row(group) for group in (first, second)]
+    sides = [_group_row(group, noise) for group in (first, second)]
     for side in sides:
         side["group"] = group_label(side["group"])
     show_table(sides, ["group", "mean", "sd", "low", "high", "n", "best"])
@@ -176,9 +180,9 @@ def _show_comparison(comparison: "Comparison") -> None:
         show_text("\n")
         rows = [{"differs in": path, "first": one, "second": other} for path, (one, other) in _told(comparison)]
         show_table(rows, ["differs in", "first", "second"])
-    for group in (first, second):
-        if notes := _group_row(group)["notes"]:
-            notify(f"{group.label}: {notes}")
+    for group, side in zip((first, second), sides, strict=True):
+        if side["notes"]:
+            notify(f"{group.label}: {side['notes']}")
 
 
 def _told(comparison: "Comparison") -> list[tuple[str, tuple[str, str]]]:
@@ -194,11 +198,11 @@ def _test_rows(comparison: "Comparison") -> list[dict[str, Any]]:
     seeds, examples, metric = comparison.seeds, comparison.examples, comparison.first.metric
     rows = [_test_row("Welch, all seeds", metric, seeds.welch, seeds.welch.p_value)]
     if seeds.paired is not None:
-        name = f"paired permutation, {seeds.num_common} common seeds"
+        name = f"paired permutation, {len(seeds.differences)} common seeds"
         paired = _test_row(name, metric, seeds.paired, seeds.paired.p_value)
-        rows.insert(0 if seeds.p_value == seeds.paired.p_value else 1, paired)
-    if seeds.bootstrap is not None:
-        rows.append(_test_row("bootstrap over seeds", metric, replace(seeds, interval=seeds.bootstrap), None))
+        rows.insert(0 if seeds.result is seeds.paired else 1, paired)
+    if (bootstrap := seeds.bootstrap) is not None:
+        rows.append(_test_row("bootstrap over seeds", metric, replace(seeds.result, interval=bootstrap), None))
     if examples is not None and examples.score is not None:
         name = f"paired bootstrap, {examples.num_examples:,} examples"
         rows.append(_test_row(name, metric, examples.score, examples.score.p_value))
@@ -222,24 +226,23 @@ def _rounded(difference: float) -> float:
 
 
 def _comparison_row(comparison: "Comparison") -> dict[str, Any]:
-    seeds, examples = comparison.seeds, comparison.examples
-    speaks = seeds if seeds.p_value is not None or examples is None else examples
+    speaks, result = comparison.speaks, comparison.speaks.result
     return {
         "answer": comparison.words,
         "first": comparison.first.key,
         "second": comparison.second.key,
         "distinguishable": comparison.is_distinguishable,
         "test": speaks.test,
-        "difference": speaks.difference,
-        "low": speaks.interval.low if speaks.interval else None,
-        "high": speaks.interval.high if speaks.interval else None,
+        "difference": result.difference,
+        "low": result.interval.low if result.interval else None,
+        "high": result.interval.high if result.interval else None,
         "p_value": comparison.p_value,
         "corrected_p_value": comparison.corrected_p_value,
         "num_comparisons": comparison.num_comparisons,
-        "num_first": seeds.num_first,
-        "num_second": seeds.num_second,
-        "num_common": seeds.num_common,
-        "num_seeds_needed": seeds.num_seeds_needed,
+        "num_first": len(comparison.first.seeds),
+        "num_second": len(comparison.second.seeds),
+        "num_common": len(comparison.seeds.differences),
+        "num_seeds_needed": comparison.seeds.num_seeds_needed,
         "tests": _test_rows(comparison),
         "differs_in": {path: list(values) for path, values in comparison.differs_in.items()},
     }

@@ -2,23 +2,26 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import eq
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from bert_core.metrics.spans import entity_spans
 from orchestrator.errors import InputError
 from orchestrator.registry.groups.group_records import GroupRecord
-from orchestrator.registry.groups.kept_predictions import (
-    is_share_of_right_answers,
-    right_answers,
-    same_examples,
-    scores_for,
-)
 from orchestrator.registry.groups.prediction_files import PredictionRow, read_predictions
 from orchestrator.significance.comparison import McNemarResult, compare_answers, holm
-from orchestrator.significance.resampling import ExampleBootstrapResult, ScoreOfWeights, compare_over_examples
-from orchestrator.significance.summary import Interval
+from orchestrator.significance.resampling import (
+    ExampleBootstrapResult,
+    Numbers,
+    ScoreOfWeights,
+    compare_over_examples,
+    spearman_of,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -55,42 +58,18 @@ class ExampleComparison:
         return "right answers" if self.is_of_answers else "wholly right examples"
 
     @property
-    def _speaks(self) -> AnswerComparison | None:
-        """McNemar's test of the only pair, where it is about the score."""
-        alone = len(self.answers) == 1 and (self.is_of_answers or self.score is None)
-        return self.answers[0] if alone else None
+    def result(self) -> McNemarResult | ExampleBootstrapResult:
+        """Result of the test that speaks: McNemar's of the only pair, where it is about the score, or the bootstrap."""
+        is_alone = len(self.answers) == 1 and self.is_of_answers
+        return self.answers[0].result if self.score is None or is_alone else self.score
 
     @property
     def test(self) -> str:
         """Test that speaks, in words."""
-        if self._speaks is not None:
-            about = "" if self.is_of_answers else f" of {self.answers_about}"
-            return f"McNemar's exact test{about} over {self.num_examples:,} examples"
-        return f"paired bootstrap over {self.num_examples:,} examples"
-
-    @property
-    def difference(self) -> float:
-        """Difference that the test is about."""
-        if self._speaks is not None:
-            return self._speaks.result.difference
-        assert self.score is not None
-        return self.score.difference
-
-    @property
-    def interval(self) -> Interval:
-        """Interval of the difference."""
-        if self._speaks is not None:
-            return self._speaks.result.interval
-        assert self.score is not None
-        return self.score.interval
-
-    @property
-    def p_value(self) -> float:
-        """p-value of the test that speaks."""
-        if self._speaks is not None:
-            return self._speaks.result.p_value
-        assert self.score is not None
-        return self.score.p_value
+        if self.result is self.score:
+            return f"paired bootstrap over {self.num_examples:,} examples"
+        about = "" if self.is_of_answers else f" of {self.answers_about}"
+        return f"McNemar's exact test{about} over {self.num_examples:,} examples"
 
 
 Rows = list[tuple[PredictionRow, PredictionRow]]
@@ -174,3 +153,179 @@ def _compare_scores(metric: str, pairs: Sequence[Rows]) -> ExampleBootstrapResul
         return lambda weights: np.asarray(np.mean([both[side](weights) for both in scores], axis=0), dtype=float)
 
     return compare_over_examples(len(order), mean_score(0), mean_score(1))
+
+
+def same_examples(
+    first: Sequence[PredictionRow], second: Sequence[PredictionRow]
+) -> list[tuple[PredictionRow, PredictionRow]] | None:
+    """Rows of the same examples side by side; None unless both sides have just the same ones, with the same gold."""
+    other = {row.get("id"): row for row in second}
+    if len(first) != len(second) or len(other) != len(second) or not first:
+        return None
+    if None in other or {row.get("id") for row in first} != other.keys():
+        return None
+    pairs = [(row, other[row["id"]]) for row in first]
+    return pairs if all(row.get("gold") == twin.get("gold") for row, twin in pairs) else None
+
+
+def right_answers(rows: Sequence[PredictionRow]) -> list[bool] | None:
+    """Whether each answer is right; None where answers are not right or wrong, but near or far."""
+    for name in ("correct", "exact_match"):
+        if all(name in row for row in rows):
+            return [bool(row[name]) for row in rows]
+    return None
+
+
+def is_share_of_right_answers(metric: str) -> bool:
+    """Whether a score is the share of answers that are right, which McNemar's test compares."""
+    return metric in ("accuracy", "subset_accuracy", "exact_match")
+
+
+def scores_for(
+    metric: str, first: Sequence[PredictionRow], second: Sequence[PredictionRow]
+) -> tuple[ScoreOfWeights, ScoreOfWeights] | None:
+    """Scores of two models' rows over examples that are drawn; None where rows lack what a score is made of."""
+    rows = [*first, *second]
+    for is_fitting, count, score in _WAYS.get(metric, ()):
+        if is_fitting(metric, rows):
+            counts = count(metric, rows)
+            return score(counts[: len(first)]), score(counts[len(first) :])
+    return None
+
+
+def _of_sums(score: Callable[[Numbers], Numbers]) -> Callable[[Numbers], ScoreOfWeights]:
+    """A score that is made of the sums (R, K) of K numbers of each example that is drawn."""
+    return lambda counts: lambda weights: score(weights @ counts)
+
+
+def _counts_of(rows: Sequence[PredictionRow], parts: Any) -> Numbers:
+    return np.asarray([parts(row) for row in rows], dtype=float)
+
+
+def _has_parts(metric: str, rows: Sequence[PredictionRow]) -> bool:
+    return all(isinstance(row.get("prediction"), list) and isinstance(row.get("gold"), list) for row in rows)
+
+
+def _parts(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
+    """Hits, guesses and gold parts of each row, as entities or selected sentences."""
+
+    def of_row(row: PredictionRow) -> tuple[int, int, int]:
+        guesses, gold = (
+            set(entity_spans(row[side])) if "words" in row else set(row[side]) for side in ("prediction", "gold")
+        )
+        return len(guesses & gold), len(guesses), len(gold)
+
+    return _counts_of(rows, of_row)
+
+
+def _right_words(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
+    return _counts_of(rows, lambda row: (sum(map(eq, row["prediction"], row["gold"])), len(row["gold"])))
+
+
+def _has_classes(metric: str, rows: Sequence[PredictionRow]) -> bool:
+    """Whether every row says the probabilities of the same labels, of which its prediction and its gold label are."""
+    labels = rows[0].get("probabilities")
+    return isinstance(labels, dict) and all(
+        isinstance(row.get("probabilities"), dict)
+        and row["probabilities"].keys() == labels.keys()
+        and all(isinstance(row.get(side), str) and row[side] in labels for side in ("prediction", "gold"))
+        for row in rows
+    )
+
+
+def _confusions(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
+    """Cell of the confusion matrix that each row is in, labels in their order."""
+    number = {label: place for place, label in enumerate(rows[0]["probabilities"])}
+    counts = np.zeros((len(rows), len(number) ** 2))
+    cells = [number[row["gold"]] * len(number) + number[row["prediction"]] for row in rows]
+    counts[np.arange(len(rows)), cells] = 1.0
+    return counts
+
+
+def _matrices(sums: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """Right answers, guesses and gold examples of each class: (R, C) each."""
+    size = round(sums.shape[1] ** 0.5)
+    cells = sums.reshape(-1, size, size)
+    return np.einsum("rcc->rc", cells), cells.sum(axis=1), cells.sum(axis=2)
+
+
+def _f1_of_second_class(sums: Numbers) -> Numbers:
+    right, guesses, gold = _matrices(sums)
+    return _ratio(2 * right[:, 1], guesses[:, 1] + gold[:, 1])
+
+
+def _macro_f1(sums: Numbers) -> Numbers:
+    right, guesses, gold = _matrices(sums)
+    occurs = guesses + gold > 0
+    return _ratio((_ratio(2 * right, guesses + gold) * occurs).sum(axis=1), occurs.sum(axis=1).astype(float))
+
+
+def _matthews(sums: Numbers) -> Numbers:
+    """Correlation of class indicators (Gorodkin 2004), by the counts of the confusion matrix."""
+    right, guesses, gold = _matrices(sums)
+    total = gold.sum(axis=1)
+    covariance = right.sum(axis=1) * total - (guesses * gold).sum(axis=1)
+    scale = np.sqrt((total**2 - (guesses**2).sum(axis=1)) * (total**2 - (gold**2).sum(axis=1)))
+    return _ratio(covariance, scale)
+
+
+def _has_numbers(metric: str, rows: Sequence[PredictionRow]) -> bool:
+    return all(isinstance(row.get(side), int | float) for row in rows for side in ("prediction", "gold"))
+
+
+def _moments(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
+    """Moments that Pearson's correlation is made of."""
+    pairs = [(float(row["prediction"]), float(row["gold"])) for row in rows]
+    return np.asarray([(1.0, x, y, x * x, y * y, x * y) for x, y in pairs])
+
+
+def _pearson(sums: Numbers) -> Numbers:
+    total, x, y, xx, yy, xy = sums.T
+    scale = np.sqrt(np.maximum(total * xx - x * x, 0) * np.maximum(total * yy - y * y, 0))
+    return _ratio(total * xy - x * y, scale)
+
+
+def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
+    """Quotient; 0 where there is nothing to divide by, as the scores themselves have it."""
+    quotient: Numbers = np.divide(
+        numerator, denominator, out=np.zeros_like(numerator, dtype=float), where=denominator > 0
+    )
+    return quotient
+
+
+_MEAN = _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 1]))
+_RIGHT = (
+    lambda metric, rows: all("correct" in row for row in rows),
+    lambda metric, rows: _counts_of(rows, lambda row: (row["correct"], 1.0)),
+    _MEAN,
+)
+_OWN_VALUE = (
+    lambda metric, rows: all(isinstance(row.get(metric), int | float) for row in rows),
+    lambda metric, rows: _counts_of(rows, lambda row: (row[metric], 1.0)),
+    _MEAN,
+)
+_F1_OF_PARTS = (_has_parts, _parts, _of_sums(lambda sums: _ratio(2 * sums[:, 0], sums[:, 1] + sums[:, 2])))
+_WAYS: Mapping[str, Sequence[tuple[Any, Any, Any]]] = {
+    "accuracy": (_RIGHT,),
+    "subset_accuracy": (_RIGHT,),
+    "exact_match": (_OWN_VALUE,),
+    "f1": (_OWN_VALUE, (_has_classes, _confusions, _of_sums(_f1_of_second_class)), _F1_OF_PARTS),
+    "micro_f1": (_F1_OF_PARTS,),
+    "macro_f1": ((_has_classes, _confusions, _of_sums(_macro_f1)),),
+    "matthews_correlation": ((_has_classes, _confusions, _of_sums(_matthews)),),
+    "precision": ((_has_parts, _parts, _MEAN),),
+    "recall": ((_has_parts, _parts, _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 2]))),),
+    "word_accuracy": ((_has_parts, _right_words, _MEAN),),
+    "pearson": ((_has_numbers, _moments, _of_sums(_pearson)),),
+    "spearman": (
+        (
+            _has_numbers,
+            lambda metric, rows: _counts_of(rows, lambda row: (row["prediction"], row["gold"])),
+            lambda counts: spearman_of(*counts.T),
+        ),
+    ),
+}
+"""Ways to count for each score, of which the first that fits the rows is taken.
+
+Each is: whether it fits, counts (N, K) of N examples, and the function from these to the score of examples drawn.
+"""

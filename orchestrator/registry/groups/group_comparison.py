@@ -1,24 +1,121 @@
 """Comparison of groups: whether their difference is more than luck, over seeds and over the examples they answered.
 
-each two groups   tests over seeds (`seed_comparison`), and over examples (`example_comparison`); each is made once
+each two groups   tests over seeds, and over examples (`example_comparison`); each is made once
 all of them       how many can tell anything; among so many the seeds' test is chosen, and p-values are corrected
+
+Which test over seeds speaks follows from the numbers of seeds and of comparisons and from whether seeds show noise,
+never from what the tests say:
+
+    six or more seeds in common     paired permutation: it needs six pairs to be able to find anything at 95 %, and
+                                    seven to eleven where two to fifty comparisons are corrected for
+    fewer, two or more on each side Welch's test over all seeds of both
+    one seed on a side              none: the noise of seeds is not known, and only examples can speak
+    a side's scores all equal       no Welch's test, which would take any difference for certain
+    both sides' scores all equal    none at all, likewise
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
-from typing import Any
+from statistics import stdev
+from typing import Any, Self
+
+from sqlalchemy import ColumnElement, select
+from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError
-from orchestrator.registry.groups.comparison_words import in_words, p_text
-from orchestrator.registry.groups.example_comparison import ExampleComparison
+from orchestrator.measurements import is_better_lower
+from orchestrator.registry.engines.dialects import select_items
+from orchestrator.registry.groups.example_comparison import ExampleComparison, compare_examples
 from orchestrator.registry.groups.group_records import GroupRecord
-from orchestrator.registry.groups.seed_comparison import SeedComparison, SeedTests, compare_seeds
+from orchestrator.registry.groups.groups import find_group
 from orchestrator.registry.groups.varying_paths import varying_paths
-from orchestrator.significance.comparison import holm
-from orchestrator.significance.summary import LEVEL
+from orchestrator.registry.tables import RunRow
+from orchestrator.run_states import RunState
+from orchestrator.significance.comparison import (
+    POWER,
+    WelchResult,
+    compare_means,
+    holm,
+    least_p_value,
+    pairs_of_seeds,
+    seeds_of_each_group,
+)
+from orchestrator.significance.resampling import (
+    PairedResult,
+    bootstrap_interval,
+    compare_pairs,
+    paired_bootstrap_interval,
+)
+from orchestrator.significance.summary import LEVEL, Interval, has_spread, why_noise_is_unknown
+
+
+@dataclass(frozen=True)
+class SeedComparison:
+    """Difference of two groups over their seeds, the first one's mean minus the second one's."""
+
+    first: GroupRecord
+    second: GroupRecord
+    differences: Sequence[float]
+    """Differences of the scores of seeds in common, in the order of the seeds."""
+    shows_noise: bool
+    """Whether the seeds in common do not all score the same on both sides."""
+    paired: PairedResult | None
+    """Permutation test over the seeds in common; None where there are fewer than two."""
+    welch: WelchResult
+    num_comparisons: int = 1
+    """Number of comparisons that are made at once and corrected for."""
+
+    @classmethod
+    def of(cls, first: GroupRecord, second: GroupRecord) -> Self:
+        """Test the difference of two groups over their seeds."""
+        one, other = ({seed.seed: seed.score for seed in group.seeds} for group in (first, second))
+        common = sorted(seed for seed in one.keys() & other.keys() if seed is not None)
+        differences = [one[seed] - other[seed] for seed in common]
+        shows_noise = any(has_spread([scores[seed] for seed in common]) for scores in (one, other) if common)
+        paired = compare_pairs(differences) if len(common) > 1 else None
+        return cls(first, second, differences, shows_noise, paired, compare_means(first.scores, second.scores))
+
+    @property
+    def _level(self) -> float:
+        """Level of the first of Holm's steps."""
+        return 1 - (1 - LEVEL) / self.num_comparisons
+
+    @property
+    def result(self) -> PairedResult | WelchResult:
+        """Result of the test that speaks; it has no p-value where the noise of seeds is not known."""
+        finds_something = least_p_value(len(self.differences)) < 1 - self._level
+        return self.paired if self.paired is not None and self.shows_noise and finds_something else self.welch
+
+    @property
+    def test(self) -> str:
+        """Test that speaks, in words; empty where the noise of seeds is not known."""
+        if self.result is self.paired:
+            return f"paired permutation over {len(self.differences)} common seeds"
+        sizes = f"{len(self.first.seeds)} and {len(self.second.seeds)} seeds"
+        return "" if self.welch.p_value is None else f"Welch's test over {sizes}"
+
+    @property
+    def bootstrap(self) -> Interval | None:
+        """Bootstrap interval, over common seeds where these speak; None where the noise of seeds is not known."""
+        if self.result is self.paired:
+            return paired_bootstrap_interval(self.differences)
+        return bootstrap_interval(self.first.scores, self.second.scores) if self.test else None
+
+    @property
+    def num_seeds_needed(self) -> int | None:
+        """Number of seeds of each group that would settle a difference of this size; None where no number would."""
+        if self.result is self.paired:
+            return pairs_of_seeds(self.result.difference, stdev(self.differences), self._level)
+        if not self.test:
+            return None
+        return seeds_of_each_group(
+            self.result.difference, stdev(self.first.scores), stdev(self.second.scores), self._level
+        )
 
 
 @dataclass(frozen=True)
@@ -31,20 +128,27 @@ class Comparison:
     examples: ExampleComparison | None
     """Comparison over the examples that runs of both answered; None where no predictions of the same ones are kept,
     or these do not give the score."""
-    differs_in: Mapping[str, tuple[Any, Any]]
-    """Values in which the groups differ, by path."""
-    corrected_p_value: float | None
+    corrected_p_value: float | None = None
     """p-value, corrected by Holm's method for all the comparisons that were asked for at once."""
     num_comparisons: int = 1
     test_alone: str = ""
     """Test that finds the difference to be more than luck where nothing else is asked, with its p-value; else empty."""
 
     @property
+    def speaks(self) -> SeedComparison | ExampleComparison:
+        """Comparison that speaks: over seeds, or where these show no noise, over examples."""
+        return self.seeds if self.seeds.result.p_value is not None or self.examples is None else self.examples
+
+    @property
     def p_value(self) -> float | None:
-        """p-value of what speaks: the test over seeds, or where there is none, that over examples."""
-        if self.seeds.p_value is not None:
-            return self.seeds.p_value
-        return self.examples.p_value if self.examples else None
+        """p-value of the test that speaks; None where nothing can tell."""
+        return self.speaks.result.p_value
+
+    @property
+    def differs_in(self) -> Mapping[str, tuple[Any, Any]]:
+        """Values in which the groups differ, by path."""
+        one, other = ({**group.parameters, "code": group.code_version} for group in (self.first, self.second))
+        return {path: (one.get(path), other.get(path)) for path in sorted(varying_paths([one, other]))}
 
     @property
     def is_distinguishable(self) -> bool | None:
@@ -54,47 +158,28 @@ class Comparison:
     @property
     def words(self) -> str:
         """The answer in one sentence."""
-        return in_words(self)
+        return _in_words(self)
 
 
-def compare_groups(
-    groups: Sequence[GroupRecord], examples: Mapping[tuple[int, int], ExampleComparison | None]
-) -> list[Comparison]:
-    """Compare each two of some groups, and correct for their number.
-
-    Args:
-        groups: as `check_comparable` lets them pass.
-        examples: comparison over examples of each two groups, by their places.
-    """
-    pairs = [
-        (compare_seeds(groups[one], groups[other]), examples.get((one, other)))
-        for one, other in combinations(range(len(groups)), 2)
-    ]
-    alone = [_speaking_alone(*pair) for pair in pairs]
-    num_telling = max(1, sum(p_value is not None for _, p_value in alone))
-    found = [_comparison(*pair, num_telling) for pair in pairs]
-    known = [comparison.p_value for comparison in found if comparison.p_value is not None]
+def _corrected(alone: Sequence[Comparison]) -> list[Comparison]:
+    """Choose the tests among so many comparisons, and correct their p-values."""
+    num_telling = max(1, sum(one.p_value is not None for one in alone))
+    found = [replace(one, seeds=replace(one.seeds, num_comparisons=num_telling)) for one in alone]
+    known = [one.p_value for one in found if one.p_value is not None]
     corrected = iter(holm(known))
     return [
         replace(
-            comparison,
-            corrected_p_value=None if comparison.p_value is None else next(corrected),
+            one,
+            corrected_p_value=None if one.p_value is None else next(corrected),
             num_comparisons=len(known) or 1,
-            test_alone=f"{test} (p = {p_text(p_value)})" if p_value is not None and p_value < 1 - LEVEL else "",
+            test_alone=f"{by_itself.speaks.test} (p = {_p_text(p_value)})" if p_value < 1 - LEVEL else "",
         )
-        for comparison, (test, p_value) in zip(found, alone, strict=True)
+        for one, by_itself in zip(found, alone, strict=True)
+        for p_value in [1.0 if by_itself.p_value is None else by_itself.p_value]
     ]
 
 
-def _speaking_alone(seeds: SeedTests, examples: ExampleComparison | None) -> tuple[str, float | None]:
-    """Name and p-value of the test that speaks where nothing else is asked."""
-    test, result = seeds.speaking()
-    if result.p_value is None and examples is not None:
-        return examples.test, examples.p_value
-    return test, result.p_value
-
-
-def check_comparable(groups: Sequence[GroupRecord]) -> None:
+def _check_comparable(groups: Sequence[GroupRecord]) -> None:
     """Check that groups are scored alike. Raises: InputError."""
     first = groups[0]
     for group in groups:
@@ -115,8 +200,78 @@ def check_comparable(groups: Sequence[GroupRecord]) -> None:
             raise InputError(f"group {group.label} cannot be compared: {why}")
 
 
-def _comparison(tests: SeedTests, examples: ExampleComparison | None, num_comparisons: int) -> Comparison:
-    first, second = tests.first, tests.second
-    told = [{**group.parameters, "code": group.code_version} for group in (first, second)]
-    differs_in = {path: (told[0].get(path), told[1].get(path)) for path in sorted(varying_paths(told))}
-    return Comparison(first, second, tests.comparison(num_comparisons), examples, differs_in, None)
+def compare_named(session: Session, names: Sequence[str], state: ColumnElement[RunState]) -> list[Comparison]:
+    """Compare what names stand for, as `Registry.compare` describes it."""
+    groups = [find_group(session, name, state) for name in names]
+    if len(groups) < 2:
+        raise InputError("name at least two groups, runs or trials to compare: `orchestrator groups list` shows groups")
+    for (one, first), (other, second) in combinations(zip(names, groups, strict=True), 2):
+        if [run.id for run in first.runs] == [run.id for run in second.runs]:
+            raise InputError(f"{one} and {other} are the same runs; name different ones")
+    _check_comparable(groups)
+    ids = [run.id for group in groups for run in group.runs if run.is_scored]
+    kept = select(RunRow.id, RunRow.predictions_path).where(RunRow.id.in_(select_items(session, ids)))
+    predictions = {run_id: path for run_id, path in session.execute(kept) if path}
+    return _corrected(
+        [
+            Comparison(first, second, SeedComparison.of(first, second), compare_examples(first, second, predictions))
+            for first, second in combinations(groups, 2)
+        ]
+    )
+
+
+def _in_words(comparison: Comparison) -> str:
+    """Tell in one sentence whether two groups differ, by what, and how many seeds would settle it."""
+    speaks, result = comparison.speaks, comparison.speaks.result
+    amount = partial(_amount, comparison.first.metric)
+    if comparison.p_value is None:
+        why = why_noise_is_unknown(comparison.first.scores, comparison.second.scores)
+        return (
+            f"nothing can tell: difference {amount(result.difference)} cannot be held against the noise of seeds "
+            f"({why}), and no predictions of the same examples are kept that tell of {comparison.first.metric}; "
+            "run further seeds"
+        )
+    interval = result.interval
+    within = "" if interval is None else f", 95 % interval {amount(interval.low, unit='')} to {amount(interval.high)}"
+    p_value = f"p = {_p_text(comparison.p_value)} ({speaks.test})"
+    if comparison.num_comparisons > 1 and comparison.corrected_p_value is not None:
+        corrected = _p_text(comparison.corrected_p_value)
+        p_value += f"; corrected for {comparison.num_comparisons} comparisons (Holm): p = {corrected}"
+    facts = f"difference {amount(result.difference)}{within}, {p_value}"
+    if speaks is comparison.examples:
+        why = why_noise_is_unknown(comparison.first.scores, comparison.second.scores)
+        models = "these two models are" if comparison.is_distinguishable else "not even these two models are"
+        return f"{models} distinguishable: {facts}; {why}: whether further seeds would say so is not known"
+    if not comparison.is_distinguishable:
+        alone = f", though alone they would be by {comparison.test_alone}" if comparison.test_alone else ""
+        among = f" among {comparison.num_comparisons} comparisons{alone}" if comparison.num_comparisons > 1 else ""
+        return f"not distinguishable{among}: {facts}{_further(comparison)}"
+    is_first = (result.difference > 0) != comparison.first.is_better_lower
+    return f"distinguishable: {'the first' if is_first else 'the second'} is better, {facts}"
+
+
+def _further(comparison: Comparison) -> str:
+    """Words on the number of seeds that would settle a difference that is not settled."""
+    needed = comparison.seeds.num_seeds_needed
+    if needed is None:
+        return "; no number of seeds settles so small a difference"
+    if needed <= min(len(comparison.first.seeds), len(comparison.second.seeds)):
+        return f"; {needed} seeds each find a difference of this size {POWER:.0%} of the time"
+    return f"; about {needed} seeds each would settle a difference of this size"
+
+
+def _amount(metric: str, value: float, unit: str = " points") -> str:
+    """Text of a difference: of scores, which are fractions, in points of a hundred."""
+    if is_better_lower(metric):
+        return f"{value:.4g}"
+    decimals = 1 if abs(value) >= 0.001 or not value else 1 - math.floor(math.log10(100 * abs(value)))
+    return f"{100 * value:.{min(decimals, 4)}f}{unit}"
+
+
+def _p_text(p_value: float) -> str:
+    """Text of a p-value.
+
+    >>> _p_text(0.03125), _p_text(1e-9)
+    ('0.031', 'under 0.001')
+    """
+    return f"{p_value:.2g}" if p_value >= 0.001 else "under 0.001"

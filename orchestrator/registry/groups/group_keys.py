@@ -22,15 +22,6 @@ def code_digest(code_version: str) -> str:
     return hashlib.sha256(code_version.encode()).hexdigest()[:_CODE_DIGITS]
 
 
-def group_digest_of(key: str) -> str:
-    """Digest of all that a group's runs have in common but the code, in the group's key.
-
-    >>> group_digest_of("3f2a77c0b1d2e3f4.1a2b3c4d")
-    '3f2a77c0b1d2e3f4'
-    """
-    return key.partition(".")[0]
-
-
 def group_code(key: str) -> str:
     """Digest of the code in a group's key; empty where it is not known.
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 from orchestrator.cells import setting_cell
@@ -10,6 +9,7 @@ from orchestrator.measurements import is_direction_known
 from orchestrator.registry.groups.group_keys import group_label
 from orchestrator.registry.groups.group_records import GroupRecord, SeedScore
 from orchestrator.registry.groups.model_origins import origin_sentence
+from orchestrator.run_states import RunState
 
 _LONGEST_LIST = 3
 
@@ -24,14 +24,10 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
         yield f"score refused: {group.refusal}"
     elif not group.seeds:
         yield "no run completed with a score"
-    elif len(group.seeds) == 1:
-        yield "one seed: noise not known"
-    elif not group.shows_noise:
-        yield f"all {len(group.seeds)} seeds score the same: noise not known"
     yield from _refused_tests(group)
     counts = {
-        "failed": group.num_failed,
-        "pruned": group.num_pruned,
+        "failed": group.num_in(RunState.FAILED),
+        "pruned": group.num_in(RunState.PRUNED),
         "collapsed": group.num_collapsed,
         "NaN": group.num_nan,
         "not finished": group.num_unfinished,
@@ -41,14 +37,18 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
         yield f"of {len(group.runs)} runs {', '.join(told)}"
     yield from _repeats(group)
     if alike:
-        named = ", ".join(group_label(key) for key in alike[:_LONGEST_LIST]) + (
-            ", …" if len(alike) > _LONGEST_LIST else ""
-        )
-        yield f"the same was run with other code, too: {named}"
+        yield f"the same was run with other code, too: {_listed(list(map(group_label, alike)))}"
+    if group.pooled_versions:
+        versions = [version or "not recorded" for version in group.pooled_versions]
+        yield f"runs of {len(versions)} versions of the code taken together: {_listed(versions)}"
     if not is_direction_known(group.metric):
         yield f"whether a larger {group.metric} is better is not known: it is ranked so"
     if not group.refusal and (group.kind == "evaluate" or "trained" in (group.origin or "")):
         yield origin_sentence(group.origin, "its model", "these data")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_LONGEST_LIST]) + (", …" if len(names) > _LONGEST_LIST else "")
 
 
 def _refused_tests(group: GroupRecord) -> Iterator[str]:
@@ -93,6 +93,24 @@ def choice_sentence(rows: Sequence[Mapping[str, Any]]) -> str | None:
     return f"scores are on the validation data on which the best step of each trial was chosen{of_many}{tested}"
 
 
+def noise_sentence(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    """Sentence on rankings without intervals; None where every ranking has them.
+
+    Args:
+        rows: records of the leaderboard that are shown.
+    """
+    known = {
+        (row["task"], row["metric"], row["split"], row["data"]): row["low"] is not None for row in rows if row["n"]
+    }
+    if all(known.values()):
+        return None
+    tasks = {task for (task, *_), is_known in known.items() if not is_known}
+    where = "" if not any(known.values()) else f" of {', '.join(sorted(tasks))}"
+    return (
+        f"no group{where} has several seeds that differ: how much a seed matters is not known, so no interval is told"
+    )
+
+
 def recipe_text(values: Mapping[str, Any]) -> str:
     """Values by path as one text; fields of a recipe by their own names.
 
@@ -103,8 +121,4 @@ def recipe_text(values: Mapping[str, Any]) -> str:
 
 
 def _setting(value: Any) -> str:
-    return _float_text(value) if isinstance(value, float) else str(value)
-
-
-_float_text = lru_cache(maxsize=10_000)(setting_cell)
-"""A few numbers stand in the texts of all groups of a board."""
+    return setting_cell(value) if isinstance(value, float) else str(value)

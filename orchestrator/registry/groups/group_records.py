@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
-from orchestrator.measurements import is_better_lower, score_bounds
+from orchestrator.measurements import is_better_lower
 from orchestrator.registry.groups.group_keys import group_label
-from orchestrator.registry.groups.group_settings import Settings, num_folds, setting_values
 from orchestrator.registry.groups.model_origins import Origin
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import Summary, summarize
+
+SEED_PATH, FOLD_PATH, FOLDS_PATH = "recipe.seed", "recipe.fold", "task.split.folds"
+"""Parameters with a run's seed, its fold, and the number of folds that each seed is validated on."""
 
 
 class GroupRun(NamedTuple):
@@ -41,25 +43,9 @@ class GroupRun(NamedTuple):
     """Fold that it was validated on, where its task has folds."""
 
     @property
-    def is_tested(self) -> bool:
-        """Whether it has a score on the test split that may be shown, a finite number."""
-        return self.test is not None and math.isfinite(self.test) and self.test_refusal is None
-
-    @property
     def is_scored(self) -> bool:
         """Whether it completed with a score that is a finite number."""
         return self.state == RunState.COMPLETED and self.score is not None and math.isfinite(self.score)
-
-
-class _HasScore(Protocol):
-    @property
-    def score(self) -> float | None: ...
-
-    @property
-    def model_folder(self) -> str | None: ...
-
-
-Scored = TypeVar("Scored", bound=_HasScore)
 
 
 class SeedScore(NamedTuple):
@@ -100,23 +86,16 @@ class GroupRecord:
     """Every run of the group that was asked for, those that have not ended first, then the oldest."""
     data: str | None = None
     """Digest of the data that were scored; None where it was not recorded."""
-    settings: Settings = field(default_factory=dict)
-    """Parameters that its runs have in common, as they are stored; `parameters` are their values."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """Parameters that its runs have in common, by dotted path."""
     code_version: str | None = None
-    """Version of the code that ran; None where it was not recorded."""
+    """Version of the code that ran; None where it was not recorded, or runs of several are taken together."""
+    pooled_versions: Sequence[str | None] = ()
+    """Versions of the code whose runs are taken together, where these are several."""
     origin: Origin | None = None
-    """Earlier use of the score's data: `trained` where the model was trained on them, `chosen` where it was chosen on
-    them, with `partly` where it was so on some of them at least, with `earlier` where one that it was made of was;
-    `same file` where any of these was trained or chosen on the file read another way; `apart` where nothing of this is
-    known, None where it is not known what the model was chosen on.
-    """
+    """Earlier use of the score's data; None where it is not known what the model was chosen on."""
     refusal: str | None = None
     """Reason why its score is not shown, nor ranked; None where it may be."""
-
-    @cached_property
-    def parameters(self) -> Mapping[str, Any]:
-        """Parameters that its runs have in common, by dotted path."""
-        return setting_values(self.settings)
 
     @property
     def label(self) -> str:
@@ -131,40 +110,30 @@ class GroupRecord:
     @cached_property
     def seeds(self) -> Sequence[SeedScore]:
         """Score of each seed that has one, by seed; of folds, a seed that lacks some has none."""
-        by_seed: dict[int | None, list[GroupRun]] = defaultdict(list)
+        runs: dict[int | None, list[GroupRun]] = defaultdict(list)
         for run in self._scored_runs:
-            by_seed[run.seed].append(run)
-        found = []
-        for seed in sorted(by_seed, key=_seed_order):
-            runs = by_seed[seed]
-            score = score_of_seed([(run.fold, run.score or 0.0) for run in runs], self.num_folds)
-            if score is not None:
-                found.append(SeedScore(seed, score, runs))
-        return found
+            runs[run.seed].append(run)
+        found = scores_of_seeds([(run.seed, run.fold, run.score or 0.0) for run in self._scored_runs], self.num_folds)
+        return [SeedScore(seed, score, runs[seed]) for seed, score in found.items()]
 
     @cached_property
     def summary(self) -> Summary | None:
         """Statistics of the seeds' scores; None where no run completed with a score."""
-        return summarize(self.scores, bounds=score_bounds(self.metric)) if self.seeds else None
+        return summarize(self.scores) if self.seeds else None
 
     @property
     def scores(self) -> list[float]:
         """Score of each seed."""
         return [seed.score for seed in self.seeds]
 
-    @property
-    def shows_noise(self) -> bool:
-        """Whether its seeds show how much seeds matter: not one alone, nor any number that score the same.
-
-        Models that collapsed to one class score the same with every seed; an interval without width would rank them
-        above all that is known better.
-        """
-        return self.summary is not None and self.summary.interval is not None
-
     @cached_property
     def best(self) -> GroupRun | None:
         """Run with the best score, the newest of equal ones, one with a model before others."""
-        return best_run(self._scored_runs, is_better_lower=self.is_better_lower) if self._scored_runs else None
+        return max(
+            reversed(self._scored_runs),
+            key=lambda run: (self._sign * (run.score or 0.0), run.model_folder is not None),
+            default=None,
+        )
 
     @property
     def tested(self) -> GroupRun | None:
@@ -172,52 +141,36 @@ class GroupRecord:
 
         Of equals it is the newest.
         """
-        sign = -1.0 if self.is_better_lower else 1.0
-        tested = [run for run in self._scored_runs if run.is_tested]
-        return max(reversed(tested), key=lambda run: sign * (run.score or 0.0), default=None)
+        shown = [run for run in self._scored_runs if run.test_refusal is None]
+        tested = [run for run in shown if run.test is not None and math.isfinite(run.test)]
+        return max(reversed(tested), key=lambda run: self._sign * (run.score or 0.0), default=None)
+
+    @property
+    def _sign(self) -> float:
+        return -1.0 if self.is_better_lower else 1.0
 
     @cached_property
     def _scored_runs(self) -> list[GroupRun]:
         return [] if self.refusal else [run for run in self.runs if run.is_scored]
 
     @property
-    def newest_at(self) -> datetime | None:
-        """Time at which the newest of its runs ended; None where none has."""
-        return self.runs[-1].finished_at
-
-    @property
     def num_folds(self) -> int:
         """Number of folds of the training data that each seed is validated on; 1 without any."""
-        return num_folds(self.settings)
+        return int(self.parameters.get(FOLDS_PATH, 1))
 
     @property
     def repeats(self) -> Sequence[SeedScore]:
         """Seeds that ran more than once."""
         return [seed for seed in self.seeds if len(seed.runs) > self.num_folds]
 
-    @cached_property
-    def _num_in(self) -> Counter[RunState]:
-        return Counter(run.state for run in self.runs)
-
-    @property
-    def num_completed(self) -> int:
-        """Number of runs that completed, with whatever score."""
-        return self._num_in[RunState.COMPLETED]
-
-    @property
-    def num_failed(self) -> int:
-        """Number of runs that failed."""
-        return self._num_in[RunState.FAILED]
-
-    @property
-    def num_pruned(self) -> int:
-        """Number of trials that their scheduler ended."""
-        return self._num_in[RunState.PRUNED]
+    def num_in(self, *states: RunState) -> int:
+        """Number of runs in one of these states, with whatever score."""
+        return sum(run.state in states for run in self.runs)
 
     @property
     def num_unfinished(self) -> int:
         """Number of runs that have not ended, or were stopped."""
-        return len(self.runs) - self.num_completed - self.num_failed - self.num_pruned
+        return len(self.runs) - self.num_in(RunState.COMPLETED, RunState.FAILED, RunState.PRUNED)
 
     @property
     def num_collapsed(self) -> int:
@@ -230,34 +183,24 @@ class GroupRecord:
         return sum(run.state == RunState.COMPLETED and not run.is_scored for run in self.runs)
 
 
-def best_run(scored: Sequence[Scored], *, is_better_lower: bool) -> Scored:
-    """Run with the best score, the newest of equal ones, one with a model before others.
+def scores_of_seeds(scores: Iterable[tuple[int | None, int | None, float]], num_folds: int) -> dict[int | None, float]:
+    """Score of each seed, by seed: the mean over its folds of the mean of the runs on each.
+
+    A seed that lacks a fold has none.
 
     Args:
-        scored: runs with a finite score, the oldest first; one at least.
+        scores: seed, fold (None without folds), and score of each run.
     """
-    scores = [run.score or 0.0 for run in scored]
-    best = min(scores) if is_better_lower else max(scores)
-    equal = [run for run in reversed(scored) if run.score == best]
-    return next((run for run in equal if run.model_folder is not None), equal[0])
-
-
-def score_of_seed(scores: Iterable[tuple[int | None, float]], num_folds: int) -> float | None:
-    """Score of a seed: the mean over its folds of the mean of the runs on each; None where a fold has no score.
-
-    Args:
-        scores: fold, None without folds, and score of each run.
-    """
-    by_fold: dict[int | None, list[float]] = defaultdict(list)
-    for fold, score in scores:
-        by_fold[fold].append(score)
-    return None if len(by_fold) < num_folds else _mean(list(map(_mean, by_fold.values())))
+    runs: dict[int | None, dict[int | None, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for seed, fold, score in scores:
+        runs[seed][fold].append(score)
+    return {
+        seed: _mean([_mean(of_fold) for of_fold in runs[seed].values()])
+        for seed in sorted(runs, key=lambda seed: (seed is None, seed or 0))
+        if len(runs[seed]) >= num_folds
+    }
 
 
 def _mean(scores: Sequence[float]) -> float:
     """Mean of scores, a single one as it is."""
     return scores[0] if len(scores) == 1 else sum(scores) / len(scores)
-
-
-def _seed_order(seed: int | None) -> tuple[bool, int]:
-    return seed is None, seed or 0

@@ -1,25 +1,30 @@
-"""Groups of runs, read in a session: trials of sweeps and probes, students, and evaluations of models."""
+"""Groups of runs, read in a session: trials of sweeps and probes, students, and evaluations of models.
+
+They are found by a condition on runs, or by what a person calls one: the beginning of its digest, a trial, or a run.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Row, Select, and_, cast, func, literal, not_, or_, select, true
 from sqlalchemy.orm import Session, aliased
 
+from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.registry.collection_pause import paused_collection
-from orchestrator.registry.engines.dialects import select_items
-from orchestrator.registry.groups.group_keys import group_key
-from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
-from orchestrator.registry.groups.group_settings import FOLDS_PATH, SEED_PATH, load_folds, load_settings, setting_values
-from orchestrator.registry.groups.model_origins import ORIGIN_PATHS, load_origins
-from orchestrator.registry.groups.refused_scores import TEST_DIGEST, load_test_refusals
+from orchestrator.registry.groups.group_keys import LABEL_DIGITS, distinct_labels, group_code, group_key, group_label
+from orchestrator.registry.groups.group_parameters import load_parameters_of
+from orchestrator.registry.groups.group_records import FOLD_PATH, FOLDS_PATH, SEED_PATH, GroupRecord, GroupRun
+from orchestrator.registry.groups.model_origins import TEST_DIGEST, load_origins, load_test_refusals
 from orchestrator.registry.groups.split_data import SplitData
 from orchestrator.registry.run_flags import is_flagged
+from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, find_run, newest_called
 from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
+from orchestrator.run_states import RunState
 
 _EVALUATION = "evaluate"
 RANKED_KINDS = ("distill", _EVALUATION)
@@ -27,7 +32,7 @@ RANKED_KINDS = ("distill", _EVALUATION)
 _ON_TEST = (_EVALUATION, "test")
 """Kind and split of evaluations whose score may be refused."""
 _NUM_GROUP_COLUMNS = 6
-"""Number of the columns that tell groups apart, the first ones of a run's row."""
+"""Number of the columns that tell groups apart, the first ones of a run's row; the last one is the code's version."""
 
 
 def of_task(task: str | None, *, archived: bool) -> ColumnElement[bool]:
@@ -40,66 +45,52 @@ def of_task(task: str | None, *, archived: bool) -> ColumnElement[bool]:
     return asked if archived else and_(asked, not_(is_flagged("archived")))
 
 
-def count_archived(session: Session, task: str | None) -> int:
-    """Number of the archived runs that would belong to the groups of a task, of all tasks where it is None."""
-    asked = of_task(task, archived=True)
-    counted = select(func.count()).select_from(RunRow).where(is_ranked(), asked, is_flagged("archived"))
-    return session.scalar(counted) or 0
-
-
-def load_tasks(session: Session) -> list[str]:
-    """Names of the tasks that have groups, of archived runs too, in their order."""
-    return sorted(filter(None, session.scalars(select(RunRow.task).where(is_ranked()).distinct())))
-
-
-def load_groups_of(session: Session, run_ids: Collection[str]) -> list[GroupRecord]:
-    """Load the groups that some runs belong to, each with all of its runs."""
-    are_own = RunRow.id.in_(select_items(session, run_ids)), is_ranked()
-    keys = session.scalars(select(RunRow.group_key).where(*are_own).distinct()).all()
-    return load_groups(session, RunRow.group_key.in_(select_items(session, keys)))
-
-
 @paused_collection()
-def load_groups(session: Session, condition: ColumnElement[bool]) -> list[GroupRecord]:
+def load_groups(session: Session, condition: ColumnElement[bool], *, across_code: bool = False) -> list[GroupRecord]:
     """Load the groups of the runs that a condition selects, with these runs alone.
 
     A group's runs come from any number of sweeps. Runs of a task without a score that ranks are in no group. Scores on
     other test data are other groups, also those of registries that recorded one key for all of them.
+
+    Args:
+        across_code: whether runs that differ in the version of the code belong to one group.
     """
     found: dict[tuple[Any, ...], list[Row[Any]]] = defaultdict(list)
     for row in session.connection().execute(_ranked_runs(condition)):  # a session's rows cost twice as much
-        found[row[:_NUM_GROUP_COLUMNS]].append(row)
-    settings = load_settings(session, [rows[-1].id for rows in found.values()])
-    data_parameters = {run_id: setting_values(shared, ORIGIN_PATHS) for run_id, shared in settings.items()}
-    origins = load_origins(session, data_parameters)
-    rows_of_all = chain.from_iterable(found.values())
-    tested = [row.id for row in rows_of_all if row.test is not None or (row.kind, row.scored_split) == _ON_TEST]
+        found[row[: _NUM_GROUP_COLUMNS - across_code]].append(row)
+    newest = [rows[-1].id for rows in found.values()]
+    parameters = load_parameters_of(session, newest, without=(SEED_PATH, FOLD_PATH))
+    origins = load_origins(session, parameters)
+    of_all = list(chain.from_iterable(found.values()))
+    tested = [row.id for row in of_all if row.test is not None or (row.kind, row.split) == _ON_TEST]
     refusals = load_test_refusals(session, tested) if tested else {}
+    in_folds = [row.id for rows in found.values() if FOLDS_PATH in parameters[rows[-1].id] for row in rows]
+    folds = load_parameters_of(session, in_folds, (FOLD_PATH,)) if in_folds else {}
     groups = []
-    for (task, metric, digest, code, split, _), rows in found.items():
-        newest = rows[-1]
-        data = SplitData.of(data_parameters[newest.id], split)
-        is_evaluated = newest.of_kind == _EVALUATION
+    for rows in found.values():
+        last = rows[-1]
+        data = SplitData.of(parameters[last.id], last.split)
+        versions = tuple(dict.fromkeys(row.code_version for row in rows))
+        code = last.code_version if len(versions) == 1 else None
+        is_evaluated = last.of_kind == _EVALUATION
         reasons = [refusals.get(row.id) for row in rows]
-        folds = load_folds(session, [row.id for row in rows]) if FOLDS_PATH in settings[newest.id] else {}
-        origin = origins[newest.id].use_of(data) or (None if is_evaluated else "chosen")
         groups.append(
             GroupRecord(
-                key=group_key(digest, code),
-                kind=newest.of_kind,
-                task=task,
-                metric=metric,
-                split=split,
+                key=group_key(last.group_key, code),
+                kind=last.of_kind,
+                task=last.task,
+                metric=last.metric,
+                split=last.split,
                 runs=[
-                    GroupRun._make(
-                        (*row[_NUM_GROUP_COLUMNS + 2 :], None if is_evaluated else reason, folds.get(row.id))
-                    )
+                    GroupRun._make((*row[_NUM_GROUP_COLUMNS + 2 :], None if is_evaluated else reason, fold))
                     for row, reason in zip(rows, reasons, strict=True)
+                    for fold in [folds.get(row.id, {}).get(FOLD_PATH)]
                 ],
                 data=data.taken,
-                settings=settings[newest.id],
+                parameters=parameters[last.id],
                 code_version=code,
-                origin=origin,
+                pooled_versions=versions if len(versions) > 1 else (),
+                origin=origins[last.id].use_of(data) or (None if is_evaluated else "chosen"),
                 refusal=next(filter(None, reasons), None) if is_evaluated else None,
             )
         )
@@ -130,9 +121,9 @@ def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
         RunRow.task,
         RunRow.metric,
         RunRow.group_key,
-        RunRow.code_version,
-        scored_split.label("scored_split"),
+        scored_split.label("split"),
         tested_on.text,
+        RunRow.code_version,
     )
     of_run: Sequence[Any] = (  # in the order of `GroupRun`
         RunRow.id,
@@ -159,3 +150,63 @@ def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
         .where(is_ranked(), condition)
         .order_by(RunRow.finished_at.is_not(None), RunRow.finished_at, RunRow.id)
     )
+
+
+def find_group(session: Session, name: str, state: ColumnElement[RunState]) -> GroupRecord:
+    """Find the group whose digest begins with `name` (four characters), or a run's or trial's part of its group.
+
+    A whole digest, or one as lists show it, means that group, although longer ones begin with it. A trial, a student or
+    an evaluation stands for itself alone; a sweep for its own trials, where they are one group, without those of other
+    sweeps that the group has.
+
+    Raises: NotFoundError where nothing is called so, or several are; InputError for a run without a score that ranks,
+        or with several groups.
+    """
+    digest, _, code = name.lower().partition(".")
+    is_called = RunRow.group_key.startswith(digest, autoescape=True)
+    ranked = select(RunRow.group_key, RunRow.code_version).where(is_called, is_ranked())
+    is_long = len(digest) >= MIN_ID_DIGITS
+    pairs = session.execute(ranked.distinct().order_by(RunRow.group_key, RunRow.code_version)).all() if is_long else []
+    keys = {group_key(*pair): pair for pair in pairs if group_code(group_key(*pair)).startswith(code)}
+    is_shown = len(digest) >= LABEL_DIGITS
+    exact = {key: pair for key, pair in keys.items() if is_shown and name.lower() == group_label(key, len(digest))}
+    if len(exact) == 1:  # a group whose code is unknown has no more to its name than others begin with
+        keys = exact
+    named = newest_called(session, name, state) if keys else None
+    if named is not None:
+        raise SeveralRunsError(f"{name!r} is the name of run {named[0].id}, and begins a group's digest; give that id.")
+    if len(keys) == 1:
+        ((own_digest, version),) = keys.values()
+        of_code = RunRow.code_version.is_(None) if version is None else RunRow.code_version == version
+        return _only(load_groups(session, and_(RunRow.group_key == own_digest, of_code)), name)
+    if keys:
+        listed = ", ".join(distinct_labels([*keys])[:MAX_CANDIDATES]) + (", …" if len(keys) > MAX_CANDIDATES else "")
+        raise SeveralRunsError(f"{name!r} begins the digests of several groups; give more of it: {listed}.")
+    try:
+        run = find_run(session, name, state)
+    except NotFoundError as error:
+        raise NotFoundError(f"No group's digest begins with {name!r}. {error}") from None
+    own = load_groups(session, RunRow.parent_id == run.id)
+    groups = own or [
+        replace(group, runs=[one for one in group.runs if one.id == run.id])
+        for group in load_groups(session, RunRow.id == run.id)
+    ]
+    if not groups:
+        raise InputError(f"run {run.id} ({run.kind}) has no score that ranks; name a sweep, a trial or an evaluation")
+    return _only(groups, name)
+
+
+def _only(groups: Sequence[GroupRecord], name: str) -> GroupRecord:
+    if len(groups) == 1:
+        return groups[0]
+    more = ", …" if len(groups) > MAX_CANDIDATES else ""
+    if len({group.key for group in groups}) < len(groups):
+        listed = [f"{group.runs[-1].id} ({group.metric}, data {group.data})" for group in groups]
+        problem = f"{name} stands for {len(groups)} groups with other scores or on other data; name one by a run of it"
+    else:
+        labels = distinct_labels([group.key for group in groups])
+        listed = [f"{label} ({group.metric})" for label, group in zip(labels, groups, strict=True)]
+        problem = (
+            f"{name} has {len(groups)} groups of trials; name one of them, as `orchestrator groups list` shows them"
+        )
+    raise InputError(f"{problem}: {', '.join(listed[:MAX_CANDIDATES])}{more}")

@@ -9,7 +9,7 @@ from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import select_items
-from orchestrator.registry.groups.group_settings import load_texts
+from orchestrator.registry.groups.group_parameters import load_parameters_of
 from orchestrator.registry.groups.split_data import digest_paths
 from orchestrator.registry.model_versions import split_version
 from orchestrator.registry.parameter_values import RECORDED_DIGITS
@@ -70,7 +70,7 @@ def load_makers(session: Session, runs: Mapping[str, Parameters]) -> Makers:
         for run_id, named in references.items():
             direct[run_id] = frozenset(makers[reference] for reference in named if reference in makers)
         new = {*makers.values()} - parameters.keys()
-        unread = load_texts(session, new, MAKING_PATHS)
+        unread = load_parameters_of(session, new, MAKING_PATHS)
         parameters |= unread
     return Makers(direct, parameters)
 

@@ -1,13 +1,21 @@
-"""Data that models were trained and chosen on, for runs that score a model: a score on the same data flatters it."""
+"""Data that models were trained and chosen on: a score on the same data flatters, and on test data it is refused."""
 
-from collections.abc import Mapping
-from functools import cache, lru_cache, reduce
+from collections.abc import Collection, Mapping
+from functools import cache, reduce
 from typing import Any, Literal, NamedTuple, Self, get_args
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from orchestrator.registry.engines.dialects import select_items
+from orchestrator.registry.groups.group_parameters import load_parameters_of
 from orchestrator.registry.groups.model_makers import MAKING_PATHS, load_corpus_files, load_makers
-from orchestrator.registry.groups.split_data import DigestSets, SplitData, digest_paths
+from orchestrator.registry.groups.split_data import DigestSets, SplitData, digest_paths, taken_path
+from orchestrator.registry.tables import MetricRow
+from orchestrator.registry.trial_rows import load_kept_trials
+
+TEST_DIGEST = taken_path("test")
+"""Parameter with the digest of a run's test data."""
 
 ORIGIN_PATHS = (*MAKING_PATHS, *digest_paths(["test"]))
 """Paths of the parameters by which a run's data are known, and those that its model was made with."""
@@ -65,7 +73,7 @@ class ModelData(NamedTuple):
     @staticmethod
     def of(parameters: Mapping[str, Any]) -> "ModelData":
         """Data that a run trains and chooses its model on, by its parameters."""
-        return _model_data(SplitData.of(parameters, "train"), SplitData.of(parameters, "validation"))
+        return ModelData(*(DigestSets.of(SplitData.of(parameters, split)) for split in ("train", "validation")))
 
     def merged(self, other: Self) -> Self:
         """These data and those of other models."""
@@ -136,7 +144,21 @@ def load_origins(session: Session, runs: Mapping[str, Mapping[str, Any]]) -> dic
     return origins
 
 
-@lru_cache(maxsize=1_000)
-def _model_data(train: SplitData, validation: SplitData) -> ModelData:
-    """Data of one model; the groups of a board share a few."""
-    return ModelData(DigestSets.of(train), DigestSets.of(validation))
+def load_test_refusals(session: Session, run_ids: Collection[str]) -> dict[str, str]:
+    """Reason for each of these runs, trials and evaluations whose score on the test split is refused, by its id.
+
+    A file that was read another way may have given other examples, and refuses nothing.
+    """
+    is_tested = MetricRow.run_id.in_(select_items(session, run_ids)), MetricRow.split == "test"
+    scored = session.scalars(select(MetricRow.run_id).where(*is_tested).distinct()).all()
+    kept = load_kept_trials(session, scored)  # the score of a sweep is that of the trial whose model it kept
+    texts = load_parameters_of(session, {*scored, *kept.values()}, ORIGIN_PATHS)
+    made_with = {run_id: texts[run_id] | texts.get(kept.get(run_id, ""), {}) for run_id in scored}
+    tested = {run_id: own for run_id, own in made_with.items() if TEST_DIGEST in own}
+    origins = load_origins(session, tested)
+    uses = {run_id: origins[run_id].use_of(SplitData.of(own, "test")) for run_id, own in tested.items()}
+    return {
+        run_id: origin_sentence(use, "the model", "the test data")
+        for run_id, use in uses.items()
+        if use not in (None, "apart", "same file")
+    }

@@ -3,17 +3,32 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from orchestrator.measurements import best_first
-from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
-from orchestrator.registry.groups.group_settings import FOLDS_PATH
-from orchestrator.registry.groups.ranking import place
-from orchestrator.registry.parameter_values import KIND_END
+from orchestrator.registry.groups.group_records import scores_of_seeds
 from orchestrator.run_states import RunState
+from orchestrator.significance.summary import Summary, summarize
 
 Row = Mapping[str, Any]
 _FOLD = "params.fold"
+
+
+@dataclass(frozen=True)
+class ScoredGroup:
+    """Scored trials that differ only in seed and fold."""
+
+    rows: Sequence[Row]
+    """Records of `registry.trials.table`, the best first."""
+    scores: Sequence[float]
+    """Score of each seed."""
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Statistics of the seeds' scores."""
+        return summarize(self.scores)
 
 
 def scored_trials(rows: Sequence[Row], metric: str) -> list[Row]:
@@ -23,7 +38,8 @@ def scored_trials(rows: Sequence[Row], metric: str) -> list[Row]:
         rows: records of `registry.trials.table`.
     """
     column = f"metrics.{metric}"
-    scored = [row for row in rows if row["state"] == RunState.COMPLETED and _is_finite(row.get(column))]
+    completed = [row for row in rows if row["state"] == RunState.COMPLETED and row.get(column) is not None]
+    scored = [row for row in completed if math.isfinite(row[column])]
     return sorted(scored, key=lambda row: (best_first(metric, row[column]), row["number"]))
 
 
@@ -36,10 +52,10 @@ def choice_words(num_scored: int) -> str:
     return f"best of {num_scored} trials on the validation data" if num_scored > 1 else ""
 
 
-def scored_groups(rows: Sequence[Row], metric: str) -> list[list[Row]]:
+def scored_groups(rows: Sequence[Row], metric: str) -> list[ScoredGroup]:
     """The scored trials of each group, which differ only in seed and fold, in the order of the leaderboard.
 
-    So a single lucky seed stands after groups of several. A group none of whose seeds has all of its folds is left out.
+    A group none of whose seeds has all of its folds is left out.
 
     Args:
         rows: records of `registry.trials.table`.
@@ -48,9 +64,12 @@ def scored_groups(rows: Sequence[Row], metric: str) -> list[list[Row]]:
     scored = scored_trials(rows, metric)
     for row in scored:
         groups[row["group"]].append(row)
-    records = [(_record(group, metric, scored[0]["id"]), group) for group in groups.values()]
-    whole = [(place(record), group) for record, group in records if record.scores]
-    return [group for _, group in sorted(whole, key=lambda pair: pair[0])]
+    found = [ScoredGroup(of_group, scores) for of_group in groups.values() if (scores := seed_scores(of_group, metric))]
+    best = scored[:1]  # whose model a sweep keeps, so that its group comes first of equal ones
+    return sorted(
+        found,
+        key=lambda one: (best_first(metric, one.summary.mean), one.rows[0] not in best, one.rows[0]["group"]),
+    )
 
 
 def seed_scores(rows: Sequence[Row], metric: str) -> list[float]:
@@ -59,37 +78,12 @@ def seed_scores(rows: Sequence[Row], metric: str) -> list[float]:
     Args:
         rows: scored trials of one group.
     """
-    return _record(rows, metric, "").scores if rows else []
+    num_folds = int(rows[0].get("params.folds") or 1) if rows else 1
+    scores = [(row["seed"], row.get(_FOLD), row[f"metrics.{metric}"]) for row in rows]
+    return list(scores_of_seeds(scores, num_folds).values())
 
 
 def replicate_text(row: Row) -> str:
     """Seed of a trial in words, and its fold where it has one."""
     fold = row.get(_FOLD)
     return f"seed {row['seed']}" + ("" if fold is None else f", fold {fold}")
-
-
-def _record(rows: Sequence[Row], metric: str, best_id: str) -> GroupRecord:
-    """Scored trials of one group as the leaderboard takes them, in its order; the best of all has a model."""
-    runs = [
-        GroupRun(
-            id=row["id"],
-            seed=row["seed"],
-            state=RunState.COMPLETED,
-            score=row[f"metrics.{metric}"],
-            baseline=None,
-            test=None,
-            is_collapsed=False,
-            model_folder=row["id"] if row["id"] == best_id else None,
-            finished_at=row["finished_at"],
-            parent_id=row["parent"],
-            fold=row.get(_FOLD),
-        )
-        for row in sorted(rows, key=lambda row: (row["finished_at"], row["id"]))
-    ]
-    folds = rows[0].get("params.folds")
-    settings = {} if folds is None else {FOLDS_PATH: f"number{KIND_END}{folds}"}
-    return GroupRecord(rows[0]["group"], "sweep", rows[0]["task"], metric, "validation", runs, settings=settings)
-
-
-def _is_finite(score: float | None) -> bool:
-    return score is not None and math.isfinite(score)

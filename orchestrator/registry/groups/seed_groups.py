@@ -5,55 +5,69 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from orchestrator.registry.groups.finding_groups import find_group
+from sqlalchemy import func, select
+
+from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.groups.group_records import GroupRecord
-from orchestrator.registry.groups.groups import count_archived, load_groups, load_groups_of, load_tasks, of_task
-from orchestrator.registry.groups.leaderboard import rank_groups
-from orchestrator.registry.groups.ranking import Order, ranked_groups
-from orchestrator.registry.groups.refused_scores import load_test_refusals
+from orchestrator.registry.groups.groups import find_group, is_ranked, load_groups, of_task
+from orchestrator.registry.groups.leaderboard import Order, load_noise, rank_groups, ranked_groups
+from orchestrator.registry.groups.model_origins import load_test_refusals
 from orchestrator.registry.record_table import RecordTable
+from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.run_reader import RunReader
+from orchestrator.registry.tables import RunRow
 
 if TYPE_CHECKING:
     import pandas
 
     from orchestrator.registry.groups.group_comparison import Comparison
+    from orchestrator.significance.ranking import SeedNoise
 
 
 class SeedGroups(RunReader):
     """Groups of runs that differ only in their seed: the part of `Registry` that ranks and compares them."""
 
-    def leaderboard(self, task: str | None = None, *, by: Order = "lower", archived: bool = False) -> pandas.DataFrame:
+    def leaderboard(
+        self, task: str | None = None, *, by: Order = "mean", archived: bool = False, across_code: bool = False
+    ) -> pandas.DataFrame:
         """Groups of runs that differ only in their seed, ranked for each task, score, split and data.
 
         They are trials of sweeps and probes, students, and evaluations of models. Runs with another recipe, on other
         data, with another number of threads or other code are another group. Groups that were scored on other data are
         ranked apart, the newest data first; `data` is the beginning of its digest, None where none was recorded.
 
-        A score that falls as models get better, as a loss, is ranked that way. Groups of one seed,
-        or of several that all score the same, come after all others unless `by` says otherwise: how much seeds matter
-        is not known. What completed without a score comes last. `tie`: whether a group cannot be told from the one
-        above it (Welch's test, corrected for the number of neighbors by Holm's method); None where noise is not known.
+        A score that falls as models get better, as a loss, is ranked that way. What completed without a score comes
+        last. The noise of seeds is estimated over all groups of a ranking together (`SeedNoise`), so that a group of
+        one seed has an interval, too; where no group has seeds that differ, there is none.
 
-        Columns: `rank` among `num_ranked` groups, none without a score; `mean`, `sd`, the 95 % interval of the mean
-        from `low` to `high`, `median`, `worst` and `best` over `n` distinct seeds, of which one that ran again counts
-        once; numbers of runs that `completed`, `failed`, were `pruned`, `collapsed` to the baseline, gave `nan` for a
-        score, or are `unfinished`; `baseline`, the score of guessing the majority; `test`, the score on the test split
-        of the run `test_run`; `recipe`, the values in which the groups of a task differ; `notes`, all that the mean
-        does not say; `origin`, `chosen` or `trained` where the model was chosen or even trained on the very data of the
-        score, which flatters it, `partly chosen` or `partly trained` where it was so on some of them at least, each
-        with `earlier` where a start model or teacher was, `same file` where any was so on their file, read another way;
-        `run`, the best seed's, and `model`, its registered name or its folder.
+        Columns: `rank` among `num_ranked` groups, none without a score; `may_be_best`, whether the group with the best
+        mean is not significantly better (the truly best group is among these with a probability of 95 %); `mean`, `sd`,
+        the 95 % interval of the mean from `low` to `high`, `median`, `worst` and `best` over `n` distinct seeds, of
+        which one that ran again counts once; numbers of runs that `completed`, `failed`, were `pruned`, `collapsed` to
+        the baseline, gave `nan` for a score, or are `unfinished`; `baseline`, the score of guessing the majority;
+        `test`, the score on the test split of the run `test_run`; `recipe`, the values in which the groups of a task
+        differ; `notes`, all that the mean does not say; `origin`, `chosen` or `trained` where the model was chosen or
+        even trained on the very data of the score, which flatters it, `partly chosen` or `partly trained` where it was
+        so on some of them at least, each with `earlier` where a start model or teacher was, `same file` where any was
+        so on their file, read another way; `run`, the best seed's, and `model`, its registered name or its folder.
 
         Args:
-            by: number that ranks: the worse end of the interval (`lower`), `mean`, `median`, or the `best` seed, which
-                is the luckiest of n.
+            by: number that ranks: the `mean`; the worse end of its interval (`lower`), which ranks few seeds and noisy
+                ones lower, and finds the best more often where groups differ in either; the `median`; or the `best`
+                seed, which is the luckiest of n.
             archived: whether archived runs and their trials are ranked, too; `num_ranked_archived` counts them.
+            across_code: whether runs that differ in the version of the code are one group; `notes` name the versions.
         """
-        return self.leaderboard_table(task, by=by, archived=archived).frame()
+        return self.leaderboard_table(task, by=by, archived=archived, across_code=across_code).frame()
 
     def leaderboard_table(
-        self, task: str | None = None, *, by: Order = "lower", limit: int | None = None, archived: bool = False
+        self,
+        task: str | None = None,
+        *,
+        by: Order = "mean",
+        limit: int | None = None,
+        archived: bool = False,
+        across_code: bool = False,
     ) -> RecordTable:
         """The table that `leaderboard` makes a DataFrame of: plain values, without pandas.
 
@@ -61,17 +75,24 @@ class SeedGroups(RunReader):
             limit: number of the first places of each ranking that are asked for; None for all.
         """
         with self._database.session(writing=False) as session:
-            return rank_groups(session, task, by, archived=archived, limit=limit)
+            return rank_groups(session, task, by, archived=archived, across_code=across_code, limit=limit)
+
+    def seed_noise(self, group: GroupRecord) -> SeedNoise | None:
+        """Noise of seeds in the ranking that a group belongs to; None where no group of it has seeds that differ."""
+        with self._database.session(writing=False) as session:
+            return load_noise(session, group)
 
     def ranked_tasks(self) -> list[str]:
         """Names of the tasks that have groups, of archived runs too, in their order."""
         with self._database.session(writing=False) as session:
-            return load_tasks(session)
+            tasks = session.scalars(select(RunRow.task).where(is_ranked()).distinct())
+            return sorted(filter(None, tasks))
 
     def num_ranked_archived(self, task: str | None = None) -> int:
         """Number of the runs that the leaderboard leaves out since they, or their sweeps, are archived."""
         with self._database.session(writing=False) as session:
-            return count_archived(session, task)
+            asked = of_task(task, archived=True), is_flagged("archived")
+            return session.scalar(select(func.count()).select_from(RunRow).where(is_ranked(), *asked)) or 0
 
     def groups(self, task: str | None = None, *, archived: bool = False) -> list[GroupRecord]:
         """Groups of runs that differ only in their seed, of a task or of all, in the order of the leaderboard.
@@ -86,7 +107,9 @@ class SeedGroups(RunReader):
     def groups_of(self, run_ids: Collection[str]) -> list[GroupRecord]:
         """Groups of some runs, each with all of its runs, archived ones too."""
         with self._database.session(writing=False) as session:
-            return load_groups_of(session, run_ids)
+            are_own = RunRow.id.in_(select_items(session, run_ids)), is_ranked()
+            keys = session.scalars(select(RunRow.group_key).where(*are_own).distinct()).all()
+            return load_groups(session, RunRow.group_key.in_(select_items(session, keys)))
 
     def test_refusals(self, run_ids: Collection[str]) -> dict[str, str]:
         """Reason for each of these runs and trials whose score on the test split is refused, by its id.
@@ -113,7 +136,7 @@ class SeedGroups(RunReader):
         Raises: NotFoundError, InputError, as `group` does; InputError for less than two, or where they were not scored
             on the same data by the same score.
         """
-        from orchestrator.registry.groups.comparing import compare_named  # numpy is of use to no other reading
+        from orchestrator.registry.groups.group_comparison import compare_named  # numpy is of use to no other reading
 
         with self._database.session(writing=False) as session:
             return compare_named(session, names, self._state())

@@ -6,7 +6,7 @@ from dataclasses import replace
 from sqlalchemy.orm import Session
 
 from orchestrator.progress import counted
-from orchestrator.registry.groups.refused_scores import load_test_refusals
+from orchestrator.registry.groups.model_origins import load_test_refusals
 from orchestrator.registry.queries.field_reader import FieldColumns
 
 _TEST = "metrics.test."

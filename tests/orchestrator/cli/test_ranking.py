@@ -36,18 +36,42 @@ def three_groups(home: object) -> list[str]:
     return [record_group({**recipe, "learning_rate": rate}, groups[rate], int(rate == 3e-5)) for rate in groups]
 
 
-def test_one_lucky_seed_does_not_lead_and_the_doubts_are_told(command: Command, three_groups: list[str]) -> None:
+def test_a_board_tells_its_doubts(command: Command, three_groups: list[str]) -> None:
     outcome = command("leaderboard", "mrpc")
     lines = outcome.out.splitlines()
     assert re.split(r"\s{2,}", lines[0].strip()) == [
         "#", "metric", "mean", "95 % of mean", "seeds", "recipe", "group"
     ]  # fmt: skip
-    assert [line.split()[0] for line in lines[1:]] == ["1", "2", "3"]
-    assert [line.split()[1:3] for line in lines[1:]] == [["f1", "0.8820"], ["f1", "0.7100"], ["f1", "0.9200"]]
-    assert "2 of 3" in lines[2]
-    assert "2: of 3 runs 1 failed" in outcome.err
-    assert "3: one seed: noise not known" in outcome.err
+    assert [line.split()[:3] for line in lines[1:]] == [
+        ["1", "f1", "0.9200"], ["2", "≈", "f1"], ["3", "f1", "0.7100"]
+    ]  # fmt: skip
+    assert "2 of 3" in lines[3]
+    assert "3: of 3 runs 1 failed" in outcome.err
+    assert "≈ may be the best, too" in outcome.err
     assert "the first place was chosen on them, too: the best of 3 groups" in outcome.err
+    by_lower = command("leaderboard", "mrpc", "--by", "lower")
+    assert by_lower.out.splitlines()[1].split()[:3] == ["1", "f1", "0.8820"]
+
+
+def test_groups_that_may_be_the_best_are_marked_and_noise_that_is_not_known_told(
+    command: Command, home: object
+) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        for task, scores in (("mrpc", [(0.8, 0.9), (0.86, 0.82)]), ("rte", [(0.8,), (0.9,)])):
+            for rate, own in enumerate(scores):
+                spec = {"kind": "sweep", "task": {"id": task}, "recipe": {"learning_rate": rate}}
+                sweep = registry.lifecycle.create(
+                    kind="sweep", name="s", fingerprint="f" * 64, spec=spec, task=task, metric="f1"
+                )
+                trials = [
+                    TrialResult(f"k{n}", n, {}, RunState.COMPLETED, n, metrics={"f1": f1}) for n, f1 in enumerate(own)
+                ]
+                registry.trials.record(sweep, trials)
+    outcome = command("leaderboard")
+    assert [line.split()[:3] for line in outcome.out.splitlines()[1:]] == [
+        ["mrpc", "1", "f1"], ["mrpc", "2", "≈"], ["rte", "1", "f1"], ["rte", "2", "f1"]
+    ]  # fmt: skip
+    assert "no group of rte has several seeds that differ" in outcome.err
 
 
 def test_groups_are_listed_shown_and_compared_by_what_the_list_calls_them(
@@ -56,21 +80,24 @@ def test_groups_are_listed_shown_and_compared_by_what_the_list_calls_them(
     listed = command("groups", "list", "mrpc").out.splitlines()
     labels = [line.split()[0] for line in listed[1:]]
     assert len(labels) == 3
-    shown = command("groups", "show", labels[1])
+    shown = command("groups", "show", labels[2])
     assert "of 3 runs 1 failed" in shown.out
     assert [line.split()[0] for line in shown.out.splitlines()[-3:]] == ["0", "1", "9"]
-    compared = command("groups", "compare", labels[0], labels[1])
+    compared = command("groups", "compare", labels[1], labels[2])
     assert compared.status == 0
     answer = compared.out.splitlines()[0]
     assert answer.startswith(
-        f"{labels[0]} beside {labels[1]}: distinguishable: the first is better, difference 17.2 points"
+        f"{labels[1]} beside {labels[2]}: distinguishable: the first is better, difference 17.2 points"
     )
     assert ["learning_rate", "1e-05", "3e-05"] in [line.split() for line in compared.out.splitlines()]
 
 
 def test_a_board_and_a_comparison_are_there_for_a_program(command: Command, three_groups: list[str]) -> None:
     board = json.loads(command("leaderboard", "mrpc", "-f", "json", "--limit", "2").out)
-    assert [(row["rank"], row["n"], row["failed"], row["tie"]) for row in board] == [(1, 5, 0, None), (2, 2, 1, False)]
+    assert [(row["rank"], row["n"], row["failed"], row["may_be_best"]) for row in board] == [
+        (1, 1, 0, True),
+        (2, 5, 0, True),
+    ]
     rows = json.loads(command("groups", "compare", *three_groups, "-f", "json").out)
     assert [row["distinguishable"] for row in rows] == [None, True, None], "one seed cannot be tested"
     assert rows[1]["differs_in"] == {"recipe.learning_rate": [1e-05, 3e-05]}

@@ -34,7 +34,7 @@ def seeds_line(registry: Registry, sweep: str, seed: int = 0) -> str:
 
 def test_the_same_seed_again_is_no_new_seed(registry: Registry) -> None:
     sweeps = [sweep_of(registry, [0.8]) for _ in range(3)]
-    assert seeds_line(registry, sweeps[0]).startswith("One seed")
+    assert seeds_line(registry, sweeps[0]).startswith("How far accuracy would differ with another seed is not known")
 
 
 def test_seeds_of_other_sweeps_count_and_those_of_other_code_do_not(registry: Registry) -> None:
@@ -51,5 +51,8 @@ def test_a_model_of_a_run_without_trials_says_what_is_known(registry: Registry, 
     assert "seeds of this recipe" not in write_card("m", registry)
 
 
-def test_two_seeds_that_score_the_same_give_no_interval(registry: Registry) -> None:
-    assert seeds_line(registry, sweep_of(registry, [0.8, 0.8])).startswith("Two seeds that score the same")
+def test_one_seed_has_the_noise_of_other_recipes(registry: Registry) -> None:
+    own = sweep_of(registry, [0.5])
+    sweep_of(registry, [0.3, 0.32], code="other", first_seed=3)
+    line = seeds_line(registry, own)
+    assert line.startswith("Over 1 seed of this recipe accuracy has the mean 0.5000, with the 95 % interval 0.3203 to ")

@@ -13,12 +13,15 @@ from scipy import stats
 from orchestrator.published.comparison import RunScore, compare, load_numbers, run_scores
 from orchestrator.registry import Registry
 from orchestrator.results import MetricEvent
+from orchestrator.significance.ranking import SeedNoise
+from orchestrator.significance.summary import summarize
 from orchestrator.tasks.catalogue import KNOWN_TASKS
 from tests.orchestrator.registry.samples import new_run, trial_result
 
 NUMBER: dict[str, Any] = {"model": "base", "millions": 110.0, "task": "mrpc", "split": "validation", "metric": "f1"}
 NUMBER |= {"value": 0.88, "chosen": "mean_of_seeds", "title": "A Paper", "url": "https://example.org", "table": "1"}
-SCORE = RunScore("r", "mrpc", "validation", "f1", [0.87, 0.88, 0.90], millions=109.5)
+SEEDS = [0.87, 0.88, 0.90]
+SCORE = RunScore("r", "mrpc", "validation", "f1", SEEDS, SeedNoise.of([summarize(SEEDS)]), millions=109.5)
 BEYOND_THE_CATALOGUE = {"beir", "mnli_mismatched", "msmarco", "trec_dl_2019"}
 CORRELATIONS = {"matthews_correlation", "pearson", "spearman"}
 SCORES = CORRELATIONS | {"accuracy", "f1", "exact_match", "mrr_at_10", "ndcg_at_10"}
@@ -26,7 +29,7 @@ CHOSEN = {"one_run", "best_of_grid", "best_of_restarts", "mean_of_seeds", "mean_
 CHOSEN |= {"median_of_runs", "unstated"}
 
 
-def test_what_is_alike_compares_and_the_noise_is_students() -> None:
+def test_what_is_alike_compares_beside_the_noise_of_seeds() -> None:
     (row,) = compare(SCORE, [NUMBER])
     assert row["why"] == []
     assert row["difference"] == pytest.approx(sum(SCORE.scores) / 3 - 0.88)
@@ -35,17 +38,9 @@ def test_what_is_alike_compares_and_the_noise_is_students() -> None:
     assert row["noise"].startswith("within")
 
 
-@pytest.mark.parametrize(
-    ("scores", "noise"),
-    [
-        ([0.88], "one seed: noise not known"),
-        ([0.9, 0.9], "two seeds that score the same: noise not known"),
-        ([0.80, 0.801, 0.802], "more than seed noise"),
-        ([0.85, 0.9], "within seed noise"),
-    ],
-)
-def test_a_verdict_needs_several_seeds(scores: list[float], noise: str) -> None:
-    assert compare(replace(SCORE, scores=scores), [NUMBER])[0]["noise"] == noise
+def test_a_verdict_needs_noise_that_is_known() -> None:
+    assert compare(replace(SCORE, noise=None), [NUMBER])[0]["noise"] == "seed noise not known"
+    assert compare(replace(SCORE, scores=[0.80]), [NUMBER])[0]["noise"] == "more than seed noise"
 
 
 def test_the_nearest_is_of_the_same_split_trained_plainly_and_of_like_size() -> None:

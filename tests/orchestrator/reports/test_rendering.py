@@ -150,7 +150,7 @@ def test_labels_of_a_chart_are_whole_and_apart_on_a_telephone(tmp_path: Path, br
 
 
 def test_the_table_of_several_groups_of_a_task_fits_a_small_window(tmp_path: Path, browser: Browser) -> None:
-    common = {"n": 1, "baseline": 0.0133, "size": "tiny", "notes": "one seed: noise not known", "tie": ""}
+    common = {"n": 1, "baseline": 0.0133, "size": "tiny", "notes": "of 2 runs 1 failed", "may_be_best": ""}
     common |= dict.fromkeys(("low", "high", "sd", "recipe"), None)
     rows = [
         {**common, "rank": rank, "mean": mean, "best": mean, "test": mean, "init_from": start, "model": "demo/kinds@1"}

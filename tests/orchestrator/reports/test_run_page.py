@@ -172,7 +172,7 @@ def test_groups_stand_in_the_order_of_the_leaderboard_with_their_seeds(registry:
 
 
 def test_what_is_the_same_in_all_groups_is_told_once_and_has_no_column() -> None:
-    row = dict.fromkeys(("rank", "tie", "mean", "low", "high", "sd", "best", "test", "recipe", "model", "run"))
+    row = dict.fromkeys(("rank", "may_be_best", "mean", "low", "high", "sd", "best", "test", "recipe", "model", "run"))
     row |= {"n": 1, "baseline": 0.0133, "init_from": "random", "size": "tiny", "notes": "one seed", "group": "a"}
     other = row | {"init_from": "wiki@1", "notes": "", "group": "b"}
     assert same_in_all([row, other]) == ["n", "baseline", "size"]

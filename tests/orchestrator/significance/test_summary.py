@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from orchestrator.significance.comparison import compare_means, means_p_value
+from orchestrator.significance.comparison import compare_means
 from orchestrator.significance.summary import (
-    mean_interval,
     normal_p_value,
     normal_quantile,
     summarize,
@@ -46,29 +45,11 @@ def test_the_normal_distribution_is_scipys() -> None:
     assert normal_quantile(0.95) == pytest.approx(stats.norm.ppf(0.975))
 
 
-@given(SCORES)
-def test_the_interval_of_a_mean_is_scipys(scores: list[float]) -> None:
-    found = mean_interval(scores)
-    if len(set(scores)) == 1:
-        assert found is None
-        return
-    assert found is not None
-    expected = stats.ttest_1samp(scores, 0.5).confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), rel=1e-6, abs=1e-9)
-
-
-def test_equal_scores_of_which_one_is_rounded_show_no_noise() -> None:
-    assert mean_interval([0.3, 0.1 + 0.2]) is None
-    assert mean_interval([0.3, 0.1 + 0.2, 0.3]) is None
-    assert mean_interval([0.3, 0.300001]) is not None
-
-
 def test_a_summary_has_what_a_group_shows() -> None:
     found = summarize([0.7, 0.9, 0.8, 0.8])
     assert (found.n, found.mean, found.median, found.lowest, found.highest) == pytest.approx((4, 0.8, 0.8, 0.7, 0.9))
     assert found.sd == pytest.approx(stats.tstd([0.7, 0.9, 0.8, 0.8]))
-    one = summarize([0.7])
-    assert (one.n, one.mean, one.sd, one.interval) == (1, 0.7, None, None)
+    assert summarize([0.7]) == (1, 0.7, None, 0.7, 0.7, 0.7)
 
 
 @pytest.mark.filterwarnings("ignore:Precision loss")
@@ -95,7 +76,6 @@ def test_the_noise_of_one_seed_is_not_known() -> None:
 
 @pytest.mark.parametrize("num_seeds", [2, 3, 12])
 def test_the_noise_of_seeds_that_score_the_same_is_not_known(num_seeds: int) -> None:
-    assert summarize([0.684] * num_seeds).interval is None
     assert compare_means([0.684] * num_seeds, [0.686] * num_seeds).p_value is None
     assert compare_means([0.684] * num_seeds, [0.80, 0.86, 0.74]).p_value is None
     assert compare_means([0.80, 0.86, 0.74], [0.684] * num_seeds).p_value is None
@@ -103,22 +83,6 @@ def test_the_noise_of_seeds_that_score_the_same_is_not_known(num_seeds: int) -> 
 
 def test_scores_whose_variance_is_too_small_for_a_float_show_no_noise() -> None:
     assert compare_means([0.0, 5e-324], [0.0, 5e-324]).p_value is None
-
-
-def test_an_interval_ends_at_the_bounds_of_its_score() -> None:
-    near_one = [0.999, 1.0, 0.96]
-    plain, bounded = mean_interval(near_one), mean_interval(near_one, bounds=(0.0, 1.0))
-    assert plain is not None
-    assert bounded is not None
-    assert plain.high > 1.0
-    assert (bounded.low, bounded.high) == (plain.low, 1.0)
-    in_percent = [99.9, 100.0, 96.0]
-    assert mean_interval(in_percent, bounds=(0.0, 1.0)) == mean_interval(in_percent), "these are no bounds of its own"
-
-
-def test_a_p_value_alone_is_that_of_the_whole_comparison() -> None:
-    for first, second in (([0.8, 0.9, 0.7], [0.6, 0.65]), ([0.8, 0.8], [0.6, 0.7]), ([0.1, 0.4], [0.4, 0.1])):
-        assert means_p_value(first, second) == compare_means(first, second).p_value
 
 
 def test_scores_whose_squares_are_no_floats_are_of_unknown_spread() -> None:

@@ -82,4 +82,4 @@ def group_of(key: str, scores: list[float], metric: str = "accuracy") -> GroupRe
         GroupRun(f"{key}{seed}", seed, RunState.COMPLETED, score, None, None, False, None, None, "sweep")
         for seed, score in enumerate(scores)
     ]
-    return GroupRecord(key, "sweep", "sst2", metric, "validation", runs, settings={"recipe.key": f"text:{key}"})
+    return GroupRecord(key, "sweep", "sst2", metric, "validation", runs, parameters={"recipe.key": key})

@@ -117,7 +117,7 @@ def test_six_common_seeds_are_compared_in_pairs(registry: Registry) -> None:
 def test_fewer_seeds_are_compared_by_welchs_test_and_the_answer_says_how_many_would_do(registry: Registry) -> None:
     one, other = group_of(registry, 1e-5, [0.80, 0.82, 0.81]), group_of(registry, 2e-5, [0.80, 0.81, 0.82, 0.805])
     (found,) = registry.compare(one, other)
-    assert (found.seeds.num_first, found.seeds.num_second, found.seeds.num_common) == (3, 4, 3)
+    assert len(found.seeds.differences) == 3
     assert found.is_distinguishable is False
     assert found.words.startswith("not distinguishable: difference 0.1 points, 95 % interval -1.9 to 2.1 points")
     assert found.words.endswith("about 870 seeds each would settle a difference of this size")
@@ -160,7 +160,7 @@ def test_seeds_speak_before_examples_and_every_pair_of_runs_is_compared(registry
     one = group_of(registry, 1e-5, [0.80, 0.82, 0.81], folder=tmp_path)
     other = group_of(registry, 2e-5, [0.80, 0.81, 0.82], folder=tmp_path)
     (found,) = registry.compare(one, other)
-    assert found.p_value == found.seeds.p_value == 1.0
+    assert found.p_value == found.seeds.result.p_value == 1.0
     assert found.examples is not None
     assert [answers.first_run for answers in found.examples.answers] == [trial_id(one, f"k{n}") for n in range(3)]
     assert found.examples.score is not None
@@ -199,7 +199,7 @@ def test_folds_are_no_seeds(registry: Registry, tmp_path: Path) -> None:
     assert lacking.scores == pytest.approx([0.6]), "a seed that lacks a fold has no score"
     assert registry.trials.table(half).records[0]["params.folds"] == 2
     (found,) = registry.compare(*groups)
-    assert found.seeds.num_common == 2
+    assert len(found.seeds.differences) == 2
     assert found.examples is not None
     assert found.examples.num_examples == 400, "the folds of a seed are compared as one"
 

@@ -110,12 +110,16 @@ def test_other_code_is_another_group_and_told_beside_its_twin(registry: Registry
     for code in ("0.1.0+g1", "0.1.0+g2"):
         sweep = new_sweep(registry)
         set_code(registry, sweep, code)
-        seeds(registry, [0.8, 0.9], sweep=sweep)
+        seeds(registry, [0.8, 0.9], sweep=sweep, first=int(code[-1]))
     rows = registry.leaderboard_table().records
     assert sorted(row["recipe"] for row in rows) == ["code=0.1.0+g1", "code=0.1.0+g2"]
     assert all("the same was run with other code, too: " in row["notes"] for row in rows)
     assert rows[0]["group"].partition(".")[0] == rows[1]["group"].partition(".")[0]
     assert registry.group(rows[1]["group"]).code_version == rows[1]["recipe"].removeprefix("code=")
+    (pooled,) = registry.leaderboard_table(across_code=True).records
+    assert (pooled["n"], pooled["completed"], pooled["recipe"]) == (3, 4, "")
+    assert pooled["group"] == rows[0]["group"].partition(".")[0]
+    assert "runs of 2 versions of the code taken together: 0.1.0+g1, 0.1.0+g2" in pooled["notes"]
 
 
 def test_the_fields_of_a_task_tell_groups_apart_and_trials_have_them(registry: Registry) -> None:

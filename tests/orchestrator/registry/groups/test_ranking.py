@@ -1,8 +1,7 @@
-"""Order of groups by what their seeds show. Alone: pytest tests/orchestrator/registry/groups/test_ranking.py"""
+"""Order of groups by their scores. Alone: pytest tests/orchestrator/registry/groups/test_ranking.py"""
 
 import dataclasses
 import math
-import random
 from typing import Any, get_args
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.registry import Registry
-from orchestrator.registry.groups.ranking import Order, ranked_groups
+from orchestrator.registry.groups.leaderboard import Order, ranked_groups
 from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials
 from orchestrator.registry.groups.varying_paths import varying_paths
 from tests.orchestrator.registry.groups.samples import group_of, new_sweep, seeds
@@ -28,32 +27,38 @@ def test_the_newest_of_equal_runs_stands_for_the_group(registry: Registry) -> No
     assert tested.tested.seed == 2
 
 
-def test_a_group_is_ranked_by_the_worse_end_of_its_interval(registry: Registry) -> None:
+def test_groups_are_ranked_by_their_mean_or_by_another_number(registry: Registry) -> None:
     seeds(registry, [0.88, 0.885, 0.882, 0.879, 0.884], learning_rate=1e-5)
     seeds(registry, [0.99, 0.80], learning_rate=2e-5)
     seeds(registry, [0.92], learning_rate=3e-5)
-    board = registry.leaderboard("sst2")
-    assert list(board["n"]) == [5, 2, 1]
-    assert list(board["low"])[:2] == sorted(board["low"][:2], reverse=True)
-    assert board["low"].isna()[2]
-    assert "one seed: noise not known" in board["notes"][2]
-    assert list(registry.leaderboard("sst2", by="mean")["n"]) == [1, 2, 5]
-    assert list(registry.leaderboard("sst2", by="best")["n"]) == [2, 1, 5]
-    assert list(registry.leaderboard("sst2", by="median")["n"]) == [1, 2, 5]
+    found = {by: registry.leaderboard_table("sst2", by=by) for by in get_args(Order)}
+    assert {by: table.values("n") for by, table in found.items()} == {
+        "mean": [1, 2, 5], "lower": [5, 2, 1], "median": [1, 2, 5], "best": [2, 1, 5]
+    }  # fmt: skip
+    assert registry.leaderboard_table("sst2").values("n") == [1, 2, 5]
+    assert found["lower"].values("low") == sorted(found["lower"].values("low"), reverse=True)
 
 
-def test_seeds_that_all_score_the_same_are_ranked_as_one_seed_is(registry: Registry) -> None:
+def test_one_seed_and_seeds_that_score_the_same_have_the_noise_of_the_others(registry: Registry) -> None:
     seeds(registry, [0.684, 0.684, 0.684], learning_rate=1e-5)
     seeds(registry, [0.80, 0.86, 0.74], learning_rate=2e-5)
-    seeds(registry, [0.92, 0.92], learning_rate=3e-5)
+    seeds(registry, [0.92], learning_rate=3e-5)
     rows = registry.leaderboard_table().records
-    assert [row["n"] for row in rows] == [3, 2, 3]
-    assert rows[0]["low"] < 0.684 == rows[2]["mean"], "collapsed models would lead by an interval without width"
-    assert [row["low"] for row in rows[1:]] == [None, None]
-    assert [row["tie"] for row in rows] == [None, None, None]
-    assert [row["notes"] for row in rows[1:]] == [
-        "all 2 seeds score the same: noise not known", "all 3 seeds score the same: noise not known"
-    ]  # fmt: skip
+    assert [row["n"] for row in rows] == [1, 3, 3]
+    widths = [row["mean"] - row["low"] for row in rows]
+    assert widths == pytest.approx([widths[2] * math.sqrt(3), widths[2], widths[2]])
+    assert widths[2] == pytest.approx(4.3027 * 0.06 / math.sqrt(3), rel=1e-4)
+    noise = registry.seed_noise(registry.group(rows[0]["group"]))
+    assert noise is not None
+    assert noise.variance == pytest.approx(0.06**2)
+
+
+def test_where_no_group_has_seeds_that_differ_there_is_no_interval(registry: Registry) -> None:
+    seeds(registry, [0.684, 0.684, 0.684], learning_rate=1e-5)
+    seeds(registry, [0.92], learning_rate=3e-5)
+    rows = registry.leaderboard_table().records
+    assert [row["rank"] for row in rows] == [1, 2]
+    assert [(row["low"], row["high"], row["may_be_best"]) for row in rows] == [(None, None, None)] * 2
 
 
 @pytest.mark.parametrize("metric", ["perplexity", "mlm_loss", "error_rate", "wer", "brier", "bits_per_character"])
@@ -68,38 +73,19 @@ def test_a_score_that_falls_ranks_the_smallest_first(registry: Registry, metric:
                 for seed, value in enumerate(values)
             ],
         )
-    rows = registry.leaderboard_table(by="mean").records
+    rows = registry.leaderboard_table().records
     assert [row["mean"] for row in rows] == pytest.approx([4.95, 5.1, 50.0])
     assert (rows[2]["best"], rows[2]["worst"]) == (49.0, 51.0)
-    assert [row["mean"] for row in registry.leaderboard_table().records] == pytest.approx([5.1, 4.95, 50.0])
+    assert [row["may_be_best"] for row in rows] == [True, True, False]
 
 
-def test_places_that_cannot_be_told_apart_are_ties(registry: Registry) -> None:
+def test_groups_that_the_best_is_not_significantly_better_than_may_be_the_best(registry: Registry) -> None:
     seeds(registry, [0.90, 0.91, 0.92], learning_rate=1e-5)
     seeds(registry, [0.89, 0.91, 0.93], learning_rate=2e-5)
     seeds(registry, [0.50, 0.51, 0.52], learning_rate=3e-5)
     seeds(registry, [0.60], learning_rate=4e-5)
-    assert [row["tie"] for row in registry.leaderboard_table().records] == [None, True, False, None]
-
-
-def test_ties_are_corrected_for_the_number_of_neighbors(registry: Registry) -> None:
-    seeds(registry, [0.90, 0.91, 0.92], learning_rate=1e-5)
-    seeds(registry, [0.865, 0.88, 0.89], learning_rate=2e-5)
-    assert [row["tie"] for row in registry.leaderboard_table().records] == [None, False]
-    for number in range(1, 6):
-        seeds(registry, [0.8 - number / 100, 0.81 - number / 100, 0.79 - number / 100], learning_rate=number)
-    assert [row["tie"] for row in registry.leaderboard_table().records][:2] == [None, True]
-
-
-@pytest.mark.parametrize("num_groups", [2, 10, 30])
-def test_groups_of_one_mean_are_seldom_told_apart(num_groups: int) -> None:
-    """One ranking of twenty at most may tell any two neighbors apart; uncorrected, of 30 groups it is one of three."""
-    rng, num_told_apart = random.Random(7), 0
-    for _ in range(200):
-        drawn = [[rng.gauss(0.8, 0.01) for _ in range(3)] for _ in range(num_groups)]
-        made = [group_of(f"{number:016}", scores) for number, scores in enumerate(drawn)]
-        num_told_apart += any(one.tie is False for one in ranked_groups(made))
-    assert num_told_apart / 200 <= 0.05
+    seeds(registry, [math.nan], learning_rate=5e-5)
+    assert registry.leaderboard_table().values("may_be_best") == [True, True, False, False, None]
 
 
 @given(
@@ -111,16 +97,13 @@ def test_groups_of_one_mean_are_seldom_told_apart(num_groups: int) -> None:
     st.sampled_from(get_args(Order)),
     st.sampled_from(["accuracy", "perplexity"]),
 )
-def test_no_score_that_is_no_number_and_no_single_seed_leads(scores: list[list[float]], by: Order, metric: str) -> None:
+def test_no_score_that_is_no_number_leads(scores: list[list[float]], by: Order, metric: str) -> None:
     made = [group_of(f"{number:016}", values, metric) for number, values in enumerate(scores)]
     ranked = [one.group for one in ranked_groups(made, by)]
     assert sorted(group.key for group in ranked) == [group.key for group in made]
     assert [one.rank for one in ranked_groups(made, by)] == list(range(1, len(made) + 1))
     has_score = [bool(group.seeds) for group in ranked]
     assert has_score == sorted(has_score, reverse=True)
-    if by == "lower":
-        has_interval = [group.shows_noise for group in ranked if group.seeds]
-        assert has_interval == sorted(has_interval, reverse=True)
 
 
 class Counted(str):
@@ -151,7 +134,7 @@ def test_intervals_of_scores_between_0_and_1_end_there(registry: Registry) -> No
     seeds(registry, [0.001, 0.0, 0.04], learning_rate=3e-5)
     good, poor = registry.leaderboard_table("sst2").records
     assert good["high"] == 1.0
-    assert good["low"] == pytest.approx(0.986333 - 0.0567, abs=1e-3)
+    assert good["low"] == pytest.approx(0.986333 - 0.0363, abs=1e-3)
     assert poor["low"] == 0.0
 
 
@@ -186,20 +169,15 @@ def trials(metric: str, scores: dict[str, list[float]]) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize(("metric", "order"), [("f1", ["b", "a", "c"]), ("mlm_loss", ["b", "a", "c"])])
+@pytest.mark.parametrize(("metric", "order"), [("f1", ["b", "a", "c"]), ("mlm_loss", ["c", "a", "b"])])
 def test_groups_stand_as_on_the_leaderboard_and_in_each_the_best_trial_first(metric: str, order: list[str]) -> None:
     scores = {"a": [0.5, 0.9], "b": [0.8, 0.7], "c": [0.4, float("inf")], "d": [float("nan")]}
     groups = scored_groups(trials(metric, scores), metric)
-    assert [group[0]["group"] for group in groups] == order
-    assert all(len({row["group"] for row in group}) == 1 for group in groups)
-    assert [[row[f"metrics.{metric}"] for row in group] for group in groups if group[0]["group"] == "a"] == [
+    assert [group.rows[0]["group"] for group in groups] == order
+    assert all(len({row["group"] for row in group.rows}) == 1 for group in groups)
+    assert [[row[f"metrics.{metric}"] for row in group.rows] for group in groups if group.rows[0]["group"] == "a"] == [
         [0.9, 0.5] if metric == "f1" else [0.5, 0.9]
     ]
-
-
-def test_one_lucky_seed_stands_after_several_good_ones() -> None:
-    groups = scored_groups(trials("f1", {"lucky": [0.92], "good": [0.88, 0.89, 0.87, 0.88, 0.89]}), "f1")
-    assert [group[0]["group"] for group in groups] == ["good", "lucky"]
 
 
 def test_a_trial_without_the_score_is_left_out() -> None:
