@@ -6,16 +6,19 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
+from orchestrator.registry.engines.dialects import select_items
+from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.place_tags import PIPELINE
-from orchestrator.registry.queries.query_names import load_values
+from orchestrator.registry.queries.recorded_names import RecordedNames
 from orchestrator.registry.queries.run_listing import count_runs, list_runs, ordered_ids, selecting
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.run_reader import RunReader
 from orchestrator.registry.run_records import load_selected
-from orchestrator.registry.tables import RunRow, TagRow
+from orchestrator.registry.tables import ParameterRow, RunRow, TagRow
 
 if TYPE_CHECKING:
     import pandas
@@ -72,13 +75,13 @@ class QueriedRuns(RunReader):
         """Records of the runs that a query selects, the newest first; nothing else is read of them."""
         with self._database.session(writing=False) as session:
             state = self._state()
-            conditions = selecting(session, state, filter, trials=trials, archived=True, whole=True)
+            conditions = selecting(session, state, filter, trials=trials, archived=True)
             return load_selected(session, state, conditions)
 
     def named_in_specs(self, fields: Collection[str], *, except_of: Collection[str] = ()) -> set[str]:
         """Values that these fields have, wherever they stand in a spec, in any run but some."""
         with self._database.session(writing=False) as session:
-            return load_values(session, fields, except_of)
+            return _load_values(session, fields, except_of)
 
     def unmatched(self, filter: str) -> list[str]:
         """Tell what a query asks for that no run has: why it finds nothing. Raises: InputError."""
@@ -153,3 +156,14 @@ class QueriedRuns(RunReader):
         """Number of the runs and trials that a query selects. Raises: InputError, as `runs` does."""
         with self._database.session(writing=False) as session:
             return count_runs(session, self._state(), filter, trials=trials, archived=archived)
+
+
+def _load_values(session: Session, fields: Collection[str], except_of: Collection[str]) -> set[str]:
+    paths = [path for path in RecordedNames.of(session).paths() if path.rpartition(".")[2] in fields]
+    values = select(ParameterRow.kind, ParameterRow.text).where(ParameterRow.path.in_(paths)).distinct()
+    of_others = ParameterRow.run_id.not_in(select_items(session, except_of))
+    found: set[str] = set()
+    for kind, text in session.execute(values.where(of_others, ParameterRow.kind != "null")):
+        value = decode_parameter(kind, text)
+        found.update(map(str, value if isinstance(value, list) else [value]))
+    return found

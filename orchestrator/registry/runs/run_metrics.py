@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, and_, case, func, literal_column, or_, select
 
+from orchestrator.errors import InputError
 from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import upsert
 from orchestrator.registry.engines.driver_statements import DriverStatement
 from orchestrator.registry.engines.write_transactions import WriteTransaction
-from orchestrator.registry.queries.query_fields import METRIC_SPLITS
+from orchestrator.registry.queries.query_tree import METRIC_SPLITS
 from orchestrator.registry.record_table import RecordTable, record_table
 from orchestrator.registry.run_records import metric_name
 from orchestrator.registry.tables import MetricPointRow, MetricRow, RunRow
@@ -83,21 +84,28 @@ class RunMetrics:
 
 
 def metric_curves(measured: Iterable[tuple[str, Iterable[MetricEvent]]]) -> Curves:
-    """Measurements of runs' events, by curve; NaN becomes None, which SQL keeps as NULL."""
+    """Measurements of runs' events, by curve; NaN becomes None, which SQL keeps as NULL. Raises: InputError."""
     curves: Curves = {}
-    for run_id, events in measured:
-        for event in events:
-            step, split = int(event.step), event.split  # plain numbers: a server takes them as text
-            epoch = None if event.epoch is None else float(event.epoch)
-            for name, value in event.values.items():
-                key = (run_id, split, _stored_name(name))
-                curve = curves.get(key)
-                if curve is None:
-                    curve = curves[key] = ([], [], [])
-                curve[0].append(step)
-                curve[1].append(float(value) if value == value else None)  # only NaN differs from itself
-                curve[2].append(epoch)
+    try:
+        for run_id, events in measured:
+            _add_to_curves(curves, run_id, events)
+    except OverflowError:
+        raise InputError("A measurement is larger than any number that the registry holds, 1.8e308.") from None
     return curves
+
+
+def _add_to_curves(curves: Curves, run_id: str, events: Iterable[MetricEvent]) -> None:
+    for event in events:
+        step, split = int(event.step), event.split  # plain numbers: a server takes them as text
+        epoch = None if event.epoch is None else float(event.epoch)
+        for name, value in event.values.items():
+            key = (run_id, split, _stored_name(name))
+            curve = curves.get(key)
+            if curve is None:
+                curve = curves[key] = ([], [], [])
+            curve[0].append(step)
+            curve[1].append(float(value) if value == value else None)  # only NaN differs from itself
+            curve[2].append(epoch)
 
 
 _stored_name = lru_cache(maxsize=10_000)(replace_unstorable)

@@ -1,5 +1,6 @@
 """The meaning of queries, held against Python. Alone: pytest tests/orchestrator/registry/queries/test_query.py"""
 
+import math
 import re
 from typing import Any
 
@@ -44,7 +45,7 @@ def comparisons(name: str, values: st.SearchStrategy[Any], operators: list[str])
     if "(" in name:
         function, _, rest = name.rstrip(")").partition("(")
         metric, _, step = rest.partition(", ")
-        operand: Any = HistoryValue(function, FieldName(metric), float(step) if step else None)
+        operand: Any = HistoryValue(function, FieldName(metric), int(step) if step else None)
     else:
         operand = FieldName(name)
     one = st.builds(lambda op, value: Comparison(operand, op, (value,)), st.sampled_from(operators), values)
@@ -72,7 +73,7 @@ LOOKING_BACK = ["best(metrics.train.loss)", "max(metrics.train.loss)", "at(metri
 LOOKING_BACK += ["first(metrics.train.loss)", "last(metrics.train.loss)", "at(metrics.train.loss, 4)"]
 numbers, whole, words = st.sampled_from(NUMBERS), st.sampled_from([0.0, 1.0, 3.0]), st.sampled_from(WORDS)
 tags = st.sampled_from(["odd", "even", "tiny", "drift:head", "none"])
-patterns = st.sampled_from(["%s%", "s_t2", "100%", "%\\%", "%CODE", "", "%", "it's", "_"])
+patterns = st.sampled_from(["%s%", "s_t2", "100\\%", "%\\\\%", "%\\n%", "ÜN%CODE", "", "%", "it's", "_", "s\\_t2"])
 leaves = st.one_of(
     *(comparisons(name, numbers, ORDER) for name in MEASURED[:-1]),
     comparisons("seed", whole, ORDER),
@@ -93,6 +94,7 @@ leaves = st.one_of(
     ),
     comparisons("seconds", st.sampled_from([*AGES, 0.0, 700.0, 1e4]), ORDER),
     *(comparisons(name, st.sampled_from([*NUMBERS, 23.0, 30.0]), ORDER) for name in LOOKING_BACK),
+    *(comparisons(name, st.sampled_from([math.nan, math.inf, 50.0]), EQUAL) for name in [*LOOKING_BACK, MEASURED[0]]),
     *(ranges(name, NUMBERS) for name in MEASURED),
     ranges("created_at", DAYS),
     ranges("created_at", AGES, key=lambda age: -age.seconds),
