@@ -35,7 +35,7 @@ from orchestrator.registry.revisions import (
 
 _OUT_OF_RANGE = "22003"
 """SQLSTATE of a number that its column cannot hold (PostgreSQL's documentation, appendix A)."""
-_TOO_LARGE = "The registry holds whole numbers from -2**63 to 2**63 - 1: a seed, a step or a number of rows is larger."
+_TOO_LARGE = "A number is larger than the registry holds: a seed or step from 2**63 on, a parameter from 1.8e308 on."
 
 
 class Database:

@@ -7,7 +7,6 @@ from functools import cache, lru_cache
 from math import isfinite, isnan
 from typing import Any
 
-from orchestrator.errors import InputError
 from orchestrator.registry.column_types import replace_unstorable
 
 _TASK = "task."
@@ -28,7 +27,7 @@ KIND_END = ":"
 PARAMETER_COLUMNS = ("run_id", "path", "kind", "text", "number")
 """Columns of the parameters table."""
 LARGEST_EXACT = 2**53
-"""From here on a double may be another whole number than the one that was written."""
+"""Whole number from which on a double may be another one than was written."""
 
 _NOT_SHAPING = frozenset({"execution"})
 """Parts of a path below which no parameter shapes a result."""
@@ -74,10 +73,7 @@ def encode_parameter(value: Any) -> tuple[str, str, float | None]:
     if isinstance(value, bool):
         return "boolean", json.dumps(value), float(value)
     if isinstance(value, int | float):
-        try:
-            number = float(value)
-        except OverflowError:
-            raise InputError("A parameter is larger than any number that the registry holds, 1.8e308.") from None
+        number = float(value)
         plain = int.__repr__ if isinstance(value, int) else float.__repr__  # what JSON writes, sooner
         text = plain(value) if isfinite(number) else json.dumps(number)
         return "number", text, None if isnan(number) else number

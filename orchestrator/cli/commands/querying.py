@@ -19,7 +19,7 @@ from orchestrator.cli.commands.run_conditions import no_such_run, since_too
 from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.messages import tell_more
 from orchestrator.cli.output import num_rows_shown, show_rows, shows_briefly
-from orchestrator.cli.reading import output_options
+from orchestrator.cli.reading import page_options
 
 _PAGE = 30
 """Rows on a terminal, of runs or groups; `--limit` gives more of them."""
@@ -32,12 +32,10 @@ _PAGE = 30
 )
 @click.argument("text", metavar="QUERY")
 @click.option("--sort", help="Field to sort by; `-FIELD` for descending order.")
-@click.option("--limit", type=click.IntRange(1), help="Number of rows at most; 30 on a terminal when left out.")
-@click.option("--offset", type=click.IntRange(0), default=0, help="Number of rows to leave out before the first one.")
 @click.option("--since", metavar="AGE|DATE", help="Only those made since: 7d, 12h, or 2026-11-01 (UTC).")
 @click.option("--archived", is_flag=True, help="Include archived runs.")
 @grouping_options
-@output_options
+@page_options("rows at most", _PAGE)
 def query(
     text: str,
     sort: str | None,

@@ -97,13 +97,13 @@ class _Numbers:
     def __init__(self) -> None:
         self._numbers: list[float] = []
 
-    def step(self, number: float | None) -> None:
+    def step(self, number: Any, /) -> None:
         if number is not None:
             self._numbers.append(number)
 
 
 class _Deviation(_Numbers):
-    def finalize(self) -> float | None:
+    def finalize(self) -> Any:
         number = len(self._numbers)
         mean = sum(self._numbers) / max(number, 1)
         if number < 2 or not math.isfinite(mean):
@@ -112,7 +112,7 @@ class _Deviation(_Numbers):
 
 
 class _Median(_Numbers):
-    def finalize(self) -> float | None:
+    def finalize(self) -> Any:
         ordered, number = sorted(self._numbers), len(self._numbers)
         return (ordered[(number - 1) // 2] + ordered[number // 2]) / 2 if ordered else None
 

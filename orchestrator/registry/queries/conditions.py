@@ -83,9 +83,9 @@ def as_text(value: Value) -> str:
 def _test(session: Session, field: Field, operator: str, value: Value) -> Test:
     """Condition for one row of a field, or for the run itself, whose value compares so with one that is no null."""
     kind, column = field.kind, field.value
-    if isinstance(value, float) and math.isnan(value):
-        if field.is_nan is None or operator != "=":
-            raise WrongValueError("nan has no order; `is nan` finds it" if field.is_nan is not None else _remedy(field))
+    if isinstance(value, float) and math.isnan(value) and field.is_nan is not None:
+        if operator != "=":
+            raise WrongValueError("nan has no order; `is nan` finds it")
         return field.is_nan
     if kind == "parameter":
         return _of_parameter(session, field, operator, value)
@@ -100,11 +100,13 @@ def _test(session: Session, field: Field, operator: str, value: Value) -> Test:
             return _of_time(column, operator, value)
         if kind == "seconds" and isinstance(value, Age):
             value = _age_s(value)
-        if kind == "flag" or isinstance(value, bool) or not isinstance(value, int | float):
+        if kind == "flag" or isinstance(value, bool | str | Age | None):
             raise WrongValueError(_remedy(field))
+        if math.isnan(value):
+            raise WrongValueError("this is a number, and never nan")
         if kind == "whole number":
             return _of_whole(column, operator, value)
-        return _ORDER[operator](column, _as_float(value))
+        return _compare(column, operator, _as_float(value))
     if kind == "tag value" and not isinstance(value, str):
         raise WrongValueError(f"this is true, or the text after the colon of a tag '{field.name}:…', in quotes")
     text = as_text(value)
@@ -146,7 +148,7 @@ def _of_parameter(session: Session, field: Field, operator: str, value: Value) -
         return and_(row.c.kind == "boolean", row.c.number == float(value))
     if isinstance(value, str):
         return _compare(field.parts["text"], operator, as_text(value))
-    if operator == "like":
+    if operator == "like" or value is None:
         raise WrongValueError("like compares text, in quotes")
     number = _as_float(value)
     if isinstance(value, int) and abs(value) >= LARGEST_EXACT:  # doubles that may be others: their texts are exact
@@ -264,7 +266,7 @@ def _brief(value: int | float) -> str:
 
 
 def _remedy(field: Field) -> str:
-    """What a value of a number or a flag should be."""
+    """Ending of a message: what a number or a flag is compared with."""
     if field.kind == "flag":
         return "this is true or false; write it without quotes"
     if field.kind == "seconds":

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Select,
+    SQLColumnExpression,
     String,
     Text,
     and_,
@@ -49,12 +50,12 @@ from orchestrator.registry.tables import (
 )
 from orchestrator.run_states import RunState
 
-Column = ColumnElement[Any]
+Column = SQLColumnExpression[Any]
 Test = ColumnElement[bool]
 _TYPES = {"time": "time", "flag": "boolean"}
 _TYPES |= dict.fromkeys(("text", "state", "kind", "commit", "group", "tag value"), "text")
 COMMIT_MARK, COMMIT_DIGITS = "+g", 12
-"""What stands before the commit in a code version, `0.1.0+g1f2e3d4c5b6a.d0a1b2c3d`, and how many digits it has."""
+"""Mark before the commit in a code version, `0.1.0+g1f2e3d4c5b6a.d0a1b2c3d`, and the commit's number of digits."""
 _OF_VERSIONS = string.ascii_letters + string.digits + "._-!"
 """Characters of a version before its commit."""
 
@@ -63,10 +64,10 @@ _ALL = true()
 
 @dataclass(frozen=True)
 class Field:
-    """What runs have under one name."""
+    """Value that runs have under one name, and where it stands."""
 
     kind: str
-    """What it is compared with: text, state, kind, commit, group, tag value, whole number, seconds, number (a
+    """Kind of the value: text, state, kind, commit, group, tag value, whole number, seconds, number (a
     measurement, which may be NaN), time, flag, or parameter (any of several types)."""
     value: Column
     """The value; of a parameter its text."""
@@ -75,7 +76,7 @@ class Field:
     links: tuple[tuple[Column, Column], ...] = ()
     """Columns of a row that say which run it is of, each with the column of the run."""
     where: Test = _ALL
-    """Which rows of the table they are."""
+    """Condition for the rows of the table."""
     has_value: Test | None = None
     """Whether a row, or the run, has a value at all; None: where it is not NULL."""
     also: tuple[Column, ...] = ()

@@ -1,4 +1,4 @@
-"""What a query asks for that no run has: a value of another type, a word that does not occur, with the nearest ones.
+"""Hints on values that no run has: another type than the field's, a word that does not occur, and the nearest ones.
 
 A comparison that no run can ever meet is a slip of the pen, and an error; a word of which a run may come is told where
 nothing was found.

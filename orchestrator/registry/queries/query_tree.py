@@ -12,6 +12,8 @@ FUNCTIONS = ("best", "worst", "min", "max", "first", "last", "at")
 """Functions of a measurement; `at` takes a step as well."""
 UNITS_S: Mapping[str, float] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 """Seconds of the units of an age."""
+_OF_PARTS = ("space.", "stages.")
+"""Beginnings of paths whose values the trials of a sweep, or the stages of a pipeline, have as their own."""
 _PLAIN_NAME = re.compile(r"[A-Za-z_][\w./-]*")
 _SHOWN_AROUND = 60
 """Characters of a long line that a message shows before and after the place it is about."""
@@ -33,7 +35,7 @@ def field_text(name: str) -> str:
     ('metrics.test.f1', 'metrics."f1_C++"', 'metrics.test."f1_C++"')
     """
     area, dot, rest = name.partition(".")
-    if not dot or _PLAIN_NAME.fullmatch(name):
+    if not dot or (rest and _PLAIN_NAME.fullmatch(name)):
         return name
     split, _, last = rest.partition(".")
     if area == "metrics" and split in METRIC_SPLITS and last:
@@ -44,12 +46,22 @@ def field_text(name: str) -> str:
 def short_names(paths: Iterable[str]) -> dict[str, str]:
     """Short name of each path: its last part, or the whole path where several end in that part.
 
-    >>> short_names(["seed", "recipe.seed", "recipe.size"])
-    {'seed': 'seed', 'recipe.seed': 'recipe.seed', 'recipe.size': 'size'}
+    >>> short_names(["seed", "recipe.seed", "recipe.size", "space.size"])
+    {'seed': 'seed', 'recipe.seed': 'recipe.seed', 'recipe.size': 'size', 'space.size': 'space.size'}
     """
-    last = {path: path.rpartition(".")[2] for path in paths}
+    last = {path: path if path.startswith(_OF_PARTS) else path.rpartition(".")[2] for path in paths}
     count = Counter(last.values())
     return {path: name if count[name] == 1 else path for path, name in last.items()}
+
+
+def paths_called(name: str, paths: Iterable[str]) -> list[str]:
+    """Paths that a name without dots can mean: those that end in it.
+
+    >>> paths_called("size", ["model.size", "recipe.size", "space.size"]), paths_called("size", ["space.size"])
+    (['model.size', 'recipe.size'], ['space.size'])
+    """
+    ending = [path for path in paths if path == name or path.endswith(f".{name}")]
+    return [path for path in ending if not path.startswith(_OF_PARTS)] or ending
 
 
 @dataclass(frozen=True)

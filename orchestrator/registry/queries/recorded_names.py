@@ -125,7 +125,7 @@ class RecordedNames:
         return [*sorted(short.items()), *((path, "parameter") for path in self.paths())]
 
     def tag_keys(self) -> list[str]:
-        """What stands before the colon in the tags of runs, or all of a tag without one."""
+        """Keys of tags: the text before the colon, all of a tag without one."""
         tags = [tag for tag in self._distinct("tags", "tag") if not is_internal(tag)]
         return list(dict.fromkeys(tag.partition(":")[0] for tag in tags))
 

@@ -34,7 +34,7 @@ SCORE = "score"
 AGGREGATES = ("count", "n", "mean", "sd", "min", "max", "median", "sum", "best", "worst")
 """`count` is the number of runs, `n` of those whose value counts, `best` the highest one, of a loss the lowest."""
 DEFAULT_AGGREGATES = ("count", "n", "mean", "sd", "min", "max")
-_OF_NUMBERS = {"mean": func.avg, "sd": func.stddev_samp, "median": median, "sum": func.sum}
+_OF_NUMBERS: dict[str, Any] = {"mean": func.avg, "sd": func.stddev_samp, "median": median, "sum": func.sum}
 _METRIC, _TASK, _TEST = "metric", "task", "metrics.test."
 _DATA = f"params.{taken_path('validation')}"
 _REFUSED = "left out: the test score of {}, refused; `orchestrator runs show` says why"
@@ -86,7 +86,7 @@ class Grouping:
     by: Sequence[str]
     """Fields whose values make a group."""
     aggregates: Sequence[Aggregate]
-    """What of each group: `count`, `mean` (of the score), `max(seconds)`, `mean(best(metrics.loss))`."""
+    """Aggregates of each group: `count`, `mean` (of the score), `max(seconds)`, `mean(best(metrics.loss))`."""
     pivot: str | None = None
     """Field each of whose values becomes a column, or one for each aggregate."""
     sort: str | None = None
@@ -174,14 +174,14 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Groups:
-    """What is read of the runs, apart from the fields that they are grouped by."""
+    """Selected runs, and the fields that are read of them."""
 
     session: Session
     fields: Mapping[str, Field]
     measured: Mapping[str, Field]
     """Fields that are aggregated, by name."""
     counts: Mapping[str, Any]
-    """Which runs' values of a field count; all where it has none."""
+    """Conditions for the runs whose value of a field counts; all do where there is none."""
     conditions: Sequence[Test]
 
     def read(self, by: Sequence[str], aggregates: Sequence[Aggregate]) -> list[_Group]:

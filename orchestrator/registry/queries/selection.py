@@ -22,6 +22,7 @@ from orchestrator.registry.queries.query_tree import (
     comparisons,
     error_at,
     field_text,
+    paths_called,
 )
 from orchestrator.registry.queries.recorded_names import RecordedNames
 from orchestrator.registry.tables import RunRow
@@ -135,7 +136,7 @@ class Selection:
     def _path(self, name: str, operand: FieldName, text: str) -> str:
         """Path of a parameter, which a name without dots may be the last part of. Raises: InputError for several."""
         paths = self._names.paths()
-        ending = [path for path in paths if path == name or path.endswith(f".{name}")]
+        ending = paths_called(name, paths)
         if operand.in_quotes is not None or "." in name or not ending:
             if name in paths or not paths:  # in an empty registry no name is wrong
                 return name

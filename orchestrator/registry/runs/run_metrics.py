@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,7 @@ class RunMetrics:
         columns = select(MetricRow.split, MetricRow.name, MetricRow.value).where(MetricRow.run_id == run_id)
         with self._database.session(writing=False) as session:
             rows = session.execute(columns.order_by(MetricRow.split.desc(), MetricRow.name)).all()
-        return {metric_name(split, name): float("nan") if value is None else value for split, name, value in rows}
+        return {metric_name(split, name): _measured(value) for split, name, value in rows}
 
     def last_step(self, run_id: str) -> int | None:
         """Highest step at which something was measured; None where nothing was."""
@@ -61,7 +62,7 @@ class RunMetrics:
             return session.scalar(select(func.max(MetricRow.step)).where(MetricRow.run_id == run_id))
 
     def history(self, run_id: str, name: str | None = None) -> pandas.DataFrame:
-        """`history_table` as a DataFrame; what is NaN or None there is NaN here."""
+        """`history_table` as a DataFrame."""
         return self.history_table(run_id, name).frame()
 
     def history_table(self, run_id: str, name: str | None = None) -> RecordTable:
@@ -79,8 +80,13 @@ class RunMetrics:
         elif name is not None:
             statement = statement.where(points.name == name)
         with self._database.session(writing=False) as session:
-            rows = session.execute(statement.order_by(points.split.desc(), points.name, points.step)).all()
+            found = session.execute(statement.order_by(points.split.desc(), points.name, points.step))
+            rows = [(*row[:4], _measured(row.value), row.recorded_at) for row in found]
         return record_table([column.key for column in columns], rows, step="int64", epoch="float64", value="float64")
+
+
+def _measured(value: float | None) -> float:
+    return math.nan if value is None else value  # SQLite keeps no NaN
 
 
 def metric_curves(measured: Iterable[tuple[str, Iterable[MetricEvent]]]) -> Curves:

@@ -39,7 +39,7 @@ NAMED = [{"id": f"{number:012x}", "name": "n" * 30, "score": number / 7} for num
     ("value", "text"),
     [
         (None, "–"),
-        (math.nan, "–"),
+        (math.nan, "nan"),
         ("", "–"),
         (True, "yes"),
         (0.25, "0.2500"),
@@ -247,7 +247,7 @@ def test_a_page_on_a_terminal_says_how_many_more_there_are(capsys: pytest.Captur
     show_rows(NAMED, ["id"], None, None, page=3)
     captured = capsys.readouterr()
     assert len(captured.out.splitlines()) == 4
-    assert captured.err == "3 of 40 are shown; all of them: --limit 40\n"
+    assert captured.err == "3 of 40 are shown; all of them: --limit all\n"
 
 
 def test_a_pipe_gets_every_row_and_column(capsys: pytest.CaptureFixture[str]) -> None:

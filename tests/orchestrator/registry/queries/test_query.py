@@ -304,3 +304,62 @@ def test_a_name_with_other_signs_stands_in_quotes(registry: Registry, name: str)
         assert list(registry.runs(sort=f"-{written}")["id"]) == [run_id]
     with pytest.raises(InputError, match=re.escape(f"nearest: {field_text(f'metrics.{name}')}")):
         registry.runs(f"{field_text(f'metrics.{name}x')} > 0")
+
+
+def test_a_short_name_means_one_path_or_is_refused_with_all(registry: Registry) -> None:
+    specs = [
+        {"recipe": {"size": "tiny"}},
+        {"recipe": {"size": "tiny"}, "model": {"size": "tiny"}},
+        {"model": {"size": "base"}},
+        {"size": "base", "recipe": {"size": "tiny"}},
+        {"space": {"epochs": [1, 2]}, "recipe": {"epochs": 3}},
+    ]
+    for number, spec in enumerate(specs):
+        new_run(registry, run_id=f"run{number}", spec=spec)
+    ask: Any
+    for ask in (
+        lambda: registry.runs("params.size = 'tiny'"),
+        lambda: registry.runs("not params.size is null"),
+        lambda: registry.runs(sort="params.size"),
+        lambda: registry.grouped("params.size"),
+        lambda: registry.grouped("kind", aggregates="max(params.size)"),
+    ):
+        with pytest.raises(InputError, match=r"model\.size or recipe\.size or size; say which"):
+            ask()
+    for query, expected in (
+        ("params.recipe.size = 'tiny'", {"run0", "run1", "run3"}),
+        ("params.recipe.size != 'tiny'", {"run2", "run4"}),
+        ("params.model.size is null", {"run0", "run3", "run4"}),
+        ("params.\"size\" = 'base'", {"run3"}),
+        ("params.epochs = 3", {"run4"}),
+    ):
+        assert set(registry.run_table(query).values("id")) == expected, query
+    assert registry.run_ids(sort='params."size"')[0] == "run3"
+    assert registry.grouped_table('params."size"', aggregates="count").values("count") == [1, 4]
+
+
+def test_a_column_has_a_short_name_where_no_other_path_of_the_table_ends_so(registry: Registry) -> None:
+    new_run(registry, name="one", spec={"recipe": {"size": "tiny"}, "space": {"size": ["tiny"]}})
+    new_run(registry, name="other", spec={"model": {"size": "tiny"}})
+    columns = [name for name in registry.run_table("name = 'one'").columns if name.startswith("params.")]
+    assert columns == ["params.size", "params.space.size"]
+    columns = [name for name in registry.run_table().columns if name.startswith("params.")]
+    assert columns == ["params.model.size", "params.recipe.size", "params.space.size"]
+
+
+def test_nan_and_infinities_are_kept_and_told_from_nothing(registry: Registry) -> None:
+    for name, value in (("nan", math.nan), ("inf", math.inf), ("low", -math.inf), ("none", None), ("one", 1.0)):
+        run_id = new_run(registry, name=name, metric="loss", spec={} if value is None else {"rate": value})
+        if value is not None:
+            registry.metrics.record(run_id, [MetricEvent(1, "validation", {"loss": value})])
+    table = registry.run_table(sort="name")
+    for column in ("metrics.loss", "params.rate"):
+        assert str(table.values(column)) == "[inf, -inf, nan, None, 1.0]"
+        groups = registry.grouped_table(column, aggregates="count").values(column)
+        assert str(groups) == "[-inf, 1.0, inf, nan, None]"
+    (row,) = registry.grouped_table("kind", aggregates="n(metrics.loss),max(params.rate),mean(metrics.loss)").records
+    assert list(row.values()) == ["pretrain", 3, math.inf, None]
+    assert registry.run_table("metrics.loss is nan or metrics.loss is inf", sort="name").values("name") == [
+        "inf",
+        "nan",
+    ]
