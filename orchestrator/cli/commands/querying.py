@@ -27,8 +27,8 @@ _PAGE = 30
 
 @click.command(
     cls=GlobalOptionsCommand,
-    example='orchestrator query "metrics.f1 > 0.9 and params.learning_rate < 5e-5"\n'
-    "orchestrator query \"task = 'mrpc'\" --group-by params.size --pivot seed",
+    example='orchestrator query "metrics.f1 > 0.9 and params.recipe.learning_rate < 5e-5"\n'
+    "orchestrator query \"task = 'mrpc'\" --group-by params.recipe.size --pivot seed",
 )
 @click.argument("text", metavar="QUERY")
 @click.option("--sort", help="Field to sort by; `-FIELD` for descending order.")

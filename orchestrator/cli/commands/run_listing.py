@@ -33,7 +33,7 @@ class _States(click.Choice[RunState]):
     "list",
     cls=GlobalOptionsCommand,
     example="orchestrator runs list --state failed --since 7d\n"
-    "orchestrator runs list --trials --group-by params.size --agg mean,count",
+    "orchestrator runs list --trials --group-by params.recipe.size --agg mean,count",
 )
 @click.option("--archived", is_flag=True, help="Include archived runs.")
 @click.option("--trials", is_flag=True, help="Include the trials of sweeps.")
