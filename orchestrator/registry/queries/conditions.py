@@ -162,7 +162,7 @@ def _of_parameter(session: Session, field: Field, operator: str, value: Value) -
 
 def _of_whole(column: Any, operator: str, value: int | float) -> Test:
     if not abs(value) < 2**63:
-        raise WrongValueError(f"this is a whole number from -2**63 to 2**63 - 1, and never {_brief(value)}")
+        raise WrongValueError(f"this is a whole number from -2**63 to 2**63 - 1, and never {str(value)[:40]}")
     if value != int(value):
         if operator == "=":
             raise WrongValueError(f"this is a whole number, and never {value:g}")
@@ -224,24 +224,19 @@ def _in_order(field: Field, low: "Value | Field", high: "Value | Field") -> "tup
     end = high
     if field.kind == "time" and isinstance(high, str) and _is_day(high):
         end = (as_time(high) + (_DAY - datetime.resolution)).isoformat()
-    if isinstance(low, Field) or isinstance(high, Field):
+    if isinstance(low, Field) or isinstance(end, Field):
         return low, end
-    key = _moment if field.kind == "time" else _number
-    begins, ends = key(low), key(end)  # type: ignore[arg-type]
-    if begins is not None and ends is not None and begins > ends:  # type: ignore[operator]
-        first = "the older one" if field.kind == "time" else "the smaller one"
-        raise WrongValueError(f"nothing is between {low} and {high}; {first} comes first: between {high} and {low}")
+    if field.kind == "time":
+        now = datetime.now(UTC)  # by this machine's clock: two times are put in order, no run is held beside
+        begins, ends = (now - timedelta(seconds=_age_s(t)) if isinstance(t, Age) else as_time(t) for t in (low, end))
+        is_turned = begins > ends
+    else:
+        first, last = (one.seconds if isinstance(one, Age) else one for one in (low, end))
+        is_turned = isinstance(first, int | float) and isinstance(last, int | float) and first > last
+    if is_turned:
+        which = "the older one" if field.kind == "time" else "the smaller one"
+        raise WrongValueError(f"nothing is between {low} and {high}; {which} comes first: between {high} and {low}")
     return low, end
-
-
-def _moment(value: Value) -> datetime:
-    """The moment of a time or an age, by this machine's clock: two of them are put in order, no run is held beside."""
-    return datetime.now(UTC) - timedelta(seconds=_age_s(value)) if isinstance(value, Age) else as_time(value)
-
-
-def _number(value: Value) -> int | float | None:
-    """The value as a number, an age in seconds; None of a text, whose order is the database's own."""
-    return value.seconds if isinstance(value, Age) else None if isinstance(value, str | bool) else value
 
 
 def _is_day(value: Value) -> bool:
@@ -259,10 +254,6 @@ def _as_float(value: int | float) -> float:
         return float(value)
     except OverflowError:
         return math.copysign(math.inf, value)
-
-
-def _brief(value: int | float) -> str:
-    return str(value) if isinstance(value, float) or abs(value) < 10**40 else f"a number of {len(str(value))} digits"
 
 
 def _remedy(field: Field) -> str:

@@ -98,7 +98,7 @@ def _parse(text: str, start: str) -> Any:
 def _grammar() -> Lark:
     """The parser. It builds the tree while it reads, which needs no recursion however deep the text is nested."""
     grammar = Path(__file__).with_name("filters.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", start=["start", "operand"], propagate_positions=False, transformer=_Tree())
+    return Lark(grammar, parser="lalr", start=["start", "operand"], maybe_placeholders=True, transformer=_Tree())
 
 
 class _Tree(Transformer[Token, Any]):
@@ -110,8 +110,8 @@ class _Tree(Transformer[Token, Any]):
     def all(self, parts: list[Condition]) -> Condition:
         return Combination("and", tuple(parts))
 
-    def negation(self, parts: list[Condition]) -> Condition:
-        return Not(parts[0])
+    def negation(self, parts: list[Any]) -> Condition:
+        return Not(parts[1])
 
     def truth(self, parts: list[_Part]) -> Condition:
         return Comparison(_operand(parts[0], "as a condition"), "=", (True,))
@@ -123,37 +123,21 @@ class _Tree(Transformer[Token, Any]):
         ]
         return links[0] if len(links) == 1 else Combination("and", tuple(links))
 
-    def member(self, parts: list[Any]) -> Condition:
-        return Comparison(_operand(parts[0], "before in"), "in", tuple(part.value for part in parts[1]))
-
-    def like(self, parts: list[Any]) -> Condition:
-        return Comparison(_operand(parts[0], "before like"), "like", (parts[1],))
-
-    def between(self, parts: list[_Part]) -> Condition:
-        return Comparison(_operand(parts[0], "before between"), "between", (parts[1].value, parts[2].value))
+    def tested(self, parts: list[Any]) -> Condition:
+        operand, negation, word, *values = parts
+        operator = str(word).lower()
+        made = Comparison(_operand(operand, f"before {operator}"), operator, tuple(value.value for value in values))
+        return made if negation is None else Not(made)
 
     def is_so(self, parts: list[Any]) -> Condition:
-        return Comparison(_operand(parts[0], "before is"), "=", (_LITERALS[parts[1].type](parts[1]),))
+        operand, negation, value = parts
+        operator = "=" if negation is None else "!="
+        return Comparison(_operand(operand, "before is"), operator, (self.literal([value]).value,))
 
-    def no_member(self, parts: list[Any]) -> Condition:
-        return Not(self.member(parts))
-
-    def not_like(self, parts: list[Any]) -> Condition:
-        return Not(self.like(parts))
-
-    def not_between(self, parts: list[_Part]) -> Condition:
-        return Not(self.between(parts))
-
-    def is_not(self, parts: list[Any]) -> Condition:
-        return Comparison(_operand(parts[0], "before is"), "!=", (_LITERALS[parts[1].type](parts[1]),))
-
-    choices = list
-
-    def pattern(self, parts: list[Token]) -> str:
-        (token,) = parts
-        if token.type == "FIELD":
-            raise _MisplacedError(token.start_pos or 0, f"Text stands in quotes: like '{token}'")
-        return _unquoted(token)
+    def pattern(self, parts: list[Token]) -> _Part:
+        if parts[0].type == "FIELD":
+            raise _MisplacedError(parts[0].start_pos or 0, f"Text stands in quotes: like '{parts[0]}'")
+        return self.literal(parts)
 
     def literal(self, parts: list[Token]) -> _Part:
         return _Part(_LITERALS[parts[0].type](parts[0]), parts[0].start_pos or 0)
@@ -241,16 +225,16 @@ def _accepted_after(text: str, start: str) -> Collection[str]:
 
 
 _IN_WORDS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
-    (("FIELD", "_NOT"), ("a field (metrics.f1, params.recipe.size, task, …)", "not", "(")),
+    (("FIELD", "NOT"), ("a field (metrics.f1, params.recipe.size, task, …)", "not", "(")),
     (("FIELD", "NUMBER"), ("a number", "text in quotes", "a date", "an age (7d)", "a field")),
-    (("_IN",), ("a comparison (= != < <= > >=)", "in", "like", "between", "is")),
+    (("IN",), ("a comparison (= != < <= > >=)", "in", "like", "between", "is")),
     (("TEXT",), ("text in quotes",)),
     (("NUMBER",), ("a number",)),
 )
 """Words for what may stand in a place, by the tokens that tell it; of what hardly anybody means nothing is said."""
 _OTHER_WORDS = {
     **{"FIELD": "a field", "LPAR": "(", "RPAR": ")", "COMMA": "a comma", "NULL": "null", "NAN": "nan", "INF": "inf"},
-    **{"_NOT": "not", "_AND": "and", "_OR": "or", "$END": "the end"},
+    **{"NOT": "not", "_AND": "and", "_OR": "or", "$END": "the end"},
 }
 
 

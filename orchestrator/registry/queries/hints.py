@@ -19,8 +19,6 @@ from orchestrator.registry.tables import RunRow
 
 _OFFERED = ("task", "tag", "model", "dataset", "name", "host", "experiment")
 """Fields of text with words to choose from."""
-_TOLD = (*_OFFERED, "id", "kind", "metric", "parent", "fingerprint", "code", "error", "note", "group")
-"""Fields of text of which it is told that no run is equal to one."""
 _SAMPLE = 500
 """Rows of a parameter that tell what type it has; only a value of another type is looked for in all of them."""
 _WORDS_SAMPLE = 20_000
@@ -68,7 +66,7 @@ def unmatched_words(session: Session, names: RecordedNames, field: Field, compar
         near = [field_text(f"tags.{one}") for one in nearest(field.name, [tag[5:] for tag in tags])]
         return [f"no run has the tag {_shortened(field.name)}{_those(near, [*map(field_text, tags)])}"]
     operand, told = str(comparison.operand), []
-    for value in comparison.values if operand in _TOLD else ():
+    for value in comparison.values if field.kind in ("text", "kind", "group") else ():
         if not isinstance(value, str) or _occurs(session, select(RunRow.id), condition(session, field, "=", [value])):
             continue
         known = [word for word in _words(session, field) if not is_internal(word)] if operand in _OFFERED else []

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
@@ -12,7 +13,7 @@ from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.queries.recorded_names import RecordedNames
-from orchestrator.registry.queries.run_listing import count_runs, list_runs, ordered_ids, selecting
+from orchestrator.registry.queries.run_listing import Query
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.records import RunRecord
@@ -61,22 +62,20 @@ class QueriedRuns(RunReader):
             offset: number of rows that are left out before the first.
             archived: whether archived runs and their trials are included.
         """
-        with self._database.session(writing=False) as session:
-            return list_runs(session, self._state(), filter, sort, limit, offset, trials=trials, archived=archived)
+        with self._query(filter, trials, archived) as query:
+            return query.table(sort, limit, offset)
 
     def run_ids(
         self, filter: str = "", *, sort: str = "-created_at", trials: bool = True, archived: bool = True
     ) -> list[str]:
         """Ids of the runs and trials that a query selects, in the order of `run_table`. Raises: as `runs`."""
-        with self._database.session(writing=False) as session:
-            return ordered_ids(session, self._state(), filter, sort, trials=trials, archived=archived)
+        with self._query(filter, trials, archived) as query:
+            return query.ids(sort)
 
     def selected(self, filter: str, *, trials: bool = True) -> list[RunRecord]:
         """Records of the runs that a query selects, the newest first; nothing else is read of them."""
-        with self._database.session(writing=False) as session:
-            state = self._state()
-            conditions = selecting(session, state, filter, trials=trials, archived=True)
-            return load_selected(session, state, conditions)
+        with self._query(filter, trials) as query:
+            return load_selected(query.session, query.state, query.conditions())
 
     def named_in_specs(self, fields: Collection[str], *, except_of: Collection[str] = ()) -> set[str]:
         """Values that these fields have, wherever they stand in a spec, in any run but some."""
@@ -85,8 +84,8 @@ class QueriedRuns(RunReader):
 
     def unmatched(self, filter: str) -> list[str]:
         """Tell what a query asks for that no run has: why it finds nothing. Raises: InputError."""
-        with self._database.session(writing=False) as session:
-            return Selection(session, self._state()).unmatched(filter)
+        with self._query(filter) as query:
+            return Selection(query.session, query.state).unmatched(filter)
 
     def grouped(
         self,
@@ -142,8 +141,8 @@ class QueriedRuns(RunReader):
         from orchestrator.registry.queries.run_grouping import Grouping, group_runs
 
         grouping = Grouping.of(by, aggregates, pivot, sort)
-        with self._database.session(writing=False) as session:
-            return group_runs(session, self._state(), filter, grouping, trials=trials, archived=archived)
+        with self._query(filter, trials, archived) as query:
+            return group_runs(query, grouping)
 
     def stages(self, run_id: str) -> list[RunRecord]:
         """Stages of a pipeline that have begun, or were done before, the newest first; none of any other run."""
@@ -154,8 +153,13 @@ class QueriedRuns(RunReader):
 
     def num_runs(self, filter: str = "", *, trials: bool = True, archived: bool = True) -> int:
         """Number of the runs and trials that a query selects. Raises: InputError, as `runs` does."""
+        with self._query(filter, trials, archived) as query:
+            return query.count()
+
+    @contextmanager
+    def _query(self, filter: str, trials: bool = True, archived: bool = True) -> Iterator[Query]:
         with self._database.session(writing=False) as session:
-            return count_runs(session, self._state(), filter, trials=trials, archived=archived)
+            yield Query(session, self._state(), filter, trials, archived)
 
 
 def _load_values(session: Session, fields: Collection[str], except_of: Collection[str]) -> set[str]:

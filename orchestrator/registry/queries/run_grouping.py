@@ -11,7 +11,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from sqlalchemy import ColumnElement, Double, and_, case, cast, func, or_, select
+from sqlalchemy import Double, and_, case, cast, func, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError
@@ -22,7 +22,7 @@ from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.groups.refused_scores import load_test_refusals
 from orchestrator.registry.groups.split_data import taken_path
 from orchestrator.registry.queries.fields import FIELDS, Column, Field, Test, parameter
-from orchestrator.registry.queries.run_listing import selecting
+from orchestrator.registry.queries.run_listing import Query
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.tables import RunRow
@@ -104,12 +104,10 @@ class Grouping:
         return cls(named, [Aggregate.parse(text) for text in _parts(aggregates) or usual], pivot, sort)
 
 
-def group_runs(
-    session: Session, state: ColumnElement[RunState], filter: str, grouping: Grouping, *, trials: bool, archived: bool
-) -> RecordTable:
+def group_runs(query: Query, grouping: Grouping) -> RecordTable:
     """Group the runs that a query selects, as `Registry.grouped` describes it. Raises: InputError."""
-    selection, aggregates = Selection(session, state), grouping.aggregates
-    conditions = selecting(session, state, filter, trials=trials, archived=archived)
+    session, selection, conditions = query.session, Selection(query.session, query.state), query.conditions()
+    aggregates = grouping.aggregates
     by, pivots, notes = list(grouping.by), [grouping.pivot] if grouping.pivot else [], list[str]()
     fields = {name: selection.field(name) for name in (*by, *pivots)}
     measured = {one.field: selection.field(one.field) for one in aggregates if one.function != "count"}

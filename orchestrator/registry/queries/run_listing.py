@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -29,76 +30,55 @@ RUN_COLUMNS = (
 _RUNS_PER_STATEMENT = 5_000
 
 
-@paused_collection()
-def list_runs(
-    session: Session,
-    state: ColumnElement[RunState],
-    filter: str,
-    sort: str,
-    limit: int | None,
-    offset: int = 0,
-    *,
-    trials: bool,
-    archived: bool = True,
-) -> RecordTable:
-    """List the runs that a query selects, as `Registry.runs` describes it."""
-    run_ids = ordered_ids(session, state, filter, sort, limit, offset, trials=trials, archived=archived)
-    return _table(session, state, run_ids)
+@dataclass(frozen=True)
+class Query:
+    """Runs that a query selects, in a session."""
 
+    session: Session
+    state: ColumnElement[RunState]
+    """State of a run as `state_as_read` gives it."""
+    text: str
+    trials: bool = True
+    """Whether trials are among them, beside runs without a parent."""
+    archived: bool = True
+    """Whether archived runs are; they are in any case where the query asks for the field `archived`."""
 
-def ordered_ids(
-    session: Session,
-    state: ColumnElement[RunState],
-    filter: str,
-    sort: str,
-    limit: int | None = None,
-    offset: int = 0,
-    *,
-    trials: bool,
-    archived: bool,
-) -> list[str]:
-    """Ids of the runs that a query selects, in the order of `list_runs`: those without the sort key last."""
-    check_page(limit, offset)
-    conditions = selecting(session, state, filter, trials=trials, archived=archived)
-    key, descends = Selection(session, state).order(sort)
-    columns = [column.desc() if descends else column for column in key.sort_keys]
-    if key is FIELDS["created_at"]:  # as in its index
-        order = [*columns, RunRow.id.desc() if descends else RunRow.id]
-    else:
-        empty = [column.is_(None) for column in key.sort_keys]
-        order = [*chain(*zip(empty, columns, strict=True)), RunRow.created_at.desc(), RunRow.id.desc()]
-    statement = select(RunRow.id) if key.of_several else key.beside(select(RunRow.id))
-    page = statement.where(*conditions).order_by(*order).limit(limit).offset(offset)
-    return list(session.connection().scalars(page))  # a session's rows cost twice as much
+    def conditions(self) -> list[Test]:
+        """Conditions for these runs. Raises: InputError."""
+        selection = Selection(self.session, self.state)
+        condition = selection.where(self.text)
+        return [
+            *([] if condition is None else [condition]),
+            *([] if self.trials else [RunRow.parent_id.is_(None)]),
+            *([] if self.archived or selection.asks_for("archived", self.text) else [not_(is_flagged("archived"))]),
+        ]
 
+    def ids(self, sort: str, limit: int | None = None, offset: int = 0) -> list[str]:
+        """Ids in the order of a field; runs without it come last, the newest first. Raises: InputError."""
+        check_page(limit, offset)
+        key, descends = Selection(self.session, self.state).order(sort)
+        columns = [column.desc() if descends else column for column in key.sort_keys]
+        if key is FIELDS["created_at"]:  # as in its index
+            order = [*columns, RunRow.id.desc() if descends else RunRow.id]
+        else:
+            empty = [column.is_(None) for column in key.sort_keys]
+            order = [*chain(*zip(empty, columns, strict=True)), RunRow.created_at.desc(), RunRow.id.desc()]
+        statement = select(RunRow.id) if key.of_several else key.beside(select(RunRow.id))
+        page = statement.where(*self.conditions()).order_by(*order).limit(limit).offset(offset)
+        return list(self.session.connection().scalars(page))  # a session's rows cost twice as much
 
-def count_runs(
-    session: Session, state: ColumnElement[RunState], filter: str, *, trials: bool, archived: bool = True
-) -> int:
-    """Number of the runs that a query selects."""
-    conditions = selecting(session, state, filter, trials=trials, archived=archived)
-    return session.scalar(select(func.count()).select_from(RunRow).where(*conditions)) or 0
+    @paused_collection()
+    def table(self, sort: str, limit: int | None = None, offset: int = 0) -> RecordTable:
+        """Table as `Registry.run_table` describes it. Raises: InputError."""
+        return _table(self.session, self.state, self.ids(sort, limit, offset))
 
-
-def selecting(
-    session: Session, state: ColumnElement[RunState], filter: str, *, trials: bool, archived: bool
-) -> list[Test]:
-    """Conditions of the runs that a query selects. Raises: InputError.
-
-    Args:
-        archived: whether archived runs are included; they are too where the query asks for the field `archived`.
-    """
-    selection = Selection(session, state)
-    condition = selection.where(filter)
-    return [
-        *([] if condition is None else [condition]),
-        *([] if trials else [RunRow.parent_id.is_(None)]),
-        *([] if archived or selection.asks_for("archived", filter) else [not_(is_flagged("archived"))]),
-    ]
+    def count(self) -> int:
+        """Number of these runs. Raises: InputError."""
+        return self.session.scalar(select(func.count()).select_from(RunRow).where(*self.conditions())) or 0
 
 
 def list_trials(session: Session, state: ColumnElement[RunState], sweep_id: str) -> RecordTable:
-    """List the trials of a sweep, in order, with the columns of `list_runs`."""
+    """List the trials of a sweep, in order, with the columns of `Registry.run_table`."""
     of_sweep = select(RunRow.id).where(RunRow.parent_id == sweep_id)
     return _table(session, state, session.scalars(of_sweep.order_by(RunRow.number, RunRow.id)).all())
 
