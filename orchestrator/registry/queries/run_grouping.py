@@ -192,7 +192,7 @@ class _Groups:
             joined[id(data)] = data
             is_scored = and_(self.counts[SCORE], self.measured[SCORE].value.is_not(None))
             for name, column in ((_METRIC, RunRow.metric), (_TASK, RunRow.task), (_DATA, data.value)):
-                parts |= _ends(name, case((is_scored, column)))
+                parts |= _ends(name, case((is_scored, column)), "scored ")
         shown = [func.min(column) for field in fields.values() for column in field.shown]
         statement = select(*shown, *parts.values()).select_from(RunRow)
         for field in joined.values():
@@ -203,9 +203,8 @@ class _Groups:
             values = iter(row)
             own = {name: field.show(*(next(values) for _ in field.shown)) for name, field in fields.items()}
             found = dict(zip(parts, values, strict=True))
-            ends = {name: (found.get((name, "min")), found.get((name, "max"))) for name in (_METRIC, _TASK, _DATA)}
-            made = {one.label: _made(one, found, ends[_METRIC][0]) for one in aggregates}
-            are_mixed = [low != high for low, high in (ends[_TASK], ends[_DATA])]
+            made = {one.label: _made(one, found, found.get((_METRIC, "scored min"))) for one in aggregates}
+            are_mixed = [found.get((name, "scored min")) != found.get((name, "scored max")) for name in (_TASK, _DATA)]
             groups.append(_Group(own, made, *are_mixed))
         return groups
 
@@ -290,9 +289,8 @@ def _sorted(table: RecordTable, sort: str | None, notes: Sequence[str]) -> Recor
         raise InputError(f"Cannot sort groups by {column!r}; they have: {', '.join(table.columns)}")
     having = [record for record in table.records if record.get(column) is not None]
     having.sort(key=lambda record: _rank(record[column]), reverse=descends)
-    return replace(
-        table, records=having + [record for record in table.records if record.get(column) is None], notes=notes
-    )
+    without = [record for record in table.records if record.get(column) is None]
+    return replace(table, records=having + without, notes=notes)
 
 
 def _parts(text: str | Sequence[str]) -> list[str]:
