@@ -64,6 +64,9 @@ def find_columns(wanted: Sequence[str], rows: Sequence[Mapping[str, Any]], own: 
             from orchestrator.errors import InputError
             from orchestrator.nearest import did_you_mean
 
+            several = [other for other in known if other.endswith(f".{heading(name)}")]
+            if len(several) > 1:
+                raise InputError(f"--columns: {name} is {' or '.join(several)}; say which")
             near = did_you_mean(name.lower(), [*by_heading])
             ending = near if "did you mean" in near else _some(known, own)
             raise InputError(f"--columns: there is no column {name!r} here{ending}")

@@ -1,5 +1,6 @@
 """Command `query`, which asks the registry across runs."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -117,6 +118,10 @@ def _of_one_value(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _is_named(column: str, text: str, sort: str | None) -> bool:
-    """Whether the query or the sort key names a column, by its path or by the last part of that."""
+    """Whether the query or the sort key names a column: a parameter by the last part of its path."""
     mentioned = f"{text} {sort or ''}".replace('."', ".").replace(".'", ".")
-    return column in mentioned or (column.startswith("params.") and f"params.{column.rpartition('.')[2]}" in mentioned)
+    if not column.startswith("params."):
+        return column in mentioned
+    return column.rpartition(".")[2] in (
+        path.rpartition(".")[2] for path in re.findall(r"params\.([\w./-]+)", mentioned)
+    )

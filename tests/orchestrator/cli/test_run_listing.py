@@ -70,6 +70,20 @@ def test_a_pipe_gets_all_that_is_there(
     assert command(*words, "--limit", str(10**20)).status == 2
 
 
+def test_a_column_that_could_be_several_is_refused_with_all(command: Command, home: Path) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        spec = {"model": {"size": "tiny"}, "recipe": {"size": "base"}}
+        registry.lifecycle.create(kind="pretrain", name="n", fingerprint="f", spec=spec)
+    outcome = command("query", "kind = 'pretrain'", "--columns", "params.size")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "params.model.size or params.recipe.size" in outcome.err
+    assert command("query", "params.recipe.size = 'base'", "--columns", "recipe.size").out.split() == [
+        "recipe.size",
+        "base",
+    ]
+    assert "recipe.size" in command("query", "params.recipe.size = 'base'").out
+
+
 def test_several_states_may_stand_in_one_option(
     command: Command, recorded_sweep: RecordedSweep, failed_run: str
 ) -> None:
