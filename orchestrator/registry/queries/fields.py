@@ -84,7 +84,7 @@ class Field:
     of_several: bool = False
     """Whether a run may have several values."""
     name: str = ""
-    """Key of a tag; name of a measurement."""
+    """Key of a tag."""
 
     @property
     def present(self) -> Test:
@@ -182,7 +182,6 @@ def metric(split: str, name: str) -> Field:
         *("number", row.c.value, row, ((row.c.run_id, RunRow.id),)),
         where=and_(row.c.split == split, row.c.name == name),
         has_value=row.c.run_id.is_not(None),
-        name=name,
     )
 
 
@@ -206,7 +205,6 @@ def history(function: str, split: str, name: str, step: int | None) -> Field:
         *("number", value, row, ((row.c.run_id, RunRow.id),)),
         where=and_(row.c.split == split, row.c.name == name),
         has_value=picked(func.max(points.c.step)).is_not(None),
-        name=name,
     )
 
 

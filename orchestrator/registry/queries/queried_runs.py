@@ -34,10 +34,11 @@ class QueriedRuns(RunReader):
         """Runs and trials that a query selects, a row each, newest first unless sorted otherwise.
 
         Columns: those of `RUN_COLUMNS`, `tags`, then a `metrics.…` and a `params.…` column for each metric and
-        parameter that any of these runs has.
+        parameter that any of these runs has. A parameter is called by the last part of its path, by the whole path
+        where several in the table end so. NaN in a record of `run_table` was measured; what was not is not there.
 
         Args:
-            filter: a query, such as `metrics.f1 > 0.9 and params.size = 'tiny'`; all runs when empty.
+            filter: a query, such as `metrics.f1 > 0.9 and params.recipe.size = 'tiny'`; all runs when empty.
             sort: a field, `-field` or `field desc` for descending order; runs without the field come last.
             limit: number of rows at most.
             trials: whether trials are included, beside runs without a parent.
@@ -98,7 +99,7 @@ class QueriedRuns(RunReader):
         trials: bool = True,
         archived: bool = True,
     ) -> pandas.DataFrame:
-        """Groups of the runs that a query selects, a row each: `grouped("params.learning_rate", "task = 'mrpc'")`.
+        """Groups of the runs that a query selects, a row each: `grouped("params.recipe.learning_rate", "task = 'mrpc'")`.
 
         Columns: the fields of `by`, then the aggregates. Scores of different measurements or tasks are never taken
         together: where runs have several, `metric` and `task` become fields of `by`. A run with several tags
