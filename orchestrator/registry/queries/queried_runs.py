@@ -99,7 +99,7 @@ class QueriedRuns(RunReader):
         trials: bool = True,
         archived: bool = True,
     ) -> pandas.DataFrame:
-        """Groups of the runs that a query selects, a row each: `grouped("params.recipe.learning_rate", "task = 'mrpc'")`.
+        """Groups of the runs that a query selects, a row each: `grouped("params.recipe.size", "task = 'mrpc'")`.
 
         Columns: the fields of `by`, then the aggregates. Scores of different measurements or tasks are never taken
         together: where runs have several, `metric` and `task` become fields of `by`. A run with several tags
