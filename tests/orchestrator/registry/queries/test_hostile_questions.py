@@ -76,6 +76,14 @@ def test_hostile_questions_have_one_answer_on_every_database(hostile: Registry) 
     assert not wrong, "\n".join(wrong)
 
 
+def test_long_questions_are_answered_up_to_a_limit_that_quoted_text_does_not_count_towards(hostile: Registry) -> None:
+    assert answer(hostile, f"note like '{'(' * 300}'") == "-"
+    assert answer(hostile, f"{'(' * 60}task = 'sst2'{')' * 60}") == "p"
+    assert answer(hostile, " or ".join(["task = 'sst2'"] * 199)) == "p"
+    for question in ("not " * 60 + "task = 'sst2'", " or ".join(["task = 'x'"] * 250)):
+        assert "too long" in answer(hostile, question)
+
+
 @pytest.mark.parametrize(
     ("create", "events"),
     [
