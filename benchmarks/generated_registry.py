@@ -163,8 +163,8 @@ def _copy_rows(connection: Connection, table: Table) -> None:
     spread = (_COPIES.c.number * 7_919 + func.coalesce(runs.c.number, 0) * 104_729) % 1_000
     if "value" in columns:
         given["value"] = columns["value"] + cast(spread - 500, Double) / 10_000.0
-    if "leaf" in columns:
-        is_rate = columns["leaf"] == "learning_rate"
+    if "path" in columns and "number" in columns:
+        is_rate = columns["path"] == "recipe.learning_rate"
         rate = columns["number"] * (1.0 + cast(spread, Double) / 1_000.0)
         given["number"] = case((is_rate, rate), else_=columns["number"])
         given["text"] = case((is_rate, cast(rate, Text)), else_=columns["text"])

@@ -25,10 +25,10 @@ def printable(text: str, *, keep_lines: bool = True) -> str:
 
 
 def cell(value: Any) -> str:
-    """Text of a value in a table: short numbers, times to the minute, a dash for an empty one."""
+    """Text of a value in a table: short numbers, times to the minute, `nan`, a dash for an empty one."""
     if hasattr(value, "item"):  # a NumPy scalar
         value = value.item()
-    if value is None or value in ("", [], {}) or (isinstance(value, float) and math.isnan(value)):
+    if value is None or value in ("", [], {}):
         return MISSING
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -92,21 +92,28 @@ def _number(value: float, decimals: int | None) -> str:
     return f"{value:.3g}" if decimals is None else f"{value:.{decimals}f}"
 
 
-def plain_value(value: Any) -> Any:
-    """Value that JSON can hold: null for NaN and infinities, ISO 8601 in UTC for times."""
+def plain_value(value: Any, *, is_drawn: bool = False) -> Any:
+    """Value that JSON can hold: ISO 8601 in UTC for times, the texts NaN, Infinity and -Infinity, which pandas reads.
+
+    Args:
+        is_drawn: whether it is for a chart, which leaves a gap at null in place of such a number.
+
+    >>> plain_value([0.5, float("nan"), float("-inf")])
+    [0.5, 'NaN', '-Infinity']
+    """
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
+        return float(value) if math.isfinite(value) else None if is_drawn else json.dumps(float(value))
     if isinstance(value, datetime):
         return value.isoformat(timespec="seconds") if value == value else None  # NaT is not equal to itself
     if isinstance(value, date | Path):
         return str(value)
     if isinstance(value, Mapping):
-        return {str(key): plain_value(item) for key, item in value.items()}
+        return {str(key): plain_value(item, is_drawn=is_drawn) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain_value(item) for item in value]
+        return [plain_value(item, is_drawn=is_drawn) for item in value]
     if value is None or isinstance(value, bool | int | str):
         return value
-    return plain_value(value.item()) if hasattr(value, "item") else str(value)
+    return plain_value(value.item(), is_drawn=is_drawn) if hasattr(value, "item") else str(value)
 
 
 def heading(column: str) -> str:

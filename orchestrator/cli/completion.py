@@ -71,7 +71,7 @@ def _offered(named: Named, incomplete: str) -> Iterator[CompletionItem[str]]:
 def _names(context: click.Context) -> Any:
     from orchestrator.registry.queries.recorded_names import RecordedNames
 
-    return RecordedNames(settings_of(context).registry)
+    return RecordedNames.at(settings_of(context).registry)
 
 
 def _runs(context: click.Context, incomplete: str) -> Items:
@@ -124,7 +124,8 @@ def _metrics(context: click.Context, incomplete: str) -> Items:
     """Measurements of the run that was named before; the options called --name take words of a person's own."""
     if context.info_name != "metrics":
         return ()
-    return _offered(_names(context).metrics(context.params.get("run_id") or ""), incomplete)
+    names = _names(context).metrics(context.params.get("run_id") or "")
+    return _offered([(name, "measurement") for name in names], incomplete)
 
 
 def _query_fields(context: click.Context, incomplete: str) -> Items:
@@ -136,11 +137,11 @@ def _query_fields(context: click.Context, incomplete: str) -> Items:
     names = _names(context)
     fields: list[tuple[str, str]] = []
     if word.lstrip("-").startswith("m") or not word.lstrip("-"):
-        fields += [(field_text(f"metrics.{name}"), about) for name, about in names.metrics()]
+        fields += [(field_text(f"metrics.{name}"), "measurement") for name in names.metrics()]
     if word.lstrip("-").startswith("p") or not word.lstrip("-"):
         fields += [(field_text(f"params.{name}"), about) for name, about in names.parameters()]
     if not word.lstrip("-").startswith(("metrics.", "params.")):
-        from orchestrator.registry.queries.query_fields import NAMES
+        from orchestrator.registry.queries.fields import NAMES
 
         fields += [(name, "field") for name in NAMES]
     for item in _offered([(dash + name, about) for name, about in fields], word):

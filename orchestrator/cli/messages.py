@@ -72,7 +72,7 @@ def tell_more(num_shown: int, num_rows: int, offset: int = 0) -> None:
     if offset:
         notify(f"{num_shown:,} of {num_rows:,} are shown; the next ones: --offset {offset + num_shown}")
     else:
-        notify(f"{num_shown:,} of {num_rows:,} are shown; all of them: --limit {num_rows}")
+        notify(f"{num_shown:,} of {num_rows:,} are shown; all of them: --limit all")
 
 
 def write_message(text: str) -> None:

@@ -8,6 +8,7 @@ import click
 
 from orchestrator.cells import heading
 from orchestrator.cli.output_option import output_option
+from orchestrator.registry.record_table import MOST_ROWS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,6 +64,9 @@ def find_columns(wanted: Sequence[str], rows: Sequence[Mapping[str, Any]], own: 
             from orchestrator.errors import InputError
             from orchestrator.nearest import did_you_mean
 
+            several = [other for other in known if other.endswith(f".{heading(name)}")]
+            if len(several) > 1:
+                raise InputError(f"--columns: {name} is {' or '.join(several)}; say which")
             near = did_you_mean(name.lower(), [*by_heading])
             ending = near if "did you mean" in near else _some(known, own)
             raise InputError(f"--columns: there is no column {name!r} here{ending}")
@@ -129,25 +133,32 @@ def form_options(command: F) -> F:
     return command
 
 
+class _Limit(click.IntRange):
+    """Number of rows at most, or `all`."""
+
+    def __init__(self) -> None:
+        super().__init__(1, MOST_ROWS)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return MOST_ROWS if value == "all" else super().convert(value, param, ctx)
+
+
+def limit_option(*names: str, **given: Any) -> Callable[[F], F]:
+    """Option `--limit` of a command that shows rows."""
+    return click.option("--limit", *names, type=_Limit(), metavar="N|all", **given)
+
+
 def reading_options(command: F) -> F:
     """Add the options of commands that show rows: those of a record, `--limit` and `--offset`."""
+    remembered: dict[str, Any] = {"expose_value": False, "callback": _remember_reading}
     offset = click.option(
         "--offset",
         "rows_offset",
-        type=click.IntRange(0),
-        expose_value=False,
-        callback=_remember_reading,
+        type=click.IntRange(0, MOST_ROWS),
         help="Number of rows to leave out before the first one.",
+        **remembered,
     )
-    limit = click.option(
-        "--limit",
-        "rows_limit",
-        type=click.IntRange(1),
-        expose_value=False,
-        callback=_remember_reading,
-        help="Number of rows at most.",
-    )
-    return output_options(limit(offset(command)))
+    return output_options(limit_option("rows_limit", help="Number of rows at most.", **remembered)(offset(command)))
 
 
 def page_options(what: str, size: int) -> Callable[[F], F]:
@@ -155,10 +166,13 @@ def page_options(what: str, size: int) -> Callable[[F], F]:
 
     Args:
         what: what the rows are, for the help: `runs, the newest ones`.
-        size: number of rows unless `--limit` gives another.
+        size: number of rows on a terminal unless `--limit` gives another (`num_rows_shown`).
     """
-    limit = click.option("--limit", type=click.IntRange(1), default=size, show_default=True, help=f"Number of {what}.")
+    limit = limit_option(help=f"Number of {what}; {size} on a terminal when left out.")
     offset = click.option(
-        "--offset", type=click.IntRange(0), default=0, help="Number of them to leave out before the first one."
+        "--offset",
+        type=click.IntRange(0, MOST_ROWS),
+        default=0,
+        help="Number of them to leave out before the first one.",
     )
     return lambda command: output_options(limit(offset(command)))

@@ -179,7 +179,7 @@ def next_commands(runs: dict[str, str], data: DemoData, options: str) -> list[st
         f"{orchestrator} runs list",
         f"{orchestrator} leaderboard",
         f"{orchestrator} runs trials {runs['questions'][:6]}",
-        f'{orchestrator} query "metrics.f1 > 0.5 and params.learning_rate > 1e-3"',
+        f'{orchestrator} query "metrics.f1 > 0.5 and params.recipe.learning_rate > 1e-3"',
         f'{orchestrator} fill-mask demo/pretraining "She worked for the [MASK] ."',
         f"echo {shlex.quote(sentence)} | {orchestrator} predict demo/kinds",
         f"{orchestrator} init FILE  # a file of your own: writes a spec for it",

@@ -4,7 +4,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import DateTime, Dialect, Text, literal
+from sqlalchemy import DateTime, Dialect, Double, Text, literal
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
@@ -80,6 +80,40 @@ class utc_now(FunctionElement[datetime]):  # noqa: N801  (an SQL function)
 
     def __init__(self, seconds_ago: float = 0.0) -> None:
         super().__init__(*((literal(-float(seconds_ago)),) if seconds_ago else ()))
+
+
+class folded(FunctionElement[str]):  # noqa: N801  (an SQL function)
+    """SQL function: a text in small letters, those of any alphabet; SQLite's own knows ASCII, PostgreSQL's a locale."""
+
+    type = Text()
+    inherit_cache = True
+
+
+@compiles(folded, "sqlite")
+def _sqlite_folded(element: folded, compiler: SQLCompiler, **options: Any) -> str:
+    return f"folded({compiler.process(element.clauses, **options)})"  # `sqlite_engine` defines it
+
+
+@compiles(folded, "postgresql")
+def _postgresql_folded(element: folded, compiler: SQLCompiler, **options: Any) -> str:
+    return f'lower(({compiler.process(element.clauses, **options)}) COLLATE "und-x-icu")'
+
+
+class median(FunctionElement[float]):  # noqa: N801  (an SQL function)
+    """SQL aggregate: the median of numbers."""
+
+    type = Double()
+    inherit_cache = True
+
+
+@compiles(median, "sqlite")
+def _sqlite_median(element: median, compiler: SQLCompiler, **options: Any) -> str:
+    return f"median({compiler.process(element.clauses, **options)})"  # `sqlite_engine` defines it
+
+
+@compiles(median, "postgresql")
+def _postgresql_median(element: median, compiler: SQLCompiler, **options: Any) -> str:
+    return f"percentile_cont(0.5) WITHIN GROUP (ORDER BY {compiler.process(element.clauses, **options)})"
 
 
 @compiles(utc_now, "sqlite")

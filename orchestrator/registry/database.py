@@ -15,7 +15,7 @@ from sqlalchemy import URL, Engine
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from orchestrator.errors import RegistryError
+from orchestrator.errors import InputError, RegistryError
 from orchestrator.registry.engines.database_errors import translate
 from orchestrator.registry.engines.dialects import open_engine
 from orchestrator.registry.engines.write_transactions import (
@@ -32,6 +32,10 @@ from orchestrator.registry.revisions import (
     has_tables,
     upgrade_schema,
 )
+
+_OUT_OF_RANGE = "22003"
+"""SQLSTATE of a number that its column cannot hold (PostgreSQL's documentation, appendix A)."""
+_TOO_LARGE = "A number is larger than the registry holds: a seed or step from 2**63 on, a parameter from 1.8e308 on."
 
 
 class Database:
@@ -126,7 +130,11 @@ class Database:
     def _translated_errors(self) -> Iterator[None]:
         try:
             yield
+        except OverflowError as error:
+            raise InputError(_TOO_LARGE) from error
         except SQLAlchemyError as error:
+            if getattr(getattr(error, "orig", None), "sqlstate", None) == _OUT_OF_RANGE:
+                raise InputError(_TOO_LARGE) from error
             raise translate(error, self._url) from error
         except sqlite3.Error as error:  # of a transaction that could not begin
             raise translate(as_sqlalchemy_error(error, sqlite3.Error), self._url) from error

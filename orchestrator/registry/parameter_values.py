@@ -2,10 +2,9 @@
 
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache, lru_cache
-from math import isfinite
+from math import isfinite, isnan
 from typing import Any
 
 from orchestrator.registry.column_types import replace_unstorable
@@ -25,8 +24,10 @@ RECORDED_DIGITS = 16
 KIND_END = ":"
 """End of the kind, where a statement joins the kind and the text of a parameter: a colon, which no kind has."""
 
-PARAMETER_COLUMNS = ("run_id", "path", "leaf", "kind", "text", "number")
+PARAMETER_COLUMNS = ("run_id", "path", "kind", "text", "number")
 """Columns of the parameters table."""
+LARGEST_EXACT = 2**53
+"""Whole number from which on a double may be another one than was written."""
 
 _NOT_SHAPING = frozenset({"execution"})
 """Parts of a path below which no parameter shapes a result."""
@@ -56,42 +57,9 @@ def _holds_sections(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value)
 
 
-def parameter_rows(run_id: str, parameters: Mapping[str, Any]) -> list[tuple[str, str, str | None, str, str, Any]]:
-    """Rows of the parameters table as they are stored, one for each parameter, with its short name where it has one.
-
-    Their values stand in the order of PARAMETER_COLUMNS.
-    """
-    names = _stored_names(tuple(parameters))
-    return [
-        (run_id, path, leaf, *encode_parameter(value))
-        for (path, leaf), value in zip(names, parameters.values(), strict=True)
-    ]
-
-
-@lru_cache
-def _stored_names(paths: tuple[str, ...]) -> list[tuple[str, str | None]]:
-    """Path and short name of each of these paths, as they are stored; the trials of a sweep all have the same."""
-    return [
-        (replace_unstorable(path), None if leaf is None else replace_unstorable(leaf))
-        for path, leaf in leaf_names(paths).items()
-    ]
-
-
-def leaf_names(paths: Sequence[str]) -> dict[str, str | None]:
-    """Short name of each path: its last part, or None where several paths end in that part.
-
-    A path without dots always keeps its own name.
-
-    >>> leaf_names(["seed", "recipe.seed", "recipe.size"])
-    {'seed': 'seed', 'recipe.seed': None, 'recipe.size': 'size'}
-    """
-    whole = set(paths)
-    count = Counter(path.rpartition(".")[2] for path in paths)
-    names: dict[str, str | None] = {}
-    for path in paths:
-        leaf = path.rpartition(".")[2]
-        names[path] = leaf if path == leaf or (count[leaf] == 1 and leaf not in whole) else None
-    return names
+def parameter_rows(run_id: str, parameters: Mapping[str, Any]) -> list[tuple[str, str, str, str, float | None]]:
+    """Rows of the parameters table as they are stored, their values in the order of PARAMETER_COLUMNS."""
+    return [(run_id, replace_unstorable(path), *encode_parameter(value)) for path, value in parameters.items()]
 
 
 def encode_parameter(value: Any) -> tuple[str, str, float | None]:
@@ -104,10 +72,11 @@ def encode_parameter(value: Any) -> tuple[str, str, float | None]:
         return "null", "null", None
     if isinstance(value, bool):
         return "boolean", json.dumps(value), float(value)
-    if isinstance(value, int):
-        return "number", int.__repr__(value), float(value)  # what JSON writes, sooner
-    if isinstance(value, float):
-        return "number", float.__repr__(value) if isfinite(value) else json.dumps(value), float(value)
+    if isinstance(value, int | float):
+        number = float(value)
+        plain = int.__repr__ if isinstance(value, int) else float.__repr__  # what JSON writes, sooner
+        text = plain(value) if isfinite(number) else json.dumps(number)
+        return "number", text, None if isnan(number) else number
     if isinstance(value, str):
         return "text", replace_unstorable(value), None
     return "json", json.dumps(value, default=str), None

@@ -10,8 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.errors import InputError
+
 if TYPE_CHECKING:
     import pandas
+
+
+MOST_ROWS = 2**31 - 1
+"""Rows that a page may begin with or have: more than any registry."""
+
+
+def check_page(limit: int | None, offset: int) -> None:
+    """Raise InputError for a number of rows that no page has."""
+    for name, number in (("limit", limit), ("offset", offset)):
+        if number is not None and not 0 <= number <= MOST_ROWS:
+            raise InputError(f"{name} is {number}; give a number from 0 to {MOST_ROWS}")
 
 
 @dataclass(frozen=True)

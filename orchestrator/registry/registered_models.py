@@ -17,7 +17,7 @@ from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import lock_until_commit, select_items
 from orchestrator.registry.keeping_tables import AliasRow
 from orchestrator.registry.model_versions import free_version, is_number, named_version, split_version
-from orchestrator.registry.record_table import RecordTable, record_table
+from orchestrator.registry.record_table import RecordTable, check_page, record_table
 from orchestrator.registry.records import ModelRecord, RunRecord
 from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
 from orchestrator.registry.tables import ModelRow, RunRow, StoredModel
@@ -143,6 +143,7 @@ class RegisteredModels:
             limit: number of models at most; all when None.
             offset: number of models to leave out before.
         """
+        check_page(limit, offset)
         model = ModelRow
         columns = [model.name, model.version, model.head, RunRow.task, model.num_parameters, model.run_id]
         columns += [model.folder, model.digest, model.created_at]

@@ -159,20 +159,17 @@ class ParameterRow(BaseRow):
         # With the number, so that comparing and sorting by it reads the index alone. PostgreSQL could not hold a long
         # text there.
         Index("ix_parameters_path", "path", "run_id", "kind", "number"),
-        Index("ix_parameters_leaf", "leaf", "run_id", "kind", "number"),
         {"sqlite_with_rowid": False},
     )
 
     run_id: Mapped[RunId] = mapped_column(primary_key=True)
     path: Mapped[FreeTextStr] = mapped_column(primary_key=True)
-    leaf: Mapped[FreeTextStr | None]
-    """Last part of the path, where no other parameter of the run has the same last part."""
     kind: Mapped[str]
     """One of text, number, boolean, null and json (a list)."""
     text: Mapped[FreeTextStr]
     """Text itself, or any other value as JSON."""
     number: Mapped[float | None]
-    """Value of a number; 0 or 1 for a boolean."""
+    """Value of a number, as a double; NULL for NaN; 0 or 1 for a boolean."""
 
 
 class MetricRow(BaseRow):

@@ -86,7 +86,7 @@ def columns_of(table: Table) -> list[Column]:
 
 def chart_values(chart: Chart) -> Any:
     """Values that the page's script draws a chart from, as JSON can hold them: null for NaN and infinities."""
-    return plain_value({"traces": chart.traces, "layout": chart.layout, "height": chart.height_px})
+    return plain_value({"traces": chart.traces, "layout": chart.layout, "height": chart.height_px}, is_drawn=True)
 
 
 def with_code(text: str) -> Markup:

@@ -194,7 +194,7 @@ def _descendants(process: int) -> list[int]:
 BATCHES = "batches"
 """Name of what does not depend on the number of workers."""
 
-_OF_THE_CLOCK = RUN_COLUMNS.keys() - {"number", "seed", "state"}
+_OF_THE_CLOCK = set(RUN_COLUMNS) - {"number", "seed", "state"}
 
 Outcome = dict[str, str]
 """Digests by the name of what they are of."""

@@ -57,7 +57,9 @@ def _options(given: dict[str, str | None]) -> GroupingOptions | None:
         return GroupingOptions(by, aggregates or "", pivot)
     for flag, value in (("--agg", aggregates), ("--pivot", pivot)):
         if value is not None:
-            raise click.UsageError(f"{flag} is about groups; say by which field: --group-by params.learning_rate")
+            raise click.UsageError(
+                f"{flag} is about groups; say by which field: --group-by params.recipe.learning_rate"
+            )
     return None
 
 

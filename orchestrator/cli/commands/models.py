@@ -7,7 +7,7 @@ import click
 from orchestrator.cli.commands.lineage_drawing import descendants, lineage
 from orchestrator.cli.frame import GlobalOptionsGroup, WritingCommand, current_settings
 from orchestrator.cli.messages import notify, tell_more
-from orchestrator.cli.output import show_record, show_rows, show_text, shows_briefly
+from orchestrator.cli.output import num_rows_shown, show_record, show_rows, show_text, shows_briefly
 from orchestrator.cli.output_option import output_option
 from orchestrator.cli.reading import output_options, page_options
 
@@ -21,10 +21,11 @@ def models() -> None:
 
 @models.command("list", example="orchestrator models list")
 @page_options("models, the newest ones", _PAGE)
-def list_models(limit: int, offset: int, form: str | None, output: str | None) -> None:
+def list_models(limit: int | None, offset: int, form: str | None, output: str | None) -> None:
     """The newest registered models."""
     from orchestrator.cli.commands.registry_reading import open_registry
 
+    limit = limit or num_rows_shown(_PAGE, form, output)
     with open_registry() as registry:
         rows, aliases = registry.models.table(limit=limit, offset=offset).records, registry.models.aliases()
         num_models = registry.models.count() if offset or len(rows) == limit else len(rows)

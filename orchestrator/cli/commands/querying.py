@@ -1,5 +1,6 @@
 """Command `query`, which asks the registry across runs."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from orchestrator.cli.commands.run_conditions import no_such_run, since_too
 from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.messages import tell_more
 from orchestrator.cli.output import num_rows_shown, show_rows, shows_briefly
-from orchestrator.cli.reading import output_options
+from orchestrator.cli.reading import page_options
 
 _PAGE = 30
 """Rows on a terminal, of runs or groups; `--limit` gives more of them."""
@@ -27,17 +28,15 @@ _PAGE = 30
 
 @click.command(
     cls=GlobalOptionsCommand,
-    example='orchestrator query "metrics.f1 > 0.9 and params.learning_rate < 5e-5"\n'
-    "orchestrator query \"task = 'mrpc'\" --group-by params.size --pivot seed",
+    example='orchestrator query "metrics.f1 > 0.9 and params.recipe.learning_rate < 5e-5"\n'
+    "orchestrator query \"task = 'mrpc'\" --group-by params.recipe.size --pivot seed",
 )
 @click.argument("text", metavar="QUERY")
 @click.option("--sort", help="Field to sort by; `-FIELD` for descending order.")
-@click.option("--limit", type=click.IntRange(1), help="Number of rows at most; 30 on a terminal when left out.")
-@click.option("--offset", type=click.IntRange(0), default=0, help="Number of rows to leave out before the first one.")
 @click.option("--since", metavar="AGE|DATE", help="Only those made since: 7d, 12h, or 2026-11-01 (UTC).")
 @click.option("--archived", is_flag=True, help="Include archived runs.")
 @grouping_options
-@output_options
+@page_options("rows at most", _PAGE)
 def query(
     text: str,
     sort: str | None,
@@ -119,6 +118,10 @@ def _of_one_value(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _is_named(column: str, text: str, sort: str | None) -> bool:
-    """Whether the query or the sort key names a column, by its path or by the last part of that."""
+    """Whether the query or the sort key names a column: a parameter by the last part of its path."""
     mentioned = f"{text} {sort or ''}".replace('."', ".").replace(".'", ".")
-    return column in mentioned or (column.startswith("params.") and f"params.{column.rpartition('.')[2]}" in mentioned)
+    if not column.startswith("params."):
+        return column in mentioned
+    return column.rpartition(".")[2] in (
+        path.rpartition(".")[2] for path in re.findall(r"params\.([\w./-]+)", mentioned)
+    )

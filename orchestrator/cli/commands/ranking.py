@@ -10,7 +10,7 @@ from orchestrator.cli.commands.registry_reading import no_runs, open_registry, t
 from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows, shows_briefly
-from orchestrator.cli.reading import output_options
+from orchestrator.cli.reading import limit_option, output_options
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
@@ -26,7 +26,7 @@ _BY = {
 
 @click.command(cls=GlobalOptionsCommand, example="orchestrator leaderboard sst2")
 @click.argument("task", required=False)
-@click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="Number of places for each task.")
+@limit_option(default=10, show_default=True, help="Number of places for each task.")
 @click.option(
     "--by",
     type=click.Choice(["mean", "lower", "median", "best"]),

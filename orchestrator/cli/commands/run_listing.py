@@ -10,7 +10,7 @@ from orchestrator.cli.commands.run_annotating import add_notes
 from orchestrator.cli.commands.run_conditions import check_kind, given_conditions, no_such_run, since_too
 from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.messages import tell_more
-from orchestrator.cli.output import show_rows, shows_briefly
+from orchestrator.cli.output import num_rows_shown, show_rows, shows_briefly
 from orchestrator.cli.reading import page_options
 from orchestrator.run_states import RunState
 
@@ -33,7 +33,7 @@ class _States(click.Choice[RunState]):
     "list",
     cls=GlobalOptionsCommand,
     example="orchestrator runs list --state failed --since 7d\n"
-    "orchestrator runs list --trials --group-by params.size --agg mean,count",
+    "orchestrator runs list --trials --group-by params.recipe.size --agg mean,count",
 )
 @click.option("--archived", is_flag=True, help="Include archived runs.")
 @click.option("--trials", is_flag=True, help="Include the trials of sweeps.")
@@ -53,7 +53,7 @@ class _States(click.Choice[RunState]):
 @grouping_options
 @page_options("runs, the newest ones", _PAGE)
 def list_runs(
-    limit: int,
+    limit: int | None,
     offset: int,
     archived: bool,
     trials: bool,
@@ -72,6 +72,7 @@ def list_runs(
     Of a run that did not complete: the last step that was measured, and why it ended.
     """
     check_kind(kind)
+    limit = limit or num_rows_shown(_PAGE, form, output)
     filter = since_too(given_conditions([state for several in states for state in several], task, kind, where), since)
     if grouping is not None:
         show_groups(

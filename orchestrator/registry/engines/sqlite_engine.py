@@ -4,6 +4,7 @@ A file has a write-ahead log, so that readers and a writer do not wait for one a
 with `BEGIN IMMEDIATE`, for which it waits its turn (`write_queue.py`); a reading one refuses to write (`query_only`).
 """
 
+import math
 import sqlite3
 import time
 from contextlib import closing
@@ -49,7 +50,7 @@ def open_for_reading(url: URL) -> Engine:
         return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
 
     engine = create_engine(url, hide_parameters=True, creator=connect)
-    event.listen(engine, "connect", _leave_transactions_to_begin)
+    event.listen(engine, "connect", _set_up)
     event.listen(engine, "begin", _begin)
     return engine
 
@@ -57,7 +58,7 @@ def open_for_reading(url: URL) -> Engine:
 def open_empty() -> Engine:
     """Make an engine for a database in memory, without tables."""
     engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
-    event.listen(engine, "connect", _leave_transactions_to_begin)
+    event.listen(engine, "connect", _set_up)
     event.listen(engine, "begin", _begin)
     return engine
 
@@ -79,20 +80,50 @@ def file_of(url: URL) -> Path:
     return path
 
 
-def _leave_transactions_to_begin(connection: sqlite3.Connection, _record: Any) -> None:
-    connection.isolation_level = None  # transactions begin where _begin says, not where Python's driver guesses
+def _set_up(connection: sqlite3.Connection, _record: Any) -> None:
+    """Leave the beginning of transactions to `_begin`, and define the functions that PostgreSQL has by itself."""
+    connection.isolation_level = None
+    # 32 MB of pages: those of a big registry lie apart, and with SQLite's 2 MB a board reads most of them again and
+    # again.
+    connection.execute("PRAGMA cache_size = -32768")
+    connection.create_function("folded", 1, lambda text: text and text.lower(), deterministic=True)
+    connection.create_aggregate("stddev_samp", 1, _Deviation)
+    connection.create_aggregate("median", 1, _Median)
+
+
+class _Numbers:
+    """Aggregate of the numbers of a group; NULLs aside."""
+
+    def __init__(self) -> None:
+        self._numbers: list[float] = []
+
+    def step(self, number: Any, /) -> None:
+        if number is not None:
+            self._numbers.append(number)
+
+
+class _Deviation(_Numbers):
+    def finalize(self) -> Any:
+        number = len(self._numbers)
+        mean = sum(self._numbers) / max(number, 1)
+        if number < 2 or not math.isfinite(mean):
+            return None
+        return math.sqrt(sum((each - mean) * (each - mean) for each in self._numbers) / (number - 1))
+
+
+class _Median(_Numbers):
+    def finalize(self) -> Any:
+        ordered, number = sorted(self._numbers), len(self._numbers)
+        return (ordered[(number - 1) // 2] + ordered[number // 2]) / 2 if ordered else None
 
 
 def _prepare(connection: sqlite3.Connection, record: Any, path: Path) -> None:
-    _leave_transactions_to_begin(connection, record)
+    _set_up(connection, record)
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = NORMAL")
     # Pages of the log between two copies into the file, 16 MB: four times SQLite's own, so that the pages which every
     # trial changes are copied less often.
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
-    # 32 MB of pages: those of a big registry lie apart, and with SQLite's 2 MB a board reads most of them again and
-    # again.
-    connection.execute("PRAGMA cache_size = -32768")
     if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
         _refuse_foreign_file(connection, path)  # before the switch, which is written into the file
         _switch_to_wal(connection)

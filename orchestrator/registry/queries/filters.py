@@ -3,6 +3,7 @@
 The grammar is in filters.lark; `orchestrator help queries` tells what it means.
 """
 
+import math
 import re
 from collections.abc import Callable, Collection
 from functools import lru_cache
@@ -27,20 +28,23 @@ from orchestrator.registry.queries.query_tree import (
     shown_word,
 )
 
-MAX_CHARACTERS = 10_000
-MAX_COMPARISONS = 200
-MAX_DEPTH = 50
+MAX_CHARACTERS, MAX_COMPARISONS, MAX_DEPTH = 10_000, 200, 50
 _OTHER_QUOTES = "“”„‟‘’‚‛«»‹›`´"
 _NAME_AT_END = re.compile(r"\b(metrics|params|tags)\.[\w./-]*\s*$")
+_WHOLE = re.compile(r"[+-]?\d{1,4000}")
+"""A whole number; longer ones are beyond Python's own limit, and infinite for every column."""
+_SPELLINGS = {"==": "=", "<>": "!="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 _LITERALS: dict[str, Callable[[Token], Value]] = {
-    "NUMBER": float,
+    "NUMBER": lambda token: int(token) if _WHOLE.fullmatch(token) else float(token),
     "TEXT": lambda token: _unquoted(token),
     "AGE": lambda token: Age(float(token[:-1]), token[-1]),
     "DATE": str,
     "TRUE": lambda token: True,
     "FALSE": lambda token: False,
     "NULL": lambda token: None,
+    "NAN": lambda token: math.nan,
+    "INF": lambda token: -math.inf if token[0] == "-" else math.inf,
 }
 
 
@@ -77,25 +81,24 @@ def parse_operand(text: str) -> Operand:
 
 
 def _parse(text: str, start: str) -> Any:
-    if len(text) > MAX_CHARACTERS or text.count("(") > MAX_DEPTH * 4:
-        raise InputError(f"The query is too long; at most {MAX_CHARACTERS} characters and {MAX_DEPTH} nested parts.")
+    if len(text) > MAX_CHARACTERS:
+        raise InputError(f"The query is too long; at most {MAX_CHARACTERS} characters.")
     try:
         return _grammar().parse(text, start=start)
     except UnexpectedInput as error:
         raise _explained(error, text, start) from None
-    except _MisplacedError as error:
-        raise error_at(text, error.place, f"{error}:") from None
-    except VisitError as error:
-        if not isinstance(error.orig_exc, _MisplacedError):
+    except (_MisplacedError, VisitError) as error:
+        cause = error.orig_exc if isinstance(error, VisitError) else error
+        if not isinstance(cause, _MisplacedError):
             raise
-        raise error_at(text, error.orig_exc.place, f"{error.orig_exc}:") from None
+        raise error_at(text, cause.place, f"{cause}:") from None
 
 
 @lru_cache
 def _grammar() -> Lark:
     """The parser. It builds the tree while it reads, which needs no recursion however deep the text is nested."""
     grammar = Path(__file__).with_name("filters.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", start=["start", "operand"], propagate_positions=False, transformer=_Tree())
+    return Lark(grammar, parser="lalr", start=["start", "operand"], maybe_placeholders=True, transformer=_Tree())
 
 
 class _Tree(Transformer[Token, Any]):
@@ -107,65 +110,46 @@ class _Tree(Transformer[Token, Any]):
     def all(self, parts: list[Condition]) -> Condition:
         return Combination("and", tuple(parts))
 
-    def negation(self, parts: list[Condition]) -> Condition:
-        return Not(parts[0])
+    def negation(self, parts: list[Any]) -> Condition:
+        return Not(parts[1])
 
     def truth(self, parts: list[_Part]) -> Condition:
         return Comparison(_operand(parts[0], "as a condition"), "=", (True,))
 
     def chain(self, parts: list[Any]) -> Condition:
-        sides, operators = parts[::2], ["=" if operator == "==" else str(operator) for operator in parts[1::2]]
+        sides, operators = parts[::2], [_SPELLINGS.get(operator, str(operator)) for operator in parts[1::2]]
         links = [
             _compared(left, operator, right) for left, operator, right in zip(sides, operators, sides[1:], strict=False)
         ]
         return links[0] if len(links) == 1 else Combination("and", tuple(links))
 
-    def member(self, parts: list[Any]) -> Condition:
-        return Comparison(_operand(parts[0], "before in"), "in", parts[1])
+    def tested(self, parts: list[Any]) -> Condition:
+        operand, negation, word, *values = parts
+        operator = str(word).lower()
+        made = Comparison(_operand(operand, f"before {operator}"), operator, tuple(value.value for value in values))
+        return made if negation is None else Not(made)
 
-    def no_member(self, parts: list[Any]) -> Condition:
-        return Not(self.member(parts))
+    def is_so(self, parts: list[Any]) -> Condition:
+        operand, negation, value = parts
+        operator = "=" if negation is None else "!="
+        return Comparison(_operand(operand, "before is"), operator, (self.literal([value]).value,))
 
-    def like(self, parts: list[Any]) -> Condition:
-        return Comparison(_operand(parts[0], "before like"), "like", (parts[1],))
-
-    def not_like(self, parts: list[Any]) -> Condition:
-        return Not(self.like(parts))
-
-    def between(self, parts: list[_Part]) -> Condition:
-        return Comparison(_operand(parts[0], "before between"), "between", (parts[1].value, parts[2].value))
-
-    def not_between(self, parts: list[_Part]) -> Condition:
-        return Not(self.between(parts))
-
-    def null(self, parts: list[Any]) -> Condition:
-        return Comparison(_operand(parts[0], "before is"), "=", (None,))
-
-    def not_null(self, parts: list[Any]) -> Condition:
-        return Comparison(_operand(parts[0], "before is"), "!=", (None,))
-
-    def choices(self, parts: list[_Part]) -> tuple[Value | Operand, ...]:
-        return tuple(part.value for part in parts)
-
-    def pattern(self, parts: list[Token]) -> str:
-        (token,) = parts
-        if token.type == "FIELD":
-            raise _MisplacedError(token.start_pos or 0, f"Text stands in quotes: like '{token}'")
-        return _unquoted(token)
+    def pattern(self, parts: list[Token]) -> _Part:
+        if parts[0].type == "FIELD":
+            raise _MisplacedError(parts[0].start_pos or 0, f"Text stands in quotes: like '{parts[0]}'")
+        return self.literal(parts)
 
     def literal(self, parts: list[Token]) -> _Part:
-        (token,) = parts
-        return _Part(_LITERALS[token.type](token), token.start_pos or 0)
+        return _Part(_LITERALS[parts[0].type](parts[0]), parts[0].start_pos or 0)
 
     def field(self, parts: list[Token]) -> _Part:
-        (token,) = parts
-        return _Part(_field_name(token), token.start_pos or 0)
+        return _Part(_field_name(parts[0]), parts[0].start_pos or 0)
 
     def history(self, parts: list[Token]) -> _Part:
         function, metric, *step = parts
         place = function.start_pos or 0
-        step_value = float(step[0]) if step else None
-        return _Part(HistoryValue(function.lower(), _field_name(metric), step_value, place), place)
+        number = _LITERALS["NUMBER"](step[0]) if step else None
+        return _Part(HistoryValue(function.lower(), _field_name(metric), number, place), place)  # type: ignore[arg-type]
 
 
 def _compared(left: _Part, operator: str, right: _Part) -> Comparison:
@@ -183,16 +167,15 @@ def _operand(part: _Part, where: str) -> Operand:
 
 def _field_name(token: Token) -> FieldName:
     """The name, of which the part after the last dot may stand in quotes: `metrics."f1_C++"`."""
-    plain = str(token)
-    if plain[-1] in "'\"":
-        area, dot, rest = plain.partition("." + plain[-1])
-        plain = area + "." + _unquoted(dot[-1] + rest)
-    return FieldName(plain, token.start_pos or 0)
+    plain, place = str(token), token.start_pos or 0
+    if plain[-1] not in "'\"":
+        return FieldName(plain, None, place)
+    area, _, rest = plain.partition("." + plain[-1])
+    return FieldName(area, _unquoted(plain[-1] + rest), place)
 
 
 def _unquoted(text: str) -> str:
-    quote = text[0]
-    return str(text[1:-1]).replace(quote * 2, quote)
+    return str(text[1:-1]).replace(text[0] * 2, text[0])
 
 
 def _size(condition: Condition) -> tuple[int, int]:
@@ -212,20 +195,17 @@ def _size(condition: Condition) -> tuple[int, int]:
 def _explained(error: UnexpectedInput, text: str, start: str) -> InputError:
     place = error.pos_in_stream or 0
     expected: Collection[str]
-    if isinstance(error, UnexpectedToken):
-        expected = _accepted_after(text[:place], start) if error.token.type != "$END" else error.accepts
-        if error.token.type == "$END":
-            return error_at(text, len(text.rstrip()), f"The query ends too early; expected {_in_words(expected)}:")
-        message = f"The query goes wrong at {shown_word(text, place)!r}"
-    else:
-        assert isinstance(error, UnexpectedCharacters)
-        expected = _accepted_after(text[:place], start) or error.allowed or ()
+    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
+        return error_at(text, len(text.rstrip()), f"The query ends too early; expected {_in_words(error.accepts)}:")
+    expected = _accepted_after(text[:place], start)
+    message = f"The query goes wrong at {shown_word(text, place)!r}"
+    if isinstance(error, UnexpectedCharacters):
+        expected = expected or error.allowed or ()
         if text[place] in _OTHER_QUOTES:
             return error_at(text, place, "Text stands in straight quotes, ' or \":")
         if text[place] in "'\"" and ("TEXT" in expected or text[:place].endswith(".")):
             return error_at(text, place, "The quote that opens here is not closed:")
         word = shown_word(text, place)
-        message = f"The query goes wrong at {word!r}"
         if "NUMBER" in expected and word[0].isalnum():
             message = f"{word!r} is no number, date or age, and text stands in quotes ('{word}')"
     remedy = ""
@@ -244,33 +224,24 @@ def _accepted_after(text: str, start: str) -> Collection[str]:
     return list(parser.accepts())  # type: ignore[no-untyped-call]
 
 
+_IN_WORDS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
+    (("FIELD", "NOT"), ("a field (metrics.f1, params.recipe.size, task, …)", "not", "(")),
+    (("FIELD", "NUMBER"), ("a number", "text in quotes", "a date", "an age (7d)", "a field")),
+    (("IN",), ("a comparison (= != < <= > >=)", "in", "like", "between", "is")),
+    (("TEXT",), ("text in quotes",)),
+    (("NUMBER",), ("a number",)),
+)
+"""Words for what may stand in a place, by the tokens that tell it; of what hardly anybody means nothing is said."""
 _OTHER_WORDS = {
-    "FIELD": "a field",
-    "LPAR": "(",
-    "RPAR": ")",
-    "COMMA": "a comma",
-    "NULL": "null",
-    "_NOT": "not",
-    "_AND": "and",
-    "_OR": "or",
-    "$END": "the end",
+    **{"FIELD": "a field", "LPAR": "(", "RPAR": ")", "COMMA": "a comma", "NULL": "null", "NAN": "nan", "INF": "inf"},
+    **{"NOT": "not", "_AND": "and", "_OR": "or", "$END": "the end"},
 }
 
 
 def _in_words(tokens: Collection[str]) -> str:
-    """Words for what may stand in a place: `and, or, or the end`. Of what hardly anybody means nothing is said."""
-    if "FIELD" in tokens and "_NOT" in tokens:
-        words = ["a field (metrics.f1, params.learning_rate, task, …)", "not", "("]
-    elif "FIELD" in tokens and "NUMBER" in tokens:
-        words = ["a number", "text in quotes", "a date", "an age (7d)", "a field"]
-    elif "_IN" in tokens:
-        words = ["a comparison (= != < <= > >=)", "in", "like", "between", "is"]
-    elif "TEXT" in tokens:
-        words = ["text in quotes"]
-    elif "NUMBER" in tokens:
-        words = ["a number"]
-    else:
-        words = [word for name, word in _OTHER_WORDS.items() if name in tokens]
+    """Words for what may stand in a place: `and, or, or the end`."""
+    others = tuple(word for name, word in _OTHER_WORDS.items() if name in tokens)
+    words = next((words for signs, words in _IN_WORDS if set(signs) <= set(tokens)), others)
     if len(words) < 3:
         return " or ".join(words)
     return ", ".join(words[:-1]) + f", or {words[-1]}"

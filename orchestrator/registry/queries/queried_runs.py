@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
+from orchestrator.registry.engines.dialects import select_items
+from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.place_tags import PIPELINE
-from orchestrator.registry.queries.query_names import load_values
-from orchestrator.registry.queries.run_listing import count_runs, list_runs, ordered_ids, selecting
+from orchestrator.registry.queries.recorded_names import RecordedNames
+from orchestrator.registry.queries.run_listing import Query
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.run_reader import RunReader
 from orchestrator.registry.run_records import load_selected
-from orchestrator.registry.tables import RunRow, TagRow
+from orchestrator.registry.tables import ParameterRow, RunRow, TagRow
 
 if TYPE_CHECKING:
     import pandas
@@ -30,10 +34,11 @@ class QueriedRuns(RunReader):
         """Runs and trials that a query selects, a row each, newest first unless sorted otherwise.
 
         Columns: those of `RUN_COLUMNS`, `tags`, then a `metrics.…` and a `params.…` column for each metric and
-        parameter that any of these runs has.
+        parameter that any of these runs has. A parameter is called by the last part of its path, by the whole path
+        where several in the table end so. NaN in a record of `run_table` was measured; what was not is not there.
 
         Args:
-            filter: a query, such as `metrics.f1 > 0.9 and params.size = 'tiny'`; all runs when empty.
+            filter: a query, such as `metrics.f1 > 0.9 and params.recipe.size = 'tiny'`; all runs when empty.
             sort: a field, `-field` or `field desc` for descending order; runs without the field come last.
             limit: number of rows at most.
             trials: whether trials are included, beside runs without a parent.
@@ -58,32 +63,30 @@ class QueriedRuns(RunReader):
             offset: number of rows that are left out before the first.
             archived: whether archived runs and their trials are included.
         """
-        with self._database.session(writing=False) as session:
-            return list_runs(session, self._state(), filter, sort, limit, offset, trials=trials, archived=archived)
+        with self._query(filter, trials, archived) as query:
+            return query.table(sort, limit, offset)
 
     def run_ids(
         self, filter: str = "", *, sort: str = "-created_at", trials: bool = True, archived: bool = True
     ) -> list[str]:
         """Ids of the runs and trials that a query selects, in the order of `run_table`. Raises: as `runs`."""
-        with self._database.session(writing=False) as session:
-            return ordered_ids(session, self._state(), filter, sort, trials=trials, archived=archived)
+        with self._query(filter, trials, archived) as query:
+            return query.ids(sort)
 
     def selected(self, filter: str, *, trials: bool = True) -> list[RunRecord]:
         """Records of the runs that a query selects, the newest first; nothing else is read of them."""
-        with self._database.session(writing=False) as session:
-            state = self._state()
-            conditions = selecting(session, state, filter, trials=trials, archived=True, whole=True)
-            return load_selected(session, state, conditions)
+        with self._query(filter, trials) as query:
+            return load_selected(query.session, query.state, query.conditions())
 
     def named_in_specs(self, fields: Collection[str], *, except_of: Collection[str] = ()) -> set[str]:
         """Values that these fields have, wherever they stand in a spec, in any run but some."""
         with self._database.session(writing=False) as session:
-            return load_values(session, fields, except_of)
+            return _load_values(session, fields, except_of)
 
     def unmatched(self, filter: str) -> list[str]:
         """Tell what a query asks for that no run has: why it finds nothing. Raises: InputError."""
-        with self._database.session(writing=False) as session:
-            return Selection(session, self._state()).unmatched(filter)
+        with self._query(filter) as query:
+            return Selection(query.session, query.state).unmatched(filter)
 
     def grouped(
         self,
@@ -96,7 +99,7 @@ class QueriedRuns(RunReader):
         trials: bool = True,
         archived: bool = True,
     ) -> pandas.DataFrame:
-        """Groups of the runs that a query selects, a row each: `grouped("params.learning_rate", "task = 'mrpc'")`.
+        """Groups of the runs that a query selects, a row each: `grouped("params.recipe.size", "task = 'mrpc'")`.
 
         Columns: the fields of `by`, then the aggregates. Scores of different measurements or tasks are never taken
         together: where runs have several, `metric` and `task` become fields of `by`. A run with several tags
@@ -139,8 +142,8 @@ class QueriedRuns(RunReader):
         from orchestrator.registry.queries.run_grouping import Grouping, group_runs
 
         grouping = Grouping.of(by, aggregates, pivot, sort)
-        with self._database.session(writing=False) as session:
-            return group_runs(session, self._state(), filter, grouping, trials=trials, archived=archived)
+        with self._query(filter, trials, archived) as query:
+            return group_runs(query, grouping)
 
     def stages(self, run_id: str) -> list[RunRecord]:
         """Stages of a pipeline that have begun, or were done before, the newest first; none of any other run."""
@@ -151,5 +154,22 @@ class QueriedRuns(RunReader):
 
     def num_runs(self, filter: str = "", *, trials: bool = True, archived: bool = True) -> int:
         """Number of the runs and trials that a query selects. Raises: InputError, as `runs` does."""
+        with self._query(filter, trials, archived) as query:
+            return query.count()
+
+    @contextmanager
+    def _query(self, filter: str, trials: bool = True, archived: bool = True) -> Iterator[Query]:
         with self._database.session(writing=False) as session:
-            return count_runs(session, self._state(), filter, trials=trials, archived=archived)
+            yield Query(session, self._state(), filter, trials, archived)
+
+
+def _load_values(session: Session, fields: Collection[str], except_of: Collection[str]) -> set[str]:
+    paths = [path for path in RecordedNames.of(session).paths() if path.rpartition(".")[2] in fields]
+    of_runs = select(ParameterRow.kind, ParameterRow.text).join(RunRow, RunRow.id == ParameterRow.run_id)
+    values = of_runs.where(ParameterRow.path.in_(paths)).distinct()
+    of_others = ParameterRow.run_id.not_in(select_items(session, except_of))
+    found: set[str] = set()
+    for kind, text in session.execute(values.where(of_others, ParameterRow.kind != "null")):
+        value = decode_parameter(kind, text)
+        found.update(map(str, value if isinstance(value, list) else [value]))
+    return found

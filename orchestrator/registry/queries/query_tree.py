@@ -1,14 +1,20 @@
-"""The tree of a query: comparisons, joined and negated; and errors about one place in its text."""
+"""The tree of a query: comparisons, joined and negated; its texts, and errors about one place in them."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from orchestrator.errors import InputError
 
-_PLAIN_NAME = re.compile(r"[A-Za-z_][\w./-]*")
+METRIC_SPLITS = ("validation", "test", "train")
+FUNCTIONS = ("best", "worst", "min", "max", "first", "last", "at")
+"""Functions of a measurement; `at` takes a step as well."""
 UNITS_S: Mapping[str, float] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 """Seconds of the units of an age."""
+_OF_PARTS = ("space.", "stages.")
+"""Beginnings of paths whose values the trials of a sweep, or the stages of a pipeline, have as their own."""
+_PLAIN_NAME = re.compile(r"[A-Za-z_][\w./-]*")
 _SHOWN_AROUND = 60
 """Characters of a long line that a message shows before and after the place it is about."""
 
@@ -25,11 +31,37 @@ def quoted(text: str) -> str:
 def field_text(name: str) -> str:
     """Write the name of a field as a query has it: with other signs than a plain name's, in quotes after the dot.
 
-    >>> field_text("metrics.test.f1"), field_text("metrics.f1_C++")
-    ('metrics.test.f1', 'metrics."f1_C++"')
+    >>> field_text("metrics.test.f1"), field_text("metrics.f1_C++"), field_text("metrics.test.f1_C++")
+    ('metrics.test.f1', 'metrics."f1_C++"', 'metrics.test."f1_C++"')
     """
     area, dot, rest = name.partition(".")
-    return name if not dot or _PLAIN_NAME.fullmatch(name) else area + '."' + rest.replace('"', '""') + '"'
+    if not dot or (rest and _PLAIN_NAME.fullmatch(name)):
+        return name
+    split, _, last = rest.partition(".")
+    if area == "metrics" and split in METRIC_SPLITS and last:
+        area, rest = f"{area}.{split}", last
+    return area + '."' + rest.replace('"', '""') + '"'
+
+
+def short_names(paths: Iterable[str]) -> dict[str, str]:
+    """Short name of each path: its last part, or the whole path where several end in that part.
+
+    >>> short_names(["seed", "recipe.seed", "recipe.size", "space.size"])
+    {'seed': 'seed', 'recipe.seed': 'recipe.seed', 'recipe.size': 'size', 'space.size': 'space.size'}
+    """
+    last = {path: path if path.startswith(_OF_PARTS) else path.rpartition(".")[2] for path in paths}
+    count = Counter(last.values())
+    return {path: name if count[name] == 1 else path for path, name in last.items()}
+
+
+def paths_called(name: str, paths: Iterable[str]) -> list[str]:
+    """Paths that a name without dots can mean: those that end in it.
+
+    >>> paths_called("size", ["model.size", "recipe.size", "space.size"]), paths_called("size", ["space.size"])
+    (['model.size', 'recipe.size'], ['space.size'])
+    """
+    ending = [path for path in paths if path == name or path.endswith(f".{name}")]
+    return [path for path in ending if not path.startswith(_OF_PARTS)] or ending
 
 
 @dataclass(frozen=True)
@@ -49,19 +81,21 @@ class Age:
         return f"{self.number:g}{self.unit}"
 
 
-Value = str | float | bool | None | Age
+Value = str | int | float | bool | None | Age
+"""Value in a query: a whole number is an int, `nan` and `inf` are floats."""
 
 
 @dataclass(frozen=True)
 class FieldName:
-    """Name of a field, without the quotes that may stand in the text."""
+    """Name of a field: plain words with dots, and after the last dot perhaps one in quotes, which is taken exactly."""
 
     name: str
+    in_quotes: str | None = None
     place: int = field(default=0, compare=False)
     """Position of the name in the text."""
 
     def __str__(self) -> str:
-        return field_text(self.name)
+        return self.name if self.in_quotes is None else self.name + '."' + self.in_quotes.replace('"', '""') + '"'
 
 
 @dataclass(frozen=True)
@@ -70,12 +104,12 @@ class HistoryValue:
 
     function: str
     metric: FieldName
-    step: float | None = None
+    step: int | float | None = None
     """Second argument of the function; None where there is none."""
     place: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.function}({self.metric}" + (")" if self.step is None else f", {self.step:.15g})")
+        return f"{self.function}({self.metric}" + (")" if self.step is None else f", {self.step})")
 
 
 Operand = FieldName | HistoryValue

@@ -1,26 +1,35 @@
-"""Names that a registry has recorded, for whoever completes a word: ids of runs, models, tasks, fields of queries.
+"""Names that a registry has recorded: for whoever completes a word, and for a query whose field no run has.
 
 A shell asks at each press of the Tab key, so that the answer must be there at once. A SQLite file is read by the
-standard library alone, since loading SQLAlchemy and the tables takes longer than all the rest; other databases are read
-as `Registry` reads them. Nothing is ever written.
+standard library alone, since loading SQLAlchemy and the tables takes longer than all the rest. A registry of 100,000
+runs has millions of rows of parameters and some hundred names of them: each name is found by one look-up in an index,
+the smallest name after the one before. Nothing is ever written.
 """
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
+from orchestrator.nearest import nearest
 from orchestrator.registry.engines.sqlite_files import reading_address
+from orchestrator.registry.place_tags import is_internal
+from orchestrator.registry.queries.query_tree import METRIC_SPLITS, field_text, short_names
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
 
 MAX_NAMES = 200
-"""Number of names of one kind that are given at most, the newest ones."""
+"""Number of names of one kind that are offered at most, the newest ones."""
+_NUM_LISTED = 8
 _SQLITE = "sqlite:///"
 _BUSY_TIMEOUT_S = 1.0
 _CALLED = "SELECT id FROM runs WHERE name = :name OR id LIKE :prefix"
-
 Named = list[tuple[str, str]]
 """Names, each with what it is in a few words."""
+Read = Callable[[str, Mapping[str, Any]], Sequence[Any]]
+"""Function that runs a statement with its values and returns the rows."""
 
 
 class RecordedNames:
@@ -29,9 +38,21 @@ class RecordedNames:
     Raises: RegistryError, sqlite3.Error, or SQLAlchemy's errors from every method, where the registry cannot be read.
     """
 
-    def __init__(self, location: str) -> None:
-        """`location` is what `Registry` takes: a path, a URL, or `file:PATH`."""
-        self._location = location
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._paths: list[str] | None = None
+
+    @classmethod
+    def at(cls, location: str) -> Self:
+        """Names of the registry at what `Registry` takes: a path, a URL, or `file:PATH`."""
+        return cls(lambda statement, values: _rows(location, statement, values))
+
+    @classmethod
+    def of(cls, session: "Session") -> Self:
+        """Names of the registry that a session reads."""
+        from sqlalchemy import text
+
+        return cls(lambda statement, values: session.execute(text(statement), dict(values)).all())
 
     def runs(self, prefix: str) -> Named:
         """Ids of runs that begin with some characters, newest first; trials too where the characters name some."""
@@ -43,9 +64,7 @@ class RecordedNames:
 
     def models(self) -> Named:
         """Names of models, each version as `name@version`, and each alias as `name@alias`."""
-        rows = self._named(
-            "SELECT name || '@' || version, head FROM models ORDER BY created_at DESC LIMIT :most",
-        )
+        rows = self._named("SELECT name || '@' || version, head FROM models ORDER BY created_at DESC LIMIT :most")
         rows += self._named("SELECT name || '@' || alias, 'version ' || version FROM model_aliases LIMIT :most")
         newest = {label.rpartition("@")[0]: head for label, head in reversed(rows) if not head.startswith("version ")}
         return [*reversed(newest.items()), *rows]
@@ -53,8 +72,7 @@ class RecordedNames:
     def tags(self, run: str = "") -> Named:
         """Tags of the runs of a name, or whose id begins so; of all runs when it is empty."""
         return self._named(
-            f"SELECT DISTINCT tag, 'tag' FROM tags WHERE run_id IN ({_CALLED}) ORDER BY 1 LIMIT :most",
-            {"name": run, "prefix": _like(run) + "%"},
+            f"SELECT DISTINCT tag, 'tag' FROM tags WHERE run_id IN ({_CALLED}) ORDER BY 1 LIMIT :most", _called(run)
         )
 
     def aliases(self) -> Named:
@@ -74,33 +92,86 @@ class RecordedNames:
             "SELECT DISTINCT task, 'recorded' FROM runs WHERE task IS NOT NULL AND parent_id IS NOT NULL LIMIT :most"
         )
 
-    def metrics(self, run: str = "") -> Named:
-        """Measurements as queries name them (`f1`, `train.loss`); of runs as `tags` finds them."""
-        return self._named(
-            "SELECT DISTINCT CASE split WHEN 'validation' THEN name ELSE split || '.' || name END, 'measurement' "
-            f"FROM metrics WHERE run_id IN ({_CALLED}) ORDER BY 1 LIMIT :most",
-            {"name": run, "prefix": _like(run) + "%"},
-        )
-
-    def parameters(self) -> Named:
-        """Parameters of runs, by the short name where it is unique within a run, and by the dotted path."""
-        rows = self._named("SELECT DISTINCT path, leaf FROM parameters ORDER BY path LIMIT :most")
-        short = {leaf: path for path, leaf in rows if leaf}
-        return [*sorted(short.items()), *((path, "parameter") for path, _ in rows if path not in short)]
-
     def kind_of_run(self, wanted: str) -> str | None:
         """The kind of the newest run of a name, else of the one run whose id begins so."""
-        values = {"name": wanted, "prefix": _like(wanted) + "%"}
         rows = self._named(
             f"SELECT name, kind FROM runs WHERE id IN ({_CALLED}) ORDER BY name = :name DESC, created_at DESC "
             "LIMIT :most",
-            values,
+            _called(wanted),
         )
         return rows[0][1] if len(rows) == 1 or (rows and rows[0][0] == wanted) else None
 
+    def metrics(self, run: str = "") -> list[str]:
+        """Measurements as queries name them (`f1`, `train.loss`); of all runs, or of runs as `tags` finds them."""
+        if run:
+            of_runs = f"SELECT DISTINCT split, name FROM metrics WHERE run_id IN ({_CALLED}) ORDER BY name LIMIT :most"
+            found = [(split, name) for split, name in self._named(of_runs, _called(run))]
+        else:
+            found = [(split, name) for split in METRIC_SPLITS for name in self._distinct("metrics", "name", split)]
+        return [name if split == METRIC_SPLITS[0] else f"{split}.{name}" for split, name in found]
+
+    def has_metric(self, split: str, name: str) -> bool:
+        """Whether some run has this measurement; true in a registry without any, where no name is wrong."""
+        of_name = "SELECT 1 FROM metrics WHERE split = :split AND name = :name LIMIT 1"
+        is_there = self._read(of_name, {"split": split, "name": name})
+        return bool(is_there) or not self._read("SELECT 1 FROM metrics LIMIT 1", {})
+
+    def paths(self) -> list[str]:
+        """Dotted paths of the parameters of all runs, in order."""
+        if self._paths is None:
+            self._paths = self._distinct("parameters", "path")
+        return self._paths
+
+    def parameters(self) -> Named:
+        """Parameters of runs, by the short name where that means one path, and by the dotted path."""
+        short = {name: path for path, name in short_names(self.paths()).items() if name != path}
+        return [*sorted(short.items()), *((path, "parameter") for path in self.paths())]
+
+    def tag_keys(self) -> list[str]:
+        """Keys of tags: the text before the colon, all of a tag without one."""
+        tags = [tag for tag in self._distinct("tags", "tag") if not is_internal(tag)]
+        return list(dict.fromkeys(tag.partition(":")[0] for tag in tags))
+
+    def nearest_fields(self, name: str, others: Sequence[str]) -> str:
+        """Tell what a person may have meant by the name of a field that no run has, else which fields there are.
+
+        Args:
+            others: names of the fields that every run has.
+        """
+        known = [*others, *(f"metrics.{metric}" for metric in self.metrics())]
+        known += [f"params.{parameter}" for parameter, _ in self.parameters()]
+        near = nearest(name, known)
+        if near:
+            return f"nearest: {', '.join(map(field_text, near))}"
+        area = name.partition(".")[0] + "."
+        there = [field_text(other) for other in known if other.startswith(area)]
+        there = some(there) if there else [*others, "metrics.NAME", "params.PATH", "tags.NAME"]
+        return f"there are: {', '.join(there)}"
+
     def _named(self, statement: str, values: Mapping[str, Any] | None = None) -> Named:
-        rows = _rows(self._location, statement, {"most": MAX_NAMES, **(values or {})})
+        rows = self._read(statement, {"most": MAX_NAMES, **(values or {})})
         return [(str(name), str(about or "")) for name, about in rows]
+
+    def _distinct(self, table: str, column: str, split: str | None = None) -> list[str]:
+        """The distinct values of an indexed column of text, in order, without reading every row."""
+        condition = "1 = 1" if split is None else "split = :split"
+        following = f"SELECT min({column}) FROM {table} WHERE {condition} AND {column} > found.name"
+        rows = self._read(
+            f"WITH RECURSIVE found(name) AS (SELECT min({column}) FROM {table} WHERE {condition} UNION ALL "
+            f"SELECT ({following}) FROM found WHERE found.name IS NOT NULL) "
+            "SELECT name FROM found WHERE name IS NOT NULL",
+            {} if split is None else {"split": split},
+        )
+        return [name for (name,) in rows]
+
+
+def some(names: Sequence[str]) -> list[str]:
+    """The first few names for a message."""
+    return [*names[:_NUM_LISTED], *(["…"] if len(names) > _NUM_LISTED else [])]
+
+
+def _called(run: str) -> dict[str, str]:
+    return {"name": run, "prefix": _like(run) + "%"}
 
 
 def _like(prefix: str) -> str:
@@ -109,33 +180,15 @@ def _like(prefix: str) -> str:
 
 
 def _rows(location: str, statement: str, values: Mapping[str, Any]) -> Sequence[Any]:
-    path = _sqlite_path(location)
-    if path is None:
-        return _rows_elsewhere(location, statement, values)
-    if not path.is_file():
+    path = location.removeprefix(_SQLITE)
+    if not path or path.startswith("file:") or "://" in path or "?" in path:
+        from orchestrator.registry.database import Database
+
+        with closing(Database(location, read_only=True)) as database, database.session(writing=False) as session:
+            return RecordedNames.of(session)._read(statement, values)
+    if not Path(path).expanduser().is_file():
         return []
-    address = reading_address(path)
+    address = reading_address(Path(path).expanduser())
     with closing(sqlite3.connect(address, uri=True, timeout=_BUSY_TIMEOUT_S)) as connection:
         connection.execute("PRAGMA query_only = ON")
         return connection.execute(statement, values).fetchall()
-
-
-def _sqlite_path(location: str) -> Path | None:
-    """Path of a SQLite file that is named plainly; None for every other location."""
-    path = location.removeprefix(_SQLITE)
-    if not path or path.startswith("file:") or "://" in path or "?" in path:
-        return None
-    return Path(path).expanduser()
-
-
-def _rows_elsewhere(location: str, statement: str, values: Mapping[str, Any]) -> Sequence[Any]:
-    from sqlalchemy import text
-
-    from orchestrator.registry.database import Database
-
-    database = Database(location, read_only=True)
-    try:
-        with database.session(writing=False) as session:
-            return session.execute(text(statement), dict(values)).all()
-    finally:
-        database.close()

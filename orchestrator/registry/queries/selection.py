@@ -4,26 +4,13 @@ from sqlalchemy import ColumnElement, and_, not_, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError
-from orchestrator.registry.queries.query_checks import check_values, words_of_none, wrong_patterns
-from orchestrator.registry.queries.query_commit import CommitField
-from orchestrator.registry.queries.query_conditions import condition
-from orchestrator.registry.queries.query_fields import (
-    COLUMNS,
-    FLAGS,
-    METRIC_SPLITS,
-    ColumnField,
-    Field,
-    KindField,
-    MetricField,
-    ParameterField,
-    ScoreField,
-)
-from orchestrator.registry.queries.query_flags import FlagField
-from orchestrator.registry.queries.query_group import GroupField
-from orchestrator.registry.queries.query_history import FUNCTIONS, HistoryField
-from orchestrator.registry.queries.query_links import DatasetField, ModelField, NoteField, TagField, TagValueField
-from orchestrator.registry.queries.query_names import nearest_fields, parameter_paths
+from orchestrator.registry.column_types import replace_unstorable
+from orchestrator.registry.queries.conditions import WrongValueError, condition
+from orchestrator.registry.queries.fields import FIELDS, Field, Test, history, metric, parameter, state_field, tag_value
+from orchestrator.registry.queries.hints import check_values, unmatched_words, wrong_patterns
 from orchestrator.registry.queries.query_tree import (
+    FUNCTIONS,
+    METRIC_SPLITS,
     Combination,
     Comparison,
     Condition,
@@ -34,24 +21,16 @@ from orchestrator.registry.queries.query_tree import (
     Value,
     comparisons,
     error_at,
+    field_text,
+    paths_called,
 )
-from orchestrator.registry.queries.query_values import WrongValueError
-from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
+from orchestrator.registry.queries.recorded_names import RecordedNames
+from orchestrator.registry.tables import RunRow
 from orchestrator.run_states import RunState
 
-_FIELDS_BY_NAME: dict[str, Field] = {
-    "score": ScoreField(),
-    "kind": KindField(RunRow.kind, "text"),
-    "commit": CommitField(),
-    "tag": TagField(),
-    "model": ModelField(),
-    "dataset": DatasetField(),
-    "note": NoteField(),
-    **{flag: FlagField(flag) for flag in FLAGS},
-}
 _NEEDS_PARSING = frozenset("('\"")
 """Signs of a field that is more than a plain name: a function of one, or a name in quotes."""
-_AREAS = ("metrics.", "params.", "tags.")
+_AREAS = ("metrics", "params", "tags")
 
 
 class Selection:
@@ -63,40 +42,29 @@ class Selection:
 
     def __init__(self, session: Session, state: ColumnElement[RunState]) -> None:
         self._session = session
-        self._state = state
+        self._fields = {"state": state_field(state), **FIELDS}
+        self._names = RecordedNames.of(session)
 
-    def where(self, text: str) -> ColumnElement[bool] | None:
+    def where(self, text: str) -> Test | None:
         """Condition for the runs that a query selects; None for all. Raises: InputError with a caret."""
-        if not text.strip():
-            return None
-        # the parser takes longer to load than most lists
-        from orchestrator.registry.queries.filters import parse_filter
-
-        return self._expression(parse_filter(text), text)
+        tree = _parsed(text)
+        return None if tree is None else self._expression(tree, text)
 
     def unmatched(self, text: str) -> list[str]:
         """Tell what a query asks for that no run has, such as a task that no run is of: why it finds nothing."""
-        if not text.strip():
-            return []
-        from orchestrator.registry.queries.filters import parse_filter
-
-        unmatched = []
-        for comparison in comparisons(parse_filter(text)):
-            if comparison.operator in ("=", "in"):
-                unmatched += words_of_none(self._session, self._field(comparison.operand, text), comparison)
-            elif comparison.operator == "like":
-                unmatched += wrong_patterns(comparison)
-        return unmatched
+        tree, told = _parsed(text), []
+        for each in () if tree is None else comparisons(tree):
+            if each.operator in ("=", "in"):
+                told += unmatched_words(self._session, self._names, self._field(each.operand, text), each)
+            elif each.operator == "like":
+                told += wrong_patterns(each)
+        return told
 
     def asks_for(self, name: str, text: str) -> bool:
         """Whether a query compares the field of this name with something. Raises: InputError with a caret."""
-        if name not in text:
-            return False
-        from orchestrator.registry.queries.filters import parse_filter
-
-        compared = comparisons(parse_filter(text))
-        fields = (each for one in compared for each in (one.operand, *one.values) if not isinstance(each, Value))
-        return name in map(str, fields)
+        tree = _parsed(text) if name in text else None
+        compared = () if tree is None else comparisons(tree)
+        return any(FieldName(name) in (each.operand, *each.values) for each in compared)
 
     def order(self, text: str) -> tuple[Field, bool]:
         """Sort key, and whether it descends: `-created_at`, `best(metrics.f1) desc`, `task`. Raises: InputError."""
@@ -111,26 +79,23 @@ class Selection:
 
     def field(self, text: str) -> Field:
         """Field of a text that is nothing but one: `metrics.f1`, `best(metrics.f1)`. Raises: InputError."""
-        from_text: Operand = FieldName(text)
+        operand: Operand = FieldName(text)
         if _NEEDS_PARSING.intersection(text):
             from orchestrator.registry.queries.filters import parse_operand
 
-            from_text = parse_operand(text)
-        return self._field(from_text, text)
+            operand = parse_operand(text)
+        return self._field(operand, text)
 
-    def _expression(self, tree: Condition, text: str) -> ColumnElement[bool]:
+    def _expression(self, tree: Condition, text: str) -> Test:
         if isinstance(tree, Combination):
             join = and_ if tree.word == "and" else or_
             return join(*(self._expression(part, text) for part in tree.parts))
         if isinstance(tree, Not):
             return not_(self._expression(tree.part, text))
-        return self._comparison(tree, text)
-
-    def _comparison(self, tree: Comparison, text: str) -> ColumnElement[bool]:
         field = self._field(tree.operand, text)
-        values = tuple(self._value(value, tree, field, text) for value in tree.values)
+        values = [self._value(value, tree, field, text) for value in tree.values]
         try:
-            made = condition(field, tree.operator, values)
+            made = condition(self._session, field, tree.operator, values)
             check_values(self._session, field, tree.operator, values)
         except WrongValueError as error:
             raise error_at(text, tree.operand.place, f"{tree.operand}: {error}:") from None
@@ -143,8 +108,7 @@ class Selection:
         try:
             return self._field(value, text)
         except InputError:
-            takes_text = "text" in field.scalars() or not field.scalars()
-            if isinstance(value, HistoryValue) or value.name.startswith(_AREAS) or not takes_text:
+            if isinstance(value, HistoryValue) or value.name.startswith(_AREAS) or "text" not in field.parts:
                 raise
         quoted = f"'{value.name}'" if tree.operator != "in" else f"('{value.name}', …)"
         hint = f"text stands in quotes: {tree.operand} {tree.operator} {quoted}"
@@ -152,65 +116,84 @@ class Selection:
 
     def _field(self, operand: Operand, text: str) -> Field:
         """Field of an operand in the text. Raises: InputError, which gives the nearest names."""
-        if isinstance(operand, FieldName):
-            return self._named(operand.name, text, operand.place)
+        if isinstance(operand, HistoryValue):
+            return self._history(operand, text)
+        area, _, rest = replace_unstorable(operand.name).partition(".")
+        parts = [*filter(None, [rest]), *([] if operand.in_quotes is None else [replace_unstorable(operand.in_quotes)])]
+        if area not in _AREAS or not parts:
+            if operand.name not in self._fields or operand.in_quotes is not None:
+                raise self._unknown(operand, text)
+            return self._fields[operand.name]
+        if area == "tags":
+            return tag_value(".".join(parts))  # a tag may come, so that one of no run is no error
+        if area == "metrics":
+            split, name = _measurement(operand)
+            if not self._names.has_metric(split, name):
+                raise self._unknown(operand, text)
+            return metric(split, name)
+        return parameter(self._path(".".join(parts), operand, text))
+
+    def _path(self, name: str, operand: FieldName, text: str) -> str:
+        """Path of a parameter, which a name without dots may be the last part of. Raises: InputError for several."""
+        paths = self._names.paths()
+        ending = paths_called(name, paths)
+        if operand.in_quotes is not None or "." in name or not ending:
+            if name in paths or not paths:  # in an empty registry no name is wrong
+                return name
+            raise self._unknown(operand, text)
+        if len(ending) > 1:
+            several, which = " or ".join(ending), ", ".join(map(_exact, ending))
+            raise error_at(text, operand.place, f"params.{name} is {several}; say which: {which}")
+        return ending[0]
+
+    def _history(self, operand: HistoryValue, text: str) -> Field:
         if operand.function not in FUNCTIONS:
             known = ", ".join(FUNCTIONS)
             raise error_at(text, operand.place, f"{operand.function} is no function; there are {known}:")
-        metric = self._field(operand.metric, text)
-        if isinstance(metric, ScoreField) or not isinstance(metric, MetricField):
+        if self._field(operand.metric, text).kind != "number" or not operand.metric.name.startswith("metrics"):
             such = f"metrics.{self._newest_metric() or 'f1'}"
             message = f"{operand.metric} has no history; {operand.function} takes a measurement, such as {such}:"
             raise error_at(text, operand.metric.place, message)
-        try:
-            return HistoryField(operand.function, metric, operand.step)
-        except WrongValueError as error:
-            raise error_at(text, operand.place, f"{error}:") from None
+        step = operand.step
+        if (operand.function == "at") != (step is not None):
+            message = "at takes a step, at(metrics.loss, 1000), and the other functions none:"
+            raise error_at(text, operand.place, message)
+        if step is not None and not (0 <= step < 2**63 and step == int(step)):
+            message = f"a step is a whole number from 0 to 2**63 - 1, and not {str(step)[:40]}:"
+            raise error_at(text, operand.place, message)
+        return history(operand.function, *_measurement(operand.metric), None if step is None else int(step))
 
     def _newest_metric(self) -> str | None:
         """Measurement that ranks the newest run that has one."""
         newest_first = select(RunRow.metric).where(RunRow.metric.is_not(None)).order_by(RunRow.created_at.desc())
         return self._session.scalar(newest_first.limit(1))
 
-    def _named(self, name: str, text: str, place: int) -> Field:
-        area, _, rest = name.partition(".")
-        if area == "metrics" and rest:
-            return self._metric(rest, text, place)
-        if area == "params" and rest:
-            return self._parameter(rest, text, place)
-        if area == "tags" and rest:
-            return TagValueField(rest)  # a tag may come, so that one of no run is no error
-        if name in _FIELDS_BY_NAME:
-            return _FIELDS_BY_NAME[name]
-        if name == "group":
-            return GroupField(RunRow.group_key, "text", self._session)
-        if name in COLUMNS:
-            kind, column = COLUMNS[name]
-            return ColumnField(self._state if column is None else column, kind)
-        raise self._unknown(name, text, place)
+    def _unknown(self, operand: FieldName, text: str) -> InputError:
+        name = operand.name if operand.in_quotes is None else f"{operand.name}.{operand.in_quotes}"
+        known = self._names.nearest_fields(name, [*self._fields])
+        return error_at(text, operand.place, f"No run has a field {name!r}; {known}:")
 
-    def _metric(self, name: str, text: str, place: int) -> MetricField:
-        split, _, rest = name.partition(".")
-        field = MetricField(split, rest) if split in METRIC_SPLITS and rest else MetricField("validation", name)
-        if self._lacks(MetricRow, field.rows()):
-            raise self._unknown(f"metrics.{name}", text, place)
-        return field
 
-    def _parameter(self, path: str, text: str, place: int) -> ParameterField:
-        field = ParameterField(path)
-        if self._lacks(ParameterRow, field.rows()):
-            paths = [f"params.{longer}" for longer in parameter_paths(self._session) if longer.endswith(f".{path}")]
-            if paths:
-                shown = ", ".join(paths[:10])
-                raise error_at(text, place, f"params.{path} could be several; say which of {shown}:")
-            raise self._unknown(f"params.{path}", text, place)
-        return field
+def _parsed(text: str) -> Condition | None:
+    """Tree of a query; None of an empty one. Raises: InputError with a caret."""
+    if not text.strip():
+        return None
+    from orchestrator.registry.queries.filters import parse_filter  # which takes longer to load than most lists
 
-    def _lacks(self, table: type[MetricRow | ParameterRow], rows: ColumnElement[bool]) -> bool:
-        """Whether no run has such rows but some run has others; in an empty registry no name is wrong."""
-        if self._session.scalar(select(table.run_id).where(rows).limit(1)) is not None:
-            return False
-        return self._session.scalar(select(table.run_id).limit(1)) is not None
+    return parse_filter(text)
 
-    def _unknown(self, name: str, text: str, place: int) -> InputError:
-        return error_at(text, place, f"No run has a field {name!r}; {nearest_fields(self._session, name)}:")
+
+def _measurement(operand: FieldName) -> tuple[str, str]:
+    """Split and name of a measurement: what stands in quotes is of the name."""
+    _, *parts = operand.name.split(".", 1)
+    split, _, rest = (parts[0] if parts else "").partition(".")
+    if split in METRIC_SPLITS and (rest or operand.in_quotes is not None):
+        names = [*filter(None, [rest]), operand.in_quotes]
+    else:
+        split, names = METRIC_SPLITS[0], [*parts, operand.in_quotes]
+    return split, replace_unstorable(".".join(name for name in names if name is not None))
+
+
+def _exact(path: str) -> str:
+    """Field of a parameter by its whole path, which stands in quotes where it has no dot."""
+    return field_text(f"params.{path}") if "." in path else f'params."{path}"'

@@ -53,7 +53,7 @@ def replace_spec(session: Session, run: StoredRun, spec: Mapping[str, Any], fing
     for path, value in _parameters_of(spec).items():
         if path in parameters and parameters[path] != value:
             parameters[path] = value
-            stored = dict(zip(PARAMETER_COLUMNS[3:], encode_parameter(value), strict=True))
+            stored = dict(zip(PARAMETER_COLUMNS[2:], encode_parameter(value), strict=True))
             row = update(ParameterRow).where(ParameterRow.run_id == run.id, ParameterRow.path == path)
             session.execute(row.values(**stored))
     run.spec, run.fingerprint, run.group_key = dict(spec), fingerprint, run_group_digest(run.kind, parameters)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, and_, case, func, literal_column, or_, select
 
+from orchestrator.errors import InputError
 from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import upsert
 from orchestrator.registry.engines.driver_statements import DriverStatement
 from orchestrator.registry.engines.write_transactions import WriteTransaction
-from orchestrator.registry.queries.query_fields import METRIC_SPLITS
+from orchestrator.registry.queries.query_tree import METRIC_SPLITS
 from orchestrator.registry.record_table import RecordTable, record_table
 from orchestrator.registry.run_records import metric_name
 from orchestrator.registry.tables import MetricPointRow, MetricRow, RunRow
@@ -52,7 +54,7 @@ class RunMetrics:
         columns = select(MetricRow.split, MetricRow.name, MetricRow.value).where(MetricRow.run_id == run_id)
         with self._database.session(writing=False) as session:
             rows = session.execute(columns.order_by(MetricRow.split.desc(), MetricRow.name)).all()
-        return {metric_name(split, name): float("nan") if value is None else value for split, name, value in rows}
+        return {metric_name(split, name): _measured(value) for split, name, value in rows}
 
     def last_step(self, run_id: str) -> int | None:
         """Highest step at which something was measured; None where nothing was."""
@@ -60,7 +62,7 @@ class RunMetrics:
             return session.scalar(select(func.max(MetricRow.step)).where(MetricRow.run_id == run_id))
 
     def history(self, run_id: str, name: str | None = None) -> pandas.DataFrame:
-        """`history_table` as a DataFrame; what is NaN or None there is NaN here."""
+        """`history_table` as a DataFrame."""
         return self.history_table(run_id, name).frame()
 
     def history_table(self, run_id: str, name: str | None = None) -> RecordTable:
@@ -78,26 +80,38 @@ class RunMetrics:
         elif name is not None:
             statement = statement.where(points.name == name)
         with self._database.session(writing=False) as session:
-            rows = session.execute(statement.order_by(points.split.desc(), points.name, points.step)).all()
+            found = session.execute(statement.order_by(points.split.desc(), points.name, points.step))
+            rows = [(*row[:4], _measured(row.value), row.recorded_at) for row in found]
         return record_table([column.key for column in columns], rows, step="int64", epoch="float64", value="float64")
 
 
+def _measured(value: float | None) -> float:
+    return math.nan if value is None else value  # SQLite keeps no NaN
+
+
 def metric_curves(measured: Iterable[tuple[str, Iterable[MetricEvent]]]) -> Curves:
-    """Measurements of runs' events, by curve; NaN becomes None, which SQL keeps as NULL."""
+    """Measurements of runs' events, by curve; NaN becomes None, which SQL keeps as NULL. Raises: InputError."""
     curves: Curves = {}
-    for run_id, events in measured:
-        for event in events:
-            step, split = int(event.step), event.split  # plain numbers: a server takes them as text
-            epoch = None if event.epoch is None else float(event.epoch)
-            for name, value in event.values.items():
-                key = (run_id, split, _stored_name(name))
-                curve = curves.get(key)
-                if curve is None:
-                    curve = curves[key] = ([], [], [])
-                curve[0].append(step)
-                curve[1].append(float(value) if value == value else None)  # only NaN differs from itself
-                curve[2].append(epoch)
+    try:
+        for run_id, events in measured:
+            _add_to_curves(curves, run_id, events)
+    except OverflowError:
+        raise InputError("A measurement is larger than any number that the registry holds, 1.8e308.") from None
     return curves
+
+
+def _add_to_curves(curves: Curves, run_id: str, events: Iterable[MetricEvent]) -> None:
+    for event in events:
+        step, split = int(event.step), event.split  # plain numbers: a server takes them as text
+        epoch = None if event.epoch is None else float(event.epoch)
+        for name, value in event.values.items():
+            key = (run_id, split, _stored_name(name))
+            curve = curves.get(key)
+            if curve is None:
+                curve = curves[key] = ([], [], [])
+            curve[0].append(step)
+            curve[1].append(float(value) if value == value else None)  # only NaN differs from itself
+            curve[2].append(epoch)
 
 
 _stored_name = lru_cache(maxsize=10_000)(replace_unstorable)

@@ -15,7 +15,7 @@ from orchestrator.registry.tables import ParameterRow
 
 
 def write_parameters(transaction: WriteTransaction, parameters: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write all parameters of runs, by run, at once: short names depend on all of a run's."""
+    """Write parameters of runs, by run."""
     rows = [row for run_id, values in parameters.items() for row in parameter_rows(run_id, values)]
     transaction.insert_rows(_upsert_statement(transaction.dialect), rows)
 

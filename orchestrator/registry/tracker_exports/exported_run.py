@@ -68,7 +68,7 @@ def _load(registry: Registry, record: RunRecord, refusal: str | None) -> Exporte
     refused = [] if refusal is None else [f"The test score is refused: {refusal}."]
     history = registry.metrics.history_table(record.id).records
     points = [
-        Measurement(f"{row['split']}/{row['name']}", row["step"], _value(row["value"]), row["recorded_at"])
+        Measurement(f"{row['split']}/{row['name']}", row["step"], row["value"], row["recorded_at"])
         for row in sorted(history, key=lambda row: row["step"])
     ]
     return ExportedRun(
@@ -79,7 +79,3 @@ def _load(registry: Registry, record: RunRecord, refusal: str | None) -> Exporte
         points,
         registry.metrics.latest(record.id),
     )
-
-
-def _value(value: float | None) -> float:
-    return float("nan") if value is None else value

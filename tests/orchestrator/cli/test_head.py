@@ -89,7 +89,7 @@ def test_on_a_cluster_the_registry_is_read_where_the_command_is(
     assert head.words == []
     monkeypatch.delenv("RAY_ADDRESS")
     assert command("runs", "list", "--debug").status == 0
-    assert head.words == ["runs", "list", "--debug", "--limit", "30", "--offset", "0"]
+    assert head.words == ["runs", "list", "--debug", "--offset", "0"]
 
 
 @pytest.mark.parametrize("words", ["resume 7f3a", "predict m", "models export m -o to"])

@@ -18,9 +18,8 @@ from orchestrator.cli.entry import cli
 from orchestrator.cli.topics import load_topics
 from orchestrator.corpus.input_files import FORMATS
 from orchestrator.registry import Registry
-from orchestrator.registry.queries.query_fields import METRIC_SPLITS, NAMES
-from orchestrator.registry.queries.query_history import FUNCTIONS
-from orchestrator.registry.queries.query_tree import UNITS_S
+from orchestrator.registry.queries.fields import NAMES
+from orchestrator.registry.queries.query_tree import FUNCTIONS, METRIC_SPLITS, UNITS_S
 from orchestrator.results import MetricEvent, ModelResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings

@@ -4,6 +4,7 @@ Alone: .venv/bin/pytest tests/orchestrator/cli/test_output.py
 """
 
 import csv
+import io
 import json
 import math
 import os
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import click
 import numpy as np
+import pandas
 import pytest
 from rich.text import Text
 
@@ -39,7 +41,7 @@ NAMED = [{"id": f"{number:012x}", "name": "n" * 30, "score": number / 7} for num
     ("value", "text"),
     [
         (None, "–"),
-        (math.nan, "–"),
+        (math.nan, "nan"),
         ("", "–"),
         (True, "yes"),
         (0.25, "0.2500"),
@@ -68,7 +70,7 @@ def test_a_piped_table_is_plain_aligned_text(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == (
         "name     score  num  at                words\n"
         "a       0.5000    3  2026-01-02 03:04  x, y\n"
-        "b�[31m       –    –  –                 –\n"
+        "b�[31m     nan    –  –                 –\n"
     )
 
 
@@ -85,11 +87,19 @@ def test_settings_keep_their_digits_and_each_measurement_has_its_own(capsys: pyt
     ]  # fmt: skip
 
 
-def test_json_has_null_for_what_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_null_for_what_is_not_there_and_a_word_for_nan(capsys: pytest.CaptureFixture[str]) -> None:
     show_rows(ROWS, COLUMNS, "json", None)
     first, second = json.loads(capsys.readouterr().out)
     assert first == {"name": "a", "score": 0.5, "num": 3, "at": "2026-01-02T03:04:05+00:00", "words": ["x", "y"]}
-    assert (second["score"], second["num"], second["name"]) == (None, None, "b\x1b[31m")
+    assert (second["score"], second["num"], second["name"]) == ("NaN", None, "b\x1b[31m")
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_pandas_reads_nan_and_infinities_back_as_numbers(capsys: pytest.CaptureFixture[str], form: str) -> None:
+    show_rows([{"a": value} for value in (0.5, math.nan, math.inf, -math.inf)], ["a"], form, None)
+    read = pandas.read_json if form == "json" else pandas.read_csv
+    frame = read(io.StringIO(capsys.readouterr().out))
+    assert str(list(frame["a"])) == "[0.5, nan, inf, -inf]"
 
 
 def test_csv_is_read_back_by_the_standard_reader(capsys: pytest.CaptureFixture[str]) -> None:
@@ -245,7 +255,7 @@ def test_a_page_on_a_terminal_says_how_many_more_there_are(capsys: pytest.Captur
     show_rows(NAMED, ["id"], None, None, page=3)
     captured = capsys.readouterr()
     assert len(captured.out.splitlines()) == 4
-    assert captured.err == "3 of 40 are shown; all of them: --limit 40\n"
+    assert captured.err == "3 of 40 are shown; all of them: --limit all\n"
 
 
 def test_a_pipe_gets_every_row_and_column(capsys: pytest.CaptureFixture[str]) -> None:

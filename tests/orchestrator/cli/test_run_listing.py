@@ -6,12 +6,13 @@ Alone: .venv/bin/pytest tests/orchestrator/cli/test_run_listing.py
 import csv
 import io
 import json
+from pathlib import Path
 
 import pytest
 
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder
-from orchestrator.results import MetricEvent
+from orchestrator.results import MetricEvent, ModelResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
@@ -49,6 +50,38 @@ def test_pages_of_runs_follow_one_another(command: Command, recorded_sweep: Reco
     assert _ids(command, "--limit", "1") + _ids(command, "--limit", "1", "--offset", "1") == _ids(command)
     assert command("runs", "list", "--trials", "--limit", "1", "--offset", "1").err.endswith("--offset 2\n")
     assert command("runs", "list", "--offset", "2").err == "there are 2 runs\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "num"), [(["runs", "list"], 40), (["models", "list"], 40), (["query", "kind = 'pretrain'"], 40)]
+)
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_a_pipe_gets_all_that_is_there(
+    command: Command, home: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], num: int, form: str
+) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        for number in range(num):
+            run_id = registry.lifecycle.create(kind="pretrain", name=f"n{number}", fingerprint="f", spec={})
+            registry.models.register("words", ModelResult(f"m/{number}", f"{number:064x}", 1, "mlm"), run_id)
+    outcome = command(*words, "-f", form)
+    assert len(json.loads(outcome.out) if form == "json" else outcome.out.splitlines()[1:]) == num
+    assert len(command(*words, "--limit", "all").out.splitlines()) == num + 1
+    assert command(*words, "--limit", "10", "-f", form).err == "10 of 40 are shown; all of them: --limit all\n"
+    assert command(*words, "--limit", str(10**20)).status == 2
+
+
+def test_a_column_that_could_be_several_is_refused_with_all(command: Command, home: Path) -> None:
+    with Registry(Settings.from_options().registry) as registry:
+        spec = {"model": {"size": "tiny"}, "recipe": {"size": "base"}}
+        registry.lifecycle.create(kind="pretrain", name="n", fingerprint="f", spec=spec)
+    outcome = command("query", "kind = 'pretrain'", "--columns", "params.size")
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "params.model.size or params.recipe.size" in outcome.err
+    assert command("query", "params.recipe.size = 'base'", "--columns", "recipe.size").out.split() == [
+        "recipe.size",
+        "base",
+    ]
+    assert "recipe.size" in command("query", "params.recipe.size = 'base'").out
 
 
 def test_several_states_may_stand_in_one_option(

@@ -152,7 +152,7 @@ def test_variants_of_a_stage_are_runs_of_their_own_that_a_sweep_tells_apart(
         assert [(run.name, run.attempt) for run in models] == [("small/model.tokens", 1), ("small/model.spans", 2)]
         starts = ["small/model.spans@1", "small/model.tokens@1"]
         assert sorted(registry.runs("kind = 'trial'")["params.init_from"]) == starts
-        assert len(registry.runs("params.init_from = 'small/model.spans@1'")) == 1
+        assert len(registry.runs("params.recipe.init_from = 'small/model.spans@1'")) == 1
         assert sorted(registry.leaderboard("own")["init_from"]) == starts
 
     run_spec(load_spec(path, [*overrides, "stages.model.variants.spans.steps=8"]), settings=settings)

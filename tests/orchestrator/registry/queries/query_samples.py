@@ -1,5 +1,6 @@
 """Runs to ask about, as plain values and in a registry, and the language's meaning written once more without SQL."""
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -48,8 +49,8 @@ SAMPLES: list[dict[str, Any]] = [
         "tag": ["odd", "drift:head"] if index % 2 else ["even", "tiny"] if index % 4 else [],
         "model": ["best", "best@1"] if index == 3 else ["best", "best@2", "other", "other@1"] if index == 5 else [],
         "dataset": ["corpus", "c" * 64] if index % 6 == 1 else [],
-        # history of metrics.train.loss: (step, value); None stands for NaN
-        "history": [(5, 40.0 - index), (10, None if index % 3 else 50.0), (20, 30.0 + index), (100, float(index))],
+        # history of metrics.train.loss: (step, value)
+        "history": [(5, 40.0 - index), (10, math.nan if index % 3 else 50.0), (20, 30.0 + index), (100, float(index))],
     }
     for index in range(24)
 ]
@@ -73,9 +74,7 @@ def fill(registry: Registry) -> None:
             if value is not None:
                 registry.metrics.record(run_id, [MetricEvent(1, split, {"f1": value})])  # type: ignore[arg-type]
         for step, value in sample["history"]:
-            registry.metrics.record(
-                run_id, [MetricEvent(step, "train", {"loss": float("nan") if value is None else value})]
-            )
+            registry.metrics.record(run_id, [MetricEvent(step, "train", {"loss": value})])
         if sample["dataset"]:
             data = DatasetResult("corpus", "corpus", "c" * 64, "storage/corpus", {"num_tokens": 1})
             registry.datasets.record(run_id, data)
@@ -129,7 +128,7 @@ def value_of(operand: Operand, run: Mapping[str, Any]) -> Any:
     if isinstance(operand, HistoryValue):
         step = 2**63 if operand.step is None else operand.step
         points = [(at, value) for at, value in run["history"] if at <= step]
-        values = [value for _, value in points if value is not None]
+        values = [value for _, value in points if not math.isnan(value)]
         if operand.function in ("first", "last", "at"):
             return points[0 if operand.function == "first" else -1][1] if points else None
         return min(values) if operand.function in ("min", "best") else max(values)
@@ -147,6 +146,8 @@ def compares(have: Any, operator: str, value: Any, run: Mapping[str, Any]) -> bo
             return False
     if value is None:
         return have is None or have == []
+    if isinstance(value, float) and math.isnan(value):
+        return isinstance(have, float) and math.isnan(have)
     if isinstance(have, list):
         return any(compares(one, operator, value, run) for one in have)
     if have is None:
@@ -158,7 +159,8 @@ def compares(have: Any, operator: str, value: Any, run: Mapping[str, Any]) -> bo
     elif isinstance(value, Age):
         value = value.seconds
     if operator == "like":
-        pattern = "".join({"%": ".*", "_": "."}.get(letter, re.escape(letter)) for letter in str(value))
+        signs = re.findall(r"\\[%_\\]|.", str(value), re.DOTALL)
+        pattern = "".join({"%": ".*", "_": "."}.get(sign, re.escape(sign[-1])) for sign in signs)
         return bool(re.fullmatch(pattern, have, re.DOTALL | re.IGNORECASE))
     results = {"=": have == value, "<": have < value, "<=": have <= value, ">": have > value, ">=": have >= value}
     return results[operator]
@@ -199,4 +201,6 @@ def literal(value: Value | Operand) -> str:
         return "'" + value.replace("'", "''") + "'"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "TRUE", False: "false"}[value]
+    if isinstance(value, float) and (math.isnan(value) or math.isinf(value)):
+        return str(value)
     return repr(value) if isinstance(value, float) else str(value)

@@ -1,5 +1,6 @@
 """The meaning of queries, held against Python. Alone: pytest tests/orchestrator/registry/queries/test_query.py"""
 
+import math
 import re
 from typing import Any
 
@@ -44,7 +45,7 @@ def comparisons(name: str, values: st.SearchStrategy[Any], operators: list[str])
     if "(" in name:
         function, _, rest = name.rstrip(")").partition("(")
         metric, _, step = rest.partition(", ")
-        operand: Any = HistoryValue(function, FieldName(metric), float(step) if step else None)
+        operand: Any = HistoryValue(function, FieldName(metric), int(step) if step else None)
     else:
         operand = FieldName(name)
     one = st.builds(lambda op, value: Comparison(operand, op, (value,)), st.sampled_from(operators), values)
@@ -72,7 +73,7 @@ LOOKING_BACK = ["best(metrics.train.loss)", "max(metrics.train.loss)", "at(metri
 LOOKING_BACK += ["first(metrics.train.loss)", "last(metrics.train.loss)", "at(metrics.train.loss, 4)"]
 numbers, whole, words = st.sampled_from(NUMBERS), st.sampled_from([0.0, 1.0, 3.0]), st.sampled_from(WORDS)
 tags = st.sampled_from(["odd", "even", "tiny", "drift:head", "none"])
-patterns = st.sampled_from(["%s%", "s_t2", "100%", "%\\%", "%CODE", "", "%", "it's", "_"])
+patterns = st.sampled_from(["%s%", "s_t2", "100\\%", "%\\\\%", "%\\n%", "ÜN%CODE", "", "%", "it's", "_", "s\\_t2"])
 leaves = st.one_of(
     *(comparisons(name, numbers, ORDER) for name in MEASURED[:-1]),
     comparisons("seed", whole, ORDER),
@@ -93,6 +94,7 @@ leaves = st.one_of(
     ),
     comparisons("seconds", st.sampled_from([*AGES, 0.0, 700.0, 1e4]), ORDER),
     *(comparisons(name, st.sampled_from([*NUMBERS, 23.0, 30.0]), ORDER) for name in LOOKING_BACK),
+    *(comparisons(name, st.sampled_from([math.nan, math.inf, 50.0]), EQUAL) for name in [*LOOKING_BACK, MEASURED[0]]),
     *(ranges(name, NUMBERS) for name in MEASURED),
     ranges("created_at", DAYS),
     ranges("created_at", AGES, key=lambda age: -age.seconds),
@@ -302,3 +304,62 @@ def test_a_name_with_other_signs_stands_in_quotes(registry: Registry, name: str)
         assert list(registry.runs(sort=f"-{written}")["id"]) == [run_id]
     with pytest.raises(InputError, match=re.escape(f"nearest: {field_text(f'metrics.{name}')}")):
         registry.runs(f"{field_text(f'metrics.{name}x')} > 0")
+
+
+def test_a_short_name_means_one_path_or_is_refused_with_all(registry: Registry) -> None:
+    specs = [
+        {"recipe": {"size": "tiny"}},
+        {"recipe": {"size": "tiny"}, "model": {"size": "tiny"}},
+        {"model": {"size": "base"}},
+        {"size": "base", "recipe": {"size": "tiny"}},
+        {"space": {"epochs": [1, 2]}, "recipe": {"epochs": 3}},
+    ]
+    for number, spec in enumerate(specs):
+        new_run(registry, run_id=f"run{number}", spec=spec)
+    ask: Any
+    for ask in (
+        lambda: registry.runs("params.size = 'tiny'"),
+        lambda: registry.runs("not params.size is null"),
+        lambda: registry.runs(sort="params.size"),
+        lambda: registry.grouped("params.size"),
+        lambda: registry.grouped("kind", aggregates="max(params.size)"),
+    ):
+        with pytest.raises(InputError, match=r"model\.size or recipe\.size or size; say which"):
+            ask()
+    for query, expected in (
+        ("params.recipe.size = 'tiny'", {"run0", "run1", "run3"}),
+        ("params.recipe.size != 'tiny'", {"run2", "run4"}),
+        ("params.model.size is null", {"run0", "run3", "run4"}),
+        ("params.\"size\" = 'base'", {"run3"}),
+        ("params.epochs = 3", {"run4"}),
+    ):
+        assert set(registry.run_table(query).values("id")) == expected, query
+    assert registry.run_ids(sort='params."size"')[0] == "run3"
+    assert registry.grouped_table('params."size"', aggregates="count").values("count") == [1, 4]
+
+
+def test_a_column_has_a_short_name_where_no_other_path_of_the_table_ends_so(registry: Registry) -> None:
+    new_run(registry, name="one", spec={"recipe": {"size": "tiny"}, "space": {"size": ["tiny"]}})
+    new_run(registry, name="other", spec={"model": {"size": "tiny"}})
+    columns = [name for name in registry.run_table("name = 'one'").columns if name.startswith("params.")]
+    assert columns == ["params.size", "params.space.size"]
+    columns = [name for name in registry.run_table().columns if name.startswith("params.")]
+    assert columns == ["params.model.size", "params.recipe.size", "params.space.size"]
+
+
+def test_nan_and_infinities_are_kept_and_told_from_nothing(registry: Registry) -> None:
+    for name, value in (("nan", math.nan), ("inf", math.inf), ("low", -math.inf), ("none", None), ("one", 1.0)):
+        run_id = new_run(registry, name=name, metric="loss", spec={} if value is None else {"rate": value})
+        if value is not None:
+            registry.metrics.record(run_id, [MetricEvent(1, "validation", {"loss": value})])
+    table = registry.run_table(sort="name")
+    for column in ("metrics.loss", "params.rate"):
+        assert str(table.values(column)) == "[inf, -inf, nan, None, 1.0]"
+        groups = registry.grouped_table(column, aggregates="count").values(column)
+        assert str(groups) == "[-inf, 1.0, inf, nan, None]"
+    (row,) = registry.grouped_table("kind", aggregates="n(metrics.loss),max(params.rate),mean(metrics.loss)").records
+    assert list(row.values()) == ["pretrain", 3, math.inf, None]
+    assert registry.run_table("metrics.loss is nan or metrics.loss is inf", sort="name").values("name") == [
+        "inf",
+        "nan",
+    ]

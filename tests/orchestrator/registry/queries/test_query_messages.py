@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
 from orchestrator.registry.column_types import replace_unstorable
-from orchestrator.registry.queries.query_fields import NAMES
+from orchestrator.registry.queries.fields import NAMES
 from tests.orchestrator.registry.queries.query_samples import literal
 from tests.orchestrator.registry.samples import new_run
 
@@ -84,7 +84,7 @@ def test_a_wrong_sort_is_refused(filled: Registry) -> None:
 
 def test_an_ambiguous_last_part_lists_the_paths(registry: Registry) -> None:
     new_run(registry, spec={"a": {"size": 1}, "b": {"size": 2}})
-    with pytest.raises(InputError, match=r"say which of params\.a\.size, params\.b\.size"):
+    with pytest.raises(InputError, match=r"say which: params\.a\.size, params\.b\.size"):
         registry.runs("params.size = 1")
 
 

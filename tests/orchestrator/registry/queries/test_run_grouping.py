@@ -100,6 +100,8 @@ def test_a_pivot_makes_a_column_of_each_value(scored: Registry) -> None:
     table = scored.grouped_table("params.learning_rate", "task = 'mrpc'", pivot="seed")
     assert table.columns == ["params.learning_rate", "seed=0", "seed=1"]
     assert [tuple(row.values()) for row in table.records] == [(1e-5, 0.7, 0.8), (3e-5, 0.9, None)]
+    named = scored.grouped_table("seed", aggregates="mean,min(task),max(metric)")
+    assert [(row["min(task)"], row["max(metric)"]) for row in named.records if row["seed"] == 1] == [("mrpc", "f1")]
     several = scored.grouped_table("task", "task = 'mrpc'", aggregates="count,max", pivot="seed")
     assert several.columns == ["task", "count seed=0", "max seed=0", "count seed=1", "max seed=1"]
 

@@ -1,0 +1,265 @@
+"""Conditions on one field: a comparison of its value, as SQL that means the same on both databases.
+
+A day such as `2026-11-20` is its first moment, in UTC; equal to a day is any time of it. An age such as `7d` is the
+moment so long before now, by the database's clock, or for a duration so many seconds. Whole numbers are compared as
+such, however large. NaN is equal to `nan` alone and has no order.
+"""
+
+import math
+import operator as operators
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import BigInteger, Double, and_, cast, false, func, literal, not_, or_, select
+from sqlalchemy.orm import Session
+
+from orchestrator.registry.column_types import folded, replace_unstorable, utc_now
+from orchestrator.registry.groups.group_keys import code_digest
+from orchestrator.registry.parameter_values import LARGEST_EXACT, decode_parameter
+from orchestrator.registry.queries.fields import COMMIT_DIGITS, COMMIT_MARK, Field, Test
+from orchestrator.registry.queries.query_tree import Age, Value
+from orchestrator.registry.tables import RunRow
+from orchestrator.run_states import RunState
+
+MAX_AGE_S = 36_500 * 86_400.0
+_ORDER: Mapping[str, Callable[[Any, Any], Any]] = {
+    **{"=": operators.eq, "<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge}
+}
+_DAY = timedelta(days=1)
+_TIME = re.compile(r"(\d{4}-\d{2}-\d{2})(T.+)?")
+_TIME_REMEDY = (
+    "this is a time; compare it with one like 2026-11-20 or 2026-11-20T10:45 (UTC), or with an age like 7d, which "
+    "stands without quotes"
+)
+_COMMIT, _GROUP = re.compile(r"[0-9a-f]{4,40}"), re.compile(r"([0-9a-f]{4,})(?:\.([0-9a-f]+))?")
+
+
+class WrongValueError(ValueError):
+    """Error for a value or a comparison that does not fit a field; the message says what does."""
+
+
+def condition(session: Session, field: Field, operator: str, values: "Sequence[Value | Field]") -> Test:
+    """Condition for runs of which `field operator values` is true. Raises: WrongValueError."""
+    if operator == "!=":  # of runs without the field it is true, as what people mean by tag != 'broken'
+        return not_(condition(session, field, "=", values))
+    if None in values and operator not in ("=", "in"):
+        is_range = operator == "between"
+        raise WrongValueError("null can be compared with = and != only" if not is_range else "between takes two values")
+    if operator == "between":
+        values = _in_order(field, *values)
+    names = (">=", "<=") if operator == "between" else ("=" if operator == "in" else operator,) * len(values)
+    join = and_ if operator == "between" else or_
+    tests, others = [], []
+    for name, value in zip(names, values, strict=True):
+        if isinstance(value, Field):
+            others.append(_of_two(field, name, value))
+        elif value is None or (value is False and field.kind == "tag value"):
+            others.append(not_(field.of_runs(field.present)))
+        else:
+            tests.append(_test(session, field, name, value))
+    return join(*([field.of_runs(join(*tests))] if tests else []), *others)
+
+
+def as_time(value: Value) -> datetime:
+    """The value as a moment in UTC. Raises: WrongValueError."""
+    if not isinstance(value, str) or not _TIME.fullmatch(value):
+        raise WrongValueError(_TIME_REMEDY)
+    try:
+        time = datetime.fromisoformat(value)
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise WrongValueError(f"this is a time, and the calendar has no {value[:40]}") from None
+
+
+def as_text(value: Value) -> str:
+    """The value as text that a database can hold. Raises: WrongValueError."""
+    if not isinstance(value, str):
+        raise WrongValueError("this is text; compare it with text in quotes")
+    return replace_unstorable(value)
+
+
+def _test(session: Session, field: Field, operator: str, value: Value) -> Test:
+    """Condition for one row of a field, or for the run itself, whose value compares so with one that is no null."""
+    kind, column = field.kind, field.value
+    if isinstance(value, float) and math.isnan(value) and field.is_nan is not None:
+        if operator != "=":
+            raise WrongValueError("nan has no order; `is nan` finds it")
+        return field.is_nan
+    if kind == "parameter":
+        return _of_parameter(session, field, operator, value)
+    if kind in ("flag", "tag value") and isinstance(value, bool):
+        if operator != "=":
+            raise WrongValueError("true and false can be compared with = and != only")
+        return column == float(value) if kind == "flag" else field.present
+    if kind in ("whole number", "seconds", "number", "time", "flag"):
+        if operator == "like":
+            raise WrongValueError(f"like compares text, and this is a {kind}")
+        if kind == "time":
+            return _of_time(column, operator, value)
+        if kind == "seconds" and isinstance(value, Age):
+            value = _age_s(value)
+        if kind == "flag" or isinstance(value, bool | str | Age | None):
+            raise WrongValueError(_remedy(field))
+        if math.isnan(value):
+            raise WrongValueError("this is a number, and never nan")
+        if kind == "whole number":
+            return _of_whole(column, operator, value)
+        return _compare(column, operator, _as_float(value))
+    if kind == "tag value" and not isinstance(value, str):
+        raise WrongValueError(f"this is true, or the text after the colon of a tag '{field.name}:…', in quotes")
+    text = as_text(value)
+    if kind == "state":
+        text = text.upper()
+        if operator not in ("=", "like"):
+            raise WrongValueError("states have no order; compare them with = != in and like")
+        if operator == "=" and text not in list(RunState):
+            states = ", ".join(map(repr, map(str.lower, RunState)))
+            raise WrongValueError(f"no run is ever {value!r}; a state is {states}")
+    if kind == "kind" and operator == "=":
+        text = text.lower()
+    if kind == "commit" and operator != "like":
+        if operator != "=":
+            raise WrongValueError("commits have no order; compare them with = != in and like")
+        if not _COMMIT.fullmatch(text.lower()):
+            raise WrongValueError("this is a commit's id; give 4 to 40 of its hexadecimal digits, in quotes")
+        return RunRow.code_version.contains(COMMIT_MARK + text.lower()[:COMMIT_DIGITS], autoescape=True)
+    if kind == "group" and operator == "=":
+        return _of_group(session, text.lower())
+    return or_(*(_compare(each, operator, text) for each in (column, *field.also)))
+
+
+def _compare(column: Any, operator: str, value: Any) -> Test:
+    if operator != "like":
+        return _ORDER[operator](column, value)  # type: ignore[no-any-return]
+    # `\%`, `\_` and `\\` are the signs themselves; any other backslash is one, and no database's own escaping shows
+    pattern = re.sub(r"\\([%_\\]?)", lambda found: "\\" + (found[1] or "\\"), value)
+    return folded(column).like(folded(pattern), escape="\\")
+
+
+def _of_parameter(session: Session, field: Field, operator: str, value: Value) -> Test:
+    row = field.table
+    if isinstance(value, Age):
+        raise WrongValueError("an age is compared with a time or with seconds only")
+    if isinstance(value, bool):
+        if operator != "=":
+            raise WrongValueError("true and false can be compared with = and != only")
+        return and_(row.c.kind == "boolean", row.c.number == float(value))
+    if isinstance(value, str):
+        return _compare(field.parts["text"], operator, as_text(value))
+    if operator == "like" or value is None:
+        raise WrongValueError("like compares text, in quotes")
+    number = _as_float(value)
+    if isinstance(value, int) and abs(value) >= LARGEST_EXACT:  # doubles that may be others: their texts are exact
+        equal = and_(row.c.kind == "number", row.c.number == number)
+        texts = session.scalars(select(row.c.text).where(field.where, equal).distinct())
+        exactly = [text for text in texts if _ORDER[operator](decode_parameter("number", text), value)]
+        surely = false() if operator == "=" else _ORDER[operator[0]](row.c.number, number)
+        return and_(row.c.kind == "number", or_(surely, and_(row.c.number == number, row.c.text.in_(exactly))))
+    return and_(row.c.kind == "number", _ORDER[operator](row.c.number, number))
+
+
+def _of_whole(column: Any, operator: str, value: int | float) -> Test:
+    if not abs(value) < 2**63:
+        raise WrongValueError(f"this is a whole number from -2**63 to 2**63 - 1, and never {str(value)[:40]}")
+    if value != int(value):
+        if operator == "=":
+            raise WrongValueError(f"this is a whole number, and never {value:g}")
+        operator = {"<": "<=", ">=": ">"}.get(operator, operator)  # than the whole number below
+    return _ORDER[operator](column, literal(math.floor(value), BigInteger))  # type: ignore[no-any-return]
+
+
+def _of_time(column: Any, operator: str, value: Value) -> Test:
+    if isinstance(value, Age):
+        if operator == "=":
+            raise WrongValueError("an age can be compared with < <= > >= and between only: created_at > 7d")
+        return _ORDER[operator](column, utc_now(_age_s(value)))  # type: ignore[no-any-return]
+    time = as_time(value)
+    if operator == "=" and _is_day(value):
+        return and_(column >= time, column < (time + _DAY if time.year < datetime.max.year else time))
+    return _ORDER[operator](column, time)  # type: ignore[no-any-return]
+
+
+def _of_group(session: Session, text: str) -> Test:
+    """Runs of a group, by the beginning of its digest, and after a dot of its code's, which stands in no column."""
+    found = _GROUP.fullmatch(text)
+    if found is None:
+        raise WrongValueError(
+            "this is a group's id; give 4 or more of its digits, in quotes, as `orchestrator groups list` shows it"
+        )
+    begins = RunRow.group_key.startswith(found[1], autoescape=True)
+    if found[2] is None:
+        return begins
+    versions = session.scalars(select(RunRow.code_version).where(begins, RunRow.code_version.is_not(None)).distinct())
+    fitting = [version for version in versions if version and code_digest(version).startswith(found[2])]
+    return and_(begins, RunRow.code_version.is_not(None), RunRow.code_version.in_(fitting))
+
+
+def _of_two(left: Field, operator: str, right: Field) -> Test:
+    """Condition for runs whose two fields compare so; false in a run that lacks one. Raises: WrongValueError."""
+    if left.of_several or right.of_several:
+        raise WrongValueError("a run may have several tags, models, datasets and notes; compare them with one value")
+    mine, theirs = left.parts, right.parts
+    common = [kind for kind in mine if kind in theirs and (kind != "boolean" or operator == "=")]
+    if not common:
+        raise WrongValueError(f"{' or '.join(mine)} cannot be compared with {' or '.join(theirs)}")
+    is_mixed = left.kind != right.kind
+
+    def comparable(column: Any, kind: str) -> Any:
+        return cast(column, Double) if kind == "number" and is_mixed else column
+
+    tests = (_compare(comparable(mine[kind], kind), operator, comparable(theirs[kind], kind)) for kind in common)
+    test = func.coalesce(or_(*tests), false())
+    if left.table is None and right.table is None:
+        return test
+    both = left.beside(select(RunRow.id), outer=False)
+    if right.table is not left.table:
+        both = right.beside(both, outer=False)
+    return RunRow.id.in_(both.where(test).correlate(None))
+
+
+def _in_order(field: Field, low: "Value | Field", high: "Value | Field") -> "tuple[Value | Field, Value | Field]":
+    """The ends of an interval, a day's its last moment. Raises: WrongValueError for one that ends before it begins."""
+    end = high
+    if field.kind == "time" and isinstance(high, str) and _is_day(high):
+        end = (as_time(high) + (_DAY - datetime.resolution)).isoformat()
+    if isinstance(low, Field) or isinstance(end, Field):
+        return low, end
+    if field.kind == "time":
+        now = datetime.now(UTC)  # by this machine's clock: two times are put in order, no run is held beside
+        begins, ends = (now - timedelta(seconds=_age_s(t)) if isinstance(t, Age) else as_time(t) for t in (low, end))
+        is_turned = begins > ends
+    else:
+        first, last = (one.seconds if isinstance(one, Age) else one for one in (low, end))
+        is_turned = isinstance(first, int | float) and isinstance(last, int | float) and first > last
+    if is_turned:
+        which = "the older one" if field.kind == "time" else "the smaller one"
+        raise WrongValueError(f"nothing is between {low} and {high}; {which} comes first: between {high} and {low}")
+    return low, end
+
+
+def _is_day(value: Value) -> bool:
+    return isinstance(value, str) and "T" not in value
+
+
+def _age_s(age: Age) -> float:
+    if age.seconds > MAX_AGE_S:
+        raise WrongValueError("the longest age is 36500d")
+    return age.seconds
+
+
+def _as_float(value: int | float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _remedy(field: Field) -> str:
+    """Ending of a message: what a number or a flag is compared with."""
+    if field.kind == "flag":
+        return "this is true or false; write it without quotes"
+    if field.kind == "seconds":
+        return "this is a number of seconds; compare it with one, or with a length like 30m or 1h"
+    return _TIME_REMEDY if field.kind == "time" else "this is a number; compare it with one, without quotes"
