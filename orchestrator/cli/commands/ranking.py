@@ -32,7 +32,7 @@ _BY = {
     type=click.Choice(["mean", "lower", "median", "best"]),
     default="mean",
     show_default=True,
-    help="Number that ranks; `lower`, the worse end of the mean's 95 % interval, where numbers of seeds differ.",
+    help="Number that ranks; `lower`, the interval's worse end, suits groups that differ in seeds or noise.",
 )
 @click.option("--across-code", is_flag=True, help="Pool runs that differ only in the version of the code.")
 @click.option("--archived", is_flag=True, help="Rank archived runs, too.")

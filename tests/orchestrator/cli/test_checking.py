@@ -45,7 +45,7 @@ def test_a_sweep_stands_beside_the_number_of_its_split_score_and_size(command: C
     assert set(rows) == {("validation", "f1"), ("validation", "accuracy"), ("test", "f1")}
     test = rows["test", "f1"]
     assert (test["model"], test["published"], test["n"]) == ("bert-tiny", 0.811, 1)
-    assert (test["difference"], test["noise"]) == (pytest.approx(-0.021), "one seed: noise not known")
+    assert (test["difference"], test["noise"]) == (pytest.approx(-0.021), "seed noise not known")
     assert test["why"] == ["published is the best of grid, chosen on the validation split"]
     own = rows["validation", "f1"]
     assert (own["yours"], own["n"], own["published"]) == (pytest.approx(0.81), 3, 0.8885)
