@@ -1,5 +1,6 @@
 """Columns of a table as its first rows show them: how many values, what they look like."""
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from statistics import fmean
@@ -31,8 +32,10 @@ _HEADER_WORDS = 8
 _FEW_VALUES = 20
 _LONG_TEXT = 100
 """Characters from which on a value is no label, whose spelling would matter."""
-_TEXT_SHARE = 0.9
-"""Share of a column's values that are text where it is one of text: a few may look like numbers."""
+_TEXT_SHARE = 0.5
+"""Share of a column's values that are text where it is one of text: some may be numbers."""
+_FEWEST_RECORDS = 0.01
+"""Share of the records of JSON that have a key, from which on it is a column."""
 _DELIMITER_NAMES = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
@@ -90,7 +93,7 @@ class TableFacts(NamedTuple):
 def inspect_table(path: str) -> TableFacts:
     """Look at the columns of a table's first rows. Raises: TaskDataError, InputError for a table without a header."""
     bad, of_rows = BadRecords(path, "skip"), BadRecords(path, "skip")
-    names = column_names(path, bad)
+    names = column_names(path, bad, share=_FEWEST_RECORDS)
     if not names:
         raise InputError(f"{path} has no columns; {bad.first_problem or 'its rows share no key'}")
     rows = [values for _, values in islice(read_rows(path, names, of_rows, may_lack=names), _SAMPLE_ROWS + 1)]
@@ -134,7 +137,7 @@ def _inspect_column(name: str, cells: Sequence[object]) -> ColumnFacts:
         mean_words=fmean(len(str(value).split()) for value in values) if values else 0.0,
         is_text=len(texts) > _TEXT_SHARE * len(values) and not all(map(is_number, texts)),
         is_number=are_all(is_number) or (bool(values) and has_decimal_commas(values)),
-        is_whole=are_all(lambda value: is_number(value) and float(str(value)).is_integer()),
+        is_whole=are_all(lambda v: is_number(v) and float(str(v)).is_integer()) or are_all(_is_whole_with_comma),
         is_list=are_all(lambda v: isinstance(v, list) or (isinstance(v, str) and v.strip()[:1] == "[")),
         listed=listed,
         words=words,
@@ -149,6 +152,10 @@ def refuse_broken(bad: BadRecords, num_read: int) -> None:
             f"{bad.path}: {bad.count:,} of {num_records:,} records cannot be used, the first at {bad.first_problem}; "
             "mend the file, or name other columns"
         )
+
+
+def _is_whole_with_comma(value: object) -> bool:
+    return re.fullmatch(r"-?\d+,0", str(value).strip()) is not None
 
 
 def _as_label(value: object) -> str:

@@ -82,9 +82,10 @@ class Draft(NamedTuple):
 def draft_spec(request: DraftRequest) -> Draft:
     """Look at files and draft the spec that suits them; nothing is written. Raises: InputError and its kin."""
     files = tuple(dict.fromkeys(request.files))
-    layout = detect_layout(files[0])
+    is_text = request.kind == "pretraining"
+    layout = detect_layout(files[0], is_text=is_text)
     for path in files[1:]:
-        if (other := detect_layout(path)) != layout:
+        if (other := detect_layout(path, is_text=is_text)) != layout:
             raise InputError(
                 f"{files[0]} and {path} are laid out differently ({layout} and {other}); give files of one layout"
             )

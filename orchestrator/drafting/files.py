@@ -4,7 +4,8 @@ import re
 import shlex
 import unicodedata
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import Literal
@@ -15,7 +16,7 @@ from orchestrator.storage import open_read
 from orchestrator.storage.compression import COMPRESSIONS
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.storage.uris import local_path
-from orchestrator.tasks.table_files import is_json_table, table_name
+from orchestrator.tasks.table_files import TABLE_NAMES, is_json_table, table_name
 from orchestrator.tasks.text_files import plain_name
 from orchestrator.tasks.types.conll import FEW_LINES, has_other_tags, has_tag_columns, is_named_conll
 
@@ -30,6 +31,15 @@ _FOREIGN = {
     b"%PDF": "is a PDF; save its text as a .txt file",
 }
 """Problem of a file, and the remedy, by the bytes that it begins with."""
+_MOST = 0.95
+"""Share of the first lines that show what all are like."""
+_LABELED_LINES = {
+    "__label__": "begin with fastText's labels (__label__x); write CSV with the columns text and label",
+    r"[A-Z]{2,}:\w+ ": "begin with labels (NAME:name); write CSV with the columns text and label",
+    r"([^\s/]+/[A-Z][^\s/]*\s+)+$": "have tags behind words (word/TAG); write a word, a tab and its tag on each line, "
+    "a blank line between sentences, in a file whose name ends in .conll",
+}
+"""Words on lines that are more than text, by how they begin."""
 _SPLIT_OF: Mapping[str, Split] = {
     **dict.fromkeys(("training", "train"), "train"),
     **dict.fromkeys(("validation", "development", "valid", "trial", "testa", "dev", "val"), "validation"),
@@ -39,12 +49,18 @@ _SPLIT_WORD = re.compile(rf"(?<![a-z])({'|'.join(sorted(_SPLIT_OF, key=len, reve
 _VERSION = re.compile(r"[-_. ]*v?\d+(\.\d+)*$")
 
 
-def detect_layout(path: str) -> Layout:
-    """Find the layout of a file. Raises: InputError for a file that is missing, empty, binary or of no known layout."""
+def detect_layout(path: str, *, is_text: bool = False) -> Layout:
+    """Find the layout of a file. Raises: InputError for a file that is missing, empty, binary or of no known layout.
+
+    Args:
+        is_text: whether a person says so, of lines that look like others with labels.
+    """
     _check_head(path)
-    if table_name(path) is not None or is_json_table(path):
+    is_table = table_name(path) is not None or is_json_table(path)
+    may_be_columns = not is_table or table_name(path) == "TSV"
+    lines = list(islice(stream_lines(path), _HEAD_LINES)) if may_be_columns else []
+    if is_table and not any(line.startswith("#") for line in lines[:1]):
         return "table"
-    lines = list(islice(stream_lines(path), _HEAD_LINES))
     beginning = "".join(lines)[:_HEAD_CHARACTERS]
     if beginning.lstrip("\ufeff \r\n\t").startswith(("{", "[")) and plain_name(path).endswith(".json"):
         if re.search(r'"data"\s*:\s*\[', beginning):
@@ -55,17 +71,37 @@ def detect_layout(path: str) -> Layout:
         )
     if has_tag_columns(lines):
         return "entities"
-    if has_other_tags(lines):
+    rows = [line.rstrip("\r\n") for line in lines if line.strip() and not line.startswith("#")]
+    if has_other_tags(rows) or _are_most(rows, lambda line: line.count("\t") == 9 and line[0].isdigit()):
         return "tags"
+    if is_table:
+        return "table"
     if is_named_conll(path):
         return "tags" if plain_name(path).endswith(".conllu") else "entities"
-    num_tabs = {line.count("\t") for line in lines if line.strip()}
-    if len(lines) > FEW_LINES and len(num_tabs) == 1 and num_tabs != {0}:
-        raise InputError(
-            f"{path}: its lines have columns with tabs between them; let its name end in .tsv, and its first line name "
-            "the columns"
-        )
+    if not is_text and len(rows) > FEW_LINES and (looks := _look_labeled(rows)):
+        raise InputError(f"{path}: its lines {looks}; as plain text they are read by --kind pretraining alone")
     return "text"
+
+
+def _look_labeled(lines: Sequence[str]) -> str | None:
+    """What lines look like that are more than text, and what to do about it; None of plain text."""
+    named = "and its first line name the columns"
+    if _are_most(lines, lambda line: "\t" in line.strip()):
+        return f"have columns with tabs between them; let its name end in .tsv, {named}"
+    for mark in ",;|":
+        rows = [re.sub('"[^"]*"', "", line).split(mark) for line in lines]
+        width, count = Counter(map(len, rows)).most_common(1)[0]
+        columns = zip(*(row for row in rows if len(row) == width), strict=True)
+        if width > 1 and count >= _MOST * len(lines) and any(3 * len(set(column)) <= count for column in columns):
+            return f"have columns with {mark!r} between them; let its name end in .csv, {named}"
+    for beginning, looks in _LABELED_LINES.items():
+        if _are_most(lines, lambda line: re.match(beginning, f"{line} ") is not None):  # noqa: B023
+            return looks
+    return None
+
+
+def _are_most(lines: Sequence[str], test: Callable[[str], bool]) -> bool:
+    return bool(lines) and sum(map(test, lines)) >= _MOST * len(lines)
 
 
 def _check_head(path: str) -> None:
@@ -107,6 +143,7 @@ def _folder_problem(path: str) -> str:
             f"orchestrator evaluate MODEL own head=retrieval folder={shlex.quote(path)}"
         )
     endings = [PurePosixPath(name).suffix for name in names if PurePosixPath(name).suffix]
+    endings = [ending for ending in endings if ending in TABLE_NAMES or ending == ".txt"] or endings
     ending = max(endings, key=endings.count, default=".txt")
     return f"{path} is a folder; name its files, as in: orchestrator init {shlex.quote(path.rstrip('/'))}/*{ending}"
 

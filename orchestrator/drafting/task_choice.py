@@ -82,13 +82,13 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         return TaskChoice(_pairs_of(text_columns=texts))
     others = [column for column in table.columns if column.name not in texts and column.values]
     label = _label_column(table, texts, others, request)
-    if request.label_column is None and asked in (None, "multi_label"):
-        flags = [column for column in others if column.distinct in ({"0", "1"}, {"false", "true"})]
-        are_labels = len(flags) > 1 and not any(column.last_name in _LABEL_NAMES for column in flags)
-        if are_labels and (label is None or label in flags):
-            one = f"--label {flags[0].name} learns that one alone"
+    flags = _flags(others)
+    if request.label_column is None and flags and (asked is None or (asked == "multi_label" and label is not None)):
+        is_one = label is not None and (label.is_list or _separator(label) is not None)
+        is_meant = label is None or (label in flags and label.last_name not in _LABEL_NAMES)
+        if is_meant if asked is None else not is_one:
             task = _spec_of(head="multi_label", text_columns=texts, label_columns=tuple(flag.name for flag in flags))
-            told = f"each column of 0 and 1 is taken for a label of its own; {one}"
+            told = f"each column of 0 and 1 is taken for a label of its own; --label {flags[0].name} learns that one alone"
             return TaskChoice(task, [told, *_unread_texts(table, texts)])
     if asked is None and (label is None or label.listed in ("words", "tags")):
         _refuse_numbers(table)
@@ -206,6 +206,7 @@ def _text_columns(table: TableFacts, request: DraftRequest) -> tuple[str, ...]:
     if request.text_columns:
         return tuple(table.column(name).name for name in request.text_columns)
     texts = [c for c in table.columns if c.is_text and c.name != request.label_column and not _is_id(c)]
+    texts = [column for column in texts if 2 * len(column.values) >= table.num_rows] or texts
     pairs = [(one, two) for one in texts for two in texts if _is_pair(one.last_name, two.last_name)]
     if pairs:
         one, two = max(pairs, key=lambda pair: pair[0].mean_words + pair[1].mean_words)
@@ -242,12 +243,23 @@ def _label_column(
     named = [column for hint in _LABEL_NAMES for column in others if column.last_name == hint]
     if named:
         return named[0]
-    if few := [column for column in others if _has_few_values(column)]:
+    if few := [column for column in others if _has_few_values(column) and 10 * len(column.values) >= table.num_rows]:
         names = [column.name for column in table.columns]
         last_text = max(names.index(name) for name in texts)
         # Most tables have the label behind the text.
-        return min(few, key=lambda column: (len(column.distinct), names.index(column.name) < last_text))
+        flags = _flags(others)
+        is_flag = {flag.name: len(flags) == 2 for flag in flags}  # two beside another label; more are labels themselves
+        return min(
+            few, key=lambda c: (is_flag.get(c.name, False), len(c.distinct), names.index(c.name) < last_text)
+        )
     return next((column for column in others if column.is_number and not _is_id(column) and not column.is_whole), None)
+
+
+def _flags(columns: Sequence[ColumnFacts]) -> list[ColumnFacts]:
+    """Columns that say of each row whether it has a label, or (-1) that nobody knows; none where it is one alone."""
+    flags = [c for c in columns if c.distinct in ({"0", "1"}, {"false", "true"})]
+    alike = [c for c in columns if "0" in c.distinct and c.distinct <= {"-1", "0", "1"} and c.last_name not in _LABEL_NAMES]
+    return [c for c in columns if c in flags or c in alike] if len(flags) > 1 else []
 
 
 def _has_few_values(column: ColumnFacts) -> bool:
@@ -322,16 +334,26 @@ def _check_label(table: TableFacts, label: ColumnFacts, head: Head, *, is_named:
 
 
 def _other_labels(table: TableFacts, texts: tuple[str, ...], label: ColumnFacts) -> Iterator[str]:
-    names = [f"{label.name.lower()}_{ending}" for ending in ("text", "name", "names", "str")]
     others = [c for c in table.columns if c.name not in (*texts, label.name) and {*map(type, c.values)} != {dict}]
     likely = [column.name for column in others if column.name.lower() in _LABEL_NAMES]
-    names_of = next((column.name for column in others if column.name.lower() in names), None)
+    names_of = next((column.name for column in others if label.is_whole and _are_names(column, label)), None)
+    flags = _flags([column for column in table.columns if column.name not in texts])
+    if flags and label.last_name in _LABEL_NAMES:
+        likely = []
+        left = ", ".join(flag.name for flag in flags if flag is not label)
+        yield f"{left} have 0 and 1 alone and are not read: --kind multi_label takes each such column for a label"
     if names_of is not None:
         yield f"{names_of} has the names of {label.name}: --label {names_of} learns these"
     elif not likely and label.name.lower() not in _LABEL_NAMES:
         likely = [column.name for column in others if _has_few_values(column)]
     if likely:
         yield f"{', '.join(likely)} could be the label as well: --label {likely[0]}"
+
+
+def _are_names(column: ColumnFacts, label: ColumnFacts) -> bool:
+    """Whether a column has a text for each number of the label."""
+    pairs = set(zip(map(str, column.values), map(str, label.values), strict=False))
+    return column.is_text and len(pairs) == len(column.distinct) == len(label.distinct) > 1
 
 
 def _unread_texts(table: TableFacts, texts: tuple[str, ...]) -> Iterator[str]:

@@ -111,8 +111,8 @@ def _first_fields(path: str, columns: Iterable[str] | None, bad: BadRecords) -> 
     return next((row for _, row in _flat_rows(path, columns, bad)), ())
 
 
-def column_names(path: str, bad: BadRecords, *, within: bool = True) -> tuple[str, ...]:
-    """The columns of a table with a header; of JSON the keys that half of the records have, or more.
+def column_names(path: str, bad: BadRecords, *, within: bool = True, share: float = 0.5) -> tuple[str, ...]:
+    """The columns of a table with a header; of JSON the keys that this share of the records has, or more.
 
     Args:
         within: whether the values of an object follow it: `data`, `data.text`.
@@ -134,7 +134,7 @@ def column_names(path: str, bad: BadRecords, *, within: bool = True) -> tuple[st
         if isinstance(record, dict):
             counts.update(list(dict.fromkeys(_keys(record) if within else record)))
         num_records += 1
-    return tuple(key for key, count in counts.items() if 2 * count >= num_records)
+    return tuple(key for key, count in counts.items() if count >= share * num_records)
 
 
 def class_names(path: str, column: str) -> tuple[str, ...]:

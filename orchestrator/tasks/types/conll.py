@@ -253,14 +253,14 @@ def has_tag_columns(lines: Iterable[str]) -> bool:
 
 
 def has_other_tags(lines: Iterable[str]) -> bool:
-    """Whether all lines have the same number of words, the last one a tag in capitals, as of a part of speech."""
+    """Whether all lines have the same number of words, the last one a tag that begins with a capital, as of a part of speech."""
     rows = [words for words in map(split_words, lines) if words]
     tags = {words[-1] for words in rows}
     return (
         len(rows) > FEW_LINES
         and len({len(words) for words in rows}) == 1 < len(rows[0])
         and len(tags) <= len(rows) / 3
-        and all(tag == tag.upper() for tag in tags)
+        and all(tag[0] == tag[0].upper() for tag in tags)
         and any(tag.isascii() and tag.isalpha() for tag in tags)
     )
 
