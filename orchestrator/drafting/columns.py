@@ -21,7 +21,7 @@ from orchestrator.tasks.csv_tables import csv_header
 from orchestrator.tasks.table_files import column_names, read_rows, table_name
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
-from orchestrator.tasks.types.conll import read_spans
+from orchestrator.tasks.types.character_spans import read_spans
 
 MAX_BAD_SHARE = 0.1
 """Share of broken records above which a file is not what it is taken for."""

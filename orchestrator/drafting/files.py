@@ -84,7 +84,7 @@ def detect_layout(path: str, *, is_text: bool = False) -> Layout:
 
 
 def _look_labeled(lines: Sequence[str]) -> str | None:
-    """What lines look like that are more than text, and what to do about it; None of plain text."""
+    """Say how lines look that are more than text, and what to do about it; None of plain text."""
     named = "and its first line name the columns"
     if _are_most(lines, lambda line: "\t" in line.strip()):
         return f"have columns with tabs between them; let its name end in .tsv, {named}"

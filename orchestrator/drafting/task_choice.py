@@ -88,7 +88,9 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         is_meant = label is None or (label in flags and label.last_name not in _LABEL_NAMES)
         if is_meant if asked is None else not is_one:
             task = _spec_of(head="multi_label", text_columns=texts, label_columns=tuple(flag.name for flag in flags))
-            told = f"each column of 0 and 1 is taken for a label of its own; --label {flags[0].name} learns that one alone"
+            told = (
+                f"each column of 0 and 1 is taken for a label of its own; --label {flags[0].name} learns that one alone"
+            )
             return TaskChoice(task, [told, *_unread_texts(table, texts)])
     if asked is None and (label is None or label.listed in ("words", "tags")):
         _refuse_numbers(table)
@@ -249,16 +251,16 @@ def _label_column(
         # Most tables have the label behind the text.
         flags = _flags(others)
         is_flag = {flag.name: len(flags) == 2 for flag in flags}  # two beside another label; more are labels themselves
-        return min(
-            few, key=lambda c: (is_flag.get(c.name, False), len(c.distinct), names.index(c.name) < last_text)
-        )
+        return min(few, key=lambda c: (is_flag.get(c.name, False), len(c.distinct), names.index(c.name) < last_text))
     return next((column for column in others if column.is_number and not _is_id(column) and not column.is_whole), None)
 
 
 def _flags(columns: Sequence[ColumnFacts]) -> list[ColumnFacts]:
     """Columns that say of each row whether it has a label, or (-1) that nobody knows; none where it is one alone."""
     flags = [c for c in columns if c.distinct in ({"0", "1"}, {"false", "true"})]
-    alike = [c for c in columns if "0" in c.distinct and c.distinct <= {"-1", "0", "1"} and c.last_name not in _LABEL_NAMES]
+    alike = [
+        c for c in columns if "0" in c.distinct and c.distinct <= {"-1", "0", "1"} and c.last_name not in _LABEL_NAMES
+    ]
     return [c for c in columns if c in flags or c in alike] if len(flags) > 1 else []
 
 

@@ -46,6 +46,7 @@ from orchestrator.registry.tables import (
     RunDatasetRow,
     RunRow,
     TagRow,
+    ViewRow,
     of_whole_run,
 )
 from orchestrator.run_states import RunState
@@ -170,7 +171,7 @@ class Field:
         return and_(*(mine == theirs for mine, theirs in self.links))
 
 
-def _rows(table: type[BaseRow]) -> Any:
+def _rows(table: type[BaseRow | ViewRow]) -> Any:
     return table.__table__.alias()
 
 

@@ -4,20 +4,14 @@ CoNLL columns have a word a line, its tag in the last column, an empty line betw
 begins a document. A file without any does not tell where its documents begin. Before a sentence, lines that begin with
 `#` are comments, unless they have the columns of a word. CoNLL-U has the number of each word in the first column and
 the word in the second.
-
-A span is a list `[start, end, label]` (doccano), or an object with `start`, `end` and `label` or `labels` (Prodigy,
-spaCy, Label Studio; `start_offset` and `end_offset` in doccano's relations). `end` is the offset past the last
-character.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import ClassVar, NamedTuple, Self
-
-from tokenizers import Regex, pre_tokenizers
+from typing import ClassVar, Self
 
 from orchestrator.errors import TaskDataError
 from orchestrator.tasks.bio_tags import (
@@ -33,6 +27,7 @@ from orchestrator.tasks.readers import LabeledReader
 from orchestrator.tasks.table_files import TableRow, class_names, read_rows, table_name
 from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
+from orchestrator.tasks.types.character_spans import SPAN_EXAMPLE, read_spans, tag_words
 
 _READS = (
     "tagged words are read from CoNLL columns: a word and its tag a line, an empty line between sentences; JSON, "
@@ -43,11 +38,6 @@ _READS = (
 
 CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2")
 """Endings of the names of files with CoNLL columns; other names may have such columns, too."""
-_WORDS = pre_tokenizers.Sequence(
-    [pre_tokenizers.Split(Regex(r"\p{Han}"), "isolated"), pre_tokenizers.BertPreTokenizer()]
-)
-"""Words of BERT: apart at white space; marks of punctuation and Chinese characters are words of their own."""
-SPAN_EXAMPLE = '[[0, 3, "PER"]] or [{"start": 0, "end": 3, "label": "PER"}]'
 _LAST_COLUMN = "its last column"
 _CHUNKS = ("NP", "VP", "PP")
 """Types of the chunks that CoNLL-2000 and 2003 have in a column before the names."""
@@ -253,7 +243,7 @@ def has_tag_columns(lines: Iterable[str]) -> bool:
 
 
 def has_other_tags(lines: Iterable[str]) -> bool:
-    """Whether all lines have the same number of words, the last one a tag that begins with a capital, as of a part of speech."""
+    """Whether lines have the same number of words each, the last a tag that begins with a capital (parts of speech)."""
     rows = [words for words in map(split_words, lines) if words]
     tags = {words[-1] for words in rows}
     return (
@@ -392,71 +382,3 @@ class PlainTagTable(NerTable):
     """Reads tags that mark no entities."""
 
     are_entities = False
-
-
-class Span(NamedTuple):
-    """A labeled part of a text, by the offsets of its first character and past its last."""
-
-    start: int
-    end: int
-    label: str
-
-
-def words_of(text: str) -> list[str]:
-    """The words of a text, as BERT splits it before it looks for pieces.
-
-    >>> words_of("Ada's 3.5 km, 北京")
-    ['Ada', "'", 's', '3', '.', '5', 'km', ',', '北', '京']
-    """
-    return [word for word, _ in _WORDS.pre_tokenize_str(text)]
-
-
-def read_spans(value: object) -> list[Span] | None:
-    """The spans that a value lists, or a cell of a table; None where it is no list of spans.
-
-    >>> read_spans([[0, 3, "PER"]]) == read_spans([{"start": 0, "end": 3, "labels": ["PER"]}]) == [Span(0, 3, "PER")]
-    True
-    """
-    value = unpack_cell(value)
-    spans = [_read_span(item) for item in value] if isinstance(value, list) else [None]
-    read = [span for span in spans if span is not None]
-    return read if len(read) == len(spans) else None
-
-
-def _read_span(item: object) -> Span | None:
-    if isinstance(item, Mapping):
-        labels = item.get("labels")
-        label = labels[0] if isinstance(labels, list) and len(labels) == 1 else item.get("label")
-        item = [item.get("start", item.get("start_offset")), item.get("end", item.get("end_offset")), label]
-    if not isinstance(item, list) or len(item) != 3:
-        return None
-    start, end, label = item
-    are_offsets = type(start) is int and type(end) is int and 0 <= start <= end
-    return Span(start, end, label) if are_offsets and isinstance(label, str) and label else None
-
-
-def tag_words(text: str, spans: Iterable[Span], misfits: Counter[str]) -> tuple[list[str], list[str]]:
-    """The words of a text, and their BIO tags. A span is put on all words that it touches.
-
-    Args:
-        misfits: gets the number of spans that cut a word, share one with an earlier span or hold none.
-    """
-    pieces = _WORDS.pre_tokenize_str(text)
-    tags = ["O"] * len(pieces)
-    for span in sorted(spans, key=lambda span: (span.start, -span.end)):
-        touched = [i for i, (_, (start, end)) in enumerate(pieces) if start < span.end and end > span.start]
-        if not touched:
-            misfits["spans without a word, left out"] += 1
-        elif tags[touched[0]] != "O":
-            misfits["spans that share a word with an earlier one, left out"] += 1
-        else:
-            inside = [place for i in touched for place in pieces[i][1]]
-            marked = text[span.start : span.end]
-            start = span.start + len(marked) - len(marked.lstrip())
-            end = span.start + len(marked.rstrip())
-            if (start, end) != (inside[0], inside[-1]):
-                misfits["spans that begin or end within a word, put on whole words"] += 1
-            tags[touched[0]] = f"B-{span.label}"
-            for i in touched[1:]:
-                tags[i] = f"I-{span.label}"
-    return [word for word, _ in pieces], tags

@@ -36,6 +36,7 @@ from orchestrator.tasks.table_files import JSON_ENDINGS
 from orchestrator.tasks.text_files import plain_name
 from orchestrator.tasks.token_windows import cumulative, fill_windows
 from orchestrator.tasks.types.base import Outputs, Request, Scores, Tables, TaskDefinition, TaskType, check_length
+from orchestrator.tasks.types.character_spans import words_of
 from orchestrator.tasks.types.conll import (
     ConllReader,
     NerExample,
@@ -43,7 +44,6 @@ from orchestrator.tasks.types.conll import (
     has_tag_columns,
     is_named_conll,
     split_words,
-    words_of,
 )
 
 _NUM_LINES_LOOKED_AT = 20

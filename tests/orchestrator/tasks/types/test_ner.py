@@ -19,16 +19,9 @@ from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks import TASK_TYPES, Features, decode
 from orchestrator.tasks.bio_tags import BIO, SCHEMES, TagScheme, complete_tag_set, find_scheme
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.types.conll import (
-    ConllReader,
-    NerExample,
-    NerTable,
-    Span,
-    has_tag_columns,
-    read_spans,
-    tag_words,
-)
-from orchestrator.tasks.types.conll import words_of as words_of_text
+from orchestrator.tasks.types.character_spans import Span, read_spans, tag_words
+from orchestrator.tasks.types.character_spans import words_of as words_of_text
+from orchestrator.tasks.types.conll import ConllReader, NerExample, NerTable, has_tag_columns
 from orchestrator.tasks.types.ner import TagsPrediction
 from tests.orchestrator.tasks.definitions import define, examples_of, features_of, read, write, write_records
 
