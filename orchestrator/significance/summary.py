@@ -50,8 +50,8 @@ class Summary(NamedTuple):
 def summarize(scores: Sequence[float]) -> Summary:
     """Summarize finite scores, at least one.
 
-    >>> summarize([0.8, 0.9]).median, summarize([0.8]).sd is None
-    (0.85, True)
+    >>> summarize([0.5, 0.75]).median, summarize([0.5]).sd is None
+    (0.625, True)
     """
     n, mean, low, high = len(scores), math.fsum(scores) / len(scores), min(scores), max(scores)
     if n == 1:

@@ -175,6 +175,6 @@ def test_a_card_says_what_is_known_and_what_is_not(
     assert (outcome.status, outcome.out) == (0, "")
     assert f"# {model_name()}@1" in card
     assert "| accuracy | 0.8500 | 0.5000 |" in card
-    assert "95 % interval 0.5073 to 1.0000" in card  # 0.825 ± 12.706 · 0.0354 / √2, and no accuracy is above 1
+    assert "95 % interval 0.7174 to 0.9326" in card  # 0.825 ± 4.303 · 0.0354 / √2, of two groups
     assert "| test.accuracy | 0.8000 |" in card
     assert command("models", "card", "nobody").status == 3

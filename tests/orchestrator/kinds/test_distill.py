@@ -14,6 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from bert_core.checkpoints.sentence_transformers import SentenceEmbeddingConfig, write_sentence_embedding
 from bert_core.config import BertConfig
 from bert_core.errors import CheckpointError, TokenizerError
+from bert_core.heads import BertForPreTraining
 from bert_core.text.tokenizer_training import train_wordpiece
 from orchestrator.cluster.nodes import Processes
 from orchestrator.errors import CorpusError, SpecError, TaskDataError
@@ -78,7 +79,7 @@ def test_an_embedding_teacher(settings: Settings) -> None:
 
 def test_a_teacher_that_reads_from_left_to_right_fills_no_masks(settings: Settings) -> None:
     config = replace(BertConfig.from_pretrained("short"), causal_attention=True)
-    Path("short/config.json").write_text(json.dumps({**config.to_dict(), "architectures": ["BertForPreTraining"]}))
+    BertForPreTraining.from_config(config).save_pretrained("short")
     student = {k: v for k, v in PRETRAIN.items() if k != "kind"} | {"phases": [{"max_seq_length": 40}]}
     spec = {"kind": "distill", "teacher": "short", "pretraining": student}
     with pytest.raises(SpecError, match="teacher short"):

@@ -81,7 +81,8 @@ def test_windows_of_a_long_document_have_all_of_it_and_the_shorter_text_each(
         windows = whole.windows_of(np.array([number]))
         tokens = [whole.input_ids[whole.token_index(np.array([window]))].tolist() for window in windows]
         longer, shorter = sorted([(a, the), (b or 0, river)], reverse=True)
-        kept = min(shorter[0], (length - 2 - (b is not None)) // 2) if len(windows) > 1 else shorter[0]
+        budget = length - 2 - (b is not None)
+        kept = min(shorter[0], budget // 2) if a + (b or 0) > budget else shorter[0]
         assert {window.count(*shorter[1]) for window in tokens} == {kept}
         num_read = sum(window.count(*longer[1]) for window in tokens)
         assert num_read >= longer[0] if stride else num_read == longer[0]
