@@ -16,6 +16,7 @@ from orchestrator.tasks.cell_values import (
     is_number,
     read_label,
     stands_for_no_label,
+    unpack_cell,
 )
 from orchestrator.tasks.csv_tables import csv_header
 from orchestrator.tasks.table_files import column_names, read_rows, table_name
@@ -138,7 +139,7 @@ def _inspect_column(name: str, cells: Sequence[object]) -> ColumnFacts:
         is_text=len(texts) > _TEXT_SHARE * len(values) and not all(map(is_number, texts)),
         is_number=are_all(is_number) or (bool(values) and has_decimal_commas(values)),
         is_whole=are_all(lambda v: is_number(v) and float(str(v)).is_integer()) or are_all(_is_whole_with_comma),
-        is_list=are_all(lambda v: isinstance(v, list) or (isinstance(v, str) and v.strip()[:1] == "[")),
+        is_list=are_all(lambda value: isinstance(unpack_cell(value), list)),
         listed=listed,
         words=words,
     )

@@ -14,7 +14,7 @@ from orchestrator.drafting.request import DraftKind, DraftRequest
 from orchestrator.errors import InputError
 from orchestrator.specs.task import Head, TaskSpec
 from orchestrator.tasks.bio_tags import fit_one_scheme, other_tags_problem
-from orchestrator.tasks.cell_values import look_alike, number_problem
+from orchestrator.tasks.cell_values import is_written_number, look_alike, number_problem
 from orchestrator.tasks.table_files import class_names, table_name
 from orchestrator.tasks.types.squad import are_question_columns
 
@@ -35,8 +35,6 @@ _PAIRS = {("premise", "hypothesis"), ("question", "sentence"), ("query", "docume
 _ID_NAME = re.compile(r"(.*[^a-z])?(id|uid|guid|index|idx|key|number|nr|no)", re.IGNORECASE)
 _MAX_CLASSES = 50
 """Values at most of a column that is taken for the label although its name does not say so."""
-_WRITTEN_NUMBER = re.compile(r"[-+]?\d[\d.,]*\s*%?")
-"""A number, also with commas in it or a percent sign behind it."""
 _LAYOUTS = {
     "ner": "CoNLL columns, or JSONL with lists of words and of tags or with character spans",
     "token_classification": "CoNLL columns, or JSONL with lists of words and of tags",
@@ -292,7 +290,7 @@ def _head_of(table: TableFacts, label: ColumnFacts, asked: Head | None) -> tuple
     if label.is_number:
         is_class = label.is_whole and len(label.distinct) <= _MAX_CLASS_NUMBERS
         return ("classification" if is_class else "regression"), None
-    if all(_WRITTEN_NUMBER.fullmatch(value) for value in label.distinct):
+    if all(map(is_written_number, label.distinct)):
         raise InputError(f"{_number_problem(table, label)}; or say --kind classification or --kind multi_label")
     return ("classification" if separator is None else "multi_label"), separator
 

@@ -22,7 +22,7 @@ from orchestrator.progress import counted
 from orchestrator.results import Split
 from orchestrator.specs.task import SplitSpec, TaskSpec
 from orchestrator.tasks import TaskDefinition
-from orchestrator.tasks.cell_values import NO_LABEL_MARKS, read_label, shown_name
+from orchestrator.tasks.cell_values import NO_LABEL_MARKS, other_spelling, read_label, shown_name
 from orchestrator.tasks.table_files import column_names
 from orchestrator.tasks.task import hold_out
 from orchestrator.tasks.text_examples import LabelColumn
@@ -224,7 +224,7 @@ def check_splits(task: TaskSpec, splits: Mapping[Split, SplitFacts]) -> None:
         if unknown and task_type.has_labels(task.objective):
             raise InputError(
                 f"{facts.path} ({split}) has the label {unknown[0]!r}, which {train.path} never shows; add rows with "
-                "it there, or mend it here"
+                f"it there, or mend it here{other_spelling(unknown[0], train.labels)}"
             )
 
 
