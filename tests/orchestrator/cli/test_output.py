@@ -135,7 +135,7 @@ def test_lines_survive_and_other_control_characters_do_not() -> None:
 
 
 def shown_on_terminal(code: str, environment: dict[str, str]) -> str:
-    """What a terminal gets from a fresh interpreter."""
+    """Output of a command on a terminal, from a fresh interpreter."""
     ours, theirs = pty.openpty()
     subprocess.run([sys.executable, "-c", code], stdout=theirs, env=environment, timeout=PATIENCE_S, check=True)
     os.close(theirs)
