@@ -149,7 +149,7 @@ def _tag_rows(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
 def _triples(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
     """The choice for texts beside those that are to be near and far."""
     positive = next((c.name for c in table.columns if c.last_name in ("positive", "positives")), None)
-    negatives = tuple(c.name for c in table.columns if c.last_name.startswith("negative"))
+    negatives = tuple(c.name for c in table.columns if "negative" in c.last_name)
     query = next((c.name for c in table.columns if c.is_text and c.name not in (positive, *negatives)), None)
     if request.label_column is not None or positive is None or query is None:
         return None
@@ -170,7 +170,9 @@ def _plain_tags(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
         raise InputError(f"{table.path}: {tags.name!r} has the {other_tags_problem(sorted(tags.words))}")
     task = _spec_of(head="token_classification", text_columns=(words.name,), label_column=tags.name)
     shown = ", ".join(map(repr, sorted(tags.words)[:3]))
-    return TaskChoice(task, [f"{tags.name!r} has a tag of each word that marks no name ({shown}); names are BIO tags"])
+    is_plain = "O" not in tags.words or "-" in shown
+    marks = "that marks no name" if is_plain else "without B- and I-, which begin a name's"
+    return TaskChoice(task, [f"{tags.name!r} has a tag of each word {marks} ({shown}); names are BIO tags"])
 
 
 _KNOWN_BY_COLUMNS: Sequence[tuple[DraftKind, Callable[[TableFacts, DraftRequest], TaskChoice | None]]] = (
@@ -247,9 +249,9 @@ def _label_column(
         names = [column.name for column in table.columns]
         last_text = max(names.index(name) for name in texts)
         # Most tables have the label behind the text.
-        flags = _flags(others)
-        is_flag = {flag.name: len(flags) == 2 for flag in flags}  # two beside another label; more are labels themselves
-        return min(few, key=lambda c: (is_flag.get(c.name, False), len(c.distinct), names.index(c.name) < last_text))
+        flags = {flag.name for flag in _flags(others)}  # two stand beside another label; more are labels themselves
+        last = {c.name for c in few if (len(flags) == 2 and c.name in flags) or isinstance(c.values[0], dict)}
+        return min(few, key=lambda c: (c.name in last, len(c.distinct), names.index(c.name) < last_text))
     return next((column for column in others if column.is_number and not _is_id(column) and not column.is_whole), None)
 
 

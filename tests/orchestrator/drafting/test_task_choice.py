@@ -259,3 +259,44 @@ def test_where_each_label_has_one_text_nothing_can_be_kept(tmp_path: Path) -> No
     facts = read_split(TASK, str(write(tmp_path / "a.csv", "text,label\n" + "\n".join(rows) + "\n")))
     with pytest.raises(InputError, match="label"):
         divide(TASK, {"train": facts}, 0.2)
+
+
+_CLASSES = ("classification", "klasse")
+_FLAGS = ("multi_label", None)
+
+
+def rows(path: Path, make: Callable[[int], dict[str, object]]) -> Path:
+    """A JSONL file of forty records, each made of its number."""
+    return write(path / "a.jsonl", "".join(json.dumps(make(n)) + "\n" for n in range(40)))
+
+
+@pytest.mark.parametrize(
+    ("make", "head", "label", "told"),
+    [
+        (lambda n: {"satz": f"some words {n}", **({"klasse": "ab"[n % 8 // 4]} if n % 4 < 1 else {})}, *_CLASSES, ""),
+        (lambda n: {"satz": f"some words {n}", "klasse": "abc"[n % 3], "x": n % 2, "y": n % 5 // 4}, *_CLASSES, "x, y"),
+        (
+            lambda n: {"satz": f"some words {n}", "quality": n % 2, "x": n % 3 // 2},
+            "classification",
+            "quality",
+            "x have",
+        ),
+        (lambda n: {"satz": f"some words {n}", "x": n % 2, "y": n % 3 // 2, "z": -(n % 4 // 3), "w": 0}, *_FLAGS, ""),
+        (lambda n: {"satz": f"some words {n}", "cats": {"A": n % 2, "B": n % 3 // 2}}, *_FLAGS, "--label cats.A"),
+        (lambda n: {"satz": f"some words {n}", "klasse": ("1,0", "0,0")[n % 2]}, *_CLASSES, ""),
+        (
+            lambda n: {"satz": f"some words {n}", "klasse": n % 2, "names": ("no", "yes")[n % 2]},
+            *_CLASSES,
+            "names has",
+        ),
+        (lambda n: {"satz": n if n % 4 == 0 else f"some words {n}", "klasse": "ab"[n % 2]}, *_CLASSES, ""),
+        (lambda n: {"w": ["Ada", "wrote"], "t": ["PER", "O"]}, "token_classification", "t", "B- and I-"),
+        (lambda n: {"q": f"a {n}", "positive": f"b {n}", "hard_negative": f"c {n}"}, "embedding", None, ""),
+    ],
+)
+def test_what_stands_beside_a_label_or_in_few_records_is_seen(
+    tmp_path: Path, make: Callable[[int], dict[str, object]], head: str, label: str | None, told: str
+) -> None:
+    task, remarks, _ = choose_both(rows(tmp_path, make))
+    assert (task.head, task.label_column) == (head, label)
+    assert told in " ".join(remarks)
