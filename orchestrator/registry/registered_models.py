@@ -125,7 +125,8 @@ class RegisteredModels:
         in_folder = [] if folder is None else [StoredModel.folder == folder]
         with self._database.session(writing=True) as session:
             of_runs = StoredModel.run_id.in_(select_items(session, run_ids))
-            session.execute(update(StoredModel).where(or_(of_runs, *in_folder)).values(removed_at=utc_now()))
+            are_here = StoredModel.removed_at.is_(None), or_(of_runs, *in_folder)
+            session.execute(update(StoredModel).where(*are_here).values(removed_at=utc_now()))
 
     def frame(self) -> pandas.DataFrame:
         """`table` as a DataFrame."""

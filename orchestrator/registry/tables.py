@@ -50,7 +50,10 @@ class BaseRow(DeclarativeBase):
 
 
 class ViewRow(DeclarativeBase):
-    """Base class of the rows of views: of tables without what was removed."""
+    """Base class of the rows of views: of tables without what was removed.
+
+    A view keeps the columns that it was made with: a migration that adds one makes the view again.
+    """
 
     type_annotation_map = _TYPES
 

@@ -36,7 +36,7 @@ def task_page(registry: "Registry", task: str) -> Page:
     left_out = f"; {counted(num_archived, 'archived run')} left out" if num_archived else ""
     sections = []
     for (metric, split, data), some in groupby(records, key=lambda row: (row["metric"], row["split"], row["data"])):
-        ranking = [dict(row, may_be_best="≈" if row["may_be_best"] else "") for row in some]
+        ranking = [dict(row, may_be_best="≈" if row["may_be_best"] and row["rank"] > 1 else "") for row in some]
         on_data = f", data {data}" if data else ""
         sections.append(Section(f"{metric} on {split}{on_data}", _blocks(ranking, groups, metric)))
     return Page(f"Task {task}", f"{len(groups)} groups of runs that differ only in their seed{left_out}", sections)

@@ -33,9 +33,9 @@ class MeanNoise(NamedTuple):
     variance: float
     degrees: float
 
-    def half_width(self, level: float = LEVEL) -> float:
-        """Half of the interval around the mean."""
-        return t_quantile(level, self.degrees) * math.sqrt(self.variance)
+    def half_width(self) -> float:
+        """Half of the 95 % interval around the mean."""
+        return t_quantile(LEVEL, self.degrees) * math.sqrt(self.variance)
 
 
 class SeedNoise(NamedTuple):
@@ -88,29 +88,25 @@ class SeedNoise(NamedTuple):
         shares = (one.variance / total) ** 2 / one.degrees + (other.variance / total) ** 2 / other.degrees
         return MeanNoise(total, min(1.0 / shares, self.most_degrees))
 
-    def interval(
-        self, group: SeedStatistics, bounds: tuple[float, float] | None = None, level: float = LEVEL
-    ) -> Interval:
-        """Interval of a group's mean.
+    def interval(self, group: SeedStatistics, bounds: tuple[float, float] | None = None) -> Interval:
+        """The 95 % interval of a group's mean.
 
         Args:
             bounds: smallest and largest value that a score can have, at which the interval ends; None for a score
                 without bounds. They do not hold for a mean beyond them, as of scores in percent.
         """
-        half = self.of_mean(group).half_width(level)
+        half = self.of_mean(group).half_width()
         low, high = group.mean - half, group.mean + half
         if bounds and bounds[0] <= group.mean <= bounds[1]:
             low, high = max(bounds[0], low), min(bounds[1], high)
         return Interval(low, high)
 
 
-def may_be_best(
-    groups: Sequence[SeedStatistics], noise: SeedNoise, *, is_better_lower: bool = False, level: float = LEVEL
-) -> list[bool]:
+def may_be_best(groups: Sequence[SeedStatistics], noise: SeedNoise, *, is_better_lower: bool = False) -> list[bool]:
     """Whether each group may be the best: whether the group with the best mean is not significantly better.
 
-    The truly best group is among these with a probability of `level`: it is left out only where one of the G - 1 others
-    beats it by luck, and each of these does with a probability of at most (1 - level) / (G - 1), on one side. As only
+    The truly best group is among these with a probability of 95 %: it is left out only where one of the G - 1 others
+    beats it by luck, and each of these does with a probability of at most 0.05 / (G - 1), on one side. As only
     one group is the best, nothing is corrected for the number of groups that are left out. Holm's method over the
     differences to the first place promises nothing of the kind, since the first place was chosen by the scores, and
     leaves out fewer: with three seeds it keeps 17.6 of 20 groups of which one is 1.5 standard deviations ahead, this
@@ -122,7 +118,7 @@ def may_be_best(
     """
     sign = -1.0 if is_better_lower else 1.0
     best = max(groups, key=lambda group: sign * group.mean)
-    least_p_value = 2 * (1.0 - level) / max(1, len(groups) - 1)  # of both sides, as `t_p_value` has it
+    least_p_value = 2 * (1.0 - LEVEL) / max(1, len(groups) - 1)  # of both sides, as `t_p_value` has it
     found = []
     for group in groups:
         difference, (squared, degrees) = best.mean - group.mean, noise.of_difference(best, group)

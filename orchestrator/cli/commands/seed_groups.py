@@ -154,7 +154,7 @@ def compare(names: tuple[str, ...], form: str | None, output: str | None) -> Non
     """
     with open_registry() as registry:
         found = registry.compare(*[group_name(registry, name) for name in names])
-        noise = registry.seed_noise(found[0].first)
+        noise = registry.seed_noise(found[0].first) if shows_briefly(form, output) else None
     rows = [_comparison_row(comparison) for comparison in found]
     if not shows_briefly(form, output):
         show_rows(rows, list(rows[0]), form, output)

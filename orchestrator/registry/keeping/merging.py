@@ -175,8 +175,9 @@ def _merge_aliases(
     Args:
         coming: models that have come, or would, by name and digest.
     """
-    for alias in list(there.scalars(select(AliasRow).order_by(AliasRow.name, AliasRow.alias))):
-        digest = there.get_one(ModelRow, (alias.name, alias.version)).digest
+    is_its = (ModelRow.name == AliasRow.name) & (ModelRow.version == AliasRow.version)
+    with_weights = select(AliasRow, ModelRow.digest).join(ModelRow, is_its).order_by(AliasRow.name, AliasRow.alias)
+    for alias, digest in there.execute(with_weights).all():
         same = (ModelRow.name == alias.name) & (ModelRow.digest == digest)
         version, own = here.scalar(select(ModelRow.version).where(same)), here.get(AliasRow, (alias.name, alias.alias))
         merged = ("alias", f"{alias.name}@{alias.alias}", alias.name)
@@ -203,7 +204,7 @@ def _merge_rows(there: Session, here: Session, table: Table, *, dry_run: bool) -
             if not dry_run:
                 bring_row(there, here, table, key)
             yield Merged(*merged, "new")
-        elif _is_relinked(own, row) and here.get(RunRow, row["run_id"]) is not None:
+        elif _is_relinked(here, own, row):
             if not dry_run:
                 here.execute(
                     update(table).where(*(table.c[name] == key[name] for name in keys)).values(run_id=row["run_id"])
@@ -223,9 +224,12 @@ def _needed_by_runs(there: Session, table: Table) -> set[tuple[object, ...]]:
     return keys
 
 
-def _is_relinked(own: RowMapping, row: RowMapping) -> bool:
-    """Whether a row has lost its run here, as lineage does when the run is removed, and names it there."""
-    return "run_id" in row and own["run_id"] is None and row["run_id"] is not None
+def _is_relinked(here: Session, own: RowMapping, row: RowMapping) -> bool:
+    """Whether a row has lost its run here, as lineage does when that is removed, and names one there that is here."""
+    if "run_id" not in row or row["run_id"] is None:
+        return False
+    is_lost = own["run_id"] is None or here.get(RunRow, own["run_id"]) is None
+    return is_lost and here.get(RunRow, row["run_id"]) is not None
 
 
 _OF_THIS_PLACE = (

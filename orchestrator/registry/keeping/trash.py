@@ -53,11 +53,11 @@ class Trash:
         """
         with self._database.session(writing=True) as session:
             run = session.get(StoredRun, run_id, with_for_update=True)
-            if run is None or run.removed_at is not None or not run.state.is_final:
+            if run is None or run.removed_at is not None or run.parent_id or not run.state.is_final:
                 return False
             run.num_bytes = num_bytes
             session.flush()
-            _mark(session, run_id, utc_now())
+            _mark(session, run_id, None, session.scalar(select(utc_now())))
         return True
 
     def records(self, *conditions: ColumnElement[bool]) -> list[TrashRecord]:
@@ -106,9 +106,9 @@ class Trash:
                     f"run {run_id} cannot be restored: a garbage collection has deleted its files, or does so, since "
                     f"{run.claimed_at:%Y-%m-%d %H:%M} UTC; what is left of it goes with: orchestrator gc"
                 )
-            run.num_bytes = None
+            run.num_bytes, removed_at = None, run.removed_at
             session.flush()
-            _mark(session, run_id, None)
+            _mark(session, run_id, removed_at, None)
 
     @contextmanager
     def claiming(self) -> Iterator[Callable[[str], bool]]:
@@ -139,12 +139,12 @@ class Trash:
             session.execute(delete(StoredRun).where(StoredRun.id == run_id, StoredRun.removed_at.is_not(None)))
 
 
-def _mark(session: Session, run_id: str, time: Any) -> None:
-    """Set the time at which a run, its trials and their models were removed; None brings them back."""
+def _mark(session: Session, run_id: str, before: datetime | None, after: datetime | None) -> None:
+    """Change the time at which a run, its trials and those of their models were removed that have the time before."""
     family = or_(StoredRun.id == run_id, StoredRun.parent_id == run_id)
     models = StoredModel.run_id.in_(select(StoredRun.id).where(family))
     for table, are_its in ((StoredModel, models), (StoredRun, family)):
-        marked = update(table).where(are_its).values(removed_at=time)
+        marked = update(table).where(are_its, table.removed_at.is_not_distinct_from(before)).values(removed_at=after)
         session.execute(marked.execution_options(synchronize_session=False))
 
 

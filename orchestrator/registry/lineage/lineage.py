@@ -7,7 +7,7 @@ those of earlier runs when the tables are upgraded, those of runs from elsewhere
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, func, or_, select
+from sqlalchemy import ColumnElement, and_, case, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from orchestrator.registry.database import Database
@@ -16,7 +16,7 @@ from orchestrator.registry.lineage.finding_nodes import find_node
 from orchestrator.registry.lineage.lineage_edges import LineageEdge, LineageNode, edges_of_run, export_node, model_node
 from orchestrator.registry.lineage.lineage_staleness import stale_nodes
 from orchestrator.registry.lineage.lineage_trees import LineageTree, grow
-from orchestrator.registry.tables import LineageRow, RunRow
+from orchestrator.registry.tables import LineageRow, RunRow, StoredRun
 from orchestrator.run_states import RunState
 
 
@@ -115,15 +115,21 @@ def write_edges(session: Session, edges: Sequence[LineageEdge]) -> None:
 
 def _says_more(new: Any) -> ColumnElement[bool]:
     """Whether an edge is newer than the one that is there, or names the run where that one does not any more."""
-    return or_(new.recorded_at > LineageRow.recorded_at, and_(LineageRow.run_id.is_(None), new.run_id.is_not(None)))
+    return or_(new.recorded_at > LineageRow.recorded_at, and_(_has_lost_its_run(), new.run_id.is_not(None)))
 
 
 def _newest(new: Any) -> dict[str, Any]:
     is_newer = new.recorded_at > LineageRow.recorded_at
     return {
         "recorded_at": case((is_newer, new.recorded_at), else_=LineageRow.recorded_at),
-        "run_id": func.coalesce(LineageRow.run_id, new.run_id),
+        "run_id": case((_has_lost_its_run(), new.run_id), else_=LineageRow.run_id),
     }
+
+
+def _has_lost_its_run() -> ColumnElement[bool]:
+    """Whether the run that recorded the edge that is there was removed, or is gone."""
+    removed = select(StoredRun.id).where(StoredRun.removed_at.is_not(None))
+    return or_(LineageRow.run_id.is_(None), LineageRow.run_id.in_(removed))
 
 
 def derive_edges(session: Session, run_ids: Sequence[str], *, is_here: bool = False) -> None:

@@ -25,6 +25,8 @@ MAX_NAMES = 200
 _NUM_LISTED = 8
 _SQLITE = "sqlite:///"
 _BUSY_TIMEOUT_S = 1.0
+_ALIASES = "model_aliases JOIN models USING (name, version)"
+"""Aliases of models that were not removed."""
 _CALLED = "SELECT id FROM runs WHERE name = :name OR id LIKE :prefix"
 Named = list[tuple[str, str]]
 """Names, each with what it is in a few words."""
@@ -65,7 +67,7 @@ class RecordedNames:
     def models(self) -> Named:
         """Names of models, each version as `name@version`, and each alias as `name@alias`."""
         rows = self._named("SELECT name || '@' || version, head FROM models ORDER BY created_at DESC LIMIT :most")
-        rows += self._named("SELECT name || '@' || alias, 'version ' || version FROM model_aliases LIMIT :most")
+        rows += self._named(f"SELECT name || '@' || alias, 'version ' || version FROM {_ALIASES} LIMIT :most")
         newest = {label.rpartition("@")[0]: head for label, head in reversed(rows) if not head.startswith("version ")}
         return [*reversed(newest.items()), *rows]
 
@@ -77,7 +79,7 @@ class RecordedNames:
 
     def aliases(self) -> Named:
         """Aliases of models."""
-        return self._named("SELECT DISTINCT alias, 'alias' FROM model_aliases ORDER BY 1 LIMIT :most")
+        return self._named(f"SELECT DISTINCT alias, 'alias' FROM {_ALIASES} ORDER BY 1 LIMIT :most")
 
     def removed(self) -> Named:
         """Ids of the runs in the trash."""
@@ -112,7 +114,7 @@ class RecordedNames:
 
     def has_metric(self, split: str, name: str) -> bool:
         """Whether some run has this measurement; true in a registry without any, where no name is wrong."""
-        of_name = "SELECT 1 FROM metrics WHERE split = :split AND name = :name LIMIT 1"
+        of_name = "SELECT 1 FROM metrics JOIN runs ON id = run_id WHERE split = :split AND metrics.name = :name LIMIT 1"
         is_there = self._read(of_name, {"split": split, "name": name})
         return bool(is_there) or not self._read("SELECT 1 FROM metrics LIMIT 1", {})
 
@@ -121,6 +123,11 @@ class RecordedNames:
         if self._paths is None:
             self._paths = self._distinct("parameters", "path")
         return self._paths
+
+    def is_of_a_run(self, path: str) -> bool:
+        """Whether a run has this parameter that was not removed."""
+        of_runs = "SELECT 1 FROM parameters JOIN runs ON id = run_id WHERE path = :path LIMIT 1"
+        return bool(self._read(of_runs, {"path": path}))
 
     def parameters(self) -> Named:
         """Parameters of runs, by the short name where that means one path, and by the dotted path."""

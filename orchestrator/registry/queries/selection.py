@@ -141,6 +141,8 @@ class Selection:
             if name in paths or not paths:  # in an empty registry no name is wrong
                 return name
             raise self._unknown(operand, text)
+        if len(ending) > 1:  # which is looked into only here: names of removed runs are harmless elsewhere
+            ending = [path for path in ending if self._names.is_of_a_run(path)] or ending
         if len(ending) > 1:
             several, which = " or ".join(ending), ", ".join(map(_exact, ending))
             raise error_at(text, operand.place, f"params.{name} is {several}; say which: {which}")

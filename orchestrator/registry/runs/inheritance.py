@@ -83,7 +83,8 @@ def _trials_of(session: Session, run_ids: Sequence[str]) -> Sequence[str]:
 
 
 def _stages_of(session: Session, run_id: str) -> Sequence[str]:
-    return session.scalars(select(TagRow.run_id).where(TagRow.tag == f"{PIPELINE}{run_id}")).all()
+    stages = select(RunRow.id).join(TagRow, TagRow.run_id == RunRow.id)
+    return session.scalars(stages.where(TagRow.tag == f"{PIPELINE}{run_id}")).all()
 
 
 def _take(session: Session, run_ids: Sequence[str], tags: Sequence[str]) -> None:

@@ -194,7 +194,7 @@ class RunLifecycle:
 
 def _locked(session: Session, run_id: str) -> StoredRun:
     run = session.get(StoredRun, run_id, with_for_update=True)
-    if run is None:
+    if run is None or run.removed_at is not None:
         raise NotFoundError(f"No run {run_id} in the registry.")
     return run
 

@@ -7,6 +7,8 @@ from sqlalchemy import select, update
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry import Registry
+from orchestrator.registry.keeping.merging import merge_registry
+from orchestrator.registry.queries.recorded_names import RecordedNames
 from orchestrator.registry.tables import LineageRow, StoredRun
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import everything, fill, fill_every_table, model_result, new_run
@@ -50,6 +52,40 @@ def test_a_run_that_has_not_ended_is_not_thrown_away(registry: Registry) -> None
     assert not registry.trash.put("nobody", 0)
     assert registry.trash.records() == []
     assert registry.run(run_id).id == run_id
+
+
+def test_a_removed_run_takes_part_in_nothing(registry: Registry, tmp_path: Path) -> None:
+    run_id = fill_every_table(registry)
+    pipeline = new_run(registry, kind="pipeline", tags=["all"], spec={"optimizer": {"learning_rate": 1.0}})
+    registry.tag(run_id, f"pipeline:{pipeline}")
+    alias, trial = f"{registry.models.of_run(run_id)[0].name}@production", registry.trials.table(run_id).values("id")[0]
+    assert not registry.trash.put(trial, 0), "a trial is removed with its sweep alone"
+    with pytest.raises(InputError, match="say which"):
+        registry.run_table("params.learning_rate = 1")
+    registry.trash.put(run_id, 0)
+    with pytest.raises(NotFoundError):
+        registry.lifecycle.start_attempt(run_id)
+    assert registry.annotations.untag(pipeline, ["all"]) == ["all"]
+    assert registry.run_table("params.learning_rate = 1").values("id") == [pipeline]
+    with registry._database.session(writing=False) as session:
+        assert alias not in dict(RecordedNames.of(session).models())
+    fill(registry, "b" * 12)  # which makes the same model of the same data
+    assert {edge.run_id for edge in edges(registry)} == {"b" * 12}
+    with Registry(str(tmp_path / "there.sqlite")) as there:
+        assert "conflict" not in {one.change for one in merge_registry(there._database, registry._database)}
+
+
+def edges(registry: Registry) -> list[LineageRow]:
+    with registry._database.session(writing=False) as session:
+        return list(session.scalars(select(LineageRow).where(LineageRow.role != "teacher")))
+
+
+def test_a_model_that_was_removed_before_its_run_is_not_restored(registry: Registry) -> None:
+    run_id = fill(registry)
+    registry.models.remove_of([run_id])
+    registry.trash.put(run_id, 0)
+    registry.trash.restore(run_id)
+    assert registry.models.of_run(run_id) == []
 
 
 def test_what_is_not_in_the_trash_is_told(registry: Registry) -> None:
