@@ -9,10 +9,10 @@ from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import select_items
+from orchestrator.registry.groups.group_parameters import load_parameters_of
 from orchestrator.registry.groups.split_data import digest_paths
 from orchestrator.registry.model_versions import split_version
 from orchestrator.registry.parameter_values import RECORDED_DIGITS
-from orchestrator.registry.runs.run_parameters import load_parameters_of
 from orchestrator.registry.tables import DatasetRow, LineageRow, ModelRow, RunDatasetRow, RunRow
 from orchestrator.registry.trial_rows import load_kept_trials, trial_id
 

@@ -8,9 +8,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import select_items
+from orchestrator.registry.groups.group_parameters import load_parameters_of
 from orchestrator.registry.groups.model_makers import MAKING_PATHS, load_corpus_files, load_makers
 from orchestrator.registry.groups.split_data import DigestSets, SplitData, digest_paths, taken_path
-from orchestrator.registry.runs.run_parameters import load_parameters_of
 from orchestrator.registry.tables import MetricRow
 from orchestrator.registry.trial_rows import load_kept_trials
 
