@@ -1,6 +1,5 @@
 """Columns of a table as its first rows show them: how many values, what they look like."""
 
-import re
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from statistics import fmean
@@ -15,6 +14,7 @@ from orchestrator.tasks.cell_values import (
     is_missing,
     is_number,
     read_label,
+    read_number,
     stands_for_no_label,
     unpack_cell,
 )
@@ -128,8 +128,10 @@ def _inspect_column(name: str, cells: Sequence[object]) -> ColumnFacts:
         listed = "tags" if fit_one_scheme(words) else "words"
     elif are_all(lambda value: isinstance(value, list) and all(isinstance(item, int) for item in value)):
         listed = "numbers"
-    elif any(spans := [read_spans(value) for value in values]) and None not in spans:
+    elif are_all(lambda value: read_spans(value) is not None) and any(map(read_spans, values)):
         listed = "spans"
+    is_comma = bool(values) and not are_all(is_number) and has_decimal_commas(values)
+    are_numbers = is_comma or are_all(is_number)
     return ColumnFacts(
         name,
         name.lower().rpartition(".")[2],
@@ -137,8 +139,8 @@ def _inspect_column(name: str, cells: Sequence[object]) -> ColumnFacts:
         distinct=labels.difference(mark for mark in NO_LABEL_MARKS if stands_for_no_label(mark, labels)),
         mean_words=fmean(len(str(value).split()) for value in values) if values else 0.0,
         is_text=len(texts) > _TEXT_SHARE * len(values) and not all(map(is_number, texts)),
-        is_number=are_all(is_number) or (bool(values) and has_decimal_commas(values)),
-        is_whole=are_all(lambda v: is_number(v) and float(str(v)).is_integer()) or are_all(_is_whole_with_comma),
+        is_number=are_numbers,
+        is_whole=are_numbers and all(float(read_number(v, decimal_comma=is_comma) or 0).is_integer() for v in values),
         is_list=are_all(lambda value: isinstance(unpack_cell(value), list)),
         listed=listed,
         words=words,
@@ -153,10 +155,6 @@ def refuse_broken(bad: BadRecords, num_read: int) -> None:
             f"{bad.path}: {bad.count:,} of {num_records:,} records cannot be used, the first at {bad.first_problem}; "
             "mend the file, or name other columns"
         )
-
-
-def _is_whole_with_comma(value: object) -> bool:
-    return re.fullmatch(r"-?\d+,0", str(value).strip()) is not None
 
 
 def _as_label(value: object) -> str:

@@ -35,7 +35,7 @@ _MOST = 0.95
 """Share of the first lines that show what all are like."""
 _LABELED_LINES = {
     "__label__": "begin with fastText's labels (__label__x); write CSV with the columns text and label",
-    r"[A-Z]{2,}:\w+ ": "begin with labels (NAME:name); write CSV with the columns text and label",
+    r"[A-Z]{2,}:[a-z]\w* ": "begin with labels (NAME:name); write CSV with the columns text and label",
     r"([^\s/]+/[A-Z][^\s/]*\s+)+$": "have tags behind words (word/TAG); write a word, a tab and its tag on each line, "
     "a blank line between sentences, in a file whose name ends in .conll",
 }
@@ -72,7 +72,9 @@ def detect_layout(path: str, *, is_text: bool = False) -> Layout:
     if has_tag_columns(lines):
         return "entities"
     rows = [line.rstrip("\r\n") for line in lines if line.strip() and not line.startswith("#")]
-    if has_other_tags(rows) or _are_most(rows, lambda line: line.count("\t") == 9 and line[0].isdigit()):
+    has_sentences = not is_text and any(not line.strip() for line in lines)
+    is_conllu = _are_most(rows, lambda line: line.count("\t") == 9 and line[0].isdigit())
+    if is_conllu or (has_sentences and has_other_tags(rows)):
         return "tags"
     if is_table:
         return "table"
@@ -89,7 +91,8 @@ def _look_labeled(lines: Sequence[str]) -> str | None:
     if _are_most(lines, lambda line: "\t" in line.strip()):
         return f"have columns with tabs between them; let its name end in .tsv, {named}"
     for mark in ",;|":
-        rows = [re.sub('"[^"]*"', "", line).split(mark) for line in lines]
+        between = rf"{re.escape(mark)}(?! )"  # in sentences a blank follows
+        rows = [re.split(between, re.sub('"[^"]*"', "", line)) for line in lines]
         width, count = Counter(map(len, rows)).most_common(1)[0]
         columns = zip(*(row for row in rows if len(row) == width), strict=True)
         if width > 1 and count >= _MOST * len(lines) and any(3 * len(set(column)) <= count for column in columns):

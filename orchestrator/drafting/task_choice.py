@@ -292,7 +292,7 @@ def _head_of(table: TableFacts, label: ColumnFacts, asked: Head | None) -> tuple
     if label.is_number:
         is_class = label.is_whole and len(label.distinct) <= _MAX_CLASS_NUMBERS
         return ("classification" if is_class else "regression"), None
-    if all(map(is_written_number, label.distinct)):
+    if label.values and all(map(is_written_number, label.distinct)):
         raise InputError(f"{_number_problem(table, label)}; or say --kind classification or --kind multi_label")
     return ("classification" if separator is None else "multi_label"), separator
 

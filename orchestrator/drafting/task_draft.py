@@ -22,7 +22,7 @@ from orchestrator.progress import counted
 from orchestrator.results import Split
 from orchestrator.specs.task import SplitSpec, TaskSpec
 from orchestrator.tasks import TaskDefinition
-from orchestrator.tasks.cell_values import NO_LABEL_MARKS, other_spelling, read_label, shown_name
+from orchestrator.tasks.cell_values import is_unlabeled, other_spelling, shown_name
 from orchestrator.tasks.table_files import column_names
 from orchestrator.tasks.task import hold_out
 from orchestrator.tasks.text_examples import LabelColumn
@@ -188,7 +188,7 @@ def _leave_out_unlabeled_test(task: TaskSpec) -> Iterator[Finding]:
         return
     has_column = label in column_names(path, BadRecords(path, "skip"))
     values = LabelColumn(path, label, True, Counter()).values if has_column else ()
-    if all(not isinstance(cell, list | dict) and read_label(cell) in (None, *NO_LABEL_MARKS) for cell in values):
+    if all(map(is_unlabeled, values)):
         del task.files["test"]
         yield "test", f"{path} has no {'label in' if has_column else 'column'} {label!r}, so it is left out"
 

@@ -25,7 +25,7 @@ _ARRAY = re.compile(r"array\((\[.*?\])(?:, dtype=\w+)?\)", re.DOTALL)
 """NumPy's arrays within objects, as pandas writes them into a CSV file."""
 _WITHOUT_COMMAS = re.compile(r"""['"]\s+['"]""")
 """Texts of an array that NumPy prints without commas, which Python would join."""
-_MISSING = re.compile(r"nan|[+-]?inf(inity)?|\\N", re.IGNORECASE)
+_MISSING = re.compile(r"[nN][aA][nN]|[+-]?(inf|[Ii]nfinity)|\\[nN]")
 _COMMA_NUMBER = re.compile(r"[+-]?(\d+)(?:,(\d+))?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _POINTED_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
@@ -206,7 +206,10 @@ def is_written_number(text: str) -> bool:
     >>> [is_written_number(text) for text in ("%20", "1'250.0", "12,50 €", "2 500", "1,4", "x1")]
     [True, True, True, True, True, False]
     """
-    return re.fullmatch(r"[+-]?\d[\d.,]*", re.sub(_AROUND_NUMBERS, "", _plain_digits(text))) is not None
+    return (
+        re.fullmatch(r"[+-]?(\d+|\d{1,3}([.,]\d{3})+)([.,]\d+)?", re.sub(_AROUND_NUMBERS, "", _plain_digits(text)))
+        is not None
+    )
 
 
 def _number_problem(text: str) -> str:
@@ -229,13 +232,19 @@ def has_decimal_commas(values: Iterable[object]) -> bool:
     >>> [has_decimal_commas(values) for values in (["3", "1,4", "5,12"], ["0,0", "1,0"], ["2,50", "9,99"])]
     [False, True, True]
     """
-    found = [_COMMA_NUMBER.fullmatch(_plain_digits(str(value))) for value in values if not is_missing(value)]
-    fractions = {(match[1], match[2]) for match in found if match and match[2]}
+    fractions = set()
+    for value in values:
+        if is_missing(value):
+            continue
+        if (match := _COMMA_NUMBER.fullmatch(_plain_digits(str(value)))) is None:
+            return False
+        if match[2]:
+            fractions.add((match[1], match[2]))
     ends = {after for _, after in fractions}
-    vary = len(ends) > 1 and min(map(len, ends)) == 1 and {before for before, _ in fractions} != {"0"}
+    vary = len({*map(len, ends)}) > 1 and min(map(len, ends)) == 1 and {before for before, _ in fractions} != {"0"}
     ascend = all(int(before) < int(after) < 100 and after[0] != "0" for before, after in fractions)
     sure = any(len(after) != 3 or len(before) > 3 or before[0] == "0" for before, after in fractions)
-    return None not in found and sure and not (vary and ascend)
+    return sure and not (vary and ascend)
 
 
 def has_thousands_points(values: Iterable[object]) -> bool:
@@ -246,7 +255,8 @@ def has_thousands_points(values: Iterable[object]) -> bool:
     """
     texts = [value.strip() for value in values if isinstance(value, str) and not is_missing(value)]
     pointed = [text for text in texts if "." in text]
-    return 0 < len(pointed) < len(texts) and all(map(_POINTED_THOUSANDS.fullmatch, pointed))
+    has_hundreds = any(text.lstrip("+-").isdecimal() and len(text.lstrip("+-")) == 3 for text in texts)
+    return bool(pointed) and has_hundreds and all(map(_POINTED_THOUSANDS.fullmatch, pointed))
 
 
 def unpack_cell(value: object) -> Any:

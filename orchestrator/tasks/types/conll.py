@@ -39,8 +39,8 @@ _READS = (
 CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2")
 """Endings of the names of files with CoNLL columns; other names may have such columns, too."""
 _LAST_COLUMN = "its last column"
-_CHUNKS = ("NP", "VP", "PP")
-"""Types of the chunks that CoNLL-2000 and 2003 have in a column before the names."""
+_CHUNKS = ("NP", "VP", "PP", "NC", "VC", "PC")
+"""Types of the chunks that CoNLL-2000 and 2003, English and German, have in a column before the names."""
 _DOCUMENT_MARK = "-DOCSTART-"
 _COMMENT_MARK = "#"
 _NUM_CONLLU_COLUMNS = 10

@@ -97,15 +97,9 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
         if is_missing(value) and not (isinstance(value, str) and not value.strip()):
             return None
         written, known = self._parse(value), self.labels or ()
-        num_flags = len(known or written)
-        if (
-            num_flags > 1
-            and len(written) == num_flags
-            and not isinstance(written[0], str)
-            and column.num_flags == num_flags
-        ):
+        if len(written) > 1 and not isinstance(written[0], str) and column.num_flags == len(known or written):
             column.remarks["lists of 0 and 1, read as a label for each place (task.labels names these in order)"] += 1
-            names = known or [column.name_of(str(place)) for place in range(num_flags)]
+            names = known or [column.name_of(str(place)) for place in range(len(written))]
             return {"labels": tuple(name for name, flag in zip(names, written, strict=True) if flag)}
         found = tuple(dict.fromkeys(column.name_of(self._name(label)) for label in written))
         if "-1" in found and "-1" not in known:

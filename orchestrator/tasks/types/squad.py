@@ -72,8 +72,10 @@ class SquadReader(LabeledReader[QaExample]):
 def are_question_columns(names: Iterable[str]) -> bool:
     """Whether a table has the columns of questions on passages with their answers, or of passages with `qas`."""
     found = {name.lower() for name in names}
-    has_context, *has_others = (not found.isdisjoint(some) for some in (_CONTEXT, _QUESTION, _ANSWERS + _END))
-    return has_context and (all(has_others) or "qas" in found)
+    has_context, has_question, has_answer, has_start, has_end = (
+        not found.isdisjoint(some) for some in (_CONTEXT, _QUESTION, _ANSWERS, _START, _END)
+    )
+    return has_context and ("qas" in found or (has_question and (has_answer or (has_start and has_end))))
 
 
 def read_question(record: object, name: str, labeled: bool = True) -> tuple[QaExample, list[tuple[float, str]]]:

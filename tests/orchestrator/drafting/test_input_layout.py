@@ -125,3 +125,13 @@ def test_names_that_leave_it_open_are_refused(names: list[str], problem: str) ->
 )
 def test_names_keep_the_letters_of_every_script(path: str, name: str) -> None:
     assert data_name([path]) == name
+
+
+@pytest.mark.parametrize("lines", [["John Smith", "Mary Jones", "Tom Brown"], ["Yes, well.", "No, never."]])
+def test_lines_that_are_alike_are_plain_text(tmp_path: Path, lines: list[str]) -> None:
+    assert detect_layout(str(write(tmp_path / "verse.txt", "\n".join(lines * 30)))) == "text"
+
+
+def test_columns_without_a_name_that_says_so_are_seen_in_a_text_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="columns with ',' between them"):
+        detect_layout(str(write(tmp_path / "a.txt", "text,label\n" + "some words,a\nothers,b\n" * 30)))

@@ -4,7 +4,7 @@ Alone: pytest tests/orchestrator/drafting/test_task_choice.py
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -300,3 +300,19 @@ def test_what_stands_beside_a_label_or_in_few_records_is_seen(
     task, remarks, _ = choose_both(rows(tmp_path, make))
     assert (task.head, task.label_column) == (head, label)
     assert told in " ".join(remarks)
+
+
+@pytest.mark.parametrize(
+    ("values", "head"),
+    [
+        (("3,5", "4", "4,5", "4,8"), "regression"),
+        (("1.333", "1.667", "2", "2.333"), "regression"),
+        (("\N{MINUS SIGN}1", "0", "1"), "classification"),
+        (("Inf", "Fin", "Part"), "classification"),
+    ],
+)
+def test_ordinary_labels_are_no_signs_of_something_else(tmp_path: Path, values: Sequence[str], head: str) -> None:
+    path = rows(tmp_path, lambda n: {"satz": f"some words {n}", "label": values[n % len(values)]})
+    task = choose_both(path)[0]
+    assert task.head == head
+    assert len(inspect_table(str(path)).column("label").distinct) == len(values)
