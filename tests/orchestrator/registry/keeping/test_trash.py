@@ -1,5 +1,6 @@
 """A removed run is nowhere else, and comes back. Alone: pytest tests/orchestrator/registry/keeping/test_trash.py"""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,7 @@ def edges(registry: Registry) -> list[LineageRow]:
 def test_a_model_that_was_removed_before_its_run_is_not_restored(registry: Registry) -> None:
     run_id = fill(registry)
     registry.models.remove_of([run_id])
+    time.sleep(0.002)  # the database counts milliseconds
     registry.trash.put(run_id, 0)
     registry.trash.restore(run_id)
     assert registry.models.of_run(run_id) == []
