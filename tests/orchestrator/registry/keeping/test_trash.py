@@ -13,6 +13,7 @@ from orchestrator.registry.queries.recorded_names import RecordedNames
 from orchestrator.registry.tables import LineageRow, StoredRun
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import everything, fill, fill_every_table, model_result, new_run
+from tests.waiting import wait_until
 
 
 def claim(registry: Registry, run_id: str) -> bool:
@@ -84,7 +85,8 @@ def edges(registry: Registry) -> list[LineageRow]:
 def test_a_model_that_was_removed_before_its_run_is_not_restored(registry: Registry) -> None:
     run_id = fill(registry)
     registry.models.remove_of([run_id])
-    time.sleep(0.002)  # the database counts milliseconds
+    removed = time.time()
+    wait_until(lambda: time.time() > removed + 0.002, "the clock stands still")  # the database counts milliseconds
     registry.trash.put(run_id, 0)
     registry.trash.restore(run_id)
     assert registry.models.of_run(run_id) == []
