@@ -18,6 +18,8 @@ _COVERED_SHARE = 0.9995
 """Share of a text's characters that its alphabet holds at least; `[UNK]` stands for the rest."""
 _MARKED_SHARE = 0.01
 """Share of letters that bear a mark and have no case, from which on these marks are taken to carry meaning."""
+_WITHOUT_BLANKS = ("THAI ", "LAO ", "MYANMAR ", "KHMER ")
+"""Beginnings of the names of letters of scripts that put no blanks between words, and that BERT does not split."""
 _MARKS_OF_CASED_LETTERS = ("COMBINING ", "VARIATION SELECTOR")
 """Beginnings of the names of marks that no script without case has of its own, and of emoji's."""
 
@@ -66,6 +68,14 @@ class Characters:
         """Word pieces of a word as `count_words` counts them, about, where no tokenizer was asked."""
         num_han = sum(count for character, count in self._counts.items() if _HAN.match(character))
         return _TOKENS_PER_WORD - (_TOKENS_PER_WORD - 1) * num_han / max(1, self._counts.total())
+
+    @property
+    def lack_blanks(self) -> bool:
+        """Whether most are of scripts without blanks, whose sentences WordPiece would take for a word each."""
+        without = (
+            n for character, n in self._counts.items() if unicodedata.name(character, "").startswith(_WITHOUT_BLANKS)
+        )
+        return 2 * sum(without) > self._counts.total()
 
     @property
     def has_meaningful_marks(self) -> bool:

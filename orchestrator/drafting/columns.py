@@ -47,7 +47,7 @@ class ColumnFacts(NamedTuple):
     last_name: str
     """The name in lower case; of a column within an object the last part."""
     values: Sequence[object]
-    """Values that are not missing."""
+    """Values that are not missing; lists and objects that cells hold as text are read."""
     distinct: frozenset[str]
     """The different values as labels, without what stands for no label."""
     mean_words: float
@@ -58,7 +58,6 @@ class ColumnFacts(NamedTuple):
     """Whether all values are numbers, also with decimal commas where that is the only way to read them."""
     is_whole: bool
     is_list: bool
-    """Whether values are lists, written out or not."""
     listed: Literal["words", "tags", "numbers", "spans"] | None
     """Content of lists: other texts, tags of one scheme, whole numbers, names marked by character offsets."""
     words: frozenset[str]
@@ -115,7 +114,7 @@ def inspect_table(path: str) -> TableFacts:
 
 
 def _inspect_column(name: str, cells: Sequence[object]) -> ColumnFacts:
-    values = [value for value in cells if not is_missing(value)]
+    values = [unpack_cell(value) for value in cells if not is_missing(value)]
 
     def are_all(test: Callable[[object], bool]) -> bool:
         return bool(values) and all(map(test, values))
@@ -141,7 +140,7 @@ def _inspect_column(name: str, cells: Sequence[object]) -> ColumnFacts:
         is_text=len(texts) > _TEXT_SHARE * len(values) and not all(map(is_number, texts)),
         is_number=are_numbers,
         is_whole=are_numbers and all(float(read_number(v, decimal_comma=is_comma) or 0).is_integer() for v in values),
-        is_list=are_all(lambda value: isinstance(unpack_cell(value), list)),
+        is_list=are_all(lambda value: isinstance(value, list)),
         listed=listed,
         words=words,
     )

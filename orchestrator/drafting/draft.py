@@ -135,10 +135,11 @@ def _draft_stages(
         choice = TaskChoice(TaskSpec.model_validate({"id": name, "head": head, "on_bad_record": "skip"}))
     if choice.task.head is None:
         (column,) = choice.task.text_columns
-        if any(table_name(path) not in ("JSONL", "Parquet") for path in files):
+        is_within = any(column.startswith(f"{one.name}.") for one in table.columns)
+        if is_within or any(table_name(path) not in ("JSONL", "Parquet") for path in files):
             raise InputError(
-                f"{files[0]}: pretraining reads plain text, JSONL and Parquet; save the column {column!r} "
-                "as a .txt file with an empty line between documents"
+                f"{files[0]}: pretraining reads plain text, keys of JSONL and columns of Parquet, none within an "
+                f"object; save {column!r} as a .txt file with an empty line between documents"
             )
         source = TextSource(files=files, text_field=column)
         return _draft_pretraining(source, request, [("", remark) for remark in choice.remarks])

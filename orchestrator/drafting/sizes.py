@@ -45,12 +45,17 @@ def draft_vocabulary(
 ) -> DraftedStages:
     """Draft the stage that learns a vocabulary of a corpus, for random weights."""
     vocab_size = vocabulary_size(num_words, characters.num_common)
-    stage = {"kind": "tokenizer", "corpus": corpus, "vocab_size": vocab_size, "lowercase": lowercase}
+    stage: dict[str, Any] = {"kind": "tokenizer", "corpus": corpus, "vocab_size": vocab_size, "lowercase": lowercase}
     comments = {"tokenizer.vocab_size": f"As much as about {num_words:,.0f} words can teach."}
-    if not characters.has_meaningful_marks:
-        return DraftedStages({"tokenizer": stage}, comments)
-    told = "letters here bear marks that carry meaning, as vowels do: they are kept (strip_accents: false)"
-    return DraftedStages({"tokenizer": stage | {"strip_accents": False}}, comments, [("marks", told)])
+    told = []
+    if characters.has_meaningful_marks:
+        stage["strip_accents"] = False
+        marks = "letters here bear marks that carry meaning, as vowels do: they are kept (strip_accents: false)"
+        told.append(("marks", marks))
+    if characters.lack_blanks:
+        stage["algorithm"] = "unigram"
+        told.append(("blanks", "no blanks stand between words here: a unigram vocabulary, which needs none"))
+    return DraftedStages({"tokenizer": stage}, comments, told)
 
 
 class PretrainingSizes(NamedTuple):

@@ -14,8 +14,9 @@ from orchestrator.drafting.request import DraftKind, DraftRequest
 from orchestrator.errors import InputError
 from orchestrator.specs.task import Head, TaskSpec
 from orchestrator.tasks.bio_tags import fit_one_scheme, other_tags_problem
-from orchestrator.tasks.cell_values import is_written_number, look_alike, number_problem
+from orchestrator.tasks.cell_values import is_written_number, number_problem
 from orchestrator.tasks.table_files import class_names, table_name
+from orchestrator.tasks.types.character_spans import SPAN_EXAMPLE
 from orchestrator.tasks.types.squad import are_question_columns
 
 _MAX_CLASS_NUMBERS = 20
@@ -36,10 +37,16 @@ _ID_NAME = re.compile(r"(.*[^a-z])?(id|uid|guid|index|idx|key|number|nr|no)", re
 _MAX_CLASSES = 50
 """Values at most of a column that is taken for the label although its name does not say so."""
 _LAYOUTS = {
-    "ner": "CoNLL columns, or JSONL with lists of words and of tags or with character spans",
-    "token_classification": "CoNLL columns, or JSONL with lists of words and of tags",
+    "ner": f"CoNLL columns, lists of words and of tags, or character spans ({SPAN_EXAMPLE}, the end past the last)",
+    "token_classification": "CoNLL columns, or lists of words and of tags",
     "qa": "SQuAD's JSON, or columns question, context and answers",
+    "embedding": "columns of two texts that belong together, and texts or lists of texts 'negative'",
 }
+_NEAR = re.compile(r"pos(itiv(e|es|))?(_(text|sentence|document|passage)s?)?")
+_FAR = re.compile(r"(hard_)?neg(ativ(e|es|))?s?(_(text|sentence|document|passage)s?)?(_?\d+)?")
+_NEAR_OR_FAR = re.compile(r"(hard_)?(pos|neg)(itiv|ativ)?e?s?(_\w+)?")
+_ANSWERS = ("answer", "answers", "answer_text", "qas")
+_PLACES = {"start", "end", "begin", "offset", "length", "start_offset", "end_offset"}
 
 
 class TaskChoice(NamedTuple):
@@ -60,14 +67,14 @@ _pairs_of = partial(_spec_of, head="embedding", objective="in_batch_negatives")
 def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
     """Choose columns and kind of task. Raises: InputError where the table has nothing to learn from."""
     asked = request.kind
-    if asked in (None, "qa") and are_question_columns(column.name for column in table.columns):
+    if asked in (None, "qa") and _have_passages(table, request):
         return TaskChoice(_spec_of(head="qa"))
     for kind, suits in _KNOWN_BY_COLUMNS:
         if asked in (None, kind) and (choice := suits(table, request)) is not None:
             return choice
     if asked == "ner":
         _refuse_numbers(table)
-    if asked in _LAYOUTS:
+    if asked in _LAYOUTS and asked != "embedding":
         raise InputError(f"{table.path} is a table of texts, and a {asked} task reads {_LAYOUTS[asked]}; convert it")
     texts = _text_columns(table, request)
     if asked == "pretraining":
@@ -90,6 +97,8 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
                 f"each column of 0 and 1 is taken for a label of its own; --label {flags[0].name} learns that one alone"
             )
             return TaskChoice(task, [told, *_unread_texts(table, texts)])
+    if asked is None and request.label_column is None:
+        _refuse_other_layouts(table, table.columns if label is None or label.is_list else [label])
     if asked is None and (label is None or label.listed in ("words", "tags")):
         _refuse_numbers(table)
     if label is None:
@@ -102,12 +111,33 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         remarks.append(f"{stands}; --kind classification takes each value whole")
     elif asked is None and head == "classification" and label.is_whole and len(label.distinct) > 2:
         remarks.append("labels are whole numbers, taken as classes; --kind regression estimates them as numbers")
-    remarks += [*_other_labels(table, texts, label), *_unread_texts(table, texts), *_spellings(table, label, head)]
+    remarks += [*_other_labels(table, texts, label), *_unread_texts(table, texts), *_names_problems(table)]
     apart: dict[str, Any] = {} if separator is None else {"label_separator": separator}
     return TaskChoice(_spec_of(head=head, text_columns=texts, label_column=label.name, **apart), remarks)
 
 
-# Words with tags, triples: known by their columns
+# Questions, words with tags, triples: known by their columns
+
+
+def _have_passages(table: TableFacts, request: DraftRequest) -> bool:
+    """Whether questions have passages, and answers that are parts of these: no label, nor yes and no."""
+    if not are_question_columns(column.name for column in table.columns):
+        return False
+    passages = max(table.columns, key=lambda column: column.mean_words).values
+    answers = [c for c in table.columns if c.last_name in _ANSWERS] or [
+        c for c in table.columns if c.last_name in _LABEL_NAMES
+    ]
+    return request.kind == "qa" or not any(
+        _has_few_values(column) and not isinstance(column.values[0], list | dict) and not _stand_in(column, passages)
+        for column in answers
+    )
+
+
+def _stand_in(column: ColumnFacts, passages: Sequence[object]) -> bool:
+    """Whether most values are words of the passages beside them."""
+    pairs = [*zip(column.values, passages, strict=False)]
+    are_words = (re.search(rf"(?<!\w){re.escape(str(value))}(?!\w)", str(text), re.IGNORECASE) for value, text in pairs)
+    return 2 * sum(map(bool, are_words)) > len(pairs)
 
 
 def _tagged_words(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
@@ -148,12 +178,15 @@ def _tag_rows(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
 
 def _triples(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
     """The choice for texts beside those that are to be near and far."""
-    positive = next((c.name for c in table.columns if c.last_name in ("positive", "positives")), None)
-    negatives = tuple(c.name for c in table.columns if "negative" in c.last_name)
-    query = next((c.name for c in table.columns if c.is_text and c.name not in (positive, *negatives)), None)
-    if request.label_column is not None or positive is None or query is None:
+    far = [c for c in table.columns if _FAR.fullmatch(c.last_name) and (c.is_text or c.listed in ("words", "tags"))]
+    texts = [column for column in table.columns if column.is_text and column not in far and not _is_id(column)]
+    named = [c for c in texts if _NEAR.fullmatch(c.last_name) and (far or c.last_name.startswith("positive"))]
+    near = next(iter(named or (texts[1:] if far and len(texts) == 2 else ())), None)
+    query = next((column for column in texts if column is not near), None)
+    if request.label_column is not None or near is None or query is None:
         return None
-    return TaskChoice(_pairs_of(text_columns=(query, positive), negative_columns=negatives))
+    names = tuple(column.name for column in (query, near, *far))
+    return TaskChoice(_pairs_of(text_columns=names[:2], negative_columns=names[2:]))
 
 
 def _plain_tags(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
@@ -195,6 +228,45 @@ def _refuse_numbers(table: TableFacts) -> None:
             f'of them: {{"{words[0].name}": ["Ada", "wrote"], "{column.name}": ["B-PER", "O"]}}. In a data set of '
             f'Hugging Face they are features["{column.name}"].feature.names'
         )
+
+
+def _refuse_other_layouts(table: TableFacts, columns: Sequence[ColumnFacts]) -> None:
+    """Refuse tags, spans, triples and questions in layouts that no task reads. Raises: InputError."""
+    has_questions = any("question" in column.last_name for column in table.columns)
+    for column in columns:
+        found: tuple[Head, str]
+        if any(map(_marks_places, column.values[:100])):
+            found = "ner", "looks like spans, names with character offsets, in another layout"
+        elif _are_tag_texts(column):
+            found = "ner", f"has tags of many words ({str(column.values[0])[:40]!r}) beside a text"
+        elif column.is_list and _NEAR_OR_FAR.fullmatch(column.last_name):
+            found = "embedding", "looks like texts near to or far from another"
+        elif has_questions and column.last_name in _ANSWERS and not _has_few_values(column):
+            found = "qa", "looks like answers to questions"
+        else:
+            continue
+        raise InputError(
+            f"{table.path}: {column.name!r} {found[1]}; a task of {found[0]} reads {_LAYOUTS[found[0]]}: write that, "
+            "or say --kind pretraining or classification"
+        )
+
+
+def _marks_places(value: object) -> bool:
+    """Whether a value holds objects with a start and an end, or lists of two offsets and a name."""
+    if isinstance(value, dict):
+        return len(_PLACES & value.keys()) > 1 or any(map(_marks_places, value.values()))
+    if not isinstance(value, list):
+        return False
+    kinds = sorted(type(item).__name__ for item in value)
+    return kinds in (["int", "int", "str"], ["float", "float", "str"]) or any(map(_marks_places, value))
+
+
+def _are_tag_texts(column: ColumnFacts) -> bool:
+    """Whether BIO tags of many words stand in each value, as one text or as a list."""
+    rows = [re.findall(r"[^\s,]+", value) for value in column.values if isinstance(value, str)]
+    tags = set(chain(column.words, *rows))
+    is_one = column.listed == "tags" or (column.is_text and len(tags) < sum(map(len, rows)) / 2)
+    return is_one and 0 < len(tags - {"O", "o"}) < len(tags) and fit_one_scheme(tags)
 
 
 def _listing(table: TableFacts, *kinds: str) -> list[ColumnFacts]:
@@ -252,7 +324,8 @@ def _label_column(
         flags = {flag.name for flag in _flags(others)}  # two stand beside another label; more are labels themselves
         last = {c.name for c in few if (len(flags) == 2 and c.name in flags) or isinstance(c.values[0], dict)}
         return min(few, key=lambda c: (c.name in last, len(c.distinct), names.index(c.name) < last_text))
-    return next((column for column in others if column.is_number and not _is_id(column) and not column.is_whole), None)
+    numbers = [column for column in others if not _is_id(column) and not column.is_whole]
+    return next((c for c in numbers if c.is_number or (c.distinct and all(map(is_written_number, c.distinct)))), None)
 
 
 def _flags(columns: Sequence[ColumnFacts]) -> list[ColumnFacts]:
@@ -364,8 +437,8 @@ def _unread_texts(table: TableFacts, texts: tuple[str, ...]) -> Iterator[str]:
         yield f"{', '.join(others)} holds text as well and is not read: --text {others[0]}"
 
 
-def _spellings(table: TableFacts, label: ColumnFacts, head: Head) -> Iterator[str]:
-    """Tell of names of columns that are not seen, or not told apart, and of labels that are easily mistaken."""
+def _names_problems(table: TableFacts) -> Iterator[str]:
+    """Tell of names of columns that are not seen, or not told apart."""
     names = [column.name for column in table.columns]
     blank = ", ".join(repr(name) for name in names if name != name.strip())
     if blank:
@@ -373,9 +446,3 @@ def _spellings(table: TableFacts, label: ColumnFacts, head: Head) -> Iterator[st
         yield f"{ends} are taken as part of them; take them out of {table.path}"
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):
         yield f"{names.count(name)} columns are called {name!r}; the first is read: give the others other names"
-    for values in look_alike(label.distinct) if head == "classification" else ():
-        named = f"{', '.join(map(repr, values[:-1]))} and {values[-1]!r}"
-        yield (
-            f"labels {named} look alike and are {len(values)} classes; if one is meant, write it in one way in "
-            f"{table.path}"
-        )

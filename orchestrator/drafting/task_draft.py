@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, compress
+from itertools import chain
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from bert_core.config import BertConfig
 from bert_core.text.characters import Characters, count_words, plain_text
@@ -21,13 +21,11 @@ from orchestrator.models.resolve import pretrained_models
 from orchestrator.progress import counted
 from orchestrator.results import Split
 from orchestrator.specs.task import SplitSpec, TaskSpec
-from orchestrator.tasks import TaskDefinition
-from orchestrator.tasks.cell_values import is_unlabeled, other_spelling, shown_name
+from orchestrator.tasks.cell_values import look_alike, shown_name
+from orchestrator.tasks.loading import load_task
 from orchestrator.tasks.table_files import column_names
-from orchestrator.tasks.task import hold_out
-from orchestrator.tasks.text_examples import LabelColumn
+from orchestrator.tasks.task import Task
 from orchestrator.tasks.text_files import BadRecords
-from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.base import AnyTaskType
 
 _RANDOM = {"init_from": "random", "tokenizer": "@tokenizer", "size": "tiny", "dropout": 0.1}
@@ -53,9 +51,8 @@ _IMBALANCE = 20
 
 
 class Example(NamedTuple):
-    """An example of the task type's own class, and what is counted of it."""
+    """An example as a person counts it."""
 
-    own: Any
     texts: tuple[str, ...]
     labels: tuple[str, ...]
     """Labels to count; empty where the label is a number, or no label is there."""
@@ -65,10 +62,19 @@ class Example(NamedTuple):
     group: int
     """Key of the text that must not be in two splits, of a question its passage; 0 of an example without a word."""
 
+    @classmethod
+    def of(cls, own: Any, task_type: AnyTaskType) -> Self:
+        """Count an example of the task type's own class."""
+        said = task_type.said(own).values()
+        texts = tuple(text if isinstance(text, str) else " ".join(text) for text in said)
+        group = hash(plain_text(task_type.split_text(own))) if all(text.strip() for text in texts) else 0
+        key = hash(plain_text("\t".join(texts)))
+        return cls(texts, task_type.label_names(own), sum(map(count_words, texts)), key, group)
+
 
 @dataclass(frozen=True)
 class SplitFacts:
-    """The examples of a split, read to their end."""
+    """The examples of a split, or of a file that is divided into two."""
 
     path: str
     bad: BadRecords
@@ -97,13 +103,14 @@ class SplitFacts:
 
 @dataclass(frozen=True)
 class _Data:
-    """The files of a task, and the examples that are trained and validated on."""
+    """A task as the run of its spec will read it."""
 
-    task: TaskSpec
+    spec: TaskSpec
+    task: Task
     files: Mapping[Split, SplitFacts]
     splits: Mapping[Split, SplitFacts]
-    """The files' examples, or with some of the training examples for validation where no file is."""
-    tokens_per_word: float
+    """The same, with some of the training examples for validation where no file is."""
+    tokens_per_word: float = 1.0
 
     @property
     def train(self) -> SplitFacts:
@@ -127,31 +134,20 @@ def draft_task(choice: TaskChoice, request: DraftRequest, folder: Path | None, s
 
     Raises: InputError, TaskDataError where there is nothing to learn from.
     """
-    task = choice.task
-    notes = [*_leave_out_unlabeled_test(task)]
-    files = {split: read_split(task, path) for split, path in task.files.items()}
-    check_splits(task, files)
-    train, splits = files["train"], files
-    if "validation" not in files:
-        count = len(train.examples)
-        share = 0.2 if count < _FEW else round(min(0.1, _MOST_VALIDATION / count), 4)
-        task = task.model_copy(update={"split": SplitSpec(validation=share)})
-        splits = divide(task, files, share)
-    is_broken = any(facts.bad.count for facts in files.values())
-    task = task.model_copy(update={"on_bad_record": "skip" if is_broken else "error"})
+    data = read_data(choice.task)
+    train, task_type = data.train, data.task.type
     texts = [example.texts for example in train.examples if example.group][:_MEASURED_EXAMPLES]
     characters = Characters(chain.from_iterable(texts))
     num_words = sum(example.num_words for example in train.examples)
     tokens_per_word, unknown_share = characters.tokens_per_word, 0.0
     if folder is not None:
         tokens_per_word, unknown_share = _measure_tokenizer(folder, [" ".join(some) for some in texts])
-    data = _Data(task, files, splits, tokens_per_word)
-    task_type = type_of(task)
+    data = replace(data, tokens_per_word=tokens_per_word)
     sizes = task_sizes(
         request,
         None if folder is None else BertConfig.from_pretrained(folder),
-        num_train=len(splits["train"].examples),
-        num_validation=len(splits["validation"].examples),
+        num_train=len(data.splits["train"].examples),
+        num_validation=len(data.splits["validation"].examples),
         mean_tokens=data.num_tokens(num_words / len(train.examples)),
         wanted_length=max(data.tokens_within(0.95), task_type.short_lengths.get("max_seq_length", 0)),
         splits_long_examples=task_type.splits_long_examples,
@@ -159,7 +155,7 @@ def draft_task(choice: TaskChoice, request: DraftRequest, folder: Path | None, s
     sweep = _sweep(data, sizes, request, choice.remarks)
     texts_path = str(PurePath(spec_path).with_suffix(".texts.txt"))
     vocabulary = draft_vocabulary({"files": [texts_path]}, characters, num_words, lowercase=not task_type.needs_case)
-    side_files = {texts_path: vocabulary_texts(splits["train"].examples)}
+    side_files = {texts_path: vocabulary_texts(data.splits["train"].examples)}
     if folder is not None:
         vocabulary, side_files = DraftedStages(), {}
     findings = [
@@ -167,7 +163,7 @@ def draft_task(choice: TaskChoice, request: DraftRequest, folder: Path | None, s
         *_cut_findings(data, sizes.max_seq_length),
         *vocabulary.findings,
         *_validation_findings(data),
-        *notes,
+        *_test_findings(choice.task, data.spec),
         *_model_findings(request, unknown_share),
         ("sizes", _sizes_text(sizes, request)),
     ]
@@ -175,71 +171,54 @@ def draft_task(choice: TaskChoice, request: DraftRequest, folder: Path | None, s
     return DraftedStages(stages, comments, findings, side_files)
 
 
-def type_of(task: TaskSpec) -> AnyTaskType:
-    """The type of a drafted task."""
-    assert task.head is not None, "a draft's task says its head"
-    return TASK_TYPES[task.head]
+def read_data(spec: TaskSpec) -> _Data:
+    """Read a task's files as a run will, a share of the training file for validation where there is no other file.
 
-
-def _leave_out_unlabeled_test(task: TaskSpec) -> Iterator[Finding]:
-    """Take a test file without labels from a task's files, and yield why."""
-    label, path = task.label_column, task.files.get("test")
-    if not label or not path:
-        return
-    has_column = label in column_names(path, BadRecords(path, "skip"))
-    values = LabelColumn(path, label, True, Counter()).values if has_column else ()
-    if all(map(is_unlabeled, values)):
-        del task.files["test"]
-        yield "test", f"{path} has no {'label in' if has_column else 'column'} {label!r}, so it is left out"
-
-
-def read_split(task: TaskSpec, path: str) -> SplitFacts:
-    """Read a labeled file as the task reads it. Raises: TaskDataError, InputError where many records are broken."""
-    task_type, bad = type_of(task), BadRecords(path, "skip")
-    examples = []
-    for own in task_type.reader(task, None).read(path, bad):
-        said = task_type.said(own).values()
-        texts = tuple(text if isinstance(text, str) else " ".join(text) for text in said)
-        group = hash(plain_text(task_type.split_text(own))) if all(text.strip() for text in texts) else 0
-        num_words, key = sum(map(count_words, texts)), hash(plain_text("\t".join(texts)))
-        examples.append(Example(own, texts, task_type.label_names(own), num_words, key, group))
-    refuse_broken(bad, len(examples))
-    return SplitFacts(path, bad, examples)
-
-
-def check_splits(task: TaskSpec, splits: Mapping[Split, SplitFacts]) -> None:
-    """Check that there is enough to learn from, and that every split has known labels. Raises: InputError."""
-    train, task_type = splits["train"], type_of(task)
+    Raises: InputError, SpecError, TaskDataError where there is not enough to learn from.
+    """
+    files = {split: path for split, path in spec.files.items() if split != "test" or _has_label(spec, path)}
+    is_divided = "validation" not in files
+    # Each split of folds of which none is chosen is the whole file.
+    as_whole = {"files": files, **({"split": SplitSpec(folds=2)} if is_divided else {})}
+    task = load_task(spec.model_copy(update=as_whole))
+    facts = {split: _facts_of(task, split) for split in task.splits if split in files}
+    train = facts["train"]
     usable = len(train.examples) - train.num_empty
     if usable < _MIN_EXAMPLES:
         raise InputError(
             f"{train.path} has {usable} labeled examples with text; at least {_MIN_EXAMPLES} are needed to learn from "
             "some and to check on others: add more"
         )
-    problem = task_type.labels_problem(task, list(train.labels))
-    if problem or (problem := task_type.labels_note([example.own for example in train.examples])):
+    if problem := task.type.labels_note(task.examples("train")):
         raise InputError(f"{train.path}: {problem}")
-    for split, facts in splits.items():
-        unknown = sorted(facts.labels.keys() - train.labels.keys())
-        if unknown and task_type.has_labels(task.objective):
-            raise InputError(
-                f"{facts.path} ({split}) has the label {unknown[0]!r}, which {train.path} never shows; add rows with "
-                f"it there, or mend it here{other_spelling(unknown[0], train.labels)}"
-            )
+    policy = "skip" if any(one.bad.count for one in facts.values()) else "error"
+    of_task = {"files": {split: one.path for split, one in facts.items()}, "on_bad_record": policy}
+    if not is_divided:
+        return _Data(spec.model_copy(update=of_task), task, facts, facts)
+    count = len(train.examples)
+    share = 0.2 if count < _FEW else round(min(0.1, _MOST_VALIDATION / count), 4)
+    counted_of = dict(zip(map(id, task.examples("train")), train.examples, strict=True))
+    task = task.with_held_out(share)
+    parts: list[Split] = ["train", "validation"]
+    splits = {split: replace(train, examples=[counted_of[id(one)] for one in task.examples(split)]) for split in parts}
+    return _Data(spec.model_copy(update={**of_task, "split": SplitSpec(validation=share)}), task, facts, splits)
 
 
-def divide(task: TaskSpec, files: Mapping[Split, SplitFacts], share: float) -> dict[Split, SplitFacts]:
-    """The splits with a share of the training examples for validation, as a run divides them. Raises: InputError."""
-    train = files["train"]
-    is_kept = hold_out(type_of(task), [example.own for example in train.examples], share)
-    if not any(is_kept):
-        raise InputError(
-            f"{train.path}: nothing can be kept for validation, as each label stands beside one text only; add rows, "
-            "or give a second file with dev in its name"
-        )
-    kept = replace(train, examples=[*compress(train.examples, is_kept)])
-    trained = replace(train, examples=[*compress(train.examples, [not one for one in is_kept])])
-    return {**files, "train": trained, "validation": kept}
+def _has_label(spec: TaskSpec, path: str) -> bool:
+    return spec.label_column is None or spec.label_column in column_names(path, BadRecords(path, "skip"))
+
+
+def _facts_of(task: Task, split: Split) -> SplitFacts:
+    """Count a split's examples. Raises: InputError where many records are broken."""
+    examples, bad = task.read(split)
+    refuse_broken(bad, len(examples))
+    return SplitFacts(task.files[split], bad, [Example.of(own, task.type) for own in examples])
+
+
+def _test_findings(given: TaskSpec, spec: TaskSpec) -> Iterator[Finding]:
+    if path := given.files.get("test") if "test" not in spec.files else None:
+        lacks = f"label in {given.label_column!r}" if _has_label(given, path) else f"column {given.label_column!r}"
+        yield "test", f"{path} has no {lacks}, so it is left out"
 
 
 def vocabulary_texts(examples: Iterable[Example]) -> Iterator[bytes]:
@@ -268,8 +247,8 @@ def _measure_tokenizer(folder: Path, texts: Sequence[str]) -> tuple[float, float
 
 def _sweep(data: _Data, sizes: TaskSizes, request: DraftRequest, remarks: Sequence[str]) -> DraftedStages:
     """The stage `finetuning`, and comments on it and its values."""
-    task = data.task
-    short_lengths = type_of(task).short_lengths if sizes.max_seq_length < 256 else {}
+    task = data.spec
+    short_lengths = data.task.type.short_lengths if sizes.max_seq_length < 256 else {}
     values = {
         "kind": "sweep",
         "task": task.model_dump(mode="json", exclude_defaults=True),
@@ -306,23 +285,26 @@ def _sweep(data: _Data, sizes: TaskSizes, request: DraftRequest, remarks: Sequen
 
 def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
     """Yield what the files hold, and what is amiss with them."""
-    train, table, task_type = data.train, choice.table, type_of(data.task)
+    train, table, task_type = data.train, choice.table, data.task.type
     layout = task_type.own_layout.partition(" (")[0] if table is None else table.layout
     topics = {"train": "data", "validation": "dev", "test": "test"}
     for split, facts in data.files.items():
         yield topics[split], f"{facts.path}: {layout}, {counted(len(facts.examples), 'example')}"
     seen = f" (by the first {table.num_rows:,} rows)" if table is not None and not table.is_whole else ""
-    yield "task", f"{task_type.head}: {task_type.goal(data.task)}{seen}"
+    yield "task", f"{task_type.head}: {task_type.goal(data.spec)}{seen}"
     yield from (("", remark) for remark in choice.remarks)
     if train.labels:
         yield "labels", _labels_text(train)
-    labels = tuple(sorted(train.labels))
-    positive = task_type.positive_label(TaskDefinition(id="", type=task_type, labels=labels, metric=""))
-    if positive is not None:
+    for values in look_alike(train.labels):
+        named = f"{', '.join(map(repr, values[:-1]))} and {values[-1]!r}"
+        alike = f"labels {named} look alike and are {len(values)} classes"
+        yield "", f"{alike}; if one is meant, write it in one way in {train.path}"
+    if (positive := task_type.positive_label(data.task)) is not None:
+        labels = " and ".join(map(shown_name, data.task.labels))
         yield (
             "",
-            f"f1 is the score of {shown_name(positive)}: of {' and '.join(map(shown_name, labels))} it is the "
-            "second; task.labels in the spec can say another order",
+            f"f1 is the score of {shown_name(positive)}: of {labels} it is the second; task.labels in the spec can say "
+            "another order",
         )
     middle, long, longest = map(data.tokens_within, (0.5, 0.95, 1))
     outlier = f"; the longest has {longest:,}: look whether it is one example, as of a quote that is not closed"
@@ -372,7 +354,7 @@ def _cut_findings(data: _Data, max_seq_length: int) -> Iterator[Finding]:
     """Yield how many examples are longer than what is read of them, and how much is not read."""
     tokens = [(data.num_tokens(words), count) for words, count in data.train.words.items()]
     cut = [(length - max_seq_length, count) for length, count in tokens if length > max_seq_length]
-    if cut and not type_of(data.task).splits_long_examples:
+    if cut and not data.task.type.splits_long_examples:
         lost, total = (sum(length * count for length, count in lengths) for lengths in (cut, tokens))
         yield (
             "cut",
@@ -387,7 +369,7 @@ def _validation_findings(data: _Data) -> Iterator[Finding]:
     train, validation = data.train, data.splits["validation"]
     count = len(validation.examples)
     missing = [shown_name(label) for label, _ in train.labels.most_common() if not validation.labels[label]]
-    if data.task.split is not None:
+    if data.task.is_divided:
         shares = f", {'other ' if missing else ''}labels in the same shares" if train.labels else ""
         counts = f"{len(data.splits['train'].examples):,} for training, {count:,} for validation"
         yield "split", f"{counts}; no text is in both{shares}"
@@ -395,7 +377,7 @@ def _validation_findings(data: _Data) -> Iterator[Finding]:
         shown = ", ".join(missing[:_SHOWN])
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         yield "", f"not in validation: {shown}{more}: no score tells how well this is learned; add examples"
-    if note := type_of(data.task).labels_note([example.own for example in validation.examples]):
+    if note := data.task.type.labels_note(data.task.examples("validation")):
         yield "", f"{validation.path}: {note}; add others"
     if count < _FEW_VALIDATION:
         measure = "measures next to nothing, it is" if count == 1 else "measure next to nothing, each is"

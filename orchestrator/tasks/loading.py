@@ -11,6 +11,7 @@ from orchestrator.results import Split
 from orchestrator.specs.task import TaskSpec
 from orchestrator.storage import exists
 from orchestrator.tasks.catalogue import KNOWN_TASKS, ON_HUB, KnownTask
+from orchestrator.tasks.cell_values import shown_name
 from orchestrator.tasks.table_files import has_columns
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.text_examples import TabularColumns
@@ -149,8 +150,11 @@ def _find_labels(task: Task) -> tuple[str, ...]:
         raise SpecError(f"task.labels: task {task.id} has no training split to learn its labels from; list them")
     labels = task.type.find_labels(task.examples("train"))
     if len(labels) < 2:
-        has = f"has one label only ({labels[0]})" if labels else "has no labels"
-        raise TaskDataError(f"task {task.id}: the training split {has}; a classifier needs two")
+        has = f"one label only ({shown_name(labels[0])})" if labels else "no labels"
+        raise TaskDataError(
+            f"task {task.id}: {task.files['train']} has {has}, and a model has nothing to tell apart; add examples "
+            "with others, or name another column with task.label_column (init --label)"
+        )
     return labels
 
 

@@ -169,6 +169,10 @@ class Task(TaskDefinition):
         """The task with a share of its training examples."""
         return self if fraction == self.train_fraction else self._of_same_file(train_fraction=fraction)
 
+    def with_held_out(self, share: float) -> Self:
+        """The task that keeps a share of its training file for validation, instead of folds."""
+        return self._of_same_file(held_out=share, folds=None)
+
     def with_fold(self, fold: int | None) -> Self:
         """The task whose validation split is one of its folds."""
         return self if fold == self.fold else self._of_same_file(fold=fold)

@@ -203,14 +203,6 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
         if len(labels) < 2 or len(set(labels)) < len(labels):
             raise SpecError(f"task.labels {', '.join(labels)}: at least two labels, each once, can be told apart")
 
-    def labels_problem(self, spec: TaskSpec, labels: Sequence[str]) -> str | None:
-        """Say what keeps a model from learning the labels that a training split shows, and the remedy; None: nothing.
-
-        Args:
-            labels: different ones, as a person counts them: of tagged words the types of names.
-        """
-        return None
-
     def labels_note(self, examples: Sequence[E]) -> str | None:
         """Say why the labels of a split tell no prediction from another; None: they do."""
         return None

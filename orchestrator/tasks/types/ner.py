@@ -127,9 +127,6 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
             return super().goal(spec)
         return f"a {'BIO ' if self.conll_type.are_entities else ''}tag for each word"
 
-    def labels_problem(self, spec: TaskSpec, labels: Sequence[str]) -> str | None:
-        return None if labels else "every tag is O; tag the names with B-TYPE and I-TYPE"
-
     def label_names(self, example: NerExample) -> tuple[str, ...]:
         """The type of each name."""
         return tuple(tag[2:] for tag in example.tags if tag.startswith("B-"))

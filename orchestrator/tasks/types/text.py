@@ -86,15 +86,6 @@ class TextType(TaskType[T, P, TextArrays, Opt], Generic[T, P, Opt]):
     def check_spec(self, spec: TaskSpec) -> None:
         check_text_columns(spec)
 
-    def labels_problem(self, spec: TaskSpec, labels: Sequence[str]) -> str | None:
-        if len(labels) > 1 or not self.has_labels(None):
-            return None
-        only = labels[0] if labels else ""
-        return (
-            f"the label column {spec.label_column!r} has one label only ({only[:60]!r}); a model has nothing to tell "
-            "apart: add rows with other labels, or name another column with --label COLUMN"
-        )
-
     def label_names(self, example: T) -> tuple[str, ...]:
         """The class, or all labels."""
         label = getattr(example, self.label_field)

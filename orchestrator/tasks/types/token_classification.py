@@ -9,7 +9,6 @@ from dataclasses import asdict
 
 from bert_core.metrics import classification_metrics
 from bert_core.metrics.classification import class_scores, confusion_matrix
-from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.types.base import Scores, Tables, TaskDefinition, TaskType
 from orchestrator.tasks.types.conll import NerExample, PlainConllReader, PlainTagTable
 from orchestrator.tasks.types.ner import Examples, Ner, TagsPrediction
@@ -21,10 +20,6 @@ class TokenClassification(Ner):
     head = "token_classification"
     metrics = ("word_accuracy", "macro_f1")
     conll_type, table_type = PlainConllReader, PlainTagTable
-
-    def labels_problem(self, spec: TaskSpec, labels: Sequence[str]) -> str | None:
-        """Tags of one kind leave nothing to tell apart."""
-        return None if len(labels) > 1 else f"every word has the tag {', '.join(labels)}: nothing is to be told apart"
 
     def label_names(self, example: NerExample) -> tuple[str, ...]:
         return example.tags

@@ -12,8 +12,8 @@ import pytest
 
 from orchestrator.drafting.columns import inspect_table
 from orchestrator.drafting.task_choice import TaskChoice, choose_task
-from orchestrator.drafting.task_draft import check_splits, divide, read_split
-from orchestrator.errors import InputError
+from orchestrator.drafting.task_draft import SplitFacts, read_data
+from orchestrator.errors import InputError, TaskDataError
 from orchestrator.specs.task import TaskSpec
 from tests.orchestrator.drafting.made_files import request_for, write, write_questions, write_reviews
 
@@ -174,7 +174,6 @@ def test_a_table_without_a_row_is_told_why(tmp_path: Path, content: bytes, probl
 @pytest.mark.parametrize(
     ("header", "row", "named"),
     [
-        ("text\tlabel", lambda n: f"some words {n}\t{('pos', 'Pos', 'neg', 'Pos ')[n % 4]}", "'Pos'"),
         ("text\t label", lambda n: f"some words {n}\t {('pos', 'neg')[n % 2]}", "' label'"),
         ("text\tlabel\tlabel", lambda n: f"some words {n}\t{n % 2}\t{n % 3}", "2 columns are called 'label'"),
         ("text\tlabel\tlabel_text", lambda n: f"some words {n}\t{n % 3}\t{'abc'[n % 3]}", "--label label_text"),
@@ -228,40 +227,47 @@ def test_a_file_may_say_any_delimiter(tmp_path: Path) -> None:
 TASK = TaskSpec(id="own", head="classification", text_columns=("text",), label_column="label")
 
 
+def read(train: Path, dev: Path | None = None, task: TaskSpec = TASK) -> SplitFacts:
+    """The training file of a task as it is drafted."""
+    files = {"train": str(train), **({"validation": str(dev)} if dev else {})}
+    return read_data(task.model_copy(update={"files": files, "on_bad_record": "skip"})).files["train"]
+
+
 def test_doubles_empties_and_broken_rows_are_counted(tmp_path: Path) -> None:
     rows = ["good one,pos", "Good  One,neg", "good one,pos", ",pos", "bad one,neg", "no label,", *["x y,pos"] * 20]
-    facts = read_split(TASK, str(write(tmp_path / "a.csv", "text,label\n" + "\n".join(rows) + "\n")))
+    facts = read(write(tmp_path / "a.csv", "text,label\n" + "\n".join(rows) + "\n"))
     assert (len(facts.examples), facts.num_empty, *facts.doubles) == (25, 1, 21, 1)
     assert facts.bad.num_unlabeled == facts.bad.remarks.total() == 1
     assert facts.labels == {"pos": 23, "neg": 2}
 
 
 def test_a_file_of_another_encoding_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(b"text,label\n" + b"caf\xe9,pos\n" * 20 + b"tea,neg\n" * 20)
-    with pytest.raises(InputError, match=r"20 of 40 .*UTF-8"):
-        read_split(TASK, str(tmp_path / "a.csv"))
+    (tmp_path / "a.csv").write_bytes(b"text,label\n" + b"caf\xe9,pos\n" * 20 + b"tea,neg\ntee,pos\n" * 20)
+    with pytest.raises(InputError, match=r"20 of 60 .*UTF-8"):
+        read(tmp_path / "a.csv")
 
 
-def test_a_label_that_training_never_shows_is_refused(tmp_path: Path) -> None:
-    train = read_split(TASK, str(write_reviews(tmp_path / "train.csv")))
-    dev = read_split(TASK, str(write(tmp_path / "dev.csv", "text,label\nso so,middle\n")))
-    with pytest.raises(InputError, match=r"dev\.csv.*'middle'"):
-        check_splits(TASK, {"train": train, "validation": dev})
+@pytest.mark.parametrize(("other", "told"), [("middle", "none of the labels"), ("Pos", "'pos' is another spelling")])
+def test_a_label_that_training_never_shows_is_refused(tmp_path: Path, other: str, told: str) -> None:
+    train = write(tmp_path / "train.csv", "text,label\n" + "so fine,pos\nso bad,neg\n" * 20)
+    dev = write(tmp_path / "dev.csv", f"text,label\nso so,{other}\nfine,pos\n")
+    with pytest.raises(InputError, match=rf"dev\.csv.*'{other}'.*{told}"):
+        read(train, dev)
 
 
 def test_questions_about_one_passage_are_one_group(tmp_path: Path) -> None:
-    facts = read_split(TaskSpec(id="own", head="qa"), str(write_questions(tmp_path / "a.json", 20)))
+    facts = read(write_questions(tmp_path / "a.json", 20), task=TaskSpec(id="own", head="qa"))
     assert (len(facts.examples), len({example.group for example in facts.examples})) == (40, 20)
 
 
 def test_where_each_label_has_one_text_nothing_can_be_kept(tmp_path: Path) -> None:
     rows = ["one text,a"] * 10 + ["another,b"] * 10
-    facts = read_split(TASK, str(write(tmp_path / "a.csv", "text,label\n" + "\n".join(rows) + "\n")))
-    with pytest.raises(InputError, match="label"):
-        divide(TASK, {"train": facts}, 0.2)
+    with pytest.raises(TaskDataError, match="label"):
+        read(write(tmp_path / "a.csv", "text,label\n" + "\n".join(rows) + "\n"))
 
 
 _CLASSES = ("classification", "klasse")
+_CLASS = ("classification", "label")
 _FLAGS = ("multi_label", None)
 
 
@@ -292,6 +298,16 @@ def rows(path: Path, make: Callable[[int], dict[str, object]]) -> Path:
         (lambda n: {"satz": n if n % 4 == 0 else f"some words {n}", "klasse": "ab"[n % 2]}, *_CLASSES, ""),
         (lambda n: {"w": ["Ada", "wrote"], "t": ["PER", "O"]}, "token_classification", "t", "B- and I-"),
         (lambda n: {"q": f"a {n}", "positive": f"b {n}", "hard_negative": f"c {n}"}, "embedding", None, ""),
+        (lambda n: {"q": f"a word {n}", "pos": f"a word {n}", "hard_neg": [f"a word {n}"]}, "embedding", None, ""),
+        (
+            lambda n: {"question": f"is it {n}", "passage": f"It is {n}.", "answer": n % 2 > 0},
+            "classification",
+            "answer",
+            "",
+        ),
+        (lambda n: {"query": f"it {n}", "document": f"It is {n}", "start": n, "end": n, "label": n % 2}, *_CLASS, ""),
+        (lambda n: {"q": f"a word {n}", "positive": n % 2, "negative": 1 - n % 2}, *_FLAGS, ""),
+        (lambda n: {"woerter": "['Ada', 'wrote']", "tags": "['B-PER', 'O']"}, "ner", "tags", ""),
     ],
 )
 def test_what_stands_beside_a_label_or_in_few_records_is_seen(
@@ -300,6 +316,27 @@ def test_what_stands_beside_a_label_or_in_few_records_is_seen(
     task, remarks, _ = choose_both(rows(tmp_path, make))
     assert (task.head, task.label_column) == (head, label)
     assert told in " ".join(remarks)
+
+
+@pytest.mark.parametrize(
+    ("beside", "named"),
+    [
+        ({"tags": "B-PER O O"}, "'tags' has tags of many words"),
+        ({"tags": "['B-PER', 'O', 'O']"}, "lists of words and of tags"),
+        ({"ents": [{"begin": 0, "end": 3, "type": "PER"}]}, "character offsets"),
+        ({"a": [{"label": ["P"], "points": [{"start": 0, "end": 2}]}]}, "character offsets"),
+        ({"entities": [["PER", 0, 3]]}, "character spans"),
+        ({"spans": {"start": [0], "end": [3], "label": ["PER"]}}, "character spans"),
+        ({"positive_ctxs": [{"text": "it is"}], "question": "what"}, "texts 'negative'"),
+        ({"questions": "who is it", "answers": ["Ada"]}, "SQuAD's JSON"),
+        ({"price": "$1,012.50"}, "sign of a currency"),
+        ({"sure": "12.5 %"}, "percent"),
+    ],
+)
+def test_what_no_task_reads_is_named(tmp_path: Path, beside: dict[str, object], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        choose(rows(tmp_path, lambda n: {"text": f"Ada saw it {n}", **beside}))
+    assert choose(rows(tmp_path, lambda n: {"text": f"Ada saw it {n}", **beside}), kind="pretraining").head is None
 
 
 @pytest.mark.parametrize(

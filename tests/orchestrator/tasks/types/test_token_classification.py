@@ -8,7 +8,7 @@ from sklearn.metrics import accuracy_score, f1_score
 
 from orchestrator.errors import TaskDataError
 from orchestrator.specs import TaskSpec
-from orchestrator.tasks import TASK_TYPES, Task, load_task, majority_baseline, score
+from orchestrator.tasks import Task, load_task, majority_baseline, score
 from orchestrator.tasks.types.ner import TagsPrediction
 
 SENTENCES = [
@@ -76,4 +76,6 @@ def test_a_file_without_tags_is_refused(tmp_path: Path) -> None:
     path.write_text("Ada\nsaw\n\nit\n")
     with pytest.raises(TaskDataError, match="no tags behind its words"):
         loaded(path)
-    assert TASK_TYPES["token_classification"].labels_problem(TaskSpec(id="a"), ["NN"]) is not None
+    path.write_text("Ada\tNN\nsaw\tNN\n\n" * 3)
+    with pytest.raises(TaskDataError, match="one label only"):
+        loaded(path)
