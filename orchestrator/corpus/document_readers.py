@@ -30,7 +30,7 @@ from orchestrator.errors import CorpusError
 from orchestrator.results import FileCount
 from orchestrator.specs import TextSource
 from orchestrator.storage import digest_file
-from orchestrator.storage.compression import COMPRESSIONS
+from orchestrator.storage.compression import compression_problem
 from orchestrator.storage.uris import is_local
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -114,11 +114,8 @@ def _check_compression(file: InputFile, raw: IO[bytes]) -> None:
     """Check that a file's first bytes fit its ending. Raises: CorpusError."""
     begin = raw.read(6)
     raw.seek(0)
-    actual = next((ending for ending, magic in COMPRESSIONS.items() if begin.startswith(magic)), "")
-    if begin and actual != file.compression:
-        what = f"holds {actual[1:]} data" if actual else "is not compressed"
-        plain = file.name[: len(file.name) - len(file.compression)]
-        raise CorpusError(f"{file.path} {what}; rename it to {plain}{actual}")
+    if begin and (problem := compression_problem(file.path, begin)):
+        raise CorpusError(f"{file.path} {problem}")
 
 
 def _decompress(raw: IO[bytes], compression: str) -> Callable[[], bytes]:

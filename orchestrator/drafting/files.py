@@ -3,7 +3,6 @@
 import re
 import shlex
 import unicodedata
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
@@ -13,24 +12,17 @@ from typing import Literal
 from orchestrator.errors import InputError
 from orchestrator.results import Split
 from orchestrator.storage import open_read
-from orchestrator.storage.compression import COMPRESSIONS
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.storage.uris import local_path
 from orchestrator.tasks.table_files import TABLE_NAMES, is_json_table, table_name
-from orchestrator.tasks.text_files import plain_name
+from orchestrator.tasks.text_files import HEAD_BYTES, content_problem, plain_name
 from orchestrator.tasks.types.conll import FEW_LINES, has_other_tags, has_tag_columns, is_named_conll
 
 Layout = Literal["table", "entities", "tags", "questions", "text"]
 """Rows with columns; CoNLL columns, whose tags mark entities or not; SQuAD's JSON; plain text."""
 
-_HEAD_BYTES = 4096
 _HEAD_LINES = 200
 _HEAD_CHARACTERS = 1 << 16
-_FOREIGN = {
-    b"PK\x03\x04": "is a zip archive or an Excel sheet; save the sheet as CSV, or unpack the archive",
-    b"%PDF": "is a PDF; save its text as a .txt file",
-}
-"""Problem of a file, and the remedy, by the bytes that it begins with."""
 _MOST = 0.95
 """Share of the first lines that show what all are like."""
 _LABELED_LINES = {
@@ -111,30 +103,15 @@ def _check_head(path: str) -> None:
     """Check that a file is there, and that its first bytes fit its name and are text. Raises: InputError."""
     try:
         with open_read(path) as raw:
-            head = raw.read(_HEAD_BYTES)
+            head = raw.read(HEAD_BYTES)
     except IsADirectoryError:
         raise InputError(_folder_problem(path)) from None
     except FileNotFoundError:
         raise InputError(f"there is no file {path}; check the path") from None
-    except PermissionError:
-        raise InputError(f"{path} cannot be read: permission denied; change its permissions or copy it") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror or error}); check the path") from None
-    if not head:
-        raise InputError(f"{path} is empty; name a file that holds data")
-    if plain_name(path).endswith(".parquet"):
-        return
-    for magic, problem in _FOREIGN.items():
-        if head.startswith(magic):
-            raise InputError(f"{path} {problem}")
-    packed = next((ending for ending, magic in COMPRESSIONS.items() if head.startswith(magic)), None)
-    named = next((ending for ending in COMPRESSIONS if path.lower().endswith(ending)), None)
-    if packed != named:
-        holds = f"holds {packed[1:]} data" if packed else "is not compressed"
-        right = (path[: -len(named)] if named else path) + (packed or "")
-        raise InputError(f"{path} {holds}; rename it to {right}")
-    if packed is None and b"\0" in head and not head.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
-        raise InputError(f"{path} is a binary file, byte {head.index(0) + 1} is 0; init reads text, tables and Parquet")
+    if problem := content_problem(path, head) if head else "is empty; name a file that holds data":
+        raise InputError(f"{path} {problem}")
 
 
 def _folder_problem(path: str) -> str:

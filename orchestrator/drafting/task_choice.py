@@ -37,8 +37,9 @@ _ID_NAME = re.compile(r"(.*[^a-z])?(id|uid|guid|index|idx|key|number|nr|no)", re
 _MAX_CLASSES = 50
 """Values at most of a column that is taken for the label although its name does not say so."""
 _LAYOUTS = {
-    "ner": f"CoNLL columns, lists of words and of tags, or character spans ({SPAN_EXAMPLE}, the end past the last)",
-    "token_classification": "CoNLL columns, or lists of words and of tags",
+    "ner": "CoNLL columns (in a file whose name ends in .conll), a word and its tag in each row beside a column "
+    f"'sentence', lists of words and of tags, or character spans ({SPAN_EXAMPLE}, the end past the last character)",
+    "token_classification": "CoNLL columns (in a file whose name ends in .conll), or lists of words and of tags",
     "qa": "SQuAD's JSON, or columns question, context and answers",
     "embedding": "columns of two texts that belong together, and texts or lists of texts 'negative'",
 }
@@ -73,7 +74,7 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         if asked in (None, kind) and (choice := suits(table, request)) is not None:
             return choice
     if asked == "ner":
-        _refuse_numbers(table)
+        _refuse_other_layouts(table, table.columns)
     if asked in _LAYOUTS and asked != "embedding":
         raise InputError(f"{table.path} is a table of texts, and a {asked} task reads {_LAYOUTS[asked]}; convert it")
     texts = _text_columns(table, request)
@@ -97,10 +98,9 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
                 f"each column of 0 and 1 is taken for a label of its own; --label {flags[0].name} learns that one alone"
             )
             return TaskChoice(task, [told, *_unread_texts(table, texts)])
-    if asked is None and request.label_column is None:
-        _refuse_other_layouts(table, table.columns if label is None or label.is_list else [label])
-    if asked is None and (label is None or label.listed in ("words", "tags")):
-        _refuse_numbers(table)
+    if asked is None:
+        is_sure = request.label_column is not None or (label is not None and not label.is_list)
+        _refuse_other_layouts(table, [label] if label is not None and is_sure else table.columns)
     if label is None:
         return _without_label(table, texts, others)
     head, separator = _head_of(table, label, asked)
@@ -156,7 +156,7 @@ def _tagged_words(table: TableFacts, request: DraftRequest) -> TaskChoice | None
 
 
 def _tag_rows(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
-    """The choice for a word and its BIO tag in each row, beside a sentence's name. Raises: InputError without that."""
+    """The choice for a word and its BIO tag in each row, beside its sentence's name."""
     for tags in table.columns:
         are_tags = not tags.distinct.isdisjoint("Oo") and len(tags.distinct) > 1 and fit_one_scheme(tags.distinct)
         if not (are_tags and tags.is_text and request.label_column in (None, tags.name)):
@@ -165,12 +165,7 @@ def _tag_rows(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
         sentence = next((column for column in others if "sent" in column.name.lower()), None)
         words = [column for column in others if column is not sentence and column.is_text]
         if sentence is None or not words:
-            raise InputError(
-                f"{table.path}: {tags.name!r} has a tag of a word in each row, so the rows look like the words of "
-                "sentences for ner; name the sentence of each in a column 'sentence', or save them as CoNLL columns, "
-                "in a file whose name ends in .conll: each line a word, a tab and its tag, a blank line between "
-                "sentences. If each row is an example of its own, say --kind classification"
-            )
+            continue
         word = next((column for column in words if column.last_name in ("word", "token")), words[0])
         return TaskChoice(_spec_of(head="ner", text_columns=(sentence.name, word.name), label_column=tags.name))
     return None
@@ -218,36 +213,25 @@ _KNOWN_BY_COLUMNS: Sequence[tuple[DraftKind, Callable[[TableFacts, DraftRequest]
 """Kinds whose tables are known by their columns, whatever their texts."""
 
 
-def _refuse_numbers(table: TableFacts) -> None:
-    """Refuse lists of words beside lists of numbers, as Hugging Face has. Raises: InputError."""
-    words = _listing(table, "words", "tags")
-    if words and (numbered := _listing(table, "numbers")):
-        column = max(numbered, key=lambda column: "ner" in column.name.lower())
-        raise InputError(
-            f"{table.path}: {column.name!r} has tags as numbers, which say no names; write the names in place "
-            f'of them: {{"{words[0].name}": ["Ada", "wrote"], "{column.name}": ["B-PER", "O"]}}. In a data set of '
-            f'Hugging Face they are features["{column.name}"].feature.names'
-        )
-
-
 def _refuse_other_layouts(table: TableFacts, columns: Sequence[ColumnFacts]) -> None:
     """Refuse tags, spans, triples and questions in layouts that no task reads. Raises: InputError."""
     has_questions = any("question" in column.last_name for column in table.columns)
-    for column in columns:
-        found: tuple[Head, str]
+    for column in sorted(columns, key=lambda column: "ner" not in column.last_name):
         if any(map(_marks_places, column.values[:100])):
-            found = "ner", "looks like spans, names with character offsets, in another layout"
-        elif _are_tag_texts(column):
-            found = "ner", f"has tags of many words ({str(column.values[0])[:40]!r}) beside a text"
+            head, looks = "ner", "looks like spans, names with character offsets, in another layout"
+        elif _are_tags(column):
+            head, looks = "ner", f"has BIO tags ({str(column.values[0])[:40]!r}) beside no list of words"
+        elif column.listed == "numbers" and _listing(table, "words", "tags"):
+            head, looks = "ner", f"has tags as numbers (of `datasets`: features[{column.name!r}].feature.names)"
         elif column.is_list and _NEAR_OR_FAR.fullmatch(column.last_name):
-            found = "embedding", "looks like texts near to or far from another"
+            head, looks = "embedding", "looks like texts near to or far from another"
         elif has_questions and column.last_name in _ANSWERS and not _has_few_values(column):
-            found = "qa", "looks like answers to questions"
+            head, looks = "qa", "looks like answers to questions"
         else:
             continue
         raise InputError(
-            f"{table.path}: {column.name!r} {found[1]}; a task of {found[0]} reads {_LAYOUTS[found[0]]}: write that, "
-            "or say --kind pretraining or classification"
+            f"{table.path}: {column.name!r} {looks}; a task of {head} reads {_LAYOUTS[head]}: write that, or say "
+            "--kind pretraining or classification"
         )
 
 
@@ -261,8 +245,8 @@ def _marks_places(value: object) -> bool:
     return kinds in (["int", "int", "str"], ["float", "float", "str"]) or any(map(_marks_places, value))
 
 
-def _are_tag_texts(column: ColumnFacts) -> bool:
-    """Whether BIO tags of many words stand in each value, as one text or as a list."""
+def _are_tags(column: ColumnFacts) -> bool:
+    """Whether values are BIO tags: one, several in a text or a list of them."""
     rows = [re.findall(r"[^\s,]+", value) for value in column.values if isinstance(value, str)]
     tags = set(chain(column.words, *rows))
     is_one = column.listed == "tags" or (column.is_text and len(tags) < sum(map(len, rows)) / 2)
@@ -290,7 +274,7 @@ def _text_columns(table: TableFacts, request: DraftRequest) -> tuple[str, ...]:
         return (named[0],)
     longest = max(texts, key=lambda column: column.mean_words, default=None)
     if longest is None or (longest.mean_words < 1.5 and longest.last_name in _LABEL_NAMES):
-        _refuse_numbers(table)
+        _refuse_other_layouts(table, table.columns)
         raise InputError(f"{table.path} has no column of text; it has {table.names}. Name one with --text COLUMN")
     return (longest.name,)
 

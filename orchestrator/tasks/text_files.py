@@ -19,7 +19,15 @@ import zstandard
 from orchestrator.errors import TaskDataError
 from orchestrator.progress import counted
 from orchestrator.storage import exists, join, read_bytes
-from orchestrator.storage.compression import COMPRESSIONS
+from orchestrator.storage.compression import COMPRESSIONS, compression_problem
+
+HEAD_BYTES = 4096
+"""First bytes of a file by which its kind is known."""
+_FOREIGN = {
+    b"PK\x03\x04": "is a zip archive or an Excel sheet; save the sheet as CSV, or unpack the archive",
+    b"%PDF": "is a PDF; save its text as a .txt file",
+}
+"""Problem of a file, and the remedy, by the bytes that it begins with."""
 
 
 @dataclass
@@ -84,6 +92,17 @@ def plain_name(path: str) -> str:
     return lower
 
 
+def content_problem(path: str, head: bytes) -> str | None:
+    """Say what a file's first bytes are, where they are no text or table as its name says, and the remedy."""
+    if plain_name(path).endswith(".parquet"):
+        return None
+    foreign = next((problem for magic, problem in _FOREIGN.items() if head.startswith(magic)), None)
+    if problem := foreign or compression_problem(path, head):
+        return problem
+    is_text = head.startswith((*COMPRESSIONS.values(), codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" not in head
+    return None if is_text else f"is a binary file, byte {head.index(0) + 1} is 0; text, tables and Parquet are read"
+
+
 def read_decompressed(path: str) -> bytes:
     """All of a file, decompressed by its ending. Raises: TaskDataError when it is missing or cut short."""
     try:
@@ -92,6 +111,8 @@ def read_decompressed(path: str) -> bytes:
         raise TaskDataError(
             f"{path} cannot be read ({error.strerror or error}); check task.folder or task.files"
         ) from error
+    if problem := content_problem(path, data[:HEAD_BYTES]):
+        raise TaskDataError(f"{path} {problem}")
     try:
         if path.endswith(".gz"):
             return gzip.decompress(data)

@@ -321,7 +321,7 @@ def test_what_stands_beside_a_label_or_in_few_records_is_seen(
 @pytest.mark.parametrize(
     ("beside", "named"),
     [
-        ({"tags": "B-PER O O"}, "'tags' has tags of many words"),
+        ({"tags": "B-PER O O"}, "'tags' has BIO tags"),
         ({"tags": "['B-PER', 'O', 'O']"}, "lists of words and of tags"),
         ({"ents": [{"begin": 0, "end": 3, "type": "PER"}]}, "character offsets"),
         ({"a": [{"label": ["P"], "points": [{"start": 0, "end": 2}]}]}, "character offsets"),
