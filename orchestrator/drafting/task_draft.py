@@ -1,5 +1,6 @@
 """Draft of a fine-tuning on labeled files: their examples, a share for validation, a sweep of what the time allows."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,13 +22,15 @@ from orchestrator.models.resolve import pretrained_models
 from orchestrator.progress import counted
 from orchestrator.results import Split
 from orchestrator.specs.task import SplitSpec, TaskSpec
-from orchestrator.tasks.cell_values import look_alike, shown_name
+from orchestrator.tasks.cell_values import shown_name
 from orchestrator.tasks.loading import load_task
+from orchestrator.tasks.remarks import data_remarks
 from orchestrator.tasks.table_files import column_names
 from orchestrator.tasks.task import Task
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.base import AnyTaskType
 
+logger = logging.getLogger(__name__)
 _RANDOM = {"init_from": "random", "tokenizer": "@tokenizer", "size": "tiny", "dropout": 0.1}
 _MIN_EXAMPLES = 10
 _FEW = 1000
@@ -59,17 +62,16 @@ class Example(NamedTuple):
     num_words: int
     key: int
     """Key of all of its texts."""
-    group: int
-    """Key of the text that must not be in two splits, of a question its passage; 0 of an example without a word."""
+    is_empty: bool
+    """Whether a text is without a word."""
 
     @classmethod
     def of(cls, own: Any, task_type: AnyTaskType) -> Self:
         """Count an example of the task type's own class."""
         said = task_type.said(own).values()
         texts = tuple(text if isinstance(text, str) else " ".join(text) for text in said)
-        group = hash(plain_text(task_type.split_text(own))) if all(text.strip() for text in texts) else 0
-        key = hash(plain_text("\t".join(texts)))
-        return cls(texts, task_type.label_names(own), sum(map(count_words, texts)), key, group)
+        key, is_empty = hash(plain_text("\t".join(texts))), not all(map(str.strip, texts))
+        return cls(texts, task_type.label_names(own), sum(map(count_words, texts)), key, is_empty)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class SplitFacts:
 
     @cached_property
     def num_empty(self) -> int:
-        return sum(not example.group for example in self.examples)
+        return sum(example.is_empty for example in self.examples)
 
     @cached_property
     def labels(self) -> Counter[str]:
@@ -96,8 +98,8 @@ class SplitFacts:
     @property
     def doubles(self) -> tuple[int, int]:
         """Number of examples whose text stands in the file before, and of those among them that have other labels."""
-        first = {example.key: example.labels for example in reversed(self.examples) if example.group}
-        others = sum(first[example.key] != example.labels for example in self.examples if example.group)
+        first = {example.key: example.labels for example in reversed(self.examples) if not example.is_empty}
+        others = sum(first[example.key] != example.labels for example in self.examples if not example.is_empty)
         return len(self.examples) - self.num_empty - len(first), others
 
 
@@ -136,7 +138,7 @@ def draft_task(choice: TaskChoice, request: DraftRequest, folder: Path | None, s
     """
     data = read_data(choice.task)
     train, task_type = data.train, data.task.type
-    texts = [example.texts for example in train.examples if example.group][:_MEASURED_EXAMPLES]
+    texts = [example.texts for example in train.examples if not example.is_empty][:_MEASURED_EXAMPLES]
     characters = Characters(chain.from_iterable(texts))
     num_words = sum(example.num_words for example in train.examples)
     tokens_per_word, unknown_share = characters.tokens_per_word, 0.0
@@ -163,7 +165,6 @@ def draft_task(choice: TaskChoice, request: DraftRequest, folder: Path | None, s
         *_cut_findings(data, sizes.max_seq_length),
         *vocabulary.findings,
         *_validation_findings(data),
-        *_test_findings(choice.task, data.spec),
         *_model_findings(request, unknown_share),
         ("sizes", _sizes_text(sizes, request)),
     ]
@@ -176,7 +177,9 @@ def read_data(spec: TaskSpec) -> _Data:
 
     Raises: InputError, SpecError, TaskDataError where there is not enough to learn from.
     """
-    files = {split: path for split, path in spec.files.items() if split != "test" or _has_label(spec, path)}
+    label, files = spec.label_column, dict(spec.files)
+    if "test" in files and label and label not in column_names(files["test"], BadRecords(files["test"], "skip")):
+        logger.info(f"{files.pop('test')} has no column {label!r}, so that there is no test split")
     is_divided = "validation" not in files
     # Each split of folds of which none is chosen is the whole file.
     as_whole = {"files": files, **({"split": SplitSpec(folds=2)} if is_divided else {})}
@@ -204,21 +207,11 @@ def read_data(spec: TaskSpec) -> _Data:
     return _Data(spec.model_copy(update={**of_task, "split": SplitSpec(validation=share)}), task, facts, splits)
 
 
-def _has_label(spec: TaskSpec, path: str) -> bool:
-    return spec.label_column is None or spec.label_column in column_names(path, BadRecords(path, "skip"))
-
-
 def _facts_of(task: Task, split: Split) -> SplitFacts:
     """Count a split's examples. Raises: InputError where many records are broken."""
     examples, bad = task.read(split)
     refuse_broken(bad, len(examples))
     return SplitFacts(task.files[split], bad, [Example.of(own, task.type) for own in examples])
-
-
-def _test_findings(given: TaskSpec, spec: TaskSpec) -> Iterator[Finding]:
-    if path := given.files.get("test") if "test" not in spec.files else None:
-        lacks = f"label in {given.label_column!r}" if _has_label(given, path) else f"column {given.label_column!r}"
-        yield "test", f"{path} has no {lacks}, so it is left out"
 
 
 def vocabulary_texts(examples: Iterable[Example]) -> Iterator[bytes]:
@@ -295,10 +288,6 @@ def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
     yield from (("", remark) for remark in choice.remarks)
     if train.labels:
         yield "labels", _labels_text(train)
-    for values in look_alike(train.labels):
-        named = f"{', '.join(map(repr, values[:-1]))} and {values[-1]!r}"
-        alike = f"labels {named} look alike and are {len(values)} classes"
-        yield "", f"{alike}; if one is meant, write it in one way in {train.path}"
     if (positive := task_type.positive_label(data.task)) is not None:
         labels = " and ".join(map(shown_name, data.task.labels))
         yield (
@@ -312,15 +301,7 @@ def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
     yield "length", within + outlier * (longest > _OUTLIER * long)
     for facts in data.files.values():
         yield from _problems(facts)
-    learned = {example.group for example in train.examples} - {0}
-    for facts in data.files.values():
-        leaks = sum(example.group in learned for example in facts.examples)
-        if leaks and facts is not train:
-            yield (
-                "leak",
-                f"{leaks:,} of {len(facts.examples):,} examples of {facts.path} have a text that is in {train.path} as "
-                "well: scores will be too good",
-            )
+    yield from data_remarks(data.task)
 
 
 def _labels_text(train: SplitFacts) -> str:
@@ -337,10 +318,6 @@ def _problems(facts: SplitFacts) -> Iterator[Finding]:
     if bad.count:
         broken = counted(bad.count, "broken record")
         yield "left out", f"{facts.path}: {broken}, the first at {bad.first_problem}"
-    if bad.repair_note:
-        yield "mended", bad.repair_note
-    for remark, count in bad.remarks.items():
-        yield "read", f"{facts.path}: {remark}: {count:,}"
     if facts.num_empty:
         yield "empty", f"{facts.path}: {counted(facts.num_empty, 'example')} without a word"
     num_doubles, num_contradictions = facts.doubles
@@ -377,8 +354,6 @@ def _validation_findings(data: _Data) -> Iterator[Finding]:
         shown = ", ".join(missing[:_SHOWN])
         more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
         yield "", f"not in validation: {shown}{more}: no score tells how well this is learned; add examples"
-    if note := data.task.type.labels_note(data.task.examples("validation")):
-        yield "", f"{validation.path}: {note}; add others"
     if count < _FEW_VALIDATION:
         measure = "measures next to nothing, it is" if count == 1 else "measure next to nothing, each is"
         points = f"{100 / max(1, count):.0f} points of the score"

@@ -124,7 +124,7 @@ class Task(TaskDefinition):
                 self._refuse_other_labels(bad.path)
             one = bad.count == 1
             left_out = f"{bad.count:,} record{' was' if one else 's were'} left out"
-            found = left_out if bad.count else "it has no record"
+            found = f"{left_out}, the first at {bad.first_problem}" if bad.count else "it has no record"
             if bad.num_unlabeled:
                 found = f"{counted(bad.num_unlabeled, 'row')} without a label; leave it out or name another column"
             raise TaskDataError(f"{bad.path} gives no example for task {self.id}: {found}")

@@ -53,7 +53,7 @@ DRAFTED = [
     ("n04_lists_of_one_number.jsonl", "multi_label", ""),
     ("n05_minus_one.jsonl", "classification", "-1"),
     ("n05_dash.jsonl", "classification", "-"),
-    ("n06_unlabeled_test/train.jsonl n06_unlabeled_test/test.jsonl", "classification", "no label"),
+    ("n06_unlabeled_test/train.jsonl n06_unlabeled_test/test.jsonl", "classification", "none of its 20 rows"),
     ("n07_twins.csv", "classification", ""),
     ("n08_rows_without_label.jsonl", "classification", "left out: 4"),
     ("n09_many_categories.jsonl", "pretraining", "--label product_category"),

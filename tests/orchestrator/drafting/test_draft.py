@@ -81,7 +81,7 @@ def test_given_splits_are_used_as_they_are(tmp_path: Path) -> None:
     made = draft(tmp_path, dev, train)
     files = yaml.safe_load(made.spec_text)["stages"]["finetuning"]["task"]["files"]
     assert files == {"train": str(train), "validation": str(dev)}
-    assert "leak: 10 of 20 examples" in told(made)
+    assert "leak: 10 of 20 validation examples" in told(made)
 
 
 def test_a_model_to_start_from_makes_a_plain_sweep(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -103,10 +103,11 @@ def test_every_layout_is_split_alike(tmp_path: Path) -> None:
     assert all(split == splits[0] for split in splits)
 
 
-def test_character_spans_are_split_and_misfits_are_told(tmp_path: Path) -> None:
+def test_character_spans_are_split_and_misfits_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     rows = [json.dumps({"text": f"Ada{n} wrote", "spans": [[0, 2, "PER"]]}) + "\n" for n in range(30)]
     made = draft(tmp_path, write(tmp_path / "a.jsonl", "".join(rows)))
-    assert [text.endswith(": 30") for topic, text in made.findings if topic == "read"] == [True]
+    assert [record.message[-4:] for record in caplog.records] == [": 30"]
     assert "split: 24 for training, 6 for validation" in told(made)
 
 

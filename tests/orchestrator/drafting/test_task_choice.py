@@ -15,7 +15,7 @@ from orchestrator.drafting.task_choice import TaskChoice, choose_task
 from orchestrator.drafting.task_draft import SplitFacts, read_data
 from orchestrator.errors import InputError, TaskDataError
 from orchestrator.specs.task import TaskSpec
-from tests.orchestrator.drafting.made_files import request_for, write, write_questions, write_reviews
+from tests.orchestrator.drafting.made_files import request_for, write, write_reviews
 
 
 def choose(path: Path, **fields: Any) -> TaskSpec:
@@ -253,11 +253,6 @@ def test_a_label_that_training_never_shows_is_refused(tmp_path: Path, other: str
     dev = write(tmp_path / "dev.csv", f"text,label\nso so,{other}\nfine,pos\n")
     with pytest.raises(InputError, match=rf"dev\.csv.*'{other}'.*{told}"):
         read(train, dev)
-
-
-def test_questions_about_one_passage_are_one_group(tmp_path: Path) -> None:
-    facts = read(write_questions(tmp_path / "a.json", 20), task=TaskSpec(id="own", head="qa"))
-    assert (len(facts.examples), len({example.group for example in facts.examples})) == (40, 20)
 
 
 def test_where_each_label_has_one_text_nothing_can_be_kept(tmp_path: Path) -> None:

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from orchestrator.kinds.task_checks import count_leaks
 from orchestrator.specs import TaskSpec
 from orchestrator.tasks import load_task
+from orchestrator.tasks.remarks import count_leaks
 
 
 def leaks(head: str, columns: tuple[str, ...] = (), **files: Path) -> dict[str, int]:
