@@ -37,7 +37,6 @@ _TEXT_SHARE = 0.5
 """Share of a column's values that are text where it is one of text: some may be numbers."""
 _FEWEST_RECORDS = 0.01
 """Share of the records of JSON that have a key, from which on it is a column."""
-_DELIMITER_NAMES = {";": "semicolons", "\t": "tabs", "|": "bars"}
 
 
 class ColumnFacts(NamedTuple):
@@ -169,5 +168,4 @@ def _layout_text(path: str, bad: BadRecords) -> str:
     """Name of a table's kind, and of what stands between columns where that is no comma."""
     name = table_name(path) or "JSON"
     delimiter = csv_header((line for _, line in read_lines(path, bad)), None).delimiter if name == "CSV" else ","
-    between = _DELIMITER_NAMES.get(delimiter, f"{delimiter!r} between columns")
-    return name if delimiter == "," else f"{name} with {between}"
+    return name if delimiter == "," else f"{name} with {delimiter!r} between columns"

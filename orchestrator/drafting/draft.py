@@ -58,18 +58,13 @@ class Draft(NamedTuple):
     def check_targets(self, inputs: Sequence[str], *, force: bool) -> None:
         """Check that no file is in the way. Raises: InputError, naming those that are."""
         targets = [*self.side_files, self.spec_path]
-        originals = {absolute(path) for path in inputs}
+        remedy = "name another spec with -o FILE"
         for target in targets:
-            if absolute(target) in originals:
-                raise InputError(
-                    f"{target} would be written over, and it is the data itself; name another spec with -o FILE"
-                )
-        there = [target for target in targets if exists(target)]
+            if absolute(target) in map(absolute, inputs):
+                raise InputError(f"{target} would be written over, and it is the data itself; {remedy}")
+        there = ", ".join(filter(exists, targets))
         if there and not force:
-            verb = "is" if len(there) == 1 else "are"
-            raise InputError(
-                f"{', '.join(there)} {verb} there already; write over with --force, or name another spec with -o FILE"
-            )
+            raise InputError(f"there already: {there}; write over with --force, or {remedy}")
 
     def write(self) -> list[str]:
         """Write the files beside the spec, then the spec; returns their paths."""
@@ -107,12 +102,11 @@ def _refuse_options(request: DraftRequest, path: str, layout: Layout) -> None:
             raise InputError(f"{option}: {path} has no named columns; leave it out, or give CSV, TSV, JSONL or Parquet")
     if request.kind in (None, *_KINDS[layout]):
         return
-    if layout == "text":
-        raise InputError(
-            f"{path} is plain text without labels, and --kind {request.kind} needs labels: give CSV, TSV, JSONL or "
-            "Parquet with a column of labels, CoNLL columns, or SQuAD's JSON"
-        )
-    raise InputError(f"{path} is laid out for a {_KINDS[layout][0]} task; leave --kind {request.kind} out")
+    is_for = "plain text without labels" if layout == "text" else f"laid out for a {_KINDS[layout][0]} task"
+    raise InputError(
+        f"{path} is {is_for}; leave --kind {request.kind} out, or give CSV, TSV, JSONL or Parquet with a column of "
+        "labels, CoNLL columns, or SQuAD's JSON"
+    )
 
 
 def _draft_stages(
@@ -199,10 +193,9 @@ def _check_text(facts: TextFacts) -> None:
             f"{facts.first_problem}; save the file as UTF-8, or name the one that holds the text"
         )
     if facts.num_words < _FEWEST_WORDS:
-        names = ", ".join(facts.files[:3]) + (", …" if len(facts.files) > 3 else "")
         raise InputError(
-            f"{names}: {facts.num_words:,.0f} words are too few to learn a language from; add text (a book has "
-            "100,000 words), or label some rows and give a CSV"
+            f"{', '.join(facts.files)}: {facts.num_words:,.0f} words are too few to learn a language from; add text "
+            "(a book has 100,000 words), or label some rows and give a CSV"
         )
 
 
@@ -259,8 +252,8 @@ def _held_out_share(facts: TextFacts) -> float:
 def _text_findings(facts: TextFacts, of_vocabulary: Sequence[Finding]) -> Iterator[Finding]:
     seen = f", by the first {facts.num_text_bytes >> 20:,} MB" if facts.scale > 1 else ""
     yield "data", f"{', '.join(facts.files)}: text, {facts.num_documents:,.0f} documents{seen}"
-    long = facts.tokens_holding(0.9)
-    yield "length", f"{facts.num_words:,.0f} words, nine of ten in documents of up to {long:,.0f} tokens, about"
+    long = f"{facts.tokens_holding(0.9):,.0f} tokens, about"
+    yield "length", f"{facts.num_words:,.0f} words, nine of ten in documents of up to {long}"
     yield from of_vocabulary
     if facts.num_doubles:
         yield "doubles", f"{facts.num_doubles:,} documents stand there before; they are read as often as they stand"
@@ -275,11 +268,8 @@ def _machine_findings(request: DraftRequest) -> Iterator[Finding]:
     if request.gpus:
         names = " and ".join(dict.fromkeys(request.gpus))
         gpus = f"a GPU ({names})" if len(request.gpus) == 1 else f"{len(request.gpus)} GPUs ({names})"
-        yield (
-            "",
-            f"sizes and time are those of the CPU cores, though this machine has {gpus}: training there takes less "
-            "time; more --minutes gives larger sizes",
-        )
+        here = f"sizes and time are those of the CPU cores, though this machine has {gpus}"
+        yield "", f"{here}: training there takes less time; more --minutes gives larger sizes"
     load, num_cores = os.getloadavg()[0], request.num_cores
     if load > 1.5 * num_cores:
         yield "", f"this machine is busy (load {load:.0f} on {num_cores} cores): it will take longer unless that ends"

@@ -50,8 +50,7 @@ def draft_vocabulary(
     told = []
     if characters.has_meaningful_marks:
         stage["strip_accents"] = False
-        marks = "letters here bear marks that carry meaning, as vowels do: they are kept (strip_accents: false)"
-        told.append(("marks", marks))
+        told.append(("marks", "letters bear marks that carry meaning, as vowels do: kept (strip_accents: false)"))
     if characters.lack_blanks:
         stage["algorithm"] = "unigram"
         told.append(("blanks", "no blanks stand between words here: a unigram vocabulary, which needs none"))
@@ -169,8 +168,7 @@ def task_sizes(
         step_s = _STEP_S * rounded * num_train / batch_size
         trial_s = (rounded * num_train + evaluated) * example_s + step_s + _TRIAL_START_S
         seconds = math.ceil(len(some_rates) * len(seeds) / max(1, request.num_cores)) * trial_s
-        fits = seconds <= request.work_s
-        if fits:
+        if fits := seconds <= request.work_s:
             break
     return TaskSizes(some_rates, seeds, rounded, batch_size, length, seconds / 60, fits)
 

@@ -43,9 +43,9 @@ _LAYOUTS = {
     "qa": "SQuAD's JSON, or columns question, context and answers",
     "embedding": "columns of two texts that belong together, and texts or lists of texts 'negative'",
 }
-_NEAR = re.compile(r"pos(itiv(e|es|))?(_(text|sentence|document|passage)s?)?")
-_FAR = re.compile(r"(hard_)?neg(ativ(e|es|))?s?(_(text|sentence|document|passage)s?)?(_?\d+)?")
-_NEAR_OR_FAR = re.compile(r"(hard_)?(pos|neg)(itiv|ativ)?e?s?(_\w+)?")
+_NEAR = re.compile(r"pos(itive?)?s?(_(text|sentence|document|passage)s?)?")
+_FAR = re.compile(r"(hard_)?neg(ative?)?s?(_(text|sentence|document|passage)s?)?(_?\d+)?")
+_NEAR_OR_FAR = re.compile(r"(hard_)?(pos|neg)(itive?|ative?)?s?(_\w+)?")
 _ANSWERS = ("answer", "answers", "answer_text", "qas")
 _PLACES = {"start", "end", "begin", "offset", "length", "start_offset", "end_offset"}
 
@@ -82,9 +82,7 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         return TaskChoice(_spec_of(text_columns=texts[:1]))
     if asked == "embedding":
         if len(texts) < 2:
-            raise InputError(
-                f"{table.path}: embeddings learn from pairs of texts; name both: --text FIRST --text SECOND"
-            )
+            raise InputError(f"{table.path}: embeddings learn from pairs of texts; name both: --text ONE --text OTHER")
         return TaskChoice(_pairs_of(text_columns=texts))
     others = [column for column in table.columns if column.name not in texts and column.values]
     label = _label_column(table, texts, others, request)
@@ -94,10 +92,9 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         is_meant = label is None or (label in flags and label.last_name not in _LABEL_NAMES)
         if is_meant if asked is None else not is_one:
             task = _spec_of(head="multi_label", text_columns=texts, label_columns=tuple(flag.name for flag in flags))
-            told = (
-                f"each column of 0 and 1 is taken for a label of its own; --label {flags[0].name} learns that one alone"
-            )
-            return TaskChoice(task, [told, *_unread_texts(table, texts)])
+            one = f"--label {flags[0].name} learns that one alone"
+            remarks = [f"each column of 0 and 1 is taken for a label of its own; {one}"]
+            return TaskChoice(task, [*remarks, *_columns_remarks(table, texts)])
     if asked is None:
         is_sure = request.label_column is not None or (label is not None and not label.is_list)
         _refuse_other_layouts(table, [label] if label is not None and is_sure else table.columns)
@@ -105,13 +102,13 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         return _without_label(table, texts, others)
     head, separator = _head_of(table, label, asked)
     _check_label(table, label, head, is_named=request.label_column is not None)
-    remarks: list[str] = []
+    remarks = []
     if asked is None and separator is not None:
         stands = f"{separator!r} is taken to stand between several labels"
         remarks.append(f"{stands}; --kind classification takes each value whole")
     elif asked is None and head == "classification" and label.is_whole and len(label.distinct) > 2:
         remarks.append("labels are whole numbers, taken as classes; --kind regression estimates them as numbers")
-    remarks += [*_other_labels(table, texts, label), *_unread_texts(table, texts), *_names_problems(table)]
+    remarks += [*_other_labels(table, texts, label), *_columns_remarks(table, texts)]
     apart: dict[str, Any] = {} if separator is None else {"label_separator": separator}
     return TaskChoice(_spec_of(head=head, text_columns=texts, label_column=label.name, **apart), remarks)
 
@@ -123,21 +120,14 @@ def _have_passages(table: TableFacts, request: DraftRequest) -> bool:
     """Whether questions have passages, and answers that are parts of these: no label, nor yes and no."""
     if not are_question_columns(column.name for column in table.columns):
         return False
+    named = [[c for c in table.columns if c.last_name in names] for names in (_ANSWERS, _LABEL_NAMES)]
+    few = [c for c in named[0] or named[1] if _has_few_values(c) and not isinstance(c.values[0], list | dict)]
     passages = max(table.columns, key=lambda column: column.mean_words).values
-    answers = [c for c in table.columns if c.last_name in _ANSWERS] or [
-        c for c in table.columns if c.last_name in _LABEL_NAMES
-    ]
-    return request.kind == "qa" or not any(
-        _has_few_values(column) and not isinstance(column.values[0], list | dict) and not _stand_in(column, passages)
-        for column in answers
+    pairs = [(str(value), str(text)) for column in few for value, text in zip(column.values, passages, strict=False)]
+    found = sum(
+        re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text, re.IGNORECASE) is not None for value, text in pairs
     )
-
-
-def _stand_in(column: ColumnFacts, passages: Sequence[object]) -> bool:
-    """Whether most values are words of the passages beside them."""
-    pairs = [*zip(column.values, passages, strict=False)]
-    are_words = (re.search(rf"(?<!\w){re.escape(str(value))}(?!\w)", str(text), re.IGNORECASE) for value, text in pairs)
-    return 2 * sum(map(bool, are_words)) > len(pairs)
+    return request.kind == "qa" or 2 * found > len(pairs) or not few
 
 
 def _tagged_words(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
@@ -175,7 +165,7 @@ def _triples(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
     """The choice for texts beside those that are to be near and far."""
     far = [c for c in table.columns if _FAR.fullmatch(c.last_name) and (c.is_text or c.listed in ("words", "tags"))]
     texts = [column for column in table.columns if column.is_text and column not in far and not _is_id(column)]
-    named = [c for c in texts if _NEAR.fullmatch(c.last_name) and (far or c.last_name.startswith("positive"))]
+    named = [c for c in texts if _NEAR.fullmatch(c.last_name) and (far or c.last_name.startswith("positiv"))]
     near = next(iter(named or (texts[1:] if far and len(texts) == 2 else ())), None)
     query = next((column for column in texts if column is not near), None)
     if request.label_column is not None or near is None or query is None:
@@ -198,9 +188,7 @@ def _plain_tags(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
         raise InputError(f"{table.path}: {tags.name!r} has the {other_tags_problem(sorted(tags.words))}")
     task = _spec_of(head="token_classification", text_columns=(words.name,), label_column=tags.name)
     shown = ", ".join(map(repr, sorted(tags.words)[:3]))
-    is_plain = "O" not in tags.words or "-" in shown
-    marks = "that marks no name" if is_plain else "without B- and I-, which begin a name's"
-    return TaskChoice(task, [f"{tags.name!r} has a tag of each word {marks} ({shown}); names are BIO tags"])
+    return TaskChoice(task, [f"{tags.name!r} has a tag of each word ({shown}); names have BIO tags, with B- and I-"])
 
 
 _KNOWN_BY_COLUMNS: Sequence[tuple[DraftKind, Callable[[TableFacts, DraftRequest], TaskChoice | None]]] = (
@@ -315,10 +303,8 @@ def _label_column(
 def _flags(columns: Sequence[ColumnFacts]) -> list[ColumnFacts]:
     """Columns that say of each row whether it has a label, or (-1) that nobody knows; none where it is one alone."""
     flags = [c for c in columns if c.distinct in ({"0", "1"}, {"false", "true"})]
-    alike = [
-        c for c in columns if "0" in c.distinct and c.distinct <= {"-1", "0", "1"} and c.last_name not in _LABEL_NAMES
-    ]
-    return [c for c in columns if c in flags or c in alike] if len(flags) > 1 else []
+    more = [c for c in columns if "0" in c.distinct <= {"-1", "0", "1"} and c.last_name not in _LABEL_NAMES]
+    return [column for column in columns if column in flags or column in more] if len(flags) > 1 else []
 
 
 def _has_few_values(column: ColumnFacts) -> bool:
@@ -350,13 +336,9 @@ def _head_of(table: TableFacts, label: ColumnFacts, asked: Head | None) -> tuple
         is_class = label.is_whole and len(label.distinct) <= _MAX_CLASS_NUMBERS
         return ("classification" if is_class else "regression"), None
     if label.values and all(map(is_written_number, label.distinct)):
-        raise InputError(f"{_number_problem(table, label)}; or say --kind classification or --kind multi_label")
+        problem = next(filter(None, map(number_problem, label.values)))
+        raise InputError(f"{table.path}: {label.name}: {problem}; or say --kind classification or --kind multi_label")
     return ("classification" if separator is None else "multi_label"), separator
-
-
-def _number_problem(table: TableFacts, label: ColumnFacts) -> str:
-    """Problem of the first value of a column that is no number."""
-    return f"{table.path}: {label.name}: {next(filter(None, map(number_problem, label.values)))}"
 
 
 def _separator(label: ColumnFacts) -> str | None:
@@ -373,10 +355,6 @@ def _separator(label: ColumnFacts) -> str | None:
 def _check_label(table: TableFacts, label: ColumnFacts, head: Head, *, is_named: bool) -> None:
     """Check that there is something to learn; whoever names a column knows whether it is an id. Raises: InputError."""
     distinct, count = len(label.distinct), len(label.values)
-    if not count:
-        raise InputError(f"{table.path}: the label column {label.name!r} is empty; name another with --label COLUMN")
-    if head == "regression" and not label.is_number:
-        raise InputError(_number_problem(table, label))
     is_fraction = label.is_number and not label.is_whole
     if head == "classification" and is_fraction and distinct > _MAX_CLASS_NUMBERS:
         raise InputError(
@@ -415,14 +393,12 @@ def _are_names(column: ColumnFacts, label: ColumnFacts) -> bool:
     return column.is_text and len(pairs) == len(column.distinct) == len(label.distinct) > 1
 
 
-def _unread_texts(table: TableFacts, texts: tuple[str, ...]) -> Iterator[str]:
+def _columns_remarks(table: TableFacts, texts: tuple[str, ...]) -> Iterator[str]:
+    """Tell of texts that are not read, and of names of columns that are not seen, or not told apart."""
     others = [c.name for c in table.columns if c.name not in texts and c.is_text and c.mean_words > 4]
     if others:
         yield f"{', '.join(others)} holds text as well and is not read: --text {others[0]}"
 
-
-def _names_problems(table: TableFacts) -> Iterator[str]:
-    """Tell of names of columns that are not seen, or not told apart."""
     names = [column.name for column in table.columns]
     blank = ", ".join(repr(name) for name in names if name != name.strip())
     if blank:

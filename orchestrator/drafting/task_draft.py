@@ -43,8 +43,7 @@ _MEASURED_EXAMPLES = 1000
 _MUCH_UNKNOWN = 0.1
 """Share of unknown tokens from which on a model hardly reads a text."""
 _SHOWN = 6
-"""Labels that a person is told."""
-_MODELS_SHOWN = 3
+"""Labels or models that a person is told."""
 _FEW_VALIDATION = 20
 """Examples for validation below which a single one moves the score by more than 5 points."""
 _OUTLIER = 50
@@ -216,18 +215,13 @@ def _facts_of(task: Task, split: Split) -> SplitFacts:
 
 def vocabulary_texts(examples: Iterable[Example]) -> Iterator[bytes]:
     """Yield the different texts of examples, or the first of very many, an empty line between them."""
-    seen: set[str] = set()
-    room = _VOCABULARY_BYTES
-    for example in examples:
-        for text in example.texts:
-            line = " ".join(text.split())
-            if line and line.lower() not in seen:
-                seen.add(line.lower())
-                document = f"{line}\n\n".encode()
-                room -= len(document)
-                yield document
-        if room <= 0:
-            return
+    seen, room = {""}, _VOCABULARY_BYTES
+    for text in chain.from_iterable(example.texts for example in examples):
+        line = " ".join(text.split())
+        if room > 0 and line.lower() not in seen:
+            seen.add(line.lower())
+            room -= len(line.encode())
+            yield f"{line}\n\n".encode()
 
 
 def _measure_tokenizer(folder: Path, texts: Sequence[str]) -> tuple[float, float]:
@@ -257,20 +251,18 @@ def _sweep(data: _Data, sizes: TaskSizes, request: DraftRequest, remarks: Sequen
     }
     is_cut = sizes.max_seq_length < data.tokens_within(0.95)
     fit = "longer examples are cut, or read in several windows" if is_cut else "19 of 20 examples fit whole"
-    num_train, took = len(data.splits["train"].examples), request.estimate(sizes.minutes)
     comments = {
         "task.split": "Kept for validation, by digests of the texts; {folds: 5} trains and validates on all, in turn.",
         "task.on_bad_record": "Some records are broken; `error` in place of `skip` would name the first.",
         f"task.label_column{'s' if task.label_columns else ''}": next(iter(remarks), ""),
         "recipe.max_seq_length": f"Tokens: {fit}.",
-        "recipe.epochs": f"{num_train:,} training examples; all of it takes {took}.",
+        "recipe.epochs": f"{counted(len(data.splits['train'].examples), 'example')}; {request.estimate(sizes.minutes)}.",
         "space": "Each value here is tried with each seed; lists in other fields of recipe may be added.",
     }
-    better = replace(request, model="NAME").command
     of_stages = {
         "tokenizer": "A vocabulary for random weights, learned from the training texts.",
         "finetuning": "A baseline: random weights have read nothing but these examples. A pretrained model is far "
-        f"better; start from one with:\n  {better}",
+        f"better; start from one with:\n  {replace(request, model='NAME').command}",
     }
     of_values = {f"finetuning.{path}": comment for path, comment in comments.items()}
     return DraftedStages({"finetuning": values}, of_stages | of_values)
@@ -289,12 +281,8 @@ def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
     if train.labels:
         yield "labels", _labels_text(train)
     if (positive := task_type.positive_label(data.task)) is not None:
-        labels = " and ".join(map(shown_name, data.task.labels))
-        yield (
-            "",
-            f"f1 is the score of {shown_name(positive)}: of {labels} it is the second; task.labels in the spec can say "
-            "another order",
-        )
+        order = f"it is the second of {' and '.join(map(shown_name, data.task.labels))}"
+        yield "", f"f1 is the score of {shown_name(positive)}: {order}; task.labels in the spec can say another order"
     middle, long, longest = map(data.tokens_within, (0.5, 0.95, 1))
     outlier = f"; the longest has {longest:,}: look whether it is one example, as of a quote that is not closed"
     within = f"about {middle:,} tokens in the middle, 19 of 20 within {long:,}"
@@ -306,11 +294,15 @@ def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
 
 def _labels_text(train: SplitFacts) -> str:
     total, common = train.labels.total(), train.labels.most_common()
-    shares = [f"{shown_name(label)}: {_share(count, total)}" for label, count in common[:_SHOWN]]
-    more = f", and {len(common) - _SHOWN} more" if len(common) > _SHOWN else ""
+    shares = _first([f"{shown_name(label)}: {_share(count, total)}" for label, count in common])
     (_, most), (rarest, least) = common[0], common[-1]
     note = f"; unbalanced: {shown_name(rarest)} has {least:,}" if most > _IMBALANCE * least else ""
-    return ", ".join(shares) + more + note
+    return shares + note
+
+
+def _first(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def _problems(facts: SplitFacts) -> Iterator[Finding]:
@@ -351,9 +343,7 @@ def _validation_findings(data: _Data) -> Iterator[Finding]:
         counts = f"{len(data.splits['train'].examples):,} for training, {count:,} for validation"
         yield "split", f"{counts}; no text is in both{shares}"
     if missing:
-        shown = ", ".join(missing[:_SHOWN])
-        more = f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-        yield "", f"not in validation: {shown}{more}: no score tells how well this is learned; add examples"
+        yield "", f"not in validation: {_first(missing)}: no score tells how well this is learned; add examples"
     if count < _FEW_VALIDATION:
         measure = "measures next to nothing, it is" if count == 1 else "measure next to nothing, each is"
         points = f"{100 / max(1, count):.0f} points of the score"
@@ -364,11 +354,8 @@ def _model_findings(request: DraftRequest, unknown_share: float) -> Iterator[Fin
     """Yield which weights the fine-tuning starts from; without a model also those that are registered."""
     if request.model:
         if unknown_share > _MUCH_UNKNOWN:
-            yield (
-                "unknown",
-                f"{100 * unknown_share:.0f} % of the tokens of these texts are unknown to {request.model} "
-                "([UNK]), which learned its vocabulary from other text: start from another model",
-            )
+            unknown = f"{100 * unknown_share:.0f} % of the tokens of these texts are unknown to {request.model} ([UNK])"
+            yield "unknown", f"{unknown}, which learned its vocabulary from other text: start from another model"
         yield "model", f"starts from {request.model}"
         return
     yield (
@@ -376,7 +363,7 @@ def _model_findings(request: DraftRequest, unknown_share: float) -> Iterator[Fin
         "random weights (BERT-tiny) and a vocabulary of these texts: a baseline. Starting from a pretrained model "
         "is far better: --model NAME, of one on the hub (bert-base-uncased), a registered model or a folder",
     )
-    if names := pretrained_models(request.settings)[:_MODELS_SHOWN]:
+    if names := pretrained_models(request.settings)[:_SHOWN]:
         yield "", f"registered here: {', '.join(names)}"
 
 

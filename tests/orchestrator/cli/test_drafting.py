@@ -12,7 +12,7 @@ def test_init_says_what_it_found_and_what_comes_next(command: Command, tmp_path:
     write_reviews(tmp_path / "reviews.csv", delimiter=";")
     outcome = command("init", "reviews.csv")
     assert (outcome.status, outcome.out) == (0, "reviews.yaml\n")
-    assert "data      reviews.csv: CSV with semicolons, 60 examples" in outcome.err
+    assert "data      reviews.csv: CSV with ';' between columns, 60" in outcome.err
     assert "orchestrator run reviews.yaml" in outcome.err
     assert max(map(len, outcome.err.splitlines())) <= 80
     assert {path.name for path in tmp_path.iterdir()} >= {"reviews.yaml", "reviews.texts.txt"}
@@ -23,7 +23,7 @@ def test_a_second_init_writes_over_when_asked_only(command: Command, tmp_path: P
     command("init", "reviews.csv")
     again = command("init", "reviews.csv")
     assert again.status == 2
-    assert "reviews.yaml are there already; write over with --force" in again.err
+    assert "there already: reviews.texts.txt, reviews.yaml; write over with --force" in again.err
     assert command("init", "reviews.csv", "--force").status == 0
 
 

@@ -37,7 +37,7 @@ DRAFTED = [
     ("a16_lower_case.conll", "ner", "lower case"),
     ("a16_underscores.conll", "ner", "underscores"),
     ("a17_parts_of_speech.conll", "token_classification", "NNP: 25 %"),
-    ("a17_parts_of_speech.jsonl", "token_classification", "marks no name"),
+    ("a17_parts_of_speech.jsonl", "token_classification", "has a tag of each word"),
     ("a18_spans.jsonl", "ner", ""),
     ("a18_entities.jsonl", "ner", ""),
     ("a23_flat.json", "qa", "40 examples"),
