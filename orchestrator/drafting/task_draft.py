@@ -256,7 +256,7 @@ def _sweep(data: _Data, sizes: TaskSizes, request: DraftRequest, remarks: Sequen
         "task.on_bad_record": "Some records are broken; `error` in place of `skip` would name the first.",
         f"task.label_column{'s' if task.label_columns else ''}": next(iter(remarks), ""),
         "recipe.max_seq_length": f"Tokens: {fit}.",
-        "recipe.epochs": f"{counted(len(data.splits['train'].examples), 'example')}; {request.estimate(sizes.minutes)}.",
+        "recipe.epochs": f"All of it takes {request.estimate(sizes.minutes)}.",
         "space": "Each value here is tried with each seed; lists in other fields of recipe may be added.",
     }
     of_stages = {
