@@ -271,10 +271,10 @@ def _sweep(data: _Data, sizes: TaskSizes, request: DraftRequest, remarks: Sequen
 def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
     """Yield what the files hold, and what is amiss with them."""
     train, table, task_type = data.train, choice.table, data.task.type
-    layout = task_type.own_layout.partition(" (")[0] if table is None else table.layout
+    layout = f"{task_type.own_layout.partition(' (')[0] if table is None else table.layout}, "
     topics = {"train": "data", "validation": "dev", "test": "test"}
     for split, facts in data.files.items():
-        yield topics[split], f"{facts.path}: {layout}, {counted(len(facts.examples), 'example')}"
+        yield topics[split], f"{facts.path}: {layout * (facts is train)}{counted(len(facts.examples), 'example')}"
     seen = f" (by the first {table.num_rows:,} rows)" if table is not None and not table.is_whole else ""
     yield "task", f"{task_type.head}: {task_type.goal(data.spec)}{seen}"
     yield from (("", remark) for remark in choice.remarks)
