@@ -31,11 +31,11 @@ def is_flagged(flag: Flag) -> ColumnElement[bool]:
 
 def flagged_ids(session: Session, flag: Flag) -> set[str]:
     """Ids of the runs that a flag reaches."""
-    return set(session.scalars(_select_flagged(flag)))
+    return set(session.scalars(select_flagged(flag)))
 
 
 @cache
-def _select_flagged(flag: Flag) -> Select[str]:
+def select_flagged(flag: Flag) -> Select[str]:
     """Statement for the ids of the runs that a flag reaches, by indexes: of all runs few have flags."""
     reached = _reached(flag)
     return select(RunRow.id).where(or_(RunRow.id.in_(reached), RunRow.parent_id.in_(reached)))

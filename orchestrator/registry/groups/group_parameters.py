@@ -21,11 +21,13 @@ def load_parameters_of(
         paths: parameters that are asked for; all when empty.
         without: parameters that are left out.
     """
+    if not run_ids:
+        return {}
     stored = json_object(session, ParameterRow.path, ParameterRow.kind + KIND_END + ParameterRow.text)
     of_run = select(ParameterRow.run_id, stored).where(ParameterRow.run_id.in_(select_items(session, run_ids)))
     asked = of_run.where(ParameterRow.path.in_(paths)) if paths else of_run.where(ParameterRow.path.not_in(without))
     parameters: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
-    for run_id, own in session.connection().execute(asked.group_by(ParameterRow.run_id)):
+    for run_id, own in session.connection().execute(asked.group_by(ParameterRow.run_id)).all():
         parameters[run_id] = {path: _decode(value) for path, value in own.items()}
     return parameters
 

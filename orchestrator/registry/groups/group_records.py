@@ -136,6 +136,13 @@ class GroupRecord:
         )
 
     @property
+    def best_score(self) -> float | None:
+        """Best score of its runs, or where each is of one fold, of its seeds."""
+        if self.num_folds == 1 or self.summary is None:
+            return self.best.score if self.best else None
+        return self.summary.lowest if self.is_better_lower else self.summary.highest
+
+    @property
     def tested(self) -> GroupRun | None:
         """Run whose score on the test split stands for the group: the best on validation of those that may show one.
 

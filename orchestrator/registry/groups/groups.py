@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Row, Select, and_, cast, func, literal, not_, or_, select, true
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.registry.collection_pause import paused_collection
@@ -56,7 +57,8 @@ def load_groups(session: Session, condition: ColumnElement[bool], *, across_code
         across_code: whether runs that differ in the version of the code belong to one group.
     """
     found: dict[tuple[Any, ...], list[Row[Any]]] = defaultdict(list)
-    for row in session.connection().execute(_ranked_runs(condition)):  # a session's rows cost twice as much
+    ranked = _ranked_runs().where(condition)
+    for row in session.connection().execute(ranked).all():  # a session's rows cost twice as much
         found[row[: _NUM_GROUP_COLUMNS - across_code]].append(row)
     newest = [rows[-1].id for rows in found.values()]
     parameters = load_parameters_of(session, newest, without=(SEED_PATH, FOLD_PATH))
@@ -103,11 +105,12 @@ def is_ranked() -> ColumnElement[bool]:
     return and_(has_score, or_(RunRow.parent_id.is_not(None), RunRow.kind.in_(RANKED_KINDS)))
 
 
-def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
+@cache
+def _ranked_runs() -> Select[Any]:
     """Statement that selects the runs of groups with their scores: unfinished ones first, then the oldest."""
-    score, baseline, test, collapsed = (aliased(MetricRow) for _ in range(4))
-    parent = aliased(RunRow)
-    split, seed, tested_on = (aliased(ParameterRow) for _ in range(3))
+    score, baseline, test, collapsed = (MetricRow.__table__.alias().c for _ in range(4))
+    parent = RunRow.__table__.alias().c
+    split, seed, tested_on = (ParameterRow.__table__.alias().c for _ in range(3))
     is_alone = RunRow.parent_id.is_(None)
     scored_split = func.coalesce(split.text, "validation")
 
@@ -139,15 +142,15 @@ def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
     )
     return (
         select(*of_group, RunRow.kind, func.coalesce(parent.kind, RunRow.kind).label("of_kind"), *of_run)
-        .outerjoin(parent, parent.id == RunRow.parent_id)
-        .outerjoin(split, and_(is_parameter(split, "split"), RunRow.kind == _EVALUATION))
-        .outerjoin(seed, is_parameter(seed, SEED_PATH))
-        .outerjoin(tested_on, and_(is_parameter(tested_on, TEST_DIGEST), RunRow.kind == _EVALUATION))
-        .outerjoin(score, is_of(score, scored_split, RunRow.metric))
-        .outerjoin(baseline, is_of(baseline, "validation", literal("baseline.") + RunRow.metric))
-        .outerjoin(test, and_(is_of(test, "test", RunRow.metric), RunRow.kind != _EVALUATION))
-        .outerjoin(collapsed, is_of(collapsed, "validation", "collapsed"))
-        .where(is_ranked(), condition)
+        .outerjoin(parent.id.table, parent.id == RunRow.parent_id)
+        .outerjoin(split.path.table, and_(is_parameter(split, "split"), RunRow.kind == _EVALUATION))
+        .outerjoin(seed.path.table, is_parameter(seed, SEED_PATH))
+        .outerjoin(tested_on.path.table, and_(is_parameter(tested_on, TEST_DIGEST), RunRow.kind == _EVALUATION))
+        .outerjoin(score.name.table, is_of(score, scored_split, RunRow.metric))
+        .outerjoin(baseline.name.table, is_of(baseline, "validation", literal("baseline.") + RunRow.metric))
+        .outerjoin(test.name.table, and_(is_of(test, "test", RunRow.metric), RunRow.kind != _EVALUATION))
+        .outerjoin(collapsed.name.table, is_of(collapsed, "validation", "collapsed"))
+        .where(is_ranked())
         .order_by(RunRow.finished_at.is_not(None), RunRow.finished_at, RunRow.id)
     )
 

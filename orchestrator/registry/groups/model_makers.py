@@ -77,6 +77,8 @@ def load_makers(session: Session, runs: Mapping[str, Parameters]) -> Makers:
 
 def load_corpus_files(session: Session, run_ids: Collection[str]) -> Mapping[str, frozenset[str]]:
     """Digests of the files of the corpora that runs read, by run; their text was read, whatever labels they have."""
+    if not run_ids:
+        return {}
     corpora = select(RunDatasetRow.run_id, DatasetRow.files).join(
         DatasetRow, DatasetRow.fingerprint == RunDatasetRow.fingerprint
     )
@@ -112,6 +114,8 @@ def _load_meant(session: Session, run_ids: Collection[str]) -> dict[tuple[str, s
 
     A trial's lineage is that of its sweep, which has the start model of the trial whose model it kept.
     """
+    if not run_ids:
+        return {}
     of_run = LineageRow.run_id == func.coalesce(RunRow.parent_id, RunRow.id)
     edges = select(RunRow.id, LineageRow.parent_name, LineageRow.parent).join(LineageRow, of_run)
     is_asked = RunRow.id.in_(select_items(session, run_ids)), LineageRow.role.in_(("weights", "teacher"))

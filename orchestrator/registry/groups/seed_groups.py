@@ -10,7 +10,6 @@ from sqlalchemy import func, select
 from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.groups import find_group, is_ranked, load_groups, of_task
-from orchestrator.registry.groups.leaderboard import Order, load_noise, rank_groups, ranked_groups
 from orchestrator.registry.groups.model_origins import load_test_refusals
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.run_flags import is_flagged
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     import pandas
 
     from orchestrator.registry.groups.group_comparison import Comparison
+    from orchestrator.registry.groups.leaderboard import Order
     from orchestrator.significance.ranking import SeedNoise
 
 
@@ -74,13 +74,28 @@ class SeedGroups(RunReader):
         Args:
             limit: number of the first places of each ranking that are asked for; None for all.
         """
+        from orchestrator.registry.groups.leaderboard import rank_groups  # numpy is of use to few other readings
+
         with self._database.session(writing=False) as session:
             return rank_groups(session, task, by, archived=archived, across_code=across_code, limit=limit)
 
     def seed_noise(self, group: GroupRecord) -> SeedNoise | None:
         """Noise of seeds in the ranking that a group belongs to; None where no group of it has seeds that differ."""
+        from orchestrator.registry.groups.leaderboard import load_noise
+
         with self._database.session(writing=False) as session:
             return load_noise(session, group)
+
+    def check_groups(self, *, mend: bool = False) -> list[str]:
+        """Keys of the groups whose numbers on the leaderboard are not those that follow from their runs: none, ever.
+
+        Args:
+            mend: whether all of these numbers are made anew.
+        """
+        from orchestrator.registry.groups.roll_up import check_roll_up
+
+        with self._database.session(writing=mend) as session:
+            return check_roll_up(session, mend=mend)
 
     def ranked_tasks(self) -> list[str]:
         """Names of the tasks that have groups, of archived runs too, in their order."""
@@ -95,14 +110,13 @@ class SeedGroups(RunReader):
             return session.scalar(select(func.count()).select_from(RunRow).where(is_ranked(), *asked)) or 0
 
     def groups(self, task: str | None = None, *, archived: bool = False) -> list[GroupRecord]:
-        """Groups of runs that differ only in their seed, of a task or of all, in the order of the leaderboard.
+        """Groups of runs that differ only in their seed, of a task or of all.
 
         Args:
             archived: whether archived runs and their trials belong to them.
         """
         with self._database.session(writing=False) as session:
-            found = load_groups(session, of_task(task, archived=archived))
-        return [ranked.group for ranked in ranked_groups(found)]
+            return load_groups(session, of_task(task, archived=archived))
 
     def groups_of(self, run_ids: Collection[str]) -> list[GroupRecord]:
         """Groups of some runs, each with all of its runs, archived ones too."""
@@ -136,7 +150,7 @@ class SeedGroups(RunReader):
         Raises: NotFoundError, InputError, as `group` does; InputError for less than two, or where they were not scored
             on the same data by the same score.
         """
-        from orchestrator.registry.groups.group_comparison import compare_named  # numpy is of use to no other reading
+        from orchestrator.registry.groups.group_comparison import compare_named
 
         with self._database.session(writing=False) as session:
             return compare_named(session, names, self._state())

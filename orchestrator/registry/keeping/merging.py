@@ -109,7 +109,8 @@ def open_other(target: Database, location: str) -> Database:
 def other_tables() -> list[Table]:
     """Tables without a rule of their own: their rows are joined by primary key."""
     known = {*_WITH_RULES, *ANNOTATIONS, *(table.name for table in tables_of_runs())}
-    return [table for table in BaseRow.metadata.sorted_tables if table.name not in known]
+    tables = BaseRow.metadata.sorted_tables
+    return [table for table in tables if table.name not in known and not table.info.get("is_derived")]
 
 
 def _merge_run(there: Session, here: Session, run_id: str, *, unfinished: bool, dry_run: bool) -> Merged:

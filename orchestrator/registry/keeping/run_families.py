@@ -14,6 +14,8 @@ from sqlalchemy.orm import Session
 
 from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.engines.dialects import lock_until_commit, select_items, upsert
+from orchestrator.registry.group_tables import OpenRunRow
+from orchestrator.registry.groups.roll_up import roll_up
 from orchestrator.registry.keeping_tables import ANNOTATIONS
 from orchestrator.registry.model_versions import free_version
 from orchestrator.registry.tables import BaseRow, ModelRow, RunRow, StoredModel, StoredRun
@@ -26,7 +28,7 @@ def tables_of_runs() -> list[Table]:
     return [
         table
         for table in BaseRow.metadata.sorted_tables
-        if "run_id" in table.primary_key.columns and table.name not in ANNOTATIONS
+        if "run_id" in table.primary_key.columns and table.name not in ANNOTATIONS and not table.info.get("is_derived")
     ]
 
 
@@ -55,6 +57,8 @@ def copy_family(there: Session, here: Session, run_id: str) -> list[str]:
             rows = [dict(row) for row in part]
             _bring_shared(there, here, table, rows)
             here.execute(insert(table), rows)
+    here.execute(insert(OpenRunRow), [{"run_id": run_id}])
+    roll_up(here)
     there.expunge_all()
     return [run["id"] for run in runs]
 
