@@ -34,6 +34,11 @@ def flagged_ids(session: Session, flag: Flag) -> set[str]:
     return set(session.scalars(select_flagged(flag)))
 
 
+def is_any_flagged(session: Session, flag: Flag) -> bool:
+    """Whether any run has a flag: a condition on flags takes longer than all else that a board asks."""
+    return session.scalar(select(exists().where(FlagRow.flag == flag))) is True
+
+
 @cache
 def select_flagged(flag: Flag) -> Select[str]:
     """Statement for the ids of the runs that a flag reaches, by indexes: of all runs few have flags."""

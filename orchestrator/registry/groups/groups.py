@@ -166,7 +166,7 @@ def find_group(session: Session, name: str, state: ColumnElement[RunState]) -> G
         or with several groups.
     """
     digest, _, code = name.lower().partition(".")
-    is_called = RunRow.group_key.startswith(digest, autoescape=True)
+    is_called = RunRow.group_key.between(digest, f"{digest}g")  # by the index; no digit comes after f
     ranked = select(RunRow.group_key, RunRow.code_version).where(is_called, is_ranked())
     is_long = len(digest) >= MIN_ID_DIGITS
     pairs = session.execute(ranked.distinct().order_by(RunRow.group_key, RunRow.code_version)).all() if is_long else []

@@ -32,6 +32,7 @@ from orchestrator.registry.groups.roll_up import (
 from orchestrator.registry.groups.split_data import taken_path
 from orchestrator.registry.groups.varying_paths import varying_paths
 from orchestrator.registry.record_table import RecordTable
+from orchestrator.registry.run_flags import is_any_flagged
 from orchestrator.registry.tables import ModelRow, RunRow
 from orchestrator.run_states import RunState
 from orchestrator.significance.ranking import SeedNoise
@@ -147,13 +148,14 @@ def rank_groups(
     limit: int | None = None,
 ) -> RecordTable:
     """Rank the groups, as `Registry.leaderboard_table` describes it."""
+    archived = archived or not is_any_flagged(session, "archived")
     rankings = load_rankings(session, task, archived=archived, across_code=across_code)
     newest_first = sorted(rankings.items(), key=lambda item: item[1]["newest"].max(), reverse=True)
     apart = sorted(newest_first, key=lambda item: (*item[0][:2], item[0].split != "validation"))
     most = None if limit is None else max(limit, _MIN_TOLD_APART)
     places = [place for ranking, numbers in apart for place in _places(ranking, numbers, by, most)]
     keys = {place.key.partition(".")[0] for place in places}
-    are_placed = and_(of_task(task, archived=archived), RunRow.group_key.in_(select_items(session, keys)))
+    are_placed = and_(of_task(None, archived=archived), RunRow.group_key.in_(select_items(session, keys)))
     found = load_groups(session, are_placed, across_code=across_code)
     groups = {(Ranking.of(group), group.key): group for group in found}
     texts = _recipe_texts([groups[place.ranking, place.key] for place in places])

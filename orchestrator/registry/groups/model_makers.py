@@ -135,7 +135,7 @@ def _load_referenced(session: Session, references: Collection[_Reference]) -> di
     asked = select_items(session, names | plain | digests | {*in_folders.values()})
     runs = {run_id: run_id for run_id in session.scalars(select(RunRow.id).where(RunRow.id.in_(asked)))}
     runs |= {name: run_id for name, run_id in in_folders.items() if run_id in runs}
-    of_name, of_digest = _registered(session, asked)
+    of_name, of_digest = _registered(session, asked, has_digests=bool(digests))
     makers: dict[_Reference, str] = {}
     for reference in references:
         digest, named = of_name.get(reference.name, (reference.digest, runs.get(reference.name)))
@@ -147,15 +147,16 @@ def _load_referenced(session: Session, references: Collection[_Reference]) -> di
 
 
 def _registered(
-    session: Session, asked: Select[Any]
+    session: Session, asked: Select[Any], *, has_digests: bool
 ) -> tuple[dict[str, tuple[str | None, str | None]], dict[str | None, str]]:
     """Registered models with a name, folder or digest that is asked for.
 
     Returns the digest and the maker of each by its label and its folder, and the maker by the digest.
     """
     models = select(ModelRow.run_id, ModelRow.name, ModelRow.version, ModelRow.folder, ModelRow.digest)
-    recorded = func.substr(ModelRow.digest, 1, RECORDED_DIGITS)
-    is_asked = or_(ModelRow.name.in_(asked), ModelRow.folder.in_(asked), recorded.in_(asked))
+    is_asked = or_(ModelRow.name.in_(asked), ModelRow.folder.in_(asked))
+    if has_digests:
+        is_asked = or_(is_asked, func.substr(ModelRow.digest, 1, RECORDED_DIGITS).in_(asked))
     of_name: dict[str, tuple[str | None, str | None]] = {}
     of_digest: dict[str | None, str] = {}
     for maker, name, version, folder, digest in session.execute(models.where(is_asked, ModelRow.run_id.is_not(None))):

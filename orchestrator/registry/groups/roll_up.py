@@ -191,10 +191,11 @@ def load_rankings(
             live |= set(map(joined_key, numbers["key"][1:][is_twin].tolist()))
     if not live:
         return rankings
-    read = and_(of_task(task, archived=archived), RunRow.group_key.in_(select_items(session, live)))
+    read = and_(of_task(None, archived=archived), RunRow.group_key.in_(select_items(session, live)))
     found: dict[Ranking, list[GroupRecord]] = defaultdict(list)
     for group in load_groups(session, read, across_code=across_code):
-        found[Ranking.of(group)].append(group)
+        if task in (None, group.task):
+            found[Ranking.of(group)].append(group)
     gone = _as_numbers(live)
     for ranking in {*rankings, *found}:
         numbers = rankings.pop(ranking, _NO_NUMBERS)

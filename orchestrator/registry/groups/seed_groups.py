@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select, union
 
 from orchestrator.registry.engines.dialects import select_items
+from orchestrator.registry.group_tables import OpenRunRow, RankedGroupsRow
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.groups import find_group, is_ranked, load_groups, of_task
 from orchestrator.registry.groups.model_origins import load_test_refusals
 from orchestrator.registry.record_table import RecordTable
-from orchestrator.registry.run_flags import is_flagged
+from orchestrator.registry.run_flags import select_flagged
 from orchestrator.registry.run_reader import RunReader
 from orchestrator.registry.tables import RunRow
 
@@ -100,13 +101,18 @@ class SeedGroups(RunReader):
     def ranked_tasks(self) -> list[str]:
         """Names of the tasks that have groups, of archived runs too, in their order."""
         with self._database.session(writing=False) as session:
-            tasks = session.scalars(select(RunRow.task).where(is_ranked()).distinct())
-            return sorted(filter(None, tasks))
+            opened = select(OpenRunRow.run_id)
+            of_open = or_(RunRow.id.in_(opened), RunRow.parent_id.in_(opened))
+            return sorted(
+                session.scalars(
+                    union(select(RankedGroupsRow.task), select(RunRow.task).where(is_ranked(), of_open))
+                )
+            )
 
     def num_ranked_archived(self, task: str | None = None) -> int:
         """Number of the runs that the leaderboard leaves out since they, or their sweeps, are archived."""
         with self._database.session(writing=False) as session:
-            asked = of_task(task, archived=True), is_flagged("archived")
+            asked = of_task(task, archived=True), RunRow.id.in_(select_flagged("archived"))
             return session.scalar(select(func.count()).select_from(RunRow).where(is_ranked(), *asked)) or 0
 
     def groups(self, task: str | None = None, *, archived: bool = False) -> list[GroupRecord]:
