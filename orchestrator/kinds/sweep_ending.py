@@ -123,7 +123,7 @@ def sweep_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
     named = ", ".join([*values, replicate_text(best)])
     yield f"best: trial {best['number']} ({named}), {run.metric} {best[score]:.4f}"
     if not groups[0].holds_best:
-        yield f"first group: {values_text(groups[0].varied)}; groups stand by their mean"
+        yield f"first group: {values_text(groups[0].varied)}; groups stand by the worse end of their interval"
     positive = _positive_label(run)
     if positive is not None:
         yield f"f1 is the score of {positive}, the second label"

@@ -23,8 +23,8 @@ _COLUMNS = (
 )
 _TOLD_ONCE = ("n", "baseline", "init_from", "size", "notes")
 _ORDER = (
-    "Ranked by the mean; its 95 % interval is by the noise of seeds over all groups. A group may be the best where the "
-    "best mean is not significantly better (multiple comparisons with the best, at 95 %)."
+    "Ranked by the worse end of the mean's 95 % interval, by the noise of seeds over all groups. A group may be the "
+    "best where the best mean is not significantly better (multiple comparisons with the best, at 95 %)."
 )
 
 

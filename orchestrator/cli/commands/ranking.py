@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experiments/sweep_sst2.yaml`"
 _MAY_BE_BEST = "≈"
 _BY = {
-    "lower": "ranked by the worse end of the mean's interval",
+    "mean": "ranked by the mean, in which few seeds and noisy ones count as much as others",
     "median": "ranked by the median",
     "best": "ranked by each group's best seed, the luckiest of n: more seeds alone raise it",
 }
@@ -29,10 +29,10 @@ _BY = {
 @limit_option(default=10, show_default=True, help="Number of places for each task.")
 @click.option(
     "--by",
-    type=click.Choice(["mean", "lower", "median", "best"]),
-    default="mean",
+    type=click.Choice(["lower", "mean", "median", "best"]),
+    default="lower",
     show_default=True,
-    help="Number that ranks; `lower`, the interval's worse end, suits groups that differ in seeds or noise.",
+    help="Number that ranks: `lower` is the worse end of the mean's interval.",
 )
 @click.option("--across-code", is_flag=True, help="Pool runs that differ only in the version of the code.")
 @click.option("--archived", is_flag=True, help="Rank archived runs, too.")

@@ -38,8 +38,8 @@ from orchestrator.run_states import RunState
 from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import Interval
 
-Order = Literal["mean", "lower", "median", "best"]
-"""Number that ranks groups: the mean, the worse end of its interval, the median, or the best seed."""
+Order = Literal["lower", "mean", "median", "best"]
+"""Number that ranks groups: the worse end of the mean's interval, the mean, the median, or the best seed."""
 
 LEADERBOARD_COLUMNS = (
     *("task", "rank", "num_ranked", "may_be_best", "metric", "split", "data"),

@@ -53,7 +53,7 @@ _COLUMNS = (
 
 
 class Ranking(NamedTuple):
-    """What groups have in common that are ranked together."""
+    """Task, metric, split and data: what groups have in common that are ranked together."""
 
     task: str
     metric: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from orchestrator.measurements import best_first
+from orchestrator.measurements import best_first, is_better_lower, score_bounds
 from orchestrator.registry.groups.group_records import scores_of_seeds
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import Summary, summarize
@@ -60,16 +60,22 @@ def scored_groups(rows: Sequence[Row], metric: str) -> list[ScoredGroup]:
     Args:
         rows: records of `registry.trials.table`.
     """
+    from orchestrator.significance.ranking import SeedNoise  # numpy is of use to few who tell of a run
+
     groups: dict[str, list[Row]] = defaultdict(list)
     scored = scored_trials(rows, metric)
     for row in scored:
         groups[row["group"]].append(row)
     found = [ScoredGroup(of_group, scores) for of_group in groups.values() if (scores := seed_scores(of_group, metric))]
     best = scored[:1]  # whose model a sweep keeps, so that its group comes first of equal ones
-    return sorted(
-        found,
-        key=lambda one: (best_first(metric, one.summary.mean), one.rows[0] not in best, one.rows[0]["group"]),
-    )
+    noise, bounds = SeedNoise.of([one.summary for one in found]), score_bounds(metric)
+
+    def place(one: ScoredGroup) -> tuple[Any, ...]:
+        ends = (one.summary.mean,) * 2 if noise is None else noise.interval(one.summary, bounds)
+        worse, mean = best_first(metric, ends[is_better_lower(metric)]), best_first(metric, one.summary.mean)
+        return worse, mean, one.rows[0] not in best, one.rows[0]["group"]
+
+    return sorted(found, key=place)
 
 
 def seed_scores(rows: Sequence[Row], metric: str) -> list[float]:

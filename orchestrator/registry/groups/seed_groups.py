@@ -29,7 +29,7 @@ class SeedGroups(RunReader):
     """Groups of runs that differ only in their seed: the part of `Registry` that ranks and compares them."""
 
     def leaderboard(
-        self, task: str | None = None, *, by: Order = "mean", archived: bool = False, across_code: bool = False
+        self, task: str | None = None, *, by: Order = "lower", archived: bool = False, across_code: bool = False
     ) -> pandas.DataFrame:
         """Groups of runs that differ only in their seed, ranked for each task, score, split and data.
 
@@ -53,9 +53,9 @@ class SeedGroups(RunReader):
         so on their file, read another way; `run`, the best seed's, and `model`, its registered name or its folder.
 
         Args:
-            by: number that ranks: the `mean`; the worse end of its interval (`lower`), which ranks few seeds and noisy
-                ones lower, and finds the best more often where groups differ in either; the `median`; or the `best`
-                seed, which is the luckiest of n.
+            by: number that ranks: the worse end of the mean's interval (`lower`), which ranks few seeds and noisy ones
+                lower; the `mean`, which finds the best a little more often where groups do not differ in either, and
+                much less often where they do; the `median`; or the `best` seed, which is the luckiest of n.
             archived: whether archived runs and their trials are ranked, too; `num_ranked_archived` counts them.
             across_code: whether runs that differ in the version of the code are one group; `notes` name the versions.
         """
@@ -65,7 +65,7 @@ class SeedGroups(RunReader):
         self,
         task: str | None = None,
         *,
-        by: Order = "mean",
+        by: Order = "lower",
         limit: int | None = None,
         archived: bool = False,
         across_code: bool = False,
@@ -104,9 +104,7 @@ class SeedGroups(RunReader):
             opened = select(OpenRunRow.run_id)
             of_open = or_(RunRow.id.in_(opened), RunRow.parent_id.in_(opened))
             return sorted(
-                session.scalars(
-                    union(select(RankedGroupsRow.task), select(RunRow.task).where(is_ranked(), of_open))
-                )
+                session.scalars(union(select(RankedGroupsRow.task), select(RunRow.task).where(is_ranked(), of_open)))
             )
 
     def num_ranked_archived(self, task: str | None = None) -> int:
