@@ -3,10 +3,10 @@
 A board ranks tens of thousands of groups. As a row of a table each, they would take longer to become Python values than
 all else that it does, so that a row has many of them, as one array.
 
-A run is *open* from its creation until it has ended and its groups are rolled up, in the same transaction. Groups are
-rolled up from the runs that are not open. A board reads those of open runs from the runs themselves, and so the groups
-that have archived runs, where it leaves these out. An evaluation stays open: whether its score is refused depends on
-what is recorded of other runs, later ones too.
+A run is *open* from its creation until it has ended and its groups are rolled up, in the same transaction; what changes
+it afterwards opens it again. Groups are rolled up from the runs that are not open. A board reads those of open runs
+from the runs themselves, and so the groups that have archived runs, where it leaves these out. An evaluation stays
+open: whether its score is refused depends on what is recorded of other runs, later ones too.
 """
 
 from collections import defaultdict
@@ -99,7 +99,7 @@ def open_run(session: Session, run_id: str) -> None:
     """Open a run that is about to change, and take it out of the roll-up."""
     opened = upsert(session.get_bind().dialect.name, OpenRunRow.__table__, ("run_id",)).returning(OpenRunRow.run_id)
     if session.execute(opened, {"run_id": run_id}).first() is not None:
-        roll_up_again(session, keys_of_runs(session, [run_id]))
+        roll_up_runs(session, [run_id])
 
 
 def roll_up(session: Session) -> None:
@@ -109,7 +109,12 @@ def roll_up(session: Session) -> None:
     run_ids = session.scalars(ended.where(StoredRun.state.in_(states), StoredRun.kind != "evaluate")).all()
     if run_ids:
         session.execute(delete(OpenRunRow).where(OpenRunRow.run_id.in_(select_items(session, run_ids))))
-        roll_up_again(session, keys_of_runs(session, run_ids))
+        roll_up_runs(session, run_ids)
+
+
+def roll_up_runs(session: Session, run_ids: Collection[str]) -> None:
+    """Roll up the groups of some runs and their trials anew."""
+    roll_up_again(session, keys_of_runs(session, run_ids))
 
 
 def keys_of_runs(session: Session, run_ids: Collection[str]) -> set[str]:
@@ -215,7 +220,7 @@ def _read_packs(session: Session, task: str | None) -> Iterator[tuple[Ranking, N
 
 
 @cache
-def _select_packs() -> Select[Any]:
+def _select_packs() -> Select[str, str, str, str, bytes]:
     return select(*_COLUMNS).order_by(*RankedGroupsRow.__table__.primary_key)
 
 

@@ -40,7 +40,7 @@ def test_what_reads_loads_nothing_heavy(recorded_sweep: RecordedSweep) -> None:
     ]  # fmt: skip
     of_one_run = [
         f"wait {sweep}", f"cost {sweep}", f"runs diff {trials[0]} {trials[2]}",
-        f"runs diff {sweep} {trials[3]}", f"stop {sweep}", f"runs logs -f {sweep}",
+        f"runs diff {sweep} {trials[3]}", f"runs logs -f {sweep}",
     ]  # fmt: skip
     rankings = ["leaderboard", "groups list"]
     for lines, heavy in (
@@ -48,7 +48,7 @@ def test_what_reads_loads_nothing_heavy(recorded_sweep: RecordedSweep) -> None:
         (needs_neither_the_query_parser_nor_specs, NOT_FOR_READING | {"lark", "pydantic"}),
         (of_the_registry, NOT_FOR_READING),
         (of_one_run, NOT_FOR_READING - FOR_FILES),
-        ([f"check {sweep}"], NOT_FOR_READING - FOR_FILES - {"numpy"}),
+        ([f"check {sweep}", f"stop {sweep}"], NOT_FOR_READING - FOR_FILES - {"numpy"}),
     ):
         for command, (status, loaded) in loaded_by_each([line.split() for line in lines]).items():
             assert status == 0, command
