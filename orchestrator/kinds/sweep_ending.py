@@ -13,9 +13,8 @@ from orchestrator.cells import short_value
 from orchestrator.finetuning.model_record import read_saved_definition
 from orchestrator.finetuning.running_trials import values_text
 from orchestrator.progress import duration
-from orchestrator.registry.groups.group_keys import group_code
-from orchestrator.registry.groups.scored_trials import replicate_text, scored_groups, scored_trials
-from orchestrator.registry.groups.varying_paths import varied_parameters
+from orchestrator.registry.groups.group_records import group_code
+from orchestrator.registry.groups.scored_trials import replicate_text, scored_groups, scored_trials, varied_parameters
 from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.cells import cell
 from orchestrator.progress import counted
-from orchestrator.registry.groups.group_keys import group_label
-from orchestrator.registry.groups.group_notes import choice_sentence, noise_sentence, recipe_text
+from orchestrator.registry.groups.group_records import choice_sentence, group_label, noise_sentence, recipe_text
 from orchestrator.registry.groups.leaderboard import SHOWN_DIGITS
 from orchestrator.reports.blocks import Block, Page, Section, Table, Words, run_cell
 from orchestrator.reports.charts import Spread, seed_spread

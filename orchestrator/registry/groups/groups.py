@@ -17,11 +17,25 @@ from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.registry.collection_pause import paused_collection
-from orchestrator.registry.groups.group_keys import LABEL_DIGITS, distinct_labels, group_code, group_key, group_label
-from orchestrator.registry.groups.group_parameters import load_parameters_of
-from orchestrator.registry.groups.group_records import FOLD_PATH, FOLDS_PATH, SEED_PATH, GroupRecord, GroupRun
-from orchestrator.registry.groups.model_origins import TEST_DIGEST, load_origins, load_test_refusals
-from orchestrator.registry.groups.split_data import SplitData
+from orchestrator.registry.groups.group_records import (
+    FOLD_PATH,
+    FOLDS_PATH,
+    LABEL_DIGITS,
+    SEED_PATH,
+    GroupRecord,
+    GroupRun,
+    distinct_labels,
+    group_code,
+    group_key,
+    group_label,
+)
+from orchestrator.registry.groups.model_origins import (
+    TEST_DIGEST,
+    SplitData,
+    load_origins,
+    load_parameters_of,
+    load_test_refusals,
+)
 from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, find_run, newest_called
 from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow

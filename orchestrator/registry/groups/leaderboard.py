@@ -18,9 +18,9 @@ from sqlalchemy.orm import Session
 from orchestrator.measurements import is_better_lower, score_bounds
 from orchestrator.registry.collection_pause import paused_collection
 from orchestrator.registry.engines.dialects import select_items
-from orchestrator.registry.groups.group_notes import group_notes, recipe_text
-from orchestrator.registry.groups.group_records import FOLDS_PATH, GroupRecord
+from orchestrator.registry.groups.group_records import FOLDS_PATH, GroupRecord, group_notes, recipe_text
 from orchestrator.registry.groups.groups import RANKED_KINDS, load_groups, of_task
+from orchestrator.registry.groups.model_origins import taken_path
 from orchestrator.registry.groups.roll_up import (
     Numbers,
     Ranking,
@@ -29,8 +29,7 @@ from orchestrator.registry.groups.roll_up import (
     numbers_of,
     split_key,
 )
-from orchestrator.registry.groups.split_data import taken_path
-from orchestrator.registry.groups.varying_paths import varying_paths
+from orchestrator.registry.groups.scored_trials import varying_paths
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.run_flags import is_any_flagged
 from orchestrator.registry.tables import ModelRow, RunRow

@@ -23,14 +23,16 @@ from sqlalchemy.orm import Session
 from orchestrator.errors import InputError, RegistryError
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import upsert
-from orchestrator.registry.keeping.annotations import add_annotations, annotations_of, missing_annotations
 from orchestrator.registry.keeping.run_families import (
+    add_annotations,
+    annotations_of,
     bring_models,
     bring_row,
     copy_family,
     family_digests,
     family_of,
     is_registered,
+    missing_annotations,
     models_of,
     shared_keys,
     tables_of_runs,

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from orchestrator.registry import Registry
 from orchestrator.registry.groups.leaderboard import Order, in_order, noise_of
 from orchestrator.registry.groups.roll_up import numbers_of
-from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials
-from orchestrator.registry.groups.varying_paths import varying_paths
+from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials, varying_paths
 from tests.orchestrator.registry.groups.samples import group_of, new_sweep, seeds
 from tests.orchestrator.registry.samples import trial_result
 
