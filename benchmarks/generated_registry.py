@@ -33,6 +33,7 @@ from sqlalchemy import (
 
 from orchestrator.registry import Registry
 from orchestrator.registry.column_types import UtcTime
+from orchestrator.registry.groups.roll_up import check_roll_up
 from orchestrator.registry.tables import BaseRow
 from orchestrator.results import MetricEvent, ModelResult, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
@@ -86,6 +87,7 @@ def fill(registry: Registry, num_sweeps: int) -> list[str]:
         tags = BaseRow.metadata.tables["tags"]
         connection.execute(insert(tags).from_select(["run_id", "tag"], tagged.add_columns(literal(RARE_TAG))))
         _COPIES.drop(connection)
+        check_roll_up(session, mend=True)
         if connection.dialect.name == "postgresql":  # whose server does so by itself, some minutes later
             connection.exec_driver_sql("ANALYZE")
     return patterns

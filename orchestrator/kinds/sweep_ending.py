@@ -13,9 +13,8 @@ from orchestrator.cells import short_value
 from orchestrator.finetuning.model_record import read_saved_definition
 from orchestrator.finetuning.running_trials import values_text
 from orchestrator.progress import duration
-from orchestrator.registry.groups.group_keys import group_code
-from orchestrator.registry.groups.scored_trials import replicate_text, scored_groups, scored_trials
-from orchestrator.registry.groups.varying_paths import varied_parameters
+from orchestrator.registry.groups.group_records import group_code
+from orchestrator.registry.groups.scored_trials import replicate_text, scored_groups, scored_trials, varied_parameters
 from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -123,7 +122,7 @@ def sweep_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
     named = ", ".join([*values, replicate_text(best)])
     yield f"best: trial {best['number']} ({named}), {run.metric} {best[score]:.4f}"
     if not groups[0].holds_best:
-        yield f"first group: {values_text(groups[0].varied)}; groups stand by their mean"
+        yield f"first group: {values_text(groups[0].varied)}; groups stand by the worse end of their interval"
     positive = _positive_label(run)
     if positive is not None:
         yield f"f1 is the score of {positive}, the second label"

@@ -5,10 +5,10 @@ runs/              what is written of a run while it works: its life, trials, me
 queries/           the language of queries, and runs as tables
 groups/            groups of runs that differ only in their seed: leaderboard and comparison
 lineage/           what was made of what
-keeping/           trash, backups, exports, merging, runs brought from other registries
-tracker_exports/   runs for other trackers
+keeping/           trash, backups, merging
+tracker_exports.py runs for other trackers
 engines/           SQLite and PostgreSQL: opening, differences, quick writing, errors
-tables.py          the tables, with attempt_tables.py and keeping_tables.py
+tables.py          the tables, with attempt_tables.py, group_tables.py and keeping_tables.py
 revisions.py       revisions of the tables, by the scripts in migrations/
 """
 

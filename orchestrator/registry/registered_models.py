@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import Select, and_, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError
@@ -16,7 +17,6 @@ from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import lock_until_commit, select_items
 from orchestrator.registry.keeping_tables import AliasRow
-from orchestrator.registry.model_versions import free_version, is_number, named_version, split_version
 from orchestrator.registry.record_table import RecordTable, check_page, record_table
 from orchestrator.registry.records import ModelRecord, RunRecord
 from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
@@ -174,3 +174,42 @@ def _find_model(session: Session, name: str) -> ModelRecord:
     raise NotFoundError(
         f"No model {name!r} is registered; {hint}" + (f"the latest: {labels}." if labels else "there is none yet.")
     )
+
+
+def split_version(name: str) -> tuple[str, str | None]:
+    """Split `name@version` or `name@alias` into the name and what follows; None where nothing does."""
+    plain, at, version = name.rpartition("@")
+    return (plain, version) if at else (name, None)
+
+
+def is_number(version: str | None) -> bool:
+    """Whether what follows a model's name is the number of a version, rather than an alias."""
+    return version is not None and version.isdecimal() and len(version) < 10
+
+
+def named_version(name: str, before: datetime | None = None) -> Select[ModelRow]:
+    """Select the version that `name`, `name@version` or `name@alias` means: the newest one for a name alone.
+
+    Args:
+        before: time at which the name was said: a version that was registered later, and an alias that was set later,
+            are not meant.
+    """
+    plain, version = split_version(name)
+    if version is not None and is_number(version):
+        condition = and_(ModelRow.name == plain, ModelRow.version == int(version))
+    else:
+        condition = ModelRow.name == name
+        if version is not None:
+            meant = select(AliasRow.version).where(AliasRow.name == plain, AliasRow.alias == version)
+            if before is not None:
+                meant = meant.where(AliasRow.set_at <= before)
+            condition = or_(condition, and_(ModelRow.name == plain, ModelRow.version == meant.scalar_subquery()))
+    if before is not None and not is_number(version):
+        condition = and_(condition, ModelRow.created_at <= before)
+    return select(ModelRow).where(condition).order_by(ModelRow.version.desc()).limit(1)
+
+
+def free_version(session: Session, name: str, wanted: int | None = None) -> int:
+    """A version of a name that was never given: the one that is wanted, else the next one."""
+    given = session.scalars(select(StoredModel.version).where(StoredModel.name == name)).all()
+    return max(given, default=0) + 1 if wanted is None or wanted in given else wanted

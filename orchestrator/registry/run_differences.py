@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.measurements import is_of_the_machine
 from orchestrator.provenance.source_code import SourceCode
-from orchestrator.registry.groups.split_data import SplitData
+from orchestrator.registry.groups.model_origins import SplitData
 from orchestrator.registry.parameter_values import is_source_digest
 from orchestrator.registry.records import AttemptRecord, RunRecord
 from orchestrator.registry.registry import Registry

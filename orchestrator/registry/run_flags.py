@@ -31,11 +31,16 @@ def is_flagged(flag: Flag) -> ColumnElement[bool]:
 
 def flagged_ids(session: Session, flag: Flag) -> set[str]:
     """Ids of the runs that a flag reaches."""
-    return set(session.scalars(_select_flagged(flag)))
+    return set(session.scalars(select_flagged(flag)))
+
+
+def is_any_flagged(session: Session, flag: Flag) -> bool:
+    """Whether any run has a flag: a condition on flags takes longer than all else that a board asks."""
+    return session.scalar(select(exists().where(FlagRow.flag == flag))) is True
 
 
 @cache
-def _select_flagged(flag: Flag) -> Select[str]:
+def select_flagged(flag: Flag) -> Select[str]:
     """Statement for the ids of the runs that a flag reaches, by indexes: of all runs few have flags."""
     reached = _reached(flag)
     return select(RunRow.id).where(or_(RunRow.id.in_(reached), RunRow.parent_id.in_(reached)))

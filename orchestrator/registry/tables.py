@@ -273,6 +273,7 @@ class StoredModel(_ModelColumns, BaseRow):
         ForeignKeyConstraint(["run_id"], ["all_runs.id"], ondelete="SET NULL"),
         UniqueConstraint("name", "digest", name="uq_models_name_digest"),
         Index("ix_models_run_id", "run_id"),
+        Index("ix_models_folder", "folder"),
     )
 
 

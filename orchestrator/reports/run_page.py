@@ -14,9 +14,15 @@ from orchestrator.cells import short_value
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.measurements import best_first, is_better_lower, is_of_the_machine, score_bounds
 from orchestrator.progress import duration
-from orchestrator.registry.groups.group_keys import group_code
-from orchestrator.registry.groups.scored_trials import choice_words, replicate_text, scored_groups, scored_trials
-from orchestrator.registry.groups.varying_paths import varied_parameters, varying_paths
+from orchestrator.registry.groups.group_records import group_code
+from orchestrator.registry.groups.scored_trials import (
+    choice_words,
+    replicate_text,
+    scored_groups,
+    scored_trials,
+    varied_parameters,
+    varying_paths,
+)
 from orchestrator.registry.place_tags import is_internal
 from orchestrator.registry.run_differences import make_of
 from orchestrator.reports.blocks import Block, Chart, Code, Facts, Page, Row, Section, Table, Words, run_cell
@@ -36,7 +42,7 @@ from orchestrator.significance.ranking import SeedNoise
 from orchestrator.storage import write_bytes
 
 if TYPE_CHECKING:
-    from orchestrator.registry.lineage.lineage_trees import LineageTree
+    from orchestrator.registry.lineage.lineage import LineageTree
     from orchestrator.registry.records import RunRecord
     from orchestrator.registry.registry import Registry
 

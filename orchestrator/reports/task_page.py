@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.cells import cell
 from orchestrator.progress import counted
-from orchestrator.registry.groups.group_keys import group_label
-from orchestrator.registry.groups.group_notes import choice_sentence, noise_sentence, recipe_text
+from orchestrator.registry.groups.group_records import choice_sentence, group_label, noise_sentence, recipe_text
 from orchestrator.registry.groups.leaderboard import SHOWN_DIGITS
 from orchestrator.reports.blocks import Block, Page, Section, Table, Words, run_cell
 from orchestrator.reports.charts import Spread, seed_spread
@@ -23,8 +22,8 @@ _COLUMNS = (
 )
 _TOLD_ONCE = ("n", "baseline", "init_from", "size", "notes")
 _ORDER = (
-    "Ranked by the mean; its 95 % interval is by the noise of seeds over all groups. A group may be the best where the "
-    "best mean is not significantly better (multiple comparisons with the best, at 95 %)."
+    "Ranked by the worse end of the mean's 95 % interval, by the noise of seeds over all groups. A group may be the "
+    "best where the best mean is not significantly better (multiple comparisons with the best, at 95 %)."
 )
 
 

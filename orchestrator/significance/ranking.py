@@ -1,16 +1,21 @@
 """Ranking of groups by a few seeds each: intervals of their means, and the groups that may be the best.
 
 Two to five seeds tell little about their own noise: an interval of them alone is decided by who happened to have a
-small spread. All groups of a ranking together tell more, also about a group of one seed. Standard library alone.
+small spread. All groups of a ranking together tell more, also about a group of one seed. Numbers of many groups are
+columns of numpy, G of them.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from statistics import fmean, variance
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.significance.summary import LEVEL, ROUNDING, Interval, t_p_value, t_quantile
+
+Column = NDArray[Any]
 
 
 class SeedStatistics(Protocol):
@@ -60,23 +65,44 @@ class SeedNoise(NamedTuple):
     @classmethod
     def of(cls, groups: Sequence[SeedStatistics]) -> Self | None:
         """Noise of the seeds of some groups; None where no group has seeds that differ."""
-        known = [(d, own) for d, own in map(_own_variance, groups) if d]
-        if not known:
+        columns = [(group.n, group.mean, group.sd or 0.0) for group in groups]
+        return cls.of_columns(*np.asarray(columns, dtype=float).T) if columns else None
+
+    @classmethod
+    def of_columns(cls, n: Column, mean: Column, sd: Column) -> Self | None:
+        """Noise of the seeds of groups by number, mean and standard deviation of each one's seeds, (G,) each."""
+        degrees, variances = _own_variances(n, mean, sd)
+        d, own = degrees[degrees > 0], variances[degrees > 0]
+        if not len(d):
             return None
-        most_degrees = sum(d for d, _ in known)
-        logs = [math.log(own) - digamma(d / 2) + math.log(d / 2) for d, own in known]
-        excess = variance(logs) - fmean(trigamma(d / 2) for d, _ in known) if len(known) > 1 else 0.0
+        most_degrees = float(d.sum())
+        logs = np.log(own) - _by_degrees(lambda d: digamma(d / 2) - math.log(d / 2), d)
+        excess = float(logs.var(ddof=1) - _by_degrees(lambda d: trigamma(d / 2), d).mean()) if len(d) > 1 else 0.0
         if excess <= 0.0:
-            return cls(math.fsum(d * own for d, own in known) / most_degrees, math.inf, most_degrees)
+            return cls(float(d @ own) / most_degrees, math.inf, most_degrees)
         half = _inverse_trigamma(excess)
-        return cls(math.exp(fmean(logs) + digamma(half) - math.log(half)), 2 * half, most_degrees)
+        return cls(math.exp(float(logs.mean()) + digamma(half) - math.log(half)), 2 * half, most_degrees)
+
+    def half_widths(self, n: Column, mean: Column, sd: Column) -> Column:
+        """Half of the 95 % interval of each group's mean, (G,)."""
+        d, own = _own_variances(n, mean, sd)
+        quantiles = _by_degrees(lambda d: t_quantile(LEVEL, self._degrees(d)), d)
+        halves: Column = quantiles * np.sqrt(self._moderated(d, own) / n)
+        return halves
 
     def of_mean(self, group: SeedStatistics) -> MeanNoise:
         """Noise of a group's mean."""
-        d, own = _own_variance(group)
+        variance = (group.sd or 0.0) * (group.sd or 0.0)  # ** 2 raises where the square overflows
+        d = group.n - 1 if _is_known(group.n, group.mean, variance) else 0
+        return MeanNoise(self._moderated(d, variance if d else 0.0) / group.n, self._degrees(d))
+
+    def _moderated(self, d: Any, own: Any) -> Any:
+        """Variance of scores whose own variance has d degrees of freedom, of one group or of each of many."""
         share = d / (self.degrees + d)
-        moderated = (1.0 - share) * self.variance + share * own
-        return MeanNoise(moderated / group.n, min(self.degrees + d, self.most_degrees))
+        return (1.0 - share) * self.variance + share * own
+
+    def _degrees(self, d: int) -> float:
+        return min(self.degrees + d, self.most_degrees)
 
     def of_difference(self, first: SeedStatistics, second: SeedStatistics) -> MeanNoise:
         """Noise of the difference of two means.
@@ -101,37 +127,51 @@ class SeedNoise(NamedTuple):
             low, high = max(bounds[0], low), min(bounds[1], high)
         return Interval(low, high)
 
+    def may_be_best(self, group: SeedStatistics, best: SeedStatistics, num_groups: int) -> bool:
+        """Whether a group may be the best of a ranking: whether the best mean is not significantly better.
 
-def may_be_best(groups: Sequence[SeedStatistics], noise: SeedNoise, *, is_better_lower: bool = False) -> list[bool]:
-    """Whether each group may be the best: whether the group with the best mean is not significantly better.
+        The truly best group is among these with a probability of 95 %: it is left out only where one of the G - 1
+        others beats it by luck, and each of these does with a probability of at most 0.05 / (G - 1), on one side. As
+        only one group is the best, nothing is corrected for the number of groups that are left out. Holm's method over
+        the differences to the first place promises nothing of the kind, since the first place was chosen by the scores,
+        and leaves out fewer: with three seeds it keeps 17.6 of 20 groups of which one is 1.5 standard deviations ahead,
+        this 17.2, and 19.6 of 20 equal ones, this 19.3.
 
-    The truly best group is among these with a probability of 95 %: it is left out only where one of the G - 1 others
-    beats it by luck, and each of these does with a probability of at most 0.05 / (G - 1), on one side. As only
-    one group is the best, nothing is corrected for the number of groups that are left out. Holm's method over the
-    differences to the first place promises nothing of the kind, since the first place was chosen by the scores, and
-    leaves out fewer: with three seeds it keeps 17.6 of 20 groups of which one is 1.5 standard deviations ahead, this
-    17.2, and 19.6 of 20 equal ones, this 19.3.
+        Source: Gupta (1965), On some multiple decision (selection and ranking) rules; these are the groups whose upper
+        end is not 0 in Hsu (1984), Constrained simultaneous confidence intervals for multiple comparisons with the
+        best. Bonferroni's bound stands for Dunnett's quantile, since variances differ, and the best mean for every
+        other one.
 
-    Source: Gupta (1965), On some multiple decision (selection and ranking) rules; these are the groups whose upper end
-    is not 0 in Hsu (1984), Constrained simultaneous confidence intervals for multiple comparisons with the best.
-    Bonferroni's bound stands for Dunnett's quantile, since variances differ, and the best mean for every other one.
-    """
-    sign = -1.0 if is_better_lower else 1.0
-    best = max(groups, key=lambda group: sign * group.mean)
-    least_p_value = 2 * (1.0 - LEVEL) / max(1, len(groups) - 1)  # of both sides, as `t_p_value` has it
-    found = []
-    for group in groups:
-        difference, (squared, degrees) = best.mean - group.mean, noise.of_difference(best, group)
-        found.append(not difference or t_p_value(difference / math.sqrt(squared), degrees) >= least_p_value)
-    return found
+        Args:
+            best: the group with the best mean.
+            num_groups: number of groups that have a score.
+        """
+        difference, (squared, degrees) = abs(best.mean - group.mean), self.of_difference(best, group)
+        least_p_value = 2 * (1.0 - LEVEL) / max(1, num_groups - 1)  # of both sides, as `t_p_value` has it
+        return not difference or t_p_value(difference / math.sqrt(squared), degrees) >= least_p_value
 
 
-def _own_variance(group: SeedStatistics) -> tuple[int, float]:
-    """Degrees of freedom and variance of a group's seeds; (0, 0.0) where they do not differ, by more than rounding."""
-    sd, rounding = group.sd or 0.0, ROUNDING * group.mean
-    variance = sd * sd  # ** 2 raises where the square overflows
-    is_known = group.n > 1 and rounding * rounding < variance < math.inf
-    return (group.n - 1, variance) if is_known else (0, 0.0)
+def _own_variances(n: Column, mean: Column, sd: Column) -> tuple[Column, Column]:
+    """Degrees of freedom and variance of each group's seeds; 0 of both where they differ by no more than rounding."""
+    with np.errstate(over="ignore"):
+        variances = sd * sd
+        is_known = _is_known(n, mean, variances)
+    return np.where(is_known, n - 1, 0).astype(int), np.where(is_known, variances, 0.0)
+
+
+def _is_known(n: Any, mean: Any, variance: Any) -> Any:
+    """Whether seeds differ, by more than rounding, so that their own variance is known."""
+    rounding = ROUNDING * mean
+    return (n > 1) & (rounding * rounding < variance) & (variance < math.inf)
+
+
+def _by_degrees(function: Callable[[int], float], d: Column) -> Column:
+    """Values (G,) of a function of degrees of freedom, of which few differ."""
+    values = np.zeros(d.max() + 1)
+    for each in np.flatnonzero(np.bincount(d)).tolist():
+        values[each] = function(each)
+    taken: Column = values[d]
+    return taken
 
 
 def _inverse_trigamma(value: float) -> float:

@@ -8,9 +8,11 @@ import click
 
 from orchestrator.cli.commands.registry_keeping import backup, merge
 from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup, current_settings
+from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_record, show_rows, show_text
 from orchestrator.cli.reading import output_options, reading_options
 from orchestrator.errors import InputError
+from orchestrator.progress import counted
 
 if TYPE_CHECKING:
     from orchestrator.specs.documentation import FieldDoc
@@ -78,6 +80,26 @@ def upgrade(no_backup: bool) -> None:
 
 for _command in (backup, merge):
     db.add_command(_command)
+
+
+@db.command(example="orchestrator db check")
+@click.option("--mend", is_flag=True, help="Make the numbers of all groups anew.")
+def check(mend: bool) -> None:
+    """Check that the leaderboard's numbers follow from the runs.
+
+    They are kept as runs end, so that a board need not read all runs, and are made again here and compared.
+    """
+    from orchestrator.cli.commands.registry_reading import open_registry
+    from orchestrator.errors import RegistryError
+    from orchestrator.registry import Registry
+
+    open_registry().close()  # a mistyped path is told, not made
+    with Registry(current_settings().registry, read_only=not mend) as registry:
+        differing = registry.check_groups(mend=mend)
+    if differing and not mend:
+        which = f"{counted(len(differing), 'group')}, as {differing[0]},"
+        raise RegistryError(f"numbers of {which} do not follow from the runs; to mend: orchestrator db check --mend")
+    notify(f"{counted(len(differing), 'group')} mended" if mend else "the numbers of all groups follow from the runs")
 
 
 @db.command(example="orchestrator db current")

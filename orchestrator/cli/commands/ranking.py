@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _NO_TRIALS = "no fine-tuned trials yet; run a sweep: `orchestrator run experiments/sweep_sst2.yaml`"
 _MAY_BE_BEST = "≈"
 _BY = {
-    "lower": "ranked by the worse end of the mean's interval",
+    "mean": "ranked by the mean, in which few seeds and noisy ones count as much as others",
     "median": "ranked by the median",
     "best": "ranked by each group's best seed, the luckiest of n: more seeds alone raise it",
 }
@@ -29,10 +29,10 @@ _BY = {
 @limit_option(default=10, show_default=True, help="Number of places for each task.")
 @click.option(
     "--by",
-    type=click.Choice(["mean", "lower", "median", "best"]),
-    default="mean",
+    type=click.Choice(["lower", "mean", "median", "best"]),
+    default="lower",
     show_default=True,
-    help="Number that ranks; `lower`, the interval's worse end, suits groups that differ in seeds or noise.",
+    help="Number that ranks: `lower` is the worse end of the mean's interval.",
 )
 @click.option("--across-code", is_flag=True, help="Pool runs that differ only in the version of the code.")
 @click.option("--archived", is_flag=True, help="Rank archived runs, too.")
@@ -87,7 +87,7 @@ def no_groups(registry: "Registry", num_archived: int) -> str:
 
 def _show_briefly(rows: list[dict[str, Any]], empty: str, by: str, *, several_tasks: bool) -> None:
     """Show the places with the columns that tell them apart, in 80 characters where that is possible."""
-    from orchestrator.registry.groups.group_keys import group_label
+    from orchestrator.registry.groups.group_records import group_label
 
     for row in rows:
         row["#"] = None if row["rank"] is None else f"{row['rank']}{f' {_MAY_BE_BEST}' if _is_also_best(row) else ''}"
@@ -130,7 +130,7 @@ def seeds_text(row: dict[str, Any]) -> str:
 
 def _tell_of(rows: list[dict[str, Any]]) -> None:
     """Say what the table's numbers hide: noise, doubts of single places, what the first place was chosen from."""
-    from orchestrator.registry.groups.group_notes import choice_sentence, noise_sentence
+    from orchestrator.registry.groups.group_records import choice_sentence, noise_sentence
 
     if not rows:
         return

@@ -199,8 +199,12 @@ def _can_be_drawn(registry: "Registry", run: "RunRecord") -> bool:
 
 def find_best_trial(registry: "Registry", run: "RunRecord") -> BestTrial | None:
     """The best trial of a sweep; None where no trial has a score, and for any other run."""
-    from orchestrator.registry.groups.scored_trials import choice_words, replicate_text, scored_trials
-    from orchestrator.registry.groups.varying_paths import varied_parameters
+    from orchestrator.registry.groups.scored_trials import (
+        choice_words,
+        replicate_text,
+        scored_trials,
+        varied_parameters,
+    )
 
     rows = registry.trials.table(run.id).records
     scored = scored_trials(rows, str(run.metric))

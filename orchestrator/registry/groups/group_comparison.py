@@ -33,7 +33,7 @@ from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.groups.example_comparison import ExampleComparison, compare_examples
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.groups import find_group
-from orchestrator.registry.groups.varying_paths import varying_paths
+from orchestrator.registry.groups.scored_trials import varying_paths
 from orchestrator.registry.tables import RunRow
 from orchestrator.run_states import RunState
 from orchestrator.significance.comparison import (

@@ -8,19 +8,34 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Row, Select, and_, cast, func, literal, not_, or_, select, true
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.registry.collection_pause import paused_collection
-from orchestrator.registry.groups.group_keys import LABEL_DIGITS, distinct_labels, group_code, group_key, group_label
-from orchestrator.registry.groups.group_parameters import load_parameters_of
-from orchestrator.registry.groups.group_records import FOLD_PATH, FOLDS_PATH, SEED_PATH, GroupRecord, GroupRun
-from orchestrator.registry.groups.model_origins import TEST_DIGEST, load_origins, load_test_refusals
-from orchestrator.registry.groups.split_data import SplitData
+from orchestrator.registry.groups.group_records import (
+    FOLD_PATH,
+    FOLDS_PATH,
+    LABEL_DIGITS,
+    SEED_PATH,
+    GroupRecord,
+    GroupRun,
+    distinct_labels,
+    group_code,
+    group_key,
+    group_label,
+)
+from orchestrator.registry.groups.model_origins import (
+    TEST_DIGEST,
+    SplitData,
+    load_origins,
+    load_parameters_of,
+    load_test_refusals,
+)
 from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, find_run, newest_called
 from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
@@ -56,7 +71,8 @@ def load_groups(session: Session, condition: ColumnElement[bool], *, across_code
         across_code: whether runs that differ in the version of the code belong to one group.
     """
     found: dict[tuple[Any, ...], list[Row[Any]]] = defaultdict(list)
-    for row in session.connection().execute(_ranked_runs(condition)):  # a session's rows cost twice as much
+    ranked = _ranked_runs().where(condition)
+    for row in session.connection().execute(ranked).all():  # a session's rows cost twice as much
         found[row[: _NUM_GROUP_COLUMNS - across_code]].append(row)
     newest = [rows[-1].id for rows in found.values()]
     parameters = load_parameters_of(session, newest, without=(SEED_PATH, FOLD_PATH))
@@ -103,11 +119,12 @@ def is_ranked() -> ColumnElement[bool]:
     return and_(has_score, or_(RunRow.parent_id.is_not(None), RunRow.kind.in_(RANKED_KINDS)))
 
 
-def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
+@cache
+def _ranked_runs() -> Select[Any]:
     """Statement that selects the runs of groups with their scores: unfinished ones first, then the oldest."""
-    score, baseline, test, collapsed = (aliased(MetricRow) for _ in range(4))
-    parent = aliased(RunRow)
-    split, seed, tested_on = (aliased(ParameterRow) for _ in range(3))
+    score, baseline, test, collapsed = (MetricRow.__table__.alias().c for _ in range(4))
+    parent = RunRow.__table__.alias().c
+    split, seed, tested_on = (ParameterRow.__table__.alias().c for _ in range(3))
     is_alone = RunRow.parent_id.is_(None)
     scored_split = func.coalesce(split.text, "validation")
 
@@ -139,15 +156,15 @@ def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
     )
     return (
         select(*of_group, RunRow.kind, func.coalesce(parent.kind, RunRow.kind).label("of_kind"), *of_run)
-        .outerjoin(parent, parent.id == RunRow.parent_id)
-        .outerjoin(split, and_(is_parameter(split, "split"), RunRow.kind == _EVALUATION))
-        .outerjoin(seed, is_parameter(seed, SEED_PATH))
-        .outerjoin(tested_on, and_(is_parameter(tested_on, TEST_DIGEST), RunRow.kind == _EVALUATION))
-        .outerjoin(score, is_of(score, scored_split, RunRow.metric))
-        .outerjoin(baseline, is_of(baseline, "validation", literal("baseline.") + RunRow.metric))
-        .outerjoin(test, and_(is_of(test, "test", RunRow.metric), RunRow.kind != _EVALUATION))
-        .outerjoin(collapsed, is_of(collapsed, "validation", "collapsed"))
-        .where(is_ranked(), condition)
+        .outerjoin(parent.id.table, parent.id == RunRow.parent_id)
+        .outerjoin(split.path.table, and_(is_parameter(split, "split"), RunRow.kind == _EVALUATION))
+        .outerjoin(seed.path.table, is_parameter(seed, SEED_PATH))
+        .outerjoin(tested_on.path.table, and_(is_parameter(tested_on, TEST_DIGEST), RunRow.kind == _EVALUATION))
+        .outerjoin(score.name.table, is_of(score, scored_split, RunRow.metric))
+        .outerjoin(baseline.name.table, is_of(baseline, "validation", literal("baseline.") + RunRow.metric))
+        .outerjoin(test.name.table, and_(is_of(test, "test", RunRow.metric), RunRow.kind != _EVALUATION))
+        .outerjoin(collapsed.name.table, is_of(collapsed, "validation", "collapsed"))
+        .where(is_ranked())
         .order_by(RunRow.finished_at.is_not(None), RunRow.finished_at, RunRow.id)
     )
 
@@ -163,7 +180,7 @@ def find_group(session: Session, name: str, state: ColumnElement[RunState]) -> G
         or with several groups.
     """
     digest, _, code = name.lower().partition(".")
-    is_called = RunRow.group_key.startswith(digest, autoescape=True)
+    is_called = RunRow.group_key.between(digest, f"{digest}g")  # by the index; no digit comes after f
     ranked = select(RunRow.group_key, RunRow.code_version).where(is_called, is_ranked())
     is_long = len(digest) >= MIN_ID_DIGITS
     pairs = session.execute(ranked.distinct().order_by(RunRow.group_key, RunRow.code_version)).all() if is_long else []

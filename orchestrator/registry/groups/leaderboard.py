@@ -6,30 +6,39 @@ Scores on different validation data, or by different scores, say nothing about o
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
-from orchestrator.measurements import score_bounds
+from orchestrator.measurements import is_better_lower, score_bounds
 from orchestrator.registry.collection_pause import paused_collection
 from orchestrator.registry.engines.dialects import select_items
-from orchestrator.registry.groups.group_notes import group_notes, recipe_text
-from orchestrator.registry.groups.group_records import FOLDS_PATH, GroupRecord
+from orchestrator.registry.groups.group_records import FOLDS_PATH, GroupRecord, group_notes, recipe_text
 from orchestrator.registry.groups.groups import RANKED_KINDS, load_groups, of_task
-from orchestrator.registry.groups.split_data import taken_path
-from orchestrator.registry.groups.varying_paths import varying_paths
+from orchestrator.registry.groups.model_origins import taken_path
+from orchestrator.registry.groups.roll_up import (
+    Numbers,
+    Ranking,
+    joined_key,
+    load_rankings,
+    numbers_of,
+    split_key,
+)
+from orchestrator.registry.groups.scored_trials import varying_paths
 from orchestrator.registry.record_table import RecordTable
+from orchestrator.registry.run_flags import is_any_flagged
 from orchestrator.registry.tables import ModelRow, RunRow
 from orchestrator.run_states import RunState
-from orchestrator.significance.ranking import SeedNoise, may_be_best
+from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import Interval
 
-Order = Literal["mean", "lower", "median", "best"]
-"""Number that ranks groups: the mean, the worse end of its interval, the median, or the best seed."""
+Order = Literal["lower", "mean", "median", "best"]
+"""Number that ranks groups: the worse end of the mean's interval, the mean, the median, or the best seed."""
 
 LEADERBOARD_COLUMNS = (
     *("task", "rank", "num_ranked", "may_be_best", "metric", "split", "data"),
@@ -48,67 +57,83 @@ SHOWN_DIGITS = 8
 """Digits of a digest of data that the leaderboard has."""
 _MIN_TOLD_APART = 10
 """Places of each ranking that a recipe is told apart from at least, however few are asked for."""
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-class RankedGroup(NamedTuple):
-    """A group in its place."""
+class _Place(NamedTuple):
+    """A group in its place, by its numbers."""
 
-    group: GroupRecord
+    ranking: Ranking
+    key: str
     rank: int
     num_ranked: int
-    """Number of groups that it is ranked among, itself included."""
     interval: Interval | None
     """Interval of its mean, moderated over these; None without a score, or where no group has seeds that differ."""
     may_be_best: bool | None
     """Whether it may have the best true mean of these; None as the interval."""
 
 
-def ranked_groups(groups: Sequence[GroupRecord], by: Order = "mean") -> list[RankedGroup]:
-    """Rank groups within each task, score, split and data; of several data the newest come first."""
-    rankings: dict[tuple[str, str, str, str], list[GroupRecord]] = defaultdict(list)
-    for group in groups:
-        rankings[group.task, group.metric, group.split, group.data or ""].append(group)
-    newest_first = sorted(
-        rankings.items(),
-        key=lambda item: max(group.runs[-1].finished_at or _LONG_AGO for group in item[1]),
-        reverse=True,
-    )
-    apart = sorted(newest_first, key=lambda item: (*item[0][:2], item[0][2] != "validation"))
-    return [ranked for _, ranking in apart for ranked in _ranked(ranking, by)]
+def noise_of(numbers: Numbers) -> SeedNoise | None:
+    """Noise of the seeds of a ranking's groups; None where no group has seeds that differ."""
+    return SeedNoise.of_columns(numbers["n"], numbers["mean"], numbers["sd"]) if len(numbers) else None
 
 
-def _ranked(groups: Sequence[GroupRecord], by: Order) -> list[RankedGroup]:
-    """Rank groups of one ranking; those without a score come last."""
-    falls, bounds = groups[0].is_better_lower, score_bounds(groups[0].metric)
-    scored = [(group, group.summary) for group in groups if group.summary is not None]
-    summaries = [summary for _, summary in scored]
-    noise = SeedNoise.of(summaries)
-    best = may_be_best(summaries, noise, is_better_lower=falls) if noise else [None] * len(scored)
-    sign, placed = 1.0 if falls else -1.0, []
-    for (group, summary), one_may in zip(scored, best, strict=True):
-        interval = noise.interval(summary, bounds) if noise else None
-        value = summary.median if by == "median" else summary.mean
-        if by == "lower" and interval is not None:
-            value = interval.high if falls else interval.low
-        elif by == "best":
-            value = _best_score(group) or 0.0
-        lacks_model = group.best is None or group.best.model_folder is None  # of equals one that can be used
-        placed.append(((sign * value, sign * summary.mean, lacks_model, group.key), group, interval, one_may))
-    placed.sort(key=lambda one: one[0])
-    unscored = sorted((group for group in groups if group.summary is None), key=lambda group: group.key)
-    found = [*(one[1:] for one in placed), *((group, None, None) for group in unscored)]
-    return [
-        RankedGroup(group, rank, len(groups), interval, one_may)
-        for rank, (group, interval, one_may) in enumerate(found, start=1)
-    ]
+def in_order(
+    numbers: Numbers, metric: str, by: Order, noise: SeedNoise | None, limit: int | None = None
+) -> NDArray[np.intp]:
+    """Places of the groups of a ranking in an array of their numbers, the best first; those without a score come last.
+
+    Args:
+        limit: number of the first ones that are asked for; None for all.
+    """
+    scored, mean = numbers["n"] > 0, numbers["mean"]
+    sign, bounds = 1.0 if is_better_lower(metric) else -1.0, score_bounds(metric)
+    value = mean if by == "lower" else numbers[by]
+    if by == "lower" and noise is not None:
+        value = mean + sign * noise.half_widths(np.maximum(numbers["n"], 1), mean, numbers["sd"])
+        if bounds is not None:
+            value = np.where((bounds[0] <= mean) & (mean <= bounds[1]), np.clip(value, *bounds), value)
+    value = np.where(scored, sign * value, np.inf)
+    first = np.arange(len(numbers))
+    if limit is not None and limit < len(numbers):  # few of many need to be sorted
+        first = np.flatnonzero(value <= np.partition(value, limit)[limit])
+    few, value = numbers[first], value[first]
+    # Of equals, one that can be used comes first.
+    means = np.where(few["n"] > 0, sign * few["mean"], 0.0)
+    return first[np.lexsort((few["code"], few["key"], -few["has_model"], means, value))][:limit]
+
+
+def _places(ranking: Ranking, numbers: Numbers, by: Order, limit: int | None) -> Iterator[_Place]:
+    """Yield the first places of a ranking."""
+    noise, scored = noise_of(numbers), numbers["n"] > 0
+    sign, bounds = 1.0 if is_better_lower(ranking.metric) else -1.0, score_bounds(ranking.metric)
+    best = _Statistics.of(numbers[np.argmin(np.where(scored, sign * numbers["mean"], np.inf))])
+    num_scored = int(np.count_nonzero(scored))
+    for rank, group in enumerate(numbers[in_order(numbers, ranking.metric, by, noise, limit)], start=1):
+        own, interval, may_be_best = _Statistics.of(group), None, None
+        if noise is not None and own.n:
+            interval, may_be_best = noise.interval(own, bounds), noise.may_be_best(own, best, num_scored)
+        key = joined_key(int(group["key"]), int(group["code"]))
+        yield _Place(ranking, key, rank, len(numbers), interval, may_be_best)
+
+
+class _Statistics(NamedTuple):
+    """Statistics of a group's seeds."""
+
+    n: int
+    mean: float
+    sd: float
+
+    @classmethod
+    def of(cls, group: Any) -> _Statistics:
+        return cls(int(group["n"]), float(group["mean"]), float(group["sd"]))
 
 
 def load_noise(session: Session, group: GroupRecord) -> SeedNoise | None:
     """Load the noise of seeds in the ranking of a group, as the leaderboard has it."""
-    found = load_groups(session, and_(of_task(group.task, archived=False), RunRow.metric == group.metric))
-    same = {one.key: one.summary for one in found if (one.split, one.data) == (group.split, group.data)}
-    return SeedNoise.of([summary for summary in {**same, group.key: group.summary}.values() if summary is not None])
+    numbers = load_rankings(session, group.task).get(Ranking.of(group), numbers_of([]))
+    key, code = split_key(group.key)
+    is_other = (numbers["key"] != key) | (numbers["code"] != code)
+    return noise_of(np.concatenate([numbers[is_other], numbers_of([group])]))
 
 
 @paused_collection()
@@ -122,29 +147,33 @@ def rank_groups(
     limit: int | None = None,
 ) -> RecordTable:
     """Rank the groups, as `Registry.leaderboard_table` describes it."""
-    groups = load_groups(session, of_task(task, archived=archived), across_code=across_code)
-    ranked = ranked_groups(groups, by)
-    if limit is not None:
-        ranked = [one for one in ranked if one.rank <= max(limit, _MIN_TOLD_APART)]
-    texts = _recipe_texts([one.group for one in ranked])
-    shown = [one for one in ranked if limit is None or one.rank <= limit]
-    twins: dict[tuple[str | None, ...], list[str]] = defaultdict(list)
-    for group in groups:
-        twins[_without_code(group)].append(group.key)
-    models = _load_labels(session, [one.group.best.model_folder for one in shown if one.group.best])
+    archived = archived or not is_any_flagged(session, "archived")
+    rankings = load_rankings(session, task, archived=archived, across_code=across_code)
+    newest_first = sorted(rankings.items(), key=lambda item: item[1]["newest"].max(), reverse=True)
+    apart = sorted(newest_first, key=lambda item: (*item[0][:2], item[0].split != "validation"))
+    most = None if limit is None else max(limit, _MIN_TOLD_APART)
+    places = [place for ranking, numbers in apart for place in _places(ranking, numbers, by, most)]
+    keys = {place.key.partition(".")[0] for place in places}
+    are_placed = and_(of_task(None, archived=archived), RunRow.group_key.in_(select_items(session, keys)))
+    found = load_groups(session, are_placed, across_code=across_code)
+    groups = {(Ranking.of(group), group.key): group for group in found}
+    texts = _recipe_texts([groups[place.ranking, place.key] for place in places])
+    shown = [(place, groups[place[:2]]) for place in places if limit is None or place.rank <= limit]
+    models = _load_labels(session, [group.best.model_folder for _, group in shown if group.best])
     records = []
-    for one in shown:
-        group = one.group
-        alike = [key for key in twins[_without_code(group)] if key != group.key]
+    for place, group in shown:
         folder = group.best.model_folder if group.best else None
-        more = {"recipe": texts[id(group)], "notes": "; ".join(group_notes(group, alike))}
-        records.append(_record(one) | more | {"model": models.get(str(folder), folder)})
+        notes = "; ".join(group_notes(group, _twins(rankings[place.ranking], place.key)))
+        more = {"recipe": texts[id(group)], "notes": notes, "model": models.get(str(folder), folder)}
+        records.append(_record(place, group) | more)
     return RecordTable(LEADERBOARD_COLUMNS, records, dict.fromkeys(_NUMBERS, "float64"))
 
 
-def _without_code(group: GroupRecord) -> tuple[str | None, ...]:
-    """All that tells a group from others but the version of the code."""
-    return group.task, group.metric, group.split, group.data, group.key.partition(".")[0]
+def _twins(numbers: Numbers, key: str) -> list[str]:
+    """Keys of the groups that differ from one in the version of the code alone."""
+    plain, own = split_key(key)
+    first, end = (np.searchsorted(numbers["key"], np.uint64(plain), side) for side in ("left", "right"))
+    return [joined_key(plain, code) for code in numbers["code"][first:end].tolist() if code != own]
 
 
 def _load_labels(session: Session, folders: Iterable[str | None]) -> dict[str, str]:
@@ -154,9 +183,9 @@ def _load_labels(session: Session, folders: Iterable[str | None]) -> dict[str, s
     return {folder: f"{name}@{version}" for folder, name, version in session.connection().execute(labels)}
 
 
-def _record(one: RankedGroup) -> dict[str, Any]:
+def _record(one: _Place, group: GroupRecord) -> dict[str, Any]:
     """Values of the leaderboard's columns that the group has by itself."""
-    group, summary, best, tested = one.group, one.group.summary, one.group.best, one.group.tested
+    summary, best, tested = group.summary, group.best, group.tested
     return {
         "task": group.task,
         "rank": one.rank if summary else None,
@@ -173,7 +202,7 @@ def _record(one: RankedGroup) -> dict[str, Any]:
         "folds": group.parameters.get(FOLDS_PATH),
         "median": summary.median if summary else None,
         "worst": (summary.highest if group.is_better_lower else summary.lowest) if summary else None,
-        "best": _best_score(group),
+        "best": group.best_score,
         "completed": group.num_in(RunState.COMPLETED),
         "failed": group.num_in(RunState.FAILED),
         "pruned": group.num_in(RunState.PRUNED),
@@ -190,13 +219,6 @@ def _record(one: RankedGroup) -> dict[str, Any]:
         "run": best.id if best else group.runs[-1].id,
         "group": group.key,
     }
-
-
-def _best_score(group: GroupRecord) -> float | None:
-    """Best score of the group: of its runs, or where each is of one fold of its seeds."""
-    if group.num_folds == 1 or group.summary is None:
-        return group.best.score if group.best else None
-    return group.summary.lowest if group.is_better_lower else group.summary.highest
 
 
 def _baseline(group: GroupRecord) -> float | None:

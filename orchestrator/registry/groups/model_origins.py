@@ -1,58 +1,133 @@
-"""Data that models were trained and chosen on: a score on the same data flatters, and on test data it is refused."""
+"""Data that models were trained and chosen on: a score on the same data flatters, and on test data it is refused.
 
-from collections.abc import Collection, Mapping
-from functools import cache, reduce
-from typing import Any, Literal, NamedTuple, Self, get_args
+A split's data are known by digests of the examples that a run took, of the whole split, and of the file. Models are
+followed from the names in runs' parameters to the runs that made them, and from these to what they were made of, back
+to the first.
+"""
 
-from sqlalchemy import select
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache, lru_cache, reduce
+from typing import Any, Literal, NamedTuple, Self
+
+from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.engines.dialects import select_items
-from orchestrator.registry.groups.group_parameters import load_parameters_of
-from orchestrator.registry.groups.model_makers import MAKING_PATHS, load_corpus_files, load_makers
-from orchestrator.registry.groups.split_data import DigestSets, SplitData, digest_paths, taken_path
-from orchestrator.registry.tables import MetricRow
-from orchestrator.registry.trial_rows import load_kept_trials
+from orchestrator.registry.engines.dialects import json_object, select_items
+from orchestrator.registry.parameter_values import (
+    FILE_DIGEST,
+    KIND_END,
+    RECORDED_DIGITS,
+    TAKEN_DIGEST,
+    WHOLE_DIGEST,
+    decode_stored,
+)
+from orchestrator.registry.registered_models import split_version
+from orchestrator.registry.tables import (
+    DatasetRow,
+    LineageRow,
+    MetricRow,
+    ModelRow,
+    ParameterRow,
+    RunDatasetRow,
+    RunRow,
+)
+from orchestrator.registry.trial_rows import load_kept_trials, trial_id
+from orchestrator.results import Split
+
+Parameters = Mapping[str, Any]
+Overlap = Literal["all", "some", "file"]
+"""Examples of a score that other data are known to hold: all of them, or at least some; `file` where both come from the
+same file and nothing more is known."""
+
+
+class SplitData(NamedTuple):
+    """Digests of the data of one split; None where they were not recorded."""
+
+    taken: str | None = None
+    """Digest of the examples that were used: of the file, of how it was read, and of the limit."""
+    whole: str | None = None
+    """The same digest without the limit; that of the examples themselves where there was none."""
+    file: str | None = None
+    """Digest of the file's content, however it was read."""
+
+    @classmethod
+    def of(cls, parameters: Parameters, split: Split) -> Self:
+        """Data of a split by the parameters of a run. Where no whole was recorded, the examples are taken for it."""
+        taken, whole, file = map(parameters.get, _paths(split))
+        return cls(taken, taken if whole is None else whole, file)
+
+
+class DigestSets(NamedTuple):
+    """Digests of the data of any number of splits, those of each kind together."""
+
+    taken: frozenset[str] = frozenset()
+    whole: frozenset[str] = frozenset()
+    file: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, data: SplitData) -> Self:
+        """Digests of one split; of none where it is not known what was taken."""
+        return cls() if data.taken is None else cls(*(frozenset(filter(None, [digest])) for digest in data))
+
+    def merged(self, other: Self) -> Self:
+        """These data and others."""
+        return type(self)(*(own | others for own, others in zip(self, other, strict=True)))
+
+    def overlap(self, data: SplitData) -> Overlap | None:
+        """Examples of a score's data that are known to be among these; None where nothing says that any is.
+
+        A limit takes the first examples (`max_train_examples`), and no split is without examples: two parts of one
+        whole share the first example at least. Of a file that was read another way, as with other labels or without its
+        broken records, nothing is certain: the examples that both took may be different ones.
+
+        >>> part, whole = SplitData("first 100", "whole", "file"), SplitData("whole", "whole", "file")
+        >>> DigestSets.of(part).overlap(whole), DigestSets.of(whole).overlap(part)
+        ('some', 'all')
+        >>> DigestSets.of(part).overlap(SplitData("otherwise", "otherwise", "file"))
+        'file'
+        """
+        if data.taken is None:
+            return None
+        if data.taken in self.taken or data.whole in self.taken:
+            return "all"
+        if data.whole in self.whole:
+            return "some"
+        return "file" if data.file in self.file else None
+
+
+def taken_path(split: Split) -> str:
+    """Path of the parameter with the digest of the examples of a split that a run took."""
+    return _paths(split)[0]
+
+
+@cache
+def _paths(split: Split) -> tuple[str, str, str]:
+    """Paths of a split's digests; a board of many groups asks for the same few again and again."""
+    return f"data.{split}{TAKEN_DIGEST}", f"data.{split}{WHOLE_DIGEST}", f"data.{split}{FILE_DIGEST}"
+
 
 TEST_DIGEST = taken_path("test")
 """Parameter with the digest of a run's test data."""
+_MODEL, _MODEL_DIGEST, _RANDOM = "model", "data.model_digest", "random"
+NAME_PATHS = frozenset((_MODEL, "rerank", "teacher", "init_from", "recipe.init_from", "pretraining.init_from", "run"))
+"""Paths of the parameters that name models: those that an evaluation scores, and those that a model is made of."""
+_MAKING_PATHS = (*NAME_PATHS, _MODEL_DIGEST, *_paths("train"), *_paths("validation"))
+"""Paths of the parameters by which it is known what a run's model was made of, and with which data."""
+_IN_RUN_FOLDER = re.compile(r"(?:^|/)runs/([0-9a-f]{12})(?:/trials/([0-9a-f]{16}))?(?=/|$)")
+"""Path in the folder of a run, which is called by the run's id, or in that of a trial, by its key."""
 
-ORIGIN_PATHS = (*MAKING_PATHS, *digest_paths(["test"]))
-"""Paths of the parameters by which a run's data are known, and those that its model was made with."""
-
-_Use = Literal[
-    "trained",
-    "trained earlier",
-    "partly trained",
-    "partly trained earlier",
-    "chosen",
-    "chosen earlier",
-    "partly chosen",
-    "partly chosen earlier",
-    "same file",
+Origin = str
+"""Earlier use of the data of a score: the model was `trained` or `chosen` on them, before these words `partly` where on
+some of them at least, after them `earlier` where a model that it was made of was, a start model or teacher; `same
+file`: any of these was so on their file, of which it is not known whether it was read into the same examples; `apart`:
+nothing of this is known, and the model was chosen on other data."""
+_SAME_FILE, _APART = "same file", "apart"
+_GRAVEST_FIRST = [
+    *(f"{part}{use}{when}" for use in ("trained", "chosen") for part in ("", "partly ") for when in ("", " earlier")),
+    _SAME_FILE,
 ]
-_GRAVEST_FIRST: tuple[_Use, ...] = get_args(_Use)
-
-Origin = _Use | Literal["apart"]
-"""Earlier use of the data of a score: the model was trained on all or some of them, or chosen on all or some;
-`earlier` where a model that it was made of was, a start model or teacher; any of these was trained or chosen on the
-same file, of which it is not known whether it was read into the same examples; or nothing of this is known, and the
-model was chosen on other data."""
-
-_SENTENCES: Mapping[Origin | None, str] = {
-    "trained": "{model} was trained on {data}",
-    "trained earlier": "{model} was made of one that was trained on {data}",
-    "partly trained": "{model} was trained on at least some of {data}",
-    "partly trained earlier": "{model} was made of one that was trained on at least some of {data}",
-    "chosen": "{model} was chosen on {data}",
-    "chosen earlier": "{model} was made of one that was chosen on {data}",
-    "partly chosen": "{model} was chosen on at least some of {data}",
-    "partly chosen earlier": "{model} was made of one that was chosen on at least some of {data}",
-    "same file": "{model}, or one that it was made of, was trained or chosen on the same file, read another way: "
-    "whether on {data} is not known",
-    "apart": "{model} was chosen on other data",
-    None: "it is not known on which data {model} was chosen",
-}
 
 
 def origin_sentence(origin: Origin | None, model: str, data: str) -> str:
@@ -60,8 +135,18 @@ def origin_sentence(origin: Origin | None, model: str, data: str) -> str:
 
     >>> origin_sentence("partly chosen earlier", "its model", "these data")
     'its model was made of one that was chosen on at least some of these data'
+    >>> origin_sentence("trained", "the model", "the test data")
+    'the model was trained on the test data'
     """
-    return _SENTENCES[origin].format(model=model, data=data)
+    if origin is None:
+        return f"it is not known on which data {model} was chosen"
+    if origin == _SAME_FILE:
+        how = "was trained or chosen on the same file, read another way"
+        return f"{model}, or one that it was made of, {how}: whether on {data} is not known"
+    made = "made of one that was " if origin.endswith(" earlier") else ""
+    some = "at least some of " if origin.startswith("partly ") else ""
+    use = origin.removeprefix("partly ").removesuffix(" earlier")
+    return f"{model} was chosen on other data" if origin == _APART else f"{model} was {made}{use} on {some}{data}"
 
 
 class ModelData(NamedTuple):
@@ -71,7 +156,7 @@ class ModelData(NamedTuple):
     chosen_on: DigestSets = DigestSets()
 
     @staticmethod
-    def of(parameters: Mapping[str, Any]) -> "ModelData":
+    def of(parameters: Parameters) -> "ModelData":
         """Data that a run trains and chooses its model on, by its parameters."""
         return ModelData(*(DigestSets.of(SplitData.of(parameters, split)) for split in ("train", "validation")))
 
@@ -79,14 +164,13 @@ class ModelData(NamedTuple):
         """These data and those of other models."""
         return type(self)(self.trained_on.merged(other.trained_on), self.chosen_on.merged(other.chosen_on))
 
-    def use_of(self, data: SplitData) -> _Use | None:
+    def use_of(self, data: SplitData) -> Origin | None:
         """Use that was made of data, the gravest that is known; None where nothing says that they were used."""
-        trained, chosen = self.trained_on.overlap(data), self.chosen_on.overlap(data)
-        if trained in ("all", "some"):
-            return "trained" if trained == "all" else "partly trained"
-        if chosen in ("all", "some"):
-            return "chosen" if chosen == "all" else "partly chosen"
-        return "same file" if "file" in (trained, chosen) else None
+        overlaps = {"trained": self.trained_on.overlap(data), "chosen": self.chosen_on.overlap(data)}
+        for use, overlap in overlaps.items():
+            if overlap in ("all", "some"):
+                return use if overlap == "all" else f"partly {use}"
+        return _SAME_FILE if "file" in overlaps.values() else None
 
 
 class ModelOrigin(NamedTuple):
@@ -109,39 +193,9 @@ class ModelOrigin(NamedTuple):
         """
         own, earlier = self.own.use_of(data), self.earlier.use_of(data)
         if own is None and earlier is None:
-            return "apart" if data.taken is not None and self.own.chosen_on.taken else None
-        found = (own, earlier if earlier in (None, "same file") else f"{earlier} earlier")
+            return _APART if data.taken is not None and self.own.chosen_on.taken else None
+        found = (own, earlier if earlier in (None, _SAME_FILE) else f"{earlier} earlier")
         return next(origin for origin in _GRAVEST_FIRST if origin in found)
-
-
-def load_origins(session: Session, runs: Mapping[str, Mapping[str, Any]]) -> dict[str, ModelOrigin]:
-    """Data that the model of each run was trained and chosen on, and those of all models that it was made of.
-
-    Args:
-        runs: parameters of each run, of which those at `ORIGIN_PATHS` count. A run that names a `model` is an
-            evaluation: it made none, and its model is that one.
-    """
-    makers = load_makers(session, runs)
-    corpora = load_corpus_files(session, makers.parameters)
-
-    @cache
-    def data_of(run_ids: frozenset[str]) -> ModelData:
-        """Data that several runs used."""
-        texts = [ModelData(DigestSets(file=corpora[run_id])) for run_id in run_ids if run_id in corpora]
-        return reduce(
-            ModelData.merged, [*(ModelData.of(makers.parameters[run_id]) for run_id in run_ids), *texts], ModelData()
-        )
-
-    ancestors_of = cache(makers.ancestors_of)
-    origins = {}
-    for run_id, parameters in runs.items():
-        nearest = makers.direct.get(run_id, frozenset())
-        ancestors = ancestors_of(nearest)
-        if "model" in parameters:
-            origins[run_id] = ModelOrigin(data_of(nearest), data_of(ancestors))
-        else:
-            origins[run_id] = ModelOrigin(ModelData.of(parameters), data_of(nearest | ancestors))
-    return origins
 
 
 def load_test_refusals(session: Session, run_ids: Collection[str]) -> dict[str, str]:
@@ -152,7 +206,7 @@ def load_test_refusals(session: Session, run_ids: Collection[str]) -> dict[str, 
     is_tested = MetricRow.run_id.in_(select_items(session, run_ids)), MetricRow.split == "test"
     scored = session.scalars(select(MetricRow.run_id).where(*is_tested).distinct()).all()
     kept = load_kept_trials(session, scored)  # the score of a sweep is that of the trial whose model it kept
-    texts = load_parameters_of(session, {*scored, *kept.values()}, ORIGIN_PATHS)
+    texts = load_parameters_of(session, {*scored, *kept.values()}, (*_MAKING_PATHS, *_paths("test")))
     made_with = {run_id: texts[run_id] | texts.get(kept.get(run_id, ""), {}) for run_id in scored}
     tested = {run_id: own for run_id, own in made_with.items() if TEST_DIGEST in own}
     origins = load_origins(session, tested)
@@ -160,5 +214,165 @@ def load_test_refusals(session: Session, run_ids: Collection[str]) -> dict[str, 
     return {
         run_id: origin_sentence(use, "the model", "the test data")
         for run_id, use in uses.items()
-        if use not in (None, "apart", "same file")
+        if use not in (None, _APART, _SAME_FILE)
     }
+
+
+def load_origins(session: Session, runs: Mapping[str, Parameters]) -> dict[str, ModelOrigin]:
+    """Data that the model of each run was trained and chosen on, and those of all models that it was made of.
+
+    Args:
+        runs: parameters of each run. A run that names a `model` is an evaluation: it made none, and its model is that
+            one.
+    """
+    makers: dict[str, frozenset[str]] = {}  # of the models that a run names, as far as they are known here
+    parameters: dict[str, Parameters] = {}
+    unread = runs
+    while unread:
+        references = _load_references(session, unread)
+        found = _load_referenced(session, frozenset().union(*references.values()))
+        for run_id, named in references.items():
+            makers[run_id] = frozenset(found[reference] for reference in named if reference in found)
+        unread = load_parameters_of(session, {*found.values()} - parameters.keys(), _MAKING_PATHS)
+        parameters |= unread
+    corpora = _load_corpus_files(session, parameters)
+
+    @cache
+    def data_of(run_ids: frozenset[str]) -> ModelData:
+        texts = [ModelData(DigestSets(file=corpora[run_id])) for run_id in run_ids if run_id in corpora]
+        return reduce(
+            ModelData.merged, [*(ModelData.of(parameters[run_id]) for run_id in run_ids), *texts], ModelData()
+        )
+
+    @cache
+    def ancestors_of(run_ids: frozenset[str]) -> frozenset[str]:
+        """Makers of what the models of some makers were made of."""
+        found, nearest = frozenset[str](), run_ids
+        while nearest:
+            nearest = frozenset().union(*(makers.get(run_id, ()) for run_id in nearest)) - found
+            found |= nearest
+        return found
+
+    origins = {}
+    for run_id, own in runs.items():
+        nearest = makers.get(run_id, frozenset())
+        earlier = ancestors_of(nearest)
+        is_evaluation = _MODEL in own
+        made_with = data_of(nearest) if is_evaluation else ModelData.of(own)
+        origins[run_id] = ModelOrigin(made_with, data_of(earlier if is_evaluation else nearest | earlier))
+    return origins
+
+
+_Reference = tuple[str, str | None]
+"""Name of a model in a run, and the digest of the weights that it meant then, None where that was not recorded: it may
+mean others here."""
+
+
+def _load_references(session: Session, runs: Mapping[str, Parameters]) -> dict[str, frozenset[_Reference]]:
+    """Models that runs name in their parameters, by run; runs that name none are left out."""
+    names = {run_id: some for run_id, own in runs.items() if (some := _names_in(own))}
+    meant = _load_meant(session, [run_id for run_id, some in names.items() if any("@" in name for name in some)])
+    return {
+        run_id: frozenset(
+            (name, own.get(_MODEL_DIGEST) if name == own.get(_MODEL) else meant.get((run_id, name))) for name in some
+        )
+        for run_id, some in names.items()
+        for own in [runs[run_id]]
+    }
+
+
+def _names_in(own: Parameters) -> list[str]:
+    return [name for path in NAME_PATHS & own.keys() if isinstance(name := own[path], str) and name != _RANDOM]
+
+
+def _load_meant(session: Session, run_ids: Collection[str]) -> dict[tuple[str, str], str]:
+    """Digest of the weights that a name in a run meant, by the run's id and the name, as its lineage has recorded it.
+
+    A trial's lineage is that of its sweep, which has the start model of the trial whose model it kept.
+    """
+    if not run_ids:
+        return {}
+    of_run = LineageRow.run_id == func.coalesce(RunRow.parent_id, RunRow.id)
+    edges = select(RunRow.id, LineageRow.parent_name, LineageRow.parent).join(LineageRow, of_run)
+    is_asked = RunRow.id.in_(select_items(session, run_ids)), LineageRow.role.in_(("weights", "teacher"))
+    return {
+        (run_id, name): digest[:RECORDED_DIGITS] for run_id, name, digest in session.execute(edges.where(*is_asked))
+    }
+
+
+def _load_referenced(session: Session, references: Collection[_Reference]) -> dict[_Reference, str]:
+    """Id of the run that made a model, by how it is named; the maker of a sweep's model is the trial that it kept."""
+    if not references:
+        return {}
+    names = {name for name, _ in references}
+    in_folders = {name: run_id for name in names if (run_id := _run_of_path(name)) is not None}
+    plain = {split_version(name)[0] for name in names}
+    digests = {digest for _, digest in references if digest is not None}
+    asked = select_items(session, names | plain | digests | {*in_folders.values()})
+    runs = {run_id: run_id for run_id in session.scalars(select(RunRow.id).where(RunRow.id.in_(asked)))}
+    runs |= {name: run_id for name, run_id in in_folders.items() if run_id in runs}
+    recorded = func.substr(ModelRow.digest, 1, RECORDED_DIGITS)
+    of_digests = [recorded.in_(asked)] if digests else []  # which reads all models
+    is_asked = or_(ModelRow.name.in_(asked), ModelRow.folder.in_(asked), *of_digests)
+    columns = ModelRow.run_id, ModelRow.name, ModelRow.version, ModelRow.folder, recorded
+    of_name: dict[str, tuple[str | None, str | None]] = {}
+    of_digest: dict[str | None, str] = {}
+    for maker, name, version, folder, digest in session.execute(
+        select(*columns).where(is_asked, ModelRow.run_id.is_not(None))
+    ):
+        of_digest[digest] = str(maker)
+        of_name |= dict.fromkeys((f"{name}@{version}", folder), (digest, maker))
+    makers: dict[_Reference, str] = {}
+    for name, meant in references:
+        digest, named = of_name.get(name, (meant, runs.get(name)))
+        is_meant = named is not None and meant in (None, digest)
+        if maker := named if is_meant else of_digest.get(meant):
+            makers[name, meant] = maker
+    kept = load_kept_trials(session, {*makers.values()})
+    return {reference: kept.get(maker, maker) for reference, maker in makers.items()}
+
+
+def _run_of_path(name: str) -> str | None:
+    """Id of the run or trial in whose folder a path lies; None of a path that lies elsewhere, and of other names."""
+    found = _IN_RUN_FOLDER.search(name)
+    if found is None:
+        return None
+    run_id, key = found.groups()
+    return str(run_id) if key is None else trial_id(run_id, key)
+
+
+def _load_corpus_files(session: Session, run_ids: Collection[str]) -> Mapping[str, frozenset[str]]:
+    """Digests of the files of the corpora that runs read, by run; their text was read, whatever labels they have."""
+    if not run_ids:
+        return {}
+    of_run = DatasetRow.fingerprint == RunDatasetRow.fingerprint
+    corpora = select(RunDatasetRow.run_id, DatasetRow.files).join(DatasetRow, of_run)
+    is_read = DatasetRow.kind == "corpus", RunDatasetRow.run_id.in_(select_items(session, run_ids))
+    read: dict[str, frozenset[str]] = defaultdict(frozenset)
+    for run_id, files in session.execute(corpora.where(*is_read)):
+        read[run_id] |= {file["digest"][:RECORDED_DIGITS] for file in files if file.get("digest")}
+    return read
+
+
+def load_parameters_of(
+    session: Session, run_ids: Collection[str], paths: Iterable[str] = (), *, without: Iterable[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Load the parameters of several runs, by run and dotted path; a run without any has none.
+
+    Args:
+        paths: parameters that are asked for; all when empty.
+        without: parameters that are left out.
+    """
+    if not run_ids:
+        return {}
+    stored = json_object(session, ParameterRow.path, ParameterRow.kind + KIND_END + ParameterRow.text)
+    of_run = select(ParameterRow.run_id, stored).where(ParameterRow.run_id.in_(select_items(session, run_ids)))
+    asked = of_run.where(ParameterRow.path.in_(paths)) if paths else of_run.where(ParameterRow.path.not_in(without))
+    parameters: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
+    for run_id, own in session.connection().execute(asked.group_by(ParameterRow.run_id)).all():
+        parameters[run_id] = {path: _decode(value) for path, value in own.items()}
+    return parameters
+
+
+_decode = lru_cache(maxsize=10_000)(decode_stored)
+"""A few values stand in most recipes, and each is decoded once."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, select
+from sqlalchemy import func, or_, select, union
 
 from orchestrator.registry.engines.dialects import select_items
+from orchestrator.registry.group_tables import OpenRunRow, RankedGroupsRow
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.groups import find_group, is_ranked, load_groups, of_task
-from orchestrator.registry.groups.leaderboard import Order, load_noise, rank_groups, ranked_groups
 from orchestrator.registry.groups.model_origins import load_test_refusals
 from orchestrator.registry.record_table import RecordTable
-from orchestrator.registry.run_flags import is_flagged
+from orchestrator.registry.run_flags import select_flagged
 from orchestrator.registry.run_reader import RunReader
 from orchestrator.registry.tables import RunRow
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas
 
     from orchestrator.registry.groups.group_comparison import Comparison
+    from orchestrator.registry.groups.leaderboard import Order
     from orchestrator.significance.ranking import SeedNoise
 
 
@@ -28,7 +29,7 @@ class SeedGroups(RunReader):
     """Groups of runs that differ only in their seed: the part of `Registry` that ranks and compares them."""
 
     def leaderboard(
-        self, task: str | None = None, *, by: Order = "mean", archived: bool = False, across_code: bool = False
+        self, task: str | None = None, *, by: Order = "lower", archived: bool = False, across_code: bool = False
     ) -> pandas.DataFrame:
         """Groups of runs that differ only in their seed, ranked for each task, score, split and data.
 
@@ -52,9 +53,9 @@ class SeedGroups(RunReader):
         so on their file, read another way; `run`, the best seed's, and `model`, its registered name or its folder.
 
         Args:
-            by: number that ranks: the `mean`; the worse end of its interval (`lower`), which ranks few seeds and noisy
-                ones lower, and finds the best more often where groups differ in either; the `median`; or the `best`
-                seed, which is the luckiest of n.
+            by: number that ranks: the worse end of the mean's interval (`lower`), which ranks few seeds and noisy ones
+                lower; the `mean`, which finds the best a little more often where groups do not differ in either, and
+                much less often where they do; the `median`; or the `best` seed, which is the luckiest of n.
             archived: whether archived runs and their trials are ranked, too; `num_ranked_archived` counts them.
             across_code: whether runs that differ in the version of the code are one group; `notes` name the versions.
         """
@@ -64,7 +65,7 @@ class SeedGroups(RunReader):
         self,
         task: str | None = None,
         *,
-        by: Order = "mean",
+        by: Order = "lower",
         limit: int | None = None,
         archived: bool = False,
         across_code: bool = False,
@@ -74,35 +75,52 @@ class SeedGroups(RunReader):
         Args:
             limit: number of the first places of each ranking that are asked for; None for all.
         """
+        from orchestrator.registry.groups.leaderboard import rank_groups  # numpy is of use to few other readings
+
         with self._database.session(writing=False) as session:
             return rank_groups(session, task, by, archived=archived, across_code=across_code, limit=limit)
 
     def seed_noise(self, group: GroupRecord) -> SeedNoise | None:
         """Noise of seeds in the ranking that a group belongs to; None where no group of it has seeds that differ."""
+        from orchestrator.registry.groups.leaderboard import load_noise
+
         with self._database.session(writing=False) as session:
             return load_noise(session, group)
+
+    def check_groups(self, *, mend: bool = False) -> list[str]:
+        """Keys of the groups whose numbers on the leaderboard are not those that follow from their runs: none, ever.
+
+        Args:
+            mend: whether all of these numbers are made anew.
+        """
+        from orchestrator.registry.groups.roll_up import check_roll_up
+
+        with self._database.session(writing=mend) as session:
+            return check_roll_up(session, mend=mend)
 
     def ranked_tasks(self) -> list[str]:
         """Names of the tasks that have groups, of archived runs too, in their order."""
         with self._database.session(writing=False) as session:
-            tasks = session.scalars(select(RunRow.task).where(is_ranked()).distinct())
-            return sorted(filter(None, tasks))
+            opened = select(OpenRunRow.run_id)
+            of_open = or_(RunRow.id.in_(opened), RunRow.parent_id.in_(opened))
+            return sorted(
+                session.scalars(union(select(RankedGroupsRow.task), select(RunRow.task).where(is_ranked(), of_open)))
+            )
 
     def num_ranked_archived(self, task: str | None = None) -> int:
         """Number of the runs that the leaderboard leaves out since they, or their sweeps, are archived."""
         with self._database.session(writing=False) as session:
-            asked = of_task(task, archived=True), is_flagged("archived")
+            asked = of_task(task, archived=True), RunRow.id.in_(select_flagged("archived"))
             return session.scalar(select(func.count()).select_from(RunRow).where(is_ranked(), *asked)) or 0
 
     def groups(self, task: str | None = None, *, archived: bool = False) -> list[GroupRecord]:
-        """Groups of runs that differ only in their seed, of a task or of all, in the order of the leaderboard.
+        """Groups of runs that differ only in their seed, of a task or of all.
 
         Args:
             archived: whether archived runs and their trials belong to them.
         """
         with self._database.session(writing=False) as session:
-            found = load_groups(session, of_task(task, archived=archived))
-        return [ranked.group for ranked in ranked_groups(found)]
+            return load_groups(session, of_task(task, archived=archived))
 
     def groups_of(self, run_ids: Collection[str]) -> list[GroupRecord]:
         """Groups of some runs, each with all of its runs, archived ones too."""
@@ -136,7 +154,7 @@ class SeedGroups(RunReader):
         Raises: NotFoundError, InputError, as `group` does; InputError for less than two, or where they were not scored
             on the same data by the same score.
         """
-        from orchestrator.registry.groups.group_comparison import compare_named  # numpy is of use to no other reading
+        from orchestrator.registry.groups.group_comparison import compare_named
 
         with self._database.session(writing=False) as session:
             return compare_named(session, names, self._state())

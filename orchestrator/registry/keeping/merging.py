@@ -23,14 +23,16 @@ from sqlalchemy.orm import Session
 from orchestrator.errors import InputError, RegistryError
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import upsert
-from orchestrator.registry.keeping.annotations import add_annotations, annotations_of, missing_annotations
 from orchestrator.registry.keeping.run_families import (
+    add_annotations,
+    annotations_of,
     bring_models,
     bring_row,
     copy_family,
     family_digests,
     family_of,
     is_registered,
+    missing_annotations,
     models_of,
     shared_keys,
     tables_of_runs,
@@ -109,7 +111,8 @@ def open_other(target: Database, location: str) -> Database:
 def other_tables() -> list[Table]:
     """Tables without a rule of their own: their rows are joined by primary key."""
     known = {*_WITH_RULES, *ANNOTATIONS, *(table.name for table in tables_of_runs())}
-    return [table for table in BaseRow.metadata.sorted_tables if table.name not in known]
+    tables = BaseRow.metadata.sorted_tables
+    return [table for table in tables if table.name not in known and not table.info.get("is_derived")]
 
 
 def _merge_run(there: Session, here: Session, run_id: str, *, unfinished: bool, dry_run: bool) -> Merged:

@@ -5,17 +5,19 @@ have added to a run later (tags, notes, flags) is no part of what the run is: `k
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, Select, String, Table, collate, insert, or_, select
+from sqlalchemy import ColumnElement, RowMapping, Select, String, Table, collate, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.engines.dialects import lock_until_commit, select_items, upsert
+from orchestrator.registry.group_tables import OpenRunRow
+from orchestrator.registry.groups.roll_up import roll_up
 from orchestrator.registry.keeping_tables import ANNOTATIONS
-from orchestrator.registry.model_versions import free_version
+from orchestrator.registry.registered_models import free_version
 from orchestrator.registry.tables import BaseRow, ModelRow, RunRow, StoredModel, StoredRun
 
 _ROWS_AT_ONCE = 5_000
@@ -26,7 +28,7 @@ def tables_of_runs() -> list[Table]:
     return [
         table
         for table in BaseRow.metadata.sorted_tables
-        if "run_id" in table.primary_key.columns and table.name not in ANNOTATIONS
+        if "run_id" in table.primary_key.columns and table.name not in ANNOTATIONS and not table.info.get("is_derived")
     ]
 
 
@@ -55,6 +57,8 @@ def copy_family(there: Session, here: Session, run_id: str) -> list[str]:
             rows = [dict(row) for row in part]
             _bring_shared(there, here, table, rows)
             here.execute(insert(table), rows)
+    here.execute(insert(OpenRunRow), [{"run_id": run_id}])
+    roll_up(here)
     there.expunge_all()
     return [run["id"] for run in runs]
 
@@ -175,3 +179,40 @@ def bring_row(there: Session, here: Session, table: Table, key: Mapping[str, Any
     names = tuple(column.name for column in table.primary_key)
     for row in rows:
         here.execute(upsert(here.get_bind().dialect.name, table, names), [row])
+
+
+Annotations = dict[str, dict[tuple[Any, ...], dict[str, Any]]]
+"""Rows by table and by primary key."""
+
+
+def annotations_of(session: Session, run_ids: Collection[str]) -> Annotations:
+    """Everything that people added to some runs."""
+    found: Annotations = {}
+    for name in ANNOTATIONS:
+        table = BaseRow.metadata.tables[name]
+        rows = session.execute(select(table).where(table.c.run_id.in_(select_items(session, run_ids)))).mappings()
+        found[name] = {tuple(row[column.name] for column in table.primary_key): dict(row) for row in rows}
+    return found
+
+
+def missing_annotations(ours: Annotations, theirs: Annotations) -> Annotations:
+    """Rows of theirs that we lack, or have with a later time."""
+    return {
+        name: {key: row for key, row in rows.items() if _is_wanted(name, row, ours[name].get(key))}
+        for name, rows in theirs.items()
+    }
+
+
+def add_annotations(session: Session, missing: Annotations) -> None:
+    """Write the rows that `missing_annotations` has found."""
+    for name, rows in missing.items():
+        table = BaseRow.metadata.tables[name]
+        for key, row in rows.items():
+            is_this = [column == value for column, value in zip(table.primary_key, key, strict=True)]
+            if session.execute(update(table).where(*is_this).values(row)).rowcount == 0:  # type: ignore[attr-defined]
+                session.execute(insert(table), [row])
+
+
+def _is_wanted(name: str, row: dict[str, Any], own: dict[str, Any] | None) -> bool:
+    time = ANNOTATIONS[name]
+    return own is None or (time is not None and (row[time], repr(row)) < (own[time], repr(own)))

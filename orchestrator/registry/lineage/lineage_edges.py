@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.model_versions import named_version
+from orchestrator.registry.registered_models import named_version
 from orchestrator.registry.runs.run_parameters import load_parameters
 from orchestrator.registry.tables import DatasetRow, LineageRow, ModelRow, RunDatasetRow, RunRow
 from orchestrator.registry.trial_rows import load_kept_trials

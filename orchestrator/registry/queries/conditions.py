@@ -16,7 +16,7 @@ from sqlalchemy import BigInteger, Double, and_, cast, false, func, literal, not
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.column_types import folded, replace_unstorable, utc_now
-from orchestrator.registry.groups.group_keys import code_digest
+from orchestrator.registry.groups.group_records import code_digest
 from orchestrator.registry.parameter_values import LARGEST_EXACT, decode_parameter
 from orchestrator.registry.queries.fields import COMMIT_DIGITS, COMMIT_MARK, Field, Test
 from orchestrator.registry.queries.query_tree import Age, Value

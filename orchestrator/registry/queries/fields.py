@@ -31,7 +31,7 @@ from sqlalchemy import (
 )
 
 from orchestrator.measurements import is_better_lower
-from orchestrator.registry.groups.group_keys import group_key
+from orchestrator.registry.groups.group_records import group_key
 from orchestrator.registry.keeping_tables import NoteRow
 from orchestrator.registry.parameter_values import LARGEST_EXACT, decode_parameter
 from orchestrator.registry.queries.query_tree import METRIC_SPLITS

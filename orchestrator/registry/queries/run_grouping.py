@@ -19,8 +19,7 @@ from orchestrator.measurements import is_better_lower
 from orchestrator.progress import counted
 from orchestrator.registry.column_types import median
 from orchestrator.registry.engines.dialects import select_items
-from orchestrator.registry.groups.model_origins import load_test_refusals
-from orchestrator.registry.groups.split_data import taken_path
+from orchestrator.registry.groups.model_origins import load_test_refusals, taken_path
 from orchestrator.registry.queries.fields import FIELDS, Column, Field, Test, parameter
 from orchestrator.registry.queries.run_listing import Query
 from orchestrator.registry.queries.selection import Selection

@@ -14,6 +14,7 @@ from orchestrator.provenance.machine import MadeWith
 from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.column_types import replace_unstorable, utc_now
 from orchestrator.registry.database import Database
+from orchestrator.registry.groups.roll_up import keys_of_runs, open_run, roll_up, roll_up_again
 from orchestrator.registry.runs.attempt_columns import attempt_columns
 from orchestrator.registry.runs.run_creation import insert_run, replace_spec
 from orchestrator.registry.runs.worker_groups import with_groups
@@ -33,7 +34,9 @@ class RunLifecycle:
         """Delete a run that has ended, with its trials and all that is recorded of them; one at work stays."""
         ended = [state for state in RunState if state.is_final]
         with self._database.session(writing=True) as session:
+            keys = keys_of_runs(session, [run_id])
             session.execute(delete(StoredRun).where(StoredRun.id == run_id, StoredRun.state.in_(ended)))
+            roll_up_again(session, keys)
 
     def create(
         self,
@@ -79,6 +82,7 @@ class RunLifecycle:
         """
         with self._database.session(writing=True) as session:
             run = _locked(session, run_id)
+            open_run(session, run_id)
             replace_spec(session, run, spec, fingerprint)
             if run.state == RunState.COMPLETED:
                 run.state, run.error = RunState.STOPPED, "it has more to do"
@@ -113,6 +117,7 @@ class RunLifecycle:
             if number is not None and number <= run.attempt:
                 _refuse_others(session.get(AttemptRow, (run_id, number)), host, pid)
                 return number
+            open_run(session, run_id)
             number = run.attempt + 1 if number is None else number
             died_at = run.heartbeat_at or utc_now()
             message = "another attempt took over"
@@ -189,6 +194,7 @@ class RunLifecycle:
             run.model_folder, run.predictions_path = model_folder, predictions_path
             run.finished_at = utc_now()
             _stop_trials(session, run_id, "its sweep ended", at=utc_now())
+            roll_up(session)
         return True
 
 

@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError
 from orchestrator.registry.engines.dialects import upsert
+from orchestrator.registry.group_tables import OpenRunRow
 from orchestrator.registry.parameter_values import (
     PARAMETER_COLUMNS,
     encode_parameter,
@@ -44,6 +45,7 @@ def insert_run(session: Session, row: Mapping[str, Any], fingerprint: str, tags:
     rows = parameter_rows(row["id"], parameters)
     if rows:
         session.execute(insert(ParameterRow), [dict(zip(PARAMETER_COLUMNS, values, strict=True)) for values in rows])
+    session.execute(insert(OpenRunRow), [{"run_id": row["id"]}])
     add_tags(session, row["id"], tags)
 
 

@@ -15,6 +15,7 @@ from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import upsert
 from orchestrator.registry.engines.driver_statements import DriverStatement
 from orchestrator.registry.engines.write_transactions import WriteTransaction
+from orchestrator.registry.group_tables import open_statement
 from orchestrator.registry.queries.query_tree import METRIC_SPLITS
 from orchestrator.registry.record_table import RecordTable, record_table
 from orchestrator.registry.run_records import metric_name
@@ -46,6 +47,8 @@ class RunMetrics:
         curves = metric_curves([(run_id, events)])
         if curves:
             with self._database.transaction() as transaction:
+                if final:
+                    transaction.run(open_statement(transaction.dialect), (run_id,))
                 write_metrics(transaction, curves, final=final)
         return sum(len(steps) for steps, _, _ in curves.values())
 

@@ -42,6 +42,7 @@ class RunColumns(NamedTuple):
     metric: str | None
     host: str | None
     code_version: str | None
+    state: str
 
 
 @lru_cache

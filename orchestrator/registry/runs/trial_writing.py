@@ -10,6 +10,7 @@ from orchestrator.errors import NotFoundError
 from orchestrator.registry.engines.dialects import list_value
 from orchestrator.registry.engines.driver_statements import DriverStatement
 from orchestrator.registry.engines.write_transactions import WriteTransaction
+from orchestrator.registry.group_tables import open_statement
 from orchestrator.registry.parameter_values import group_digest, told_task_fields
 from orchestrator.registry.runs.inheritance import inherit
 from orchestrator.registry.runs.run_metrics import metric_curves, write_metrics
@@ -64,6 +65,8 @@ class TrialWriter:
 
     def write(self, changes: Sequence[TrialChange]) -> None:
         """Write what became of trials; the result of each is the last of its changes."""
+        if RunState(self._run.state).is_final:
+            self._transaction.run(open_statement(self._dialect), (self._run.id,))
         starts = [change for change in changes if isinstance(change, TrialStart)]
         results = [change for change in changes if isinstance(change, TrialResult)]
         own: list[TrialStart | TrialResult] = [*starts, *results]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, or_, select, update
+from sqlalchemy.orm import Session
 
 from orchestrator.registry.database import Database
 from orchestrator.registry.parameter_values import TAKEN_DIGEST, run_group_digest
@@ -66,6 +67,7 @@ class SweepTrials:
     def drop(self, sweep_id: str) -> None:
         """Delete the trials of a sweep with all that is recorded of them: what they have read is no longer there."""
         with self._database.session(writing=True) as session:
+            _open_run(session, sweep_id)
             session.execute(delete(StoredRun).where(StoredRun.parent_id == sweep_id))
 
     def set_data(self, sweep_id: str, digests: Mapping[str, str]) -> None:
@@ -77,6 +79,8 @@ class SweepTrials:
         spec say.
         """
         data = {f"{DATA}{name}{TAKEN_DIGEST}": value for name, value in digests.items()}
+        with self._database.session(writing=True) as session:
+            _open_run(session, sweep_id)
         with self._database.transaction() as transaction:
             run = read_run(transaction, sweep_id)
             parameters = read_parameters(transaction, sweep_id) | data
@@ -88,6 +92,7 @@ class SweepTrials:
     def set_metric(self, sweep_id: str, task: str, metric: str) -> None:
         """Set the task of a sweep and of its trials, and the score that ranks them."""
         with self._database.session(writing=True) as session:
+            _open_run(session, sweep_id)
             session.execute(
                 update(StoredRun)
                 .where(or_(StoredRun.id == sweep_id, StoredRun.parent_id == sweep_id))
@@ -103,3 +108,9 @@ class SweepTrials:
     def frame(self, sweep_id: str) -> pandas.DataFrame:
         """`table` as a DataFrame."""
         return self.table(sweep_id).frame()
+
+
+def _open_run(session: Session, run_id: str) -> None:
+    from orchestrator.registry.groups.roll_up import open_run  # numpy is of no use to who reads trials
+
+    open_run(session, run_id)

@@ -32,20 +32,23 @@ def test_what_reads_loads_nothing_heavy(recorded_sweep: RecordedSweep) -> None:
         registry.costs.record(AttemptCostRecord(sweep, 1, 60.0, 50.0, gpu_seconds=0.0))
         pipeline = Recorder(registry).start({"kind": "pipeline", "name": "all", "stages": {}}, "f").id
     needs_neither_the_query_parser_nor_specs = [
-        "runs list", "runs list -f json", "leaderboard", "groups list", f"runs show {pipeline}",
+        "runs list", "runs list -f json", f"runs show {pipeline}",
     ]  # fmt: skip
     of_the_registry = [
         f"runs trials {sweep}", f"runs metrics {trials[3]}", "models list", "query metrics.accuracy>0.5",
         f"runs show {trials[3]}", f"runs show {sweep}",
     ]  # fmt: skip
     of_one_run = [
-        f"wait {sweep}", f"cost {sweep}", f"check {sweep}", f"runs diff {trials[0]} {trials[2]}",
-        f"runs diff {sweep} {trials[3]}", f"stop {sweep}", f"runs logs -f {sweep}",
+        f"wait {sweep}", f"cost {sweep}", f"runs diff {trials[0]} {trials[2]}",
+        f"runs diff {sweep} {trials[3]}", f"runs logs -f {sweep}",
     ]  # fmt: skip
+    rankings = ["leaderboard", "groups list"]
     for lines, heavy in (
+        (rankings, NOT_FOR_READING - {"numpy"} | {"lark", "pydantic"}),
         (needs_neither_the_query_parser_nor_specs, NOT_FOR_READING | {"lark", "pydantic"}),
         (of_the_registry, NOT_FOR_READING),
         (of_one_run, NOT_FOR_READING - FOR_FILES),
+        ([f"check {sweep}", f"stop {sweep}"], NOT_FOR_READING - FOR_FILES - {"numpy"}),
     ):
         for command, (status, loaded) in loaded_by_each([line.split() for line in lines]).items():
             assert status == 0, command

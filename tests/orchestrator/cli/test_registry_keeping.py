@@ -1,4 +1,4 @@
-"""`db backup`, `merge`, `upgrade`: what a person sees, and what is refused.
+"""`db backup`, `check`, `merge`, `upgrade`: what a person sees, and what is refused.
 
 pytest tests/orchestrator/cli/test_registry_keeping.py
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.registry import Registry
+from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 from tests.orchestrator.registry.samples import new_run
 
@@ -23,6 +24,18 @@ def test_a_backup_is_a_registry_to_read(command: Command, recorded_sweep: Record
     assert recorded_sweep.run_id in command("runs", "list", "--registry", "monday.sqlite").out
     assert command("db", "backup", "monday.sqlite").status == 2
     assert command("db", "backup", "monday.sqlite", "--overwrite").status == 0
+
+
+def test_numbers_of_groups_that_do_not_follow_from_the_runs_are_told_and_mended(
+    command: Command, recorded_sweep: RecordedSweep
+) -> None:
+    assert command("db", "check").status == 0
+    with closing(sqlite3.connect(Settings.from_options().registry.removeprefix("sqlite:///"))) as registry:
+        registry.execute("DELETE FROM ranked_groups")
+        registry.commit()
+    outcome = command("db", "check")
+    assert (outcome.status, "orchestrator db check --mend" in outcome.err) == (4, True)
+    assert [command("db", "check", *words).status for words in ((), ("--mend",), ())] == [4, 0, 0]
 
 
 def test_a_database_of_another_program_is_neither_filled_nor_read(

@@ -7,6 +7,7 @@ _FILES = {
     "test_merging",
     "test_registered_models",
     "test_revisions",
+    "test_roll_up",
     "test_run_metrics",
     "test_trash",
 }

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, special, stats
 
-from orchestrator.significance.ranking import SeedNoise, digamma, may_be_best, trigamma
+from orchestrator.significance.ranking import SeedNoise, digamma, trigamma
 from orchestrator.significance.summary import Summary, summarize
 
 SCORES = st.lists(st.integers(0, 10_000).map(lambda number: number / 10_000), min_size=2, max_size=12)
@@ -84,9 +84,9 @@ def test_a_group_may_be_the_best_unless_the_best_mean_is_significantly_better() 
     groups = list(map(summarize, ([0.90, 0.91, 0.92], [0.89, 0.91, 0.93], [0.50, 0.51, 0.52], [0.905], [0.6])))
     noise = SeedNoise.of(groups)
     assert noise is not None
-    assert may_be_best(groups, noise) == [True, True, False, True, False]
-    assert may_be_best(groups, noise, is_better_lower=True) == [False, False, True, False, False]
-    assert may_be_best(groups[:1], noise) == [True]
+    assert [noise.may_be_best(group, groups[0], 5) for group in groups] == [True, True, False, True, False]
+    assert [noise.may_be_best(group, groups[2], 5) for group in groups] == [False, False, True, False, False]
+    assert noise.may_be_best(groups[0], groups[0], 1)
 
 
 class Simulated(NamedTuple):
@@ -118,10 +118,11 @@ def simulated(
         noise = SeedNoise.of(groups)
         assert noise is not None
         intervals = list(map(noise.interval, groups))
-        by_mean += max(groups, key=lambda group: group.mean) is groups[0]
+        best = max(groups, key=lambda group: group.mean)
+        by_mean += best is groups[0]
         by_lower += max(intervals, key=lambda interval: interval.low) is intervals[0]
         covered += sum(own.low <= mean <= own.high for own, mean in zip(intervals, means, strict=True))
-        kept += may_be_best(groups, noise)[0]
+        kept += noise.may_be_best(groups[0], best, size)
     return Simulated(
         by_mean / num_rankings, by_lower / num_rankings, covered / num_rankings / size, kept / num_rankings
     )

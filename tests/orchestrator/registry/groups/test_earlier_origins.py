@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from orchestrator.registry import Registry
-from orchestrator.registry.groups.model_makers import NAME_PATHS
+from orchestrator.registry.groups.model_origins import NAME_PATHS
 from orchestrator.registry.keeping.merging import merge_registry
 from orchestrator.results import DatasetResult, FileCount, ModelResult
 from orchestrator.run_states import RunState

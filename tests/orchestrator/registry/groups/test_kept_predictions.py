@@ -13,8 +13,7 @@ from scipy import stats
 
 from bert_core.metrics import classification_metrics, multi_label_metrics, ner_f1
 from orchestrator.errors import InputError
-from orchestrator.registry.groups.example_comparison import same_examples, scores_for
-from orchestrator.registry.groups.prediction_files import read_predictions
+from orchestrator.registry.groups.example_comparison import read_predictions, same_examples, scores_for
 from orchestrator.significance.resampling import compare_over_examples
 
 NUM_EXAMPLES = 60

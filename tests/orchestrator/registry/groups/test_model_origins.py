@@ -3,8 +3,7 @@
 import pytest
 
 from orchestrator.registry import Registry
-from orchestrator.registry.groups.model_origins import ModelData, ModelOrigin
-from orchestrator.registry.groups.split_data import DigestSets, SplitData
+from orchestrator.registry.groups.model_origins import DigestSets, ModelData, ModelOrigin, SplitData
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.groups.samples import evaluated, new_sweep, seeds
@@ -38,7 +37,7 @@ def test_an_evaluated_model_is_ranked_and_told_whether_it_was_chosen_on_the_data
     rows = {(row["kind"], row["split"], row["data"]): row for row in registry.leaderboard_table().records}
     assert rows["evaluate", "validation", "v"]["origin"] == "chosen"
     assert "its model was chosen on these data" in rows["evaluate", "validation", "v"]["notes"]
-    assert (rows["evaluate", "validation", "v"]["rank"], rows["sweep", "validation", "v"]["rank"]) == (1, 2)
+    assert (rows["evaluate", "validation", "v"]["rank"], rows["sweep", "validation", "v"]["rank"]) == (2, 1)
     assert rows["evaluate", "validation", "other"]["origin"] == "apart"
     assert (rows["evaluate", "test", "t"]["mean"], rows["evaluate", "test", "t"]["rank"]) == (0.75, 1)
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.registry import Registry
-from orchestrator.registry.groups.leaderboard import Order, ranked_groups
-from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials
-from orchestrator.registry.groups.varying_paths import varying_paths
+from orchestrator.registry.groups.leaderboard import Order, in_order, noise_of
+from orchestrator.registry.groups.roll_up import numbers_of
+from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials, varying_paths
 from tests.orchestrator.registry.groups.samples import group_of, new_sweep, seeds
 from tests.orchestrator.registry.samples import trial_result
 
@@ -35,7 +35,7 @@ def test_groups_are_ranked_by_their_mean_or_by_another_number(registry: Registry
     assert {by: table.values("n") for by, table in found.items()} == {
         "mean": [1, 2, 5], "lower": [5, 2, 1], "median": [1, 2, 5], "best": [2, 1, 5]
     }  # fmt: skip
-    assert registry.leaderboard_table("sst2").values("n") == [1, 2, 5]
+    assert registry.leaderboard_table("sst2").values("n") == [5, 2, 1]
     assert found["lower"].values("low") == sorted(found["lower"].values("low"), reverse=True)
 
 
@@ -98,12 +98,13 @@ def test_groups_that_the_best_is_not_significantly_better_than_may_be_the_best(r
     st.sampled_from(["accuracy", "perplexity"]),
 )
 def test_no_score_that_is_no_number_leads(scores: list[list[float]], by: Order, metric: str) -> None:
-    made = [group_of(f"{number:016}", values, metric) for number, values in enumerate(scores)]
-    ranked = [one.group for one in ranked_groups(made, by)]
-    assert sorted(group.key for group in ranked) == [group.key for group in made]
-    assert [one.rank for one in ranked_groups(made, by)] == list(range(1, len(made) + 1))
-    has_score = [bool(group.seeds) for group in ranked]
+    numbers = numbers_of(group_of(f"{number:016}", values, metric) for number, values in enumerate(scores))
+    places = in_order(numbers, metric, by, noise_of(numbers)).tolist()
+    assert sorted(places) == list(range(len(scores)))
+    has_score = [bool(numbers["n"][place]) for place in places]
     assert has_score == sorted(has_score, reverse=True)
+    for limit in range(len(scores)):
+        assert in_order(numbers, metric, by, noise_of(numbers), limit).tolist() == places[:limit]
 
 
 class Counted(str):

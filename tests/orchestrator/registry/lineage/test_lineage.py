@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.errors import NotFoundError
 from orchestrator.registry import Registry
-from orchestrator.registry.lineage.lineage_trees import LineageTree
+from orchestrator.registry.lineage.lineage import LineageTree
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.tables import StoredRun
 from orchestrator.registry.trial_rows import trial_id

@@ -11,7 +11,7 @@ from sqlalchemy import update
 
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
-from orchestrator.registry.groups.group_keys import group_key, group_label
+from orchestrator.registry.groups.group_records import group_key, group_label
 from orchestrator.registry.queries.filters import parse_filter
 from orchestrator.registry.queries.query_tree import (
     Combination,

@@ -1,4 +1,4 @@
-"""Exports, read by the trackers. Alone: pytest tests/orchestrator/registry/tracker_exports/test_tracker_exports.py"""
+"""Exports, read by the trackers. Alone: pytest tests/orchestrator/registry/test_tracker_exports.py"""
 
 import json
 import math
@@ -14,8 +14,7 @@ from tensorboardX.proto.event_pb2 import Event
 
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
-from orchestrator.registry.tracker_exports import TRACKERS, Tracker, mlflow_name, write_runs
-from orchestrator.registry.tracker_exports.exported_run import ExportedRun, load_runs
+from orchestrator.registry.tracker_exports import TRACKERS, ExportedRun, Tracker, load_runs, mlflow_name, write_runs
 from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import fill, new_run
 

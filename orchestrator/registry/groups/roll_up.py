@@ -1,0 +1,238 @@
+"""Roll-up of groups: the numbers by which a board ranks them, so that it reads no run that it does not show.
+
+A board ranks tens of thousands of groups. As a row of a table each, they would take longer to become Python values than
+all else that it does, so that a row has many of them, as one array.
+
+A run is *open* from its creation until it has ended and its groups are rolled up, in the same transaction; what changes
+it afterwards opens it again. Groups are rolled up from the runs that are not open. A board reads those of open runs
+from the runs themselves, and so the groups that have archived runs, where it leaves these out. An evaluation stays
+open: whether its score is refused depends on what is recorded of other runs, later ones too.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+from functools import cache
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, CompoundSelect, Select, and_, delete, func, insert, not_, or_, select, union
+from sqlalchemy.orm import Session
+
+from orchestrator.registry.engines.dialects import lock_until_commit, select_items, upsert
+from orchestrator.registry.group_tables import OpenRunRow, RankedGroupsRow
+from orchestrator.registry.groups.group_records import GroupRecord
+from orchestrator.registry.groups.groups import is_ranked, load_groups, of_task
+from orchestrator.registry.run_flags import select_flagged
+from orchestrator.registry.tables import RunRow, StoredRun
+from orchestrator.run_states import RunState
+
+NUMBERS = np.dtype(
+    [
+        ("key", "<u8"),
+        ("code", "<i8"),
+        ("n", "<i4"),
+        ("has_model", "<i4"),
+        ("mean", "<f8"),
+        ("sd", "<f8"),
+        ("median", "<f8"),
+        ("best", "<f8"),
+        ("newest", "<f8"),
+    ]
+)
+"""Numbers of a group: both parts of its key, of the code -1 where it is not known; the number of its seeds, 0 without a
+score; whether its best run left a model; statistics of its seeds; and when its newest run ended, in seconds."""
+Numbers = NDArray[Any]
+_NO_NUMBERS = np.array([], NUMBERS)
+_COLUMNS = (
+    *(RankedGroupsRow.task, RankedGroupsRow.metric, RankedGroupsRow.split, RankedGroupsRow.data),
+    RankedGroupsRow.numbers,
+)
+
+
+class Ranking(NamedTuple):
+    """Task, metric, split and data: what groups have in common that are ranked together."""
+
+    task: str
+    metric: str
+    split: str
+    data: str
+    """Digest of the data; empty where it was not recorded."""
+
+    @classmethod
+    def of(cls, group: GroupRecord) -> "Ranking":
+        """The ranking that a group belongs to."""
+        return cls(group.task, group.metric, group.split, group.data or "")
+
+
+def numbers_of(groups: Iterable[GroupRecord]) -> Numbers:
+    """Numbers of groups, in their order."""
+    return np.array([_record(group) for group in groups], NUMBERS)
+
+
+def _record(group: GroupRecord) -> tuple[Any, ...]:
+    one, best, newest = group.summary, group.best, group.runs[-1].finished_at
+    has_model = best is not None and best.model_folder is not None
+    statistics = (0.0,) * 4 if one is None else (one.mean, one.sd or 0.0, one.median, group.best_score)
+    ended = newest.timestamp() if newest else 0.0
+    return *split_key(group.key), one.n if one else 0, has_model, *statistics, ended
+
+
+def split_key(key: str) -> tuple[int, int]:
+    """Split a group's key into both of its parts, as `NUMBERS` have them."""
+    recipe, _, code = key.partition(".")
+    return int(recipe, 16), int(code, 16) if code else -1
+
+
+def joined_key(key: int, code: int = -1) -> str:
+    """Join both parts of a group's key.
+
+    >>> joined_key(*split_key("3f2a77c0b1d2e3f4.1a2b3c4d")), joined_key(*split_key("3f2a77c0b1d2e3f4"))
+    ('3f2a77c0b1d2e3f4.1a2b3c4d', '3f2a77c0b1d2e3f4')
+    """
+    return f"{key:016x}" if code < 0 else f"{key:016x}.{code:08x}"
+
+
+def open_run(session: Session, run_id: str) -> None:
+    """Open a run that is about to change, and take it out of the roll-up."""
+    opened = upsert(session.get_bind().dialect.name, OpenRunRow.__table__, ("run_id",)).returning(OpenRunRow.run_id)
+    if session.execute(opened, {"run_id": run_id}).first() is not None:
+        roll_up_runs(session, [run_id])
+
+
+def roll_up(session: Session) -> None:
+    """Roll up the groups of the open runs that have ended."""
+    ended = select(OpenRunRow.run_id).join(StoredRun, StoredRun.id == OpenRunRow.run_id)
+    states = [state for state in RunState if state.is_final]
+    run_ids = session.scalars(ended.where(StoredRun.state.in_(states), StoredRun.kind != "evaluate")).all()
+    if run_ids:
+        session.execute(delete(OpenRunRow).where(OpenRunRow.run_id.in_(select_items(session, run_ids))))
+        roll_up_runs(session, run_ids)
+
+
+def roll_up_runs(session: Session, run_ids: Collection[str]) -> None:
+    """Roll up the groups of some runs and their trials anew."""
+    roll_up_again(session, keys_of_runs(session, run_ids))
+
+
+def keys_of_runs(session: Session, run_ids: Collection[str]) -> set[str]:
+    """Keys of the groups of some runs and of their trials, without that of the code."""
+    asked = select_items(session, run_ids)
+    are_theirs = or_(StoredRun.id.in_(asked), StoredRun.parent_id.in_(asked))
+    return set(session.scalars(select(StoredRun.group_key).where(are_theirs)))
+
+
+def roll_up_again(session: Session, keys: Collection[str]) -> None:
+    """Roll up the groups with these keys anew, from the runs that are not open."""
+    if not keys:
+        return
+    lock_until_commit(session.connection(), RankedGroupsRow.__tablename__)
+    found = _make_packs(session, keys)
+    for beginning, alike in groupby(sorted(keys), key=_beginning):
+        gone = _as_numbers(alike)
+        stored = select(*_COLUMNS).where(RankedGroupsRow.beginning == beginning)
+        here = {Ranking(*row[:4]): np.frombuffer(row.numbers, NUMBERS) for row in session.execute(stored)}
+        for ranking in {*here, *(ranking for ranking, begins in found if begins == beginning)}:
+            old = here.get(ranking, _NO_NUMBERS)
+            new = np.concatenate([old[~np.isin(old["key"], gone)], found.get((ranking, beginning), _NO_NUMBERS)])
+            place = ranking._asdict() | {"beginning": beginning}
+            session.execute(delete(RankedGroupsRow).filter_by(**place))
+            if len(new):
+                ordered = new[np.lexsort((new["code"], new["key"]))]
+                session.execute(insert(RankedGroupsRow), [place | {"numbers": ordered.tobytes()}])
+
+
+def check_roll_up(session: Session, *, mend: bool = False) -> list[str]:
+    """Keys of the groups whose numbers are not those that follow from the runs, without those of open runs.
+
+    Args:
+        mend: whether all groups are rolled up anew.
+    """
+    keys = set(session.scalars(select(RunRow.group_key).where(is_ranked()).distinct()))
+    made = [(ranking, numbers) for (ranking, _), numbers in _make_packs(session, keys).items()]
+    stored, followed = (
+        {(*ranking, *one) for ranking, numbers in packs for one in numbers.tolist()}
+        for packs in (_read_packs(session, None), made)
+    )
+    differing = {joined_key(one[len(Ranking._fields)]) for one in stored ^ followed}
+    if mend:
+        session.execute(delete(RankedGroupsRow))
+        roll_up_again(session, keys)
+    return sorted(differing - _live_keys(session, archived=True))
+
+
+def _make_packs(session: Session, keys: Collection[str]) -> dict[tuple[Ranking, str], Numbers]:
+    """Make the numbers of the groups with these keys, by ranking and beginning, from the runs that are not open."""
+    is_open = func.coalesce(RunRow.parent_id, RunRow.id).in_(select(OpenRunRow.run_id))
+    found: dict[tuple[Ranking, str], list[GroupRecord]] = defaultdict(list)
+    for group in load_groups(session, and_(RunRow.group_key.in_(select_items(session, keys)), not_(is_open))):
+        found[Ranking.of(group), _beginning(group.key)].append(group)
+    return {place: numbers_of(groups) for place, groups in found.items()}
+
+
+def _beginning(key: str) -> str:
+    return key[:2]
+
+
+def _as_numbers(keys: Iterable[str]) -> NDArray[np.uint64]:
+    return np.array([int(key, 16) for key in keys], np.uint64)
+
+
+def load_rankings(
+    session: Session, task: str | None, *, archived: bool = False, across_code: bool = False
+) -> dict[Ranking, Numbers]:
+    """Load the numbers of the groups of a task, or of all, each ranking's in the order of their keys.
+
+    Args:
+        archived: whether archived runs belong to them.
+        across_code: whether runs that differ in the version of the code belong to one group.
+    """
+    rankings, live = dict(_read_packs(session, task)), _live_keys(session, archived=archived)
+    if across_code:
+        for numbers in rankings.values():
+            is_twin = numbers["key"][1:] == numbers["key"][:-1]
+            live |= set(map(joined_key, numbers["key"][1:][is_twin].tolist()))
+    if not live:
+        return rankings
+    read = and_(of_task(None, archived=archived), RunRow.group_key.in_(select_items(session, live)))
+    found: dict[Ranking, list[GroupRecord]] = defaultdict(list)
+    for group in load_groups(session, read, across_code=across_code):
+        if task in (None, group.task):
+            found[Ranking.of(group)].append(group)
+    gone = _as_numbers(live)
+    for ranking in {*rankings, *found}:
+        numbers = rankings.pop(ranking, _NO_NUMBERS)
+        kept = numbers[~np.isin(numbers["key"], gone)]
+        own = numbers_of(sorted(found[ranking], key=lambda group: group.key))
+        joined = np.insert(kept, np.searchsorted(kept["key"], own["key"]), own) if len(own) else kept
+        if len(joined):
+            rankings[ranking] = joined
+    return rankings
+
+
+def _read_packs(session: Session, task: str | None) -> Iterator[tuple[Ranking, Numbers]]:
+    asked = _select_packs() if task is None else _select_packs().where(RankedGroupsRow.task == task)
+    rows = session.connection().execute(asked).all()  # a session's rows cost twice as much
+    for ranking, of_ranking in groupby(rows, key=itemgetter(slice(4))):
+        yield Ranking(*ranking), np.frombuffer(b"".join(row[4] for row in of_ranking), NUMBERS)
+
+
+@cache
+def _select_packs() -> Select[str, str, str, str, bytes]:
+    return select(*_COLUMNS).order_by(*RankedGroupsRow.__table__.primary_key)
+
+
+def _live_keys(session: Session, *, archived: bool) -> set[str]:
+    """Keys of the groups that are read from the runs."""
+    return {key for (key,) in session.connection().execute(_select_live(archived)).all()}
+
+
+@cache
+def _select_live(archived: bool) -> CompoundSelect[Any]:
+    opened = select(OpenRunRow.run_id)
+    are_live: list[ColumnElement[bool]] = [RunRow.id.in_(opened), RunRow.parent_id.in_(opened)]
+    if not archived:
+        are_live.append(RunRow.id.in_(select_flagged("archived")))
+    return union(*(select(RunRow.group_key).where(each) for each in are_live))

@@ -1,0 +1,132 @@
+"""Numbers of groups, kept as runs end. Alone: pytest tests/orchestrator/registry/groups/test_roll_up.py"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, func, select, update
+
+from orchestrator.registry import Registry
+from orchestrator.registry.group_tables import OpenRunRow, RankedGroupsRow
+from orchestrator.registry.keeping.merging import merge_registry
+from orchestrator.registry.tables import StoredRun
+from orchestrator.results import MetricEvent
+from orchestrator.run_states import RunState
+from tests.orchestrator.registry.groups.samples import evaluated, new_sweep, scored, seeds, set_code
+from tests.orchestrator.registry.samples import new_run
+
+RATES = (1e-5, 2e-5, 3e-5)
+
+
+def ended_sweep(registry: Registry, first: int = 0, code: str | None = None) -> str:
+    """A sweep of three groups with two seeds each, which has ended."""
+    sweep = new_sweep(registry)
+    if code is not None:
+        set_code(registry, sweep, code)
+    for rate in RATES:
+        seeds(registry, [0.7 + rate * 1e4, 0.8 - rate * 1e3], first=first, sweep=sweep, learning_rate=rate)
+    registry.lifecycle.finish(sweep, RunState.COMPLETED)
+    return sweep
+
+
+def read_live(registry: Registry, **options: Any) -> list[dict[str, Any]]:
+    """The leaderboard, read from the runs alone."""
+    with registry._database.session(writing=True) as session:
+        packs = session.execute(select(RankedGroupsRow.__table__)).mappings().all()
+        opened = session.scalars(select(OpenRunRow.run_id)).all()
+        session.execute(delete(RankedGroupsRow))
+        runs = session.scalars(select(StoredRun.id).where(StoredRun.id.not_in(opened))).all()
+        session.add_all(OpenRunRow(run_id=run) for run in runs)
+    try:
+        return list(registry.leaderboard_table(**options).records)
+    finally:
+        with registry._database.session(writing=True) as session:
+            session.execute(delete(OpenRunRow).where(OpenRunRow.run_id.in_(runs)))
+            session.add_all(RankedGroupsRow(**pack) for pack in packs)
+
+
+def check(registry: Registry) -> None:
+    """Check that the roll-up is that of the runs, and a board the same as without it."""
+    assert registry.check_groups() == []
+    for options in ({}, {"archived": True}, {"across_code": True}, {"limit": 2, "by": "median"}):
+        assert list(registry.leaderboard_table(**options).records) == read_live(registry, **options)  # type: ignore[arg-type]
+
+
+def late_trial(registry: Registry, sweep: str) -> None:
+    registry.trials.record(sweep, [scored("late", 0.99, 7, number=9, parameters={"learning_rate": RATES[0]})])
+
+
+def late_score(registry: Registry, sweep: str) -> None:
+    trial = str(registry.trials.table(sweep).values("id")[0])
+    registry.metrics.record(trial, [MetricEvent(9, "validation", {"accuracy": 0.95})], final=True)
+
+
+def resume_and_drop(registry: Registry, sweep: str) -> None:
+    with registry._database.session(writing=True) as session:
+        session.execute(update(StoredRun).where(StoredRun.id == sweep).values(state=RunState.FAILED))
+    registry.lifecycle.start_attempt(sweep)
+    registry.trials.drop(sweep)
+
+
+def put_and_restore(registry: Registry, sweep: str) -> None:
+    registry.trash.put(sweep, 0)
+    assert registry.check_groups() == []
+    registry.trash.restore(sweep)
+
+
+CHANGES: list[Callable[[Registry, str], object]] = [
+    late_trial,
+    late_score,
+    resume_and_drop,
+    put_and_restore,
+    lambda registry, sweep: registry.trash.put(sweep, 0),
+    lambda registry, sweep: registry.lifecycle.remove(sweep),
+    lambda registry, sweep: registry.annotations.set_flag(sweep, "archived"),
+    lambda registry, sweep: registry.trials.set_metric(sweep, "mrpc", "accuracy"),
+    lambda registry, sweep: registry.lifecycle.reopen(sweep, {"kind": "sweep"}, "f"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_numbers_of_groups_follow_whatever_becomes_of_a_run(
+    registry: Registry, change: Callable[[Registry, str], object]
+) -> None:
+    first, second = ended_sweep(registry), ended_sweep(registry, first=2, code="0.1.0+g1")
+    check(registry)
+    change(registry, first)
+    check(registry)
+    ended_sweep(registry, first=4)
+    registry.lifecycle.finish(first, RunState.COMPLETED) if registry.run_records([first]) else None
+    check(registry)
+    assert registry.run(second).state == RunState.COMPLETED
+
+
+def test_runs_that_have_ended_are_read_from_the_roll_up_alone(registry: Registry) -> None:
+    ended_sweep(registry)
+    with registry._database.session(writing=True) as session:
+        assert session.scalar(select(func.count()).select_from(OpenRunRow)) == 0
+        session.execute(delete(RankedGroupsRow))
+    assert registry.leaderboard_table().records == []
+    assert len(registry.check_groups(mend=True)) == len(RATES)
+    assert [row["n"] for row in registry.leaderboard_table().records] == [2, 2, 2]
+    check(registry)
+
+
+def test_an_evaluation_stays_open_and_a_student_does_not(registry: Registry) -> None:
+    evaluation = evaluated(registry, "test", "t", 0.9)
+    student = new_run(registry, kind="distill", task="sst2", metric="accuracy")
+    registry.lifecycle.start_attempt(student)
+    registry.lifecycle.finish(student, RunState.FAILED)
+    check(registry)
+    with registry._database.session(writing=False) as session:
+        assert session.scalars(select(OpenRunRow.run_id)).all() == [evaluation]
+
+
+def test_merged_runs_are_rolled_up(registry: Registry, tmp_path: Any) -> None:
+    ended_sweep(registry)
+    with Registry(str(tmp_path / "there.sqlite")) as there:
+        ended_sweep(there, first=2)
+        seeds(there, [0.1])
+        assert {one.change for one in merge_registry(registry._database, there._database, unfinished=True)} == {"new"}
+    check(registry)
+    assert [row["n"] for row in registry.leaderboard_table().records] == [4, 4, 4, 1]
