@@ -32,7 +32,7 @@ from sqlalchemy import (
 )
 
 from orchestrator.registry import Registry
-from orchestrator.registry.column_types import UtcTime
+from orchestrator.registry.column_types import UtcTime, id_of_run, key_of_run
 from orchestrator.registry.tables import BaseRow
 from orchestrator.results import MetricEvent, ModelResult, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
@@ -82,7 +82,7 @@ def fill(registry: Registry, num_sweeps: int) -> list[str]:
                 _copy_runs(connection, table)
             elif "run_id" in table.columns:
                 _copy_rows(connection, table)
-        tagged = select(_run().c.id).where(_run().c.parent_id.is_not(None)).order_by(_run().c.id).limit(NUM_TAGGED)
+        tagged = select(_run().c.key).where(_run().c.parent_id.is_not(None)).order_by(_run().c.id).limit(NUM_TAGGED)
         tags = BaseRow.metadata.tables["tags"]
         connection.execute(insert(tags).from_select(["run_id", "tag"], tagged.add_columns(literal(RARE_TAG))))
         _COPIES.drop(connection)
@@ -145,6 +145,11 @@ def _renamed(column: Any) -> Any:
     return _COPIES.c.prefix.concat(func.substr(column, _ID_DIGITS + 1))
 
 
+def _copy_of(key: Any) -> Any:
+    """Key of a run's copy."""
+    return key_of_run(_renamed(id_of_run(key)))
+
+
 def _copy_runs(connection: Connection, runs: Table) -> None:
     of_pattern = (runs.c.parent_id == _COPIES.c.pattern, runs.c.id == _COPIES.c.pattern)
     for condition in reversed(of_pattern):  # the sweeps first, which the trials name
@@ -152,14 +157,15 @@ def _copy_runs(connection: Connection, runs: Table) -> None:
             name: case((runs.c[name].is_(None), null()), else_=_COPIES.c.made_at)
             for name in ("created_at", "started_at", "finished_at", "heartbeat_at")
         }
-        given |= {name: _renamed(runs.c[name]) for name in ("id", "parent_id", "group_key")}
+        given |= {name: _renamed(runs.c[name]) for name in ("id", "group_key")}
+        given["parent_id"] = _copy_of(runs.c.parent_id)
         _insert(connection, runs, given, select().join_from(runs, _COPIES, condition))
 
 
 def _copy_rows(connection: Connection, table: Table) -> None:
     """Copy the rows of runs, scores and learning rates moved by a little, a different amount for each run."""
     runs, columns = _run(), table.columns
-    given: dict[str, Any] = {"run_id": _renamed(columns["run_id"])}
+    given: dict[str, Any] = {"run_id": _copy_of(columns["run_id"])}
     spread = (_COPIES.c.number * 7_919 + func.coalesce(runs.c.number, 0) * 104_729) % 1_000
     if "value" in columns:
         given["value"] = columns["value"] + cast(spread - 500, Double) / 10_000.0
@@ -176,7 +182,7 @@ def _copy_rows(connection: Connection, table: Table) -> None:
 def _copy_models(connection: Connection, models: Table) -> None:
     given = {
         "name": literal("bench-").concat(cast(_COPIES.c.number, Text)),
-        "run_id": _renamed(models.c.run_id),
+        "run_id": _copy_of(models.c.run_id),
         "digest": _COPIES.c.prefix.concat(func.substr(models.c.digest, _ID_DIGITS + 1)),
         "created_at": _COPIES.c.made_at,
     }
@@ -184,8 +190,9 @@ def _copy_models(connection: Connection, models: Table) -> None:
 
 
 def _insert(connection: Connection, table: Table, given: dict[str, Any], joined: Any) -> None:
-    columns = [given.get(column.name, column) for column in table.columns]
-    connection.execute(insert(table).from_select([*table.columns], joined.with_only_columns(*columns)))
+    copied = [column for column in table.columns if column.name != "key"]
+    values = joined.with_only_columns(*(given.get(column.name, column) for column in copied))
+    connection.execute(insert(table).from_select(copied, values))
 
 
 def main() -> None:

@@ -4,7 +4,17 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import DateTime, Dialect, Double, Text, literal
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    DateTime,
+    Dialect,
+    Double,
+    Integer,
+    Text,
+    literal,
+    type_coerce,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
@@ -59,6 +69,23 @@ class StateText(TypeDecorator[RunState]):
         return None if value is None else _STATES.get(value) or RunState(value)
 
 
+class RunKey(TypeDecorator[str]):
+    """Reference to a run: its integer key in rows, its id to whoever writes and reads them.
+
+    An id becomes a key where it is a parameter, and a key an id where it is what a statement returns; within a
+    statement keys are compared with keys. A run that is not there has no key: NULL.
+    """
+
+    impl = Integer
+    cache_ok = True
+
+    def bind_expression(self, bindparam: BindParameter[str]) -> ColumnElement[int]:
+        return key_of_run(type_coerce(bindparam, Text))
+
+    def column_expression(self, column: ColumnElement[str]) -> ColumnElement[str]:
+        return id_of_run(column)
+
+
 class Json(TypeDecorator[Any]):
     """Plain values, stored as JSON text so that both databases hold the same bytes."""
 
@@ -80,6 +107,32 @@ class utc_now(FunctionElement[datetime]):  # noqa: N801  (an SQL function)
 
     def __init__(self, seconds_ago: float = 0.0) -> None:
         super().__init__(*((literal(-float(seconds_ago)),) if seconds_ago else ()))
+
+
+class key_of_run(FunctionElement[int]):  # noqa: N801  (an SQL function)
+    """SQL function: the key of the run with an id."""
+
+    type = Integer()
+    inherit_cache = True
+
+
+class id_of_run(FunctionElement[str]):  # noqa: N801  (an SQL function)
+    """SQL function: the id of the run with a key, where a statement itself compares or sorts by it."""
+
+    type = Text()
+    inherit_cache = True
+
+
+@compiles(key_of_run)
+def _key_of_run(element: key_of_run, compiler: SQLCompiler, **options: Any) -> str:
+    run_id = compiler.process(element.clauses, **options)
+    return f"(SELECT referred.key FROM all_runs AS referred WHERE referred.id = {run_id})"
+
+
+@compiles(id_of_run)
+def _id_of_run(element: id_of_run, compiler: SQLCompiler, **options: Any) -> str:
+    key = compiler.process(element.clauses, **options)
+    return f"(SELECT referred.id FROM all_runs AS referred WHERE referred.key = {key})"
 
 
 class folded(FunctionElement[str]):  # noqa: N801  (an SQL function)

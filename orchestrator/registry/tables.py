@@ -9,6 +9,8 @@ The tables of a run's attempts are in `attempt_tables`, those of its upkeep in `
 
 A run that was removed is marked, and can be restored until its files are deleted; so are the models that it registered.
 The tables `all_runs` and `all_models` have them, the views `runs` and `models`, which everything reads, have not.
+
+Rows refer to a run by its integer key; who writes and reads them gives and gets its id (`column_types.RunKey`).
 """
 
 from datetime import datetime
@@ -22,6 +24,7 @@ from sqlalchemy import (
     Double,
     ForeignKey,
     ForeignKeyConstraint,
+    Identity,
     Index,
     Text,
     UniqueConstraint,
@@ -31,13 +34,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from orchestrator.registry.column_types import FreeText, Json, StateText, UtcTime, utc_now
+from orchestrator.registry.column_types import FreeText, Json, RunKey, StateText, UtcTime, utc_now
 from orchestrator.run_states import RunState
 
 _STORED_STATES = ", ".join(f"'{state}'" for state in RunState if not state.is_derived)
 
 BigInt = Annotated[int, mapped_column(BigInteger)]
-RunId = Annotated[str, mapped_column(ForeignKey("all_runs.id", ondelete="CASCADE"))]
+RunId = Annotated[str, mapped_column(RunKey, ForeignKey("all_runs.key", ondelete="CASCADE"))]
 UtcDatetime = Annotated[datetime, mapped_column(UtcTime)]
 FreeTextStr = Annotated[str, mapped_column(FreeText)]
 _TYPES = {str: Text, float: Double, RunState: StateText, dict[str, Any]: Json, list[Any]: Json}
@@ -58,11 +61,16 @@ class ViewRow(DeclarativeBase):
     type_annotation_map = _TYPES
 
 
+_BY_ID = {"primary_key": ["id"]}
+"""How a session knows a run."""
+
+
 class _RunColumns:
     """One execution of a spec; with a parent, one trial of a sweep."""
 
-    id: Mapped[str] = mapped_column(primary_key=True)
-    parent_id: Mapped[str | None]
+    key: Mapped[int] = mapped_column(Identity(), primary_key=True)
+    id: Mapped[str]
+    parent_id: Mapped[str | None] = mapped_column(RunKey)
     trial_key: Mapped[str | None]
     """Natural key of a trial within its sweep."""
     number: Mapped[int | None]
@@ -106,14 +114,17 @@ class RunRow(_RunColumns, ViewRow):
     """A run that was not removed."""
 
     __tablename__ = "runs"
+    __mapper_args__ = _BY_ID
 
 
 class StoredRun(_RunColumns, BaseRow):
     """A run, removed or not: for who writes."""
 
     __tablename__ = "all_runs"
+    __mapper_args__ = _BY_ID
     __table_args__ = (
-        ForeignKeyConstraint(["parent_id"], ["all_runs.id"], ondelete="CASCADE"),
+        ForeignKeyConstraint(["parent_id"], ["all_runs.key"], ondelete="CASCADE"),
+        UniqueConstraint("id", name="uq_runs_id"),
         CheckConstraint(f"state IN ({_STORED_STATES})", name="ck_runs_state"),
         UniqueConstraint("parent_id", "trial_key", name="uq_runs_parent_id_trial_key"),
         Index("ix_runs_created_at", "created_at", "id"),
@@ -121,6 +132,7 @@ class StoredRun(_RunColumns, BaseRow):
         Index("ix_runs_task", "task"),
         Index("ix_runs_group_key", "group_key"),
         Index("ix_runs_code_version", "code_version"),
+        {"sqlite_autoincrement": True},  # so that a key never means another run
     )
 
 
@@ -129,7 +141,7 @@ _WHOLE = RunRow.__table__.alias("whole_runs")
 
 def of_whole_run(column: str) -> ColumnElement[Any]:
     """Value that a run has in a column, of a trial that of its sweep."""
-    of_sweep = select(_WHOLE.c[column]).where(_WHOLE.c.id == RunRow.parent_id).scalar_subquery()
+    of_sweep = select(_WHOLE.c[column]).where(_WHOLE.c.key == RunRow.parent_id).scalar_subquery()
     return func.coalesce(of_sweep, RunRow.__table__.c[column])
 
 
@@ -150,7 +162,7 @@ class LineageRow(BaseRow):
     child_name: Mapped[FreeTextStr]
     parent_kind: Mapped[str]
     parent_name: Mapped[FreeTextStr]
-    run_id: Mapped[str | None] = mapped_column(ForeignKey("all_runs.id", ondelete="SET NULL"))
+    run_id: Mapped[str | None] = mapped_column(RunKey, ForeignKey("all_runs.key", ondelete="SET NULL"))
     recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
@@ -249,7 +261,7 @@ class _ModelColumns:
 
     name: Mapped[FreeTextStr] = mapped_column(primary_key=True)
     version: Mapped[int] = mapped_column(primary_key=True)
-    run_id: Mapped[str | None]
+    run_id: Mapped[str | None] = mapped_column(RunKey)
     folder: Mapped[FreeTextStr]
     digest: Mapped[str]
     head: Mapped[str]
@@ -270,7 +282,7 @@ class StoredModel(_ModelColumns, BaseRow):
 
     __tablename__ = "all_models"
     __table_args__ = (
-        ForeignKeyConstraint(["run_id"], ["all_runs.id"], ondelete="SET NULL"),
+        ForeignKeyConstraint(["run_id"], ["all_runs.key"], ondelete="SET NULL"),
         UniqueConstraint("name", "digest", name="uq_models_name_digest"),
         Index("ix_models_run_id", "run_id"),
     )

@@ -13,6 +13,8 @@ from typing import Any
 from sqlalchemy import Dialect, Executable
 from sqlalchemy.sql.expression import ClauseElement
 
+from orchestrator.registry.column_types import RunKey
+
 _PLACEHOLDER = re.compile(r"\?|%s(::[A-Z ]+)?")
 
 
@@ -37,7 +39,7 @@ class DriverStatement:
         self._is_one = len(order) == 1
         self._dialect = dialect
         columns = compiled.statement.table.columns if compiled.isinsert else {}
-        self._types = [columns[name].type.compile(compiled.dialect) if name in columns else None for name in order]
+        self._types = [_type_of(columns[name], compiled.dialect) if name in columns else None for name in order]
         self._conversions = [
             (place, processors[name]) for place, name in enumerate(order) if name in names and name in processors
         ]
@@ -72,6 +74,11 @@ class DriverStatement:
         for place, convert in self._conversions:
             stored[place] = convert(stored[place])
         return tuple(stored)
+
+
+def _type_of(column: Any, dialect: Dialect) -> str:
+    """Type of the values that are given for a column: of a reference to a run its id."""
+    return "TEXT" if isinstance(column.type, RunKey) else str(column.type.compile(dialect))
 
 
 def array(values: Sequence[Any]) -> str | list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.engines.dialects import json_object, select_items
+from orchestrator.registry.engines.dialects import json_object, select_runs
 from orchestrator.registry.parameter_values import KIND_END, decode_stored
 from orchestrator.registry.tables import ParameterRow
 
@@ -22,7 +22,7 @@ def load_parameters_of(
         without: parameters that are left out.
     """
     stored = json_object(session, ParameterRow.path, ParameterRow.kind + KIND_END + ParameterRow.text)
-    of_run = select(ParameterRow.run_id, stored).where(ParameterRow.run_id.in_(select_items(session, run_ids)))
+    of_run = select(ParameterRow.run_id, stored).where(ParameterRow.run_id.in_(select_runs(session, run_ids)))
     asked = of_run.where(ParameterRow.path.in_(paths)) if paths else of_run.where(ParameterRow.path.not_in(without))
     parameters: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
     for run_id, own in session.connection().execute(asked.group_by(ParameterRow.run_id)):

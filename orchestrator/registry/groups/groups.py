@@ -112,10 +112,10 @@ def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
     scored_split = func.coalesce(split.text, "validation")
 
     def is_of(metric: Any, of_split: Any, name: Any) -> ColumnElement[bool]:
-        return and_(metric.run_id == RunRow.id, metric.split == of_split, metric.name == name)
+        return and_(metric.run_id == RunRow.key, metric.split == of_split, metric.name == name)
 
     def is_parameter(parameter: Any, path: str) -> ColumnElement[bool]:
-        return and_(is_alone, parameter.run_id == RunRow.id, parameter.path == path)
+        return and_(is_alone, parameter.run_id == RunRow.key, parameter.path == path)
 
     of_group: Sequence[Any] = (
         RunRow.task,
@@ -139,7 +139,7 @@ def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
     )
     return (
         select(*of_group, RunRow.kind, func.coalesce(parent.kind, RunRow.kind).label("of_kind"), *of_run)
-        .outerjoin(parent, parent.id == RunRow.parent_id)
+        .outerjoin(parent, parent.key == RunRow.parent_id)
         .outerjoin(split, and_(is_parameter(split, "split"), RunRow.kind == _EVALUATION))
         .outerjoin(seed, is_parameter(seed, SEED_PATH))
         .outerjoin(tested_on, and_(is_parameter(tested_on, TEST_DIGEST), RunRow.kind == _EVALUATION))

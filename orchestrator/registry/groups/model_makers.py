@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.engines.dialects import select_items
+from orchestrator.registry.engines.dialects import select_items, select_runs
 from orchestrator.registry.groups.group_parameters import load_parameters_of
 from orchestrator.registry.groups.split_data import digest_paths
 from orchestrator.registry.model_versions import split_version
@@ -80,7 +80,7 @@ def load_corpus_files(session: Session, run_ids: Collection[str]) -> Mapping[str
     corpora = select(RunDatasetRow.run_id, DatasetRow.files).join(
         DatasetRow, DatasetRow.fingerprint == RunDatasetRow.fingerprint
     )
-    is_read = DatasetRow.kind == "corpus", RunDatasetRow.run_id.in_(select_items(session, run_ids))
+    is_read = DatasetRow.kind == "corpus", RunDatasetRow.run_id.in_(select_runs(session, run_ids))
     read: dict[str, frozenset[str]] = defaultdict(frozenset)
     for run_id, files in session.execute(corpora.where(*is_read)):
         read[run_id] |= {file["digest"][:RECORDED_DIGITS] for file in files if file.get("digest")}
@@ -112,7 +112,7 @@ def _load_meant(session: Session, run_ids: Collection[str]) -> dict[tuple[str, s
 
     A trial's lineage is that of its sweep, which has the start model of the trial whose model it kept.
     """
-    of_run = LineageRow.run_id == func.coalesce(RunRow.parent_id, RunRow.id)
+    of_run = LineageRow.run_id == func.coalesce(RunRow.parent_id, RunRow.key)
     edges = select(RunRow.id, LineageRow.parent_name, LineageRow.parent).join(LineageRow, of_run)
     is_asked = RunRow.id.in_(select_items(session, run_ids)), LineageRow.role.in_(("weights", "teacher"))
     return {

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.engines.dialects import select_items
+from orchestrator.registry.engines.dialects import select_runs
 from orchestrator.registry.groups.group_parameters import load_parameters_of
 from orchestrator.registry.groups.model_makers import MAKING_PATHS, load_corpus_files, load_makers
 from orchestrator.registry.groups.split_data import DigestSets, SplitData, digest_paths, taken_path
@@ -149,7 +149,7 @@ def load_test_refusals(session: Session, run_ids: Collection[str]) -> dict[str, 
 
     A file that was read another way may have given other examples, and refuses nothing.
     """
-    is_tested = MetricRow.run_id.in_(select_items(session, run_ids)), MetricRow.split == "test"
+    is_tested = MetricRow.run_id.in_(select_runs(session, run_ids)), MetricRow.split == "test"
     scored = session.scalars(select(MetricRow.run_id).where(*is_tested).distinct()).all()
     kept = load_kept_trials(session, scored)  # the score of a sweep is that of the trial whose model it kept
     texts = load_parameters_of(session, {*scored, *kept.values()}, ORIGIN_PATHS)

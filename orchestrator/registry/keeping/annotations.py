@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.engines.dialects import select_items
+from orchestrator.registry.engines.dialects import select_runs
 from orchestrator.registry.keeping_tables import ANNOTATIONS
 from orchestrator.registry.tables import BaseRow
 
@@ -23,7 +23,7 @@ def annotations_of(session: Session, run_ids: Collection[str]) -> Annotations:
     found: Annotations = {}
     for name in ANNOTATIONS:
         table = BaseRow.metadata.tables[name]
-        rows = session.execute(select(table).where(table.c.run_id.in_(select_items(session, run_ids)))).mappings()
+        rows = session.execute(select(table).where(table.c.run_id.in_(select_runs(session, run_ids)))).mappings()
         found[name] = {tuple(row[column.name] for column in table.primary_key): dict(row) for row in rows}
     return found
 

@@ -5,15 +5,16 @@ have added to a run later (tags, notes, flags) is no part of what the run is: `k
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, Select, String, Table, collate, insert, or_, select
+from sqlalchemy import ColumnElement, Select, String, Table, collate, insert, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.attempt_tables import AttemptRow
-from orchestrator.registry.engines.dialects import lock_until_commit, select_items, upsert
+from orchestrator.registry.column_types import RunKey, id_of_run
+from orchestrator.registry.engines.dialects import lock_until_commit, select_runs, upsert
 from orchestrator.registry.keeping_tables import ANNOTATIONS
 from orchestrator.registry.model_versions import free_version
 from orchestrator.registry.tables import BaseRow, ModelRow, RunRow, StoredModel, StoredRun
@@ -48,7 +49,7 @@ def family_digests(session: Session, run_id: str) -> dict[str, str]:
 
 def copy_family(there: Session, here: Session, run_id: str) -> list[str]:
     """Insert a run, its trials and their rows, and what these rest on; returns their ids, the run first."""
-    runs = [dict(run) for run in _runs_of_family(there, run_id)]
+    runs = _runs_of_family(there, run_id)
     here.execute(insert(StoredRun), runs)
     for table in tables_of_runs():
         for part in there.execute(_rows_of_family(there, table, run_id)).mappings().partitions():
@@ -103,16 +104,16 @@ def _same_weights(model: ModelRow) -> Select[StoredModel]:
 
 def models_of(session: Session, run_ids: Iterable[str]) -> list[ModelRow]:
     """Records of the models that runs registered, in the order of their versions."""
-    statement = select(ModelRow).where(ModelRow.run_id.in_(select_items(session, run_ids)))
+    statement = select(ModelRow).where(ModelRow.run_id.in_(select_runs(session, run_ids)))
     return list(session.scalars(statement.order_by(ModelRow.name, ModelRow.version)))
 
 
-def _runs_of_family(session: Session, run_id: str) -> Sequence[RowMapping]:
-    """All columns of a run and of its trials, the run first."""
-    in_order = _rows_in_order(
-        session, BaseRow.metadata.tables[StoredRun.__tablename__], StoredRun.id.in_(_members(run_id))
-    )
-    return sorted(session.execute(in_order).mappings(), key=lambda run: run["id"] != run_id)
+def _runs_of_family(session: Session, run_id: str) -> list[dict[str, Any]]:
+    """What a run and its trials have in their columns, but for their keys; the run first."""
+    table = BaseRow.metadata.tables[StoredRun.__tablename__]
+    rows = session.execute(select(table).where(table.c.key.in_(_members(run_id)))).mappings()
+    runs = [{name: value for name, value in row.items() if name != "key"} for row in rows]
+    return sorted(runs, key=lambda run: (run["id"] != run_id, run["id"]))
 
 
 def _rows_of_family(session: Session, table: Table, run_id: str) -> Select[Any]:
@@ -121,13 +122,14 @@ def _rows_of_family(session: Session, table: Table, run_id: str) -> Select[Any]:
 
 
 def _members(run_id: str) -> Select[Any]:
-    return select(StoredRun.id).where(or_(StoredRun.id == run_id, StoredRun.parent_id == run_id))
+    return select(StoredRun.key).where(or_(StoredRun.id == run_id, StoredRun.parent_id == run_id))
 
 
 def _rows_in_order(session: Session, table: Table, condition: ColumnElement[bool]) -> Select[Any]:
     # Texts in the order that SQLite has: that of PostgreSQL depends on the server's locale.
     is_server = session.get_bind().dialect.name == "postgresql"
-    order = [collate(key, "C") if is_server and isinstance(key.type, String) else key for key in table.primary_key]
+    keys = [id_of_run(key) if isinstance(key.type, RunKey) else key for key in table.primary_key]
+    order = [collate(key, "C") if is_server and isinstance(key.type, String) else key for key in keys]
     return select(table).where(condition).order_by(*order).execution_options(yield_per=_ROWS_AT_ONCE)
 
 

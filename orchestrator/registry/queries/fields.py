@@ -31,6 +31,7 @@ from sqlalchemy import (
 )
 
 from orchestrator.measurements import is_better_lower
+from orchestrator.registry.column_types import id_of_run
 from orchestrator.registry.groups.group_keys import group_key
 from orchestrator.registry.keeping_tables import NoteRow
 from orchestrator.registry.parameter_values import LARGEST_EXACT, decode_parameter
@@ -180,7 +181,7 @@ def metric(split: str, name: str) -> Field:
     """Field of the latest value of a measurement."""
     row = _rows(MetricRow)
     return Field(
-        *("number", row.c.value, row, ((row.c.run_id, RunRow.id),)),
+        *("number", row.c.value, row, ((row.c.run_id, RunRow.key),)),
         where=and_(row.c.split == split, row.c.name == name),
         has_value=row.c.run_id.is_not(None),
     )
@@ -203,7 +204,7 @@ def history(function: str, split: str, name: str, step: int | None) -> Field:
         takes_lowest = {"min": True, "max": False, "best": falls, "worst": not falls}[function]
         value = picked((func.min if takes_lowest else func.max)(points.c.value))
     return Field(
-        *("number", value, row, ((row.c.run_id, RunRow.id),)),
+        *("number", value, row, ((row.c.run_id, RunRow.key),)),
         where=and_(row.c.split == split, row.c.name == name),
         has_value=picked(func.max(points.c.step)).is_not(None),
     )
@@ -214,7 +215,7 @@ def parameter(path: str) -> Field:
     """Field of a parameter by its whole path."""
     row = _rows(ParameterRow)
     where = and_(row.c.path == path, row.c.kind != "null")
-    return Field("parameter", row.c.text, row, ((row.c.run_id, RunRow.id),), where=where)
+    return Field("parameter", row.c.text, row, ((row.c.run_id, RunRow.key),), where=where)
 
 
 @lru_cache
@@ -223,11 +224,11 @@ def tag_value(key: str) -> Field:
     row = _rows(TagRow)
     is_so_called = or_(row.c.tag == key, func.substr(row.c.tag, 1, len(key) + 1) == f"{key}:")
     word = func.substr(row.c.tag, len(key) + 2)
-    return Field("tag value", word, row, ((row.c.run_id, RunRow.id),), where=is_so_called, of_several=True, name=key)
+    return Field("tag value", word, row, ((row.c.run_id, RunRow.key),), where=is_so_called, of_several=True, name=key)
 
 
 def _several(row: Any, value: Column, *also: Column) -> Field:
-    links = ((row.c.run_id, RunRow.id),)
+    links = ((row.c.run_id, RunRow.key),)
     return Field("text", value, row, links, where=row.c.run_id.is_not(None), also=also, of_several=True)
 
 
@@ -244,7 +245,7 @@ def _model() -> Field:
 
 def _score() -> Field:
     row = _rows(MetricRow)
-    links = ((row.c.run_id, RunRow.id), (row.c.name, RunRow.metric))
+    links = ((row.c.run_id, RunRow.key), (row.c.name, RunRow.metric))
     is_there = row.c.run_id.is_not(None)
     return Field("number", row.c.value, row, links, where=row.c.split == METRIC_SPLITS[0], has_value=is_there)
 
@@ -273,7 +274,7 @@ FIELDS: Mapping[str, Field] = {
     "metric": Field("text", RunRow.metric),
     "experiment": Field("text", of_whole_run("name")),
     "fingerprint": Field("text", of_whole_run("fingerprint")),
-    "parent": Field("text", RunRow.parent_id),
+    "parent": Field("text", id_of_run(RunRow.parent_id)),
     "group": Field("group", RunRow.group_key),
     "host": Field("text", RunRow.host),
     "code": Field("text", RunRow.code_version),

@@ -27,7 +27,7 @@ _SQLITE = "sqlite:///"
 _BUSY_TIMEOUT_S = 1.0
 _ALIASES = "model_aliases JOIN models USING (name, version)"
 """Aliases of models that were not removed."""
-_CALLED = "SELECT id FROM runs WHERE name = :name OR id LIKE :prefix"
+_CALLED = "SELECT key FROM runs WHERE name = :name OR id LIKE :prefix"
 Named = list[tuple[str, str]]
 """Names, each with what it is in a few words."""
 Read = Callable[[str, Mapping[str, Any]], Sequence[Any]]
@@ -97,7 +97,7 @@ class RecordedNames:
     def kind_of_run(self, wanted: str) -> str | None:
         """The kind of the newest run of a name, else of the one run whose id begins so."""
         rows = self._named(
-            f"SELECT name, kind FROM runs WHERE id IN ({_CALLED}) ORDER BY name = :name DESC, created_at DESC "
+            f"SELECT name, kind FROM runs WHERE key IN ({_CALLED}) ORDER BY name = :name DESC, created_at DESC "
             "LIMIT :most",
             _called(wanted),
         )
@@ -114,7 +114,7 @@ class RecordedNames:
 
     def has_metric(self, split: str, name: str) -> bool:
         """Whether some run has this measurement; true in a registry without any, where no name is wrong."""
-        of_name = "SELECT 1 FROM metrics JOIN runs ON id = run_id WHERE split = :split AND metrics.name = :name LIMIT 1"
+        of_name = "SELECT 1 FROM metrics m JOIN runs ON key = run_id WHERE split = :split AND m.name = :name LIMIT 1"
         is_there = self._read(of_name, {"split": split, "name": name})
         return bool(is_there) or not self._read("SELECT 1 FROM metrics LIMIT 1", {})
 
@@ -126,7 +126,7 @@ class RecordedNames:
 
     def is_of_a_run(self, path: str) -> bool:
         """Whether a run has this parameter that was not removed."""
-        of_runs = "SELECT 1 FROM parameters JOIN runs ON id = run_id WHERE path = :path LIMIT 1"
+        of_runs = "SELECT 1 FROM parameters JOIN runs ON key = run_id WHERE path = :path LIMIT 1"
         return bool(self._read(of_runs, {"path": path}))
 
     def parameters(self) -> Named:

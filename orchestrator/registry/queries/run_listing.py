@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, func, not_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.collection_pause import paused_collection
+from orchestrator.registry.engines.dialects import select_runs
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.queries.fields import FIELDS, Test, state_field
 from orchestrator.registry.queries.query_tree import METRIC_SPLITS, short_names
@@ -99,18 +100,19 @@ def _table(session: Session, state: ColumnElement[RunState], run_ids: Sequence[s
     parameters: list[tuple[str, str, Any]] = []
     for start in range(0, len(run_ids), _RUNS_PER_STATEMENT):
         some = run_ids[start : start + _RUNS_PER_STATEMENT]
-        for row in connection.execute(statement.where(RunRow.id.in_(some))):
+        keys = select_runs(session, some)
+        for row in connection.execute(statement.where(RunRow.key.in_(keys))):
             columns = iter(row)
             for name, field in fields.items():
                 records[row[0]][name] = field.show(*(next(columns) for _ in field.shown))
-        for run_id, tag in connection.execute(select(TagRow.run_id, TagRow.tag).where(TagRow.run_id.in_(some))):
+        for run_id, tag in connection.execute(select(TagRow.run_id, TagRow.tag).where(TagRow.run_id.in_(keys))):
             tags[run_id].append(tag)
         latest = select(MetricRow.run_id, MetricRow.split, MetricRow.name, MetricRow.value)
-        for run_id, split, name, value in connection.execute(latest.where(MetricRow.run_id.in_(some))):
+        for run_id, split, name, value in connection.execute(latest.where(MetricRow.run_id.in_(keys))):
             metrics.add((split, name))
             records[run_id][f"metrics.{metric_name(split, name)}"] = math.nan if value is None else value
         values = select(ParameterRow.run_id, ParameterRow.path, ParameterRow.kind, ParameterRow.text)
-        for run_id, path, kind, text in connection.execute(values.where(ParameterRow.run_id.in_(some))):
+        for run_id, path, kind, text in connection.execute(values.where(ParameterRow.run_id.in_(keys))):
             parameters.append((run_id, path, decode_parameter(kind, text)))
     names = {path: f"params.{name}" for path, name in short_names(dict.fromkeys(p for _, p, _ in parameters)).items()}
     for run_id, path, value in parameters:

@@ -9,10 +9,11 @@ Tags that say where a run itself belongs stay with it: a pipeline finds its stag
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 
-from sqlalchemy import Text, bindparam, delete, select
+from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from orchestrator.registry.engines.dialects import select_items, upsert, upsert_rows
+from orchestrator.registry.column_types import RunKey
+from orchestrator.registry.engines.dialects import select_runs, upsert, upsert_rows
 from orchestrator.registry.engines.driver_statements import DriverStatement
 from orchestrator.registry.engines.write_transactions import WriteTransaction
 from orchestrator.registry.place_tags import OF_ONE_RUN, PIPELINE, is_of_one_run
@@ -33,7 +34,7 @@ def inherit(transaction: WriteTransaction, sweep_id: str, trial_ids: Collection[
 def _statements(column: InstrumentedAttribute[str], dialect: str) -> tuple[DriverStatement, DriverStatement]:
     """Statements that read what a run has in a column, and that give a run such a value."""
     table, names = column.class_.__table__, ("run_id", column.key)
-    read = select(column).where(column.class_.run_id == bindparam("run_id", type_=Text))
+    read = select(column).where(column.class_.run_id == bindparam("run_id", type_=RunKey))
     return DriverStatement(read, dialect, ("run_id",)), DriverStatement(upsert(dialect, table, names), dialect, names)
 
 
@@ -73,7 +74,7 @@ def take_back(session: Session, run_id: str, tags: Sequence[str]) -> None:
 def _tags_to_inherit(session: Session, run_ids: Sequence[str]) -> list[str]:
     if not run_ids:
         return []
-    of_runs = select(TagRow.tag).join(RunRow, RunRow.id == TagRow.run_id).where(RunRow.id.in_(run_ids))
+    of_runs = select(TagRow.tag).join(RunRow, RunRow.key == TagRow.run_id).where(RunRow.id.in_(run_ids))
     tags = session.scalars(of_runs.order_by(TagRow.tag))
     return [tag for tag in tags if not is_of_one_run(tag)]
 
@@ -83,12 +84,12 @@ def _trials_of(session: Session, run_ids: Sequence[str]) -> Sequence[str]:
 
 
 def _stages_of(session: Session, run_id: str) -> Sequence[str]:
-    stages = select(RunRow.id).join(TagRow, TagRow.run_id == RunRow.id)
+    stages = select(RunRow.id).join(TagRow, TagRow.run_id == RunRow.key)
     return session.scalars(stages.where(TagRow.tag == f"{PIPELINE}{run_id}")).all()
 
 
 def _take(session: Session, run_ids: Sequence[str], tags: Sequence[str]) -> None:
-    taken = delete(TagRow).where(TagRow.run_id.in_(select_items(session, run_ids)), TagRow.tag.in_(tags))
+    taken = delete(TagRow).where(TagRow.run_id.in_(select_runs(session, run_ids)), TagRow.tag.in_(tags))
     session.execute(taken.execution_options(synchronize_session=False))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.engines.dialects import select_items
+from orchestrator.registry.engines.dialects import select_items, select_runs
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.tables import ParameterRow, RunRow
 
@@ -23,9 +23,9 @@ def load_naming_runs(
             for one in sorted(fields)
         )
     )
-    whole = func.coalesce(RunRow.parent_id, RunRow.id)
-    values = select(whole, ParameterRow.kind, ParameterRow.text).join(RunRow, RunRow.id == ParameterRow.run_id)
-    is_other = ParameterRow.run_id.not_in(select_items(session, except_of))
+    whole = func.coalesce(RunRow.parent_id, RunRow.key)
+    values = select(whole, ParameterRow.kind, ParameterRow.text).join(RunRow, RunRow.key == ParameterRow.run_id)
+    is_other = ParameterRow.run_id.not_in(select_runs(session, except_of))
     may_name = or_(ParameterRow.kind == "json", ParameterRow.text.in_(select_items(session, names)))
     found = set()
     for run_id, kind, text in session.execute(values.where(is_field, is_other, may_name)):

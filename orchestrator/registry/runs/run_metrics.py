@@ -157,7 +157,7 @@ def _measured_anew(new: Any) -> dict[str, ColumnElement[Any]]:
     """The new time, where a run has begun again since a point was recorded; a repeated report changes nothing."""
     # As text: in ON CONFLICT nothing correlates a subquery with the row that is there.
     own_run: ColumnElement[str] = literal_column("metric_points.run_id")
-    started_at = select(RunRow.started_at).where(RunRow.id == own_run).scalar_subquery()
+    started_at = select(RunRow.started_at).where(RunRow.key == own_run).scalar_subquery()
     recorded_at = MetricPointRow.recorded_at
     return {"recorded_at": case((recorded_at < started_at, new.recorded_at), else_=recorded_at)}
 

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Select, Text, bindparam, select
+from sqlalchemy import Select, bindparam, select
 from sqlalchemy.orm import Session
 
+from orchestrator.registry.column_types import RunKey
 from orchestrator.registry.engines.dialects import upsert
 from orchestrator.registry.engines.driver_statements import DriverStatement
 from orchestrator.registry.engines.write_transactions import WriteTransaction
@@ -38,7 +39,7 @@ def _of_run(run_id: Any) -> Select[str, str, str]:
 
 @lru_cache
 def _select_statement(dialect: str) -> DriverStatement:
-    return DriverStatement(_of_run(bindparam("run_id", type_=Text)), dialect, ("run_id",))
+    return DriverStatement(_of_run(bindparam("run_id", type_=RunKey)), dialect, ("run_id",))
 
 
 @lru_cache

@@ -55,7 +55,7 @@ def run_statement(dialect: str) -> DriverStatement:
 def group_statement(dialect: str) -> DriverStatement:
     """Set the digest of the group that a run is of."""
     statement = update(StoredRun).where(StoredRun.id == bindparam("row", type_=Text))
-    return DriverStatement(statement.values(group_key=bindparam("key", type_=Text)), dialect, ("row", "key"))
+    return DriverStatement(statement.values(group_key=bindparam("group", type_=Text)), dialect, ("row", "group"))
 
 
 @lru_cache

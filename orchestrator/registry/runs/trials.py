@@ -81,7 +81,7 @@ class SweepTrials:
             run = read_run(transaction, sweep_id)
             parameters = read_parameters(transaction, sweep_id) | data
             write_parameters(transaction, {sweep_id: parameters})
-            group = {"row": sweep_id, "key": run_group_digest(run.kind, parameters)}
+            group = {"row": sweep_id, "group": run_group_digest(run.kind, parameters)}
             statement = group_statement(transaction.dialect)
             transaction.run(statement, statement.values(group))
 
