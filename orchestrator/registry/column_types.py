@@ -69,21 +69,23 @@ class StateText(TypeDecorator[RunState]):
         return None if value is None else _STATES.get(value) or RunState(value)
 
 
-class RunKey(TypeDecorator[str]):
-    """Reference to a run: its integer key in rows, its id to whoever writes and reads them.
+class ReferenceKey(TypeDecorator[str]):
+    """Reference to a row: its integer key in rows, a text to whoever writes and reads them.
 
-    An id becomes a key where it is a parameter, and a key an id where it is what a statement returns; within a
-    statement keys are compared with keys. A run that is not there has no key: NULL.
+    A text becomes a key where it is a parameter, and a key a text where it is what a statement returns; within a
+    statement keys are compared with keys. A text that is not there has no key: NULL.
     """
 
     impl = Integer
     cache_ok = True
+    key_of: type[FunctionElement[int]]
+    text_of: type[FunctionElement[str]]
 
-    def bind_expression(self, bindparam: BindParameter[str]) -> ColumnElement[int]:
-        return key_of_run(type_coerce(bindparam, Text))
+    def bind_expression(self, bindparam: BindParameter[str]) -> Any:
+        return self.key_of(type_coerce(bindparam, Text))
 
     def column_expression(self, column: ColumnElement[str]) -> ColumnElement[str]:
-        return id_of_run(column)
+        return self.text_of(column)
 
 
 class Json(TypeDecorator[Any]):
@@ -109,30 +111,56 @@ class utc_now(FunctionElement[datetime]):  # noqa: N801  (an SQL function)
         super().__init__(*((literal(-float(seconds_ago)),) if seconds_ago else ()))
 
 
-class key_of_run(FunctionElement[int]):  # noqa: N801  (an SQL function)
+class _Found(FunctionElement[Any]):
+    """SQL function: what a row of a table has in one column, found by another."""
+
+    row: str
+    """Column that is wanted, table, and column that is given."""
+
+
+@compiles(_Found)
+def _found(element: _Found, compiler: SQLCompiler, **options: Any) -> str:
+    wanted, table, given = element.row.split()
+    value = compiler.process(element.clauses, **options)
+    return f"(SELECT referred.{wanted} FROM {table} AS referred WHERE referred.{given} = {value})"
+
+
+class key_of_run(_Found):  # noqa: N801  (an SQL function)
     """SQL function: the key of the run with an id."""
 
-    type = Integer()
-    inherit_cache = True
+    type, row, inherit_cache = Integer(), "key all_runs id", True
 
 
-class id_of_run(FunctionElement[str]):  # noqa: N801  (an SQL function)
-    """SQL function: the id of the run with a key, where a statement itself compares or sorts by it."""
+class id_of_run(_Found):  # noqa: N801  (an SQL function)
+    """SQL function: the id of the run with a key."""
 
-    type = Text()
-    inherit_cache = True
-
-
-@compiles(key_of_run)
-def _key_of_run(element: key_of_run, compiler: SQLCompiler, **options: Any) -> str:
-    run_id = compiler.process(element.clauses, **options)
-    return f"(SELECT referred.key FROM all_runs AS referred WHERE referred.id = {run_id})"
+    type, row, inherit_cache = Text(), "id all_runs key", True
 
 
-@compiles(id_of_run)
-def _id_of_run(element: id_of_run, compiler: SQLCompiler, **options: Any) -> str:
-    key = compiler.process(element.clauses, **options)
-    return f"(SELECT referred.id FROM all_runs AS referred WHERE referred.key = {key})"
+class key_of_name(_Found):  # noqa: N801  (an SQL function)
+    """SQL function: the key of a name."""
+
+    type, row, inherit_cache = Integer(), "key names text", True
+
+
+class name_of_key(_Found):  # noqa: N801  (an SQL function)
+    """SQL function: the name with a key."""
+
+    type, row, inherit_cache = Text(), "text names key", True
+
+
+class RunKey(ReferenceKey):
+    """Reference to a run, by its id."""
+
+    cache_ok = True
+    key_of, text_of = key_of_run, id_of_run
+
+
+class NameKey(ReferenceKey):
+    """Reference to a name, by its text."""
+
+    cache_ok = True
+    key_of, text_of = key_of_name, name_of_key
 
 
 class folded(FunctionElement[str]):  # noqa: N801  (an SQL function)

@@ -1,16 +1,17 @@
 """Tables of the registry. A trial is a run with a parent; times are in UTC, by the database's clock; NULL in a metric's
 value means NaN.
 
-runs >── parent (a trial's sweep)      runs ─┬─< parameters      runs ─┬─< metrics ─< metric_points
-                                            ├─< tags                  ├─< checkpoints
-                                            └─< models                └─< run_datasets >─ datasets
+runs >── parent (a trial's sweep)      runs ─┬─< parameters >─ names      runs ─┬─< series ─< points   series >─ names
+                                            ├─< tags                           ├─< checkpoints
+                                            └─< models                         └─< run_datasets >─ datasets
 lineage: edges between data, models and exports, by digest
 The tables of a run's attempts are in `attempt_tables`, those of its upkeep in `keeping_tables`.
 
 A run that was removed is marked, and can be restored until its files are deleted; so are the models that it registered.
 The tables `all_runs` and `all_models` have them, the views `runs` and `models`, which everything reads, have not.
 
-Rows refer to a run by its integer key; who writes and reads them gives and gets its id (`column_types.RunKey`).
+Rows refer to a run and to a name by an integer key; who writes and reads them gives and gets the run's id and the name
+itself (`column_types`).
 """
 
 from datetime import datetime
@@ -34,13 +35,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from orchestrator.registry.column_types import FreeText, Json, RunKey, StateText, UtcTime, utc_now
+from orchestrator.registry.column_types import FreeText, Json, NameKey, RunKey, StateText, UtcTime, utc_now
 from orchestrator.run_states import RunState
 
 _STORED_STATES = ", ".join(f"'{state}'" for state in RunState if not state.is_derived)
 
 BigInt = Annotated[int, mapped_column(BigInteger)]
 RunId = Annotated[str, mapped_column(RunKey, ForeignKey("all_runs.key", ondelete="CASCADE"))]
+Name = Annotated[str, mapped_column(NameKey, ForeignKey("names.key"))]
 UtcDatetime = Annotated[datetime, mapped_column(UtcTime)]
 FreeTextStr = Annotated[str, mapped_column(FreeText)]
 _TYPES = {str: Text, float: Double, RunState: StateText, dict[str, Any]: Json, list[Any]: Json}
@@ -166,19 +168,24 @@ class LineageRow(BaseRow):
     recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
+class NameRow(BaseRow):
+    """Path of a parameter, or split and name of a measurement: `recipe.size`, `validation.f1`. None is ever removed."""
+
+    __tablename__ = "names"
+    __table_args__ = (UniqueConstraint("text", name="uq_names_text"),)
+
+    key: Mapped[int] = mapped_column(Identity(), primary_key=True)
+    text: Mapped[FreeTextStr]
+
+
 class ParameterRow(BaseRow):
-    """One value of a run's spec, by its dotted path."""
+    """One value of a run's spec, by its dotted path. All values of a path lie together, as questions read them."""
 
     __tablename__ = "parameters"
-    __table_args__ = (
-        # With the number, so that comparing and sorting by it reads the index alone. PostgreSQL could not hold a long
-        # text there.
-        Index("ix_parameters_path", "path", "run_id", "kind", "number"),
-        {"sqlite_with_rowid": False},
-    )
+    __table_args__ = (Index("ix_parameters_run_id", "run_id"), {"sqlite_with_rowid": False})
 
+    path: Mapped[Name] = mapped_column(primary_key=True)
     run_id: Mapped[RunId] = mapped_column(primary_key=True)
-    path: Mapped[FreeTextStr] = mapped_column(primary_key=True)
     kind: Mapped[str]
     """One of text, number, boolean, null and json (a list)."""
     text: Mapped[FreeTextStr]
@@ -187,34 +194,36 @@ class ParameterRow(BaseRow):
     """Value of a number, as a double; NULL for NaN; 0 or 1 for a boolean."""
 
 
-class MetricRow(BaseRow):
-    """Latest value of a measurement. A value of the run's result is never replaced by one reported during the run."""
+class SeriesRow(BaseRow):
+    """A measurement of a run, and its latest value. That of the run's result is never replaced by one on the way."""
 
-    __tablename__ = "metrics"
-    __table_args__ = (Index("ix_metrics_split_name_value", "split", "name", "value"), {"sqlite_with_rowid": False})
+    __tablename__ = "series"
+    __table_args__ = (
+        UniqueConstraint("run_id", "name", name="uq_series_run_id_name"),
+        Index("ix_series_name_value", "name", "value", "run_id"),
+        {"sqlite_autoincrement": True},  # so that a key never means another series
+    )
 
-    run_id: Mapped[RunId] = mapped_column(primary_key=True)
-    split: Mapped[str] = mapped_column(primary_key=True)
-    name: Mapped[str] = mapped_column(primary_key=True)
+    key: Mapped[int] = mapped_column(Identity(), primary_key=True)
+    run_id: Mapped[RunId]
+    name: Mapped[Name]
+    """Its split and name: `validation.f1`."""
     step: Mapped[BigInt]
     value: Mapped[float | None]
-    final: Mapped[int] = mapped_column(default=0)
+    final: Mapped[int]
     """1 where the value belongs to the run's result, the score of the model that was kept."""
 
 
-class MetricPointRow(BaseRow):
+class PointRow(BaseRow):
     """One value in the history of a measurement."""
 
-    __tablename__ = "metric_points"
+    __tablename__ = "points"
     __table_args__ = ({"sqlite_with_rowid": False},)
 
-    run_id: Mapped[RunId] = mapped_column(primary_key=True)
-    split: Mapped[str] = mapped_column(primary_key=True)
-    name: Mapped[str] = mapped_column(primary_key=True)
+    series: Mapped[int] = mapped_column(ForeignKey("series.key", ondelete="CASCADE"), primary_key=True)
     step: Mapped[BigInt] = mapped_column(primary_key=True)
     value: Mapped[float | None]
     epoch: Mapped[float | None]
-    recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
 class CheckpointRow(BaseRow):

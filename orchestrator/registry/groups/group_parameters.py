@@ -7,9 +7,10 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from orchestrator.registry.column_types import name_of_key
 from orchestrator.registry.engines.dialects import json_object, select_runs
 from orchestrator.registry.parameter_values import KIND_END, decode_stored
-from orchestrator.registry.tables import ParameterRow
+from orchestrator.registry.tables import NameRow, ParameterRow
 
 
 def load_parameters_of(
@@ -21,9 +22,10 @@ def load_parameters_of(
         paths: parameters that are asked for; all when empty.
         without: parameters that are left out.
     """
-    stored = json_object(session, ParameterRow.path, ParameterRow.kind + KIND_END + ParameterRow.text)
+    stored = json_object(session, name_of_key(ParameterRow.path), ParameterRow.kind + KIND_END + ParameterRow.text)
     of_run = select(ParameterRow.run_id, stored).where(ParameterRow.run_id.in_(select_runs(session, run_ids)))
-    asked = of_run.where(ParameterRow.path.in_(paths)) if paths else of_run.where(ParameterRow.path.not_in(without))
+    named = select(NameRow.key).where(NameRow.text.in_(paths or without))
+    asked = of_run.where(ParameterRow.path.in_(named) if paths else ParameterRow.path.not_in(named))
     parameters: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
     for run_id, own in session.connection().execute(asked.group_by(ParameterRow.run_id)):
         parameters[run_id] = {path: _decode(value) for path, value in own.items()}

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session, aliased
 
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.registry.collection_pause import paused_collection
+from orchestrator.registry.column_types import key_of_name
 from orchestrator.registry.groups.group_keys import LABEL_DIGITS, distinct_labels, group_code, group_key, group_label
 from orchestrator.registry.groups.group_parameters import load_parameters_of
 from orchestrator.registry.groups.group_records import FOLD_PATH, FOLDS_PATH, SEED_PATH, GroupRecord, GroupRun
@@ -23,7 +24,7 @@ from orchestrator.registry.groups.model_origins import TEST_DIGEST, load_origins
 from orchestrator.registry.groups.split_data import SplitData
 from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, find_run, newest_called
-from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
+from orchestrator.registry.tables import ParameterRow, RunRow, SeriesRow
 from orchestrator.run_states import RunState
 
 _EVALUATION = "evaluate"
@@ -105,14 +106,14 @@ def is_ranked() -> ColumnElement[bool]:
 
 def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
     """Statement that selects the runs of groups with their scores: unfinished ones first, then the oldest."""
-    score, baseline, test, collapsed = (aliased(MetricRow) for _ in range(4))
+    score, baseline, test, collapsed = (aliased(SeriesRow) for _ in range(4))
     parent = aliased(RunRow)
     split, seed, tested_on = (aliased(ParameterRow) for _ in range(3))
     is_alone = RunRow.parent_id.is_(None)
     scored_split = func.coalesce(split.text, "validation")
 
     def is_of(metric: Any, of_split: Any, name: Any) -> ColumnElement[bool]:
-        return and_(metric.run_id == RunRow.key, metric.split == of_split, metric.name == name)
+        return and_(metric.run_id == RunRow.key, metric.name == key_of_name(of_split + "." + name))
 
     def is_parameter(parameter: Any, path: str) -> ColumnElement[bool]:
         return and_(is_alone, parameter.run_id == RunRow.key, parameter.path == path)
@@ -144,9 +145,9 @@ def _ranked_runs(condition: ColumnElement[bool]) -> Select[Any]:
         .outerjoin(seed, is_parameter(seed, SEED_PATH))
         .outerjoin(tested_on, and_(is_parameter(tested_on, TEST_DIGEST), RunRow.kind == _EVALUATION))
         .outerjoin(score, is_of(score, scored_split, RunRow.metric))
-        .outerjoin(baseline, is_of(baseline, "validation", literal("baseline.") + RunRow.metric))
-        .outerjoin(test, and_(is_of(test, "test", RunRow.metric), RunRow.kind != _EVALUATION))
-        .outerjoin(collapsed, is_of(collapsed, "validation", "collapsed"))
+        .outerjoin(baseline, is_of(baseline, literal("validation"), literal("baseline.") + RunRow.metric))
+        .outerjoin(test, and_(is_of(test, literal("test"), RunRow.metric), RunRow.kind != _EVALUATION))
+        .outerjoin(collapsed, and_(collapsed.run_id == RunRow.key, collapsed.name == "validation.collapsed"))
         .where(is_ranked(), condition)
         .order_by(RunRow.finished_at.is_not(None), RunRow.finished_at, RunRow.id)
     )

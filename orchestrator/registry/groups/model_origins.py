@@ -11,7 +11,7 @@ from orchestrator.registry.engines.dialects import select_runs
 from orchestrator.registry.groups.group_parameters import load_parameters_of
 from orchestrator.registry.groups.model_makers import MAKING_PATHS, load_corpus_files, load_makers
 from orchestrator.registry.groups.split_data import DigestSets, SplitData, digest_paths, taken_path
-from orchestrator.registry.tables import MetricRow
+from orchestrator.registry.tables import NameRow, SeriesRow
 from orchestrator.registry.trial_rows import load_kept_trials
 
 TEST_DIGEST = taken_path("test")
@@ -149,8 +149,9 @@ def load_test_refusals(session: Session, run_ids: Collection[str]) -> dict[str, 
 
     A file that was read another way may have given other examples, and refuses nothing.
     """
-    is_tested = MetricRow.run_id.in_(select_runs(session, run_ids)), MetricRow.split == "test"
-    scored = session.scalars(select(MetricRow.run_id).where(*is_tested).distinct()).all()
+    of_tests = select(NameRow.key).where(NameRow.text.startswith("test."))
+    is_tested = SeriesRow.run_id.in_(select_runs(session, run_ids)), SeriesRow.name.in_(of_tests)
+    scored = session.scalars(select(SeriesRow.run_id).where(*is_tested).distinct()).all()
     kept = load_kept_trials(session, scored)  # the score of a sweep is that of the trial whose model it kept
     texts = load_parameters_of(session, {*scored, *kept.values()}, ORIGIN_PATHS)
     made_with = {run_id: texts[run_id] | texts.get(kept.get(run_id, ""), {}) for run_id in scored}

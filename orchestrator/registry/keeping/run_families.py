@@ -9,17 +9,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, String, Table, collate, insert, or_, select
+from sqlalchemy import Column, Select, String, Table, collate, insert, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.attempt_tables import AttemptRow
-from orchestrator.registry.column_types import RunKey, id_of_run
+from orchestrator.registry.column_types import NameKey, ReferenceKey
 from orchestrator.registry.engines.dialects import lock_until_commit, select_runs, upsert
 from orchestrator.registry.keeping_tables import ANNOTATIONS
 from orchestrator.registry.model_versions import free_version
-from orchestrator.registry.tables import BaseRow, ModelRow, RunRow, StoredModel, StoredRun
+from orchestrator.registry.runs.run_names import record_names
+from orchestrator.registry.tables import BaseRow, ModelRow, NameRow, PointRow, RunRow, SeriesRow, StoredModel, StoredRun
 
 _ROWS_AT_ONCE = 5_000
+_POINTS = BaseRow.metadata.tables[PointRow.__tablename__]
 
 
 def tables_of_runs() -> list[Table]:
@@ -27,7 +29,7 @@ def tables_of_runs() -> list[Table]:
     return [
         table
         for table in BaseRow.metadata.sorted_tables
-        if "run_id" in table.primary_key.columns and table.name not in ANNOTATIONS
+        if table is _POINTS or ("run_id" in table.c and not table.c.run_id.nullable and table.name not in ANNOTATIONS)
     ]
 
 
@@ -55,7 +57,8 @@ def copy_family(there: Session, here: Session, run_id: str) -> list[str]:
         for part in there.execute(_rows_of_family(there, table, run_id)).mappings().partitions():
             rows = [dict(row) for row in part]
             _bring_shared(there, here, table, rows)
-            here.execute(insert(table), rows)
+            record_names(here, {row[column.name] for column in _names_in(table) for row in rows})
+            here.execute(insert(table), _with_series(here, rows, run_id) if table is _POINTS else rows)
     there.expunge_all()
     return [run["id"] for run in runs]
 
@@ -117,20 +120,37 @@ def _runs_of_family(session: Session, run_id: str) -> list[dict[str, Any]]:
 
 
 def _rows_of_family(session: Session, table: Table, run_id: str) -> Select[Any]:
-    """Statement that selects the rows of a table that belong to a run or its trials, by their key."""
-    return _rows_in_order(session, table, table.c.run_id.in_(_members(run_id)))
+    """Statement that selects the rows of a table that belong to a run or its trials, in the order of what tells them.
+
+    A series has no key there, and its points have its run and name.
+    """
+    series = SeriesRow.__table__.c
+    keys = {_POINTS: [series.run_id, series.name, _POINTS.c.step], SeriesRow.__table__: [series.run_id, series.name]}
+    told_by = keys.get(table, [*table.primary_key])
+    own = [column for column in table.columns if column.name not in ("key", "series") and column not in told_by]
+    rows = select(*told_by, *own).select_from(table)
+    rows = rows.join(SeriesRow, series.key == _POINTS.c.series) if table is _POINTS else rows
+    texts = [key.type.text_of(key) if isinstance(key.type, ReferenceKey) else key for key in told_by]
+    # Texts in the order that SQLite has: that of PostgreSQL depends on the server's locale.
+    is_server = session.get_bind().dialect.name == "postgresql"
+    order = [collate(key, "C") if is_server and isinstance(key.type, String) else key for key in texts]
+    its = rows.where((series if table is _POINTS else table.c).run_id.in_(_members(run_id)))
+    return its.order_by(*order).execution_options(yield_per=_ROWS_AT_ONCE)
+
+
+def _names_in(table: Table) -> list[Column[Any]]:
+    return [column for column in table.columns if isinstance(column.type, NameKey)]
+
+
+def _with_series(here: Session, points: list[dict[str, Any]], run_id: str) -> list[dict[str, Any]]:
+    """Points with the keys that their series have here, in place of run and name."""
+    known = select(SeriesRow.run_id, SeriesRow.name, SeriesRow.key).where(SeriesRow.run_id.in_(_members(run_id)))
+    keys = {(run, name): key for run, name, key in here.execute(known)}
+    return [{**point, "series": keys[point.pop("run_id"), point.pop("name")]} for point in points]
 
 
 def _members(run_id: str) -> Select[Any]:
     return select(StoredRun.key).where(or_(StoredRun.id == run_id, StoredRun.parent_id == run_id))
-
-
-def _rows_in_order(session: Session, table: Table, condition: ColumnElement[bool]) -> Select[Any]:
-    # Texts in the order that SQLite has: that of PostgreSQL depends on the server's locale.
-    is_server = session.get_bind().dialect.name == "postgresql"
-    keys = [id_of_run(key) if isinstance(key.type, RunKey) else key for key in table.primary_key]
-    order = [collate(key, "C") if is_server and isinstance(key.type, String) else key for key in keys]
-    return select(table).where(condition).order_by(*order).execution_options(yield_per=_ROWS_AT_ONCE)
 
 
 def _linked_here(here: Session, table: Table, row: dict[str, Any]) -> dict[str, Any]:
@@ -153,7 +173,7 @@ def shared_keys(table: Table) -> list[SharedKey]:
     keys = [
         SharedKey(tuple(key.column_keys), key.referred_table, tuple(element.column.name for element in key.elements))
         for key in table.foreign_key_constraints
-        if key.referred_table is not StoredRun.__table__ and "run_id" not in key.referred_table.primary_key.columns
+        if key.referred_table not in (StoredRun.__table__, SeriesRow.__table__, NameRow.__table__)
     ]
     if table.name == AttemptRow.__tablename__:
         keys.append(SharedKey(("diff_digest",), BaseRow.metadata.tables["code_diffs"], ("digest",)))

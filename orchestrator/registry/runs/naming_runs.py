@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import select_items, select_runs
 from orchestrator.registry.parameter_values import decode_parameter
-from orchestrator.registry.tables import ParameterRow, RunRow
+from orchestrator.registry.tables import NameRow, ParameterRow, RunRow
 
 
 def load_naming_runs(
@@ -17,12 +17,10 @@ def load_naming_runs(
 
     A list has each of its values. Of a trial it is the id of its sweep.
     """
-    is_field = or_(
-        *(
-            or_(ParameterRow.path == one, ParameterRow.path.endswith(f".{one}", autoescape=True))
-            for one in sorted(fields)
-        )
+    is_so_called = or_(
+        *(or_(NameRow.text == one, NameRow.text.endswith(f".{one}", autoescape=True)) for one in sorted(fields))
     )
+    is_field = ParameterRow.path.in_(select(NameRow.key).where(is_so_called))
     whole = func.coalesce(RunRow.parent_id, RunRow.key)
     values = select(whole, ParameterRow.kind, ParameterRow.text).join(RunRow, RunRow.key == ParameterRow.run_id)
     is_other = ParameterRow.run_id.not_in(select_runs(session, except_of))

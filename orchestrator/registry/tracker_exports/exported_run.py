@@ -1,8 +1,7 @@
-"""One run as other trackers take it: parameters, measurements with their times, tags and notes."""
+"""One run as other trackers take it: parameters, measurements by step, tags and notes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any, Self
 
 from orchestrator.registry.records import RunRecord
@@ -17,7 +16,6 @@ class Measurement:
     """Name with its split: `train/loss`."""
     step: int
     value: float
-    at: datetime
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ def _load(registry: Registry, record: RunRecord, refusal: str | None) -> Exporte
     refused = [] if refusal is None else [f"The test score is refused: {refusal}."]
     history = registry.metrics.history_table(record.id).records
     points = [
-        Measurement(f"{row['split']}/{row['name']}", row["step"], row["value"], row["recorded_at"])
+        Measurement(f"{row['split']}/{row['name']}", row["step"], row["value"])
         for row in sorted(history, key=lambda row: row["step"])
     ]
     return ExportedRun(

@@ -26,9 +26,10 @@ def write_run(run: ExportedRun, folder: Path) -> None:
     tags |= {MLFLOW_PARENT_RUN_ID: parents[0]} if parents else {}
     tags |= {MLFLOW_RUN_NOTE: "\n\n".join(run.notes)} if run.notes else {}
     started = run.record.started_at or run.record.created_at
-    created = client.create_run(experiment, start_time=_milliseconds(started.timestamp()), run_name=run.title)
+    begun = _milliseconds(started.timestamp())  # of all measurements: a history here has steps, and no times
+    created = client.create_run(experiment, start_time=begun, run_name=run.title)
     new_id = created.info.run_id
-    metrics = [Metric(one.name, one.value, _milliseconds(one.at.timestamp()), one.step) for one in run.measurements]
+    metrics = [Metric(one.name, one.value, begun, one.step) for one in run.measurements]
     parameters = [Param(path, str(value)[:_LONGEST_PARAMETER]) for path, value in run.parameters.items()]
     for start in range(0, len(metrics), _ROWS_AT_ONCE):
         client.log_batch(new_id, metrics=metrics[start : start + _ROWS_AT_ONCE])

@@ -1,4 +1,4 @@
-"""Event files of TensorBoard, by tensorboardX: scalars with their times, parameters for its HParams page, texts.
+"""Event files of TensorBoard, by tensorboardX: scalars by step, parameters for its HParams page, texts.
 
 A run has a folder of its own, called by its id, and a trial one in that of its sweep.
 """
@@ -22,9 +22,10 @@ def write_run(run: ExportedRun, folder: Path) -> None:
     for old in place.glob("events.out.tfevents.*"):
         old.unlink()
     writer = SummaryWriter(str(place))
+    begun = (run.record.started_at or run.record.created_at).timestamp()  # a history here has steps, and no times
     try:
         for one in run.measurements:
-            writer.add_scalar(one.name, one.value, one.step, walltime=one.at.timestamp())
+            writer.add_scalar(one.name, one.value, one.step, walltime=begun)
         _write_parameters(writer, run)
         about = {"id": run.record.id, "name": run.title, "kind": run.record.kind, "state": str(run.record.state)}
         about |= {"tags": ", ".join(run.tags)}

@@ -31,7 +31,6 @@ def write_run(run: ExportedRun, folder: Path) -> None:
     steps: dict[int, dict[str, float]] = defaultdict(dict)
     for one in run.measurements:
         steps[one.step][one.name] = one.value
-        steps[one.step]["_timestamp"] = one.at.timestamp()
     for step, values in sorted(steps.items()):
         made.log(values, step=step)
     for name, value in run.result.items():
