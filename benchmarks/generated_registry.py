@@ -22,6 +22,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    and_,
     case,
     cast,
     func,
@@ -32,7 +33,7 @@ from sqlalchemy import (
 )
 
 from orchestrator.registry import Registry
-from orchestrator.registry.column_types import UtcTime
+from orchestrator.registry.column_types import UtcTime, id_of_run, key_of_run
 from orchestrator.registry.groups.roll_up import check_roll_up
 from orchestrator.registry.tables import BaseRow
 from orchestrator.results import MetricEvent, ModelResult, TrialEvents, TrialResult, TrialStart
@@ -81,9 +82,11 @@ def fill(registry: Registry, num_sweeps: int) -> list[str]:
                 _copy_models(connection, table)
             elif table.name == "all_runs":
                 _copy_runs(connection, table)
+            elif table.name == "points":
+                _copy_points(connection, table)
             elif "run_id" in table.columns:
                 _copy_rows(connection, table)
-        tagged = select(_run().c.id).where(_run().c.parent_id.is_not(None)).order_by(_run().c.id).limit(NUM_TAGGED)
+        tagged = select(_run().c.key).where(_run().c.parent_id.is_not(None)).order_by(_run().c.id).limit(NUM_TAGGED)
         tags = BaseRow.metadata.tables["tags"]
         connection.execute(insert(tags).from_select(["run_id", "tag"], tagged.add_columns(literal(RARE_TAG))))
         _COPIES.drop(connection)
@@ -147,47 +150,76 @@ def _renamed(column: Any) -> Any:
     return _COPIES.c.prefix.concat(func.substr(column, _ID_DIGITS + 1))
 
 
+def _copy_of(key: Any) -> Any:
+    """Key of a run's copy."""
+    return key_of_run(_renamed(id_of_run(key)))
+
+
 def _copy_runs(connection: Connection, runs: Table) -> None:
-    of_pattern = (runs.c.parent_id == _COPIES.c.pattern, runs.c.id == _COPIES.c.pattern)
+    of_pattern = (runs.c.parent_id == key_of_run(_COPIES.c.pattern), runs.c.id == _COPIES.c.pattern)
     for condition in reversed(of_pattern):  # the sweeps first, which the trials name
         given: dict[str, Any] = {
             name: case((runs.c[name].is_(None), null()), else_=_COPIES.c.made_at)
             for name in ("created_at", "started_at", "finished_at", "heartbeat_at")
         }
-        given |= {name: _renamed(runs.c[name]) for name in ("id", "parent_id", "group_key")}
+        given |= {name: _renamed(runs.c[name]) for name in ("id", "group_key")}
+        given["parent_id"] = _copy_of(runs.c.parent_id)
         _insert(connection, runs, given, select().join_from(runs, _COPIES, condition))
 
 
 def _copy_rows(connection: Connection, table: Table) -> None:
     """Copy the rows of runs, scores and learning rates moved by a little, a different amount for each run."""
     runs, columns = _run(), table.columns
-    given: dict[str, Any] = {"run_id": _renamed(columns["run_id"])}
-    spread = (_COPIES.c.number * 7_919 + func.coalesce(runs.c.number, 0) * 104_729) % 1_000
+    given: dict[str, Any] = {"run_id": _copy_of(columns["run_id"])}
     if "value" in columns:
-        given["value"] = columns["value"] + cast(spread - 500, Double) / 10_000.0
+        given["value"] = _moved(columns["value"])
     if "path" in columns and "number" in columns:
         is_rate = columns["path"] == "recipe.learning_rate"
-        rate = columns["number"] * (1.0 + cast(spread, Double) / 1_000.0)
+        rate = columns["number"] * (1.0 + cast(_spread(), Double) / 1_000.0)
         given["number"] = case((is_rate, rate), else_=columns["number"])
         given["text"] = case((is_rate, cast(rate, Text)), else_=columns["text"])
-    joined = select().join_from(table, runs, runs.c.id == columns["run_id"])
-    joined = joined.join(_COPIES, func.coalesce(runs.c.parent_id, runs.c.id) == _COPIES.c.pattern)
+    joined = select().join_from(table, runs, runs.c.key == columns["run_id"])
+    joined = joined.join(_COPIES, func.coalesce(runs.c.parent_id, runs.c.key) == key_of_run(_COPIES.c.pattern))
     _insert(connection, table, given, joined.order_by(_COPIES.c.prefix))
+
+
+def _copy_points(connection: Connection, points: Table) -> None:
+    """Copy the histories of series, which are copied already, moved as their latest values are."""
+    runs, series = _run(), BaseRow.metadata.tables["series"]
+    copies = series.alias()
+    is_copy = and_(copies.c.run_id == _copy_of(series.c.run_id), copies.c.name == series.c.name)
+    joined = select().join_from(points, series, series.c.key == points.c.series)
+    joined = joined.join(runs, runs.c.key == series.c.run_id)
+    joined = joined.join(_COPIES, func.coalesce(runs.c.parent_id, runs.c.key) == key_of_run(_COPIES.c.pattern))
+    given = {"series": copies.c.key, "value": _moved(points.c.value)}
+    _insert(connection, points, given, joined.join(copies, is_copy).order_by(copies.c.key, points.c.step))
+
+
+def _spread() -> Any:
+    """A number from 0 to 999 for each run."""
+    return (_COPIES.c.number * 7_919 + func.coalesce(_run().c.number, 0) * 104_729) % 1_000
+
+
+def _moved(value: Any) -> Any:
+    return value + cast(_spread() - 500, Double) / 10_000.0
 
 
 def _copy_models(connection: Connection, models: Table) -> None:
     given = {
         "name": literal("bench-").concat(cast(_COPIES.c.number, Text)),
-        "run_id": _renamed(models.c.run_id),
+        "run_id": _copy_of(models.c.run_id),
         "digest": _COPIES.c.prefix.concat(func.substr(models.c.digest, _ID_DIGITS + 1)),
         "created_at": _COPIES.c.made_at,
     }
-    _insert(connection, models, given, select().join_from(models, _COPIES, models.c.run_id == _COPIES.c.pattern))
+    _insert(
+        connection, models, given, select().join_from(models, _COPIES, models.c.run_id == key_of_run(_COPIES.c.pattern))
+    )
 
 
 def _insert(connection: Connection, table: Table, given: dict[str, Any], joined: Any) -> None:
-    columns = [given.get(column.name, column) for column in table.columns]
-    connection.execute(insert(table).from_select([*table.columns], joined.with_only_columns(*columns)))
+    copied = [column for column in table.columns if column.name != "key"]
+    values = joined.with_only_columns(*(given.get(column.name, column) for column in copied))
+    connection.execute(insert(table).from_select(copied, values))
 
 
 def main() -> None:

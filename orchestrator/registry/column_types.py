@@ -4,7 +4,17 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import DateTime, Dialect, Double, Text, literal
+from sqlalchemy import (
+    BindParameter,
+    ColumnElement,
+    DateTime,
+    Dialect,
+    Double,
+    Integer,
+    Text,
+    literal,
+    type_coerce,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
@@ -59,6 +69,25 @@ class StateText(TypeDecorator[RunState]):
         return None if value is None else _STATES.get(value) or RunState(value)
 
 
+class ReferenceKey(TypeDecorator[str]):
+    """Reference to a row: its integer key in rows, a text to whoever writes and reads them.
+
+    A text becomes a key where it is a parameter, and a key a text where it is what a statement returns; within a
+    statement keys are compared with keys. A text that is not there has no key: NULL.
+    """
+
+    impl = Integer
+    cache_ok = True
+    key_of: type[FunctionElement[int]]
+    text_of: type[FunctionElement[str]]
+
+    def bind_expression(self, bindparam: BindParameter[str]) -> Any:
+        return self.key_of(type_coerce(bindparam, Text))
+
+    def column_expression(self, column: ColumnElement[str]) -> ColumnElement[str]:
+        return self.text_of(column)
+
+
 class Json(TypeDecorator[Any]):
     """Plain values, stored as JSON text so that both databases hold the same bytes."""
 
@@ -80,6 +109,58 @@ class utc_now(FunctionElement[datetime]):  # noqa: N801  (an SQL function)
 
     def __init__(self, seconds_ago: float = 0.0) -> None:
         super().__init__(*((literal(-float(seconds_ago)),) if seconds_ago else ()))
+
+
+class _Found(FunctionElement[Any]):
+    """SQL function: what a row of a table has in one column, found by another."""
+
+    row: str
+    """Column that is wanted, table, and column that is given."""
+
+
+@compiles(_Found)
+def _found(element: _Found, compiler: SQLCompiler, **options: Any) -> str:
+    wanted, table, given = element.row.split()
+    value = compiler.process(element.clauses, **options)
+    return f"(SELECT referred.{wanted} FROM {table} AS referred WHERE referred.{given} = {value})"
+
+
+class key_of_run(_Found):  # noqa: N801  (an SQL function)
+    """SQL function: the key of the run with an id."""
+
+    type, row, inherit_cache = Integer(), "key all_runs id", True
+
+
+class id_of_run(_Found):  # noqa: N801  (an SQL function)
+    """SQL function: the id of the run with a key."""
+
+    type, row, inherit_cache = Text(), "id all_runs key", True
+
+
+class key_of_name(_Found):  # noqa: N801  (an SQL function)
+    """SQL function: the key of a name."""
+
+    type, row, inherit_cache = Integer(), "key names text", True
+
+
+class name_of_key(_Found):  # noqa: N801  (an SQL function)
+    """SQL function: the name with a key."""
+
+    type, row, inherit_cache = Text(), "text names key", True
+
+
+class RunKey(ReferenceKey):
+    """Reference to a run, by its id."""
+
+    cache_ok = True
+    key_of, text_of = key_of_run, id_of_run
+
+
+class NameKey(ReferenceKey):
+    """Reference to a name, by its text."""
+
+    cache_ok = True
+    key_of, text_of = key_of_name, name_of_key
 
 
 class folded(FunctionElement[str]):  # noqa: N801  (an SQL function)

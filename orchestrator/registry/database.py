@@ -84,6 +84,8 @@ class Database:
             session.begin(),
         ):
             yield session
+        if writing and self._writers is not None:
+            self._writers.keys.clear()  # the session may have removed series
 
     @contextmanager
     def transaction(self) -> Iterator[WriteTransaction]:
@@ -118,7 +120,7 @@ class Database:
     def close(self) -> None:
         """Close every connection; the next use opens new ones."""
         with self._lock:
-            if isinstance(self._writers, SqliteWriters):
+            if self._writers is not None:
                 self._writers.close()
             self._writers = None
             for engine in (self._engine, *self._checked.values()):

@@ -9,7 +9,7 @@ from sqlalchemy import LargeBinary
 from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.registry.engines.dialects import upsert
-from orchestrator.registry.engines.driver_statements import DriverStatement
+from orchestrator.registry.engines.write_transactions import Prepared
 from orchestrator.registry.tables import BaseRow, FreeTextStr, RunId
 
 _DERIVED = {"info": {"is_derived": True}}
@@ -42,6 +42,6 @@ class RankedGroupsRow(BaseRow):
 
 
 @lru_cache
-def open_statement(dialect: str) -> DriverStatement:
+def open_statement(dialect: str) -> Prepared:
     """Open a run again whose trials or scores change after its end."""
-    return DriverStatement(upsert(dialect, OpenRunRow.__table__, ("run_id",)), dialect, ("run_id",))
+    return Prepared(upsert(dialect, OpenRunRow.__table__, ("run_id",)), dialect, ("run_id",))

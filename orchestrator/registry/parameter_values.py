@@ -24,8 +24,6 @@ RECORDED_DIGITS = 16
 KIND_END = ":"
 """End of the kind, where a statement joins the kind and the text of a parameter: a colon, which no kind has."""
 
-PARAMETER_COLUMNS = ("run_id", "path", "kind", "text", "number")
-"""Columns of the parameters table."""
 LARGEST_EXACT = 2**53
 """Whole number from which on a double may be another one than was written."""
 
@@ -57,13 +55,8 @@ def _holds_sections(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value)
 
 
-def parameter_rows(run_id: str, parameters: Mapping[str, Any]) -> list[tuple[str, str, str, str, float | None]]:
-    """Rows of the parameters table as they are stored, their values in the order of PARAMETER_COLUMNS."""
-    return [(run_id, replace_unstorable(path), *encode_parameter(value)) for path, value in parameters.items()]
-
-
 def encode_parameter(value: Any) -> tuple[str, str, float | None]:
-    """Encode a value as kind, text and number, as the columns of the parameters table hold them.
+    """Encode a value as kind, text and number, the columns of the parameters table in their order.
 
     >>> encode_parameter(5e-05), encode_parameter(True), encode_parameter("tiny")
     (('number', '5e-05', 5e-05), ('boolean', 'true', 1.0), ('text', 'tiny', None))

@@ -15,7 +15,7 @@ from orchestrator.errors import InputError, NotFoundError
 from orchestrator.nearest import nearest
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import lock_until_commit, select_items
+from orchestrator.registry.engines.dialects import lock_until_commit, select_runs
 from orchestrator.registry.keeping_tables import AliasRow
 from orchestrator.registry.record_table import RecordTable, check_page, record_table
 from orchestrator.registry.records import ModelRecord, RunRecord
@@ -116,7 +116,7 @@ class RegisteredModels:
     def of_runs(self, run_ids: Collection[str]) -> list[ModelRecord]:
         """Models that some runs registered, newest first."""
         with self._database.session(writing=False) as session:
-            statement = select(ModelRow).where(ModelRow.run_id.in_(select_items(session, run_ids)))
+            statement = select(ModelRow).where(ModelRow.run_id.in_(select_runs(session, run_ids)))
             ordered = statement.order_by(ModelRow.created_at.desc(), ModelRow.name)
             return load_records(session, ordered, ModelRecord)
 
@@ -124,7 +124,7 @@ class RegisteredModels:
         """Take the models that runs registered, and those in a folder, out of the registry; their files stay."""
         in_folder = [] if folder is None else [StoredModel.folder == folder]
         with self._database.session(writing=True) as session:
-            of_runs = StoredModel.run_id.in_(select_items(session, run_ids))
+            of_runs = StoredModel.run_id.in_(select_runs(session, run_ids))
             are_here = StoredModel.removed_at.is_(None), or_(of_runs, *in_folder)
             session.execute(update(StoredModel).where(*are_here).values(removed_at=utc_now()))
 
@@ -148,7 +148,7 @@ class RegisteredModels:
         model = ModelRow
         columns = [model.name, model.version, model.head, RunRow.task, model.num_parameters, model.run_id]
         columns += [model.folder, model.digest, model.created_at]
-        statement = select(*columns).outerjoin(RunRow, RunRow.id == model.run_id)
+        statement = select(*columns).outerjoin(RunRow, RunRow.key == model.run_id)
         statement = statement.order_by(model.created_at.desc(), model.name, model.version.desc())
         with self._database.session(writing=False) as session:
             found = session.execute(statement.limit(limit).offset(offset)).all()

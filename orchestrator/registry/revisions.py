@@ -28,14 +28,13 @@ from sqlalchemy import (
 from orchestrator.errors import RegistryError
 from orchestrator.registry import attempt_tables, group_tables, keeping_tables  # noqa: F401  (tables of BaseRow.metadata)
 from orchestrator.registry.engines.dialects import lock_until_commit
-from orchestrator.registry.engines.foreign_tables import VERSION_TABLE, refuse_foreign
-from orchestrator.registry.engines.sqlite_engine import open_empty
+from orchestrator.registry.engines.sqlite_engine import VERSION_TABLE, open_empty, refuse_foreign
 from orchestrator.registry.tables import BaseRow
 
 if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
-NEWEST_REVISION = "0012"
+NEWEST_REVISION = "0013"
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 

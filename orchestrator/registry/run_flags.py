@@ -25,8 +25,8 @@ Flag = Literal["pinned", "archived"]
 @cache
 def is_flagged(flag: Flag) -> ColumnElement[bool]:
     """Condition for runs that a flag reaches; made once, since making it costs as much as a page of a list."""
-    run_or_sweep = func.coalesce(RunRow.parent_id, RunRow.id)
-    return or_(RunRow.id.in_(_own(flag)), run_or_sweep.in_(_reached(flag)))
+    run_or_sweep = func.coalesce(RunRow.parent_id, RunRow.key)
+    return or_(RunRow.key.in_(_own(flag)), run_or_sweep.in_(_reached(flag)))
 
 
 def flagged_ids(session: Session, flag: Flag) -> set[str]:
@@ -43,7 +43,7 @@ def is_any_flagged(session: Session, flag: Flag) -> bool:
 def select_flagged(flag: Flag) -> Select[str]:
     """Statement for the ids of the runs that a flag reaches, by indexes: of all runs few have flags."""
     reached = _reached(flag)
-    return select(RunRow.id).where(or_(RunRow.id.in_(reached), RunRow.parent_id.in_(reached)))
+    return select(RunRow.id).where(or_(RunRow.key.in_(reached), RunRow.parent_id.in_(reached)))
 
 
 def flag_bearers(session: Session, run_id: str, flag: Flag) -> list[str]:
@@ -60,18 +60,18 @@ def flag_bearers(session: Session, run_id: str, flag: Flag) -> list[str]:
 
 
 def _own(flag: Flag) -> Select[str]:
-    return select(FlagRow.run_id).join(RunRow, RunRow.id == FlagRow.run_id).where(FlagRow.flag == flag)
+    return select(FlagRow.run_id).join(RunRow, RunRow.key == FlagRow.run_id).where(FlagRow.flag == flag)
 
 
 def _reached(flag: Flag) -> CompoundSelect[str]:
     """Statement that selects the runs with a flag and the stages that it reaches, without trials."""
     stage = aliased(TagRow)
-    tags = _own(flag).with_only_columns(literal(PIPELINE) + FlagRow.run_id)
+    tags = _own(flag).with_only_columns(literal(PIPELINE) + RunRow.id)
     stages = select(stage.run_id).where(stage.tag.in_(tags))
     if flag == "archived":
         use, pipeline = aliased(TagRow), aliased(RunRow)
         is_its = and_(use.run_id == stage.run_id, use.tag.startswith(PIPELINE))
         is_used = pipeline.id == func.substr(use.tag, len(PIPELINE) + 1)
-        is_shown = pipeline.id.not_in(_own(flag))
+        is_shown = pipeline.key.not_in(_own(flag))
         stages = stages.where(~exists().where(is_its, is_used, is_shown).correlate(stage))
     return union(_own(flag), stages)

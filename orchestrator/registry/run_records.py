@@ -114,9 +114,9 @@ def record_columns(kind: type[Any], table: type[BaseRow | ViewRow], read: Mappin
     return [given[field.name] if field.name in given else getattr(table, field.name) for field in fields(kind)]
 
 
-def metric_name(split: str, name: str) -> str:
+def metric_name(series: str) -> str:
     """Name of a measurement in queries and columns; the validation split is left out of it."""
-    return name if split == "validation" else f"{split}.{name}"
+    return series.removeprefix("validation.")
 
 
 def _listed(runs: Sequence[RunRecord]) -> str:

@@ -1,14 +1,17 @@
 """Tables of the registry. A trial is a run with a parent; times are in UTC, by the database's clock; NULL in a metric's
 value means NaN.
 
-runs >── parent (a trial's sweep)      runs ─┬─< parameters      runs ─┬─< metrics ─< metric_points
-                                            ├─< tags                  ├─< checkpoints
-                                            └─< models                └─< run_datasets >─ datasets
+runs >── parent (a trial's sweep)      runs ─┬─< parameters >─ names      runs ─┬─< series ─< points   series >─ names
+                                            ├─< tags                           ├─< checkpoints
+                                            └─< models                         └─< run_datasets >─ datasets
 lineage: edges between data, models and exports, by digest
 The tables of a run's attempts are in `attempt_tables`, those of its upkeep in `keeping_tables`.
 
 A run that was removed is marked, and can be restored until its files are deleted; so are the models that it registered.
 The tables `all_runs` and `all_models` have them, the views `runs` and `models`, which everything reads, have not.
+
+Rows refer to a run and to a name by an integer key; who writes and reads them gives and gets the run's id and the name
+itself (`column_types`).
 """
 
 from datetime import datetime
@@ -22,6 +25,7 @@ from sqlalchemy import (
     Double,
     ForeignKey,
     ForeignKeyConstraint,
+    Identity,
     Index,
     Text,
     UniqueConstraint,
@@ -31,13 +35,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from orchestrator.registry.column_types import FreeText, Json, StateText, UtcTime, utc_now
+from orchestrator.registry.column_types import FreeText, Json, NameKey, RunKey, StateText, UtcTime, utc_now
 from orchestrator.run_states import RunState
 
 _STORED_STATES = ", ".join(f"'{state}'" for state in RunState if not state.is_derived)
 
 BigInt = Annotated[int, mapped_column(BigInteger)]
-RunId = Annotated[str, mapped_column(ForeignKey("all_runs.id", ondelete="CASCADE"))]
+RunId = Annotated[str, mapped_column(RunKey, ForeignKey("all_runs.key", ondelete="CASCADE"))]
+Name = Annotated[str, mapped_column(NameKey, ForeignKey("names.key"))]
 UtcDatetime = Annotated[datetime, mapped_column(UtcTime)]
 FreeTextStr = Annotated[str, mapped_column(FreeText)]
 _TYPES = {str: Text, float: Double, RunState: StateText, dict[str, Any]: Json, list[Any]: Json}
@@ -58,11 +63,16 @@ class ViewRow(DeclarativeBase):
     type_annotation_map = _TYPES
 
 
+_BY_ID = {"primary_key": ["id"]}
+"""How a session knows a run."""
+
+
 class _RunColumns:
     """One execution of a spec; with a parent, one trial of a sweep."""
 
-    id: Mapped[str] = mapped_column(primary_key=True)
-    parent_id: Mapped[str | None]
+    key: Mapped[int] = mapped_column(Identity(), primary_key=True)
+    id: Mapped[str]
+    parent_id: Mapped[str | None] = mapped_column(RunKey)
     trial_key: Mapped[str | None]
     """Natural key of a trial within its sweep."""
     number: Mapped[int | None]
@@ -106,14 +116,17 @@ class RunRow(_RunColumns, ViewRow):
     """A run that was not removed."""
 
     __tablename__ = "runs"
+    __mapper_args__ = _BY_ID
 
 
 class StoredRun(_RunColumns, BaseRow):
     """A run, removed or not: for who writes."""
 
     __tablename__ = "all_runs"
+    __mapper_args__ = _BY_ID
     __table_args__ = (
-        ForeignKeyConstraint(["parent_id"], ["all_runs.id"], ondelete="CASCADE"),
+        ForeignKeyConstraint(["parent_id"], ["all_runs.key"], ondelete="CASCADE"),
+        UniqueConstraint("id", name="uq_runs_id"),
         CheckConstraint(f"state IN ({_STORED_STATES})", name="ck_runs_state"),
         UniqueConstraint("parent_id", "trial_key", name="uq_runs_parent_id_trial_key"),
         Index("ix_runs_created_at", "created_at", "id"),
@@ -121,6 +134,7 @@ class StoredRun(_RunColumns, BaseRow):
         Index("ix_runs_task", "task"),
         Index("ix_runs_group_key", "group_key"),
         Index("ix_runs_code_version", "code_version"),
+        {"sqlite_autoincrement": True},  # so that a key never means another run
     )
 
 
@@ -129,7 +143,7 @@ _WHOLE = RunRow.__table__.alias("whole_runs")
 
 def of_whole_run(column: str) -> ColumnElement[Any]:
     """Value that a run has in a column, of a trial that of its sweep."""
-    of_sweep = select(_WHOLE.c[column]).where(_WHOLE.c.id == RunRow.parent_id).scalar_subquery()
+    of_sweep = select(_WHOLE.c[column]).where(_WHOLE.c.key == RunRow.parent_id).scalar_subquery()
     return func.coalesce(of_sweep, RunRow.__table__.c[column])
 
 
@@ -150,23 +164,28 @@ class LineageRow(BaseRow):
     child_name: Mapped[FreeTextStr]
     parent_kind: Mapped[str]
     parent_name: Mapped[FreeTextStr]
-    run_id: Mapped[str | None] = mapped_column(ForeignKey("all_runs.id", ondelete="SET NULL"))
+    run_id: Mapped[str | None] = mapped_column(RunKey, ForeignKey("all_runs.key", ondelete="SET NULL"))
     recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
+class NameRow(BaseRow):
+    """Path of a parameter, or split and name of a measurement: `recipe.size`, `validation.f1`. None is ever removed."""
+
+    __tablename__ = "names"
+    __table_args__ = (UniqueConstraint("text", name="uq_names_text"),)
+
+    key: Mapped[int] = mapped_column(Identity(), primary_key=True)
+    text: Mapped[FreeTextStr]
+
+
 class ParameterRow(BaseRow):
-    """One value of a run's spec, by its dotted path."""
+    """One value of a run's spec, by its dotted path. All values of a path lie together, as questions read them."""
 
     __tablename__ = "parameters"
-    __table_args__ = (
-        # With the number, so that comparing and sorting by it reads the index alone. PostgreSQL could not hold a long
-        # text there.
-        Index("ix_parameters_path", "path", "run_id", "kind", "number"),
-        {"sqlite_with_rowid": False},
-    )
+    __table_args__ = (Index("ix_parameters_run_id", "run_id"), {"sqlite_with_rowid": False})
 
+    path: Mapped[Name] = mapped_column(primary_key=True)
     run_id: Mapped[RunId] = mapped_column(primary_key=True)
-    path: Mapped[FreeTextStr] = mapped_column(primary_key=True)
     kind: Mapped[str]
     """One of text, number, boolean, null and json (a list)."""
     text: Mapped[FreeTextStr]
@@ -175,34 +194,36 @@ class ParameterRow(BaseRow):
     """Value of a number, as a double; NULL for NaN; 0 or 1 for a boolean."""
 
 
-class MetricRow(BaseRow):
-    """Latest value of a measurement. A value of the run's result is never replaced by one reported during the run."""
+class SeriesRow(BaseRow):
+    """A measurement of a run, and its latest value. That of the run's result is never replaced by one on the way."""
 
-    __tablename__ = "metrics"
-    __table_args__ = (Index("ix_metrics_split_name_value", "split", "name", "value"), {"sqlite_with_rowid": False})
+    __tablename__ = "series"
+    __table_args__ = (
+        UniqueConstraint("run_id", "name", name="uq_series_run_id_name"),
+        Index("ix_series_name_value", "name", "value", "run_id"),
+        {"sqlite_autoincrement": True},  # so that a key never means another series
+    )
 
-    run_id: Mapped[RunId] = mapped_column(primary_key=True)
-    split: Mapped[str] = mapped_column(primary_key=True)
-    name: Mapped[str] = mapped_column(primary_key=True)
+    key: Mapped[int] = mapped_column(Identity(), primary_key=True)
+    run_id: Mapped[RunId]
+    name: Mapped[Name]
+    """Its split and name: `validation.f1`."""
     step: Mapped[BigInt]
     value: Mapped[float | None]
-    final: Mapped[int] = mapped_column(default=0)
+    final: Mapped[int]
     """1 where the value belongs to the run's result, the score of the model that was kept."""
 
 
-class MetricPointRow(BaseRow):
+class PointRow(BaseRow):
     """One value in the history of a measurement."""
 
-    __tablename__ = "metric_points"
+    __tablename__ = "points"
     __table_args__ = ({"sqlite_with_rowid": False},)
 
-    run_id: Mapped[RunId] = mapped_column(primary_key=True)
-    split: Mapped[str] = mapped_column(primary_key=True)
-    name: Mapped[str] = mapped_column(primary_key=True)
+    series: Mapped[int] = mapped_column(ForeignKey("series.key", ondelete="CASCADE"), primary_key=True)
     step: Mapped[BigInt] = mapped_column(primary_key=True)
     value: Mapped[float | None]
     epoch: Mapped[float | None]
-    recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
 class CheckpointRow(BaseRow):
@@ -249,7 +270,7 @@ class _ModelColumns:
 
     name: Mapped[FreeTextStr] = mapped_column(primary_key=True)
     version: Mapped[int] = mapped_column(primary_key=True)
-    run_id: Mapped[str | None]
+    run_id: Mapped[str | None] = mapped_column(RunKey)
     folder: Mapped[FreeTextStr]
     digest: Mapped[str]
     head: Mapped[str]
@@ -270,7 +291,7 @@ class StoredModel(_ModelColumns, BaseRow):
 
     __tablename__ = "all_models"
     __table_args__ = (
-        ForeignKeyConstraint(["run_id"], ["all_runs.id"], ondelete="SET NULL"),
+        ForeignKeyConstraint(["run_id"], ["all_runs.key"], ondelete="SET NULL"),
         UniqueConstraint("name", "digest", name="uq_models_name_digest"),
         Index("ix_models_run_id", "run_id"),
         Index("ix_models_folder", "folder"),

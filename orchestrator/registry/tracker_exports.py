@@ -13,7 +13,6 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
@@ -31,7 +30,6 @@ class Measurement:
     """Name with its split: `train/loss`."""
     step: int
     value: float
-    at: datetime
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,7 @@ def _load(registry: Registry, record: RunRecord, refusal: str | None) -> Exporte
     refused = [] if refusal is None else [f"The test score is refused: {refusal}."]
     history = registry.metrics.history_table(record.id).records
     points = [
-        Measurement(f"{row['split']}/{row['name']}", row["step"], row["value"], row["recorded_at"])
+        Measurement(f"{row['split']}/{row['name']}", row["step"], row["value"])
         for row in sorted(history, key=lambda row: row["step"])
     ]
     return ExportedRun(
@@ -96,7 +94,7 @@ def _load(registry: Registry, record: RunRecord, refusal: str | None) -> Exporte
 
 
 def _write_events(run: ExportedRun, folder: Path) -> None:
-    """Write an event file of TensorBoard anew: scalars with their times, parameters for its HParams page, texts.
+    """Write an event file of TensorBoard anew: scalars by step, parameters for its HParams page, texts.
 
     A run has a folder of its own, called by its id, and a trial one in that of its sweep.
     """
@@ -108,9 +106,10 @@ def _write_events(run: ExportedRun, folder: Path) -> None:
     for old in place.glob("events.out.tfevents.*"):
         old.unlink()
     writer = SummaryWriter(str(place))
+    begun = (run.record.started_at or run.record.created_at).timestamp()  # a history here has steps, and no times
     try:
         for one in run.measurements:
-            writer.add_scalar(one.name, one.value, one.step, walltime=one.at.timestamp())
+            writer.add_scalar(one.name, one.value, one.step, walltime=begun)
         values = {path: value for path, value in run.parameters.items() if isinstance(value, bool | int | float | str)}
         finite = {name: value for name, value in run.result.items() if math.isfinite(value)}
         for part in hparams(values, finite):
@@ -157,9 +156,10 @@ def _write_to_store(run: ExportedRun, folder: Path) -> None:
     tags |= {MLFLOW_PARENT_RUN_ID: parents[0]} if parents else {}
     tags |= {MLFLOW_RUN_NOTE: "\n\n".join(run.notes)} if run.notes else {}
     started = run.record.started_at or run.record.created_at
-    created = client.create_run(experiment, start_time=_milliseconds(started.timestamp()), run_name=run.title)
+    begun = _milliseconds(started.timestamp())  # of all measurements: a history here has steps, and no times
+    created = client.create_run(experiment, start_time=begun, run_name=run.title)
     new_id = created.info.run_id
-    metrics = [Metric(one.name, one.value, _milliseconds(one.at.timestamp()), one.step) for one in run.measurements]
+    metrics = [Metric(one.name, one.value, begun, one.step) for one in run.measurements]
     parameters = [Param(path, str(value)[:_LONGEST_PARAMETER]) for path, value in run.parameters.items()]
     for start in range(0, len(metrics), _ROWS_AT_ONCE):
         client.log_batch(new_id, metrics=metrics[start : start + _ROWS_AT_ONCE])
@@ -215,7 +215,6 @@ def _write_offline(run: ExportedRun, folder: Path) -> None:
     steps: dict[int, dict[str, float]] = defaultdict(dict)
     for one in run.measurements:
         steps[one.step][one.name] = one.value
-        steps[one.step]["_timestamp"] = one.at.timestamp()
     for step, values in sorted(steps.items()):
         made.log(values, step=step)
     for name, value in run.result.items():

@@ -25,6 +25,6 @@ def load_kept_trials(session: Session, sweep_ids: Collection[str]) -> dict[str, 
     if not sweep_ids:
         return {}
     sweep, trial = aliased(RunRow), aliased(RunRow)
-    is_kept = (trial.parent_id == sweep.id) & (trial.model_folder == sweep.model_folder)
+    is_kept = (trial.parent_id == sweep.key) & (trial.model_folder == sweep.model_folder)
     kept = select(sweep.id, trial.id).join(trial, is_kept).where(sweep.id.in_(select_items(session, sweep_ids)))
     return {row[0]: row[1] for row in session.execute(kept.order_by(trial.id))}

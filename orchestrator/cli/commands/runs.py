@@ -88,7 +88,7 @@ def metrics(run_id: str, name: str | None, form: str | None, output: str | None)
     if not table.records:
         has = f" {name}; it has: {', '.join(known) or 'none'}" if name else ""
         notify(f"run {run.id} has no measurement{has}{_stages_text(stages)}")
-    columns = ["split", "name", "step", "epoch", "value", "recorded_at"]
+    columns = ["split", "name", "step", "epoch", "value"]
     show_rows(table.records, columns, form, output, measurement=lambda row: f"{row['split']}.{row['name']}")
 
 

@@ -89,7 +89,7 @@ def explain(error: Exception, url: URL) -> str:
         if error.connection_invalidated or "connect" in cause or (state is None and _is_of_connection(error)):
             advice = "Check that the server runs, its host, user, password and database."
             return f"{place} cannot be reached: {cause}. {advice}"
-    if "FOREIGN KEY" in cause.upper():
+    if "FOREIGN KEY" in cause.upper() or ("run_id" in cause and "NULL" in cause.upper()):
         return f"{place} has no such run: {cause}."
     return f"{place} refused: {cause}."
 

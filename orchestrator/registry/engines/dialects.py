@@ -20,9 +20,11 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
+    column,
     create_engine,
     func,
     select,
+    table,
     text,
 )
 from sqlalchemy.dialects import sqlite
@@ -92,6 +94,14 @@ def select_items(session: Session, items: Iterable[str]) -> Select[Any]:
     dialect = session.get_bind().dialect.name
     given = bindparam("items", list_value(dialect, items), type_=_list_type(dialect), unique=True)
     return _select_of(dialect, given)
+
+
+_RUNS = table("all_runs", column("key"), column("id"))
+
+
+def select_runs(session: Session, run_ids: Iterable[str]) -> Select[Any]:
+    """Select the keys of the runs with these ids, to compare rows' references to runs with."""
+    return select(_RUNS.c.key).where(_RUNS.c.id.in_(select_items(session, run_ids)))
 
 
 def json_object(session: Session, key: SQLColumnExpression[str], value: SQLColumnExpression[str]) -> ColumnElement[Any]:

@@ -1,100 +1,160 @@
 """Transactions for writing by the database's own driver: for measurements and trials, which are written all the time.
 
-A transaction runs finished statements (`driver_statements.py`) on a connection of the driver. On SQLite connections
-are kept open for the next transaction, so that a short one costs little more than the database's own work; on a server
-they come from SQLAlchemy's pool, which finds out whether they still live.
+Running a statement through SQLAlchemy costs several times what the database needs for a short one. So SQLAlchemy makes
+the text of a statement once, and the driver runs it. On SQLite a connection is kept open for the next transaction; on a
+server it comes from SQLAlchemy's pool, which finds out whether it still lives.
 """
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Engine
+from sqlalchemy import Dialect, Engine, Executable, Table
 from sqlalchemy.exc import DBAPIError
-
-from orchestrator.registry.engines.driver_statements import DriverStatement, array
-from orchestrator.registry.engines.sqlite_engine import file_of
-from orchestrator.registry.engines.write_queue import WriteQueue
+from sqlalchemy.sql.expression import ClauseElement
 
 Values = tuple[Any, ...]
 _ROWS_AT_ONCE = (100, 10, 1)
 """Numbers of rows of one statement on SQLite, the largest first: more bring nothing."""
+_MOST_KEYS = 50_000
+"""Keys that a process keeps; it begins anew with more."""
+
+
+class Prepared:
+    """A statement as the driver of one kind of database takes it.
+
+    Args:
+        names: columns and parameters that each row gives a value for.
+    """
+
+    def __init__(self, statement: Executable, dialect: str, names: Sequence[str]) -> None:
+        assert isinstance(statement, ClauseElement)
+        compiled: Any = statement.compile(dialect=_driver_dialect(dialect), column_keys=list(names))
+        left_out = {column.name for column in getattr(compiled, "insert_prefetch", ()) or ()} - set(names)
+        assert not left_out, f"no value for {left_out}"  # a default that only SQLAlchemy would fill in
+        self.sql = str(compiled)
+        convert = compiled._bind_processors
+        constants = {name: value for name, value in compiled.params.items() if name not in names}
+        self._constants = {
+            name: convert[name](value) if value is not None and name in convert else value
+            for name, value in constants.items()
+        }
+        order = list(compiled.positiontup)
+        self._pick: Callable[[Mapping[str, Any]], Any] = (
+            itemgetter(*order) if len(order) > 1 else lambda row: (row[order[0]],)
+        )
+        self._conversions = [
+            (place, convert[name]) for place, name in enumerate(order) if name in names and name in convert
+        ]
+
+    def values(self, row: Mapping[str, Any]) -> Values:
+        """Values of one row in the order of the statement, as they are stored."""
+        stored = list(self._pick({**self._constants, **row}))
+        for place, convert in self._conversions:
+            stored[place] = convert(stored[place])
+        return tuple(stored)
 
 
 class WriteTransaction:
     """One open transaction.
 
     Args:
+        cursor: of the driver.
         dialect: kind of database: `sqlite` or `postgresql`.
+        keys: keys of names and series that are known to be committed, by what they are the keys of.
     """
 
-    def __init__(self, cursor: Any, dialect: str) -> None:
+    def __init__(self, cursor: Any, dialect: str, keys: dict[Any, int]) -> None:
         self._cursor = cursor
         self.dialect = dialect
+        self.keys = keys
+        self.new_keys: dict[Any, int] = {}
+        """Keys that this transaction has found or made."""
 
-    def run(self, statement: DriverStatement, values: Values) -> None:
+    def run(self, statement: Prepared, row: Mapping[str, Any]) -> None:
         """Run a statement once."""
-        self._cursor.execute(statement.sql, values)
+        self._cursor.execute(statement.sql, statement.values(row))
 
-    def run_many(self, statement: DriverStatement, rows: Sequence[Values]) -> None:
-        """Run a statement once for each row."""
+    def read(self, statement: Prepared, row: Mapping[str, Any]) -> list[Values]:
+        """Run a statement that returns rows, and return them as the driver gives them."""
+        rows: list[Values] = self._cursor.execute(statement.sql, statement.values(row)).fetchall()
+        return rows
+
+    def run_many(self, statement: Prepared, rows: Sequence[Values]) -> None:
+        """Run a statement once for each row, whose values stand in its order."""
         if len(rows) == 1:
             self._cursor.execute(statement.sql, rows[0])
         elif rows:
             self._cursor.executemany(statement.sql, rows)
 
-    def insert_rows(self, statement: DriverStatement, rows: Sequence[Values]) -> None:
-        """Run a statement that inserts rows, no two of them with the same key; a server takes them all at once."""
-        if self.dialect == "sqlite" or len(rows) < 2:
-            self.run_many(statement, rows)
-        else:
-            self.insert_columns(statement, [list(column) for column in zip(*rows, strict=True)], len(rows))
-
-    def insert_columns(self, statement: DriverStatement, columns: Sequence[Any], number: int) -> None:
-        """Run a statement that inserts rows, many of them, into a table without other indexes than its key.
-
-        On SQLite other indexes make one statement of many rows slow: SQLite keeps a copy of each page that it changes,
-        so that it can take the statement back.
+    def upsert(
+        self, table: Table, columns: Mapping[str, Sequence[Any]], keys: Sequence[str], update: Sequence[str]
+    ) -> None:
+        """Insert many rows, or update those that are there.
 
         Args:
-            columns: in the statement's order a list with a value for each row, or the one value that all rows have, as
-                they are stored; on a server no two rows may have the same key.
-            number: how many rows.
+            columns: values of each column as they are stored, one for each row; of rows with the same key the last one
+                counts.
+            keys: columns of the natural key.
+            update: columns to update; a row that is there stays as it is where there are none.
         """
-        varying = tuple(place for place, column in enumerate(columns) if isinstance(column, list))
-        shared = [column for column in columns if not isinstance(column, list)]
-        if self.dialect != "sqlite":
-            arrays = [array(columns[place]) for place in varying]
-            self._cursor.execute(_for_columns(statement, 0, varying), (*shared, *arrays))
+        names, values = tuple(columns), list(columns.values())
+        if not values[0]:
             return
-        done = 0
-        for size in _ROWS_AT_ONCE:
-            sql = _for_columns(statement, size, varying)
-            while done + size <= number:
-                rows = zip(*(columns[place][done : done + size] for place in varying), strict=True)
-                self._cursor.execute(sql, (*shared, *chain.from_iterable(rows)))
-                done += size
-
-    def read(self, statement: DriverStatement, values: Values) -> list[Values]:
-        """Run a statement that selects, and return its rows as the driver gives them."""
-        rows: list[Values] = self._cursor.execute(statement.sql, values).fetchall()
-        return rows
-
-    def now(self) -> tuple[str, ...]:
-        """The database's clock as SQLite stores it; nothing on a server, whose statements read the clock themselves."""
         if self.dialect != "sqlite":
-            return ()
-        time: tuple[str] = self._cursor.execute("SELECT strftime('%Y-%m-%d %H:%M:%f', 'now') || '000'").fetchone()
-        return time
+            places = {key: place for place, key in enumerate(zip(*(columns[name] for name in keys), strict=True))}
+            if len(places) < len(values[0]):  # a server's statement cannot change a row twice
+                values = [[column[place] for place in places.values()] for column in values]
+            sql = _upsert_sql(self.dialect, table, names, tuple(keys), tuple(update), 0)
+            self._cursor.execute(sql, [_array(column) for column in values])
+            return
+        flat: list[Any] = list(chain.from_iterable(zip(*values, strict=True)))
+        width, done = len(names), 0
+        for size in _ROWS_AT_ONCE:
+            sql = _upsert_sql(self.dialect, table, names, tuple(keys), tuple(update), size)
+            while done + size * width <= len(flat):
+                self._cursor.execute(sql, flat[done : done + size * width])
+                done += size * width
 
 
 @lru_cache
-def _for_columns(statement: DriverStatement, number: int, varying: tuple[int, ...]) -> str:
-    return statement.for_columns(number, varying)
+def _upsert_sql(
+    dialect: str, table: Table, columns: tuple[str, ...], keys: tuple[str, ...], update: tuple[str, ...], number: int
+) -> str:
+    """SQL that upserts rows: on SQLite so many of them, on a server any number, given as an array for each column."""
+    if dialect == "sqlite":
+        row = f"({', '.join('?' * len(columns))})"
+        rows = f"VALUES {', '.join([row] * number)}"
+    else:
+        types = (table.c[name].type.compile(_driver_dialect(dialect)) for name in columns)
+        rows = f"SELECT * FROM unnest({', '.join(f'%s::{each}[]' for each in types)})"
+    changes = ", ".join(f"{name} = excluded.{name}" for name in update)
+    then = f"DO UPDATE SET {changes}" if update else "DO NOTHING"
+    return f"INSERT INTO {table} ({', '.join(columns)}) {rows} ON CONFLICT ({', '.join(keys)}) {then}"
+
+
+def _array(values: Sequence[Any]) -> str | Sequence[Any]:
+    """Values of a column as a server's array: numbers as its text, which takes a tenth of the driver's time."""
+    if any(isinstance(value, str) for value in values):
+        return values
+    return f"{{{','.join(['NULL' if value is None else repr(value) for value in values])}}}"
+
+
+@lru_cache
+def _driver_dialect(name: str) -> Dialect:
+    """Dialect whose statements have parameters by their place, which is what the driver takes fastest."""
+    if name == "sqlite":
+        from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+
+        return SQLiteDialect_pysqlite(paramstyle="qmark")
+    from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+
+    return PGDialect_psycopg(paramstyle="format")  # type: ignore[no-untyped-call]
 
 
 class SqliteWriters:
@@ -102,51 +162,40 @@ class SqliteWriters:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._idle: list[tuple[Any, WriteQueue, WriteTransaction]] = []
+        self._idle: list[Any] = []
+        self.keys: dict[Any, int] = {}
 
     @contextmanager
     def transaction(self) -> Iterator[WriteTransaction]:
         """Open a transaction: committed at the end of the block, rolled back when the block raises."""
-        try:
-            kept = self._idle.pop()
-        except IndexError:
+        with _translated(sqlite3.Error):
+            connection = self._idle.pop() if self._idle else self._connect()
             try:
-                kept = self._connect()
-            except sqlite3.Error as error:
-                raise as_sqlalchemy_error(error, sqlite3.Error) from error
-        connection, queue, transaction = kept
-        try:
-            queue.begin(connection.execute)
-            yield transaction
-            connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise as_sqlalchemy_error(error, sqlite3.Error) from error
-        finally:
-            if connection.in_transaction:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-            if connection.in_transaction:
-                connection.close()  # it goes with its locks
-                queue.close()
-            else:
-                self._idle.append(kept)
+                connection.execute("BEGIN IMMEDIATE")
+                transaction = WriteTransaction(connection.cursor(), "sqlite", self.keys)
+                yield transaction
+                connection.execute("COMMIT")
+                _keep(self.keys, transaction.new_keys)
+            finally:
+                if connection.in_transaction:
+                    with contextlib.suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+                if connection.in_transaction:
+                    connection.close()  # it goes with its locks
+                else:
+                    self._idle.append(connection)
 
     def close(self) -> None:
         """Close the connections that no transaction uses."""
         while self._idle:
-            connection, queue, _ = self._idle.pop()
-            queue.close()
-            connection.close()
+            self._idle.pop().close()
 
-    def _connect(self) -> tuple[Any, WriteQueue, WriteTransaction]:
+    def _connect(self) -> Any:
         pooled = self._engine.raw_connection()
         connection: Any = pooled.driver_connection
         pooled.detach()
         connection.execute("PRAGMA query_only = OFF")  # it may have read before
-        if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
-            # With a write-ahead log nothing but BEGIN waits, and the queue does that.
-            connection.execute("PRAGMA busy_timeout = 0")
-        return connection, WriteQueue(file_of(self._engine.url)), WriteTransaction(connection.cursor(), "sqlite")
+        return connection
 
 
 class ServerWriters:
@@ -154,6 +203,7 @@ class ServerWriters:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self.keys: dict[Any, int] = {}
 
     @contextmanager
     def transaction(self) -> Iterator[WriteTransaction]:
@@ -161,13 +211,13 @@ class ServerWriters:
         import psycopg
 
         dialect = self._engine.dialect
-        try:
+        with _translated(psycopg.Error):
             pooled = self._engine.raw_connection()
-        except psycopg.Error as error:
-            raise as_sqlalchemy_error(error, psycopg.Error) from error
         try:
-            yield WriteTransaction(pooled.cursor(), dialect.name)
+            transaction = WriteTransaction(pooled.cursor(), dialect.name, self.keys)
+            yield transaction
             pooled.commit()
+            _keep(self.keys, transaction.new_keys)
         except psycopg.Error as error:
             is_broken = dialect.is_disconnect(error, pooled, None)  # type: ignore[arg-type]
             if is_broken:
@@ -175,6 +225,24 @@ class ServerWriters:
             raise as_sqlalchemy_error(error, psycopg.Error, connection_invalidated=is_broken) from error
         finally:
             pooled.close()  # which rolls back what is not committed
+
+    def close(self) -> None:
+        """Do nothing: the pool closes them."""
+
+
+def _keep(keys: dict[Any, int], new: Mapping[Any, int]) -> None:
+    if new:
+        if len(keys) > _MOST_KEYS:
+            keys.clear()
+        keys.update(new)
+
+
+@contextmanager
+def _translated(base: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except base as error:
+        raise as_sqlalchemy_error(error, base) from error
 
 
 def as_sqlalchemy_error(error: Exception, base: type[Exception], *, connection_invalidated: bool = False) -> DBAPIError:

@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.registry.collection_pause import paused_collection
+from orchestrator.registry.column_types import key_of_name
 from orchestrator.registry.groups.group_records import (
     FOLD_PATH,
     FOLDS_PATH,
@@ -38,7 +39,7 @@ from orchestrator.registry.groups.model_origins import (
 )
 from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, find_run, newest_called
-from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow
+from orchestrator.registry.tables import ParameterRow, RunRow, SeriesRow
 from orchestrator.run_states import RunState
 
 _EVALUATION = "evaluate"
@@ -122,17 +123,17 @@ def is_ranked() -> ColumnElement[bool]:
 @cache
 def _ranked_runs() -> Select[Any]:
     """Statement that selects the runs of groups with their scores: unfinished ones first, then the oldest."""
-    score, baseline, test, collapsed = (MetricRow.__table__.alias().c for _ in range(4))
+    score, baseline, test, collapsed = (SeriesRow.__table__.alias().c for _ in range(4))
     parent = RunRow.__table__.alias().c
     split, seed, tested_on = (ParameterRow.__table__.alias().c for _ in range(3))
     is_alone = RunRow.parent_id.is_(None)
     scored_split = func.coalesce(split.text, "validation")
 
     def is_of(metric: Any, of_split: Any, name: Any) -> ColumnElement[bool]:
-        return and_(metric.run_id == RunRow.id, metric.split == of_split, metric.name == name)
+        return and_(metric.run_id == RunRow.key, metric.name == key_of_name(of_split + "." + name))
 
     def is_parameter(parameter: Any, path: str) -> ColumnElement[bool]:
-        return and_(is_alone, parameter.run_id == RunRow.id, parameter.path == path)
+        return and_(is_alone, parameter.run_id == RunRow.key, parameter.path == path)
 
     of_group: Sequence[Any] = (
         RunRow.task,
@@ -156,14 +157,14 @@ def _ranked_runs() -> Select[Any]:
     )
     return (
         select(*of_group, RunRow.kind, func.coalesce(parent.kind, RunRow.kind).label("of_kind"), *of_run)
-        .outerjoin(parent.id.table, parent.id == RunRow.parent_id)
+        .outerjoin(parent.id.table, parent.key == RunRow.parent_id)
         .outerjoin(split.path.table, and_(is_parameter(split, "split"), RunRow.kind == _EVALUATION))
         .outerjoin(seed.path.table, is_parameter(seed, SEED_PATH))
         .outerjoin(tested_on.path.table, and_(is_parameter(tested_on, TEST_DIGEST), RunRow.kind == _EVALUATION))
         .outerjoin(score.name.table, is_of(score, scored_split, RunRow.metric))
-        .outerjoin(baseline.name.table, is_of(baseline, "validation", literal("baseline.") + RunRow.metric))
-        .outerjoin(test.name.table, and_(is_of(test, "test", RunRow.metric), RunRow.kind != _EVALUATION))
-        .outerjoin(collapsed.name.table, is_of(collapsed, "validation", "collapsed"))
+        .outerjoin(baseline.name.table, is_of(baseline, literal("validation"), literal("baseline.") + RunRow.metric))
+        .outerjoin(test.name.table, and_(is_of(test, literal("test"), RunRow.metric), RunRow.kind != _EVALUATION))
+        .outerjoin(collapsed.name.table, and_(collapsed.run_id == RunRow.key, collapsed.name == "validation.collapsed"))
         .where(is_ranked())
         .order_by(RunRow.finished_at.is_not(None), RunRow.finished_at, RunRow.id)
     )

@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple, Self
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.engines.dialects import json_object, select_items
+from orchestrator.registry.column_types import name_of_key
+from orchestrator.registry.engines.dialects import json_object, select_items, select_runs
 from orchestrator.registry.parameter_values import (
     FILE_DIGEST,
     KIND_END,
@@ -27,11 +28,12 @@ from orchestrator.registry.registered_models import split_version
 from orchestrator.registry.tables import (
     DatasetRow,
     LineageRow,
-    MetricRow,
     ModelRow,
+    NameRow,
     ParameterRow,
     RunDatasetRow,
     RunRow,
+    SeriesRow,
 )
 from orchestrator.registry.trial_rows import load_kept_trials, trial_id
 from orchestrator.results import Split
@@ -203,8 +205,9 @@ def load_test_refusals(session: Session, run_ids: Collection[str]) -> dict[str, 
 
     A file that was read another way may have given other examples, and refuses nothing.
     """
-    is_tested = MetricRow.run_id.in_(select_items(session, run_ids)), MetricRow.split == "test"
-    scored = session.scalars(select(MetricRow.run_id).where(*is_tested).distinct()).all()
+    of_tests = select(NameRow.key).where(NameRow.text.startswith("test."))
+    is_tested = SeriesRow.run_id.in_(select_runs(session, run_ids)), SeriesRow.name.in_(of_tests)
+    scored = session.scalars(select(SeriesRow.run_id).where(*is_tested).distinct()).all()
     kept = load_kept_trials(session, scored)  # the score of a sweep is that of the trial whose model it kept
     texts = load_parameters_of(session, {*scored, *kept.values()}, (*_MAKING_PATHS, *_paths("test")))
     made_with = {run_id: texts[run_id] | texts.get(kept.get(run_id, ""), {}) for run_id in scored}
@@ -292,7 +295,7 @@ def _load_meant(session: Session, run_ids: Collection[str]) -> dict[tuple[str, s
     """
     if not run_ids:
         return {}
-    of_run = LineageRow.run_id == func.coalesce(RunRow.parent_id, RunRow.id)
+    of_run = LineageRow.run_id == func.coalesce(RunRow.parent_id, RunRow.key)
     edges = select(RunRow.id, LineageRow.parent_name, LineageRow.parent).join(LineageRow, of_run)
     is_asked = RunRow.id.in_(select_items(session, run_ids)), LineageRow.role.in_(("weights", "teacher"))
     return {
@@ -347,7 +350,7 @@ def _load_corpus_files(session: Session, run_ids: Collection[str]) -> Mapping[st
         return {}
     of_run = DatasetRow.fingerprint == RunDatasetRow.fingerprint
     corpora = select(RunDatasetRow.run_id, DatasetRow.files).join(DatasetRow, of_run)
-    is_read = DatasetRow.kind == "corpus", RunDatasetRow.run_id.in_(select_items(session, run_ids))
+    is_read = DatasetRow.kind == "corpus", RunDatasetRow.run_id.in_(select_runs(session, run_ids))
     read: dict[str, frozenset[str]] = defaultdict(frozenset)
     for run_id, files in session.execute(corpora.where(*is_read)):
         read[run_id] |= {file["digest"][:RECORDED_DIGITS] for file in files if file.get("digest")}
@@ -365,9 +368,10 @@ def load_parameters_of(
     """
     if not run_ids:
         return {}
-    stored = json_object(session, ParameterRow.path, ParameterRow.kind + KIND_END + ParameterRow.text)
-    of_run = select(ParameterRow.run_id, stored).where(ParameterRow.run_id.in_(select_items(session, run_ids)))
-    asked = of_run.where(ParameterRow.path.in_(paths)) if paths else of_run.where(ParameterRow.path.not_in(without))
+    stored = json_object(session, name_of_key(ParameterRow.path), ParameterRow.kind + KIND_END + ParameterRow.text)
+    of_run = select(ParameterRow.run_id, stored).where(ParameterRow.run_id.in_(select_runs(session, run_ids)))
+    named = select(NameRow.key).where(NameRow.text.in_(paths or without))
+    asked = of_run.where(ParameterRow.path.in_(named) if paths else ParameterRow.path.not_in(named))
     parameters: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
     for run_id, own in session.connection().execute(asked.group_by(ParameterRow.run_id)).all():
         parameters[run_id] = {path: _decode(value) for path, value in own.items()}

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, CompoundSelect, Select, and_, delete, func, insert, not_, or_, select, union
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.engines.dialects import lock_until_commit, select_items, upsert
+from orchestrator.registry.engines.dialects import lock_until_commit, select_items, select_runs, upsert
 from orchestrator.registry.group_tables import OpenRunRow, RankedGroupsRow
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.groups import is_ranked, load_groups, of_task
@@ -104,11 +104,11 @@ def open_run(session: Session, run_id: str) -> None:
 
 def roll_up(session: Session) -> None:
     """Roll up the groups of the open runs that have ended."""
-    ended = select(OpenRunRow.run_id).join(StoredRun, StoredRun.id == OpenRunRow.run_id)
+    ended = select(OpenRunRow.run_id).join(StoredRun, StoredRun.key == OpenRunRow.run_id)
     states = [state for state in RunState if state.is_final]
     run_ids = session.scalars(ended.where(StoredRun.state.in_(states), StoredRun.kind != "evaluate")).all()
     if run_ids:
-        session.execute(delete(OpenRunRow).where(OpenRunRow.run_id.in_(select_items(session, run_ids))))
+        session.execute(delete(OpenRunRow).where(OpenRunRow.run_id.in_(select_runs(session, run_ids))))
         roll_up_runs(session, run_ids)
 
 
@@ -119,8 +119,8 @@ def roll_up_runs(session: Session, run_ids: Collection[str]) -> None:
 
 def keys_of_runs(session: Session, run_ids: Collection[str]) -> set[str]:
     """Keys of the groups of some runs and of their trials, without that of the code."""
-    asked = select_items(session, run_ids)
-    are_theirs = or_(StoredRun.id.in_(asked), StoredRun.parent_id.in_(asked))
+    asked = select_runs(session, run_ids)
+    are_theirs = or_(StoredRun.key.in_(asked), StoredRun.parent_id.in_(asked))
     return set(session.scalars(select(StoredRun.group_key).where(are_theirs)))
 
 
@@ -165,7 +165,7 @@ def check_roll_up(session: Session, *, mend: bool = False) -> list[str]:
 
 def _make_packs(session: Session, keys: Collection[str]) -> dict[tuple[Ranking, str], Numbers]:
     """Make the numbers of the groups with these keys, by ranking and beginning, from the runs that are not open."""
-    is_open = func.coalesce(RunRow.parent_id, RunRow.id).in_(select(OpenRunRow.run_id))
+    is_open = func.coalesce(RunRow.parent_id, RunRow.key).in_(select(OpenRunRow.run_id))
     found: dict[tuple[Ranking, str], list[GroupRecord]] = defaultdict(list)
     for group in load_groups(session, and_(RunRow.group_key.in_(select_items(session, keys)), not_(is_open))):
         found[Ranking.of(group), _beginning(group.key)].append(group)
@@ -232,7 +232,7 @@ def _live_keys(session: Session, *, archived: bool) -> set[str]:
 @cache
 def _select_live(archived: bool) -> CompoundSelect[Any]:
     opened = select(OpenRunRow.run_id)
-    are_live: list[ColumnElement[bool]] = [RunRow.id.in_(opened), RunRow.parent_id.in_(opened)]
+    are_live: list[ColumnElement[bool]] = [RunRow.key.in_(opened), RunRow.parent_id.in_(opened)]
     if not archived:
         are_live.append(RunRow.id.in_(select_flagged("archived")))
     return union(*(select(RunRow.group_key).where(each) for each in are_live))

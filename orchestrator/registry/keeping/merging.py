@@ -39,9 +39,9 @@ from orchestrator.registry.keeping.run_families import (
     version_here,
 )
 from orchestrator.registry.keeping_tables import ANNOTATIONS, AliasRow
-from orchestrator.registry.tables import BaseRow, ModelRow, RunRow, StoredModel, StoredRun
+from orchestrator.registry.tables import BaseRow, ModelRow, NameRow, RunRow, StoredModel, StoredRun
 
-_WITH_RULES = {table.__tablename__ for table in (StoredRun, StoredModel, AliasRow)}
+_WITH_RULES = {table.__tablename__ for table in (StoredRun, StoredModel, AliasRow, NameRow)}
 
 
 @dataclass(frozen=True)

@@ -5,22 +5,25 @@ have added to a run later (tags, notes, flags) is no part of what the run is: `k
 """
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, RowMapping, Select, String, Table, collate, insert, or_, select, update
+from sqlalchemy import Column, Select, String, Table, collate, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.attempt_tables import AttemptRow
-from orchestrator.registry.engines.dialects import lock_until_commit, select_items, upsert
+from orchestrator.registry.column_types import NameKey, ReferenceKey
+from orchestrator.registry.engines.dialects import lock_until_commit, select_runs, upsert
 from orchestrator.registry.group_tables import OpenRunRow
 from orchestrator.registry.groups.roll_up import roll_up
 from orchestrator.registry.keeping_tables import ANNOTATIONS
 from orchestrator.registry.registered_models import free_version
-from orchestrator.registry.tables import BaseRow, ModelRow, RunRow, StoredModel, StoredRun
+from orchestrator.registry.runs.run_names import record_names
+from orchestrator.registry.tables import BaseRow, ModelRow, NameRow, PointRow, RunRow, SeriesRow, StoredModel, StoredRun
 
 _ROWS_AT_ONCE = 5_000
+_POINTS = BaseRow.metadata.tables[PointRow.__tablename__]
 
 
 def tables_of_runs() -> list[Table]:
@@ -28,7 +31,13 @@ def tables_of_runs() -> list[Table]:
     return [
         table
         for table in BaseRow.metadata.sorted_tables
-        if "run_id" in table.primary_key.columns and table.name not in ANNOTATIONS and not table.info.get("is_derived")
+        if table is _POINTS
+        or (
+            "run_id" in table.c
+            and not table.c.run_id.nullable
+            and table.name not in ANNOTATIONS
+            and not table.info.get("is_derived")
+        )
     ]
 
 
@@ -50,13 +59,14 @@ def family_digests(session: Session, run_id: str) -> dict[str, str]:
 
 def copy_family(there: Session, here: Session, run_id: str) -> list[str]:
     """Insert a run, its trials and their rows, and what these rest on; returns their ids, the run first."""
-    runs = [dict(run) for run in _runs_of_family(there, run_id)]
+    runs = _runs_of_family(there, run_id)
     here.execute(insert(StoredRun), runs)
     for table in tables_of_runs():
         for part in there.execute(_rows_of_family(there, table, run_id)).mappings().partitions():
             rows = [dict(row) for row in part]
             _bring_shared(there, here, table, rows)
-            here.execute(insert(table), rows)
+            record_names(here, {row[column.name] for column in _names_in(table) for row in rows})
+            here.execute(insert(table), _with_series(here, rows, run_id) if table is _POINTS else rows)
     here.execute(insert(OpenRunRow), [{"run_id": run_id}])
     roll_up(here)
     there.expunge_all()
@@ -107,32 +117,50 @@ def _same_weights(model: ModelRow) -> Select[StoredModel]:
 
 def models_of(session: Session, run_ids: Iterable[str]) -> list[ModelRow]:
     """Records of the models that runs registered, in the order of their versions."""
-    statement = select(ModelRow).where(ModelRow.run_id.in_(select_items(session, run_ids)))
+    statement = select(ModelRow).where(ModelRow.run_id.in_(select_runs(session, run_ids)))
     return list(session.scalars(statement.order_by(ModelRow.name, ModelRow.version)))
 
 
-def _runs_of_family(session: Session, run_id: str) -> Sequence[RowMapping]:
-    """All columns of a run and of its trials, the run first."""
-    in_order = _rows_in_order(
-        session, BaseRow.metadata.tables[StoredRun.__tablename__], StoredRun.id.in_(_members(run_id))
-    )
-    return sorted(session.execute(in_order).mappings(), key=lambda run: run["id"] != run_id)
+def _runs_of_family(session: Session, run_id: str) -> list[dict[str, Any]]:
+    """What a run and its trials have in their columns, but for their keys; the run first."""
+    table = BaseRow.metadata.tables[StoredRun.__tablename__]
+    rows = session.execute(select(table).where(table.c.key.in_(_members(run_id)))).mappings()
+    runs = [{name: value for name, value in row.items() if name != "key"} for row in rows]
+    return sorted(runs, key=lambda run: (run["id"] != run_id, run["id"]))
 
 
 def _rows_of_family(session: Session, table: Table, run_id: str) -> Select[Any]:
-    """Statement that selects the rows of a table that belong to a run or its trials, by their key."""
-    return _rows_in_order(session, table, table.c.run_id.in_(_members(run_id)))
+    """Statement that selects the rows of a table that belong to a run or its trials, in the order of what tells them.
+
+    A series has no key there, and its points have its run and name.
+    """
+    series = SeriesRow.__table__.c
+    keys = {_POINTS: [series.run_id, series.name, _POINTS.c.step], SeriesRow.__table__: [series.run_id, series.name]}
+    told_by = keys.get(table, [*table.primary_key])
+    own = [column for column in table.columns if column.name not in ("key", "series") and column not in told_by]
+    rows = select(*told_by, *own).select_from(table)
+    rows = rows.join(SeriesRow, series.key == _POINTS.c.series) if table is _POINTS else rows
+    texts = [key.type.text_of(key) if isinstance(key.type, ReferenceKey) else key for key in told_by]
+    # Texts in the order that SQLite has: that of PostgreSQL depends on the server's locale.
+    is_server = session.get_bind().dialect.name == "postgresql"
+    order = [collate(key, "C") if is_server and isinstance(key.type, String) else key for key in texts]
+    its = rows.where((series if table is _POINTS else table.c).run_id.in_(_members(run_id)))
+    return its.order_by(*order).execution_options(yield_per=_ROWS_AT_ONCE)
+
+
+def _names_in(table: Table) -> list[Column[Any]]:
+    return [column for column in table.columns if isinstance(column.type, NameKey)]
+
+
+def _with_series(here: Session, points: list[dict[str, Any]], run_id: str) -> list[dict[str, Any]]:
+    """Points with the keys that their series have here, in place of run and name."""
+    known = select(SeriesRow.run_id, SeriesRow.name, SeriesRow.key).where(SeriesRow.run_id.in_(_members(run_id)))
+    keys = {(run, name): key for run, name, key in here.execute(known)}
+    return [{**point, "series": keys[point.pop("run_id"), point.pop("name")]} for point in points]
 
 
 def _members(run_id: str) -> Select[Any]:
-    return select(StoredRun.id).where(or_(StoredRun.id == run_id, StoredRun.parent_id == run_id))
-
-
-def _rows_in_order(session: Session, table: Table, condition: ColumnElement[bool]) -> Select[Any]:
-    # Texts in the order that SQLite has: that of PostgreSQL depends on the server's locale.
-    is_server = session.get_bind().dialect.name == "postgresql"
-    order = [collate(key, "C") if is_server and isinstance(key.type, String) else key for key in table.primary_key]
-    return select(table).where(condition).order_by(*order).execution_options(yield_per=_ROWS_AT_ONCE)
+    return select(StoredRun.key).where(or_(StoredRun.id == run_id, StoredRun.parent_id == run_id))
 
 
 def _linked_here(here: Session, table: Table, row: dict[str, Any]) -> dict[str, Any]:
@@ -155,7 +183,7 @@ def shared_keys(table: Table) -> list[SharedKey]:
     keys = [
         SharedKey(tuple(key.column_keys), key.referred_table, tuple(element.column.name for element in key.elements))
         for key in table.foreign_key_constraints
-        if key.referred_table is not StoredRun.__table__ and "run_id" not in key.referred_table.primary_key.columns
+        if key.referred_table not in (StoredRun.__table__, SeriesRow.__table__, NameRow.__table__)
     ]
     if table.name == AttemptRow.__tablename__:
         keys.append(SharedKey(("diff_digest",), BaseRow.metadata.tables["code_diffs"], ("digest",)))
@@ -190,7 +218,7 @@ def annotations_of(session: Session, run_ids: Collection[str]) -> Annotations:
     found: Annotations = {}
     for name in ANNOTATIONS:
         table = BaseRow.metadata.tables[name]
-        rows = session.execute(select(table).where(table.c.run_id.in_(select_items(session, run_ids)))).mappings()
+        rows = session.execute(select(table).where(table.c.run_id.in_(select_runs(session, run_ids)))).mappings()
         found[name] = {tuple(row[column.name] for column in table.primary_key): dict(row) for row in rows}
     return found
 

@@ -89,7 +89,7 @@ class Trash:
 
     def stages_of(self, pipeline_id: str) -> Sequence[TrashRecord]:
         """Stages of a pipeline that are in the trash and can be restored, the oldest first."""
-        is_stage = StoredRun.id.in_(select(TagRow.run_id).where(TagRow.tag == f"{PIPELINE}{pipeline_id}"))
+        is_stage = StoredRun.key.in_(select(TagRow.run_id).where(TagRow.tag == f"{PIPELINE}{pipeline_id}"))
         found = self.records(is_stage, StoredRun.claimed_at.is_(None))
         return sorted(found, key=lambda stage: (stage.created_at, stage.run_id))
 
@@ -143,7 +143,7 @@ class Trash:
 def _mark(session: Session, run_id: str, before: datetime | None, after: datetime | None) -> None:
     """Change the time at which a run, its trials and those of their models were removed that have the time before."""
     family = or_(StoredRun.id == run_id, StoredRun.parent_id == run_id)
-    models = StoredModel.run_id.in_(select(StoredRun.id).where(family))
+    models = StoredModel.run_id.in_(select(StoredRun.key).where(family))
     for table, are_its in ((StoredModel, models), (StoredRun, family)):
         marked = update(table).where(are_its, table.removed_at.is_not_distinct_from(before)).values(removed_at=after)
         session.execute(marked.execution_options(synchronize_session=False))
@@ -153,6 +153,6 @@ def _mark(session: Session, run_id: str, before: datetime | None, after: datetim
 def _removed() -> Select[Any]:
     """Select the fields of `TrashRecord` of the runs in the trash."""
     run, trial = StoredRun, aliased(StoredRun)
-    num_trials = select(func.count()).where(trial.parent_id == run.id).scalar_subquery()
+    num_trials = select(func.count()).where(trial.parent_id == run.key).scalar_subquery()
     columns = run.id, run.name, run.kind, num_trials, run.storage_path, func.coalesce(run.num_bytes, 0), run.created_at
     return select(*columns, run.removed_at, run.claimed_at).where(run.removed_at.is_not(None), run.parent_id.is_(None))

@@ -180,7 +180,7 @@ def _newest(new: Any) -> dict[str, Any]:
 
 def _has_lost_its_run() -> ColumnElement[bool]:
     """Whether the run that recorded the edge that is there was removed, or is gone."""
-    removed = select(StoredRun.id).where(StoredRun.removed_at.is_not(None))
+    removed = select(StoredRun.key).where(StoredRun.removed_at.is_not(None))
     return or_(LineageRow.run_id.is_(None), LineageRow.run_id.in_(removed))
 
 

@@ -124,7 +124,7 @@ def _newer_data(session: Session, digest: str) -> str | None:
     """Name the later run of the same name and kind whose result is other data; None where there is none."""
     made = (
         select(RunRow)
-        .join(RunDatasetRow, RunDatasetRow.run_id == RunRow.id)
+        .join(RunDatasetRow, RunDatasetRow.run_id == RunRow.key)
         .where(RunRow.kind.in_(_MAKING_KINDS), RunRow.state == RunState.COMPLETED)
     )
     makers = session.scalars(made.where(RunDatasetRow.fingerprint == digest).order_by(RunRow.created_at.desc())).all()

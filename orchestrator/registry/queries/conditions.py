@@ -213,10 +213,10 @@ def _of_two(left: Field, operator: str, right: Field) -> Test:
     test = func.coalesce(or_(*tests), false())
     if left.table is None and right.table is None:
         return test
-    both = left.beside(select(RunRow.id), outer=False)
+    both = left.beside(select(RunRow.key), outer=False)
     if right.table is not left.table:
         both = right.beside(both, outer=False)
-    return RunRow.id.in_(both.where(test).correlate(None))
+    return RunRow.key.in_(both.where(test).correlate(None))
 
 
 def _in_order(field: Field, low: "Value | Field", high: "Value | Field") -> "tuple[Value | Field, Value | Field]":

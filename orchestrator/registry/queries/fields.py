@@ -23,6 +23,7 @@ from sqlalchemy import (
     cast,
     false,
     func,
+    literal,
     or_,
     select,
     true,
@@ -31,6 +32,7 @@ from sqlalchemy import (
 )
 
 from orchestrator.measurements import is_better_lower
+from orchestrator.registry.column_types import id_of_run, key_of_name
 from orchestrator.registry.groups.group_records import group_key
 from orchestrator.registry.keeping_tables import NoteRow
 from orchestrator.registry.parameter_values import LARGEST_EXACT, decode_parameter
@@ -39,12 +41,12 @@ from orchestrator.registry.run_flags import Flag, is_flagged
 from orchestrator.registry.tables import (
     BaseRow,
     DatasetRow,
-    MetricPointRow,
-    MetricRow,
     ModelRow,
     ParameterRow,
+    PointRow,
     RunDatasetRow,
     RunRow,
+    SeriesRow,
     TagRow,
     ViewRow,
     of_whole_run,
@@ -176,37 +178,31 @@ def _rows(table: type[BaseRow | ViewRow]) -> Any:
 
 
 @lru_cache
-def metric(split: str, name: str) -> Field:
-    """Field of the latest value of a measurement."""
-    row = _rows(MetricRow)
-    return Field(
-        *("number", row.c.value, row, ((row.c.run_id, RunRow.id),)),
-        where=and_(row.c.split == split, row.c.name == name),
-        has_value=row.c.run_id.is_not(None),
-    )
+def metric(series: str) -> Field:
+    """Field of the latest value of a measurement: of `validation.f1`."""
+    row = _rows(SeriesRow)
+    links = ((row.c.run_id, RunRow.key),)
+    return Field("number", row.c.value, row, links, where=row.c.name == series, has_value=row.c.run_id.is_not(None))
 
 
 @lru_cache
-def history(function: str, split: str, name: str, step: int | None) -> Field:
+def history(function: str, series: str, step: int | None) -> Field:
     """Field of one value of a measurement's history; the best, worst, lowest and highest are of what was no NaN."""
-    row, points = _rows(MetricRow), _rows(MetricPointRow)
+    row, points = _rows(SeriesRow), _rows(PointRow)
 
     def picked(column: Any, order: Any = None) -> Any:
-        chosen = select(column).where(points.c.run_id == row.c.run_id, points.c.split == split, points.c.name == name)
+        chosen = select(column).where(points.c.series == row.c.key)
         chosen = chosen if step is None else chosen.where(points.c.step <= step)
         return (chosen if order is None else chosen.order_by(order).limit(1)).correlate(row).scalar_subquery()
 
     if function in ("first", "last", "at"):
         value = picked(points.c.value, points.c.step.asc() if function == "first" else points.c.step.desc())
     else:
-        falls = is_better_lower(name)
+        falls = is_better_lower(series.partition(".")[2])
         takes_lowest = {"min": True, "max": False, "best": falls, "worst": not falls}[function]
         value = picked((func.min if takes_lowest else func.max)(points.c.value))
-    return Field(
-        *("number", value, row, ((row.c.run_id, RunRow.id),)),
-        where=and_(row.c.split == split, row.c.name == name),
-        has_value=picked(func.max(points.c.step)).is_not(None),
-    )
+    has_value = picked(func.max(points.c.step)).is_not(None)
+    return Field("number", value, row, ((row.c.run_id, RunRow.key),), where=row.c.name == series, has_value=has_value)
 
 
 @lru_cache
@@ -214,7 +210,7 @@ def parameter(path: str) -> Field:
     """Field of a parameter by its whole path."""
     row = _rows(ParameterRow)
     where = and_(row.c.path == path, row.c.kind != "null")
-    return Field("parameter", row.c.text, row, ((row.c.run_id, RunRow.id),), where=where)
+    return Field("parameter", row.c.text, row, ((row.c.run_id, RunRow.key),), where=where)
 
 
 @lru_cache
@@ -223,11 +219,11 @@ def tag_value(key: str) -> Field:
     row = _rows(TagRow)
     is_so_called = or_(row.c.tag == key, func.substr(row.c.tag, 1, len(key) + 1) == f"{key}:")
     word = func.substr(row.c.tag, len(key) + 2)
-    return Field("tag value", word, row, ((row.c.run_id, RunRow.id),), where=is_so_called, of_several=True, name=key)
+    return Field("tag value", word, row, ((row.c.run_id, RunRow.key),), where=is_so_called, of_several=True, name=key)
 
 
 def _several(row: Any, value: Column, *also: Column) -> Field:
-    links = ((row.c.run_id, RunRow.id),)
+    links = ((row.c.run_id, RunRow.key),)
     return Field("text", value, row, links, where=row.c.run_id.is_not(None), also=also, of_several=True)
 
 
@@ -243,10 +239,10 @@ def _model() -> Field:
 
 
 def _score() -> Field:
-    row = _rows(MetricRow)
-    links = ((row.c.run_id, RunRow.id), (row.c.name, RunRow.metric))
-    is_there = row.c.run_id.is_not(None)
-    return Field("number", row.c.value, row, links, where=row.c.split == METRIC_SPLITS[0], has_value=is_there)
+    row = _rows(SeriesRow)
+    ranking = key_of_name(literal(f"{METRIC_SPLITS[0]}.") + RunRow.metric)
+    links = ((row.c.run_id, RunRow.key), (row.c.name, ranking))
+    return Field("number", row.c.value, row, links, has_value=row.c.run_id.is_not(None))
 
 
 def _flag(flag: Flag) -> Field:
@@ -273,7 +269,7 @@ FIELDS: Mapping[str, Field] = {
     "metric": Field("text", RunRow.metric),
     "experiment": Field("text", of_whole_run("name")),
     "fingerprint": Field("text", of_whole_run("fingerprint")),
-    "parent": Field("text", RunRow.parent_id),
+    "parent": Field("text", id_of_run(RunRow.parent_id)),
     "group": Field("group", RunRow.group_key),
     "host": Field("text", RunRow.host),
     "code": Field("text", RunRow.code_version),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.engines.dialects import select_items
+from orchestrator.registry.engines.dialects import select_runs
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.queries.recorded_names import RecordedNames
@@ -148,7 +148,7 @@ class QueriedRuns(RunReader):
     def stages(self, run_id: str) -> list[RunRecord]:
         """Stages of a pipeline that have begun, or were done before, the newest first; none of any other run."""
         of_pipeline = select(TagRow.run_id).where(TagRow.tag == f"{PIPELINE}{run_id}")
-        conditions = [RunRow.id.in_(of_pipeline), RunRow.parent_id.is_(None)]
+        conditions = [RunRow.key.in_(of_pipeline), RunRow.parent_id.is_(None)]
         with self._database.session(writing=False) as session:  # without the parser, which takes longer to load
             return load_selected(session, self._state(), conditions)
 
@@ -165,9 +165,9 @@ class QueriedRuns(RunReader):
 
 def _load_values(session: Session, fields: Collection[str], except_of: Collection[str]) -> set[str]:
     paths = [path for path in RecordedNames.of(session).paths() if path.rpartition(".")[2] in fields]
-    of_runs = select(ParameterRow.kind, ParameterRow.text).join(RunRow, RunRow.id == ParameterRow.run_id)
+    of_runs = select(ParameterRow.kind, ParameterRow.text).join(RunRow, RunRow.key == ParameterRow.run_id)
     values = of_runs.where(ParameterRow.path.in_(paths)).distinct()
-    of_others = ParameterRow.run_id.not_in(select_items(session, except_of))
+    of_others = ParameterRow.run_id.not_in(select_runs(session, except_of))
     found: set[str] = set()
     for kind, text in session.execute(values.where(of_others, ParameterRow.kind != "null")):
         value = decode_parameter(kind, text)

@@ -2,8 +2,7 @@
 
 A shell asks at each press of the Tab key, so that the answer must be there at once. A SQLite file is read by the
 standard library alone, since loading SQLAlchemy and the tables takes longer than all the rest. A registry of 100,000
-runs has millions of rows of parameters and some hundred names of them: each name is found by one look-up in an index,
-the smallest name after the one before. Nothing is ever written.
+runs has millions of rows of parameters, and some hundred names. Nothing is ever written.
 """
 
 import sqlite3
@@ -27,7 +26,14 @@ _SQLITE = "sqlite:///"
 _BUSY_TIMEOUT_S = 1.0
 _ALIASES = "model_aliases JOIN models USING (name, version)"
 """Aliases of models that were not removed."""
-_CALLED = "SELECT id FROM runs WHERE name = :name OR id LIKE :prefix"
+_CALLED = "SELECT key FROM runs WHERE name = :name OR id LIKE :prefix"
+_NAMED = "SELECT key FROM names WHERE text = :name"
+_TAGS = (
+    "WITH RECURSIVE found(name) AS (SELECT min(tag) FROM tags UNION ALL "
+    "SELECT (SELECT min(tag) FROM tags WHERE tag > found.name) FROM found WHERE found.name IS NOT NULL) "
+    "SELECT name FROM found WHERE name IS NOT NULL"
+)
+"""The distinct tags, in order, without reading every row."""
 Named = list[tuple[str, str]]
 """Names, each with what it is in a few words."""
 Read = Callable[[str, Mapping[str, Any]], Sequence[Any]]
@@ -97,7 +103,7 @@ class RecordedNames:
     def kind_of_run(self, wanted: str) -> str | None:
         """The kind of the newest run of a name, else of the one run whose id begins so."""
         rows = self._named(
-            f"SELECT name, kind FROM runs WHERE id IN ({_CALLED}) ORDER BY name = :name DESC, created_at DESC "
+            f"SELECT name, kind FROM runs WHERE key IN ({_CALLED}) ORDER BY name = :name DESC, created_at DESC "
             "LIMIT :most",
             _called(wanted),
         )
@@ -105,29 +111,27 @@ class RecordedNames:
 
     def metrics(self, run: str = "") -> list[str]:
         """Measurements as queries name them (`f1`, `train.loss`); of all runs, or of runs as `tags` finds them."""
-        if run:
-            of_runs = f"SELECT DISTINCT split, name FROM metrics WHERE run_id IN ({_CALLED}) ORDER BY name LIMIT :most"
-            found = [(split, name) for split, name in self._named(of_runs, _called(run))]
-        else:
-            found = [(split, name) for split in METRIC_SPLITS for name in self._distinct("metrics", "name", split)]
-        return [name if split == METRIC_SPLITS[0] else f"{split}.{name}" for split, name in found]
+        condition, values = (f" AND run_id IN ({_CALLED})", _called(run)) if run else ("", {})
+        found = sorted(name.split(".", 1) for name in self._used("series WHERE series.name", condition, values))
+        in_order = sorted(found, key=lambda part: METRIC_SPLITS.index(part[0]))
+        return [name if split == METRIC_SPLITS[0] else f"{split}.{name}" for split, name in in_order]
 
-    def has_metric(self, split: str, name: str) -> bool:
+    def has_metric(self, series: str) -> bool:
         """Whether some run has this measurement; true in a registry without any, where no name is wrong."""
-        of_name = "SELECT 1 FROM metrics JOIN runs ON id = run_id WHERE split = :split AND metrics.name = :name LIMIT 1"
-        is_there = self._read(of_name, {"split": split, "name": name})
-        return bool(is_there) or not self._read("SELECT 1 FROM metrics LIMIT 1", {})
+        of_name = "SELECT 1 FROM series JOIN runs ON runs.key = run_id WHERE series.name = ({}) LIMIT 1"
+        is_there = self._read(of_name.format(_NAMED), {"name": series})
+        return bool(is_there) or not self._read("SELECT 1 FROM series LIMIT 1", {})
 
     def paths(self) -> list[str]:
         """Dotted paths of the parameters of all runs, in order."""
         if self._paths is None:
-            self._paths = self._distinct("parameters", "path")
+            self._paths = sorted(self._used("parameters WHERE path"))
         return self._paths
 
     def is_of_a_run(self, path: str) -> bool:
         """Whether a run has this parameter that was not removed."""
-        of_runs = "SELECT 1 FROM parameters JOIN runs ON id = run_id WHERE path = :path LIMIT 1"
-        return bool(self._read(of_runs, {"path": path}))
+        of_runs = f"SELECT 1 FROM parameters JOIN runs ON runs.key = run_id WHERE path = ({_NAMED}) LIMIT 1"
+        return bool(self._read(of_runs, {"name": path}))
 
     def parameters(self) -> Named:
         """Parameters of runs, by the short name where that means one path, and by the dotted path."""
@@ -136,7 +140,7 @@ class RecordedNames:
 
     def tag_keys(self) -> list[str]:
         """Keys of tags: the text before the colon, all of a tag without one."""
-        tags = [tag for tag in self._distinct("tags", "tag") if not is_internal(tag)]
+        tags = [tag for (tag,) in self._read(_TAGS, {}) if not is_internal(tag)]
         return list(dict.fromkeys(tag.partition(":")[0] for tag in tags))
 
     def nearest_fields(self, name: str, others: Sequence[str]) -> str:
@@ -159,17 +163,10 @@ class RecordedNames:
         rows = self._read(statement, {"most": MAX_NAMES, **(values or {})})
         return [(str(name), str(about or "")) for name, about in rows]
 
-    def _distinct(self, table: str, column: str, split: str | None = None) -> list[str]:
-        """The distinct values of an indexed column of text, in order, without reading every row."""
-        condition = "1 = 1" if split is None else "split = :split"
-        following = f"SELECT min({column}) FROM {table} WHERE {condition} AND {column} > found.name"
-        rows = self._read(
-            f"WITH RECURSIVE found(name) AS (SELECT min({column}) FROM {table} WHERE {condition} UNION ALL "
-            f"SELECT ({following}) FROM found WHERE found.name IS NOT NULL) "
-            "SELECT name FROM found WHERE name IS NOT NULL",
-            {} if split is None else {"split": split},
-        )
-        return [name for (name,) in rows]
+    def _used(self, where: str, condition: str = "", values: Mapping[str, Any] | None = None) -> list[str]:
+        """Names that rows of a table have, each found by one look-up in an index."""
+        is_used = f"EXISTS (SELECT 1 FROM {where} = names.key{condition})"
+        return [name for (name,) in self._read(f"SELECT text FROM names WHERE {is_used}", values or {})]
 
 
 def some(names: Sequence[str]) -> list[str]:

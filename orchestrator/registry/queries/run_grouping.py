@@ -147,11 +147,11 @@ def _with_own_scores(session: Session, score: Field, conditions: Sequence[Test])
     Such a score would count twice, and those of runs that have not completed are no results.
     """
     parents = select(RunRow.parent_id).where(*conditions, RunRow.parent_id.is_not(None)).correlate(None)
-    num_parents = session.scalar(select(func.count()).select_from(RunRow).where(*conditions, RunRow.id.in_(parents)))
+    num_parents = session.scalar(select(func.count()).select_from(RunRow).where(*conditions, RunRow.key.in_(parents)))
     notes = []
     if num_parents:
         notes.append(f"left out: {counted(num_parents, 'run')} whose trials are here, with the score of the best one")
-    own = [*conditions, RunRow.id.not_in(parents)] if num_parents else list(conditions)
+    own = [*conditions, RunRow.key.not_in(parents)] if num_parents else list(conditions)
     unfinished = select(func.count()).select_from(RunRow).where(*own, RunRow.state != RunState.COMPLETED)
     if num_unfinished := session.scalar(unfinished.where(score.lowest.is_not(None))):
         notes.append(f"left out: the score of {counted(num_unfinished, 'run')} not completed")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, not_, select
+from sqlalchemy import ColumnElement, Integer, Select, func, not_, select, type_coerce
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.collection_pause import paused_collection
@@ -20,7 +20,7 @@ from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable, check_page
 from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.run_records import metric_name
-from orchestrator.registry.tables import MetricRow, ParameterRow, RunRow, TagRow
+from orchestrator.registry.tables import NameRow, ParameterRow, RunRow, SeriesRow, TagRow
 from orchestrator.run_states import RunState
 
 RUN_COLUMNS = (
@@ -53,8 +53,11 @@ class Query:
             *([] if self.archived or selection.asks_for("archived", self.text) else [not_(is_flagged("archived"))]),
         ]
 
-    def ids(self, sort: str, limit: int | None = None, offset: int = 0) -> list[str]:
+    def ids(self, sort: str) -> list[str]:
         """Ids in the order of a field; runs without it come last, the newest first. Raises: InputError."""
+        return self._read(RunRow.id, sort)
+
+    def _read(self, column: Any, sort: str, limit: int | None = None, offset: int = 0) -> list[Any]:
         check_page(limit, offset)
         key, descends = Selection(self.session, self.state).order(sort)
         columns = [column.desc() if descends else column for column in key.sort_keys]
@@ -63,14 +66,14 @@ class Query:
         else:
             empty = [column.is_(None) for column in key.sort_keys]
             order = [*chain(*zip(empty, columns, strict=True)), RunRow.created_at.desc(), RunRow.id.desc()]
-        statement = select(RunRow.id) if key.of_several else key.beside(select(RunRow.id))
+        statement = select(column) if key.of_several else key.beside(select(column))
         page = statement.where(*self.conditions()).order_by(*order).limit(limit).offset(offset)
         return list(self.session.connection().scalars(page))  # a session's rows cost twice as much
 
     @paused_collection()
     def table(self, sort: str, limit: int | None = None, offset: int = 0) -> RecordTable:
         """Table as `Registry.run_table` describes it. Raises: InputError."""
-        return _table(self.session, self.state, self.ids(sort, limit, offset))
+        return _table(self.session, self.state, self._read(RunRow.key, sort, limit, offset))
 
     def count(self) -> int:
         """Number of these runs. Raises: InputError."""
@@ -79,46 +82,58 @@ class Query:
 
 def list_trials(session: Session, state: ColumnElement[RunState], sweep_id: str) -> RecordTable:
     """List the trials of a sweep, in order, with the columns of `Registry.run_table`."""
-    of_sweep = select(RunRow.id).where(RunRow.parent_id == sweep_id)
+    of_sweep = select(RunRow.key).where(RunRow.parent_id == sweep_id)
     return _table(session, state, session.scalars(of_sweep.order_by(RunRow.number, RunRow.id)).all())
 
 
-def _table(session: Session, state: ColumnElement[RunState], run_ids: Sequence[str]) -> RecordTable:
-    """Table of runs in the order of their ids here, with their tags, metrics and parameters.
+def _key(column: Any) -> ColumnElement[int]:
+    """Reference as the key that it is, of which many are read sooner than of the texts that they stand for."""
+    return type_coerce(column, Integer)
+
+
+def _of_runs(table: Any, keys: Sequence[int], *columns: Any) -> Select[Any]:
+    """Select columns of rows that belong to some runs, after the run's key."""
+    return select(_key(table.run_id), *columns).where(_key(table.run_id).in_(keys))
+
+
+def _table(session: Session, state: ColumnElement[RunState], keys: Sequence[int]) -> RecordTable:
+    """Table of runs in the order of their keys here, with their tags, metrics and parameters.
 
     A parameter's column has the last part of its path where no other one of the table ends so.
     """
     fields = {name: FIELDS.get(name, state_field(state)) for name in RUN_COLUMNS}
-    statement = select(*(column for field in fields.values() for column in field.shown)).select_from(RunRow)
+    shown = (column for field in fields.values() for column in field.shown)
+    statement: Select[Any] = select(RunRow.key, *shown).select_from(RunRow)
     for field in fields.values():
         statement = field.beside(statement)
     connection = session.connection()
-    records: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
-    tags: dict[str, list[str]] = defaultdict(list)
-    metrics: set[tuple[str, str]] = set()
-    parameters: list[tuple[str, str, Any]] = []
-    for start in range(0, len(run_ids), _RUNS_PER_STATEMENT):
-        some = run_ids[start : start + _RUNS_PER_STATEMENT]
-        for row in connection.execute(statement.where(RunRow.id.in_(some))):
-            columns = iter(row)
+    records: dict[int, dict[str, Any]] = {key: {} for key in keys}
+    tags: dict[int, list[str]] = defaultdict(list)
+    metrics: set[str] = set()
+    parameters: list[tuple[int, str, Any]] = []
+    texts = dict(connection.execute(select(NameRow.key, NameRow.text)).all())
+    for start in range(0, len(keys), _RUNS_PER_STATEMENT):
+        some = keys[start : start + _RUNS_PER_STATEMENT]
+        for row in connection.execute(statement.where(RunRow.key.in_(some))):
+            key, *columns = row
+            values = iter(columns)
             for name, field in fields.items():
-                records[row[0]][name] = field.show(*(next(columns) for _ in field.shown))
-        for run_id, tag in connection.execute(select(TagRow.run_id, TagRow.tag).where(TagRow.run_id.in_(some))):
-            tags[run_id].append(tag)
-        latest = select(MetricRow.run_id, MetricRow.split, MetricRow.name, MetricRow.value)
-        for run_id, split, name, value in connection.execute(latest.where(MetricRow.run_id.in_(some))):
-            metrics.add((split, name))
-            records[run_id][f"metrics.{metric_name(split, name)}"] = math.nan if value is None else value
-        values = select(ParameterRow.run_id, ParameterRow.path, ParameterRow.kind, ParameterRow.text)
-        for run_id, path, kind, text in connection.execute(values.where(ParameterRow.run_id.in_(some))):
-            parameters.append((run_id, path, decode_parameter(kind, text)))
+                records[key][name] = field.show(*(next(values) for _ in field.shown))
+        for key, tag in connection.execute(_of_runs(TagRow, some, TagRow.tag)):
+            tags[key].append(tag)
+        for key, name, value in connection.execute(_of_runs(SeriesRow, some, _key(SeriesRow.name), SeriesRow.value)):
+            metrics.add(texts[name])
+            records[key][f"metrics.{metric_name(texts[name])}"] = math.nan if value is None else value
+        stored = _of_runs(ParameterRow, some, _key(ParameterRow.path), ParameterRow.kind, ParameterRow.text)
+        for key, path, kind, text in connection.execute(stored):
+            parameters.append((key, texts[path], decode_parameter(kind, text)))
     names = {path: f"params.{name}" for path, name in short_names(dict.fromkeys(p for _, p, _ in parameters)).items()}
-    for run_id, path, value in parameters:
-        records[run_id][names[path]] = value
-    for run_id, record in records.items():
-        record["tags"] = ", ".join(sorted(tags.get(run_id, ())))
-    ordered = sorted(metrics, key=lambda metric: (METRIC_SPLITS.index(metric[0]), metric[1]))
-    measured = [f"metrics.{metric_name(*metric)}" for metric in ordered]
+    for key, path, value in parameters:
+        records[key][names[path]] = value
+    for key, record in records.items():
+        record["tags"] = ", ".join(sorted(tags.get(key, ())))
+    parts = sorted((series.split(".", 1) for series in metrics), key=lambda part: (METRIC_SPLITS.index(part[0]), part))
+    measured = [f"metrics.{metric_name('.'.join(part))}" for part in parts]
     dtypes = dict.fromkeys([*measured, "seconds"], "float64") | dict.fromkeys(["seed", "number"], "Int64")
     columns_of_all = [*RUN_COLUMNS, "tags", *measured, *sorted(names.values())]
     return RecordTable(columns_of_all, [record for record in records.values() if "id" in record], dtypes)

@@ -127,10 +127,10 @@ class Selection:
         if area == "tags":
             return tag_value(".".join(parts))  # a tag may come, so that one of no run is no error
         if area == "metrics":
-            split, name = _measurement(operand)
-            if not self._names.has_metric(split, name):
+            series = _measurement(operand)
+            if not self._names.has_metric(series):
                 raise self._unknown(operand, text)
-            return metric(split, name)
+            return metric(series)
         return parameter(self._path(".".join(parts), operand, text))
 
     def _path(self, name: str, operand: FieldName, text: str) -> str:
@@ -163,7 +163,7 @@ class Selection:
         if step is not None and not (0 <= step < 2**63 and step == int(step)):
             message = f"a step is a whole number from 0 to 2**63 - 1, and not {str(step)[:40]}:"
             raise error_at(text, operand.place, message)
-        return history(operand.function, *_measurement(operand.metric), None if step is None else int(step))
+        return history(operand.function, _measurement(operand.metric), None if step is None else int(step))
 
     def _newest_metric(self) -> str | None:
         """Measurement that ranks the newest run that has one."""
@@ -185,15 +185,15 @@ def _parsed(text: str) -> Condition | None:
     return parse_filter(text)
 
 
-def _measurement(operand: FieldName) -> tuple[str, str]:
-    """Split and name of a measurement: what stands in quotes is of the name."""
+def _measurement(operand: FieldName) -> str:
+    """Name of a measurement's series, `validation.f1`: what stands in quotes is no split."""
     _, *parts = operand.name.split(".", 1)
     split, _, rest = (parts[0] if parts else "").partition(".")
     if split in METRIC_SPLITS and (rest or operand.in_quotes is not None):
         names = [*filter(None, [rest]), operand.in_quotes]
     else:
         split, names = METRIC_SPLITS[0], [*parts, operand.in_quotes]
-    return split, replace_unstorable(".".join(name for name in names if name is not None))
+    return f"{split}.{replace_unstorable('.'.join(name for name in names if name is not None))}"
 
 
 def _exact(path: str) -> str:

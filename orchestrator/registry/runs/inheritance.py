@@ -9,32 +9,29 @@ Tags that say where a run itself belongs stay with it: a pipeline finds its stag
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 
-from sqlalchemy import Text, bindparam, delete, select
+from sqlalchemy import Integer, bindparam, delete, select, type_coerce
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from orchestrator.registry.engines.dialects import select_items, upsert, upsert_rows
-from orchestrator.registry.engines.driver_statements import DriverStatement
-from orchestrator.registry.engines.write_transactions import WriteTransaction
+from orchestrator.registry.engines.dialects import select_runs, upsert_rows
+from orchestrator.registry.engines.write_transactions import Prepared, WriteTransaction
 from orchestrator.registry.place_tags import OF_ONE_RUN, PIPELINE, is_of_one_run
 from orchestrator.registry.tables import RunDatasetRow, RunRow, TagRow
 
 
-def inherit(transaction: WriteTransaction, sweep_id: str, trial_ids: Collection[str]) -> None:
-    """Give new trials the tags and the data that their sweep has by now."""
-    if not trial_ids:
-        return
-    for column in (TagRow.tag, RunDatasetRow.fingerprint):
-        read, write = _statements(column, transaction.dialect)
-        own = [value for (value,) in transaction.read(read, (sweep_id,)) if not value.startswith(OF_ONE_RUN)]
-        transaction.run_many(write, [(trial, value) for trial in trial_ids for value in own])
+def inherit(transaction: WriteTransaction, sweep: int, trials: Collection[int]) -> None:
+    """Give new trials the tags and the data that their sweep has by now; all by their keys."""
+    for column in (TagRow.tag, RunDatasetRow.fingerprint) if trials else ():
+        rows = transaction.read(_values_statement(column, transaction.dialect), {"key": sweep})
+        own = [value for (value,) in rows if not value.startswith(OF_ONE_RUN)]
+        columns = {"run_id": [trial for trial in trials for _ in own], column.key: own * len(trials)}
+        transaction.upsert(column.class_.__table__, columns, [*columns], [])
 
 
 @lru_cache
-def _statements(column: InstrumentedAttribute[str], dialect: str) -> tuple[DriverStatement, DriverStatement]:
-    """Statements that read what a run has in a column, and that give a run such a value."""
-    table, names = column.class_.__table__, ("run_id", column.key)
-    read = select(column).where(column.class_.run_id == bindparam("run_id", type_=Text))
-    return DriverStatement(read, dialect, ("run_id",)), DriverStatement(upsert(dialect, table, names), dialect, names)
+def _values_statement(column: InstrumentedAttribute[str], dialect: str) -> Prepared:
+    """Read what a run has in a column."""
+    is_its = type_coerce(column.class_.run_id, Integer) == bindparam("key", type_=Integer)
+    return Prepared(select(column).where(is_its), dialect, ["key"])
 
 
 def add_tags(session: Session, run_id: str, tags: Sequence[str]) -> list[str]:
@@ -73,7 +70,7 @@ def take_back(session: Session, run_id: str, tags: Sequence[str]) -> None:
 def _tags_to_inherit(session: Session, run_ids: Sequence[str]) -> list[str]:
     if not run_ids:
         return []
-    of_runs = select(TagRow.tag).join(RunRow, RunRow.id == TagRow.run_id).where(RunRow.id.in_(run_ids))
+    of_runs = select(TagRow.tag).join(RunRow, RunRow.key == TagRow.run_id).where(RunRow.id.in_(run_ids))
     tags = session.scalars(of_runs.order_by(TagRow.tag))
     return [tag for tag in tags if not is_of_one_run(tag)]
 
@@ -83,12 +80,12 @@ def _trials_of(session: Session, run_ids: Sequence[str]) -> Sequence[str]:
 
 
 def _stages_of(session: Session, run_id: str) -> Sequence[str]:
-    stages = select(RunRow.id).join(TagRow, TagRow.run_id == RunRow.id)
+    stages = select(RunRow.id).join(TagRow, TagRow.run_id == RunRow.key)
     return session.scalars(stages.where(TagRow.tag == f"{PIPELINE}{run_id}")).all()
 
 
 def _take(session: Session, run_ids: Sequence[str], tags: Sequence[str]) -> None:
-    taken = delete(TagRow).where(TagRow.run_id.in_(select_items(session, run_ids)), TagRow.tag.in_(tags))
+    taken = delete(TagRow).where(TagRow.run_id.in_(select_runs(session, run_ids)), TagRow.tag.in_(tags))
     session.execute(taken.execution_options(synchronize_session=False))
 
 

@@ -5,9 +5,9 @@ from collections.abc import Collection
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.engines.dialects import select_items
+from orchestrator.registry.engines.dialects import select_items, select_runs
 from orchestrator.registry.parameter_values import decode_parameter
-from orchestrator.registry.tables import ParameterRow, RunRow
+from orchestrator.registry.tables import NameRow, ParameterRow, RunRow
 
 
 def load_naming_runs(
@@ -17,15 +17,13 @@ def load_naming_runs(
 
     A list has each of its values. Of a trial it is the id of its sweep.
     """
-    is_field = or_(
-        *(
-            or_(ParameterRow.path == one, ParameterRow.path.endswith(f".{one}", autoescape=True))
-            for one in sorted(fields)
-        )
+    is_so_called = or_(
+        *(or_(NameRow.text == one, NameRow.text.endswith(f".{one}", autoescape=True)) for one in sorted(fields))
     )
-    whole = func.coalesce(RunRow.parent_id, RunRow.id)
-    values = select(whole, ParameterRow.kind, ParameterRow.text).join(RunRow, RunRow.id == ParameterRow.run_id)
-    is_other = ParameterRow.run_id.not_in(select_items(session, except_of))
+    is_field = ParameterRow.path.in_(select(NameRow.key).where(is_so_called))
+    whole = func.coalesce(RunRow.parent_id, RunRow.key)
+    values = select(whole, ParameterRow.kind, ParameterRow.text).join(RunRow, RunRow.key == ParameterRow.run_id)
+    is_other = ParameterRow.run_id.not_in(select_runs(session, except_of))
     may_name = or_(ParameterRow.kind == "json", ParameterRow.text.in_(select_items(session, names)))
     found = set()
     for run_id, kind, text in session.execute(values.where(is_field, is_other, may_name)):

@@ -10,7 +10,7 @@ from sqlalchemy import Select, delete, select
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import select_items, upsert_rows
+from orchestrator.registry.engines.dialects import select_runs, upsert_rows
 from orchestrator.registry.keeping_tables import FlagRow, NoteRow
 from orchestrator.registry.place_tags import is_of_one_run
 from orchestrator.registry.run_flags import Flag, flag_bearers, flagged_ids
@@ -54,7 +54,7 @@ class RunAnnotations:
         """Texts of the notes on some runs, the oldest first, by the ids of the runs that have any."""
         found: dict[str, list[str]] = {}
         with self._database.session(writing=False) as session:
-            notes = select(NoteRow.run_id, NoteRow.text).where(NoteRow.run_id.in_(select_items(session, run_ids)))
+            notes = select(NoteRow.run_id, NoteRow.text).where(NoteRow.run_id.in_(select_runs(session, run_ids)))
             for run_id, text in session.execute(notes.order_by(NoteRow.written_at, NoteRow.digest)):
                 found.setdefault(run_id, []).append(text)
         return found
@@ -118,7 +118,7 @@ class RunAnnotations:
     def tagged(self, run_ids: Collection[str], tag: str) -> set[str]:
         """Those of some runs that have a tag themselves."""
         with self._database.session(writing=False) as session:
-            of_runs = TagRow.run_id.in_(select_items(session, run_ids))
+            of_runs = TagRow.run_id.in_(select_runs(session, run_ids))
             return set(session.scalars(select(TagRow.run_id).where(TagRow.tag == tag, of_runs)))
 
     def flag_bearers(self, run_id: str, flag: Flag) -> list[str]:

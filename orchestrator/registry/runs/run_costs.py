@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import select_items
+from orchestrator.registry.engines.dialects import select_runs
 from orchestrator.registry.records import AttemptCostRecord
 from orchestrator.registry.run_records import record_columns
 from orchestrator.registry.tables import RunRow
@@ -30,7 +30,7 @@ class RunCosts:
         """Costs of the attempts of some runs, by run and number; none of attempts of which nothing is recorded."""
         columns = select(*record_columns(AttemptCostRecord, AttemptRow)).where(AttemptRow.seconds.is_not(None))
         with self._database.session(writing=False) as session:
-            statement = columns.where(AttemptRow.run_id.in_(select_items(session, run_ids)))
+            statement = columns.where(AttemptRow.run_id.in_(select_runs(session, run_ids)))
             rows = session.execute(statement.order_by(AttemptRow.run_id, AttemptRow.number))
             return [AttemptCostRecord(*row) for row in rows]
 

@@ -7,16 +7,12 @@ from sqlalchemy import insert, update
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError
+from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.engines.dialects import upsert
 from orchestrator.registry.group_tables import OpenRunRow
-from orchestrator.registry.parameter_values import (
-    PARAMETER_COLUMNS,
-    encode_parameter,
-    flatten,
-    parameter_rows,
-    run_group_digest,
-)
+from orchestrator.registry.parameter_values import encode_parameter, flatten, run_group_digest
 from orchestrator.registry.runs.inheritance import add_tags
+from orchestrator.registry.runs.run_names import record_names
 from orchestrator.registry.runs.run_parameters import load_parameters
 from orchestrator.registry.tables import ParameterRow, StoredRun
 
@@ -42,9 +38,10 @@ def insert_run(session: Session, row: Mapping[str, Any], fingerprint: str, tags:
         if session.get_one(StoredRun, row["id"]).removed_at is not None:
             raise InputError(f"run {row['id']} was removed; to bring it back: orchestrator runs restore {row['id']}")
         return
-    rows = parameter_rows(row["id"], parameters)
-    if rows:
-        session.execute(insert(ParameterRow), [dict(zip(PARAMETER_COLUMNS, values, strict=True)) for values in rows])
+    if parameters:
+        record_names(session, parameters)
+        rows = [{"run_id": row["id"], "path": path, **_encoded(value)} for path, value in parameters.items()]
+        session.execute(insert(ParameterRow), rows)
     session.execute(insert(OpenRunRow), [{"run_id": row["id"]}])
     add_tags(session, row["id"], tags)
 
@@ -55,11 +52,15 @@ def replace_spec(session: Session, run: StoredRun, spec: Mapping[str, Any], fing
     for path, value in _parameters_of(spec).items():
         if path in parameters and parameters[path] != value:
             parameters[path] = value
-            stored = dict(zip(PARAMETER_COLUMNS[2:], encode_parameter(value), strict=True))
             row = update(ParameterRow).where(ParameterRow.run_id == run.id, ParameterRow.path == path)
-            session.execute(row.values(**stored))
+            session.execute(row.values(**_encoded(value)))
     run.spec, run.fingerprint, run.group_key = dict(spec), fingerprint, run_group_digest(run.kind, parameters)
 
 
 def _parameters_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    return flatten({key: value for key, value in spec.items() if key not in _COLUMNS_OF_THEIR_OWN})
+    flat = flatten({key: value for key, value in spec.items() if key not in _COLUMNS_OF_THEIR_OWN})
+    return {replace_unstorable(path): value for path, value in flat.items()}
+
+
+def _encoded(value: Any) -> dict[str, Any]:
+    return dict(zip(("kind", "text", "number"), encode_parameter(value), strict=True))

@@ -53,7 +53,7 @@ class RunDatasets:
     def users(self, fingerprint: str) -> list[str]:
         """Ids of the runs that made or used data, the oldest first."""
         statement = select(RunDatasetRow.run_id).where(RunDatasetRow.fingerprint == fingerprint)
-        ordered = statement.join(RunRow, RunRow.id == RunDatasetRow.run_id).order_by(RunRow.created_at, RunRow.id)
+        ordered = statement.join(RunRow, RunRow.key == RunDatasetRow.run_id).order_by(RunRow.created_at, RunRow.id)
         with self._database.session(writing=False) as session:
             return list(session.scalars(ordered))
 

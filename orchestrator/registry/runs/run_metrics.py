@@ -1,25 +1,26 @@
-"""Measurements of runs: a history by step, and the latest value of each."""
+"""Measurements of runs: a history by step, and the latest value of each. NaN is NULL: SQLite keeps no NaN."""
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, and_, case, func, literal_column, or_, select
+from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_column, select, update
 
 from orchestrator.errors import InputError
-from orchestrator.registry.column_types import replace_unstorable
+from orchestrator.registry.column_types import key_of_run, replace_unstorable
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import upsert
-from orchestrator.registry.engines.driver_statements import DriverStatement
-from orchestrator.registry.engines.write_transactions import WriteTransaction
+from orchestrator.registry.engines.write_transactions import Prepared, WriteTransaction
 from orchestrator.registry.group_tables import open_statement
 from orchestrator.registry.queries.query_tree import METRIC_SPLITS
 from orchestrator.registry.record_table import RecordTable, record_table
 from orchestrator.registry.run_records import metric_name
-from orchestrator.registry.tables import MetricPointRow, MetricRow, RunRow
+from orchestrator.registry.runs.run_names import name_keys
+from orchestrator.registry.tables import PointRow, SeriesRow
 from orchestrator.results import MetricEvent
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 Curves = dict[tuple[str, str, str], tuple[list[int], list[float | None], list[float | None]]]
 """Steps, values and epochs of points by their run, split and name."""
-_MANY = 10
-"""Points of a curve that are worth a statement of their own; fewer are written with those of other curves."""
+_FIRST_STEP, _LAST_STEP = 1 - 2**63, 2**63 - 1
+"""Before and after every step."""
 
 
 class RunMetrics:
@@ -48,21 +49,21 @@ class RunMetrics:
         if curves:
             with self._database.transaction() as transaction:
                 if final:
-                    transaction.run(open_statement(transaction.dialect), (run_id,))
+                    transaction.run(open_statement(transaction.dialect), {"run_id": run_id})
                 write_metrics(transaction, curves, final=final)
         return sum(len(steps) for steps, _, _ in curves.values())
 
     def latest(self, run_id: str) -> dict[str, float]:
         """Latest values of a run by their names in queries: `f1` is the validation split's, `test.f1` the test's."""
-        columns = select(MetricRow.split, MetricRow.name, MetricRow.value).where(MetricRow.run_id == run_id)
+        columns = select(SeriesRow.name, SeriesRow.value).where(SeriesRow.run_id == run_id)
         with self._database.session(writing=False) as session:
-            rows = session.execute(columns.order_by(MetricRow.split.desc(), MetricRow.name)).all()
-        return {metric_name(split, name): _measured(value) for split, name, value in rows}
+            values = dict(session.execute(columns).all())
+        return {metric_name(name): _measured(values[name]) for name in _in_order(values)}
 
     def last_step(self, run_id: str) -> int | None:
         """Highest step at which something was measured; None where nothing was."""
         with self._database.session(writing=False) as session:
-            return session.scalar(select(func.max(MetricRow.step)).where(MetricRow.run_id == run_id))
+            return session.scalar(select(func.max(SeriesRow.step)).where(SeriesRow.run_id == run_id))
 
     def history(self, run_id: str, name: str | None = None) -> pandas.DataFrame:
         """`history_table` as a DataFrame."""
@@ -74,26 +75,37 @@ class RunMetrics:
         Args:
             name: one measurement of every split (`mlm_loss`) or of one split (`train.mlm_loss`); all when None.
         """
-        points = MetricPointRow
-        columns = (points.split, points.name, points.step, points.epoch, points.value, points.recorded_at)
-        statement = select(*columns).where(points.run_id == run_id)
-        split, _, rest = (name or "").partition(".")
-        if split in METRIC_SPLITS and rest:
-            statement = statement.where(points.split == split, points.name == rest)
-        elif name is not None:
-            statement = statement.where(points.name == name)
+        points = select(SeriesRow.name, PointRow.step, PointRow.epoch, PointRow.value)
+        statement = points.join(SeriesRow, SeriesRow.key == PointRow.series).where(SeriesRow.run_id == run_id)
+        if name is not None:
+            is_of_one = name.partition(".")[0] in METRIC_SPLITS and "." in name
+            names = [name] if is_of_one else [f"{split}.{name}" for split in METRIC_SPLITS]
+            statement = statement.where(SeriesRow.name.in_(names))
+        found: dict[str, list[Any]] = defaultdict(list)
         with self._database.session(writing=False) as session:
-            found = session.execute(statement.order_by(points.split.desc(), points.name, points.step))
-            rows = [(*row[:4], _measured(row.value), row.recorded_at) for row in found]
-        return record_table([column.key for column in columns], rows, step="int64", epoch="float64", value="float64")
+            for series, *point in session.execute(statement.order_by(PointRow.series, PointRow.step)):
+                found[series].append(point)
+        columns = ("split", "name", "step", "epoch", "value")
+        rows = [
+            (*series.split(".", 1), step, epoch, _measured(value))
+            for series in _in_order(found)
+            for step, epoch, value in found[series]
+        ]
+        return record_table(columns, rows, step="int64", epoch="float64", value="float64")
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """Names of series: those of the validation first, then of the training, then of a test."""
+    parts = sorted(name.split(".", 1) for name in names)
+    return [".".join(part) for part in sorted(parts, key=lambda part: part[0], reverse=True)]
 
 
 def _measured(value: float | None) -> float:
-    return math.nan if value is None else value  # SQLite keeps no NaN
+    return math.nan if value is None else value
 
 
 def metric_curves(measured: Iterable[tuple[str, Iterable[MetricEvent]]]) -> Curves:
-    """Measurements of runs' events, by curve; NaN becomes None, which SQL keeps as NULL. Raises: InputError."""
+    """Measurements of runs' events, by curve. Raises: InputError."""
     curves: Curves = {}
     try:
         for run_id, events in measured:
@@ -108,16 +120,13 @@ def _add_to_curves(curves: Curves, run_id: str, events: Iterable[MetricEvent]) -
         step, split = int(event.step), event.split  # plain numbers: a server takes them as text
         epoch = None if event.epoch is None else float(event.epoch)
         for name, value in event.values.items():
-            key = (run_id, split, _stored_name(name))
+            key = (run_id, split, name)
             curve = curves.get(key)
             if curve is None:
                 curve = curves[key] = ([], [], [])
             curve[0].append(step)
             curve[1].append(float(value) if value == value else None)  # only NaN differs from itself
             curve[2].append(epoch)
-
-
-_stored_name = lru_cache(maxsize=10_000)(replace_unstorable)
 
 
 def write_metrics(transaction: WriteTransaction, curves: Curves, *, final: bool) -> None:
@@ -127,54 +136,51 @@ def write_metrics(transaction: WriteTransaction, curves: Curves, *, final: bool)
         final: whether they are results, of which the last one counts, rather than measurements, of which the one of
             the highest step does.
     """
-    dialect = transaction.dialect
-    statement, now = _point_statement(dialect, final), transaction.now()
-    few, repeated, latest = [], [], []
-    for key, curve in curves.items():
-        steps, values, epochs = curve
+    points: dict[str, list[Any]] = {"series": [], "step": [], "value": [], "epoch": []}
+    latest = []
+    for series, (steps, values, epochs) in zip(_series_keys(transaction, curves), curves.values(), strict=True):
         number = len(steps)
-        if dialect != "sqlite" and len(set(steps)) < number:
-            repeated += [(*key, *point, *now) for point in zip(*curve, strict=True)]
-        elif number < _MANY:
-            few += [(*key, *point, *now) for point in zip(*curve, strict=True)]
-        else:
-            has_epochs = dialect != "sqlite" or any(epoch is not None for epoch in epochs)
-            transaction.insert_columns(statement, (*key, steps, values, epochs if has_epochs else None, *now), number)
+        points["series"] += [series] * number
+        points["step"] += steps
+        points["value"] += values
+        points["epoch"] += epochs
         newest = number - 1 if final or number == 1 else number - 1 - steps[::-1].index(max(steps))
-        latest.append((*key, steps[newest], values[newest], int(final)))
-    transaction.insert_rows(statement, few)
-    transaction.run_many(statement, repeated)  # a server's statement cannot change a row twice
-    transaction.insert_rows(_latest_statement(dialect), latest)
-
-
-@lru_cache
-def _point_statement(dialect: str, final: bool) -> DriverStatement:
+        limit = _LAST_STEP if final else steps[newest]
+        latest.append((steps[newest], values[newest], int(final), series, int(final), limit))
     # A result has no epoch of its own; the point that it confirms keeps the epoch it was measured at.
-    keys, changing = ("run_id", "split", "name", "step"), ("value",) if final else ("value", "epoch")
-    clock = ("recorded_at",) if dialect == "sqlite" else ()
-    statement = upsert(dialect, MetricPointRow.__table__, keys, changing, also=None if final else _measured_anew)
-    return DriverStatement(statement, dialect, (*keys, "value", "epoch", *clock))
+    changing = ["value"] if final else ["value", "epoch"]
+    transaction.upsert(PointRow.__table__, points, ["series", "step"], changing)  # type: ignore[arg-type]
+    transaction.run_many(_latest_statement(transaction.dialect), latest)
 
 
-def _measured_anew(new: Any) -> dict[str, ColumnElement[Any]]:
-    """The new time, where a run has begun again since a point was recorded; a repeated report changes nothing."""
-    # As text: in ON CONFLICT nothing correlates a subquery with the row that is there.
-    own_run: ColumnElement[str] = literal_column("metric_points.run_id")
-    started_at = select(RunRow.started_at).where(RunRow.id == own_run).scalar_subquery()
-    recorded_at = MetricPointRow.recorded_at
-    return {"recorded_at": case((recorded_at < started_at, new.recorded_at), else_=recorded_at)}
+def _series_keys(transaction: WriteTransaction, curves: Curves) -> list[int]:
+    """Keys of the series of curves, which are made where they are not there yet."""
+    keys, new = transaction.keys, transaction.new_keys
+    if missing := [curve for curve in curves if curve not in keys and curve not in new]:
+        texts = [f"{split}.{replace_unstorable(name)}" for _, split, name in missing]
+        names, statement = name_keys(transaction, texts), _series_statement(transaction.dialect)
+        for curve, text in zip(missing, texts, strict=True):
+            ((new[curve],),) = transaction.read(statement, {"run": curve[0], "named": names[text]})
+    return [keys.get(curve) or new[curve] for curve in curves]
 
 
 @lru_cache
-def _latest_statement(dialect: str) -> DriverStatement:
-    statement = upsert(
-        dialect, MetricRow.__table__, ("run_id", "split", "name"), ("step", "value", "final"), newer=_is_newer
+def _series_statement(dialect: str) -> Prepared:
+    """Find or make a series; a new one has no value before its points are written."""
+    found = upsert(dialect, SeriesRow.__table__, ("run_id", "name"), ("run_id",)).values(
+        run_id=key_of_run(bindparam("run", type_=Text)),
+        name=bindparam("named", type_=Integer),
+        step=literal_column(str(_FIRST_STEP)),
+        final=literal_column("0"),
     )
-    return DriverStatement(statement, dialect, ("run_id", "split", "name", "step", "value", "final"))
+    return Prepared(found.returning(SeriesRow.key), dialect, ["run", "named"])
 
 
-def _is_newer(new: Any) -> ColumnElement[bool]:
-    return or_(
-        new.final == literal_column("1"),
-        and_(MetricRow.final == literal_column("0"), new.step >= MetricRow.step),
-    )
+@lru_cache
+def _latest_statement(dialect: str) -> Prepared:
+    """Bring a series up to date, unless it has a result, or a later step: its final and its step have limits."""
+    series, most_final = (bindparam(name, type_=Integer) for name in ("series", "most_final"))
+    last = bindparam("last", type_=BigInteger)
+    changed = update(SeriesRow).where(SeriesRow.key == series, SeriesRow.final <= most_final, SeriesRow.step <= last)
+    values = {name: bindparam(name, type_=SeriesRow.__table__.c[name].type) for name in ("step", "value", "final")}
+    return Prepared(changed.values(values), dialect, [*values, "series", "most_final", "last"])

@@ -4,44 +4,53 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Select, Text, bindparam, select
+from sqlalchemy import Integer, Select, bindparam, select, type_coerce
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.engines.dialects import upsert
-from orchestrator.registry.engines.driver_statements import DriverStatement
-from orchestrator.registry.engines.write_transactions import WriteTransaction
-from orchestrator.registry.parameter_values import PARAMETER_COLUMNS, decode_parameter, parameter_rows
-from orchestrator.registry.tables import ParameterRow
+from orchestrator.registry.column_types import replace_unstorable
+from orchestrator.registry.engines.write_transactions import Prepared, WriteTransaction
+from orchestrator.registry.parameter_values import decode_parameter, encode_parameter
+from orchestrator.registry.runs.run_names import name_keys
+from orchestrator.registry.tables import NameRow, ParameterRow
 
 
-def write_parameters(transaction: WriteTransaction, parameters: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write parameters of runs, by run."""
-    rows = [row for run_id, values in parameters.items() for row in parameter_rows(run_id, values)]
-    transaction.insert_rows(_upsert_statement(transaction.dialect), rows)
+def write_parameters(transaction: WriteTransaction, parameters: Mapping[int, Mapping[str, Any]]) -> None:
+    """Write parameters of runs, by the run's key."""
+    rows = [
+        (replace_unstorable(path), key, *encode_parameter(value))
+        for key, own in parameters.items()
+        for path, value in own.items()
+    ]
+    if rows:
+        paths, runs, kinds, texts, numbers = map(list, zip(*rows, strict=True))
+        keys = name_keys(transaction, paths)
+        columns = {"path": [keys[path] for path in paths], "run_id": runs, "kind": kinds, "text": texts}
+        transaction.upsert(
+            ParameterRow.__table__,  # type: ignore[arg-type]
+            columns | {"number": numbers},
+            ["path", "run_id"],
+            ["kind", "text", "number"],
+        )
 
 
-def read_parameters(transaction: WriteTransaction, run_id: str) -> dict[str, Any]:
+def read_parameters(transaction: WriteTransaction, key: int) -> dict[str, Any]:
     """Read the parameters of a run by dotted path, to write by them."""
-    rows = transaction.read(_select_statement(transaction.dialect), (run_id,))
+    rows = transaction.read(_select_statement(transaction.dialect), {"key": key})
     return {path: decode_parameter(kind, text) for path, kind, text in rows}
 
 
 def load_parameters(session: Session, run_id: str) -> dict[str, Any]:
     """Load the parameters of a run by dotted path."""
-    return {path: decode_parameter(kind, text) for path, kind, text in session.execute(_of_run(run_id))}
+    rows = session.execute(_of_run(ParameterRow.run_id == run_id))
+    return {path: decode_parameter(kind, text) for path, kind, text in rows}
 
 
-def _of_run(run_id: Any) -> Select[str, str, str]:
-    columns = select(ParameterRow.path, ParameterRow.kind, ParameterRow.text)
-    return columns.where(ParameterRow.run_id == run_id).order_by(ParameterRow.path)
-
-
-@lru_cache
-def _select_statement(dialect: str) -> DriverStatement:
-    return DriverStatement(_of_run(bindparam("run_id", type_=Text)), dialect, ("run_id",))
+def _of_run(is_its: Any) -> Select[str, str, str]:
+    columns = select(NameRow.text, ParameterRow.kind, ParameterRow.text)
+    return columns.join(NameRow, NameRow.key == ParameterRow.path).where(is_its).order_by(NameRow.text)
 
 
 @lru_cache
-def _upsert_statement(dialect: str) -> DriverStatement:
-    keys, changing = PARAMETER_COLUMNS[:2], PARAMETER_COLUMNS[2:]
-    return DriverStatement(upsert(dialect, ParameterRow.__table__, keys, changing), dialect, PARAMETER_COLUMNS)
+def _select_statement(dialect: str) -> Prepared:
+    is_its = type_coerce(ParameterRow.run_id, Integer) == bindparam("key", type_=Integer)
+    return Prepared(_of_run(is_its), dialect, ["key"])

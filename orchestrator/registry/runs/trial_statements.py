@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Text, and_, bindparam, case, literal_colum
 
 from orchestrator.registry.column_types import FreeText, utc_now
 from orchestrator.registry.engines.dialects import select_list, upsert
-from orchestrator.registry.engines.driver_statements import DriverStatement
+from orchestrator.registry.engines.write_transactions import Prepared
 from orchestrator.registry.tables import StoredRun
 from orchestrator.run_states import RunState
 
@@ -33,9 +33,10 @@ _END_COLUMNS = ("state", "error", "seconds", "model_folder", "predictions_path",
 
 
 class RunColumns(NamedTuple):
-    """Columns of a sweep that its trials take over, and its kind."""
+    """Columns of a sweep that its trials take over, its key and its kind."""
 
     id: str
+    key: int
     kind: str
     name: str
     task: str | None
@@ -46,28 +47,30 @@ class RunColumns(NamedTuple):
 
 
 @lru_cache
-def run_statement(dialect: str) -> DriverStatement:
+def run_statement(dialect: str) -> Prepared:
     """Read the columns of a sweep that its trials take over."""
     columns = [getattr(StoredRun, name) for name in RunColumns._fields[1:]]
-    return DriverStatement(select(*columns).where(StoredRun.id == bindparam("row", type_=Text)), dialect, ("row",))
+    return Prepared(select(*columns).where(StoredRun.id == bindparam("row", type_=Text)), dialect, ("row",))
 
 
 @lru_cache
-def group_statement(dialect: str) -> DriverStatement:
+def group_statement(dialect: str) -> Prepared:
     """Set the digest of the group that a run is of."""
     statement = update(StoredRun).where(StoredRun.id == bindparam("row", type_=Text))
-    return DriverStatement(statement.values(group_key=bindparam("key", type_=Text)), dialect, ("row", "key"))
+    return Prepared(statement.values(group_key=bindparam("group", type_=Text)), dialect, ("row", "group"))
 
 
 @lru_cache
-def states_statement(dialect: str) -> DriverStatement:
-    """Read the states of those trials that are recorded."""
-    statement = select(StoredRun.id, StoredRun.state).where(StoredRun.id.in_(select_list(dialect, "ids")))
-    return DriverStatement(statement, dialect, ("ids",))
+def states_statement(dialect: str) -> Prepared:
+    """Read the keys and states of those trials that are recorded."""
+    statement = select(StoredRun.id, StoredRun.key, StoredRun.state).where(
+        StoredRun.id.in_(select_list(dialect, "ids"))
+    )
+    return Prepared(statement, dialect, ("ids",))
 
 
 @lru_cache
-def start_statement(dialect: str) -> DriverStatement:
+def start_statement(dialect: str) -> Prepared:
     """Insert a trial that begins, or let one that is there begin again, if its state allows that."""
     statement = upsert(
         dialect,
@@ -78,28 +81,28 @@ def start_statement(dialect: str) -> DriverStatement:
         _time_from_now,
     )
     statement = statement.values(started_at=utc_now(), heartbeat_at=utc_now(), error=None, finished_at=None)
-    return DriverStatement(statement, dialect, (*_ROW_COLUMNS, *STARTED))
+    return Prepared(statement, dialect, (*_ROW_COLUMNS, *STARTED))
 
 
 @lru_cache
-def insert_statement(dialect: str) -> DriverStatement:
+def insert_statement(dialect: str) -> Prepared:
     """Insert a trial that was not recorded before its end; a later one of its ends finds it there."""
     changing = (*_END_COLUMNS, "finished_at")
     statement = upsert(dialect, StoredRun.__table__, ("id",), changing, _may_change).values(finished_at=utc_now())
-    return DriverStatement(statement, dialect, tuple(dict.fromkeys((*_ROW_COLUMNS, *NEVER_STARTED, *_END_COLUMNS))))
+    return Prepared(statement, dialect, tuple(dict.fromkeys((*_ROW_COLUMNS, *NEVER_STARTED, *_END_COLUMNS))))
 
 
 @lru_cache
-def end_statement(dialect: str) -> DriverStatement:
+def end_statement(dialect: str) -> Prepared:
     """End a trial that is recorded."""
     state = bindparam("state", type_=Text)
     changed = {name: bindparam(name, type_=StoredRun.__table__.c[name].type) for name in _END_COLUMNS}
     statement = update(StoredRun).where(StoredRun.id == bindparam("row", type_=Text), _reachable(state))
-    return DriverStatement(statement.values(**changed, finished_at=utc_now()), dialect, ("row", *_END_COLUMNS))
+    return Prepared(statement.values(**changed, finished_at=utc_now()), dialect, ("row", *_END_COLUMNS))
 
 
 @lru_cache
-def folder_statement(dialect: str) -> DriverStatement:
+def folder_statement(dialect: str) -> Prepared:
     """Set the model folder of a completed trial; where its model is kept is known only when the sweep ends."""
     folder = bindparam("folder", type_=FreeText)
     statement = update(StoredRun).where(
@@ -107,7 +110,7 @@ def folder_statement(dialect: str) -> DriverStatement:
         StoredRun.state == literal_column(f"'{RunState.COMPLETED}'"),
         StoredRun.model_folder.is_distinct_from(folder),
     )
-    return DriverStatement(statement.values(model_folder=folder), dialect, ("row", "folder"))
+    return Prepared(statement.values(model_folder=folder), dialect, ("row", "folder"))
 
 
 def _time_from_now(new: Any) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from typing import Any
 
 from orchestrator.errors import NotFoundError
 from orchestrator.registry.engines.dialects import list_value
-from orchestrator.registry.engines.driver_statements import DriverStatement
-from orchestrator.registry.engines.write_transactions import WriteTransaction
+from orchestrator.registry.engines.write_transactions import Prepared, WriteTransaction
 from orchestrator.registry.group_tables import open_statement
 from orchestrator.registry.parameter_values import group_digest, told_task_fields
 from orchestrator.registry.runs.inheritance import inherit
@@ -39,7 +38,7 @@ _TASK = "task."
 
 def read_run(transaction: WriteTransaction, run_id: str) -> RunColumns:
     """Read the columns of a run by which its trials and data are written. Raises: NotFoundError."""
-    found = transaction.read(run_statement(transaction.dialect), (run_id,))
+    found = transaction.read(run_statement(transaction.dialect), {"row": run_id})
     if not found:
         raise NotFoundError(f"No run {run_id} in the registry.")
     return RunColumns(run_id, *found[0])
@@ -56,7 +55,7 @@ class TrialWriter:
     @cached_property
     def _parameters(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """Parameters of the sweep: its recipe, its task, and what else its trials share; read for new trials alone."""
-        parameters = read_parameters(self._transaction, self._run.id)
+        parameters = read_parameters(self._transaction, self._run.key)
         recipe, task, shared = (
             {path: value for path, value in parameters.items() if path.startswith(beginning)}
             for beginning in (_RECIPE, _TASK, (DATA, _THREADS))
@@ -66,11 +65,12 @@ class TrialWriter:
     def write(self, changes: Sequence[TrialChange]) -> None:
         """Write what became of trials; the result of each is the last of its changes."""
         if RunState(self._run.state).is_final:
-            self._transaction.run(open_statement(self._dialect), (self._run.id,))
+            self._transaction.run(open_statement(self._dialect), {"run_id": self._run.id})
         starts = [change for change in changes if isinstance(change, TrialStart)]
         results = [change for change in changes if isinstance(change, TrialResult)]
         own: list[TrialStart | TrialResult] = [*starts, *results]
-        states = self._states({self._id(change) for change in own})
+        recorded = self._recorded({self._id(change) for change in own})
+        states = {row: state for row, (_, state) in recorded.items()}
         recipes = {self._id(change): self._recipe_of(change) for change in own if self._id(change) not in states}
         self._run_many(start_statement, [self._row(start) | STARTED for start in starts])
         for start in starts:
@@ -87,20 +87,22 @@ class TrialWriter:
         self._run_many(insert_statement, [self._row(end) | NEVER_STARTED | self._end_values(end) for end in unknown])
         kept = [{"row": self._id(each), "folder": each.model.folder} for each in results if each.model is not None]
         self._run_many(folder_statement, kept)
-        write_parameters(self._transaction, recipes)
-        inherit(self._transaction, self._run.id, recipes)
+        new = {row: key for row, (key, _) in self._recorded(recipes).items()}
+        write_parameters(self._transaction, {new[row]: recipe for row, recipe in recipes.items()})
+        inherit(self._transaction, self._run.key, new.values())
         measured = [(self._id(change), change.events) for change in changes if isinstance(change, TrialEvents)]
         self._write_metrics(measured, final=False)
         self._write_metrics([(self._id(result), _result_events(result)) for result in ends], final=True)
 
-    def _states(self, ids: Collection[str]) -> dict[str, RunState]:
-        """State of each of these trials that is recorded already."""
+    def _recorded(self, ids: Collection[str]) -> dict[str, tuple[int, RunState]]:
+        """Key and state of each of these trials that is recorded already."""
         if not ids:
             return {}
-        rows = self._transaction.read(states_statement(self._dialect), (list_value(self._dialect, ids),))
-        return {row: RunState(state) for row, state in rows}
+        given = {"ids": list_value(self._dialect, ids)}
+        rows = self._transaction.read(states_statement(self._dialect), given)
+        return {row: (key, RunState(state)) for row, key, state in rows}
 
-    def _run_many(self, statement: Callable[[str], DriverStatement], rows: Sequence[dict[str, Any]]) -> None:
+    def _run_many(self, statement: Callable[[str], Prepared], rows: Sequence[dict[str, Any]]) -> None:
         if rows:
             prepared = statement(self._dialect)
             self._transaction.run_many(prepared, [prepared.values(row) for row in rows])

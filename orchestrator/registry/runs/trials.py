@@ -83,11 +83,10 @@ class SweepTrials:
             _open_run(session, sweep_id)
         with self._database.transaction() as transaction:
             run = read_run(transaction, sweep_id)
-            parameters = read_parameters(transaction, sweep_id) | data
-            write_parameters(transaction, {sweep_id: parameters})
-            group = {"row": sweep_id, "key": run_group_digest(run.kind, parameters)}
-            statement = group_statement(transaction.dialect)
-            transaction.run(statement, statement.values(group))
+            parameters = read_parameters(transaction, run.key) | data
+            write_parameters(transaction, {run.key: parameters})
+            group = {"row": sweep_id, "group": run_group_digest(run.kind, parameters)}
+            transaction.run(group_statement(transaction.dialect), group)
 
     def set_metric(self, sweep_id: str, task: str, metric: str) -> None:
         """Set the task of a sweep and of its trials, and the score that ranks them."""

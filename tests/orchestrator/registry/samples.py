@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import Select, Table, select, update
 
 from orchestrator.provenance.machine import MadeWith
 from orchestrator.provenance.source_code import SourceCode
@@ -14,7 +14,7 @@ from orchestrator.registry.attempt_tables import AttemptRow, CodeDiffRow
 from orchestrator.registry.keeping_tables import AliasRow, FlagRow, NoteRow
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION
-from orchestrator.registry.tables import BaseRow, LineageRow
+from orchestrator.registry.tables import BaseRow, LineageRow, SeriesRow
 from orchestrator.results import CheckpointEvent, DatasetResult, MetricEvent, ModelResult, TrialResult
 from orchestrator.run_states import RunState
 
@@ -45,13 +45,20 @@ def made_with(commit: str, diff: str | None = None) -> MadeWith:
 
 
 def everything(registry: Registry) -> dict[str, list[tuple[Any, ...]]]:
-    """Every row of every table, without what follows from others."""
+    """Every row of every table, without keys, which another registry counts by itself, and what follows from others."""
     with registry._database.session(writing=False) as session:
         return {
-            name: sorted((tuple(row) for row in session.execute(select(table))), key=repr)
+            name: sorted((tuple(row) for row in session.execute(_recorded(table))), key=repr)
             for name, table in BaseRow.metadata.tables.items()
-            if not table.info.get("is_derived")
+            if name != "names" and not table.info.get("is_derived")
         }
+
+
+def _recorded(table: Table) -> Select[Any]:
+    rows = select(*(column for column in table.columns if column.name not in ("key", "series")))
+    if table.name != "points":
+        return rows
+    return rows.add_columns(SeriesRow.run_id, SeriesRow.name).join(SeriesRow, SeriesRow.key == table.c.series)
 
 
 A_TIME = datetime(2026, 11, 1, 12, tzinfo=UTC)

@@ -12,13 +12,11 @@ from orchestrator.registry.revisions import NEWEST_REVISION
 from tests.orchestrator.registry.samples import new_run, newer_migrations
 from tests.orchestrator.registry.writers import (
     NUM_ROUNDS,
-    WRITING_S,
     create,
     kill_writers,
     migrate,
     run_together,
     write,
-    write_for_a_while,
 )
 
 NUM_PROCESSES = 16
@@ -31,18 +29,6 @@ def test_processes_that_meet_at_an_empty_database_make_its_tables_once(location:
     assert {revision for _, revision in lines} == {NEWEST_REVISION}
     with Registry(location) as registry:
         assert set(registry.runs().id) == {run_id for run_id, _ in lines}
-
-
-@pytest.mark.slow  # it measures times, and wants the cores to itself
-def test_no_writer_starves(tmp_path: Path) -> None:
-    """SQLite gives its lock to whoever asks at the right moment: without a queue some wait for most of the time."""
-    location = str(tmp_path / "registry.sqlite")
-    with Registry(location) as registry:
-        registry.upgrade()
-    taken = [answer.split() for answer in run_together(write_for_a_while, location, "", NUM_PROCESSES)]
-    numbers, longest = [int(number) for number, _ in taken], [float(seconds) for _, seconds in taken]
-    assert min(numbers) > sum(numbers) / NUM_PROCESSES / 4
-    assert max(longest) < WRITING_S / 2
 
 
 @pytest.mark.heavy

@@ -11,7 +11,7 @@ from sqlalchemy import create_engine, make_url, text
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
-from orchestrator.registry.engines.foreign_tables import VERSION_TABLE
+from orchestrator.registry.engines.sqlite_engine import VERSION_TABLE
 from orchestrator.registry.location import resolve_url
 from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION
 from orchestrator.registry.tables import BaseRow

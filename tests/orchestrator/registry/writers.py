@@ -2,7 +2,6 @@
 
 import contextlib
 import multiprocessing
-import time
 from collections.abc import Callable, Mapping
 from itertools import count
 from multiprocessing.connection import Connection
@@ -17,7 +16,6 @@ from orchestrator.results import MetricEvent, ModelResult
 from tests.waiting import PATIENCE_S
 
 NUM_ROUNDS = 12
-WRITING_S = 3.0
 
 
 def run_together(work: Callable[[str, str, int], str], location: str, shared: str, num_processes: int) -> list[str]:
@@ -75,20 +73,6 @@ def write(location: str, shared: str, number: int) -> str:
             registry.metrics.record(own, [MetricEvent(step, "train", {"loss": 0.5, "rate": 1.0})])
             registry.models.register("shared", ModelResult("folder", f"{number}-{step}", 1, "ner"), own)
     return own
-
-
-def write_for_a_while(location: str, shared: str, number: int) -> str:
-    """Measure again and again for WRITING_S; returns how often, and the longest time that one measurement took."""
-    with Registry(location) as registry:
-        own = registry.lifecycle.create(kind="pretrain", name=str(number), fingerprint="f", spec={})
-        begun = time.monotonic()
-        end, longest, step = begun, 0.0, 0
-        while end - begun < WRITING_S:
-            start, step = end, step + 1
-            registry.metrics.record(own, [MetricEvent(step, "train", {"loss": 0.5})])
-            end = time.monotonic()
-            longest = max(longest, end - start)
-    return f"{step} {longest}"
 
 
 def migrate(location: str, shared: str, number: int) -> str:

@@ -91,7 +91,7 @@ def test_what_went_on_there_is_a_conflict_that_names_the_tables(here: Registry, 
     copied(here, there)
     Recorder(there).record_events(A_RUN, [MetricEvent(2**41, "train", {"loss": 1.0})])
     (conflict,) = merge(here, there)
-    assert conflict.remark.endswith("metric_points, metrics")
+    assert conflict.remark.endswith("series, points")
 
 
 def test_a_run_that_has_not_ended_stays_away_until_it_has(here: Registry, there: Registry) -> None:
