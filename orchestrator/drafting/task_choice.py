@@ -183,7 +183,7 @@ def _spans(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
 
 def _tag_rows(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
     """The choice for a word and its tag in each row, beside its sentence's name; BIO tags come first."""
-    sentence = next((column for column in table.columns if "sent" in column.name.lower()), None)
+    sentence = next((column for column in table.columns if re.search("sent(?!iment)", column.name.lower())), None)
     texts = [column for column in table.columns if column is not sentence and column.is_text]
     names = [c for c in texts if not c.distinct.isdisjoint("Oo") and len(c.distinct) > 1 and fit_one_scheme(c.distinct)]
     plain = [column for column in texts if re.search("pos|tag", column.last_name) and _has_few_values(column)]
@@ -231,7 +231,7 @@ def _refuse_other_layouts(table: TableFacts, columns: Sequence[ColumnFacts]) -> 
             head, looks = "ner", "looks like spans, names with character offsets, in another layout"
         elif column.listed == "tags" or (column.is_text and are_tag_texts(column.values)):
             head, looks = "ner", f"has BIO tags ({str(column.values[0])[:40]!r}) beside no list of words"
-        elif column.is_list and _has_fractions(column):
+        elif column.is_list and _has_few_values(column) and _has_fractions(column):
             head, looks = "multi_label", "has lists of fractions, as probabilities"
         elif column.is_text and all(re.fullmatch(r"[\[{].*[\]}]", str(value)) for value in column.values):
             head, looks = "multi_label", f"has lists that are neither JSON nor Python's ({str(column.values[0])[:40]})"
@@ -301,8 +301,8 @@ def _label_column(
         if request.label_column in texts:
             raise InputError(f"{request.label_column!r} cannot be text and label; name another with --text or --label")
         return table.column(request.label_column)
-    named = [column for hint in _LABEL_NAMES for column in others if column.last_name == hint]
-    if named:
+    exact = [column for hint in _LABEL_NAMES for column in others if column.last_name == hint]
+    if named := exact or [c for hint in _LABEL_NAMES for c in others if c.last_name.endswith(f"_{hint}")]:
         return named[0]
     if few := [column for column in others if _has_few_values(column) and 10 * len(column.values) >= table.num_rows]:
         names = [column.name for column in table.columns]

@@ -333,6 +333,8 @@ def rows(path: Path, make: Callable[[int], dict[str, object]]) -> Path:
         (lambda n: {"text": f"some words {n}", "labels": f"{n % 5},{n % 3}"}, "multi_label", "labels", ""),
         (lambda n: {"text": f"some words {n}", "label": ("a,b", "a")[n % 2]}, *_CLASS, "--kind multi_label"),
         (lambda n: {"text": f"some words {n}", "Class Index": n % 4 + 1}, "classification", "Class Index", ""),
+        (lambda n: {"text": f"some words {n}", "at": "ab"[n % 2], "my_score": n / 7}, "regression", "my_score", ""),
+        (lambda n: {"text": f"some words {n}", "vector": [n / 7, n / 9]}, None, None, "vector"),
     ],
 )
 def test_what_stands_beside_a_label_or_in_few_records_is_seen(
