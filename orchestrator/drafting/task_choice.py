@@ -231,7 +231,7 @@ def _refuse_other_layouts(table: TableFacts, columns: Sequence[ColumnFacts]) -> 
             head, looks = "ner", "looks like spans, names with character offsets, in another layout"
         elif column.listed == "tags" or (column.is_text and are_tag_texts(column.values)):
             head, looks = "ner", f"has BIO tags ({str(column.values[0])[:40]!r}) beside no list of words"
-        elif column.is_list and _has_few_values(column) and _has_fractions(column):
+        elif column.is_list and 3 * len(column.distinct) <= len(column.values) and _has_fractions(column):
             head, looks = "multi_label", "has lists of fractions, as probabilities"
         elif column.is_text and all(re.fullmatch(r"[\[{].*[\]}]", str(value)) for value in column.values):
             head, looks = "multi_label", f"has lists that are neither JSON nor Python's ({str(column.values[0])[:40]})"
