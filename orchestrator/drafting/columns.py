@@ -30,6 +30,8 @@ _SAMPLE_ROWS = 10_000
 """First rows of a table by which its columns are told apart."""
 _HEADER_WORDS = 8
 """More words than this are no column's name."""
+NAMES_OF_LISTS = ("labels", "classes", "categories", "topics", "tags")
+"""Names of columns whose values are lists, so that a comma in them is no decimal one."""
 _FEW_VALUES = 20
 _LONG_TEXT = 100
 """Characters from which on a value is no label, whose spelling would matter."""
@@ -106,14 +108,15 @@ def inspect_table(path: str) -> TableFacts:
         few = len(column.distinct) <= _FEW_VALUES < len(column.values) and column.name in column.distinct
         if few or is_number(column.name) or len(column.name.split()) > _HEADER_WORDS:
             raise InputError(
-                f"{path} begins with a row, not with the names of its columns ({column.name[:60]!r}); write a "
-                "first line such as text,label above it"
+                f"{path} begins with a row, not with the names of its columns, or has these once more "
+                f"({column.name[:60]!r}); write a first line such as text,label, and no other like it"
             )
     return TableFacts(path, columns, min(len(rows), _SAMPLE_ROWS), len(rows) <= _SAMPLE_ROWS, _layout_text(path, bad))
 
 
 def _inspect_column(name: str, cells: Sequence[object]) -> ColumnFacts:
     values = [unpack_cell(value) for value in cells if not is_missing(value)]
+    values = [] if all(value == [] for value in values) else values
 
     def are_all(test: Callable[[object], bool]) -> bool:
         return bool(values) and all(map(test, values))
@@ -128,7 +131,8 @@ def _inspect_column(name: str, cells: Sequence[object]) -> ColumnFacts:
         listed = "numbers"
     elif are_all(lambda value: read_spans(value) is not None) and any(map(read_spans, values)):
         listed = "spans"
-    is_comma = bool(values) and not are_all(is_number) and has_decimal_commas(values)
+    may_be_commas = values and not are_all(is_number) and name.lower() not in NAMES_OF_LISTS
+    is_comma = bool(may_be_commas) and has_decimal_commas(values)
     are_numbers = is_comma or are_all(is_number)
     return ColumnFacts(
         name,

@@ -26,8 +26,7 @@ from orchestrator.specs import TextSource
 from orchestrator.specs.loading import parse_spec
 from orchestrator.specs.task import TaskSpec
 from orchestrator.specs.yaml_text import comment_lines, commented_lines, parse_document
-from orchestrator.storage import exists, local_copy, write_bytes, write_chunks
-from orchestrator.storage.uris import absolute
+from orchestrator.storage import local_copy, write_bytes, write_chunks
 from orchestrator.tasks.catalogue import KNOWN_TASKS
 from orchestrator.tasks.table_files import table_name
 from orchestrator.tasks.text_files import plain_name
@@ -54,17 +53,6 @@ class Draft(NamedTuple):
     spec_text: str
     findings: Sequence[Finding]
     side_files: Mapping[str, Iterable[bytes]]
-
-    def check_targets(self, inputs: Sequence[str], *, force: bool) -> None:
-        """Check that no file is in the way. Raises: InputError, naming those that are."""
-        targets = [*self.side_files, self.spec_path]
-        remedy = "name another spec with -o FILE"
-        for target in targets:
-            if absolute(target) in map(absolute, inputs):
-                raise InputError(f"{target} would be written over, and it is the data itself; {remedy}")
-        there = ", ".join(filter(exists, targets))
-        if there and not force:
-            raise InputError(f"there already: {there}; write over with --force, or {remedy}")
 
     def write(self) -> list[str]:
         """Write the files beside the spec, then the spec; returns their paths."""

@@ -11,11 +11,10 @@ from typing import Literal
 
 from orchestrator.errors import InputError
 from orchestrator.results import Split
-from orchestrator.storage import open_read
 from orchestrator.storage.text_lines import stream_lines
 from orchestrator.storage.uris import local_path
 from orchestrator.tasks.table_files import TABLE_NAMES, is_json_table, table_name
-from orchestrator.tasks.text_files import HEAD_BYTES, content_problem, plain_name
+from orchestrator.tasks.text_files import check_file, plain_name
 from orchestrator.tasks.types.conll import FEW_LINES, has_other_tags, has_tag_columns, is_named_conll
 
 Layout = Literal["table", "entities", "tags", "questions", "text"]
@@ -47,7 +46,10 @@ def detect_layout(path: str, *, is_text: bool = False) -> Layout:
     Args:
         is_text: whether a person says so, of lines that look like others with labels.
     """
-    _check_head(path)
+    try:
+        check_file(path)
+    except IsADirectoryError:
+        raise InputError(_folder_problem(path)) from None
     is_table = table_name(path) is not None or is_json_table(path)
     may_be_columns = not is_table or table_name(path) == "TSV"
     lines = list(islice(stream_lines(path), _HEAD_LINES)) if may_be_columns else []
@@ -55,7 +57,7 @@ def detect_layout(path: str, *, is_text: bool = False) -> Layout:
         return "table"
     beginning = "".join(lines)[:_HEAD_CHARACTERS]
     if beginning.lstrip("\ufeff \r\n\t").startswith(("{", "[")) and plain_name(path).endswith(".json"):
-        if re.search(r'"data"\s*:\s*\[', beginning):
+        if re.search(r'"data"\s*:\s*\[\s*\{', beginning):
             return "questions"
         raise InputError(
             f"{path} is JSON, but neither records (a list of objects, or one on each line) nor laid out as SQuAD (an "
@@ -84,7 +86,7 @@ def _look_labeled(lines: Sequence[str]) -> str | None:
         return f"have columns with tabs between them; let its name end in .tsv, {named}"
     for mark in ",;|":
         between = rf"{re.escape(mark)}(?! )"  # in sentences a blank follows
-        rows = [re.split(between, re.sub('"[^"]*"', "", line)) for line in lines]
+        rows = [re.split(between, re.sub('"[^"]*"', "", line).rstrip(mark)) for line in lines]
         width, count = Counter(map(len, rows)).most_common(1)[0]
         columns = zip(*(row for row in rows if len(row) == width), strict=True)
         if width > 1 and count >= _MOST * len(lines) and any(3 * len(set(column)) <= count for column in columns):
@@ -97,21 +99,6 @@ def _look_labeled(lines: Sequence[str]) -> str | None:
 
 def _are_most(lines: Sequence[str], test: Callable[[str], bool]) -> bool:
     return bool(lines) and sum(map(test, lines)) >= _MOST * len(lines)
-
-
-def _check_head(path: str) -> None:
-    """Check that a file is there, and that its first bytes fit its name and are text. Raises: InputError."""
-    try:
-        with open_read(path) as raw:
-            head = raw.read(HEAD_BYTES)
-    except IsADirectoryError:
-        raise InputError(_folder_problem(path)) from None
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}; check the path") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read ({error.strerror or error}); check the path") from None
-    if problem := content_problem(path, head) if head else "is empty; name a file that holds data":
-        raise InputError(f"{path} {problem}")
 
 
 def _folder_problem(path: str) -> str:

@@ -9,14 +9,14 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-from orchestrator.drafting.columns import ColumnFacts, TableFacts
+from orchestrator.drafting.columns import NAMES_OF_LISTS, ColumnFacts, TableFacts
 from orchestrator.drafting.request import DraftKind, DraftRequest
 from orchestrator.errors import InputError
 from orchestrator.specs.task import Head, TaskSpec
-from orchestrator.tasks.bio_tags import fit_one_scheme, other_tags_problem
+from orchestrator.tasks.bio_tags import are_tag_texts, fit_one_scheme, other_tags_problem
 from orchestrator.tasks.cell_values import is_written_number, number_problem
 from orchestrator.tasks.table_files import class_names, table_name
-from orchestrator.tasks.types.character_spans import SPAN_EXAMPLE
+from orchestrator.tasks.types.character_spans import SPAN_EXAMPLE, marks_places
 from orchestrator.tasks.types.squad import are_question_columns
 
 _MAX_CLASS_NUMBERS = 20
@@ -32,22 +32,27 @@ _TEXT_NAMES = [
     "query", "utterance", "document", "abstract", "title", "input",
 ]
 # fmt: on
-_PAIRS = {("premise", "hypothesis"), ("question", "sentence"), ("query", "document"), ("question", "passage")}
+_PAIRS = {("premise", "hypothesis"), ("question", "sentence"), ("query", "document"), ("query", "passage")} | {
+    ("question", "passage"),
+    ("question", "context"),
+}
 _ID_NAME = re.compile(r"(.*[^a-z])?(id|uid|guid|index|idx|key|number|nr|no)", re.IGNORECASE)
 _MAX_CLASSES = 50
 """Values at most of a column that is taken for the label although its name does not say so."""
+_NUMBERS_SHARE = 0.8
+"""Share of different values that are numbers, above which a label is one and the others are named."""
 _LAYOUTS = {
     "ner": "CoNLL columns (in a file whose name ends in .conll), a word and its tag in each row beside a column "
     f"'sentence', lists of words and of tags, or character spans ({SPAN_EXAMPLE}, the end past the last character)",
     "token_classification": "CoNLL columns (in a file whose name ends in .conll), or lists of words and of tags",
     "qa": "SQuAD's JSON, or columns question, context and answers",
+    "multi_label": """lists of names as JSON has them, ["rock", "pop"]""",
     "embedding": "columns of two texts that belong together, and texts or lists of texts 'negative'",
 }
 _NEAR = re.compile(r"pos(itive?)?s?(_(text|sentence|document|passage)s?)?")
 _FAR = re.compile(r"(hard_)?neg(ative?)?s?(_(text|sentence|document|passage)s?)?(_?\d+)?")
 _NEAR_OR_FAR = re.compile(r"(hard_)?(pos|neg)(itive?|ative?)?s?(_\w+)?")
 _ANSWERS = ("answer", "answers", "answer_text", "qas")
-_PLACES = {"start", "end", "begin", "offset", "length", "start_offset", "end_offset"}
 
 
 class TaskChoice(NamedTuple):
@@ -75,7 +80,7 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
             return choice
     if asked == "ner":
         _refuse_other_layouts(table, table.columns)
-    if asked in _LAYOUTS and asked != "embedding":
+    if asked in ("ner", "token_classification", "qa"):
         raise InputError(f"{table.path} is a table of texts, and a {asked} task reads {_LAYOUTS[asked]}; convert it")
     texts = _text_columns(table, request)
     if asked == "pretraining":
@@ -96,8 +101,8 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
             remarks = [f"each column of 0 and 1 is taken for a label of its own; {one}"]
             return TaskChoice(task, [*remarks, *_columns_remarks(table, texts)])
     if asked is None:
-        is_sure = request.label_column is not None or (label is not None and not label.is_list)
-        _refuse_other_layouts(table, [label] if label is not None and is_sure else table.columns)
+        is_named = request.label_column or (label is not None and label.name.lower() in _LABEL_NAMES)
+        _refuse_other_layouts(table, [label] if label and (is_named or not label.is_list) else table.columns)
     if label is None:
         return _without_label(table, texts, others)
     head, separator = _head_of(table, label, asked)
@@ -108,6 +113,9 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         remarks.append(f"{stands}; --kind classification takes each value whole")
     elif asked is None and head == "classification" and label.is_whole and len(label.distinct) > 2:
         remarks.append("labels are whole numbers, taken as classes; --kind regression estimates them as numbers")
+    elif asked is None and (mark := _separator(label, is_asked=True)):
+        taken = "a decimal comma" if label.is_number else "part of a class's name"
+        remarks.append(f"{mark!r} is taken for {taken}; --kind multi_label takes it to stand between several labels")
     remarks += [*_other_labels(table, texts, label), *_columns_remarks(table, texts)]
     apart: dict[str, Any] = {} if separator is None else {"label_separator": separator}
     return TaskChoice(_spec_of(head=head, text_columns=texts, label_column=label.name, **apart), remarks)
@@ -130,13 +138,41 @@ def _have_passages(table: TableFacts, request: DraftRequest) -> bool:
     return request.kind == "qa" or 2 * found > len(pairs) or not few
 
 
-def _tagged_words(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
-    """The choice for lists of words and of tags, or texts with character spans."""
-    numbered = (column for column in _listing(table, "numbers") if class_names(table.path, column.name))
-    tags = next(chain(_listing(table, "tags"), numbered), None)
-    words = next((column for column in _listing(table, "words", "tags") if column is not tags), None)
-    if tags is not None and words is not None:
-        return TaskChoice(_spec_of(head="ner", text_columns=(words.name,), label_column=tags.name))
+def _tag_lists(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
+    """The choice for lists of words beside lists of as many tags; BIO tags come first. Raises: InputError."""
+    has_texts = any(column.is_text and column.mean_words > 3 for column in table.columns)
+    names = [*_listing(table, "tags"), *(c for c in _listing(table, "numbers") if class_names(table.path, c.name))]
+    from_behind = _listing(table, "words")[::-1]  # tags stand behind words
+    plain = sorted(from_behind, key=lambda column: len(column.words))
+    for tags in (*sorted(names, key=_place_of_names), *plain[: None if request.label_column else 1]):
+        for words in _listing(table, "words") if request.label_column in (None, tags.name) else ():
+            is_asked = words.name in request.text_columns or re.search("word|token|form", words.last_name)
+            is_sentence = is_asked or not (has_texts or request.text_columns)
+            fits = tags in names or (_lengths(tags) == _lengths(words) and sum(_lengths(tags)) > len(tags.values))
+            if words is tags or not is_sentence or not fits:
+                continue
+            if request.kind == "ner" and tags not in names:
+                raise InputError(f"{table.path}: {tags.name!r} has the {other_tags_problem(sorted(tags.words))}")
+            is_plain = tags not in names or request.kind == "token_classification"
+            shown = ", ".join(map(repr, sorted(tags.words)[:3]))
+            told = f"{tags.name!r} has a tag of each word ({shown}); names have BIO tags, with B- and I-"
+            head: Head = "token_classification" if is_plain else "ner"
+            task = _spec_of(head=head, text_columns=(words.name,), label_column=tags.name)
+            return TaskChoice(task, [told] if is_plain else [])
+    return None
+
+
+def _lengths(column: ColumnFacts) -> list[int]:
+    return [len(value) if isinstance(value, list) else 0 for value in column.values]
+
+
+def _place_of_names(column: ColumnFacts) -> tuple[bool, bool]:
+    """Key that sorts columns of tags: those of names by their own name first, those of chunks last."""
+    return "ner" not in column.last_name, "chunk" in column.last_name
+
+
+def _spans(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
+    """The choice for texts with character spans."""
     spans = next((c for c in _listing(table, "spans") if request.label_column in (None, c.name)), None)
     if spans is None:
         return None
@@ -146,57 +182,43 @@ def _tagged_words(table: TableFacts, request: DraftRequest) -> TaskChoice | None
 
 
 def _tag_rows(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
-    """The choice for a word and its BIO tag in each row, beside its sentence's name."""
-    for tags in table.columns:
-        are_tags = not tags.distinct.isdisjoint("Oo") and len(tags.distinct) > 1 and fit_one_scheme(tags.distinct)
-        if not (are_tags and tags.is_text and request.label_column in (None, tags.name)):
-            continue
-        others = [column for column in table.columns if column is not tags]
-        sentence = next((column for column in others if "sent" in column.name.lower()), None)
-        words = [column for column in others if column is not sentence and column.is_text]
-        if sentence is None or not words:
-            continue
-        word = next((column for column in words if column.last_name in ("word", "token")), words[0])
-        return TaskChoice(_spec_of(head="ner", text_columns=(sentence.name, word.name), label_column=tags.name))
+    """The choice for a word and its tag in each row, beside its sentence's name; BIO tags come first."""
+    sentence = next((column for column in table.columns if re.search("sent(?!iment)", column.name.lower())), None)
+    texts = [column for column in table.columns if column is not sentence and column.is_text]
+    names = [c for c in texts if not c.distinct.isdisjoint("Oo") and len(c.distinct) > 1 and fit_one_scheme(c.distinct)]
+    plain = [column for column in texts if re.search("pos|tag", column.last_name) and _has_few_values(column)]
+    for tags in (*sorted(names, key=_place_of_names), *plain):
+        words = [column for column in texts if column is not tags and column.mean_words < 1.1]
+        head: Head = "ner" if tags in names else "token_classification"
+        if sentence and words and request.label_column in (None, tags.name) and request.kind in (None, head):
+            word = next((column for column in words if column.last_name in ("word", "token")), words[0])
+            return TaskChoice(_spec_of(head=head, text_columns=(sentence.name, word.name), label_column=tags.name))
     return None
 
 
 def _triples(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
-    """The choice for texts beside those that are to be near and far."""
-    far = [c for c in table.columns if _FAR.fullmatch(c.last_name) and (c.is_text or c.listed in ("words", "tags"))]
-    texts = [column for column in table.columns if column.is_text and column not in far and not _is_id(column)]
-    named = [c for c in texts if _NEAR.fullmatch(c.last_name) and (far or c.last_name.startswith("positiv"))]
+    """The choice for texts beside those that are to be near and far, where nothing else is a label."""
+    varied = [column for column in table.columns if 2 * len(column.distinct) > len(column.values)]
+    far = [c for c in varied if _FAR.fullmatch(c.last_name) and (c.is_text or c.listed == "words")]
+    texts = [column for column in varied if column.is_text and column not in far and not _is_id(column)]
+    named = [c for c in varied if _NEAR.fullmatch(c.last_name) and (far or c.last_name.startswith("positiv"))]
     near = next(iter(named or (texts[1:] if far and len(texts) == 2 else ())), None)
     query = next((column for column in texts if column is not near), None)
-    if request.label_column is not None or near is None or query is None:
+    has_label = any(c.last_name in _LABEL_NAMES or (c.is_number and not _is_id(c)) for c in table.columns)
+    is_meant = request.kind is not None or not has_label
+    if request.label_column or request.text_columns or near not in texts or query is None or not is_meant:
         return None
-    names = tuple(column.name for column in (query, near, *far))
+    names = tuple(column.name for column in (query, near, *far) if column is not None)
     return TaskChoice(_pairs_of(text_columns=names[:2], negative_columns=names[2:]))
 
 
-def _plain_tags(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
-    """The choice for lists of words beside lists of as many tags that mark no names, as parts of speech."""
-    lists = _listing(table, "words", "tags")
-    tags = min(reversed(lists), key=lambda column: len(column.words), default=None)  # tags stand behind words
-    if tags is None or request.label_column not in (None, tags.name):
-        return None
-    lengths = {one.name: [len(value) for value in one.values if isinstance(value, list)] for one in lists}
-    words = next((one for one in lists if one is not tags and lengths[one.name] == lengths[tags.name]), None)
-    if words is None:
-        return None
-    if request.kind == "ner":
-        raise InputError(f"{table.path}: {tags.name!r} has the {other_tags_problem(sorted(tags.words))}")
-    task = _spec_of(head="token_classification", text_columns=(words.name,), label_column=tags.name)
-    shown = ", ".join(map(repr, sorted(tags.words)[:3]))
-    return TaskChoice(task, [f"{tags.name!r} has a tag of each word ({shown}); names have BIO tags, with B- and I-"])
-
-
 _KNOWN_BY_COLUMNS: Sequence[tuple[DraftKind, Callable[[TableFacts, DraftRequest], TaskChoice | None]]] = (
-    ("ner", _tagged_words),
+    ("ner", _tag_lists),
+    ("token_classification", _tag_lists),
+    ("ner", _spans),
     ("ner", _tag_rows),
+    ("token_classification", _tag_rows),
     ("embedding", _triples),
-    ("token_classification", _plain_tags),
-    ("ner", _plain_tags),
 )
 """Kinds whose tables are known by their columns, whatever their texts."""
 
@@ -205,10 +227,14 @@ def _refuse_other_layouts(table: TableFacts, columns: Sequence[ColumnFacts]) -> 
     """Refuse tags, spans, triples and questions in layouts that no task reads. Raises: InputError."""
     has_questions = any("question" in column.last_name for column in table.columns)
     for column in sorted(columns, key=lambda column: "ner" not in column.last_name):
-        if any(map(_marks_places, column.values[:100])):
+        if any(map(marks_places, column.values[:100])):
             head, looks = "ner", "looks like spans, names with character offsets, in another layout"
-        elif _are_tags(column):
+        elif column.listed == "tags" or (column.is_text and are_tag_texts(column.values)):
             head, looks = "ner", f"has BIO tags ({str(column.values[0])[:40]!r}) beside no list of words"
+        elif column.is_list and 3 * len(column.distinct) <= len(column.values) and _has_fractions(column):
+            head, looks = "multi_label", "has lists of fractions, as probabilities"
+        elif column.is_text and all(re.fullmatch(r"[\[{].*[\]}]", str(value)) for value in column.values):
+            head, looks = "multi_label", f"has lists that are neither JSON nor Python's ({str(column.values[0])[:40]})"
         elif column.listed == "numbers" and _listing(table, "words", "tags"):
             head, looks = "ner", f"has tags as numbers (of `datasets`: features[{column.name!r}].feature.names)"
         elif column.is_list and _NEAR_OR_FAR.fullmatch(column.last_name):
@@ -223,22 +249,9 @@ def _refuse_other_layouts(table: TableFacts, columns: Sequence[ColumnFacts]) -> 
         )
 
 
-def _marks_places(value: object) -> bool:
-    """Whether a value holds objects with a start and an end, or lists of two offsets and a name."""
-    if isinstance(value, dict):
-        return len(_PLACES & value.keys()) > 1 or any(map(_marks_places, value.values()))
-    if not isinstance(value, list):
-        return False
-    kinds = sorted(type(item).__name__ for item in value)
-    return kinds in (["int", "int", "str"], ["float", "float", "str"]) or any(map(_marks_places, value))
-
-
-def _are_tags(column: ColumnFacts) -> bool:
-    """Whether values are BIO tags: one, several in a text or a list of them."""
-    rows = [re.findall(r"[^\s,]+", value) for value in column.values if isinstance(value, str)]
-    tags = set(chain(column.words, *rows))
-    is_one = column.listed == "tags" or (column.is_text and len(tags) < sum(map(len, rows)) / 2)
-    return is_one and 0 < len(tags - {"O", "o"}) < len(tags) and fit_one_scheme(tags)
+def _has_fractions(column: ColumnFacts) -> bool:
+    items = chain.from_iterable(value for value in column.values if isinstance(value, list))
+    return any(isinstance(item, float) and not item.is_integer() for item in items)
 
 
 def _listing(table: TableFacts, *kinds: str) -> list[ColumnFacts]:
@@ -253,7 +266,7 @@ def _text_columns(table: TableFacts, request: DraftRequest) -> tuple[str, ...]:
         return tuple(table.column(name).name for name in request.text_columns)
     texts = [c for c in table.columns if c.is_text and c.name != request.label_column and not _is_id(c)]
     texts = [column for column in texts if 2 * len(column.values) >= table.num_rows] or texts
-    pairs = [(one, two) for one in texts for two in texts if _is_pair(one.last_name, two.last_name)]
+    pairs = [(one, two) for one in texts for two in texts if _is_pair(one, two, texts)]
     if pairs:
         one, two = max(pairs, key=lambda pair: pair[0].mean_words + pair[1].mean_words)
         return one.name, two.name
@@ -267,16 +280,18 @@ def _text_columns(table: TableFacts, request: DraftRequest) -> tuple[str, ...]:
     return (longest.name,)
 
 
-def _is_pair(one: str, two: str) -> bool:
-    """Whether two columns are a pair by their names: sentence1 and sentence2, text_a and text_b."""
-    numbered, lettered = one.replace("1", "2"), re.sub("(?<![a-z])a(?![a-z])", "b", one)
-    return (one, two) in _PAIRS or (one != two and two in (numbered, lettered))
+def _is_pair(one: ColumnFacts, two: ColumnFacts, texts: Sequence[ColumnFacts]) -> bool:
+    """Whether two columns are a pair by their names, as sentence1 and sentence2, and no other has longer texts."""
+    first, second = one.last_name, two.last_name
+    numbered, lettered = first.replace("1", "2"), re.sub("(?<=[a-z]_)a$", "b", first)
+    longest = max((column.mean_words for column in texts if column not in (one, two)), default=0.0)
+    is_long = re.sub(r"_?[1a]$", "", first) in _TEXT_NAMES or 2 * min(one.mean_words, two.mean_words) > max(3, longest)
+    return (first, second) in _PAIRS or (first != second and second in (numbered, lettered) and is_long)
 
 
 def _is_id(column: ColumnFacts) -> bool:
-    return _ID_NAME.fullmatch(column.name) is not None or (
-        column.is_whole and len(column.distinct) == len(column.values) > _MAX_CLASS_NUMBERS
-    )
+    is_called = _ID_NAME.fullmatch(column.name) is not None and "class" not in column.last_name
+    return is_called or (column.is_whole and len(column.distinct) == len(column.values) > _MAX_CLASS_NUMBERS)
 
 
 def _label_column(
@@ -286,8 +301,8 @@ def _label_column(
         if request.label_column in texts:
             raise InputError(f"{request.label_column!r} cannot be text and label; name another with --text or --label")
         return table.column(request.label_column)
-    named = [column for hint in _LABEL_NAMES for column in others if column.last_name == hint]
-    if named:
+    exact = [column for hint in _LABEL_NAMES for column in others if column.last_name == hint]
+    if named := exact or [c for hint in _LABEL_NAMES for c in others if c.last_name.endswith(f"_{hint}")]:
         return named[0]
     if few := [column for column in others if _has_few_values(column) and 10 * len(column.values) >= table.num_rows]:
         names = [column.name for column in table.columns]
@@ -295,6 +310,7 @@ def _label_column(
         # Most tables have the label behind the text.
         flags = {flag.name for flag in _flags(others)}  # two stand beside another label; more are labels themselves
         last = {c.name for c in few if (len(flags) == 2 and c.name in flags) or isinstance(c.values[0], dict)}
+        last |= {column.name for column in few if len(column.values) < 0.9 * table.num_rows}
         return min(few, key=lambda c: (c.name in last, len(c.distinct), names.index(c.name) < last_text))
     numbers = [column for column in others if not _is_id(column) and not column.is_whole]
     return next((c for c in numbers if c.is_number or (c.distinct and all(map(is_written_number, c.distinct)))), None)
@@ -320,14 +336,15 @@ def _without_label(table: TableFacts, texts: tuple[str, ...], others: Sequence[C
             f"{table.path} has no column that looks like a label; it has {table.names}. Name it with --label COLUMN; "
             "to pretrain on the texts, save them as a .txt file with an empty line between documents"
         )
-    unread = [column.name for column in others if not _is_id(column)]
-    told = f"nothing else is read: {', '.join(unread)}; --label {unread[-1]} learns one as the label" if unread else ""
-    return TaskChoice(_spec_of(text_columns=texts[:1]), [told] if told else ())
+    unread = [*texts[1:], *(column.name for column in others if not _is_id(column))]
+    others_way = f"--label {unread[-1]} learns one as the label, --kind embedding pairs of texts" if unread else ""
+    told = [f"nothing else is read: {', '.join(unread)}; {others_way}"] if unread else []
+    return TaskChoice(_spec_of(text_columns=texts[:1]), told)
 
 
 def _head_of(table: TableFacts, label: ColumnFacts, asked: Head | None) -> tuple[Head, str | None]:
     """The kind of task that learns a label, and what stands between several labels of one value."""
-    separator = None if label.is_list else _separator(label)
+    separator = None if label.is_list else _separator(label, is_asked=asked == "multi_label")
     if asked is not None:
         return asked, separator if asked == "multi_label" else None
     if label.is_list:
@@ -335,19 +352,24 @@ def _head_of(table: TableFacts, label: ColumnFacts, asked: Head | None) -> tuple
     if label.is_number:
         is_class = label.is_whole and len(label.distinct) <= _MAX_CLASS_NUMBERS
         return ("classification" if is_class else "regression"), None
-    if label.values and all(map(is_written_number, label.distinct)):
+    num_numbers = sum(map(is_written_number, label.distinct))
+    if num_numbers > _NUMBERS_SHARE * len(label.distinct) and label.last_name not in NAMES_OF_LISTS:
         problem = next(filter(None, map(number_problem, label.values)))
         raise InputError(f"{table.path}: {label.name}: {problem}; or say --kind classification or --kind multi_label")
     return ("classification" if separator is None else "multi_label"), separator
 
 
-def _separator(label: ColumnFacts) -> str | None:
-    """The text between several labels of one value: a bar, or what leaves fewer different names than values."""
+def _separator(label: ColumnFacts, *, is_asked: bool = False) -> str | None:
+    """The text between several labels of one value: a bar, or what leaves fewer different names than values.
+
+    Args:
+        is_asked: whether values are lists of labels; then the first that stands in some.
+    """
     for separator in ("|", ";", ","):
         is_common = sum(separator in str(value) for value in label.values) >= 0.05 * len(label.values)
         names = {name.strip() for value in label.distinct for name in value.split(separator)}
         is_short = all(len(name.split()) <= 4 for name in names)
-        if is_common and is_short and (separator == "|" or len(names) < len(label.distinct)):
+        if is_common and is_short and (separator == "|" or is_asked or len(names) < len(label.distinct)):
             return separator
     return None
 
@@ -355,18 +377,14 @@ def _separator(label: ColumnFacts) -> str | None:
 def _check_label(table: TableFacts, label: ColumnFacts, head: Head, *, is_named: bool) -> None:
     """Check that there is something to learn; whoever names a column knows whether it is an id. Raises: InputError."""
     distinct, count = len(label.distinct), len(label.values)
-    is_fraction = label.is_number and not label.is_whole
-    if head == "classification" and is_fraction and distinct > _MAX_CLASS_NUMBERS:
-        raise InputError(
-            f"{table.path}: {label.name!r} has {distinct:,} different numbers, which are no classes; "
-            "--kind regression estimates them"
-        )
     # A named column may be a price, or have rare classes.
-    most = {"regression": count if is_named else count - 1, "classification": count - 1 if is_named else count // 2}
-    if table.num_rows > 2 and distinct > 1 and not is_fraction and distinct > most.get(head, count):
+    of_classes, of_numbers = (count - 1, count) if is_named else (count // 2, count - label.is_whole)
+    of_classes = min(of_classes, _MAX_CLASS_NUMBERS) if label.is_number and not label.is_whole else of_classes
+    most = {"classification": of_classes, "regression": of_numbers}.get(head, count)
+    if table.num_rows > 2 and distinct > max(1, most):
         raise InputError(
-            f"{table.path}: the label column {label.name!r} differs in nearly every row ({distinct:,} values in "
-            f"{count:,} rows): an id or a text, not a label. Name another with --label COLUMN; it has {table.names}"
+            f"{table.path}: the label column {label.name!r} has {distinct:,} values in {count:,} rows: an id, a text "
+            f"or a number (--kind regression), no label. Name another with --label COLUMN; it has {table.names}"
         )
 
 
@@ -398,6 +416,8 @@ def _columns_remarks(table: TableFacts, texts: tuple[str, ...]) -> Iterator[str]
     others = [c.name for c in table.columns if c.name not in texts and c.is_text and c.mean_words > 4]
     if others:
         yield f"{', '.join(others)} holds text as well and is not read: --text {others[0]}"
+    if lists := ", ".join(c.name for c in _listing(table, "words") if c.last_name not in _LABEL_NAMES):
+        yield f"{lists}: lists of texts, which are not read; of choices to answer with: task.head multiple_choice"
 
     names = [column.name for column in table.columns]
     blank = ", ".join(repr(name) for name in names if name != name.strip())

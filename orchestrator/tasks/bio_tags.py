@@ -1,7 +1,9 @@
 """BIO tags: `B-type` begins an entity, `I-type` goes on, `O` is outside. Tags of other schemes become BIO."""
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,17 @@ def fit_one_scheme(tags: Iterable[str]) -> bool:
     """
     distinct = set(tags)
     return any(all(map(scheme.fits, distinct)) for scheme in SCHEMES)
+
+
+def are_tag_texts(values: Sequence[object]) -> bool:
+    """Whether texts are BIO tags, one or several in each.
+
+    >>> are_tag_texts(["B-PER O O", "O B-LOC", "O O"]), are_tag_texts(["a b", "O b"])
+    (True, False)
+    """
+    rows = [re.findall(r"[^\s,]+", value) for value in values if isinstance(value, str)]
+    tags = set(chain.from_iterable(rows))
+    return 0 < len(tags - {"O", "o"}) < len(tags) < sum(map(len, rows)) / 2 and fit_one_scheme(tags)
 
 
 def find_bad_tag(tags: Sequence[str], known: Collection[str] | None, are_entities: bool) -> str | None:

@@ -4,6 +4,7 @@ Spellings are decided here alone, for all readers and for `init`.
 """
 
 import ast
+import html
 import json
 import math
 import re
@@ -16,7 +17,7 @@ from typing import Any
 _LARGEST = 1e30
 """Numbers beyond this leave no room for arithmetic in float32."""
 _INVISIBLE = dict.fromkeys(
-    [0xAD, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), 0x2060, *range(0x2066, 0x206A), 0xFEFF]
+    [0xAD, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), 0x2060, *range(0x2066, 0x206A), 0xFE0E, 0xFE0F, 0xFEFF]
 )
 """Characters without width. U+200C and U+200D are none of them: Persian, Indic scripts and emoji need them."""
 NO_LABEL_MARKS = ("-1", "-")
@@ -39,8 +40,8 @@ _NUMBER_PROBLEMS = {
     r"\..*\.": "has points between thousands; leave them out",
 }
 """Problem of a number, and the remedy, by a sign within it."""
-_TWINS = str.maketrans("асеорхуіјѕһкмтвнοαν", "aceopxyijshkmtbhoav")
-"""Cyrillic and Greek letters, and the Latin ones that look the same."""
+_TWINS = str.maketrans("асеорхуіјѕһкмтвнοανيك\u2019", "aceopxyijshkmtbhoavیک'")
+"""Letters and signs, and those of other alphabets that look the same."""
 
 
 def is_missing(value: object) -> bool:
@@ -155,10 +156,10 @@ def other_spelling(label: str, known: Iterable[str]) -> str:
 
 
 def _looks(label: str) -> object:
-    plain = unicodedata.normalize("NFKC", label).strip("\u200c\u200d").casefold()
+    plain = unicodedata.normalize("NFKC", html.unescape(label)).strip("\u200c\u200d\"'.").casefold()
     with suppress(ValueError):
         return float({"true": "1", "false": "0"}.get(plain, plain))
-    return re.sub(r"[\s_-]+", " ", plain).translate(_TWINS)
+    return re.sub(r"[\s_\u2010-\u2015-]+", " ", plain).translate(_TWINS)
 
 
 def read_number(value: object, *, decimal_comma: bool = False) -> float | None:

@@ -145,10 +145,11 @@ def _check_fields(spec: TaskSpec, task_type: AnyTaskType) -> None:
 
 
 def _find_labels(task: Task) -> tuple[str, ...]:
-    """The labels of the whole training split."""
+    """The labels of the whole training file."""
     if "train" not in task.files:
         raise SpecError(f"task.labels: task {task.id} has no training split to learn its labels from; list them")
-    labels = task.type.find_labels(task.examples("train"))
+    splits: tuple[Split, ...] = ("train", "validation") if task.is_divided else ("train",)
+    labels = task.type.find_labels([*chain.from_iterable(map(task.examples, splits))])
     if len(labels) < 2:
         has = f"one label only ({shown_name(labels[0])})" if labels else "no labels"
         raise TaskDataError(

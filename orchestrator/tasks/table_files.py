@@ -287,7 +287,7 @@ def _whole_records(path: str, lines: Sequence[tuple[int, str]]) -> list[Any] | N
             value, end = json.JSONDecoder().raw_decode(text, gap.end() if gap else end)
             records += value if isinstance(value, list) else [value]
     except (ValueError, RecursionError) as error:
-        if text[0] == "[" or lines[0][1].strip() == "{":
+        if lines[0][1].strip() == "{" or (text[0] == "[" and plain_name(path).endswith(JSON_ENDINGS)):
             place = f"line {lines[error.lineno - 1 if isinstance(error, json.JSONDecodeError) else 0][0]}"
             raise TaskDataError(f"{path}, {place}: not JSON: {json_problem(error)}; correct it") from None
         return None

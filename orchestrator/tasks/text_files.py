@@ -18,13 +18,14 @@ import zstandard
 
 from orchestrator.errors import TaskDataError
 from orchestrator.progress import counted
-from orchestrator.storage import exists, join, read_bytes
+from orchestrator.storage import exists, join, open_read, read_bytes
 from orchestrator.storage.compression import COMPRESSIONS, compression_problem
 
-HEAD_BYTES = 4096
+_HEAD_BYTES = 4096
 """First bytes of a file by which its kind is known."""
 _FOREIGN = {
     b"PK\x03\x04": "is a zip archive or an Excel sheet; save the sheet as CSV, or unpack the archive",
+    b"BZh": "is compressed by bzip2; unpack it, or compress it with gzip",
     b"%PDF": "is a PDF; save its text as a .txt file",
 }
 """Problem of a file, and the remedy, by the bytes that it begins with."""
@@ -92,7 +93,7 @@ def plain_name(path: str) -> str:
     return lower
 
 
-def content_problem(path: str, head: bytes) -> str | None:
+def _content_problem(path: str, head: bytes) -> str | None:
     """Say what a file's first bytes are, where they are no text or table as its name says, and the remedy."""
     if plain_name(path).endswith(".parquet"):
         return None
@@ -103,6 +104,24 @@ def content_problem(path: str, head: bytes) -> str | None:
     return None if is_text else f"is a binary file, byte {head.index(0) + 1} is 0; text, tables and Parquet are read"
 
 
+def check_file(path: str) -> None:
+    """Check that a file is there, and that its first bytes fit its name and are text or a table.
+
+    Raises: TaskDataError; IsADirectoryError for a folder.
+    """
+    try:
+        with open_read(path) as raw:
+            head = raw.read(_HEAD_BYTES)
+    except FileNotFoundError:
+        raise TaskDataError(f"there is no file {path}; check the path") from None
+    except IsADirectoryError:
+        raise
+    except OSError as error:
+        raise TaskDataError(f"{path} cannot be read ({error.strerror or error}); check the path") from None
+    if problem := _content_problem(path, head) if head else "is empty; name a file that holds data":
+        raise TaskDataError(f"{path} {problem}")
+
+
 def read_decompressed(path: str) -> bytes:
     """All of a file, decompressed by its ending. Raises: TaskDataError when it is missing or cut short."""
     try:
@@ -111,7 +130,7 @@ def read_decompressed(path: str) -> bytes:
         raise TaskDataError(
             f"{path} cannot be read ({error.strerror or error}); check task.folder or task.files"
         ) from error
-    if problem := content_problem(path, data[:HEAD_BYTES]):
+    if problem := _content_problem(path, data[:_HEAD_BYTES]):
         raise TaskDataError(f"{path} {problem}")
     try:
         if path.endswith(".gz"):

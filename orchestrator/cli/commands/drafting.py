@@ -3,7 +3,7 @@
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -84,11 +84,27 @@ def init(
 
         check_weights(resolve_model(model, request.settings))
     draft = draft_spec(request)
-    draft.check_targets(files, force=force)
+    _check_targets(draft, files, force=force)
     for line in _summary(draft, draft.write()):
         notify(line)
     if not is_terminal(sys.stdout):
         show_text(draft.spec_path)
+
+
+def _check_targets(draft: "Draft", inputs: Sequence[str], *, force: bool) -> None:
+    """Check that no file is in the way. Raises: InputError, naming those that are."""
+    from orchestrator.errors import InputError
+    from orchestrator.storage import exists
+    from orchestrator.storage.uris import absolute
+
+    targets = [*draft.side_files, draft.spec_path]
+    remedy = "name another spec with -o FILE"
+    for target in targets:
+        if absolute(target) in map(absolute, inputs):
+            raise InputError(f"{target} would be written over, and it is the data itself; {remedy}")
+    there = ", ".join(filter(exists, targets))
+    if there and not force:
+        raise InputError(f"there already: {there}; write over with --force, or {remedy}")
 
 
 def _summary(draft: "Draft", written: Iterable[str]) -> Iterable[str]:

@@ -17,6 +17,7 @@ _WORDS = pre_tokenizers.Sequence(
     [pre_tokenizers.Split(Regex(r"\p{Han}"), "isolated"), pre_tokenizers.BertPreTokenizer()]
 )
 """Words of BERT: apart at white space; marks of punctuation and Chinese characters are words of their own."""
+_PLACES = {"start", "end", "begin", "offset", "length", "start_offset", "end_offset"}
 SPAN_EXAMPLE = '[[0, 3, "PER"]] or [{"start": 0, "end": 3, "label": "PER"}]'
 
 
@@ -47,6 +48,20 @@ def read_spans(value: object) -> list[Span] | None:
     spans = [_read_span(item) for item in value] if isinstance(value, list) else [None]
     read = [span for span in spans if span is not None]
     return read if len(read) == len(spans) else None
+
+
+def marks_places(value: object) -> bool:
+    """Whether objects with a start and an end, or lists of two offsets and a name, stand anywhere in a value.
+
+    >>> marks_places({"points": [{"start": 0, "end": 2}]}), marks_places([["PER", 0, 3]]), marks_places(["a", 1])
+    (True, True, False)
+    """
+    if isinstance(value, Mapping):
+        return len(_PLACES & value.keys()) > 1 or any(map(marks_places, value.values()))
+    if not isinstance(value, list):
+        return False
+    kinds = sorted(type(item).__name__ for item in value)
+    return kinds in (["int", "int", "str"], ["float", "float", "str"]) or any(map(marks_places, value))
 
 
 def _read_span(item: object) -> Span | None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.orchestrator.cli.laboratory import Command
-from tests.orchestrator.drafting.made_files import write_reviews
+from tests.orchestrator.drafting.made_files import write_reviews, write_sentences
 
 
 def test_init_says_what_it_found_and_what_comes_next(command: Command, tmp_path: Path) -> None:
@@ -25,6 +25,15 @@ def test_a_second_init_writes_over_when_asked_only(command: Command, tmp_path: P
     assert again.status == 2
     assert "there already: reviews.texts.txt, reviews.yaml; write over with --force" in again.err
     assert command("init", "reviews.csv", "--force").status == 0
+
+
+def test_the_data_itself_is_never_written_over(command: Command, tmp_path: Path) -> None:
+    write_reviews(tmp_path / "drafted.texts.txt")
+    outcome = command("init", "drafted.texts.txt", "--kind", "pretraining", "-o", "drafted.texts.txt", "--force")
+    assert outcome.status == 2
+    write_sentences(tmp_path / "drafted.texts.txt")
+    outcome = command("init", "drafted.texts.txt", "-o", "drafted.yaml", "--force")
+    assert (outcome.status, "it is the data itself" in outcome.err) == (2, True)
 
 
 def test_what_cannot_be_read_leaves_nothing(command: Command, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ DRAFTED = [
     ("n06_unlabeled_test/train.jsonl n06_unlabeled_test/test.jsonl", "classification", "none of its 20 rows"),
     ("n07_twins.csv", "classification", ""),
     ("n08_rows_without_label.jsonl", "classification", "left out: 4"),
-    ("n09_many_categories.jsonl", "pretraining", "--label product_category"),
+    ("n09_many_categories.jsonl", "classification", "product_category from text"),
     ("n10_triples.jsonl", "embedding", "negative"),
     ("n10_triples.csv", "embedding", "negative"),
     ("n11_label_text.jsonl", "classification", "--label label_text"),

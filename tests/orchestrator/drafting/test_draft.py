@@ -201,20 +201,6 @@ def test_options_that_do_not_fit_the_file_are_refused(tmp_path: Path) -> None:
             draft(tmp_path, *files, **fields)
 
 
-def test_files_in_the_way_are_not_written_over(tmp_path: Path) -> None:
-    made = draft(tmp_path, write_reviews(tmp_path / "reviews.csv"))
-    (tmp_path / "drafted.texts.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"drafted\.texts\.txt.* --force"):
-        made.check_targets((), force=False)
-    made.check_targets((), force=True)
-
-
-def test_the_data_itself_is_never_written_over(tmp_path: Path) -> None:
-    path = write_sentences(tmp_path / "drafted.texts.txt")
-    with pytest.raises(InputError, match=r"drafted\.texts\.txt"):
-        draft(tmp_path, path).check_targets((str(path),), force=True)
-
-
 @pytest.mark.parametrize("name", ["my reviews.csv", "films.txt"])
 def test_the_commands_in_a_spec_can_be_pasted(tmp_path: Path, name: str) -> None:
     path = (write_reviews if name.endswith(".csv") else write_text)(tmp_path / name)

@@ -135,3 +135,9 @@ def test_lines_that_are_alike_are_plain_text(tmp_path: Path, lines: list[str]) -
 def test_columns_without_a_name_that_says_so_are_seen_in_a_text_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="columns with ',' between them"):
         detect_layout(str(write(tmp_path / "a.txt", "text,label\n" + "some words,a\nothers,b\n" * 30)))
+
+
+@pytest.mark.parametrize("line", ["[Verse 1] they sang", "[2021-03-01 10:00] it began", "for (;;) { go(); }"])
+def test_lines_that_begin_with_a_bracket_or_end_in_a_mark_are_text(tmp_path: Path, line: str) -> None:
+    lines = "".join(f"{line}\nand more {n};\n" for n in range(20))
+    assert detect_layout(str(write(tmp_path / "a.txt", lines))) == "text"

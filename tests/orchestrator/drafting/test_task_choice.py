@@ -15,6 +15,7 @@ from orchestrator.drafting.task_choice import TaskChoice, choose_task
 from orchestrator.drafting.task_draft import SplitFacts, read_data
 from orchestrator.errors import InputError, TaskDataError
 from orchestrator.specs.task import TaskSpec
+from orchestrator.tasks import load_task
 from tests.orchestrator.drafting.made_files import request_for, write, write_reviews
 
 
@@ -301,6 +302,39 @@ def rows(path: Path, make: Callable[[int], dict[str, object]]) -> Path:
         (lambda n: {"query": f"it {n}", "document": f"It is {n}", "start": n, "end": n, "label": n % 2}, *_CLASS, ""),
         (lambda n: {"q": f"a word {n}", "positive": n % 2, "negative": 1 - n % 2}, *_FLAGS, ""),
         (lambda n: {"woerter": "['Ada', 'wrote']", "tags": "['B-PER', 'O']"}, "ner", "tags", ""),
+        (
+            lambda n: {"text": f"a long text {n}", "label": ["neg"], "by": [f"a{n % 3}"]},
+            "multi_label",
+            "label",
+            "by: lists",
+        ),
+        (
+            lambda n: {"title": f"some words {n}", "rating": n % 5, "images": [], "videos": []},
+            "classification",
+            "rating",
+            "",
+        ),
+        (
+            lambda n: {"Place": f"a {n}", "Positive": f"so {n}", "Negative": f"no {n}", "score": n / 7},
+            "regression",
+            "score",
+            "",
+        ),
+        (lambda n: {"tokens": ["Ada", "ran"], "chunk": ["B-NP", "O"], "ner": ["B-PER", "O"]}, "ner", "ner", ""),
+        (
+            lambda n: {"Sentence": n // 4, "Word": f"w{n}", "POS": ("NN", "VB")[n % 2]},
+            "token_classification",
+            "POS",
+            "",
+        ),
+        (lambda n: {"v1": ("ham", "spam")[n % 2], "v2": f"some words to read {n}"}, "classification", "v1", ""),
+        (lambda n: {"sentence1": f"some words {n}", "sentence2": f"and others {n}"}, None, None, "sentence2"),
+        (lambda n: {"ctx": f"a text {n}", "endings": ["an end", "other"], "label": n % 2}, *_CLASS, "multiple_choice"),
+        (lambda n: {"text": f"some words {n}", "labels": f"{n % 5},{n % 3}"}, "multi_label", "labels", ""),
+        (lambda n: {"text": f"some words {n}", "label": ("a,b", "a")[n % 2]}, *_CLASS, "--kind multi_label"),
+        (lambda n: {"text": f"some words {n}", "Class Index": n % 4 + 1}, "classification", "Class Index", ""),
+        (lambda n: {"text": f"some words {n}", "at": "ab"[n % 2], "my_score": n / 7}, "regression", "my_score", ""),
+        (lambda n: {"text": f"some words {n}", "vector": [n / 7, n / 9]}, None, None, "vector"),
     ],
 )
 def test_what_stands_beside_a_label_or_in_few_records_is_seen(
@@ -323,6 +357,9 @@ def test_what_stands_beside_a_label_or_in_few_records_is_seen(
         ({"positive_ctxs": [{"text": "it is"}], "question": "what"}, "texts 'negative'"),
         ({"questions": "who is it", "answers": ["Ada"]}, "SQuAD's JSON"),
         ({"price": "$1,012.50"}, "sign of a currency"),
+        ({"probs": [0.8, 0.2]}, "lists of fractions"),
+        ({"genres": "[rock, pop]"}, "neither JSON nor Python's"),
+        ({"query": "what", "pos": ["it is"], "neg": ["no"], "prompt": "say what"}, "texts 'negative'"),
         ({"sure": "12.5 %"}, "percent"),
     ],
 )
@@ -330,6 +367,21 @@ def test_what_no_task_reads_is_named(tmp_path: Path, beside: dict[str, object], 
     with pytest.raises(InputError, match=named):
         choose(rows(tmp_path, lambda n: {"text": f"Ada saw it {n}", **beside}))
     assert choose(rows(tmp_path, lambda n: {"text": f"Ada saw it {n}", **beside}), kind="pretraining").head is None
+
+
+def test_a_word_among_numbers_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="'n/a' is not a number"):
+        choose(rows(tmp_path, lambda n: {"satz": f"some words {n}", "score": n / 10 if n % 9 else "n/a"}))
+
+
+def test_a_tag_of_one_sentence_alone_is_known_whichever_part_it_lies_in(tmp_path: Path) -> None:
+    lines = [f"Ada\tNN\nran{n}\tX{n}\n\n" for n in range(40)]
+    path = write(tmp_path / "a.conll", "".join(lines))
+    task = load_task(
+        TaskSpec(id="a", head="token_classification", files={"train": str(path)}, split={"validation": 0.2})
+    )
+    assert len(task.labels) == 41
+    assert len(task.examples("validation")) == 8
 
 
 @pytest.mark.parametrize(

@@ -182,4 +182,4 @@ def test_splits_that_share_no_text_are_not_spoken_of(
 def test_labels_that_look_alike_are_told(settings: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "task.csv").write_text("text,label\na cat,Not spam\na dog,not_spam\na bird,spam\n")
     check(settings, alone={**SWEEP, "task": {**SWEEP["task"], "labels": None}})
-    assert "'Not spam', 'not_spam'" in caplog.messages[0]
+    assert "'Not spam' and 'not_spam'" in caplog.messages[0]
