@@ -18,7 +18,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, CompoundSelect, Select, and_, delete, func, insert, not_, or_, select, union
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    not_,
+    or_,
+    select,
+    union,
+)
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import lock_until_commit, select_items, upsert
@@ -104,9 +117,9 @@ def open_run(session: Session, run_id: str) -> None:
 
 def roll_up(session: Session) -> None:
     """Roll up the groups of the open runs that have ended."""
-    ended = select(OpenRunRow.run_id).join(StoredRun, StoredRun.id == OpenRunRow.run_id)
     states = [state for state in RunState if state.is_final]
-    run_ids = session.scalars(ended.where(StoredRun.state.in_(states), StoredRun.kind != "evaluate")).all()
+    has_ended = StoredRun.state.in_(states), StoredRun.kind != "evaluate"
+    run_ids = session.scalars(select(StoredRun.id).where(StoredRun.id.in_(select(OpenRunRow.run_id)), *has_ended)).all()
     if run_ids:
         session.execute(delete(OpenRunRow).where(OpenRunRow.run_id.in_(select_items(session, run_ids))))
         roll_up_runs(session, run_ids)
@@ -128,20 +141,27 @@ def roll_up_again(session: Session, keys: Collection[str]) -> None:
     """Roll up the groups with these keys anew, from the runs that are not open."""
     if not keys:
         return
-    lock_until_commit(session.connection(), RankedGroupsRow.__tablename__)
-    found = _make_packs(session, keys)
-    for beginning, alike in groupby(sorted(keys), key=_beginning):
-        gone = _as_numbers(alike)
-        stored = select(*_COLUMNS).where(RankedGroupsRow.beginning == beginning)
-        here = {Ranking(*row[:4]): np.frombuffer(row.numbers, NUMBERS) for row in session.execute(stored)}
-        for ranking in {*here, *(ranking for ranking, begins in found if begins == beginning)}:
-            old = here.get(ranking, _NO_NUMBERS)
-            new = np.concatenate([old[~np.isin(old["key"], gone)], found.get((ranking, beginning), _NO_NUMBERS)])
-            place = ranking._asdict() | {"beginning": beginning}
-            session.execute(delete(RankedGroupsRow).filter_by(**place))
-            if len(new):
-                ordered = new[np.lexsort((new["code"], new["key"]))]
-                session.execute(insert(RankedGroupsRow), [place | {"numbers": ordered.tobytes()}])
+    connection, table = session.connection(), RankedGroupsRow.__table__
+    lock_until_commit(connection, RankedGroupsRow.__tablename__)
+    beginnings = {_beginning(key) for key in keys}
+    touched = select(*_COLUMNS, RankedGroupsRow.beginning).where(RankedGroupsRow.beginning.in_(beginnings))
+    stored = {
+        (Ranking(*row[:4]), row.beginning): np.frombuffer(row.numbers, NUMBERS) for row in connection.execute(touched)
+    }
+    made, gone = _make_packs(session, keys), _as_numbers(keys)
+    packs = []
+    for ranking, beginning in {*stored, *made}:
+        old = stored.get((ranking, beginning), _NO_NUMBERS)
+        new = np.concatenate([old[~np.isin(old["key"], gone)], made.get((ranking, beginning), _NO_NUMBERS)])
+        ordered = new[np.lexsort((new["code"], new["key"]))].tobytes()
+        if ordered != old.tobytes():
+            packs.append(ranking._asdict() | {"beginning": beginning, "numbers": ordered})
+    if packs:
+        is_it = [column == bindparam(f"old_{column.key}") for column in table.primary_key]
+        old_keys = [{f"old_{name}": value for name, value in pack.items() if name != "numbers"} for pack in packs]
+        connection.execute(delete(table).where(*is_it), old_keys)
+    if filled := [pack for pack in packs if pack["numbers"]]:
+        connection.execute(insert(table), filled)
 
 
 def check_roll_up(session: Session, *, mend: bool = False) -> list[str]:
