@@ -39,7 +39,7 @@ from orchestrator.registry.group_tables import OpenRunRow, RankedGroupsRow
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.groups import is_ranked, load_groups, of_task
 from orchestrator.registry.run_flags import select_flagged
-from orchestrator.registry.tables import RunRow, StoredRun
+from orchestrator.registry.tables import BaseRow, RunRow, StoredRun
 from orchestrator.run_states import RunState
 
 NUMBERS = np.dtype(
@@ -141,8 +141,8 @@ def roll_up_again(session: Session, keys: Collection[str]) -> None:
     """Roll up the groups with these keys anew, from the runs that are not open."""
     if not keys:
         return
-    connection, table = session.connection(), RankedGroupsRow.__table__
-    lock_until_commit(connection, RankedGroupsRow.__tablename__)
+    connection, table = session.connection(), BaseRow.metadata.tables[RankedGroupsRow.__tablename__]
+    lock_until_commit(connection, table.name)
     beginnings = {_beginning(key) for key in keys}
     touched = select(*_COLUMNS, RankedGroupsRow.beginning).where(RankedGroupsRow.beginning.in_(beginnings))
     stored = {
