@@ -5,8 +5,10 @@ all else that it does, so that a row has many of them, as one array.
 
 A run is *open* from its creation until it has ended and its groups are rolled up, in the same transaction; what changes
 it afterwards opens it again. Groups are rolled up from the runs that are not open. A board reads those of open runs
-from the runs themselves, and so the groups that have archived runs, where it leaves these out. An evaluation stays
-open: whether its score is refused depends on what is recorded of other runs, later ones too.
+from the runs themselves, and so the groups that have archived runs, where it leaves these out.
+
+Whether a score on test data is refused follows from what is recorded of other runs. So groups with such scores are
+rolled up again when any run is removed, restored or merged. What a board shows of a group is read from the runs anyway.
 """
 
 from collections import defaultdict
@@ -118,8 +120,8 @@ def open_run(session: Session, run_id: str) -> None:
 def roll_up(session: Session) -> None:
     """Roll up the groups of the open runs that have ended."""
     states = [state for state in RunState if state.is_final]
-    has_ended = StoredRun.state.in_(states), StoredRun.kind != "evaluate"
-    run_ids = session.scalars(select(StoredRun.id).where(StoredRun.id.in_(select(OpenRunRow.run_id)), *has_ended)).all()
+    are_open = StoredRun.id.in_(select(OpenRunRow.run_id))
+    run_ids = session.scalars(select(StoredRun.id).where(are_open, StoredRun.state.in_(states))).all()
     if run_ids:
         session.execute(delete(OpenRunRow).where(OpenRunRow.run_id.in_(select_items(session, run_ids))))
         roll_up_runs(session, run_ids)
@@ -128,6 +130,12 @@ def roll_up(session: Session) -> None:
 def roll_up_runs(session: Session, run_ids: Collection[str]) -> None:
     """Roll up the groups of some runs and their trials anew."""
     roll_up_again(session, keys_of_runs(session, run_ids))
+
+
+def roll_up_tests(session: Session) -> None:
+    """Roll up the groups with scores on test data anew: others than before may be refused."""
+    packs = session.scalars(select(RankedGroupsRow.numbers).where(RankedGroupsRow.split == "test"))
+    roll_up_again(session, [joined_key(key) for pack in packs for key in np.frombuffer(pack, NUMBERS)["key"].tolist()])
 
 
 def keys_of_runs(session: Session, run_ids: Collection[str]) -> set[str]:
