@@ -35,7 +35,7 @@ from orchestrator.registry.tables import BaseRow
 if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
-NEWEST_REVISION = "0012"
+NEWEST_REVISION = "0013"
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 
