@@ -45,6 +45,7 @@ def fill(registry: Registry, num_groups: int) -> None:
         )
         registry.trials.set_data(sweep, {"train": "t" * 16, "validation": "v" * 16})
         registry.trials.record(sweep, list(trials(rng, range(first, min(first + GROUPS_OF_A_SWEEP, num_groups)))))
+        registry.lifecycle.finish(sweep, RunState.COMPLETED)
 
 
 def trials(rng: random.Random, groups: range) -> list[TrialResult]:

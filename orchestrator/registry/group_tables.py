@@ -5,7 +5,7 @@ runs ──< open_runs      ranked_groups: the numbers of groups, many of a rank
 
 from functools import lru_cache
 
-from sqlalchemy import LargeBinary
+from sqlalchemy import Index, LargeBinary
 from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.registry.engines.dialects import upsert
@@ -28,7 +28,7 @@ class RankedGroupsRow(BaseRow):
     """Groups of a ranking whose keys begin alike."""
 
     __tablename__ = "ranked_groups"
-    __table_args__ = _DERIVED
+    __table_args__ = (Index("ix_ranked_groups_beginning", "beginning"), _DERIVED)
 
     task: Mapped[FreeTextStr] = mapped_column(primary_key=True)
     metric: Mapped[FreeTextStr] = mapped_column(primary_key=True)

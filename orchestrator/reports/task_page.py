@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from orchestrator.registry.groups.group_records import GroupRecord
     from orchestrator.registry.registry import Registry
 
-_MOST_GROUPS = 30
+_MOST_GROUPS, _MOST_ROWS = 30, 200
+"""Groups of each ranking in its picture, and in its table."""
 _Identity = tuple[str, str, str]
 _COLUMNS = (
     *("rank", "may_be_best", "mean", "low", "high", "sd", "n", "best", "baseline", "test"),
@@ -29,16 +30,19 @@ _ORDER = (
 
 def task_page(registry: "Registry", task: str) -> Page:
     """Make the page of a task that has been tried."""
-    records = registry.leaderboard_table(task).records
-    groups = {_identity(group.key, group.metric, group.data): group for group in registry.groups(task)}
+    records = registry.leaderboard_table(task, limit=_MOST_ROWS).records
+    drawn = [row["run"] for row in records if row["mean"] is not None and row["rank"] <= _MOST_GROUPS]
+    shown = registry.groups_of(drawn, archived=False)
+    groups = {_identity(group.key, group.metric, group.data): group for group in shown}
     num_archived = registry.num_ranked_archived(task)
     left_out = f"; {counted(num_archived, 'archived run')} left out" if num_archived else ""
-    sections = []
+    sections, num_groups = [], 0
     for (metric, split, data), some in groupby(records, key=lambda row: (row["metric"], row["split"], row["data"])):
         ranking = [dict(row, may_be_best="≈" if row["may_be_best"] and row["rank"] > 1 else "") for row in some]
+        num_groups += ranking[0]["num_ranked"]
         on_data = f", data {data}" if data else ""
         sections.append(Section(f"{metric} on {split}{on_data}", _blocks(ranking, groups, metric)))
-    return Page(f"Task {task}", f"{len(groups)} groups of runs that differ only in their seed{left_out}", sections)
+    return Page(f"Task {task}", f"{num_groups} groups of runs that differ only in their seed{left_out}", sections)
 
 
 def _identity(key: str, metric: str, data: str | None) -> _Identity:
@@ -54,6 +58,8 @@ def _blocks(ranking: list[dict[str, Any]], groups: "dict[_Identity, GroupRecord]
     words: list[Block] = [Words(_ORDER)]
     for sentence in filter(None, (noise_sentence(ranking), choice_sentence(ranking))):
         words.append(Words(f"{sentence[0].upper()}{sentence[1:]}."))
+    if ranking[0]["num_ranked"] > len(ranking):
+        words.append(Words(f"The first {len(ranking)} of {ranking[0]['num_ranked']} groups."))
     rows = [row | {"group": group_label(row["group"]), "run": row["run"] and run_cell(row["run"])} for row in ranking]
     if same := same_in_all(rows):
         told = ", ".join(f"{name} {cell(rows[0][name])}" for name in same)

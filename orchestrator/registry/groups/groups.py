@@ -173,9 +173,9 @@ def _ranked_runs() -> Select[Any]:
 def find_group(session: Session, name: str, state: ColumnElement[RunState]) -> GroupRecord:
     """Find the group whose digest begins with `name` (four characters), or a run's or trial's part of its group.
 
-    A whole digest, or one as lists show it, means that group, although longer ones begin with it. A trial, a student or
-    an evaluation stands for itself alone; a sweep for its own trials, where they are one group, without those of other
-    sweeps that the group has.
+    A whole digest, or one as lists show it, means that group, although longer ones begin with it, or a run is called
+    so. A trial, a student or an evaluation stands for itself alone; a sweep for its own trials, where they are one
+    group, without those of other sweeps that the group has.
 
     Raises: NotFoundError where nothing is called so, or several are; InputError for a run without a score that ranks,
         or with several groups.
@@ -190,7 +190,7 @@ def find_group(session: Session, name: str, state: ColumnElement[RunState]) -> G
     exact = {key: pair for key, pair in keys.items() if is_shown and name.lower() == group_label(key, len(digest))}
     if len(exact) == 1:  # a group whose code is unknown has no more to its name than others begin with
         keys = exact
-    named = newest_called(session, name, state) if keys else None
+    named = newest_called(session, name, state) if keys and not exact else None
     if named is not None:
         raise SeveralRunsError(f"{name!r} is the name of run {named[0].id}, and begins a group's digest; give that id.")
     if len(keys) == 1:

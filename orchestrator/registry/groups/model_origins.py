@@ -8,8 +8,8 @@ to the first.
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from functools import cache, lru_cache, reduce
-from typing import Any, Literal, NamedTuple, Self
+from functools import cache, lru_cache
+from typing import Any, NamedTuple, Self
 
 from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
@@ -39,9 +39,6 @@ from orchestrator.registry.trial_rows import load_kept_trials, trial_id
 from orchestrator.results import Split
 
 Parameters = Mapping[str, Any]
-Overlap = Literal["all", "some", "file"]
-"""Examples of a score that other data are known to hold: all of them, or at least some; `file` where both come from the
-same file and nothing more is known."""
 
 
 class SplitData(NamedTuple):
@@ -59,44 +56,6 @@ class SplitData(NamedTuple):
         """Data of a split by the parameters of a run. Where no whole was recorded, the examples are taken for it."""
         taken, whole, file = map(parameters.get, _paths(split))
         return cls(taken, taken if whole is None else whole, file)
-
-
-class DigestSets(NamedTuple):
-    """Digests of the data of any number of splits, those of each kind together."""
-
-    taken: frozenset[str] = frozenset()
-    whole: frozenset[str] = frozenset()
-    file: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, data: SplitData) -> Self:
-        """Digests of one split; of none where it is not known what was taken."""
-        return cls() if data.taken is None else cls(*(frozenset(filter(None, [digest])) for digest in data))
-
-    def merged(self, other: Self) -> Self:
-        """These data and others."""
-        return type(self)(*(own | others for own, others in zip(self, other, strict=True)))
-
-    def overlap(self, data: SplitData) -> Overlap | None:
-        """Examples of a score's data that are known to be among these; None where nothing says that any is.
-
-        A limit takes the first examples (`max_train_examples`), and no split is without examples: two parts of one
-        whole share the first example at least. Of a file that was read another way, as with other labels or without its
-        broken records, nothing is certain: the examples that both took may be different ones.
-
-        >>> part, whole = SplitData("first 100", "whole", "file"), SplitData("whole", "whole", "file")
-        >>> DigestSets.of(part).overlap(whole), DigestSets.of(whole).overlap(part)
-        ('some', 'all')
-        >>> DigestSets.of(part).overlap(SplitData("otherwise", "otherwise", "file"))
-        'file'
-        """
-        if data.taken is None:
-            return None
-        if data.taken in self.taken or data.whole in self.taken:
-            return "all"
-        if data.whole in self.whole:
-            return "some"
-        return "file" if data.file in self.file else None
 
 
 def taken_path(split: Split) -> str:
@@ -151,51 +110,62 @@ def origin_sentence(origin: Origin | None, model: str, data: str) -> str:
     return f"{model} was chosen on other data" if origin == _APART else f"{model} was {made}{use} on {some}{data}"
 
 
-class ModelData(NamedTuple):
-    """Data that models were trained on, and those that they were chosen on."""
+Used = frozenset[tuple[str, str, str]]
+"""Data that models were `trained` or `chosen` on: such a use, the kind of digest as `SplitData` has it, and the digest.
 
-    trained_on: DigestSets = DigestSets()
-    chosen_on: DigestSets = DigestSets()
+Of data of which it is not known what was taken, there is none.
+"""
 
-    @staticmethod
-    def of(parameters: Parameters) -> "ModelData":
-        """Data that a run trains and chooses its model on, by its parameters."""
-        return ModelData(*(DigestSets.of(SplitData.of(parameters, split)) for split in ("train", "validation")))
 
-    def merged(self, other: Self) -> Self:
-        """These data and those of other models."""
-        return type(self)(self.trained_on.merged(other.trained_on), self.chosen_on.merged(other.chosen_on))
+def data_used(parameters: Parameters) -> Used:
+    """Data that a run trains and chooses its model on, by its parameters."""
+    uses: list[tuple[str, Split]] = [("trained", "train"), ("chosen", "validation")]
+    return frozenset(
+        (use, kind, digest)
+        for use, split in uses
+        for data in [SplitData.of(parameters, split)]
+        for kind, digest in data._asdict().items()
+        if data.taken is not None and digest is not None
+    )
 
-    def use_of(self, data: SplitData) -> Origin | None:
-        """Use that was made of data, the gravest that is known; None where nothing says that they were used."""
-        overlaps = {"trained": self.trained_on.overlap(data), "chosen": self.chosen_on.overlap(data)}
-        for use, overlap in overlaps.items():
-            if overlap in ("all", "some"):
-                return use if overlap == "all" else f"partly {use}"
-        return _SAME_FILE if "file" in overlaps.values() else None
+
+def use_of(used: Used, data: SplitData) -> Origin | None:
+    """Use that was made of the data of a score, the gravest that is known; None where nothing says that they were used.
+
+    A limit takes the first examples (`max_train_examples`), and no split is without examples: two parts of one whole
+    share the first example at least. Of a file that was read another way, as with other labels or without its broken
+    records, nothing is certain: the examples that both took may be different ones.
+
+    >>> part = frozenset([("trained", "taken", "first 100"), ("trained", "whole", "w"), ("trained", "file", "f")])
+    >>> [use_of(part, SplitData(taken, "w", "f")) for taken in ("first 100", "w")]
+    ['trained', 'partly trained']
+    >>> use_of(part, SplitData("otherwise", "otherwise", "f")), use_of(part, SplitData("x", "x", "x"))
+    ('same file', None)
+    """
+    if data.taken is None:
+        return None
+    for use in ("trained", "chosen"):
+        if not used.isdisjoint(((use, "taken", data.taken), (use, "taken", str(data.whole)))):
+            return use
+        if (use, "whole", data.whole) in used:
+            return f"partly {use}"
+    return _SAME_FILE if not used.isdisjoint((use, "file", str(data.file)) for use in ("trained", "chosen")) else None
 
 
 class ModelOrigin(NamedTuple):
     """Data that a model was made with."""
 
-    own: ModelData = ModelData()
+    own: Used = frozenset()
     """Data of the run that made it."""
-    earlier: ModelData = ModelData()
+    earlier: Used = frozenset()
     """Data of the models that it was made of, as far back as they are recorded."""
 
     def use_of(self, data: SplitData) -> Origin | None:
-        """Earlier use of data, the gravest that is certain; None where it is not known.
-
-        >>> train, validation = (DigestSets.of(SplitData(*digests)) for digests in (("first 100", "t"), ("v", "v")))
-        >>> origin = ModelOrigin(ModelData(train, validation))
-        >>> [origin.use_of(SplitData(taken, whole)) for taken, whole in (("first 100", "t"), ("t", "t"), ("w", "w"))]
-        ['trained', 'partly trained', 'apart']
-        >>> ModelOrigin(ModelData(), origin.own).use_of(SplitData("t", "t"))
-        'partly trained earlier'
-        """
-        own, earlier = self.own.use_of(data), self.earlier.use_of(data)
+        """Earlier use of data, the gravest that is certain; None where it is not known."""
+        own, earlier = use_of(self.own, data), use_of(self.earlier, data)
         if own is None and earlier is None:
-            return _APART if data.taken is not None and self.own.chosen_on.taken else None
+            is_chosen = any(use == "chosen" for use, _, _ in self.own)
+            return _APART if data.taken is not None and is_chosen else None
         found = (own, earlier if earlier in (None, _SAME_FILE) else f"{earlier} earlier")
         return next(origin for origin in _GRAVEST_FIRST if origin in found)
 
@@ -241,11 +211,9 @@ def load_origins(session: Session, runs: Mapping[str, Parameters]) -> dict[str, 
     corpora = _load_corpus_files(session, parameters)
 
     @cache
-    def data_of(run_ids: frozenset[str]) -> ModelData:
-        texts = [ModelData(DigestSets(file=corpora[run_id])) for run_id in run_ids if run_id in corpora]
-        return reduce(
-            ModelData.merged, [*(ModelData.of(parameters[run_id]) for run_id in run_ids), *texts], ModelData()
-        )
+    def data_of(run_ids: frozenset[str]) -> Used:
+        texts = (("trained", "file", file) for run_id in run_ids for file in corpora.get(run_id, ()))
+        return frozenset(texts).union(*(data_used(parameters[run_id]) for run_id in run_ids))
 
     @cache
     def ancestors_of(run_ids: frozenset[str]) -> frozenset[str]:
@@ -261,7 +229,7 @@ def load_origins(session: Session, runs: Mapping[str, Parameters]) -> dict[str, 
         nearest = makers.get(run_id, frozenset())
         earlier = ancestors_of(nearest)
         is_evaluation = _MODEL in own
-        made_with = data_of(nearest) if is_evaluation else ModelData.of(own)
+        made_with = data_of(nearest) if is_evaluation else data_used(own)
         origins[run_id] = ModelOrigin(made_with, data_of(earlier if is_evaluation else nearest | earlier))
     return origins
 

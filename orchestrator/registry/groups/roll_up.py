@@ -5,8 +5,10 @@ all else that it does, so that a row has many of them, as one array.
 
 A run is *open* from its creation until it has ended and its groups are rolled up, in the same transaction; what changes
 it afterwards opens it again. Groups are rolled up from the runs that are not open. A board reads those of open runs
-from the runs themselves, and so the groups that have archived runs, where it leaves these out. An evaluation stays
-open: whether its score is refused depends on what is recorded of other runs, later ones too.
+from the runs themselves, and so the groups that have archived runs, where it leaves these out.
+
+Whether a score on test data is refused follows from what is recorded of other runs. So groups with such scores are
+rolled up again when any run is removed, restored or merged. What a board shows of a group is read from the runs anyway.
 """
 
 from collections import defaultdict
@@ -18,7 +20,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, CompoundSelect, Select, and_, delete, func, insert, not_, or_, select, union
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    not_,
+    or_,
+    select,
+    union,
+)
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import lock_until_commit, select_items, select_runs, upsert
@@ -26,7 +41,7 @@ from orchestrator.registry.group_tables import OpenRunRow, RankedGroupsRow
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.groups import is_ranked, load_groups, of_task
 from orchestrator.registry.run_flags import select_flagged
-from orchestrator.registry.tables import RunRow, StoredRun
+from orchestrator.registry.tables import BaseRow, RunRow, StoredRun
 from orchestrator.run_states import RunState
 
 NUMBERS = np.dtype(
@@ -104,9 +119,9 @@ def open_run(session: Session, run_id: str) -> None:
 
 def roll_up(session: Session) -> None:
     """Roll up the groups of the open runs that have ended."""
-    ended = select(OpenRunRow.run_id).join(StoredRun, StoredRun.key == OpenRunRow.run_id)
     states = [state for state in RunState if state.is_final]
-    run_ids = session.scalars(ended.where(StoredRun.state.in_(states), StoredRun.kind != "evaluate")).all()
+    are_open = StoredRun.key.in_(select(OpenRunRow.run_id))
+    run_ids = session.scalars(select(StoredRun.id).where(are_open, StoredRun.state.in_(states))).all()
     if run_ids:
         session.execute(delete(OpenRunRow).where(OpenRunRow.run_id.in_(select_runs(session, run_ids))))
         roll_up_runs(session, run_ids)
@@ -115,6 +130,12 @@ def roll_up(session: Session) -> None:
 def roll_up_runs(session: Session, run_ids: Collection[str]) -> None:
     """Roll up the groups of some runs and their trials anew."""
     roll_up_again(session, keys_of_runs(session, run_ids))
+
+
+def roll_up_tests(session: Session) -> None:
+    """Roll up the groups with scores on test data anew: others than before may be refused."""
+    packs = session.scalars(select(RankedGroupsRow.numbers).where(RankedGroupsRow.split == "test"))
+    roll_up_again(session, [joined_key(key) for pack in packs for key in np.frombuffer(pack, NUMBERS)["key"].tolist()])
 
 
 def keys_of_runs(session: Session, run_ids: Collection[str]) -> set[str]:
@@ -128,20 +149,27 @@ def roll_up_again(session: Session, keys: Collection[str]) -> None:
     """Roll up the groups with these keys anew, from the runs that are not open."""
     if not keys:
         return
-    lock_until_commit(session.connection(), RankedGroupsRow.__tablename__)
-    found = _make_packs(session, keys)
-    for beginning, alike in groupby(sorted(keys), key=_beginning):
-        gone = _as_numbers(alike)
-        stored = select(*_COLUMNS).where(RankedGroupsRow.beginning == beginning)
-        here = {Ranking(*row[:4]): np.frombuffer(row.numbers, NUMBERS) for row in session.execute(stored)}
-        for ranking in {*here, *(ranking for ranking, begins in found if begins == beginning)}:
-            old = here.get(ranking, _NO_NUMBERS)
-            new = np.concatenate([old[~np.isin(old["key"], gone)], found.get((ranking, beginning), _NO_NUMBERS)])
-            place = ranking._asdict() | {"beginning": beginning}
-            session.execute(delete(RankedGroupsRow).filter_by(**place))
-            if len(new):
-                ordered = new[np.lexsort((new["code"], new["key"]))]
-                session.execute(insert(RankedGroupsRow), [place | {"numbers": ordered.tobytes()}])
+    connection, table = session.connection(), BaseRow.metadata.tables[RankedGroupsRow.__tablename__]
+    lock_until_commit(connection, table.name)
+    beginnings = {_beginning(key) for key in keys}
+    touched = select(*_COLUMNS, RankedGroupsRow.beginning).where(RankedGroupsRow.beginning.in_(beginnings))
+    stored = {
+        (Ranking(*row[:4]), row.beginning): np.frombuffer(row.numbers, NUMBERS) for row in connection.execute(touched)
+    }
+    made, gone = _make_packs(session, keys), _as_numbers(keys)
+    packs = []
+    for ranking, beginning in {*stored, *made}:
+        old = stored.get((ranking, beginning), _NO_NUMBERS)
+        new = np.concatenate([old[~np.isin(old["key"], gone)], made.get((ranking, beginning), _NO_NUMBERS)])
+        ordered = new[np.lexsort((new["code"], new["key"]))].tobytes()
+        if ordered != old.tobytes():
+            packs.append(ranking._asdict() | {"beginning": beginning, "numbers": ordered})
+    if packs:
+        is_it = [column == bindparam(f"old_{column.key}") for column in table.primary_key]
+        old_keys = [{f"old_{name}": value for name, value in pack.items() if name != "numbers"} for pack in packs]
+        connection.execute(delete(table).where(*is_it), old_keys)
+    if filled := [pack for pack in packs if pack["numbers"]]:
+        connection.execute(insert(table), filled)
 
 
 def check_roll_up(session: Session, *, mend: bool = False) -> list[str]:

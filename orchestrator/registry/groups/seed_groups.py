@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, or_, select, union
+from sqlalchemy import and_, func, or_, select, union
 
 from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.group_tables import OpenRunRow, RankedGroupsRow
@@ -122,12 +122,17 @@ class SeedGroups(RunReader):
         with self._database.session(writing=False) as session:
             return load_groups(session, of_task(task, archived=archived))
 
-    def groups_of(self, run_ids: Collection[str]) -> list[GroupRecord]:
-        """Groups of some runs, each with all of its runs, archived ones too."""
+    def groups_of(self, run_ids: Collection[str], *, archived: bool = True) -> list[GroupRecord]:
+        """Groups of some runs, each with all of its runs.
+
+        Args:
+            archived: whether archived runs and their trials belong to them.
+        """
         with self._database.session(writing=False) as session:
             are_own = RunRow.id.in_(select_items(session, run_ids)), is_ranked()
             keys = session.scalars(select(RunRow.group_key).where(*are_own).distinct()).all()
-            return load_groups(session, RunRow.group_key.in_(select_items(session, keys)))
+            are_alike = RunRow.group_key.in_(select_items(session, keys))
+            return load_groups(session, and_(of_task(None, archived=archived), are_alike))
 
     def test_refusals(self, run_ids: Collection[str]) -> dict[str, str]:
         """Reason for each of these runs and trials whose score on the test split is refused, by its id.

@@ -23,6 +23,7 @@ from sqlalchemy.orm import Session
 from orchestrator.errors import InputError, RegistryError
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import upsert
+from orchestrator.registry.groups.roll_up import roll_up_tests
 from orchestrator.registry.keeping.run_families import (
     add_annotations,
     annotations_of,
@@ -89,6 +90,8 @@ def merge_registry(
             rest += _merge_aliases(there, here, coming, dry_run=dry_run)
             for table in other_tables():
                 rest += _merge_rows(there, here, table, dry_run=dry_run)
+            if not dry_run:
+                roll_up_tests(here)
         yield from rest
 
 

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session, aliased
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.groups.roll_up import roll_up_runs
+from orchestrator.registry.groups.roll_up import roll_up_runs, roll_up_tests
 from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS
 from orchestrator.registry.tables import StoredModel, StoredRun, TagRow
@@ -148,6 +148,7 @@ def _mark(session: Session, run_id: str, before: datetime | None, after: datetim
         marked = update(table).where(are_its, table.removed_at.is_not_distinct_from(before)).values(removed_at=after)
         session.execute(marked.execution_options(synchronize_session=False))
     roll_up_runs(session, [run_id])
+    roll_up_tests(session)
 
 
 def _removed() -> Select[Any]:

@@ -1,7 +1,7 @@
 """Lineage: what was made of what, as edges between digests of files, data, models and exports.
 
 The edges of a run follow from what it has recorded anyway (`lineage_edges.py`). They are written when it completes;
-those of earlier runs when the tables are upgraded, those of runs from elsewhere when they are brought here.
+those of runs from elsewhere come with them.
 """
 
 from collections import defaultdict
@@ -78,39 +78,31 @@ class Lineage:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def record(self, edges: Sequence[LineageEdge]) -> None:
-        """Record edges.
-
-        One that is there already keeps its names, takes the newer of both times, and a run where it has none any more.
-        """
-        with self._database.session(writing=True) as session:
-            write_edges(session, edges)
-
     def record_run(self, run_id: str, *, is_here: bool = False) -> None:
-        """Record the edges of a completed run.
+        """Record the edges that follow from what is recorded of a completed run.
+
+        An edge that is there already keeps its names, takes the newer of both times, and a run where it has none any
+        more.
 
         Args:
             is_here: whether the run works in this process: relative paths are meant from the current folder.
         """
         with self._database.session(writing=True) as session:
-            derive_edges(session, [run_id], is_here=is_here)
+            run = session.get(RunRow, run_id)
+            if run is not None and run.state == RunState.COMPLETED and run.parent_id is None:
+                _write_edges(session, edges_of_run(session, run, is_here=is_here))
 
     def record_export(self, folder: str, target: str) -> None:
         """Record that the model in a folder was exported to another one; nothing for a model that is not registered."""
         with self._database.session(writing=True) as session:
             model = model_node(session, folder)
             if model is not None:
-                write_edges(session, [LineageEdge(export_node(target, model.digest), model, "copy")])
+                _write_edges(session, [LineageEdge(export_node(target, model.digest), model, "copy")])
 
     def parents(self, digests: Collection[str]) -> list[LineageEdge]:
         """Edges that lead to what these were made of, the oldest first."""
         with self._database.session(writing=False) as session:
-            return load_edges(session, LineageRow.child, digests)
-
-    def children(self, digests: Collection[str]) -> list[LineageEdge]:
-        """Edges that lead to what was made of these, the oldest first."""
-        with self._database.session(writing=False) as session:
-            return load_edges(session, LineageRow.parent, digests)
+            return _load_edges(session, LineageRow.child.in_(select_items(session, digests)))
 
     def ancestors(self, name: str) -> LineageTree:
         """The tree of all that something was made of, with what is stale. Raises: NotFoundError."""
@@ -132,17 +124,14 @@ class Lineage:
 
 def _reachable(session: Session, end: InstrumentedAttribute[str], digests: Collection[str]) -> list[LineageEdge]:
     """Edges that are reached from some digests, each by this end of it."""
-    edges: dict[tuple[str, str, str], LineageEdge] = {}
-    seen, frontier = set(digests), set(digests)
-    while frontier:
-        found = load_edges(session, end, frontier)
-        edges |= {(edge.child.digest, edge.parent.digest, edge.role): edge for edge in found}
-        ends = {digest for edge in found for digest in (edge.child.digest, edge.parent.digest)}
-        frontier, seen = ends - seen, seen | ends
-    return list(edges.values())
+    other_end = LineageRow.parent if end is LineageRow.child else LineageRow.child
+    first = select(end.label("digest")).where(end.in_(select_items(session, digests)))
+    reached = first.cte("reached", recursive=True)
+    further = select(other_end).join(reached, end == reached.c.digest)
+    return _load_edges(session, end.in_(select(reached.union(further).c.digest)))
 
 
-def write_edges(session: Session, edges: Sequence[LineageEdge]) -> None:
+def _write_edges(session: Session, edges: Sequence[LineageEdge]) -> None:
     """Write edges in a session."""
     rows = [
         {
@@ -184,19 +173,11 @@ def _has_lost_its_run() -> ColumnElement[bool]:
     return or_(LineageRow.run_id.is_(None), LineageRow.run_id.in_(removed))
 
 
-def derive_edges(session: Session, run_ids: Sequence[str], *, is_here: bool = False) -> None:
-    """Write the edges of runs that follow from what is recorded of them."""
-    for run_id in run_ids:
-        run = session.get(RunRow, run_id)
-        if run is not None and run.state == RunState.COMPLETED and run.parent_id is None:
-            write_edges(session, edges_of_run(session, run, is_here=is_here))
-            session.expunge(run)
-
-
-def load_edges(session: Session, column: InstrumentedAttribute[Any], values: Collection[str]) -> list[LineageEdge]:
-    """Edges that have one of some values in a column, the oldest first."""
-    statement = select(LineageRow).where(column.in_(select_items(session, set(values))))
-    rows = session.scalars(statement.order_by(LineageRow.recorded_at, LineageRow.child, LineageRow.parent))
+def _load_edges(session: Session, condition: ColumnElement[bool]) -> list[LineageEdge]:
+    """Edges for which a condition is true, the oldest first."""
+    rows = session.scalars(
+        select(LineageRow).where(condition).order_by(LineageRow.recorded_at, LineageRow.child, LineageRow.parent)
+    )
     return [
         LineageEdge(
             LineageNode(row.child, row.child_kind, row.child_name),

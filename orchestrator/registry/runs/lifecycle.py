@@ -14,7 +14,7 @@ from orchestrator.provenance.machine import MadeWith
 from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.column_types import replace_unstorable, utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.groups.roll_up import keys_of_runs, open_run, roll_up, roll_up_again
+from orchestrator.registry.groups.roll_up import keys_of_runs, open_run, roll_up, roll_up_again, roll_up_tests
 from orchestrator.registry.runs.attempt_columns import attempt_columns
 from orchestrator.registry.runs.run_creation import insert_run, replace_spec
 from orchestrator.registry.runs.worker_groups import with_groups
@@ -37,6 +37,7 @@ class RunLifecycle:
             keys = keys_of_runs(session, [run_id])
             session.execute(delete(StoredRun).where(StoredRun.id == run_id, StoredRun.state.in_(ended)))
             roll_up_again(session, keys)
+            roll_up_tests(session)
 
     def create(
         self,

@@ -6,7 +6,6 @@ import pytest
 
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
-from orchestrator.registry.lineage.lineage_edges import LineageEdge, LineageNode
 from orchestrator.results import CheckpointEvent, DatasetResult, FileCount, MetricEvent, TrialStart
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import everything, made_with, model_result, new_run, trial_result
@@ -35,9 +34,8 @@ def test_everything_reported_twice_is_recorded_once(registry: Registry) -> None:
         registry.trials.record(run_id, [TrialStart("k", 0, {"learning_rate": 1e-4}, 0)])
         registry.trials.record(run_id, [trial_result("k", metrics={"accuracy": 0.9})])
         registry.trials.set_metric(run_id, "sst2", "accuracy")
-        data, model = LineageNode("f" * 64, "task", "sst2"), LineageNode("d" * 64, "model", "model@1")
-        registry.lineage.record([LineageEdge(model, data, "examples", run_id)])
         registry.lifecycle.finish(run_id, RunState.COMPLETED, attempt=1)
+        registry.lineage.record_run(run_id)
 
     report()
     once = everything(registry)

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.registry import Registry
-from orchestrator.registry.groups.model_origins import DigestSets, ModelData, ModelOrigin, SplitData
+from orchestrator.registry.groups.model_origins import ModelOrigin, SplitData, Used, data_used, use_of
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.groups.samples import evaluated, new_sweep, seeds
@@ -171,7 +171,15 @@ BEFORE = SplitData("whole of before", "whole of before")
 def test_examples_are_known_to_be_the_same_by_their_digests(
     scored: SplitData, used: SplitData, overlap: str | None
 ) -> None:
-    assert DigestSets.of(used).overlap(scored) == overlap
+    names = {"all": "trained", "some": "partly trained", "file": "same file"}
+    assert use_of(used_of(used, SplitData()), scored) == names.get(str(overlap))
+
+
+def used_of(trained_on: SplitData, chosen_on: SplitData) -> Used:
+    """Data that a run with these digests uses."""
+    digests = {"train": trained_on, "validation": chosen_on}
+    ends = ("_digest", "_whole_digest", "_file_digest")
+    return data_used({f"data.{split}{ends[at]}": one for split, data in digests.items() for at, one in enumerate(data)})
 
 
 @pytest.mark.parametrize(
@@ -195,5 +203,4 @@ def test_examples_are_known_to_be_the_same_by_their_digests(
 def test_the_origin_of_a_score_is_the_gravest_use_of_its_data_that_is_certain(
     trained_on: SplitData, chosen_on: SplitData, scored: SplitData, origin: str | None
 ) -> None:
-    use = ModelData(DigestSets.of(trained_on), DigestSets.of(chosen_on))
-    assert ModelOrigin(use).use_of(scored) == origin
+    assert ModelOrigin(used_of(trained_on, chosen_on)).use_of(scored) == origin

@@ -13,7 +13,7 @@ from orchestrator.registry.tables import StoredRun
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.groups.samples import evaluated, new_sweep, scored, seeds, set_code
-from tests.orchestrator.registry.samples import new_run
+from tests.orchestrator.registry.samples import model_result, new_run
 
 RATES = (1e-5, 2e-5, 3e-5)
 
@@ -112,14 +112,24 @@ def test_runs_that_have_ended_are_read_from_the_roll_up_alone(registry: Registry
     check(registry)
 
 
-def test_an_evaluation_stays_open_and_a_student_does_not(registry: Registry) -> None:
-    evaluation = evaluated(registry, "test", "t", 0.9)
+def test_a_score_that_another_run_has_refused_ranks_again_when_that_run_is_gone(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    registry.trials.set_data(sweep, {"train": "the test file", "validation": "v"})
+    seeds(registry, [0.8, 0.9], sweep=sweep)
+    registry.lifecycle.finish(sweep, RunState.COMPLETED)
+    registry.models.register("m", model_result(), sweep)
+    evaluated(registry, "test", "the test file", 0.95)
     student = new_run(registry, kind="distill", task="sst2", metric="accuracy")
     registry.lifecycle.start_attempt(student)
     registry.lifecycle.finish(student, RunState.FAILED)
-    check(registry)
-    with registry._database.session(writing=False) as session:
-        assert session.scalars(select(OpenRunRow.run_id)).all() == [evaluation]
+    for change, ranks in (
+        (lambda: None, [1, None, None]),
+        (lambda: registry.trash.put(sweep, 0), [1, None]),
+        (lambda: registry.trash.restore(sweep), [1, None, None]),
+    ):
+        change()
+        assert sorted([row["rank"] for row in registry.leaderboard_table().records], key=str) == ranks
+        check(registry)
 
 
 def test_merged_runs_are_rolled_up(registry: Registry, tmp_path: Any) -> None:
