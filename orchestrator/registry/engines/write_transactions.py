@@ -10,7 +10,6 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -99,7 +98,7 @@ class WriteTransaction:
 
         Args:
             columns: values of each column as they are stored, one for each row; of rows with the same key the last one
-                counts.
+                counts. NaN is stored as NULL, and sooner written than None.
             keys: columns of the natural key.
             update: columns to update; a row that is there stays as it is where there are none.
         """
@@ -113,8 +112,10 @@ class WriteTransaction:
             sql = _upsert_sql(self.dialect, table, names, tuple(keys), tuple(update), 0)
             self._cursor.execute(sql, [_array(column) for column in values])
             return
-        flat: list[Any] = list(chain.from_iterable(zip(*values, strict=True)))
         width, done = len(names), 0
+        flat: list[Any] = [None] * (width * len(values[0]))
+        for place, column in enumerate(values):
+            flat[place::width] = column
         for size in _ROWS_AT_ONCE:
             sql = _upsert_sql(self.dialect, table, names, tuple(keys), tuple(update), size)
             while done + size * width <= len(flat):
@@ -142,7 +143,7 @@ def _array(values: Sequence[Any]) -> str | Sequence[Any]:
     """Values of a column as a server's array: numbers as its text, which takes a tenth of the driver's time."""
     if any(isinstance(value, str) for value in values):
         return values
-    return f"{{{','.join(['NULL' if value is None else repr(value) for value in values])}}}"
+    return f"{{{','.join(['NULL' if value is None or value != value else repr(value) for value in values])}}}"
 
 
 @lru_cache
@@ -168,22 +169,21 @@ class SqliteWriters:
     @contextmanager
     def transaction(self) -> Iterator[WriteTransaction]:
         """Open a transaction: committed at the end of the block, rolled back when the block raises."""
-        with _translated(sqlite3.Error):
-            connection = self._idle.pop() if self._idle else self._connect()
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                transaction = WriteTransaction(connection.cursor(), "sqlite", self.keys)
-                yield transaction
-                connection.execute("COMMIT")
-                _keep(self.keys, transaction.new_keys)
-            finally:
-                if connection.in_transaction:
-                    with contextlib.suppress(sqlite3.Error):
-                        connection.execute("ROLLBACK")
-                if connection.in_transaction:
-                    connection.close()  # it goes with its locks
-                else:
-                    self._idle.append(connection)
+        connection = self._idle.pop() if self._idle else self._connect()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            transaction = WriteTransaction(connection.cursor(), "sqlite", self.keys)
+            yield transaction
+            connection.execute("COMMIT")
+            _keep(self.keys, transaction.new_keys)
+        finally:
+            if connection.in_transaction:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.close()  # it goes with its locks
+            else:
+                self._idle.append(connection)
 
     def close(self) -> None:
         """Close the connections that no transaction uses."""
@@ -211,8 +211,10 @@ class ServerWriters:
         import psycopg
 
         dialect = self._engine.dialect
-        with _translated(psycopg.Error):
+        try:
             pooled = self._engine.raw_connection()
+        except psycopg.Error as error:
+            raise as_sqlalchemy_error(error, psycopg.Error) from error
         try:
             transaction = WriteTransaction(pooled.cursor(), dialect.name, self.keys)
             yield transaction
@@ -235,14 +237,6 @@ def _keep(keys: dict[Any, int], new: Mapping[Any, int]) -> None:
         if len(keys) > _MOST_KEYS:
             keys.clear()
         keys.update(new)
-
-
-@contextmanager
-def _translated(base: type[Exception]) -> Iterator[None]:
-    try:
-        yield
-    except base as error:
-        raise as_sqlalchemy_error(error, base) from error
 
 
 def as_sqlalchemy_error(error: Exception, base: type[Exception], *, connection_invalidated: bool = False) -> DBAPIError:
