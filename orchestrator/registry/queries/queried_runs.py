@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import func, or_, select
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.engines.dialects import select_runs
+from orchestrator.registry.engines.dialects import select_items, select_runs
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.queries.recorded_names import RecordedNames
@@ -18,8 +18,8 @@ from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.run_reader import RunReader
-from orchestrator.registry.run_records import load_selected
-from orchestrator.registry.tables import ParameterRow, RunRow, TagRow
+from orchestrator.registry.run_records import load_runs, load_selected
+from orchestrator.registry.tables import NameRow, ParameterRow, RunRow, TagRow
 
 if TYPE_CHECKING:
     import pandas
@@ -82,6 +82,17 @@ class QueriedRuns(RunReader):
         """Values that these fields have, wherever they stand in a spec, in any run but some."""
         with self._database.session(writing=False) as session:
             return _load_values(session, fields, except_of)
+
+    def runs_naming(
+        self, fields: Collection[str], names: Collection[str], *, except_of: Collection[str] = ()
+    ) -> list[RunRecord]:
+        """Runs that name one of these values in one of these fields of their spec, or of a trial's; the newest first.
+
+        Args:
+            except_of: runs and trials whose own specs are not read.
+        """
+        with self._database.session(writing=False) as session:
+            return load_runs(session, self._state(), _load_naming_runs(session, fields, names, except_of))
 
     def unmatched(self, filter: str) -> list[str]:
         """Tell what a query asks for that no run has: why it finds nothing. Raises: InputError."""
@@ -172,4 +183,27 @@ def _load_values(session: Session, fields: Collection[str], except_of: Collectio
     for kind, text in session.execute(values.where(of_others, ParameterRow.kind != "null")):
         value = decode_parameter(kind, text)
         found.update(map(str, value if isinstance(value, list) else [value]))
+    return found
+
+
+def _load_naming_runs(
+    session: Session, fields: Collection[str], names: Collection[str], except_of: Collection[str] = ()
+) -> set[str]:
+    """Load the ids of the runs in whose specs one of these fields has one of these values, of any run but some.
+
+    A list has each of its values. Of a trial it is the id of its sweep.
+    """
+    is_so_called = or_(
+        *(or_(NameRow.text == one, NameRow.text.endswith(f".{one}", autoescape=True)) for one in sorted(fields))
+    )
+    is_field = ParameterRow.path.in_(select(NameRow.key).where(is_so_called))
+    whole = func.coalesce(RunRow.parent_id, RunRow.key)
+    values = select(whole, ParameterRow.kind, ParameterRow.text).join(RunRow, RunRow.key == ParameterRow.run_id)
+    is_other = ParameterRow.run_id.not_in(select_runs(session, except_of))
+    may_name = or_(ParameterRow.kind == "json", ParameterRow.text.in_(select_items(session, names)))
+    found = set()
+    for run_id, kind, text in session.execute(values.where(is_field, is_other, may_name)):
+        value = decode_parameter(kind, text)
+        if not set(names).isdisjoint(map(str, value if isinstance(value, list) else [value])):
+            found.add(run_id)
     return found
