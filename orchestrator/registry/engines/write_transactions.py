@@ -1,12 +1,12 @@
 """Transactions for writing by the database's own driver: for measurements and trials, which are written all the time.
 
 Running a statement through SQLAlchemy costs several times what the database needs for a short one. So SQLAlchemy makes
-the text of a statement once, and the driver runs it. On SQLite a connection is kept open for the next transaction; on a
-server it comes from SQLAlchemy's pool, which finds out whether it still lives.
+the text of a statement once, and the driver runs it, on a connection that is kept for the next transaction.
 """
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -20,6 +20,8 @@ from sqlalchemy.sql.expression import ClauseElement
 Values = tuple[Any, ...]
 _ROWS_AT_ONCE = (100, 10, 1)
 """Numbers of rows of one statement on SQLite, the largest first: more bring nothing."""
+_TRUSTED_S = 1.0
+"""Time for which a server's connection is taken to live after a transaction."""
 _MOST_KEYS = 50_000
 """Keys that a process keeps; it begins anew with more."""
 
@@ -143,7 +145,9 @@ def _array(values: Sequence[Any]) -> str | Sequence[Any]:
     """Values of a column as a server's array: numbers as its text, which takes a tenth of the driver's time."""
     if any(isinstance(value, str) for value in values):
         return values
-    return f"{{{','.join(['NULL' if value is None or value != value else repr(value) for value in values])}}}"
+    different = values[:1] if values.count(values[0]) == len(values) else values  # as the series of a curve
+    texts = ["NULL" if value is None or value != value else repr(value) for value in different]
+    return f"{{{','.join(texts * (len(values) // len(texts)))}}}"
 
 
 @lru_cache
@@ -199,10 +203,15 @@ class SqliteWriters:
 
 
 class ServerWriters:
-    """Transactions on a server's connections, which SQLAlchemy's pool keeps."""
+    """Connections for writing to a server; threads may share this object.
+
+    They come from SQLAlchemy's pool, which finds out whether they still live, and are kept for a moment, since asking
+    costs as much as a short transaction.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._idle: list[tuple[Any, float]] = []
         self.keys: dict[Any, int] = {}
 
     @contextmanager
@@ -210,26 +219,37 @@ class ServerWriters:
         """Open a transaction: committed at the end of the block, rolled back when the block raises."""
         import psycopg
 
-        dialect = self._engine.dialect
+        dialect, connection, is_done = self._engine.dialect, None, False
         try:
-            pooled = self._engine.raw_connection()
-        except psycopg.Error as error:
-            raise as_sqlalchemy_error(error, psycopg.Error) from error
-        try:
-            transaction = WriteTransaction(pooled.cursor(), dialect.name, self.keys)
+            connection = self._connect()
+            transaction = WriteTransaction(connection.cursor(), dialect.name, self.keys)
             yield transaction
-            pooled.commit()
+            connection.commit()
+            is_done = True
             _keep(self.keys, transaction.new_keys)
         except psycopg.Error as error:
-            is_broken = dialect.is_disconnect(error, pooled, None)  # type: ignore[arg-type]
-            if is_broken:
-                pooled.invalidate(error)
+            is_broken = connection is not None and dialect.is_disconnect(error, connection, None)
+            if connection is not None and is_broken:
+                connection.invalidate(error)
             raise as_sqlalchemy_error(error, psycopg.Error, connection_invalidated=is_broken) from error
         finally:
-            pooled.close()  # which rolls back what is not committed
+            if is_done:
+                self._idle.append((connection, time.monotonic()))
+            elif connection is not None:
+                connection.close()  # which rolls back what is not committed
 
     def close(self) -> None:
-        """Do nothing: the pool closes them."""
+        """Give the connections that no transaction uses back to the pool."""
+        while self._idle:
+            self._idle.pop()[0].close()
+
+    def _connect(self) -> Any:
+        while self._idle:
+            connection, used_at = self._idle.pop()
+            if time.monotonic() - used_at < _TRUSTED_S:
+                return connection
+            connection.close()
+        return self._engine.raw_connection()
 
 
 def _keep(keys: dict[Any, int], new: Mapping[Any, int]) -> None:
