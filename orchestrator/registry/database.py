@@ -84,8 +84,8 @@ class Database:
             session.begin(),
         ):
             yield session
-        if writing and self._writers is not None:
-            self._writers.keys.clear()  # the session may have removed series
+            if writing and self._writers is not None:
+                self._writers.forget_keys()  # of what the session may have removed
 
     @contextmanager
     def transaction(self) -> Iterator[WriteTransaction]:

@@ -162,13 +162,26 @@ def _driver_dialect(name: str) -> Dialect:
     return PGDialect_psycopg(paramstyle="format")  # type: ignore[no-untyped-call]
 
 
-class SqliteWriters:
-    """Connections for writing one SQLite file, kept open between transactions; threads may share this object."""
+class _Writers:
+    """Connections for writing, kept between transactions; threads may share this object."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._idle: list[Any] = []
-        self.keys: dict[Any, int] = {}
+        self._keys: dict[Any, int] = {}
+
+    def forget_keys(self) -> None:
+        """Forget the keys of series, which a transaction is about to remove, and of names."""
+        self._keys = {}  # another thread's transaction goes on with those that it began with
+
+    def _keep(self, transaction: WriteTransaction) -> None:
+        transaction.keys.update(transaction.new_keys)
+        if len(transaction.keys) > _MOST_KEYS:
+            self.forget_keys()
+
+
+class SqliteWriters(_Writers):
+    """Connections for writing one SQLite file."""
 
     @contextmanager
     def transaction(self) -> Iterator[WriteTransaction]:
@@ -176,10 +189,10 @@ class SqliteWriters:
         connection = self._idle.pop() if self._idle else self._connect()
         try:
             connection.execute("BEGIN IMMEDIATE")
-            transaction = WriteTransaction(connection.cursor(), "sqlite", self.keys)
+            transaction = WriteTransaction(connection.cursor(), "sqlite", self._keys)
             yield transaction
             connection.execute("COMMIT")
-            _keep(self.keys, transaction.new_keys)
+            self._keep(transaction)
         finally:
             if connection.in_transaction:
                 with contextlib.suppress(sqlite3.Error):
@@ -202,17 +215,12 @@ class SqliteWriters:
         return connection
 
 
-class ServerWriters:
-    """Connections for writing to a server; threads may share this object.
+class ServerWriters(_Writers):
+    """Connections for writing to a server.
 
     They come from SQLAlchemy's pool, which finds out whether they still live, and are kept for a moment, since asking
     costs as much as a short transaction.
     """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._idle: list[tuple[Any, float]] = []
-        self.keys: dict[Any, int] = {}
 
     @contextmanager
     def transaction(self) -> Iterator[WriteTransaction]:
@@ -222,13 +230,13 @@ class ServerWriters:
         dialect, connection, is_done = self._engine.dialect, None, False
         try:
             connection = self._connect()
-            transaction = WriteTransaction(connection.cursor(), dialect.name, self.keys)
+            transaction = WriteTransaction(connection.cursor(), dialect.name, self._keys)
             yield transaction
             connection.commit()
             is_done = True
-            _keep(self.keys, transaction.new_keys)
+            self._keep(transaction)
         except psycopg.Error as error:
-            is_broken = connection is not None and dialect.is_disconnect(error, connection, None)
+            is_broken = connection is not None and dialect.is_disconnect(error, connection, None)  # type: ignore[arg-type]
             if connection is not None and is_broken:
                 connection.invalidate(error)
             raise as_sqlalchemy_error(error, psycopg.Error, connection_invalidated=is_broken) from error
@@ -250,13 +258,6 @@ class ServerWriters:
                 return connection
             connection.close()
         return self._engine.raw_connection()
-
-
-def _keep(keys: dict[Any, int], new: Mapping[Any, int]) -> None:
-    if new:
-        if len(keys) > _MOST_KEYS:
-            keys.clear()
-        keys.update(new)
 
 
 def as_sqlalchemy_error(error: Exception, base: type[Exception], *, connection_invalidated: bool = False) -> DBAPIError:
