@@ -6,13 +6,12 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import select_items, select_runs
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.place_tags import PIPELINE
-from orchestrator.registry.queries.recorded_names import RecordedNames
 from orchestrator.registry.queries.run_listing import Query
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
@@ -175,15 +174,20 @@ class QueriedRuns(RunReader):
 
 
 def _load_values(session: Session, fields: Collection[str], except_of: Collection[str]) -> set[str]:
-    paths = [path for path in RecordedNames.of(session).paths() if path.rpartition(".")[2] in fields]
     of_runs = select(ParameterRow.kind, ParameterRow.text).join(RunRow, RunRow.key == ParameterRow.run_id)
-    values = of_runs.where(ParameterRow.path.in_(paths)).distinct()
+    values = of_runs.where(ParameterRow.path.in_(_named(fields))).distinct()
     of_others = ParameterRow.run_id.not_in(select_runs(session, except_of))
     found: set[str] = set()
     for kind, text in session.execute(values.where(of_others, ParameterRow.kind != "null")):
         value = decode_parameter(kind, text)
         found.update(map(str, value if isinstance(value, list) else [value]))
     return found
+
+
+def _named(fields: Collection[str]) -> Select[int]:
+    """Select the keys of the paths that are one of some fields, or end with it."""
+    ends = (NameRow.text.endswith(f".{field}", autoescape=True) for field in sorted(fields))
+    return select(NameRow.key).where(or_(NameRow.text.in_(fields), *ends))
 
 
 def _load_naming_runs(
@@ -193,10 +197,7 @@ def _load_naming_runs(
 
     A list has each of its values. Of a trial it is the id of its sweep.
     """
-    is_so_called = or_(
-        *(or_(NameRow.text == one, NameRow.text.endswith(f".{one}", autoescape=True)) for one in sorted(fields))
-    )
-    is_field = ParameterRow.path.in_(select(NameRow.key).where(is_so_called))
+    is_field = ParameterRow.path.in_(_named(fields))
     whole = func.coalesce(RunRow.parent_id, RunRow.key)
     values = select(whole, ParameterRow.kind, ParameterRow.text).join(RunRow, RunRow.key == ParameterRow.run_id)
     is_other = ParameterRow.run_id.not_in(select_runs(session, except_of))
