@@ -7,10 +7,9 @@ the text of a statement once, and the driver runs it, on a connection that is ke
 import contextlib
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Dialect, Engine, Executable, Table
@@ -45,17 +44,15 @@ class Prepared:
             name: convert[name](value) if value is not None and name in convert else value
             for name, value in constants.items()
         }
-        order = list(compiled.positiontup)
-        self._pick: Callable[[Mapping[str, Any]], Any] = (
-            itemgetter(*order) if len(order) > 1 else lambda row: (row[order[0]],)
-        )
+        self._order = list(compiled.positiontup)
         self._conversions = [
-            (place, convert[name]) for place, name in enumerate(order) if name in names and name in convert
+            (place, convert[name]) for place, name in enumerate(self._order) if name in names and name in convert
         ]
 
     def values(self, row: Mapping[str, Any]) -> Values:
         """Values of one row in the order of the statement, as they are stored."""
-        stored = list(self._pick({**self._constants, **row}))
+        given = {**self._constants, **row}
+        stored = [given[name] for name in self._order]
         for place, convert in self._conversions:
             stored[place] = convert(stored[place])
         return tuple(stored)
