@@ -73,7 +73,8 @@ class ReferenceKey(TypeDecorator[str]):
     """Reference to a row: its integer key in rows, a text to whoever writes and reads them.
 
     A text becomes a key where it is a parameter, and a key a text where it is what a statement returns; within a
-    statement keys are compared with keys. A text that is not there has no key: NULL.
+    statement keys are compared with keys. A text that is not there has no key: NULL. A list of texts that may be empty,
+    or that a column is not in, is given as a selection of keys (`dialects.select_runs`).
     """
 
     impl = Integer

@@ -84,8 +84,8 @@ class Database:
             session.begin(),
         ):
             yield session
-        if writing and self._writers is not None:
-            self._writers.keys.clear()  # the session may have removed series
+            if writing and self._writers is not None:
+                self._writers.forget_keys()  # of what the session may have removed
 
     @contextmanager
     def transaction(self) -> Iterator[WriteTransaction]:
@@ -138,7 +138,7 @@ class Database:
             if getattr(getattr(error, "orig", None), "sqlstate", None) == _OUT_OF_RANGE:
                 raise InputError(_TOO_LARGE) from error
             raise translate(error, self._url) from error
-        except sqlite3.Error as error:  # of a transaction that could not begin
+        except sqlite3.Error as error:  # of the driver
             raise translate(as_sqlalchemy_error(error, sqlite3.Error), self._url) from error
 
     def _open_writers(self) -> SqliteWriters | ServerWriters:

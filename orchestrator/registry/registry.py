@@ -12,19 +12,16 @@ from sqlalchemy import select
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.nearest import nearest
-from orchestrator.registry.attempt_tables import AttemptRow
+from orchestrator.registry.attempt_tables import AttemptRow, CodeDiffRow
 from orchestrator.registry.database import Database
 from orchestrator.registry.groups.seed_groups import SeedGroups
 from orchestrator.registry.queries.queried_runs import QueriedRuns
 from orchestrator.registry.records import AttemptRecord, RunRecord
 from orchestrator.registry.registered_models import RegisteredModels
 from orchestrator.registry.run_records import find_run, load_records, load_runs, newest_called, newest_completed
-from orchestrator.registry.runs.attempt_columns import load_code_diff
-from orchestrator.registry.runs.naming_runs import load_naming_runs
 from orchestrator.registry.runs.run_annotations import RunAnnotations
-from orchestrator.registry.runs.run_checkpoints import RunCheckpoints
 from orchestrator.registry.runs.run_costs import RunCosts
-from orchestrator.registry.runs.run_datasets import RunDatasets
+from orchestrator.registry.runs.run_datasets import RunCheckpoints, RunDatasets
 from orchestrator.registry.runs.run_metrics import RunMetrics
 from orchestrator.registry.runs.run_parameters import load_parameters
 from orchestrator.registry.runs.trials import SweepTrials
@@ -189,17 +186,6 @@ class Registry(QueriedRuns, SeedGroups):
         with self._database.session(writing=False) as session:
             return load_runs(session, self._state(), run_ids)
 
-    def runs_naming(
-        self, fields: Collection[str], names: Collection[str], *, except_of: Collection[str] = ()
-    ) -> list[RunRecord]:
-        """Runs that name one of these values in one of these fields of their spec, or of a trial's; the newest first.
-
-        Args:
-            except_of: runs and trials whose own specs are not read.
-        """
-        with self._database.session(writing=False) as session:
-            return load_runs(session, self._state(), load_naming_runs(session, fields, names, except_of))
-
     def newest_completed(self, fingerprint: str) -> RunRecord | None:
         """Newest completed run of a spec, by its fingerprint; None where there is none."""
         with self._database.session(writing=False) as session:
@@ -213,8 +199,9 @@ class Registry(QueriedRuns, SeedGroups):
 
     def code_diff(self, run_id: str, attempt: int) -> str | None:
         """Changes of an attempt's code that were in no commit; None where there were none, or too many to keep."""
+        statement = select(CodeDiffRow.diff).join(AttemptRow, AttemptRow.diff_digest == CodeDiffRow.digest)
         with self._database.session(writing=False) as session:
-            return load_code_diff(session, run_id, attempt)
+            return session.scalar(statement.where(AttemptRow.run_id == run_id, AttemptRow.number == attempt))
 
     def parameters(self, run_id: str) -> dict[str, Any]:
         """Parameters of a run by dotted path: the values of its spec, or the whole recipe of a trial."""

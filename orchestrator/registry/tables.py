@@ -64,7 +64,7 @@ class ViewRow(DeclarativeBase):
 
 
 _BY_ID = {"primary_key": ["id"]}
-"""How a session knows a run."""
+"""Column by which a session knows a run."""
 
 
 class _RunColumns:

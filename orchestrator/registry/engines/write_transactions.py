@@ -1,17 +1,15 @@
 """Transactions for writing by the database's own driver: for measurements and trials, which are written all the time.
 
 Running a statement through SQLAlchemy costs several times what the database needs for a short one. So SQLAlchemy makes
-the text of a statement once, and the driver runs it. On SQLite a connection is kept open for the next transaction; on a
-server it comes from SQLAlchemy's pool, which finds out whether it still lives.
+the text of a statement once, and the driver runs it, on a connection that is kept for the next transaction.
 """
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import chain
-from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Dialect, Engine, Executable, Table
@@ -21,6 +19,8 @@ from sqlalchemy.sql.expression import ClauseElement
 Values = tuple[Any, ...]
 _ROWS_AT_ONCE = (100, 10, 1)
 """Numbers of rows of one statement on SQLite, the largest first: more bring nothing."""
+_TRUSTED_S = 1.0
+"""Time for which a server's connection is taken to live after a transaction."""
 _MOST_KEYS = 50_000
 """Keys that a process keeps; it begins anew with more."""
 
@@ -44,17 +44,15 @@ class Prepared:
             name: convert[name](value) if value is not None and name in convert else value
             for name, value in constants.items()
         }
-        order = list(compiled.positiontup)
-        self._pick: Callable[[Mapping[str, Any]], Any] = (
-            itemgetter(*order) if len(order) > 1 else lambda row: (row[order[0]],)
-        )
+        self._order = list(compiled.positiontup)
         self._conversions = [
-            (place, convert[name]) for place, name in enumerate(order) if name in names and name in convert
+            (place, convert[name]) for place, name in enumerate(self._order) if name in names and name in convert
         ]
 
     def values(self, row: Mapping[str, Any]) -> Values:
         """Values of one row in the order of the statement, as they are stored."""
-        stored = list(self._pick({**self._constants, **row}))
+        given = {**self._constants, **row}
+        stored = [given[name] for name in self._order]
         for place, convert in self._conversions:
             stored[place] = convert(stored[place])
         return tuple(stored)
@@ -99,7 +97,7 @@ class WriteTransaction:
 
         Args:
             columns: values of each column as they are stored, one for each row; of rows with the same key the last one
-                counts.
+                counts. NaN is stored as NULL, and sooner written than None.
             keys: columns of the natural key.
             update: columns to update; a row that is there stays as it is where there are none.
         """
@@ -113,8 +111,10 @@ class WriteTransaction:
             sql = _upsert_sql(self.dialect, table, names, tuple(keys), tuple(update), 0)
             self._cursor.execute(sql, [_array(column) for column in values])
             return
-        flat: list[Any] = list(chain.from_iterable(zip(*values, strict=True)))
         width, done = len(names), 0
+        flat: list[Any] = [None] * (width * len(values[0]))
+        for place, column in enumerate(values):
+            flat[place::width] = column
         for size in _ROWS_AT_ONCE:
             sql = _upsert_sql(self.dialect, table, names, tuple(keys), tuple(update), size)
             while done + size * width <= len(flat):
@@ -142,7 +142,9 @@ def _array(values: Sequence[Any]) -> str | Sequence[Any]:
     """Values of a column as a server's array: numbers as its text, which takes a tenth of the driver's time."""
     if any(isinstance(value, str) for value in values):
         return values
-    return f"{{{','.join(['NULL' if value is None else repr(value) for value in values])}}}"
+    different = values[:1] if values.count(values[0]) == len(values) else values  # as the series of a curve
+    texts = ["NULL" if value is None or value != value else repr(value) for value in different]
+    return f"{{{','.join(texts * (len(values) // len(texts)))}}}"
 
 
 @lru_cache
@@ -157,33 +159,45 @@ def _driver_dialect(name: str) -> Dialect:
     return PGDialect_psycopg(paramstyle="format")  # type: ignore[no-untyped-call]
 
 
-class SqliteWriters:
-    """Connections for writing one SQLite file, kept open between transactions; threads may share this object."""
+class _Writers:
+    """Connections for writing, kept between transactions; threads may share this object."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._idle: list[Any] = []
-        self.keys: dict[Any, int] = {}
+        self._keys: dict[Any, int] = {}
+
+    def forget_keys(self) -> None:
+        """Forget the keys of series, which a transaction is about to remove, and of names."""
+        self._keys = {}  # another thread's transaction goes on with those that it began with
+
+    def _keep(self, transaction: WriteTransaction) -> None:
+        transaction.keys.update(transaction.new_keys)
+        if len(transaction.keys) > _MOST_KEYS:
+            self.forget_keys()
+
+
+class SqliteWriters(_Writers):
+    """Connections for writing one SQLite file."""
 
     @contextmanager
     def transaction(self) -> Iterator[WriteTransaction]:
         """Open a transaction: committed at the end of the block, rolled back when the block raises."""
-        with _translated(sqlite3.Error):
-            connection = self._idle.pop() if self._idle else self._connect()
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                transaction = WriteTransaction(connection.cursor(), "sqlite", self.keys)
-                yield transaction
-                connection.execute("COMMIT")
-                _keep(self.keys, transaction.new_keys)
-            finally:
-                if connection.in_transaction:
-                    with contextlib.suppress(sqlite3.Error):
-                        connection.execute("ROLLBACK")
-                if connection.in_transaction:
-                    connection.close()  # it goes with its locks
-                else:
-                    self._idle.append(connection)
+        connection = self._idle.pop() if self._idle else self._connect()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            transaction = WriteTransaction(connection.cursor(), "sqlite", self._keys)
+            yield transaction
+            connection.execute("COMMIT")
+            self._keep(transaction)
+        finally:
+            if connection.in_transaction:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.close()  # it goes with its locks
+            else:
+                self._idle.append(connection)
 
     def close(self) -> None:
         """Close the connections that no transaction uses."""
@@ -198,51 +212,49 @@ class SqliteWriters:
         return connection
 
 
-class ServerWriters:
-    """Transactions on a server's connections, which SQLAlchemy's pool keeps."""
+class ServerWriters(_Writers):
+    """Connections for writing to a server.
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.keys: dict[Any, int] = {}
+    They come from SQLAlchemy's pool, which finds out whether they still live, and are kept for a moment, since asking
+    costs as much as a short transaction.
+    """
 
     @contextmanager
     def transaction(self) -> Iterator[WriteTransaction]:
         """Open a transaction: committed at the end of the block, rolled back when the block raises."""
         import psycopg
 
-        dialect = self._engine.dialect
-        with _translated(psycopg.Error):
-            pooled = self._engine.raw_connection()
+        dialect, connection, is_done = self._engine.dialect, None, False
         try:
-            transaction = WriteTransaction(pooled.cursor(), dialect.name, self.keys)
+            connection = self._connect()
+            transaction = WriteTransaction(connection.cursor(), dialect.name, self._keys)
             yield transaction
-            pooled.commit()
-            _keep(self.keys, transaction.new_keys)
+            connection.commit()
+            is_done = True
+            self._keep(transaction)
         except psycopg.Error as error:
-            is_broken = dialect.is_disconnect(error, pooled, None)  # type: ignore[arg-type]
-            if is_broken:
-                pooled.invalidate(error)
+            is_broken = connection is not None and dialect.is_disconnect(error, connection, None)  # type: ignore[arg-type]
+            if connection is not None and is_broken:
+                connection.invalidate(error)
             raise as_sqlalchemy_error(error, psycopg.Error, connection_invalidated=is_broken) from error
         finally:
-            pooled.close()  # which rolls back what is not committed
+            if is_done:
+                self._idle.append((connection, time.monotonic()))
+            elif connection is not None:
+                connection.close()  # which rolls back what is not committed
 
     def close(self) -> None:
-        """Do nothing: the pool closes them."""
+        """Give the connections that no transaction uses back to the pool."""
+        while self._idle:
+            self._idle.pop()[0].close()
 
-
-def _keep(keys: dict[Any, int], new: Mapping[Any, int]) -> None:
-    if new:
-        if len(keys) > _MOST_KEYS:
-            keys.clear()
-        keys.update(new)
-
-
-@contextmanager
-def _translated(base: type[Exception]) -> Iterator[None]:
-    try:
-        yield
-    except base as error:
-        raise as_sqlalchemy_error(error, base) from error
+    def _connect(self) -> Any:
+        while self._idle:
+            connection, used_at = self._idle.pop()
+            if time.monotonic() - used_at < _TRUSTED_S:
+                return connection
+            connection.close()
+        return self._engine.raw_connection()
 
 
 def as_sqlalchemy_error(error: Exception, base: type[Exception], *, connection_invalidated: bool = False) -> DBAPIError:

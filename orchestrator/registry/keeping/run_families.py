@@ -122,7 +122,7 @@ def models_of(session: Session, run_ids: Iterable[str]) -> list[ModelRow]:
 
 
 def _runs_of_family(session: Session, run_id: str) -> list[dict[str, Any]]:
-    """What a run and its trials have in their columns, but for their keys; the run first."""
+    """Columns of a run and of its trials, but for their keys; the run first."""
     table = BaseRow.metadata.tables[StoredRun.__tablename__]
     rows = session.execute(select(table).where(table.c.key.in_(_members(run_id)))).mappings()
     runs = [{name: value for name, value in row.items() if name != "key"} for row in rows]

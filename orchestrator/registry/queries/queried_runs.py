@@ -6,20 +6,19 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from sqlalchemy import select
+from sqlalchemy import Select, func, or_, select
 from sqlalchemy.orm import Session
 
-from orchestrator.registry.engines.dialects import select_runs
+from orchestrator.registry.engines.dialects import select_items, select_runs
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.place_tags import PIPELINE
-from orchestrator.registry.queries.recorded_names import RecordedNames
 from orchestrator.registry.queries.run_listing import Query
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.run_reader import RunReader
-from orchestrator.registry.run_records import load_selected
-from orchestrator.registry.tables import ParameterRow, RunRow, TagRow
+from orchestrator.registry.run_records import load_runs, load_selected
+from orchestrator.registry.tables import NameRow, ParameterRow, RunRow, TagRow
 
 if TYPE_CHECKING:
     import pandas
@@ -82,6 +81,17 @@ class QueriedRuns(RunReader):
         """Values that these fields have, wherever they stand in a spec, in any run but some."""
         with self._database.session(writing=False) as session:
             return _load_values(session, fields, except_of)
+
+    def runs_naming(
+        self, fields: Collection[str], names: Collection[str], *, except_of: Collection[str] = ()
+    ) -> list[RunRecord]:
+        """Runs that name one of these values in one of these fields of their spec, or of a trial's; the newest first.
+
+        Args:
+            except_of: runs and trials whose own specs are not read.
+        """
+        with self._database.session(writing=False) as session:
+            return load_runs(session, self._state(), _load_naming_runs(session, fields, names, except_of))
 
     def unmatched(self, filter: str) -> list[str]:
         """Tell what a query asks for that no run has: why it finds nothing. Raises: InputError."""
@@ -164,12 +174,37 @@ class QueriedRuns(RunReader):
 
 
 def _load_values(session: Session, fields: Collection[str], except_of: Collection[str]) -> set[str]:
-    paths = [path for path in RecordedNames.of(session).paths() if path.rpartition(".")[2] in fields]
     of_runs = select(ParameterRow.kind, ParameterRow.text).join(RunRow, RunRow.key == ParameterRow.run_id)
-    values = of_runs.where(ParameterRow.path.in_(paths)).distinct()
+    values = of_runs.where(ParameterRow.path.in_(_named(fields))).distinct()
     of_others = ParameterRow.run_id.not_in(select_runs(session, except_of))
     found: set[str] = set()
     for kind, text in session.execute(values.where(of_others, ParameterRow.kind != "null")):
         value = decode_parameter(kind, text)
         found.update(map(str, value if isinstance(value, list) else [value]))
+    return found
+
+
+def _named(fields: Collection[str]) -> Select[int]:
+    """Select the keys of the paths that are one of some fields, or end with it."""
+    ends = (NameRow.text.endswith(f".{field}", autoescape=True) for field in sorted(fields))
+    return select(NameRow.key).where(or_(NameRow.text.in_(fields), *ends))
+
+
+def _load_naming_runs(
+    session: Session, fields: Collection[str], names: Collection[str], except_of: Collection[str] = ()
+) -> set[str]:
+    """Load the ids of the runs in whose specs one of these fields has one of these values, of any run but some.
+
+    A list has each of its values. Of a trial it is the id of its sweep.
+    """
+    is_field = ParameterRow.path.in_(_named(fields))
+    whole = func.coalesce(RunRow.parent_id, RunRow.key)
+    values = select(whole, ParameterRow.kind, ParameterRow.text).join(RunRow, RunRow.key == ParameterRow.run_id)
+    is_other = ParameterRow.run_id.not_in(select_runs(session, except_of))
+    may_name = or_(ParameterRow.kind == "json", ParameterRow.text.in_(select_items(session, names)))
+    found = set()
+    for run_id, kind, text in session.execute(values.where(is_field, is_other, may_name)):
+        value = decode_parameter(kind, text)
+        if not set(names).isdisjoint(map(str, value if isinstance(value, list) else [value])):
+            found.add(run_id)
     return found

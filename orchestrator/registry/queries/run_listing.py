@@ -102,8 +102,8 @@ def _table(session: Session, state: ColumnElement[RunState], keys: Sequence[int]
     A parameter's column has the last part of its path where no other one of the table ends so.
     """
     fields = {name: FIELDS.get(name, state_field(state)) for name in RUN_COLUMNS}
-    shown = (column for field in fields.values() for column in field.shown)
-    statement: Select[Any] = select(RunRow.key, *shown).select_from(RunRow)
+    shown: list[Any] = [RunRow.key, *(column for field in fields.values() for column in field.shown)]
+    statement = select(*shown).select_from(RunRow)
     for field in fields.values():
         statement = field.beside(statement)
     connection = session.connection()

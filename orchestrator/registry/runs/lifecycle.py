@@ -4,24 +4,31 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import delete, func, or_, select, update
+from sqlalchemy import delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.provenance.machine import MadeWith
-from orchestrator.registry.attempt_tables import AttemptRow
+from orchestrator.registry.attempt_tables import AttemptRow, CodeDiffRow
 from orchestrator.registry.column_types import replace_unstorable, utc_now
 from orchestrator.registry.database import Database
+from orchestrator.registry.engines.dialects import upsert, upsert_rows
+from orchestrator.registry.group_tables import OpenRunRow
 from orchestrator.registry.groups.roll_up import keys_of_runs, open_run, roll_up, roll_up_again, roll_up_tests
-from orchestrator.registry.runs.attempt_columns import attempt_columns
-from orchestrator.registry.runs.run_creation import insert_run, replace_spec
-from orchestrator.registry.runs.worker_groups import with_groups
-from orchestrator.registry.tables import StoredRun
+from orchestrator.registry.parameter_values import encode_parameter, flatten, run_group_digest
+from orchestrator.registry.runs.inheritance import add_tags
+from orchestrator.registry.runs.run_names import record_names
+from orchestrator.registry.runs.run_parameters import load_parameters
+from orchestrator.registry.tables import ParameterRow, StoredRun
 from orchestrator.results import WorkersEvent
 from orchestrator.run_ids import new_run_id
 from orchestrator.run_states import RunState
+
+_COLUMNS_OF_THEIR_OWN = ("kind", "name", "tags")
+"""Fields of a spec that are columns of the run, and so no parameters."""
 
 
 class RunLifecycle:
@@ -73,7 +80,7 @@ class RunLifecycle:
             "storage_path": storage_path,
         }
         with self._database.session(writing=True) as session:
-            insert_run(session, row, fingerprint, tags)
+            _insert_run(session, row, fingerprint, tags)
         return run_id
 
     def reopen(self, run_id: str, spec: Mapping[str, Any], fingerprint: str) -> None:
@@ -84,7 +91,7 @@ class RunLifecycle:
         with self._database.session(writing=True) as session:
             run = _locked(session, run_id)
             open_run(session, run_id)
-            replace_spec(session, run, spec, fingerprint)
+            _replace_spec(session, run, spec, fingerprint)
             if run.state == RunState.COMPLETED:
                 run.state, run.error = RunState.STOPPED, "it has more to do"
 
@@ -126,7 +133,7 @@ class RunLifecycle:
             if lost:
                 run.seconds = (run.seconds or 0.0) + sum(lost)
                 _stop_trials(session, run_id, message, at=func.coalesce(StoredRun.heartbeat_at, died_at))
-            own = attempt_columns(session, made_with)
+            own = _attempt_columns(session, made_with)
             session.add(AttemptRow(run_id=run_id, number=number, host=host, pid=pid, job_id=job_id, **own))
             run.code_version = made_with.code.code_version if made_with else None
             run.state, run.attempt, run.host, run.pid = RunState.RUNNING, number, host, pid
@@ -142,7 +149,7 @@ class RunLifecycle:
             attempt = session.get(AttemptRow, (run_id, number))
             if attempt is None:
                 raise NotFoundError(f"Run {run_id} has no attempt {number}.")
-            attempt.workers = with_groups(attempt, events)
+            attempt.workers = _with_groups(attempt, events)
 
     def heartbeat(self, run_id: str, attempt: int | None = None) -> bool:
         """Record that the driver of a run, and so the run's running trials, are alive.
@@ -249,3 +256,85 @@ def _end_attempts(
         for started_at, finished_at in times
         if finished_at is not None
     ]
+
+
+def _insert_run(session: Session, row: Mapping[str, Any], fingerprint: str, tags: Sequence[str]) -> None:
+    """Insert a run with all that its spec says; a run of that id which is there already stays as it is.
+
+    Args:
+        row: columns of the run, its spec among them; its group follows from them.
+        fingerprint: digest of the spec.
+    """
+    parameters = _parameters_of(row["spec"])
+    given = {
+        **row,
+        "fingerprint": fingerprint,
+        "group_key": run_group_digest(row["kind"], parameters),
+    }
+    statement = upsert(session.get_bind().dialect.name, StoredRun.__table__, ("id",)).returning(StoredRun.id)
+    if session.execute(statement, given).first() is None:
+        if session.get_one(StoredRun, row["id"]).removed_at is not None:
+            raise InputError(f"run {row['id']} was removed; to bring it back: orchestrator runs restore {row['id']}")
+        return
+    if parameters:
+        record_names(session, parameters)
+        rows = [{"run_id": row["id"], "path": path, **_encoded(value)} for path, value in parameters.items()]
+        session.execute(insert(ParameterRow), rows)
+    session.execute(insert(OpenRunRow), [{"run_id": row["id"]}])
+    add_tags(session, row["id"], tags)
+
+
+def _replace_spec(session: Session, run: StoredRun, spec: Mapping[str, Any], fingerprint: str) -> None:
+    """Replace the spec of a run by one with the same fields."""
+    parameters = load_parameters(session, run.id)
+    for path, value in _parameters_of(spec).items():
+        if path in parameters and parameters[path] != value:
+            parameters[path] = value
+            row = update(ParameterRow).where(ParameterRow.run_id == run.id, ParameterRow.path == path)
+            session.execute(row.values(**_encoded(value)))
+    run.spec, run.fingerprint, run.group_key = dict(spec), fingerprint, run_group_digest(run.kind, parameters)
+
+
+def _parameters_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    flat = flatten({key: value for key, value in spec.items() if key not in _COLUMNS_OF_THEIR_OWN})
+    return {replace_unstorable(path): value for path, value in flat.items()}
+
+
+def _encoded(value: Any) -> dict[str, Any]:
+    return dict(zip(("kind", "text", "number"), encode_parameter(value), strict=True))
+
+
+def _attempt_columns(session: Session, made_with: MadeWith | None) -> dict[str, Any]:
+    """Columns of an attempt's row; the changes of its code are written to a row of their own."""
+    if made_with is None:
+        return {}
+    code = asdict(made_with.code)
+    diff, digest = code.pop("diff"), code["diff_digest"]
+    if diff is not None:
+        upsert_rows(session, CodeDiffRow, ("digest",), (), [{"digest": digest, "diff": diff}])
+    return {
+        "code": code,
+        "diff_digest": digest if diff is not None else None,
+        "command": made_with.command,
+        "overrides": list(made_with.overrides),
+        "environment": dict(made_with.environment),
+    }
+
+
+def _with_groups(attempt: AttemptRow, events: Iterable[WorkersEvent]) -> list[dict[str, Any]]:
+    """The attempt's groups with those that have begun since; one that begins earlier than others replaces these."""
+    groups: list[dict[str, Any]] = attempt.workers or []
+    for event in events:
+        groups = [group for group in groups if group["first_step"] < event.first_step]
+        if not groups or groups[-1]["hosts"] != list(event.hosts):
+            groups.append(_group(event, attempt))
+    return groups
+
+
+def _group(event: WorkersEvent, attempt: AttemptRow) -> dict[str, Any]:
+    """Entry for one group; the machine of rank 0 where it is not the driver's own."""
+    group = {"first_step": event.first_step, "hosts": list(event.hosts)}
+    driver = (attempt.environment or {}).get("hostname", attempt.host)
+    if event.machine is None or event.machine.get("hostname") == driver:
+        return group
+    return group | {"machine": dict(event.machine)}

@@ -1,7 +1,8 @@
-"""Data that runs made or used: token stores, the splits of tasks, tokenizers."""
+"""Data that runs made or used: token stores, the splits of tasks, tokenizers; and their training checkpoints."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,11 @@ from sqlalchemy import select
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import upsert_rows
 from orchestrator.registry.record_table import RecordTable, record_table
+from orchestrator.registry.records import CheckpointRecord
+from orchestrator.registry.run_records import load_records
 from orchestrator.registry.runs.inheritance import pass_on
-from orchestrator.registry.tables import DatasetRow, RunDatasetRow, RunRow
-from orchestrator.results import DatasetResult, TokenizerResult
+from orchestrator.registry.tables import CheckpointRow, DatasetRow, RunDatasetRow, RunRow
+from orchestrator.results import CheckpointEvent, DatasetResult, TokenizerResult
 
 if TYPE_CHECKING:
     import pandas
@@ -69,3 +72,23 @@ class RunDatasets:
         with self._database.session(writing=False) as session:
             rows = session.execute(statement.where(RunDatasetRow.run_id == run_id).order_by(data.kind, data.name)).all()
         return record_table([column.key for column in columns], rows)
+
+
+class RunCheckpoints:
+    """`registry.checkpoints`: writes and reads the checkpoints of runs. Natural key: (run, step)."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def record(self, run_id: str, events: Iterable[CheckpointEvent]) -> None:
+        """Record checkpoints that are complete on the storage."""
+        rows = [{"run_id": run_id, **asdict(event)} for event in events]
+        if rows:
+            with self._database.session(writing=True) as session:
+                upsert_rows(session, CheckpointRow, ("run_id", "step"), ("path", "digest", "num_bytes"), rows)
+
+    def of_run(self, run_id: str) -> list[CheckpointRecord]:
+        """Checkpoints of a run, oldest first; some of them may have been deleted since."""
+        statement = select(CheckpointRow).where(CheckpointRow.run_id == run_id).order_by(CheckpointRow.step)
+        with self._database.session(writing=False) as session:
+            return load_records(session, statement, CheckpointRecord)

@@ -26,10 +26,10 @@ from orchestrator.results import MetricEvent
 if TYPE_CHECKING:
     import pandas
 
-Curves = dict[tuple[str, str, str], tuple[list[int], list[float | None], list[float | None]]]
-"""Steps, values and epochs of points by their run, split and name."""
+Curves = dict[tuple[str, str, str], tuple[list[int], list[float], list[float]]]
+"""Steps, values and epochs of points by their run, split and name; an epoch that is not known is NaN."""
 _FIRST_STEP, _LAST_STEP = 1 - 2**63, 2**63 - 1
-"""Before and after every step."""
+"""Steps before and after all others."""
 
 
 class RunMetrics:
@@ -118,15 +118,16 @@ def metric_curves(measured: Iterable[tuple[str, Iterable[MetricEvent]]]) -> Curv
 def _add_to_curves(curves: Curves, run_id: str, events: Iterable[MetricEvent]) -> None:
     for event in events:
         step, split = int(event.step), event.split  # plain numbers: a server takes them as text
-        epoch = None if event.epoch is None else float(event.epoch)
+        epoch = math.nan if event.epoch is None else float(event.epoch)
         for name, value in event.values.items():
             key = (run_id, split, name)
             curve = curves.get(key)
             if curve is None:
                 curve = curves[key] = ([], [], [])
-            curve[0].append(step)
-            curve[1].append(float(value) if value == value else None)  # only NaN differs from itself
-            curve[2].append(epoch)
+            steps, numbers, epochs = curve
+            steps.append(step)
+            numbers.append(float(value))
+            epochs.append(epoch)
 
 
 def write_metrics(transaction: WriteTransaction, curves: Curves, *, final: bool) -> None:
@@ -145,8 +146,8 @@ def write_metrics(transaction: WriteTransaction, curves: Curves, *, final: bool)
         points["value"] += values
         points["epoch"] += epochs
         newest = number - 1 if final or number == 1 else number - 1 - steps[::-1].index(max(steps))
-        limit = _LAST_STEP if final else steps[newest]
-        latest.append((steps[newest], values[newest], int(final), series, int(final), limit))
+        value, limit = values[newest], _LAST_STEP if final else steps[newest]
+        latest.append((steps[newest], None if math.isnan(value) else value, int(final), series, int(final), limit))
     # A result has no epoch of its own; the point that it confirms keeps the epoch it was measured at.
     changing = ["value"] if final else ["value", "epoch"]
     transaction.upsert(PointRow.__table__, points, ["series", "step"], changing)  # type: ignore[arg-type]

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import InputError, RegistryError, RegistryUnavailableError, RunStoppedError, SpecError
-from orchestrator.registry import Registry, own_attempts, patience
+from orchestrator.registry import Registry, patience
+from orchestrator.registry import recorder as recorder_module
 from orchestrator.registry.database import Database
 from orchestrator.registry.patience import retry_while_unavailable
 from orchestrator.registry.recorder import Recorder, RunOutcome
@@ -234,7 +235,7 @@ def test_a_runs_seconds_are_counted_by_a_clock_that_does_not_jump(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch, jump: timedelta
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr(own_attempts, "time", clock)
+    monkeypatch.setattr(recorder_module, "time", clock)
     run = recorder.start({"kind": "pretrain"}, "f")
     clock.now_s += 90.0
     after_jump = datetime.now(UTC) + jump

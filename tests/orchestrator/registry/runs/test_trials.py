@@ -152,3 +152,13 @@ def test_a_completed_trial_gets_its_model_when_the_sweep_ends(registry: Registry
     assert (after.finished_at, after.predictions_path) == (before.finished_at, "predictions")
     registry.trials.record(sweep, [scored("k", 0.9)])
     assert registry.run(trial) == after
+
+
+def test_a_trial_that_was_dropped_is_measured_anew(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    changes = [TrialStart("k", 0, {}, 0), TrialEvents("k", [MetricEvent(1, "train", {"loss": 0.5})])]
+    for _ in range(2):
+        (trial, _) = registry.trials.record(sweep, changes)
+        assert list(registry.metrics.history(trial, "train.loss").value) == [0.5]
+        registry.trials.drop(sweep)
+        assert registry.metrics.history(trial).empty
