@@ -261,8 +261,13 @@ def test_where_each_label_has_one_text_nothing_can_be_kept(tmp_path: Path) -> No
 
 
 _CLASSES = ("classification", "klasse")
-_CLASS = ("classification", "label")
-_FLAGS = ("multi_label", None)
+_ANSWER = ("classification", "answer")
+_CLASS, _MANY, _NUMBER, _TAGS, _FLAGS, _NEAR = (
+    *((head, "label") for head in ("classification", "multi_label", "regression")),
+    ("token_classification", "t"),
+    ("multi_label", None),
+    ("embedding", None),
+)
 
 
 def rows(path: Path, make: Callable[[int], dict[str, object]]) -> Path:
@@ -275,58 +280,24 @@ def rows(path: Path, make: Callable[[int], dict[str, object]]) -> Path:
     [
         (lambda n: {"satz": f"some words {n}", **({"klasse": "ab"[n % 8 // 4]} if n % 4 < 1 else {})}, *_CLASSES, ""),
         (lambda n: {"satz": f"some words {n}", "klasse": "abc"[n % 3], "x": n % 2, "y": n % 5 // 4}, *_CLASSES, "x, y"),
-        (
-            lambda n: {"satz": f"some words {n}", "quality": n % 2, "x": n % 3 // 2},
-            "classification",
-            "quality",
-            "x have",
-        ),
+        (lambda n: {"satz": f"some words {n}", "label": n % 2, "x": n % 3 // 2}, *_CLASS, "x have"),
         (lambda n: {"satz": f"some words {n}", "x": n % 2, "y": n % 3 // 2, "z": -(n % 4 // 3), "w": 0}, *_FLAGS, ""),
         (lambda n: {"satz": f"some words {n}", "cats": {"A": n % 2, "B": n % 3 // 2}}, *_FLAGS, "--label cats.A"),
         (lambda n: {"satz": f"some words {n}", "klasse": ("1,0", "0,0")[n % 2]}, *_CLASSES, ""),
-        (
-            lambda n: {"satz": f"some words {n}", "klasse": n % 2, "names": ("no", "yes")[n % 2]},
-            *_CLASSES,
-            "names has",
-        ),
+        (lambda n: {"satz": f"some words {n}", "klasse": n % 2, "names": "ny"[n % 2]}, *_CLASSES, "names has"),
         (lambda n: {"satz": n if n % 4 == 0 else f"some words {n}", "klasse": "ab"[n % 2]}, *_CLASSES, ""),
-        (lambda n: {"w": ["Ada", "wrote"], "t": ["PER", "O"]}, "token_classification", "t", "B- and I-"),
-        (lambda n: {"q": f"a {n}", "positive": f"b {n}", "hard_negative": f"c {n}"}, "embedding", None, ""),
-        (lambda n: {"q": f"a word {n}", "pos": f"a word {n}", "hard_neg": [f"a word {n}"]}, "embedding", None, ""),
-        (
-            lambda n: {"question": f"is it {n}", "passage": f"It is {n}.", "answer": n % 2 > 0},
-            "classification",
-            "answer",
-            "",
-        ),
+        (lambda n: {"w": ["Ada", "wrote"], "t": ["PER", "O"]}, *_TAGS, "B- and I-"),
+        (lambda n: {"q": f"a {n}", "positive": f"b {n}", "hard_negative": f"c {n}"}, *_NEAR, ""),
+        (lambda n: {"q": f"a word {n}", "pos": f"a word {n}", "hard_neg": [f"a word {n}"]}, *_NEAR, ""),
+        (lambda n: {"question": f"is it {n}", "passage": f"It is {n}.", "answer": n % 2 > 0}, *_ANSWER, ""),
         (lambda n: {"query": f"it {n}", "document": f"It is {n}", "start": n, "end": n, "label": n % 2}, *_CLASS, ""),
         (lambda n: {"q": f"a word {n}", "positive": n % 2, "negative": 1 - n % 2}, *_FLAGS, ""),
         (lambda n: {"woerter": "['Ada', 'wrote']", "tags": "['B-PER', 'O']"}, "ner", "tags", ""),
-        (
-            lambda n: {"text": f"a long text {n}", "label": ["neg"], "by": [f"a{n % 3}"]},
-            "multi_label",
-            "label",
-            "by: lists",
-        ),
-        (
-            lambda n: {"title": f"some words {n}", "rating": n % 5, "images": [], "videos": []},
-            "classification",
-            "rating",
-            "",
-        ),
-        (
-            lambda n: {"Place": f"a {n}", "Positive": f"so {n}", "Negative": f"no {n}", "score": n / 7},
-            "regression",
-            "score",
-            "",
-        ),
+        (lambda n: {"text": f"a long text {n}", "label": ["neg"], "by": ["ab"[n % 2]]}, *_MANY, "by: lists"),
+        (lambda n: {"text": f"some words {n}", "label": n % 5, "images": [], "videos": []}, *_CLASS, ""),
+        (lambda n: {"At": f"a {n}", "Positive": f"so {n}", "Negative": f"no {n}", "label": n / 7}, *_NUMBER, ""),
         (lambda n: {"tokens": ["Ada", "ran"], "chunk": ["B-NP", "O"], "ner": ["B-PER", "O"]}, "ner", "ner", ""),
-        (
-            lambda n: {"Sentence": n // 4, "Word": f"w{n}", "POS": ("NN", "VB")[n % 2]},
-            "token_classification",
-            "POS",
-            "",
-        ),
+        (lambda n: {"Sentence": n // 4, "Word": f"w{n}", "POS": "NV"[n % 2]}, "token_classification", "POS", ""),
         (lambda n: {"v1": ("ham", "spam")[n % 2], "v2": f"some words to read {n}"}, "classification", "v1", ""),
         (lambda n: {"sentence1": f"some words {n}", "sentence2": f"and others {n}"}, None, None, "sentence2"),
         (lambda n: {"ctx": f"a text {n}", "endings": ["an end", "other"], "label": n % 2}, *_CLASS, "multiple_choice"),
