@@ -21,13 +21,12 @@ Layout = Literal["table", "entities", "tags", "questions", "text"]
 """Rows with columns; CoNLL columns, whose tags mark entities or not; SQuAD's JSON; plain text."""
 
 _HEAD_LINES = 200
-_HEAD_CHARACTERS = 1 << 16
 _MOST = 0.95
 """Share of the first lines that show what all are like."""
 _LABELED_LINES = {
     "__label__": "begin with fastText's labels (__label__x); write CSV with the columns text and label",
     r"[A-Z]{2,}:[a-z]\w* ": "begin with labels (NAME:name); write CSV with the columns text and label",
-    r"([^\s/]+/[A-Z][^\s/]*\s+)+$": "have tags behind words (word/TAG); write a word, a tab and its tag on each line, "
+    r"([^\s/]+/[A-Za-z]+\d*\s+)+$": "have tags behind words (word/TAG); write a word, a tab and its tag on each line, "
     "a blank line between sentences, in a file whose name ends in .conll",
 }
 """Words on lines that are more than text, by how they begin."""
@@ -55,7 +54,7 @@ def detect_layout(path: str, *, is_text: bool = False) -> Layout:
     lines = list(islice(stream_lines(path), _HEAD_LINES)) if may_be_columns else []
     if is_table and not any(line.startswith("#") for line in lines[:1]):
         return "table"
-    beginning = "".join(lines)[:_HEAD_CHARACTERS]
+    beginning = "".join(lines)
     if beginning.lstrip("\ufeff \r\n\t").startswith(("{", "[")) and plain_name(path).endswith(".json"):
         if re.search(r'"data"\s*:\s*\[\s*\{', beginning):
             return "questions"
@@ -81,19 +80,21 @@ def detect_layout(path: str, *, is_text: bool = False) -> Layout:
 
 def _look_labeled(lines: Sequence[str]) -> str | None:
     """Say how lines look that are more than text, and what to do about it; None of plain text."""
-    named = "and its first line name the columns"
     if _are_most(lines, lambda line: "\t" in line.strip()):
-        return f"have columns with tabs between them; let its name end in .tsv, {named}"
+        return "have columns with tabs between them; let its name end in .tsv, its first line name the columns"
     for mark in ",;|":
         between = rf"{re.escape(mark)}(?! )"  # in sentences a blank follows
         rows = [re.split(between, re.sub('"[^"]*"', "", line).rstrip(mark)) for line in lines]
         width, count = Counter(map(len, rows)).most_common(1)[0]
         columns = zip(*(row for row in rows if len(row) == width), strict=True)
         if width > 1 and count >= _MOST * len(lines) and any(3 * len(set(column)) <= count for column in columns):
-            return f"have columns with {mark!r} between them; let its name end in .csv, {named}"
+            return f"have columns with {mark!r} between them; let its name end in .csv, its first line name the columns"
     for beginning, looks in _LABELED_LINES.items():
         if _are_most(lines, lambda line: re.match(beginning, f"{line} ") is not None):  # noqa: B023
             return looks
+    first = {line.split()[0] for line in lines}
+    if 1 < len(first) <= len(lines) / 20 and all(re.fullmatch(r"[+-]?\d", word) for word in first):
+        return "begin with a few numbers; if these are labels, write CSV with the columns text and label"
     return None
 
 

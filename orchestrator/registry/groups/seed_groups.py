@@ -102,7 +102,7 @@ class SeedGroups(RunReader):
         """Names of the tasks that have groups, of archived runs too, in their order."""
         with self._database.session(writing=False) as session:
             opened = select(OpenRunRow.run_id)
-            of_open = or_(RunRow.id.in_(opened), RunRow.parent_id.in_(opened))
+            of_open = or_(RunRow.key.in_(opened), RunRow.parent_id.in_(opened))
             return sorted(
                 session.scalars(union(select(RankedGroupsRow.task), select(RunRow.task).where(is_ranked(), of_open)))
             )
