@@ -39,7 +39,9 @@ def find_run(session: Session, wanted: str, state: ColumnElement[RunState]) -> R
     named = newest_called(session, wanted, state) if wanted else None
     begun = []
     if len(wanted) >= MIN_ID_DIGITS:
-        is_begun = RunRow.id.startswith(wanted.lower(), autoescape=True)
+        begins = wanted.lower()
+        is_near = RunRow.id.between(begins, begins + "z" * MIN_ID_DIGITS)  # which an index answers
+        is_begun = and_(is_near, RunRow.id.startswith(begins, autoescape=True))
         begun = _load_runs(session, state, is_begun, MAX_CANDIDATES + 1)
     if named is not None:
         others = [run for run in begun if run.id != named[0].id]

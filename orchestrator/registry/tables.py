@@ -130,6 +130,7 @@ class StoredRun(_RunColumns, BaseRow):
         CheckConstraint(f"state IN ({_STORED_STATES})", name="ck_runs_state"),
         UniqueConstraint("parent_id", "trial_key", name="uq_runs_parent_id_trial_key"),
         Index("ix_runs_created_at", "created_at", "id"),
+        Index("ix_runs_name", "name", "created_at", "id"),
         Index("ix_runs_fingerprint", "fingerprint"),
         Index("ix_runs_task", "task"),
         Index("ix_runs_group_key", "group_key"),

@@ -26,7 +26,7 @@ from orchestrator.tasks.types import TASK_TYPES
 from orchestrator.tasks.types.base import TaskDefinition
 
 _MANIFEST = "manifest.json"
-FEATURES_VERSION = 5
+FEATURES_VERSION = 6
 """Raised when the same examples would become other arrays."""
 _MUCH_UNKNOWN = 0.1
 """Share of unknown tokens from which on little is left to learn from."""

@@ -78,7 +78,7 @@ def _long_spans(index: int, num_a: int, num_b: int, budget: int, stride: int | N
     """Yield the windows of a pair that is too long: its index, the begin and end of its first text, of its second."""
     kept = min(num_a, num_b, budget // 2)
     for begin, end in passage_windows(max(num_a, num_b), budget - kept, stride or budget):
-        yield [index, begin, end, 0, kept] if num_a > num_b else [index, 0, kept, begin, end]
+        yield [index, begin, end, 0, kept] if num_a >= num_b else [index, 0, kept, begin, end]
 
 
 def truncate_longest_first(
