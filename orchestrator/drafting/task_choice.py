@@ -111,11 +111,12 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
     if asked is None and separator is not None:
         stands = f"{separator!r} is taken to stand between several labels"
         remarks.append(f"{stands}; --kind classification takes each value whole")
-    elif asked is None and head == "classification" and label.is_whole and len(label.distinct) > 2:
-        remarks.append("labels are whole numbers, taken as classes; --kind regression estimates them as numbers")
     elif asked is None and (mark := _separator(label, is_asked=True)):
         taken = "a decimal comma" if label.is_number else "part of a class's name"
         remarks.append(f"{mark!r} is taken for {taken}; --kind multi_label takes it to stand between several labels")
+    elif asked is None and label.is_number and 2 < len(label.distinct) <= _MAX_CLASS_NUMBERS:
+        other = "regression estimates them" if head == "classification" else "classification takes each for a class"
+        remarks.append(f"labels are numbers, here for {head}; --kind {other}")
     remarks += [*_other_labels(table, texts, label), *_columns_remarks(table, texts)]
     apart: dict[str, Any] = {} if separator is None else {"label_separator": separator}
     return TaskChoice(_spec_of(head=head, text_columns=texts, label_column=label.name, **apart), remarks)
@@ -420,8 +421,7 @@ def _columns_remarks(table: TableFacts, texts: tuple[str, ...]) -> Iterator[str]
         yield f"{lists}: lists of texts, which are not read; of choices to answer with: task.head multiple_choice"
 
     names = [column.name for column in table.columns]
-    blank = ", ".join(repr(name) for name in names if name != name.strip())
-    if blank:
+    if blank := ", ".join(repr(name) for name in names if name != name.strip()):
         ends = f"blanks at the ends of the columns' names {blank}"
         yield f"{ends} are taken as part of them; take them out of {table.path}"
     for name in dict.fromkeys(name for name in names if names.count(name) > 1):

@@ -32,10 +32,11 @@ _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _POINTED_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 _NUMBER_SIGNS = str.maketrans("\u2212\u066b", "-.")
 """Minus and the decimal point of Arabic, which Unicode's compatible form (NFKC) leaves as they are."""
-_AROUND_NUMBERS = r"[\s%'\u2019$€£¥₹₽₩₺₪₫฿₴]"
+_UNITS = r"eur|usd|gbp|chf|jpy|cny|inr|brl|sek|pln|rs\.?|r(?=\$)|kr|zł"
+_AROUND_NUMBERS = rf"(?i:[\s%'\u2019$€£¥₹₽₩₺₪₫฿₴]|(?<![^\W\d_])(?:{_UNITS})(?![^\W\d_])|°[cf])"
 _NUMBER_PROBLEMS = {
     "%": "is in percent; write the number alone, without the percent sign",
-    r"[^\s\d.,'\u2019+-]": "has the sign of a currency; write the number alone",
+    r"[^\s\d.,'\u2019+-]": "has a currency or a unit; write the number alone",
     r"[\s'\u2019]": "has a sign or a blank between thousands; leave it out",
     r"\..*\.": "has points between thousands; leave them out",
 }
@@ -204,7 +205,7 @@ def _plain_digits(text: str) -> str:
 def is_written_number(text: str) -> bool:
     """Whether a text is a number, also with signs that `read_number` refuses: percent, currencies, thousands.
 
-    >>> [is_written_number(text) for text in ("%20", "1'250.0", "12,50 €", "2 500", "1,4", "x1")]
+    >>> [is_written_number(text) for text in ("%20", "1'250.0", "12,50 €", "Rs. 2 500", "1,4", "r1")]
     [True, True, True, True, True, False]
     """
     return (

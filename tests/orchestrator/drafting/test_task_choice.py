@@ -300,6 +300,11 @@ def rows(path: Path, make: Callable[[int], dict[str, object]]) -> Path:
         (lambda n: {"text": f"some words {n}", "Class Index": n % 4 + 1}, "classification", "Class Index", ""),
         (lambda n: {"text": f"some words {n}", "at": "ab"[n % 2], "my_score": n / 7}, "regression", "my_score", ""),
         (lambda n: {"text": f"some words {n}", "vector": [n / 7, n / 9]}, None, None, "vector"),
+        (
+            lambda n: {"text": f"some words {n}", "label": ("3.9", "3.10", "3.11")[n % 3]},
+            *_NUMBER,
+            "--kind classification",
+        ),
     ],
 )
 def test_what_stands_beside_a_label_or_in_few_records_is_seen(
@@ -321,11 +326,12 @@ def test_what_stands_beside_a_label_or_in_few_records_is_seen(
         ({"spans": {"start": [0], "end": [3], "label": ["PER"]}}, "character spans"),
         ({"positive_ctxs": [{"text": "it is"}], "question": "what"}, "texts 'negative'"),
         ({"questions": "who is it", "answers": ["Ada"]}, "SQuAD's JSON"),
-        ({"price": "$1,012.50"}, "sign of a currency"),
+        ({"price": "$1,012.50"}, "currency or a unit"),
         ({"probs": [0.8, 0.2]}, "lists of fractions"),
         ({"genres": "[rock, pop]"}, "neither JSON nor Python's"),
         ({"query": "what", "pos": ["it is"], "neg": ["no"], "prompt": "say what"}, "texts 'negative'"),
         ({"sure": "12.5 %"}, "percent"),
+        ({"price": "12.50 EUR"}, "currency or a unit"),
     ],
 )
 def test_what_no_task_reads_is_named(tmp_path: Path, beside: dict[str, object], named: str) -> None:
