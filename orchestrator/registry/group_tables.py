@@ -19,7 +19,7 @@ class OpenRunRow(BaseRow):
     """A run whose groups are read from the runs themselves: it has not ended, or has changed since."""
 
     __tablename__ = "open_runs"
-    __table_args__ = _DERIVED
+    __table_args__ = _DERIVED | {"sqlite_with_rowid": False}  # with one SQLite takes NULL for a new key
 
     run_id: Mapped[RunId] = mapped_column(primary_key=True)
 

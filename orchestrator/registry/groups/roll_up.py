@@ -112,9 +112,8 @@ def joined_key(key: int, code: int = -1) -> str:
 
 def open_run(session: Session, run_id: str) -> None:
     """Open a run that is about to change, and take it out of the roll-up."""
-    opened = upsert(session.get_bind().dialect.name, OpenRunRow.__table__, ("run_id",)).returning(OpenRunRow.run_id)
-    if session.execute(opened, {"run_id": run_id}).first() is not None:
-        roll_up_runs(session, [run_id])
+    session.execute(upsert(session.get_bind().dialect.name, OpenRunRow.__table__, ("run_id",)), {"run_id": run_id})
+    roll_up_runs(session, [run_id])  # one that is open already may be rolled up as well: `open_statement`
 
 
 def roll_up(session: Session) -> None:

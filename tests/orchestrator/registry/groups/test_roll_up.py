@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, func, select, update
 
+from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
 from orchestrator.registry.group_tables import OpenRunRow, RankedGroupsRow
 from orchestrator.registry.keeping.merging import merge_registry
@@ -68,6 +69,11 @@ def resume_and_drop(registry: Registry, sweep: str) -> None:
     registry.trials.drop(sweep)
 
 
+def add_and_drop(registry: Registry, sweep: str) -> None:
+    late_trial(registry, sweep)
+    resume_and_drop(registry, sweep)
+
+
 def put_and_restore(registry: Registry, sweep: str) -> None:
     registry.trash.put(sweep, 0)
     assert registry.check_groups() == []
@@ -78,6 +84,7 @@ CHANGES: list[Callable[[Registry, str], object]] = [
     late_trial,
     late_score,
     resume_and_drop,
+    add_and_drop,
     put_and_restore,
     lambda registry, sweep: registry.trash.put(sweep, 0),
     lambda registry, sweep: registry.lifecycle.remove(sweep),
@@ -99,6 +106,14 @@ def test_numbers_of_groups_follow_whatever_becomes_of_a_run(
     registry.lifecycle.finish(first, RunState.COMPLETED) if registry.run_records([first]) else None
     check(registry)
     assert registry.run(second).state == RunState.COMPLETED
+
+
+def test_a_run_that_is_not_there_opens_no_other(registry: Registry) -> None:
+    ended_sweep(registry)
+    with pytest.raises(RegistryError):
+        registry.trials.drop("nowhere")
+    with registry._database.session(writing=False) as session:
+        assert session.scalar(select(func.count()).select_from(OpenRunRow)) == 0
 
 
 def test_runs_that_have_ended_are_read_from_the_roll_up_alone(registry: Registry) -> None:
