@@ -15,4 +15,4 @@ def compression_problem(path: str, head: bytes) -> str | None:
     if packed == named:
         return None
     what = f"holds {packed[1:]} data" if packed else "is not compressed"
-    return f"{what}; rename it to {path.removesuffix(path[len(path) - len(named) :])}{packed}"
+    return f"{what}; rename it to {path[: len(path) - len(named)]}{packed}"
