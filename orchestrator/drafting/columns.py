@@ -1,5 +1,6 @@
 """Columns of a table as its first rows show them: how many values, what they look like."""
 
+import re
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from statistics import fmean
@@ -59,8 +60,8 @@ class ColumnFacts(NamedTuple):
     """Whether all values are numbers, also with decimal commas where that is the only way to read them."""
     is_whole: bool
     is_list: bool
-    listed: Literal["words", "tags", "numbers", "spans"] | None
-    """Content of lists: other texts, tags of one scheme, whole numbers, names marked by character offsets."""
+    listed: Literal["words", "tags", "numbers", "fractions", "spans"] | None
+    """Content of lists: other texts, tags of one scheme, whole or other numbers, names marked by character offsets."""
     words: frozenset[str]
     """All different texts of lists."""
 
@@ -88,7 +89,8 @@ class TableFacts(NamedTuple):
     @property
     def names(self) -> str:
         """The columns' names, for messages."""
-        return ", ".join(repr(column.name) for column in self.columns)
+        kinds: dict[type, str] = {list: " (lists)", dict: " (objects)"}
+        return ", ".join(f"{c.name!r}{kinds.get(type(next(iter(c.values), None)), '')}" for c in self.columns)
 
 
 def inspect_table(path: str) -> TableFacts:
@@ -104,6 +106,10 @@ def inspect_table(path: str) -> TableFacts:
     refuse_broken(of_rows, len(rows))
     cells = zip(*rows[:_SAMPLE_ROWS], strict=True)
     columns = [_inspect_column(name, values) for name, values in zip(names, cells, strict=True)]
+    mark = re.search(r"[^\w\s]+|\s{2,}|\x01", names[0])
+    if len(names) == 1 and mark and all(mark[0] in str(value) for (value,) in rows):
+        reads = "tabs" if plain_name(path).endswith(".tsv") else "a comma, a semicolon, a bar or a tab"
+        raise InputError(f"{path} seems to have {mark[0]!r} between its columns, and {reads} are read: write these")
     for column in columns if plain_name(path).endswith((".csv", ".tsv")) else ():
         few = len(column.distinct) <= _FEW_VALUES < len(column.values) and column.name in column.distinct
         if few or is_number(column.name) or len(column.name.split()) > _HEADER_WORDS:
@@ -124,11 +130,12 @@ def _inspect_column(name: str, cells: Sequence[object]) -> ColumnFacts:
     labels = frozenset(map(_as_label, values))
     texts = [value for value in values if isinstance(value, str)]
     words = frozenset(chain.from_iterable(value for value in values if are_texts(value)))
-    listed: Literal["words", "tags", "numbers", "spans"] | None = None
+    items = [item for value in values if isinstance(value, list) for item in value]
+    listed: Literal["words", "tags", "numbers", "fractions", "spans"] | None = None
     if are_all(are_texts):
         listed = "tags" if fit_one_scheme(words) else "words"
-    elif are_all(lambda value: isinstance(value, list) and all(isinstance(item, int) for item in value)):
-        listed = "numbers"
+    elif are_all(lambda value: isinstance(value, list)) and all(isinstance(item, int | float) for item in items):
+        listed = "numbers" if all(float(item).is_integer() for item in items) else "fractions"
     elif are_all(lambda value: read_spans(value) is not None) and any(map(read_spans, values)):
         listed = "spans"
     may_be_commas = values and not are_all(is_number) and name.lower() not in NAMES_OF_LISTS

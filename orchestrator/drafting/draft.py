@@ -91,10 +91,8 @@ def _refuse_options(request: DraftRequest, path: str, layout: Layout) -> None:
     if request.kind in (None, *_KINDS[layout]):
         return
     is_for = "plain text without labels" if layout == "text" else f"laid out for a {_KINDS[layout][0]} task"
-    raise InputError(
-        f"{path} is {is_for}; leave --kind {request.kind} out, or give CSV, TSV, JSONL or Parquet with a column of "
-        "labels, CoNLL columns, or SQuAD's JSON"
-    )
+    others = "CSV, TSV, JSONL or Parquet with a column of labels, CoNLL columns, or SQuAD's JSON"
+    raise InputError(f"{path} is {is_for}; leave --kind {request.kind} out, or give {others}")
 
 
 def _draft_stages(
@@ -148,13 +146,9 @@ def _draft_pretraining(source: TextSource, request: DraftRequest, findings: Sequ
     corpus = source.model_dump(mode="json", exclude_defaults=True)
     vocabulary = draft_vocabulary(corpus, facts.characters, facts.num_words)
     vocab_size = vocabulary.stages["tokenizer"]["vocab_size"]
-    sizes = pretraining_sizes(
-        request,
-        facts.num_words * facts.characters.tokens_per_word,
-        facts.tokens_holding(0.9),
-        vocab_size,
-        None if folder is None else BertConfig.from_pretrained(folder),
-    )
+    num_tokens = facts.num_words * facts.characters.tokens_per_word
+    config = None if folder is None else BertConfig.from_pretrained(folder)
+    sizes = pretraining_sizes(request, num_tokens, facts.tokens_holding(0.9), vocab_size, config)
     stage = _pretraining_stage(corpus, facts, sizes, request)
     start = f"BERT-{sizes.size} from random weights, with a vocabulary of up to {vocab_size:,} entries"
     if folder is not None:

@@ -4,19 +4,20 @@ Names decide where they speak for themselves, else what stands in the columns.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import chain
+from itertools import product
 from typing import Any, NamedTuple
 
 from orchestrator.drafting.columns import NAMES_OF_LISTS, ColumnFacts, TableFacts
-from orchestrator.drafting.request import DraftKind, DraftRequest
+from orchestrator.drafting.request import DraftRequest
 from orchestrator.errors import InputError
 from orchestrator.specs.task import Head, TaskSpec
-from orchestrator.tasks.bio_tags import are_tag_texts, fit_one_scheme, other_tags_problem
-from orchestrator.tasks.cell_values import is_written_number, number_problem
+from orchestrator.tasks.bio_tags import fit_one_scheme, have_ignored_tags, other_tags_problem, tags_in_texts
+from orchestrator.tasks.cell_values import FLAGS, is_written_number, number_problem, unit_of
 from orchestrator.tasks.table_files import class_names, table_name
-from orchestrator.tasks.types.character_spans import SPAN_EXAMPLE, marks_places
+from orchestrator.tasks.types import TASK_TYPES
+from orchestrator.tasks.types.character_spans import marks_places
 from orchestrator.tasks.types.squad import are_question_columns
 
 _MAX_CLASS_NUMBERS = 20
@@ -32,26 +33,20 @@ _TEXT_NAMES = [
     "query", "utterance", "document", "abstract", "title", "input",
 ]
 # fmt: on
-_PAIRS = {("premise", "hypothesis"), ("question", "sentence"), ("query", "document"), ("query", "passage")} | {
-    ("question", "passage"),
-    ("question", "context"),
-}
+_PAIRS = {("premise", "hypothesis"), *product(("question", "query"), ("sentence", "document", "passage", "context"))}
+_SEPARATORS: tuple[str, ...] = ("|", ";", ",")
+_RARE_SEPARATORS: tuple[str, ...] = ("/", "+", "&", " and ", "::", "#", "~", " - ", " > ")
 _ID_NAME = re.compile(r"(.*[^a-z])?(id|uid|guid|index|idx|key|number|nr|no)", re.IGNORECASE)
 _MAX_CLASSES = 50
 """Values at most of a column that is taken for the label although its name does not say so."""
 _NUMBERS_SHARE = 0.8
 """Share of different values that are numbers, above which a label is one and the others are named."""
-_LAYOUTS = {
-    "ner": "CoNLL columns (in a file whose name ends in .conll), a word and its tag in each row beside a column "
-    f"'sentence', lists of words and of tags, or character spans ({SPAN_EXAMPLE}, the end past the last character)",
-    "token_classification": "CoNLL columns (in a file whose name ends in .conll), or lists of words and of tags",
-    "qa": "SQuAD's JSON, or columns question, context and answers",
-    "multi_label": """lists of names as JSON has them, ["rock", "pop"]""",
-    "embedding": "columns of two texts that belong together, and texts or lists of texts 'negative'",
-}
 _NEAR = re.compile(r"pos(itive?)?s?(_(text|sentence|document|passage)s?)?")
 _FAR = re.compile(r"(hard_)?neg(ative?)?s?(_(text|sentence|document|passage)s?)?(_?\d+)?")
 _NEAR_OR_FAR = re.compile(r"(hard_)?(pos|neg)(itive?|ative?)?s?(_\w+)?")
+_MARK = re.compile("x|1|true|yes|y|t|\N{CHECK MARK}|\N{HEAVY CHECK MARK}", re.IGNORECASE)
+_FIRST_ROWS = 200
+"""Rows that show the layout of tags and spans."""
 _ANSWERS = ("answer", "answers", "answer_text", "qas")
 
 
@@ -75,13 +70,14 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
     asked = request.kind
     if asked in (None, "qa") and _have_passages(table, request):
         return TaskChoice(_spec_of(head="qa"))
-    for kind, suits in _KNOWN_BY_COLUMNS:
-        if asked in (None, kind) and (choice := suits(table, request)) is not None:
+    for kinds, suits in _KNOWN_BY_COLUMNS:
+        if asked in (None, *kinds) and (choice := suits(table, request)) is not None:
             return choice
-    if asked == "ner":
+    if asked in _OF_TAGS:
         _refuse_other_layouts(table, table.columns)
     if asked in ("ner", "token_classification", "qa"):
-        raise InputError(f"{table.path} is a table of texts, and a {asked} task reads {_LAYOUTS[asked]}; convert it")
+        reads = TASK_TYPES[asked].labeled_layouts
+        raise InputError(f"{table.path} is a table of texts, and a {asked} task reads {reads}; convert it")
     texts = _text_columns(table, request)
     if asked == "pretraining":
         return TaskChoice(_spec_of(text_columns=texts[:1]))
@@ -92,13 +88,13 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
     others = [column for column in table.columns if column.name not in texts and column.values]
     label = _label_column(table, texts, others, request)
     flags = _flags(others)
-    if request.label_column is None and flags and (asked is None or (asked == "multi_label" and label is not None)):
+    if request.label_column is None and flags and asked in (None, "multi_label"):
         is_one = label is not None and (label.is_list or _separator(label) is not None)
         is_meant = label is None or (label in flags and label.last_name not in _LABEL_NAMES)
         if is_meant if asked is None else not is_one:
             task = _spec_of(head="multi_label", text_columns=texts, label_columns=tuple(flag.name for flag in flags))
             one = f"--label {flags[0].name} learns that one alone"
-            remarks = [f"each column of 0 and 1 is taken for a label of its own; {one}"]
+            remarks = [f"each column of 0 and 1 (or no and yes) is taken for a label of its own; {one}"]
             return TaskChoice(task, [*remarks, *_columns_remarks(table, texts)])
     if asked is None:
         is_named = request.label_column or (label is not None and label.name.lower() in _LABEL_NAMES)
@@ -111,6 +107,8 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
     if asked is None and separator is not None:
         stands = f"{separator!r} is taken to stand between several labels"
         remarks.append(f"{stands}; --kind classification takes each value whole")
+    elif asked is None and (unit := unit_of(label.distinct)):
+        remarks.append(f"labels are numbers with {unit!r} behind them, here classes; regression reads numbers alone")
     elif asked is None and (mark := _separator(label, is_asked=True)):
         taken = "a decimal comma" if label.is_number else "part of a class's name"
         remarks.append(f"{mark!r} is taken for {taken}; --kind multi_label takes it to stand between several labels")
@@ -133,9 +131,7 @@ def _have_passages(table: TableFacts, request: DraftRequest) -> bool:
     few = [c for c in named[0] or named[1] if _has_few_values(c) and not isinstance(c.values[0], list | dict)]
     passages = max(table.columns, key=lambda column: column.mean_words).values
     pairs = [(str(value), str(text)) for column in few for value, text in zip(column.values, passages, strict=False)]
-    found = sum(
-        re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text, re.IGNORECASE) is not None for value, text in pairs
-    )
+    found = sum(bool(re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text, re.IGNORECASE)) for value, text in pairs)
     return request.kind == "qa" or 2 * found > len(pairs) or not few
 
 
@@ -213,29 +209,33 @@ def _triples(table: TableFacts, request: DraftRequest) -> TaskChoice | None:
     return TaskChoice(_pairs_of(text_columns=names[:2], negative_columns=names[2:]))
 
 
-_KNOWN_BY_COLUMNS: Sequence[tuple[DraftKind, Callable[[TableFacts, DraftRequest], TaskChoice | None]]] = (
-    ("ner", _tag_lists),
-    ("token_classification", _tag_lists),
-    ("ner", _spans),
-    ("ner", _tag_rows),
-    ("token_classification", _tag_rows),
-    ("embedding", _triples),
-)
+_OF_TAGS = ("ner", "token_classification")
+_KNOWN_BY_COLUMNS = ((_OF_TAGS, _tag_lists), (("ner",), _spans), (_OF_TAGS, _tag_rows), (("embedding",), _triples))
 """Kinds whose tables are known by their columns, whatever their texts."""
 
 
 def _refuse_other_layouts(table: TableFacts, columns: Sequence[ColumnFacts]) -> None:
     """Refuse tags, spans, triples and questions in layouts that no task reads. Raises: InputError."""
     has_questions = any("question" in column.last_name for column in table.columns)
+    texts = {column.name: column.values[:_FIRST_ROWS] for column in table.columns if column.is_text}
+    marks = [c for c in table.columns if _MARK.fullmatch(" ".join(c.distinct)) and len(c.values) < table.num_rows]
+    head: Head
     for column in sorted(columns, key=lambda column: "ner" not in column.last_name):
-        if any(map(marks_places, column.values[:100])):
+        shown = str(column.values[0])[:40] if column.values else ""
+        if any(map(marks_places, column.values[:_FIRST_ROWS])):
             head, looks = "ner", "looks like spans, names with character offsets, in another layout"
-        elif column.listed == "tags" or (column.is_text and are_tag_texts(column.values)):
-            head, looks = "ner", f"has BIO tags ({str(column.values[0])[:40]!r}) beside no list of words"
-        elif column.is_list and 3 * len(column.distinct) <= len(column.values) and _has_fractions(column):
+        elif any(map(have_ignored_tags, column.values[:_FIRST_ROWS])):
+            head, looks = "ner", "has -100, of pieces of words that a tokenizer made"
+        elif column.listed == "tags":
+            head, looks = "ner", f"has BIO tags ({shown!r}) beside no list of words"
+        elif column.name in texts and (tagged := tags_in_texts(column.values[:_FIRST_ROWS], texts)):
+            head, looks = "token_classification", f"has {tagged} ({shown!r})"
+        elif column.listed == "fractions" and 3 * len(column.distinct) <= len(column.values):
             head, looks = "multi_label", "has lists of fractions, as probabilities"
-        elif column.is_text and all(re.fullmatch(r"[\[{].*[\]}]", str(value)) for value in column.values):
-            head, looks = "multi_label", f"has lists that are neither JSON nor Python's ({str(column.values[0])[:40]})"
+        elif column.name in texts and all(re.fullmatch(r"[\[{].*[\]}]", str(value)) for value in column.values):
+            head, looks = "multi_label", f"has lists that are neither JSON nor Python's ({shown})"
+        elif column in marks[1:]:
+            head, looks = "multi_label", f"is marked ({shown}) or empty, as {marks[0].name!r} is"
         elif column.listed == "numbers" and _listing(table, "words", "tags"):
             head, looks = "ner", f"has tags as numbers (of `datasets`: features[{column.name!r}].feature.names)"
         elif column.is_list and _NEAR_OR_FAR.fullmatch(column.last_name):
@@ -244,15 +244,8 @@ def _refuse_other_layouts(table: TableFacts, columns: Sequence[ColumnFacts]) -> 
             head, looks = "qa", "looks like answers to questions"
         else:
             continue
-        raise InputError(
-            f"{table.path}: {column.name!r} {looks}; a task of {head} reads {_LAYOUTS[head]}: write that, or say "
-            "--kind pretraining or classification"
-        )
-
-
-def _has_fractions(column: ColumnFacts) -> bool:
-    items = chain.from_iterable(value for value in column.values if isinstance(value, list))
-    return any(isinstance(item, float) and not item.is_integer() for item in items)
+        way = f"write {TASK_TYPES[head].labeled_layouts}, or say --kind pretraining or classification"
+        raise InputError(f"{table.path}: {column.name!r} {looks}; {way}")
 
 
 def _listing(table: TableFacts, *kinds: str) -> list[ColumnFacts]:
@@ -277,7 +270,7 @@ def _text_columns(table: TableFacts, request: DraftRequest) -> tuple[str, ...]:
     longest = max(texts, key=lambda column: column.mean_words, default=None)
     if longest is None or (longest.mean_words < 1.5 and longest.last_name in _LABEL_NAMES):
         _refuse_other_layouts(table, table.columns)
-        raise InputError(f"{table.path} has no column of text; it has {table.names}. Name one with --text COLUMN")
+        raise InputError(f"{table.path} has no column of text but {table.names}; write texts in one (--text COLUMN)")
     return (longest.name,)
 
 
@@ -319,7 +312,9 @@ def _label_column(
 
 def _flags(columns: Sequence[ColumnFacts]) -> list[ColumnFacts]:
     """Columns that say of each row whether it has a label, or (-1) that nobody knows; none where it is one alone."""
-    flags = [c for c in columns if c.distinct in ({"0", "1"}, {"false", "true"})]
+    pairs = [frozenset(map(str.lower, column.distinct)) for column in columns]
+    usual = max((pair for pair in pairs if {*map(FLAGS.get, pair)} == {False, True}), key=pairs.count, default=None)
+    flags = [column for column, pair in zip(columns, pairs, strict=True) if pair == usual]
     more = [c for c in columns if "0" in c.distinct <= {"-1", "0", "1"} and c.last_name not in _LABEL_NAMES]
     return [column for column in columns if column in flags or column in more] if len(flags) > 1 else []
 
@@ -364,13 +359,14 @@ def _separator(label: ColumnFacts, *, is_asked: bool = False) -> str | None:
     """The text between several labels of one value: a bar, or what leaves fewer different names than values.
 
     Args:
-        is_asked: whether values are lists of labels; then the first that stands in some.
+        is_asked: whether values are lists of labels; then the first that stands in some, or a rarer one.
     """
-    for separator in ("|", ";", ","):
+    for separator in _SEPARATORS + _RARE_SEPARATORS if is_asked else _SEPARATORS:
         is_common = sum(separator in str(value) for value in label.values) >= 0.05 * len(label.values)
         names = {name.strip() for value in label.distinct for name in value.split(separator)}
         is_short = all(len(name.split()) <= 4 for name in names)
-        if is_common and is_short and (separator == "|" or is_asked or len(names) < len(label.distinct)):
+        is_sure = separator == "|" or (is_asked and separator in _SEPARATORS)
+        if is_common and is_short and (is_sure or len(names) < len(label.distinct)):
             return separator
     return None
 
@@ -397,13 +393,15 @@ def _other_labels(table: TableFacts, texts: tuple[str, ...], label: ColumnFacts)
     if flags and label.last_name in _LABEL_NAMES:
         likely = []
         left = ", ".join(flag.name for flag in flags if flag is not label)
-        yield f"{left} have 0 and 1 alone and are not read: --kind multi_label takes each such column for a label"
+        yield f"{left} have 0 and 1 (no and yes) and are not read: --kind multi_label takes each such one for a label"
     if names_of is not None:
         yield f"{names_of} has the names of {label.name}: --label {names_of} learns these"
     elif not likely and label.name.lower() not in _LABEL_NAMES:
         likely = [column.name for column in others if _has_few_values(column)]
     if likely:
-        yield f"{', '.join(likely)} could be the label as well: --label {likely[0]}"
+        are_alike = all(len(c.distinct) == 2 and c.distinct == label.distinct for c in others if c.name in likely)
+        way = "; written as 0 and 1, each is a label of one multi_label task" * are_alike
+        yield f"{', '.join(likely)} could be the label as well: --label {likely[0]}{way}"
 
 
 def _are_names(column: ColumnFacts, label: ColumnFacts) -> bool:
@@ -419,7 +417,6 @@ def _columns_remarks(table: TableFacts, texts: tuple[str, ...]) -> Iterator[str]
         yield f"{', '.join(others)} holds text as well and is not read: --text {others[0]}"
     if lists := ", ".join(c.name for c in _listing(table, "words") if c.last_name not in _LABEL_NAMES):
         yield f"{lists}: lists of texts, which are not read; of choices to answer with: task.head multiple_choice"
-
     names = [column.name for column in table.columns]
     if blank := ", ".join(repr(name) for name in names if name != name.strip()):
         ends = f"blanks at the ends of the columns' names {blank}"

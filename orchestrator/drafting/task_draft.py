@@ -325,12 +325,9 @@ def _cut_findings(data: _Data, max_seq_length: int) -> Iterator[Finding]:
     cut = [(length - max_seq_length, count) for length, count in tokens if length > max_seq_length]
     if cut and not data.task.type.splits_long_examples:
         lost, total = (sum(length * count for length, count in lengths) for lengths in (cut, tokens))
-        yield (
-            "cut",
-            f"about {sum(count for _, count in cut):,} of {len(data.train.examples):,} examples are longer than "
-            f"the {max_seq_length} tokens of max_seq_length: {_share(lost, total)} of all text are not read; "
-            "recipe.long_documents: mean reads them in windows",
-        )
+        longer = f"about {sum(count for _, count in cut):,} of {len(data.train.examples):,} examples are longer than"
+        read = f"the {max_seq_length} tokens of max_seq_length: {_share(lost, total)} of all text are not read"
+        yield "cut", f"{longer} {read}; recipe.long_documents: mean reads them in windows"
 
 
 def _validation_findings(data: _Data) -> Iterator[Finding]:
@@ -358,11 +355,9 @@ def _model_findings(request: DraftRequest, unknown_share: float) -> Iterator[Fin
             yield "unknown", f"{unknown}, which learned its vocabulary from other text: start from another model"
         yield "model", f"starts from {request.model}"
         return
-    yield (
-        "model",
-        "random weights (BERT-tiny) and a vocabulary of these texts: a baseline. Starting from a pretrained model "
-        "is far better: --model NAME, of one on the hub (bert-base-uncased), a registered model or a folder",
-    )
+    random = "random weights (BERT-tiny) and a vocabulary of these texts: a baseline"
+    named = "--model NAME, of one on the hub (bert-base-uncased), a registered model or a folder"
+    yield "model", f"{random}. Starting from a pretrained model is far better: {named}"
     if names := pretrained_models(request.settings)[:_SHOWN]:
         yield "", f"registered here: {', '.join(names)}"
 

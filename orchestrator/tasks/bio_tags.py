@@ -1,9 +1,15 @@
 """BIO tags: `B-type` begins an entity, `I-type` goes on, `O` is outside. Tags of other schemes become BIO."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+
+_MOST = 0.95
+"""Share of rows or words that shows what all are like."""
+_WORDS_NOT_BY_CHANCE = 3
+"""Words from which on two columns of texts that are all of this length have not the same number by chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,21 +113,42 @@ def fit_one_scheme(tags: Iterable[str]) -> bool:
     return any(all(map(scheme.fits, distinct)) for scheme in SCHEMES)
 
 
-def are_tag_texts(values: Sequence[object]) -> bool:
-    """Whether texts are BIO tags, one or several in each.
+def tags_in_texts(values: Sequence[object], sentences: Mapping[str, Sequence[object]]) -> str | None:
+    """Say which tags texts hold: BIO tags, tags behind words, one for each word of the sentences beside them; or None.
 
-    >>> are_tag_texts(["B-PER O O", "O B-LOC", "O O"]), are_tag_texts(["a b", "O b"])
-    (True, False)
+    >>> tags_in_texts(["B-PER O O", "O B-LOC", "O O"], {}), tags_in_texts(["the_D dog_N sat_V", "a_D cat_N sat_V"], {})
+    ('BIO tags', "words with their tags behind '_'")
+    >>> tags_in_texts(["D N", "D N N"], {"text": ["the dog", "a cat door"]}), tags_in_texts(["a b", "O b"], {})
+    ("a tag for each word of 'text'", None)
     """
-    rows = [re.findall(r"[^\s,]+", value) for value in values if isinstance(value, str)]
-    tags = set(chain.from_iterable(rows))
-    return 0 < len(tags - {"O", "o"}) < len(tags) < sum(map(len, rows)) / 2 and fit_one_scheme(tags)
+    rows = [str(value).split() for value in values]
+    tags = Counter(tag for value in values for tag in re.findall(r"[^\s,]+", str(value)))
+    if 0 < len(tags.keys() - {"O", "o"}) < len(tags) < tags.total() / 2 and fit_one_scheme(tags):
+        return "BIO tags"
+    written = list(chain.from_iterable(rows))
+    for sign in ("/", "_", "|"):
+        parts = [word.rpartition(sign) for word in written]
+        behind = [tag for word, _, tag in parts if word and tag and not tag[0].isdigit()]
+        is_varied = 2 * len(rows) <= len(written) and 2 <= len({*behind}) <= len(behind) / 2
+        if len(behind) >= _MOST * len(written) and is_varied:
+            return f"words with their tags behind {sign!r}"
+    for name, texts in sentences.items():
+        beside = [str(text).split() for text in texts]
+        fitting = [len(row) for row, words in zip(rows, beside, strict=False) if len(row) == len(words)]
+        is_chance = len({*fitting}) < 2 and max(fitting, default=0) < _WORDS_NOT_BY_CHANCE
+        num_tags, num_words = (len(set(chain.from_iterable(side))) for side in (rows, beside))
+        if len(fitting) >= _MOST * len(rows) and not is_chance and 2 <= num_tags <= num_words / 2:
+            return f"a tag for each word of {name!r}"
+    return None
+
+
+def have_ignored_tags(tags: object) -> bool:
+    """Whether a list of tags has -100, which PyTorch's losses ignore: of pieces of words that a tokenizer made."""
+    return isinstance(tags, list) and any(str(tag) == "-100" for tag in tags)
 
 
 def find_bad_tag(tags: Sequence[str], known: Collection[str] | None, are_entities: bool) -> str | None:
-    """Say what is wrong with the first bad tag: not BIO, where tags mark entities, or outside the tag set; None: all
-    are good.
-    """
+    """Say what is wrong with the first bad tag: of entities and not BIO, or outside the tag set; None: all are good."""
     for tag in tags:
         if are_entities and not BIO.fits(tag):
             return f"tag {tag!r} is not {_READ_TAGS}"

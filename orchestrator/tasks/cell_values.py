@@ -20,8 +20,10 @@ _INVISIBLE = dict.fromkeys(
     [0xAD, 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F), 0x2060, *range(0x2066, 0x206A), 0xFE0E, 0xFE0F, 0xFEFF]
 )
 """Characters without width. U+200C and U+200D are none of them: Persian, Indic scripts and emoji need them."""
-NO_LABEL_MARKS = ("-1", "-")
+NO_LABEL_MARKS = ("-1", "-100", "-")
 """Labels that data sets write in rows without one, where they are no classes."""
+FLAGS = {**dict.fromkeys(("0", "false", "no", "n", "f"), False), **dict.fromkeys(("1", "true", "yes", "y", "t"), True)}
+"""Words in lower case that say of a row whether it has a label."""
 _ARRAY = re.compile(r"array\((\[.*?\])(?:, dtype=\w+)?\)", re.DOTALL)
 """NumPy's arrays within objects, as pandas writes them into a CSV file."""
 _WITHOUT_COMMAS = re.compile(r"""['"]\s+['"]""")
@@ -30,6 +32,7 @@ _MISSING = re.compile(r"[nN][aA][nN]|[+-]?(inf|[Ii]nfinity)|\\[nN]")
 _COMMA_NUMBER = re.compile(r"[+-]?(\d+)(?:,(\d+))?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
 _POINTED_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
+_NUMBER_WITH_UNIT = re.compile(r"[+-]?\d+(?:[.,]\d+)?\s*(/\s*\d+|[^\W\d_][^\d,;|]*\d*)")
 _NUMBER_SIGNS = str.maketrans("\u2212\u066b", "-.")
 """Minus and the decimal point of Arabic, which Unicode's compatible form (NFKC) leaves as they are."""
 _UNITS = r"eur|usd|gbp|chf|jpy|cny|inr|brl|sek|pln|rs\.?|r(?=\$)|kr|zł"
@@ -104,31 +107,36 @@ def is_unlabeled(value: object) -> bool:
 
 
 def read_flag(value: object) -> bool | None:
-    """Whether a value of 0 and 1, or of truth values, says yes; None where it says nothing: empty, NaN, -1.
+    """Whether a value of 0 and 1, truth values or yes and no says yes; None where it says nothing: empty, NaN, -1.
 
     Raises: ValueError for any other value.
     """
-    flag = read_label(value)
-    if flag not in (None, "-1", "0", "1", "false", "true"):
-        raise ValueError(f"{value!r} is neither 0 nor 1")
-    return None if flag in (None, "-1") else flag in ("1", "true")
+    flag = (read_label(value) or "-1").lower()
+    if flag != "-1" and flag not in FLAGS:
+        raise ValueError(f"{value!r} is neither 0 nor 1, true nor false, yes nor no")
+    return FLAGS.get(flag)
 
 
 def stands_for_no_label(label: str, classes: Collection[str], *, are_known: bool = False) -> bool:
-    """Whether -1 beside whole numbers from 0, or - beside words, is the mark of a row without a label.
+    """Whether -1 or -100 beside whole numbers from 0, or - beside words, is the mark of a row without a label.
 
     Args:
         classes: all labels of a column. -1 beside 0 and 1 alone is a class: negative, neutral, positive.
+            -100, which PyTorch's losses ignore, is one beside numbers of three digits.
         are_known: whether a task has these classes and no other.
 
     >>> [stands_for_no_label("-1", classes) for classes in (["-1", "0", "1", "2"], ["-1", "0", "1"], ["-1", "1", "2"])]
     [True, False, False]
     >>> stands_for_no_label("-1", ["0", "1"], are_known=True), stands_for_no_label("-", ["-", "yes", "no"])
     (True, True)
+    >>> [stands_for_no_label("-100", ["-100", "0", other]) for other in ("1", "100")]
+    [True, False]
     """
     if label not in NO_LABEL_MARKS:
         return False
     others = set(classes).difference(NO_LABEL_MARKS)
+    if label == "-100":
+        return "0" in others and all(other.isdecimal() and len(other) < 3 for other in others)
     if label == "-1":
         return "0" in others and all(map(str.isdecimal, others)) and (are_known or len(others) > 2)
     return len(others) > 1 and all(any(map(str.isalnum, other)) for other in others)
@@ -214,9 +222,20 @@ def is_written_number(text: str) -> bool:
     )
 
 
+def unit_of(labels: Collection[str]) -> str | None:
+    """The text behind each of some numbers, as a unit or what they are out of; None of other labels.
+
+    >>> unit_of(["8/10", "9/10"]), unit_of(["45k", "5.5k"]), unit_of(["1 star", "2 stars"]), unit_of(["18-24", "25-34"])
+    ('/10', 'k', 'star', None)
+    """
+    found = {match and match[1].removesuffix("s") for match in map(_NUMBER_WITH_UNIT.fullmatch, labels)}
+    return next(iter(found)) if len(found) == 1 < len(labels) else None
+
+
 def _number_problem(text: str) -> str:
     if not is_written_number(text):
-        return "is not a number"
+        unit = _NUMBER_WITH_UNIT.fullmatch(text)
+        return f"has {unit[1]!r} behind the number; write the number alone" if unit else "is not a number"
     for sign, problem in _NUMBER_PROBLEMS.items():
         if re.search(sign, text):
             return problem
@@ -249,16 +268,19 @@ def has_decimal_commas(values: Iterable[object]) -> bool:
     return sure and not (vary and ascend)
 
 
-def has_thousands_points(values: Iterable[object]) -> bool:
-    """Whether each point of a column's numbers stands before three digits, and some numbers have none.
+def has_thousands_points(values: Iterable[object]) -> bool | None:
+    """Whether points of a column's numbers stand between thousands; None where they may as well begin fractions.
 
     >>> has_thousands_points(["1.250", "13.000", "900"]), has_thousands_points(["1.250", "2.5", "9"])
     (True, False)
+    >>> has_thousands_points(["1.250", "13.000"])
     """
     texts = [value.strip() for value in values if isinstance(value, str) and not is_missing(value)]
     pointed = [text for text in texts if "." in text]
+    if not pointed or not all(map(_POINTED_THOUSANDS.fullmatch, pointed)):
+        return False
     has_hundreds = any(text.lstrip("+-").isdecimal() and len(text.lstrip("+-")) == 3 for text in texts)
-    return bool(pointed) and has_hundreds and all(map(_POINTED_THOUSANDS.fullmatch, pointed))
+    return True if has_hundreds else None if len(pointed) == len(texts) else False
 
 
 def unpack_cell(value: object) -> Any:

@@ -46,17 +46,12 @@ def count_leaks(task: Task) -> dict[Split, int]:
     """
     if "train" not in task.files:
         return {}
-    others: dict[Split, list[str]] = {
-        split: list(_plain_texts(task, task.examples(split))) for split in _other_splits(task)
-    }
+    own = ("train", "validation") if task.is_divided else ("train",)
+    others = {split: list(_plain_texts(task, task.examples(split))) for split in task.splits if split not in own}
     wanted = set().union(*others.values()) - {""}
     learned = {text for text in _plain_texts(task, task.examples("train")) if text in wanted}
     counts = {split: sum(text in learned for text in texts) for split, texts in others.items()}
     return {split: count for split, count in counts.items() if count}
-
-
-def _other_splits(task: Task) -> list[Split]:
-    return [split for split in task.splits if split != "train" and not (split == "validation" and task.is_divided)]
 
 
 def _plain_texts(task: Task, examples: Iterable[Any]) -> Iterator[str]:

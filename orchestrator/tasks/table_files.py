@@ -264,8 +264,15 @@ def _object_of(line: str) -> dict[str, Any] | None:
 
 
 def _rows_within(value: object) -> list[Any] | None:
-    """The rows that an object has under `data`, as pandas and exports write them; None of SQuAD's articles."""
-    rows = value.get("data") if isinstance(value, dict) else None
+    """The rows that an object has under `data`, as exports write them, or by columns (pandas); None of SQuAD's."""
+    if not isinstance(value, dict):
+        return None
+    rows, names = value.get("data"), value.get("columns")
+    if isinstance(rows, list) and isinstance(names, list) and all(isinstance(row, list) for row in rows):
+        return [dict(zip(names, row, strict=False)) for row in rows]  # pandas' orient="split"
+    are_columns = all(isinstance(cells, dict) and cells and all(map(str.isdecimal, cells)) for cells in value.values())
+    if are_columns and len({tuple(cells) for cells in value.values()}) == 1:  # orient="columns", its default
+        return [dict(zip(value, row, strict=True)) for row in zip(*map(dict.values, value.values()), strict=True)]
     are_rows = isinstance(rows, list) and all(isinstance(row, dict) and "paragraphs" not in row for row in rows)
     return rows if are_rows else None
 

@@ -72,7 +72,7 @@ class LabelColumn:
         return has_decimal_commas(self.values)
 
     @cached_property
-    def has_thousands_points(self) -> bool:
+    def has_thousands_points(self) -> bool | None:
         return has_thousands_points(self.values)
 
     @cached_property

@@ -8,10 +8,12 @@ import codecs
 import gzip
 import io
 import lzma
+import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Literal
 
 import zstandard
@@ -23,12 +25,21 @@ from orchestrator.storage.compression import COMPRESSIONS, compression_problem
 
 _HEAD_BYTES = 4096
 """First bytes of a file by which its kind is known."""
+_ROWS = "write CSV or JSONL with an example in each row: columns text and label"
+_XML = f"is XML or HTML; {_ROWS}, or its text alone as a .txt file"
 _FOREIGN = {
-    b"PK\x03\x04": "is a zip archive or an Excel sheet; save the sheet as CSV, or unpack the archive",
-    b"BZh": "is compressed by bzip2; unpack it, or compress it with gzip",
-    b"%PDF": "is a PDF; save its text as a .txt file",
+    rb"PK\x03\x04": "is a zip archive or an Excel sheet; save the sheet as CSV, or unpack the archive",
+    rb"BZh": "is compressed by bzip2; unpack it, or compress it with gzip",
+    rb"%PDF": "is a PDF; save its text as a .txt file",
+    rb"(?i)\s*<(\?xml|!doctype|html)\b": _XML,
+    rb"(version:.*\s+)?nlu:\s|##\s*(intent|synonym|lookup|regex):": f"holds examples for Rasa; {_ROWS}",
 }
 """Problem of a file, and the remedy, by the bytes that it begins with."""
+_FOREIGN_ENDINGS = {
+    **dict.fromkeys((".xml", ".html", ".htm"), _XML),
+    **dict.fromkeys((".yaml", ".yml"), f"is YAML; {_ROWS}"),
+}
+"""The same by the ending of its name."""
 
 
 @dataclass
@@ -95,9 +106,11 @@ def plain_name(path: str) -> str:
 
 def _content_problem(path: str, head: bytes) -> str | None:
     """Say what a file's first bytes are, where they are no text or table as its name says, and the remedy."""
-    if plain_name(path).endswith(".parquet"):
+    ending = PurePosixPath(plain_name(path)).suffix
+    if ending == ".parquet":
         return None
-    foreign = next((problem for magic, problem in _FOREIGN.items() if head.startswith(magic)), None)
+    begins = (problem for magic, problem in _FOREIGN.items() if re.match(magic, head.removeprefix(codecs.BOM_UTF8)))
+    foreign = next(begins, _FOREIGN_ENDINGS.get(ending))
     if problem := foreign or compression_problem(path, head):
         return problem
     is_text = head.startswith((*COMPRESSIONS.values(), codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" not in head

@@ -146,6 +146,8 @@ class TaskType(ABC, Generic[E, P, A, Opt]):
     """A request, to try a model with."""
     own_layout: ClassVar[str] = ""
     """Layout of files that this type alone reads, as a person calls it; empty for a type without one."""
+    labeled_layouts: ClassVar[str] = "columns of text and a column of labels"
+    """Layouts of labeled files, for messages."""
     usual_text_columns: ClassVar[tuple[str, ...]] = ()
     """Columns that hold the request's keys in tables whose task names none."""
     reason_not_learned: ClassVar[str] = ""

@@ -93,7 +93,7 @@ class ClassificationTable(TextTable[ClassificationExample]):
         if label not in NO_LABEL_MARKS or label in self._by_spelling:
             return False
         if column.class_names:
-            return label == "-1"
+            return label != "-"
         if self.classes is not None:
             return stands_for_no_label(label, self._by_spelling, are_known=True)
         if stands_for_no_label(label, column.labels):

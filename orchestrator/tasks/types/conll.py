@@ -19,6 +19,7 @@ from orchestrator.tasks.bio_tags import (
     TagScheme,
     find_bad_tag,
     find_scheme,
+    have_ignored_tags,
     is_tag,
     other_tags_problem,
 )
@@ -29,11 +30,14 @@ from orchestrator.tasks.text_examples import are_texts
 from orchestrator.tasks.text_files import BadRecords, plain_name, read_lines
 from orchestrator.tasks.types.character_spans import SPAN_EXAMPLE, read_spans, tag_words
 
+TAG_LAYOUTS = (
+    "CoNLL columns (.conll: a word and its tag a line, an empty line between sentences), lists of words and of tags, "
+    "or a word and its tag in each row beside a column 'sentence'"
+)
+SPAN_LAYOUT = f"character spans ({SPAN_EXAMPLE}, the end past the last character)"
 _READS = (
-    "tagged words are read from CoNLL columns: a word and its tag a line, an empty line between sentences; JSON, "
-    "Parquet or CSV with a list of words and a list of tags, or a text and its character spans, in each row; or CSV "
-    "with a word a row (text_columns: [SENTENCE, WORD], label_column: TAG). Convert it, or set task.head to "
-    "classification if each row has one label"
+    f"tagged words are read from {TAG_LAYOUTS} (text_columns: [SENTENCE, WORD]), or {SPAN_LAYOUT}. Convert it, or set "
+    "task.head to classification if each row has one label"
 )
 
 CONLL_ENDINGS = (".conll", ".conllu", ".bio", ".iob", ".iob2")
@@ -352,6 +356,8 @@ class NerTable(LabeledReader[NerExample]):
     def _sentence(self, values: tuple[object, ...], bad: BadRecords) -> tuple[list[str], list[str]]:
         """A row's words and their tags, none where they are not read. Raises: ValueError, saying what is wrong."""
         words, tags = values[0], values[1] if self.labeled else []
+        if have_ignored_tags(tags):
+            raise ValueError(f"{self.tags_column} has -100, of pieces of words; list whole words and a tag for each")
         if isinstance(words, str) and self.are_entities:
             spans = read_spans(tags)
             if spans is None:

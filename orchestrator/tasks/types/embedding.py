@@ -234,6 +234,7 @@ class Embedding(TaskType[TextExample, Any, PairArrays, EmbeddingOptions]):
     purpose = "vectors of texts"
     arrays_type = PairArrays
     options_type = EmbeddingOptions
+    labeled_layouts = "columns of two texts that belong together, and texts or lists of texts 'negative'"
     spec_fields = frozenset({"text_columns", "negative_columns", "label_column", "labels", "objective", "score_range"})
     recipe_fields = frozenset({"pooling", "query_prompt", "document_prompt"}).union(
         *(some.recipe_fields for some in EMBEDDING_OBJECTIVES.values())

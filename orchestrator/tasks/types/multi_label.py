@@ -80,7 +80,7 @@ class MultiLabelTable(TextTable[MultiLabelExample]):
     """Names to accept; None takes every label as it stands."""
     separator: str = "|"
     label_columns: tuple[str, ...] = ()
-    """Columns of 0 and 1, one for each label; `label_column` is not read then."""
+    """Columns of 0 and 1 or of yes and no, one for each label; `label_column` is not read then."""
 
     kind = MultiLabelExample
 
@@ -137,6 +137,7 @@ class MultiLabel(TextType[MultiLabelExample, LabelsPrediction, MultiLabelOptions
     metrics = ("micro_f1", "macro_f1", "subset_accuracy", "label_ranking_average_precision")
     purpose = "texts with several labels"
     spec_fields = TextType.spec_fields | {"labels", "label_separator", "label_columns"}
+    labeled_layouts = """lists of names as JSON has them, ["rock", "pop"], or a column of 0 and 1 for each label"""
     options_type = MultiLabelOptions
     recipe_fields = TextType.recipe_fields | LABEL_LOSS_FIELDS | {"calibrate", "tune_thresholds"}
     example_type = MultiLabelExample

@@ -38,6 +38,8 @@ from orchestrator.tasks.token_windows import cumulative, fill_windows
 from orchestrator.tasks.types.base import Outputs, Request, Scores, Tables, TaskDefinition, TaskType, check_length
 from orchestrator.tasks.types.character_spans import words_of
 from orchestrator.tasks.types.conll import (
+    SPAN_LAYOUT,
+    TAG_LAYOUTS,
     ConllReader,
     NerExample,
     NerTable,
@@ -92,6 +94,7 @@ class Ner(TaskType[NerExample, TagsPrediction, NerArrays, NerOptions]):
     request_keys = ("words",)
     list_keys = frozenset({"words"})
     own_layout = "CoNLL columns (.conll; tags may be missing)"
+    labeled_layouts: ClassVar[str] = f"{TAG_LAYOUTS}, or {SPAN_LAYOUT}"
     example_request: ClassVar[Mapping[str, Any]] = {"words": ["Ada", "Lovelace", "lived", "in", "London", "."]}
     usual_text_columns = ("tokens",)
     splits_long_examples = True

@@ -110,6 +110,7 @@ class QuestionAnswering(TaskType[QaExample, AnswerPrediction, QaArrays, QaOption
     recipe_fields = frozenset({"doc_stride", "max_query_length", "max_answer_length"})
     request_keys = ("question", "context")
     own_layout = "SQuAD's JSON (.json)"
+    labeled_layouts = "SQuAD's JSON, or columns question, context and answers"
     example_request: ClassVar[Mapping[str, Any]] = {
         "question": "Where did she live?",
         "context": "Ada Lovelace lived in London.",

@@ -49,13 +49,16 @@ class RegressionTable(TextTable[RegressionExample]):
     def label_fields(self, record: Mapping[str, object], column: LabelColumn) -> Mapping[str, float] | None:
         value = record[self.label_column]
         decimal_comma = isinstance(value, str) and "," in value and column.has_decimal_commas
-        if isinstance(value, str) and "." in value and column.has_thousands_points:
+        has_thousands = isinstance(value, str) and "." in value and column.has_thousands_points
+        if has_thousands:
             raise ValueError(f"{value!r} may have a point between thousands; leave it out, or write 1.0 in place of 1")
         number = read_number(value, decimal_comma=decimal_comma)
         if number is None or (number == -1.0 and column.labels == {"-1"}):  # a test file that keeps its scores back
             return None
         if decimal_comma:
             column.remarks["decimal commas, read as points"] += 1
+        if has_thousands is None:
+            column.remarks["points before three digits, read as decimal points; leave out points of thousands"] += 1
         return {"value": self.scale(number)}
 
     def scale(self, score: float) -> float:

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from bert_core.metrics import classification_metrics
 from bert_core.metrics.classification import class_scores, confusion_matrix
 from orchestrator.tasks.types.base import Scores, Tables, TaskDefinition, TaskType
-from orchestrator.tasks.types.conll import NerExample, PlainConllReader, PlainTagTable
+from orchestrator.tasks.types.conll import TAG_LAYOUTS, NerExample, PlainConllReader, PlainTagTable
 from orchestrator.tasks.types.ner import Examples, Ner, TagsPrediction
 
 
@@ -19,6 +19,7 @@ class TokenClassification(Ner):
 
     head = "token_classification"
     metrics = ("word_accuracy", "macro_f1")
+    labeled_layouts = TAG_LAYOUTS
     conll_type, table_type = PlainConllReader, PlainTagTable
 
     def label_names(self, example: NerExample) -> tuple[str, ...]:

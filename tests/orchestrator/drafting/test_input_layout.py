@@ -51,6 +51,16 @@ def test_a_layout_is_found_by_ending_and_content(
         ("a.csv", gzip.compress(b"text,label\n", mtime=0), r"a\.csv\.gz"),
         ("a.csv.gz", b"text,label\n", "not compressed"),
         ("a.json", b'["a", "b"]', "SQuAD"),
+        ("a.txt", b'\xef\xbb\xbf<?xml version="1.0"?>\n<docs/>\n', "XML"),
+        ("a.xml", b"<docs><doc>words</doc></docs>\n", "XML"),
+        ("a.yml", b'version: "3.1"\n\nnlu:\n- intent: greet\n', "Rasa"),
+        ("a.md", b"## intent:greet\n- hello\n", "Rasa"),
+        ("a.yaml", b"kind: sweep\n", "YAML"),
+        ("a.txt", b"(S (NP (D the) (N dog)) (V ran))\n" * 9, "trees"),
+        ("a.txt", b"( (S\n  (NP (D the) (N dog))\n  (. .)))\n" * 9, "trees"),
+        ("a.txt", b"the_D dog_N ran_V\n" * 9, "tags behind '_'"),
+        ("a.txt", b"the/d dog/n ran/v ./.\n\n" * 9, "tags behind '/'"),
+        ("a.txt", b"text~label\n" + b"so~a\nno~b\n" * 9, "commas in place of '~'"),
     ],
 )
 def test_a_file_that_is_not_read_is_told_why(tmp_path: Path, name: str, content: bytes, problem: str) -> None:
@@ -137,7 +147,10 @@ def test_columns_without_a_name_that_says_so_are_seen_in_a_text_file(tmp_path: P
         detect_layout(str(write(tmp_path / "a.txt", "text,label\n" + "some words,a\nothers,b\n" * 30)))
 
 
-@pytest.mark.parametrize("line", ["[Verse 1] they sang", "[2021-03-01 10:00] it began", "for (;;) { go(); }"])
+@pytest.mark.parametrize(
+    "line",
+    ["[Verse 1] they sang", "[2021-03-01 10:00] it began", "for (;;) { go(); }", "(1) and/or", "<p>so_it is", "# a~b"],
+)
 def test_lines_that_begin_with_a_bracket_or_end_in_a_mark_are_text(tmp_path: Path, line: str) -> None:
     lines = "".join(f"{line}\nand more {n};\n" for n in range(20))
     assert detect_layout(str(write(tmp_path / "a.txt", lines))) == "text"

@@ -221,6 +221,9 @@ def test_a_file_may_say_any_delimiter(tmp_path: Path) -> None:
     facts = inspect_table(str(tmp_path / "a.csv"))
     assert facts.names == "'text', 'label'"
     assert facts.layout == "CSV with ':' between columns"
+    (tmp_path / "a.csv").write_text("text~label\n" + "a word~x\nmore words~y\n" * 4)
+    with pytest.raises(InputError, match="'~' between its columns"):
+        inspect_table(str(tmp_path / "a.csv"))
 
 
 TASK = TaskSpec(id="own", head="classification", text_columns=("text",), label_column="label")
@@ -301,6 +304,21 @@ def rows(path: Path, make: Callable[[int], dict[str, object]]) -> Path:
         (lambda n: {"text": f"some words {n}", "at": "ab"[n % 2], "my_score": n / 7}, "regression", "my_score", ""),
         (lambda n: {"text": f"some words {n}", "vector": [n / 7, n / 9]}, None, None, "vector"),
         (
+            lambda n: {"satz": f"some words {n}", "x": ("Yes", "No")[n % 2], "y": ("Yes", "No")[n % 3 // 2]},
+            *_FLAGS,
+            "--label x",
+        ),
+        (
+            lambda n: {"satz": f"some words {n}", "x": ("ja", "nein")[n % 2], "y": ("ja", "nein")[n % 3 // 2]},
+            "classification",
+            "x",
+            "written as 0 and 1",
+        ),
+        (lambda n: {"text": f"some words {n}", "label": f"{n % 5}/5"}, *_CLASS, "'/5' behind them"),
+        (lambda n: {"text": f"some words {n}", "label": f"{n % 5} stars"}, *_CLASS, "'star' behind them"),
+        (lambda n: {"text": f"some words {n}", "label": ("a/b", "a", "b", "b/a")[n % 4]}, *_CLASS, "'/' is taken"),
+        (lambda n: {"text": f"some words {n}", "label": ("a + b", "a", "b")[n % 3]}, *_CLASS, "'+' is taken"),
+        (
             lambda n: {"text": f"some words {n}", "label": f"3.{n % 3 + 9}"},
             *_NUMBER,
             "--kind classification",
@@ -330,6 +348,10 @@ def test_what_stands_beside_a_label_or_in_few_records_is_seen(
         ({"probs": [0.8, 0.2]}, "lists of fractions"),
         ({"genres": "[rock, pop]"}, "neither JSON nor Python's"),
         ({"query": "what", "pos": ["it is"], "neg": ["no"], "prompt": "say what"}, "texts 'negative'"),
+        ({"pos": "noun verb pron num"}, "a tag for each word of 'text'"),
+        ({"pos": "PER O O O"}, "a tag for each word of 'text'"),
+        ({"tagged": "Ada_NNP saw_VBD it_PRP 1_CD"}, "tags behind '_'"),
+        ({"w": ["Ada", "##bo"], "labels": [1, -100]}, "pieces of words"),
         ({"sure": "12.5 %"}, "percent"),
         ({"price": "12.50 EUR"}, "currency or a unit"),
     ],
@@ -338,6 +360,17 @@ def test_what_no_task_reads_is_named(tmp_path: Path, beside: dict[str, object], 
     with pytest.raises(InputError, match=named):
         choose(rows(tmp_path, lambda n: {"text": f"Ada saw it {n}", **beside}))
     assert choose(rows(tmp_path, lambda n: {"text": f"Ada saw it {n}", **beside}), kind="pretraining").head is None
+
+
+def test_columns_that_are_marked_or_empty_are_told_how_to_be_saved(tmp_path: Path) -> None:
+    path = rows(tmp_path, lambda n: {"satz": f"some words {n}", "x": "x" * (n % 2), "y": "x" * (n % 3 // 2)})
+    with pytest.raises(InputError, match="column of 0 and 1 for each label"):
+        choose(path)
+
+
+def test_lists_where_texts_are_wanted_are_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"'text' \(lists\)"):
+        choose(rows(tmp_path, lambda n: {"text": ["some", "words"], "label": n % 2}))
 
 
 def test_a_word_among_numbers_is_named(tmp_path: Path) -> None:
@@ -362,6 +395,7 @@ def test_a_tag_of_one_sentence_alone_is_known_whichever_part_it_lies_in(tmp_path
         (("1.333", "1.667", "2", "2.333"), "regression"),
         (("\N{MINUS SIGN}1", "0", "1"), "classification"),
         (("Inf", "Fin", "Part"), "classification"),
+        (("R&D", "Sales/Marketing", "18-24", "C++"), "classification"),
     ],
 )
 def test_ordinary_labels_are_no_signs_of_something_else(tmp_path: Path, values: Sequence[str], head: str) -> None:

@@ -75,7 +75,8 @@ def test_a_key_that_no_row_has_is_a_column_that_is_not_there(tmp_path: Path) -> 
 MARKS: list[tuple[Any, list[Any], int]] = [
     # table, labels, how many of them are none
     *((CLASSES, [0, 1, 2, mark], 1) for mark in (-1, "-1.0")),
-    *((CLASSES, labels, 0) for labels in ([0, 1, -1], [1, 2, 3, -1], ["+", "0", "-"])),
+    *((CLASSES, labels, 0) for labels in ([0, 1, -1], [1, 2, 3, -1], ["+", "0", "-"], [0, 100, -100])),
+    (CLASSES, [0, 1, -100], 1),
     *((known("0", "1"), [0, 1, -1], 1), (known("0", "1", "-1"), [0, 1, -1], 0), (CLASSES, ["yes", "no", "-"], 1)),
     *((SCORES, [0.5, -1], 0), (SCORES, [0.5, "inf"], 1), (SCORES, [-1.0, "-1"], 2)),
 ]
@@ -142,6 +143,8 @@ def test_a_column_for_each_label_says_whether_it_is_there(tmp_path: Path) -> Non
     examples, bad = read(COLUMNS, path)
     assert [example.labels for example in examples] == [("rude",), ("loud",), ("rude", "loud"), ()]
     assert bad.num_unlabeled == 2
+    path.write_text("text,rude,loud\na,yes,no\nb,N,Y\n")
+    assert [example.labels for example in read(COLUMNS, path)[0]] == [("rude",), ("loud",)]
     path.write_text("text,rude,loud\na,1,0\nb,0,0.17\n")
     with pytest.raises(TaskDataError, match=r"line 3: rude or loud '0\.17'"):
         read(COLUMNS, path)
@@ -201,11 +204,12 @@ def test_minus_one_in_lists_is_no_label(tmp_path: Path, table: Any, labels: list
 
 
 NUMBERS = {"1'250.0": "thousands", "2 500": "thousands", "12,50 €": "currency", "%20": "percent", "1.250.000": "points"}
+UNITS = {"8/10": "'/10' behind the number", "45k": "'k' behind the number"}
 
 
-@pytest.mark.parametrize("value", NUMBERS)
-def test_signs_around_numbers_are_named_and_digits_of_any_script_read(tmp_path: Path, value: str) -> None:
-    with pytest.raises(TaskDataError, match=f"line 1: .*{NUMBERS[value]}"):
+@pytest.mark.parametrize(("value", "named"), [*NUMBERS.items(), *UNITS.items()])
+def test_signs_around_numbers_are_named_and_digits_of_any_script_read(tmp_path: Path, value: str, named: str) -> None:
+    with pytest.raises(TaskDataError, match=f"line 1: .*{named}"):
         labels_of(tmp_path, [value], SCORES)
     assert labels_of(tmp_path, ["\uff11\uff0e\uff15", "\u0661\u066b\u0665", "\u22121"], SCORES)[0] == [1.5, 1.5, -1.0]
 
@@ -213,6 +217,9 @@ def test_signs_around_numbers_are_named_and_digits_of_any_script_read(tmp_path: 
 def test_points_between_thousands_are_named(tmp_path: Path) -> None:
     with pytest.raises(TaskDataError, match=r"line 1: .*'1.250' .*thousands"):
         labels_of(tmp_path, ["1.250", "900"], SCORES)
+    for labels, num_told in ((["1.250", "13.000"], 2), (["1.250", "2.5"], 0), (["0.125", "1.250"], 0), ([1.25], 0)):
+        found, bad = labels_of(tmp_path, labels, SCORES)
+        assert (found, bad.remarks.total()) == ([float(label) for label in labels], num_told)
 
 
 def test_commas_of_classes_are_points_and_those_of_lists_are_not(tmp_path: Path) -> None:

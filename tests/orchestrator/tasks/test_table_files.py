@@ -19,7 +19,7 @@ from orchestrator.tasks.table_files import column_names, has_columns, is_json_ta
 from orchestrator.tasks.text_examples import NO_COLUMNS, TabularColumns
 from orchestrator.tasks.text_files import BadRecords, find_file, plain_name, read_decompressed, read_lines
 from orchestrator.tasks.types.classification import ClassificationExample, ClassificationTable
-from orchestrator.tasks.types.conll import NerExample, NerTable
+from orchestrator.tasks.types.conll import NerExample, NerTable, PlainTagTable
 from orchestrator.tasks.types.regression import RegressionTable
 from tests.orchestrator.tasks.definitions import examples_of, read, write, write_records
 
@@ -260,6 +260,14 @@ def test_a_broken_ner_record_is_named_or_counted(tmp_path: Path, tokens: object,
     assert read(NER, path, "skip")[1].count == 1
 
 
+@pytest.mark.parametrize("mark", [-100, "-100"])
+def test_tags_of_pieces_of_words_are_named(tmp_path: Path, mark: object) -> None:
+    path = write_records(tmp_path / "a.jsonl", {"tokens": ["Ada", "##bo"], "tags": ["O", mark]})
+    for table in (NER, PlainTagTable("tokens", "tags")):
+        with pytest.raises(TaskDataError, match=r"line 1: tags has -100, .*whole words"):
+            read(table, path)
+
+
 @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
 def test_the_delimiter_of_a_csv_file_is_found_by_its_columns(tmp_path: Path, delimiter: str) -> None:
     text = f'text{delimiter}label\n"so, so{delimiter} or not"{delimiter}yes\n'
@@ -391,9 +399,15 @@ def test_json_that_python_does_not_read_is_named_by_its_line(tmp_path: Path, num
 @pytest.mark.parametrize("indent", [None, 1])
 def test_rows_under_data_are_a_table_and_articles_are_none(tmp_path: Path, indent: int | None) -> None:
     path = tmp_path / "a.json"
-    path.write_text(json.dumps({"data": [{"text": "x"}, {"text": "y"}]}, indent=indent))
-    assert is_json_table(str(path))
-    assert [row for _, row in read_rows(str(path), ("text",), BadRecords(str(path), "error"))] == [("x",), ("y",)]
+    by_pandas = {"columns": ["n", "text"], "index": [0, 1], "data": [[1, "x"], [2, "y"]]}
+    for table in (
+        {"data": [{"text": "x"}, {"text": "y"}]},
+        by_pandas,
+        {"n": {"0": 1, "1": 2}, "text": {"0": "x", "1": "y"}},
+    ):
+        path.write_text(json.dumps(table, indent=indent))
+        assert is_json_table(str(path))
+        assert [row for _, row in read_rows(str(path), ("text",), BadRecords(str(path), "error"))] == [("x",), ("y",)]
     path.write_text(json.dumps({"data": [{"paragraphs": []}, {"paragraphs": []}]}, indent=indent))
     assert not is_json_table(str(path))
 
