@@ -62,10 +62,8 @@ def detect_layout(path: str, *, is_text: bool = False) -> Layout:
     if beginning.lstrip("\ufeff \r\n\t").startswith(("{", "[")) and plain_name(path).endswith(".json"):
         if re.search(r'"data"\s*:\s*\[\s*\{', beginning):
             return "questions"
-        raise InputError(
-            f"{path} is JSON, but neither records (a list of objects, or one on each line) nor laid out as SQuAD (an "
-            'object with a list "data"); write records'
-        )
+        others = 'records (a list of objects, or one on each line) nor laid out as SQuAD (an object with a list "data")'
+        raise InputError(f"{path} is JSON ({' '.join(beginning.split())[:50]} …) and neither {others}; write records")
     if has_tag_columns(lines):
         return "entities"
     rows = [line.rstrip("\r\n") for line in lines if line.strip() and not line.startswith("#")]

@@ -35,7 +35,7 @@ _TEXT_NAMES = [
 # fmt: on
 _PAIRS = {("premise", "hypothesis"), *product(("question", "query"), ("sentence", "document", "passage", "context"))}
 _SEPARATORS: tuple[str, ...] = ("|", ";", ",")
-_RARE_SEPARATORS: tuple[str, ...] = ("/", "+", "&", " and ", "::", "#", "~", " - ", " > ")
+_RARE_SEPARATORS: tuple[str, ...] = ("/", "+", "&", " and ", "::", "#", "~", " - ", " > ", " ")
 _ID_NAME = re.compile(r"(.*[^a-z])?(id|uid|guid|index|idx|key|number|nr|no)", re.IGNORECASE)
 _MAX_CLASSES = 50
 """Values at most of a column that is taken for the label although its name does not say so."""
@@ -47,6 +47,8 @@ _NEAR_OR_FAR = re.compile(r"(hard_)?(pos|neg)(itive?|ative?)?s?(_\w+)?")
 _MARK = re.compile("x|1|true|yes|y|t|\N{CHECK MARK}|\N{HEAVY CHECK MARK}", re.IGNORECASE)
 _FIRST_ROWS = 200
 """Rows that show the layout of tags and spans."""
+_CHOICE = re.compile(r"(ending|choice|option|answer|sol)s?_?[a-e\d]|[a-e]")
+"""Names of columns that hold a text to choose each; a and b alone may be a pair."""
 _ANSWERS = ("answer", "answers", "answer_text", "qas")
 
 
@@ -73,6 +75,10 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
     for kinds, suits in _KNOWN_BY_COLUMNS:
         if asked in (None, *kinds) and (choice := suits(table, request)) is not None:
             return choice
+    choices = [column.name for column in table.columns if column.is_text and _CHOICE.fullmatch(column.last_name)]
+    if asked is None and not request.text_columns and len(choices) > 1 and len("".join(choices)) > 2:
+        way = "write a spec with task.head multiple_choice, or say --kind classification or pretraining"
+        raise InputError(f"{table.path}: {', '.join(choices)} look like choices of which one is right; {way}")
     if asked in _OF_TAGS:
         _refuse_other_layouts(table, table.columns)
     if asked in ("ner", "token_classification", "qa"):
@@ -366,7 +372,8 @@ def _separator(label: ColumnFacts, *, is_asked: bool = False) -> str | None:
         names = {name.strip() for value in label.distinct for name in value.split(separator)}
         is_short = all(len(name.split()) <= 4 for name in names)
         is_sure = separator == "|" or (is_asked and separator in _SEPARATORS)
-        if is_common and is_short and (is_sure or len(names) < len(label.distinct)):
+        most = len(label.distinct) / (2 if separator == " " else 1)  # names of classes have blanks, too
+        if is_common and is_short and (is_sure or len(names) < most):
             return separator
     return None
 

@@ -19,7 +19,7 @@ from orchestrator.drafting.sizes import TaskSizes, draft_vocabulary, task_sizes
 from orchestrator.drafting.task_choice import TaskChoice
 from orchestrator.errors import InputError
 from orchestrator.models.resolve import pretrained_models
-from orchestrator.progress import counted
+from orchestrator.progress import counted, first_names
 from orchestrator.results import Split
 from orchestrator.specs.task import SplitSpec, TaskSpec
 from orchestrator.tasks.cell_values import shown_name
@@ -42,8 +42,6 @@ _MEASURED_EXAMPLES = 1000
 """Examples that a tokenizer is measured on, and whose characters are looked at."""
 _MUCH_UNKNOWN = 0.1
 """Share of unknown tokens from which on a model hardly reads a text."""
-_SHOWN = 6
-"""Labels or models that a person is told."""
 _FEW_VALIDATION = 20
 """Examples for validation below which a single one moves the score by more than 5 points."""
 _OUTLIER = 50
@@ -294,15 +292,10 @@ def _data_findings(data: _Data, choice: TaskChoice) -> Iterator[Finding]:
 
 def _labels_text(train: SplitFacts) -> str:
     total, common = train.labels.total(), train.labels.most_common()
-    shares = _first([f"{shown_name(label)}: {_share(count, total)}" for label, count in common])
+    shares = first_names([f"{shown_name(label)}: {_share(count, total)}" for label, count in common])
     (_, most), (rarest, least) = common[0], common[-1]
     note = f"; unbalanced: {shown_name(rarest)} has {least:,}" if most > _IMBALANCE * least else ""
     return shares + note
-
-
-def _first(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 def _problems(facts: SplitFacts) -> Iterator[Finding]:
@@ -340,7 +333,7 @@ def _validation_findings(data: _Data) -> Iterator[Finding]:
         counts = f"{len(data.splits['train'].examples):,} for training, {count:,} for validation"
         yield "split", f"{counts}; no text is in both{shares}"
     if missing:
-        yield "", f"not in validation: {_first(missing)}: no score tells how well this is learned; add examples"
+        yield "", f"not in validation: {first_names(missing)}: no score tells how well this is learned; add examples"
     if count < _FEW_VALIDATION:
         measure = "measures next to nothing, it is" if count == 1 else "measure next to nothing, each is"
         points = f"{100 / max(1, count):.0f} points of the score"
@@ -358,8 +351,8 @@ def _model_findings(request: DraftRequest, unknown_share: float) -> Iterator[Fin
     random = "random weights (BERT-tiny) and a vocabulary of these texts: a baseline"
     named = "--model NAME, of one on the hub (bert-base-uncased), a registered model or a folder"
     yield "model", f"{random}. Starting from a pretrained model is far better: {named}"
-    if names := pretrained_models(request.settings)[:_SHOWN]:
-        yield "", f"registered here: {', '.join(names)}"
+    if names := pretrained_models(request.settings):
+        yield "", f"registered here: {first_names(names)}"
 
 
 def _sizes_text(sizes: TaskSizes, request: DraftRequest) -> str:

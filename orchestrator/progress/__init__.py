@@ -18,6 +18,7 @@ from orchestrator.progress.log_lines import (
     attached,
     counted,
     duration,
+    first_names,
     size_text,
 )
 from orchestrator.progress.terminal import (
@@ -43,6 +44,7 @@ __all__ = [
     "clear_screen",
     "counted",
     "duration",
+    "first_names",
     "is_terminal",
     "reader_may_leave",
     "say_interrupted",

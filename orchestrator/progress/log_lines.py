@@ -7,7 +7,7 @@ and only for the length of a block: who uses the packages as a library decides w
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 
@@ -34,6 +34,11 @@ def counted(number: float, noun: str) -> str:
     """
     text = f"{number:,}" if isinstance(number, int) else f"{number:g}"
     return f"{text} {noun}{'' if number == 1 else 's'}"
+
+
+def first_names(names: Sequence[str], most: int = 6) -> str:
+    """The first names of a list, and the number of the others."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def size_text(num_bytes: int) -> str:

@@ -89,7 +89,7 @@ class TaskSpec(Section):
         "lists of tags, or lists of character spans where the column of words holds texts.",
     )
     label_columns: tuple[str, ...] = identity(
-        (), "Columns of 0 and 1, one for each label, in place of a column of lists (multi_label).", is_new=True
+        (), "Columns of 0 and 1, or no and yes, one a label, in place of a column of lists (multi_label).", is_new=True
     )
     objective: EmbeddingObjectiveName | None = identity(
         None,

@@ -135,10 +135,9 @@ def stands_for_no_label(label: str, classes: Collection[str], *, are_known: bool
     if label not in NO_LABEL_MARKS:
         return False
     others = set(classes).difference(NO_LABEL_MARKS)
-    if label == "-100":
-        return "0" in others and all(other.isdecimal() and len(other) < 3 for other in others)
-    if label == "-1":
-        return "0" in others and all(map(str.isdecimal, others)) and (are_known or len(others) > 2)
+    if label != "-":
+        are_numbers = "0" in others and all(map(str.isdecimal, others))
+        return are_numbers and (max(map(len, others)) < 3 if label == "-100" else are_known or len(others) > 2)
     return len(others) > 1 and all(any(map(str.isalnum, other)) for other in others)
 
 

@@ -31,6 +31,7 @@ _FOREIGN = {
     rb"PK\x03\x04": "is a zip archive or an Excel sheet; save the sheet as CSV, or unpack the archive",
     rb"BZh": "is compressed by bzip2; unpack it, or compress it with gzip",
     rb"%PDF": "is a PDF; save its text as a .txt file",
+    rb"\{\\rtf": "is RTF; save its text as a .txt file",
     rb"(?i)\s*<(\?xml|!doctype|html)\b": _XML,
     rb"(version:.*\s+)?nlu:\s|##\s*(intent|synonym|lookup|regex):": f"holds examples for Rasa; {_ROWS}",
 }

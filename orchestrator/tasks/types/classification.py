@@ -23,6 +23,7 @@ from bert_core.metrics import (
     glue_metrics,
 )
 from orchestrator.errors import InputError
+from orchestrator.progress import first_names
 from orchestrator.specs.recipe import LABEL_LOSS_FIELDS
 from orchestrator.specs.task import TaskSpec
 from orchestrator.tasks.catalogue import KnownTask
@@ -32,9 +33,6 @@ from orchestrator.tasks.text_examples import LabelColumn, TextExample, TextTable
 from orchestrator.tasks.text_files import BadRecords
 from orchestrator.tasks.types.base import Outputs, Scores, Tables, TaskDefinition, softmax
 from orchestrator.tasks.types.text import LabelOptions, TextType, check_classes, table_columns
-
-_LABELS_SHOWN = 8
-"""Labels of a file or a task that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +108,11 @@ class ClassificationTable(TextTable[ClassificationExample]):
         found = {str(example.label) for example in as_it_stands.read(path, BadRecords(path, "skip"))}
         if not found or not found.isdisjoint(self._by_spelling):
             return None
+        own, known = (first_names([repr(name[:40]) for name in names]) for names in (sorted(found), self.classes))
         return (
-            f"{path}: none of its labels is one of the task's. {self.label_column!r} has {_some(sorted(found))}; the "
-            f"task's labels are {_some(list(self.classes))}. Write these in the file, or name the column that has them "
-            "as task.label_column"
+            f"{path}: none of its labels is one of the task's. {self.label_column!r} has {own}; the task's labels are "
+            f"{known}. Write these in the file, or name the column that has them as task.label_column"
         )
-
-
-def _some(labels: Sequence[str]) -> str:
-    more = f" and {len(labels) - _LABELS_SHOWN:,} more" if len(labels) > _LABELS_SHOWN else ""
-    return ", ".join(repr(label[:40]) for label in labels[:_LABELS_SHOWN]) + more
 
 
 class Classification(TextType[ClassificationExample, ClassPrediction, LabelOptions]):

@@ -52,6 +52,7 @@ def test_a_layout_is_found_by_ending_and_content(
         ("a.csv.gz", b"text,label\n", "not compressed"),
         ("a.json", b'["a", "b"]', "SQuAD"),
         ("a.txt", b'\xef\xbb\xbf<?xml version="1.0"?>\n<docs/>\n', "XML"),
+        ("a.txt", rb"{\rtf1\ansi words\par}", "RTF"),
         ("a.xml", b"<docs><doc>words</doc></docs>\n", "XML"),
         ("a.yml", b'version: "3.1"\n\nnlu:\n- intent: greet\n', "Rasa"),
         ("a.md", b"## intent:greet\n- hello\n", "Rasa"),

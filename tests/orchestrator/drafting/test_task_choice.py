@@ -368,6 +368,15 @@ def test_columns_that_are_marked_or_empty_are_told_how_to_be_saved(tmp_path: Pat
         choose(path)
 
 
+@pytest.mark.parametrize("names", [("choice1", "choice2"), ("ending0", "ending1", "ending2"), ("A", "B", "C", "D")])
+def test_choices_to_answer_with_are_no_classes(tmp_path: Path, names: tuple[str, ...]) -> None:
+    make = {"question": "what is it {}", **dict.fromkeys(names, "it is {}")}
+    path = rows(tmp_path, lambda n: {name: text.format(n) for name, text in make.items()} | {"label": n % len(names)})
+    with pytest.raises(InputError, match=f"{', '.join(names)} .*multiple_choice"):
+        choose(path)
+    assert choose(path, kind="classification").label_column == "label"
+
+
 def test_lists_where_texts_are_wanted_are_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'text' \(lists\)"):
         choose(rows(tmp_path, lambda n: {"text": ["some", "words"], "label": n % 2}))
@@ -396,6 +405,7 @@ def test_a_tag_of_one_sentence_alone_is_known_whichever_part_it_lies_in(tmp_path
         (("\N{MINUS SIGN}1", "0", "1"), "classification"),
         (("Inf", "Fin", "Part"), "classification"),
         (("R&D", "Sales/Marketing", "18-24", "C++"), "classification"),
+        (("strongly agree", "agree", "disagree", "strongly disagree"), "classification"),
     ],
 )
 def test_ordinary_labels_are_no_signs_of_something_else(tmp_path: Path, values: Sequence[str], head: str) -> None:
