@@ -79,9 +79,8 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
     if asked is None and not request.text_columns and len(choices) > 1 and len("".join(choices)) > 2:
         way = "write a spec with task.head multiple_choice, or say --kind classification or pretraining"
         raise InputError(f"{table.path}: {', '.join(choices)} look like choices of which one is right; {way}")
-    if asked in _OF_TAGS:
-        _refuse_other_layouts(table, table.columns)
     if asked in ("ner", "token_classification", "qa"):
+        _refuse_other_layouts(table, table.columns if asked in _OF_TAGS else ())
         reads = TASK_TYPES[asked].labeled_layouts
         raise InputError(f"{table.path} is a table of texts, and a {asked} task reads {reads}; convert it")
     texts = _text_columns(table, request)
@@ -418,12 +417,15 @@ def _are_names(column: ColumnFacts, label: ColumnFacts) -> bool:
 
 
 def _columns_remarks(table: TableFacts, texts: tuple[str, ...]) -> Iterator[str]:
-    """Tell of texts that are not read, and of names of columns that are not seen, or not told apart."""
+    """Tell of texts that are not read or hold tags, and of names of columns that are not seen, or not told apart."""
     others = [c.name for c in table.columns if c.name not in texts and c.is_text and c.mean_words > 4]
     if others:
         yield f"{', '.join(others)} holds text as well and is not read: --text {others[0]}"
     if lists := ", ".join(c.name for c in _listing(table, "words") if c.last_name not in _LABEL_NAMES):
         yield f"{lists}: lists of texts, which are not read; of choices to answer with: task.head multiple_choice"
+    for column in table.columns:
+        if column.name in texts and (tagged := tags_in_texts(column.values[:_FIRST_ROWS], {})):
+            yield f"{column.name} has {tagged}, which are read as part of the text"
     names = [column.name for column in table.columns]
     if blank := ", ".join(repr(name) for name in names if name != name.strip()):
         ends = f"blanks at the ends of the columns' names {blank}"
