@@ -114,7 +114,7 @@ def choose_task(table: TableFacts, request: DraftRequest) -> TaskChoice:
         remarks.append(f"{stands}; --kind classification takes each value whole")
     elif asked is None and (unit := unit_of(label.distinct)):
         remarks.append(f"labels are numbers with {unit!r} behind them, here classes; regression reads numbers alone")
-    elif asked is None and (mark := _separator(label, is_asked=True)):
+    elif asked is None and not label.is_list and (mark := _separator(label, is_asked=True)):
         taken = "a decimal comma" if label.is_number else "part of a class's name"
         remarks.append(f"{mark!r} is taken for {taken}; --kind multi_label takes it to stand between several labels")
     elif asked is None and label.is_number and 2 < len(label.distinct) <= _MAX_CLASS_NUMBERS:

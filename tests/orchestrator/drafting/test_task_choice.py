@@ -378,6 +378,11 @@ def test_choices_to_answer_with_are_no_classes(tmp_path: Path, names: tuple[str,
     assert choose(path, kind="classification").label_column == "label"
 
 
+def test_lists_of_labels_have_no_mark_between_them(tmp_path: Path) -> None:
+    choice = choose_both(rows(tmp_path, lambda n: {"text": f"some words {n}", "label": ["a", "b"][: 1 + n % 2]}))
+    assert (choice.task.head, choice.remarks) == ("multi_label", [])
+
+
 def test_lists_where_texts_are_wanted_are_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'text' \(lists\)"):
         choose(rows(tmp_path, lambda n: {"text": ["some", "words"], "label": n % 2}))
