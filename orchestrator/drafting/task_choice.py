@@ -275,7 +275,7 @@ def _text_columns(table: TableFacts, request: DraftRequest) -> tuple[str, ...]:
     longest = max(texts, key=lambda column: column.mean_words, default=None)
     if longest is None or (longest.mean_words < 1.5 and longest.last_name in _LABEL_NAMES):
         _refuse_other_layouts(table, table.columns)
-        raise InputError(f"{table.path} has no column of text but {table.names}; write texts in one (--text COLUMN)")
+        raise InputError(f"{table.path} has no column of text, only {table.names}; write texts in one (--text COLUMN)")
     return (longest.name,)
 
 
@@ -406,7 +406,7 @@ def _other_labels(table: TableFacts, texts: tuple[str, ...], label: ColumnFacts)
         likely = [column.name for column in others if _has_few_values(column)]
     if likely:
         are_alike = all(len(c.distinct) == 2 and c.distinct == label.distinct for c in others if c.name in likely)
-        way = "; written as 0 and 1, each is a label of one multi_label task" * are_alike
+        way = "; --kind multi_label takes columns of 0 and 1 for a label each" * are_alike
         yield f"{', '.join(likely)} could be the label as well: --label {likely[0]}{way}"
 
 

@@ -313,7 +313,7 @@ def rows(path: Path, make: Callable[[int], dict[str, object]]) -> Path:
             lambda n: {"satz": f"some words {n}", "x": ("ja", "nein")[n % 2], "y": ("ja", "nein")[n % 3 // 2]},
             "classification",
             "x",
-            "written as 0 and 1",
+            "columns of 0 and 1",
         ),
         (lambda n: {"text": f"some words {n}", "label": f"{n % 5}/5"}, *_CLASS, "'/5' behind them"),
         (lambda n: {"text": f"some words {n}", "label": f"{n % 5} stars"}, *_CLASS, "'star' behind them"),
