@@ -144,7 +144,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
     def record(self, result: PretrainResult, run_id: str, recorder: Recorder) -> RunOutcome:
         """Write the corpus, the last scores of each split, and the model."""
         for dataset in result.datasets:
-            recorder.record_dataset(run_id, dataset)
+            recorder.registry.datasets.record(run_id, dataset)
         splits: dict[Split, dict[str, float]] = {"train": {}, "validation": {}, "test": {}}
         for name, value in result.metrics.items():
             split, _, plain = name.partition(".")
@@ -259,7 +259,7 @@ def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
             context.mark_drift(event.step, event.differences)
 
     def on_dataset(dataset: DatasetResult) -> None:
-        context.recorder.record_dataset(context.run_id, dataset)
+        context.recorder.registry.datasets.record(context.run_id, dataset)
         log_dataset(dataset)
         elastic = f": {workers_text(spec.execution)}" if spec.execution.is_elastic else ""
         logger.info(f"starting the training workers{elastic}", extra=UNDER_WAY)

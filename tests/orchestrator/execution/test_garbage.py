@@ -52,7 +52,7 @@ def record_trials(recorder: Recorder, run_id: str, folder: Path, **scores: float
     for seed, (key, score) in enumerate(scores.items()):
         values = {"learning_rate": 1e-4}
         trial = TrialResult(key, seed, values, RunState.COMPLETED, seed=seed, metrics={"accuracy": score})
-        recorder.record_trials(run_id, [trial])
+        recorder.registry.trials.record(run_id, [trial])
         write(folder / "trials" / key / "model" / "w")
 
 
@@ -126,7 +126,7 @@ def test_shared_data_goes_when_nobody_has_used_it_of_late(settings: Settings, re
     for name, days_old in (("old", 40), ("new", 20), ("named", 40)):
         write(stores[name] / "manifest.json", days_old=days_old)
     write(storage / "tasks" / "old" / "tokens.npy", days_old=40)
-    recorder.record_dataset("run", DatasetResult("text", "corpus", "f" * 64, str(stores["named"]), {}))
+    recorder.registry.datasets.record("run", DatasetResult("text", "corpus", "f" * 64, str(stores["named"]), {}))
     assert found(settings) == set(), "a run is at work"
     recorder.fail("run", RunFailedError("no luck"))
     shared = {(what, path) for what, path in found(settings) if "runs" not in path}

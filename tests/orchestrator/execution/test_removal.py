@@ -34,7 +34,7 @@ def _run(recorder: Recorder, settings: Settings, run_id: str, spec: dict[str, ob
 
 def _trial(recorder: Recorder, run_id: str, score: float) -> None:
     values, metrics = {"learning_rate": 1e-4}, {"accuracy": score}
-    recorder.record_trials(run_id, [TrialResult("a", 0, values, RunState.COMPLETED, seed=0, metrics=metrics)])
+    recorder.registry.trials.record(run_id, [TrialResult("a", 0, values, RunState.COMPLETED, seed=0, metrics=metrics)])
 
 
 def _two_scored(recorder: Recorder, settings: Settings, *run_ids: str) -> None:

@@ -46,8 +46,8 @@ def sweep_of(
         )
         for number, ((start, rate, seed), score) in enumerate(scores.items())
     ]
-    recorder.record_ranking(run.id, "own", "f1")
-    recorder.record_trials(run.id, trials)
+    recorder.registry.trials.set_metric(run.id, "own", "f1")
+    recorder.registry.trials.record(run.id, trials)
     ended = dataclasses.replace(took(recorder.registry.run(run.id)), model_folder=model_folder and str(model_folder))
     return list(SweepKind().ending(ended, recorder.registry))
 

@@ -69,11 +69,13 @@ def fill(registry: Registry, run_id: str = "aaaaaaaaaaaa", *, weights: str = "d"
     recorder = Recorder(registry, job_id=run_id)
     spec = {"kind": "sweep", "name": f"söme \u2028 {run_id}", "recipe": {"learning_rate": 0.1}, "tags": ["tried"]}
     recorder.start(spec, run_id * 5, metric="f1", storage_path=f"/srv/lab/runs/{run_id}", run_id=run_id)
-    recorder.record_dataset(run_id, DatasetResult("corpus", "words", "e" * 64, "/srv/lab/corpora/e", {"n": 1}, []))
+    recorder.registry.datasets.record(
+        run_id, DatasetResult("corpus", "words", "e" * 64, "/srv/lab/corpora/e", {"n": 1}, [])
+    )
     measured = {"loss": 2.5, "nan": float("nan"), "inf": float("inf"), "tiny": 5e-324}
     recorder.record_events(run_id, [MetricEvent(step, "train", measured, 0.1) for step in (1, 2**40)])
     recorder.record_events(run_id, [CheckpointEvent(1, "/srv/lab/c", "c" * 64, 7)])
-    recorder.record_trials(run_id, [trial_result("k0", metrics={"f1": 0.5}), trial_result("k1", number=1)])
+    recorder.registry.trials.record(run_id, [trial_result("k0", metrics={"f1": 0.5}), trial_result("k1", number=1)])
     recorder.record_model(run_id, model_result(weights))
     if ends:
         recorder.complete(run_id, RunOutcome(model_folder="/srv/lab/m"))

@@ -39,7 +39,7 @@ def complete(recorder: Recorder, run_id: str, **outcome: Any) -> str:
 
 def train_tokenizer(recorder: Recorder, text: Path, digest: str = TOKENIZER) -> str:
     run = recorder.start({"kind": "tokenizer", "name": "life/words", "corpus": {"files": [str(text)]}}, "f")
-    recorder.record_tokenizer(run.id, TokenizerResult("storage/tokenizers/words", digest, 100))
+    recorder.registry.datasets.record_tokenizer(run.id, TokenizerResult("storage/tokenizers/words", digest, 100))
     return complete(recorder, run.id)
 
 
@@ -47,7 +47,7 @@ def pretrain(recorder: Recorder, text: Path, digest: str = PRETRAINED, **spec: A
     own = {"kind": "pretrain", "name": "life/encoder", "tokenizer": "storage/tokenizers/words", "init_from": "random"}
     run = recorder.start(own | spec, "f")
     files = [FileCount(str(text), text.stat().st_size if text.exists() else 600, 5)]
-    recorder.record_dataset(run.id, DatasetResult("text.txt", "corpus", CORPUS, "/corpora/b", {}, files))
+    recorder.registry.datasets.record(run.id, DatasetResult("text.txt", "corpus", CORPUS, "/corpora/b", {}, files))
     recorder.record_model(run.id, model_result(digest))
     return complete(recorder, run.id, model_folder=f"storage/{digest}")
 
@@ -57,7 +57,7 @@ def fine_tune(recorder: Recorder, starts: tuple[str, ...] = ("life/encoder@1",),
     run = recorder.start(
         {"kind": "sweep", "name": "life/tuned", "recipe": {"init_from": starts[0]}, "task": {"id": "sst2"}}, "f"
     )
-    recorder.record_dataset(run.id, DatasetResult("sst2", "task", TASK, "/features", {}, ()))
+    recorder.registry.datasets.record(run.id, DatasetResult("sst2", "task", TASK, "/features", {}, ()))
     results = [
         trial_result(
             f"k{n}",
@@ -67,7 +67,7 @@ def fine_tune(recorder: Recorder, starts: tuple[str, ...] = ("life/encoder@1",),
         )
         for n, name in enumerate(starts)
     ]
-    recorder.record_trials(run.id, results)
+    recorder.registry.trials.record(run.id, results)
     recorder.record_model(run.id, model_result(digest))
     return complete(recorder, run.id, model_folder=f"storage/{digest}")
 
@@ -75,7 +75,7 @@ def fine_tune(recorder: Recorder, starts: tuple[str, ...] = ("life/encoder@1",),
 def distill(recorder: Recorder, teacher: str = "life/tuned@1", digest: str = STUDENT) -> str:
     spec = {"kind": "distill", "name": "life/student", "teacher": teacher, "recipe": {"init_from": "random"}}
     run = recorder.start(spec | {"task": {"id": "sst2"}}, "f")
-    recorder.record_dataset(run.id, DatasetResult("sst2", "task", TASK, "/features", {}, ()))
+    recorder.registry.datasets.record(run.id, DatasetResult("sst2", "task", TASK, "/features", {}, ()))
     recorder.record_model(run.id, model_result(digest))
     return complete(recorder, run.id, model_folder=f"storage/{digest}")
 
@@ -173,7 +173,7 @@ def test_a_name_that_begins_a_runs_id_as_well_is_the_name(registry: Registry, te
     recorder = Recorder(registry)
     runs = [recorder.start({"kind": "pretrain"}, "f", run_id=f"face0{n}000000") for n in range(2)]
     for run, digest in zip(runs, (PRETRAINED, TUNED), strict=True):
-        recorder.record_dataset(run.id, DatasetResult("face", "corpus", "e" + digest[1:], "/c", {}, ()))
+        recorder.registry.datasets.record(run.id, DatasetResult("face", "corpus", "e" + digest[1:], "/c", {}, ()))
         recorder.record_model(run.id, model_result(digest))
         complete(recorder, run.id)
     assert registry.lineage.ancestors("face").node.kind == "corpus"
@@ -213,7 +213,7 @@ def test_a_file_that_was_only_touched_is_not_stale_where_its_digest_is_known(reg
     run = recorder.start({"kind": "corpus", "name": "life/store"}, "f")
     digest = hashlib.sha256(text.read_bytes()).hexdigest()
     files = [FileCount(str(text), text.stat().st_size, 5, digest=digest)]
-    recorder.record_dataset(run.id, DatasetResult("text.txt", "corpus", CORPUS, "/corpora/b", {}, files))
+    recorder.registry.datasets.record(run.id, DatasetResult("text.txt", "corpus", CORPUS, "/corpora/b", {}, files))
     complete(recorder, run.id)
     soon = time.time() + 60
     os.utime(text, (soon, soon))
@@ -265,10 +265,12 @@ def test_a_token_stores_tokenizer_is_the_one_that_it_was_made_with(registry: Reg
     train_tokenizer(recorder, text)
     train_tokenizer(recorder, text, "e" * 64)
     run = recorder.start({"kind": "pretrain", "name": "p", "tokenizer": "storage/tokenizers/words"}, "f")
-    recorder.record_dataset(run.id, DatasetResult("t", "corpus", CORPUS, "/b", {}, tokenizer_digest=TOKENIZER))
+    recorder.registry.datasets.record(
+        run.id, DatasetResult("t", "corpus", CORPUS, "/b", {}, tokenizer_digest=TOKENIZER)
+    )
     complete(recorder, run.id)
     former = recorder.start({"kind": "pretrain", "name": "q", "tokenizer": "storage/tokenizers/words"}, "f")
-    recorder.record_dataset(former.id, DatasetResult("u", "corpus", "d" * 64, "/d", {}))
+    recorder.registry.datasets.record(former.id, DatasetResult("u", "corpus", "d" * 64, "/d", {}))
     train_tokenizer(recorder, text, "7" * 64)
     complete(recorder, former.id)
     for data, tokenizer in ((CORPUS, TOKENIZER), ("d" * 64, "e" * 64)):

@@ -190,7 +190,7 @@ def test_a_sweep_that_is_given_more_points_goes_on_under_its_id(registry: Regist
     recorder = Recorder(registry)
     spec = {"kind": "sweep", "name": "search", "trials": 2, "recipe": {"epochs": 1.0}}
     run = recorder.start(spec, "2" * 64)
-    (trial,) = recorder.record_trials(run.id, [trial_result()])
+    (trial,) = recorder.registry.trials.record(run.id, [trial_result()])
     recorder.complete(run.id, RunOutcome())
     recorder.add_points(run.id, {**spec, "trials": 4}, "4" * 64, "more points")
     resumed = recorder.resume(run.id)
