@@ -35,7 +35,7 @@ from sqlalchemy import (
 from orchestrator.registry import Registry
 from orchestrator.registry.column_types import UtcTime, id_of_run, key_of_run
 from orchestrator.registry.groups.roll_up import check_roll_up
-from orchestrator.registry.tables import BaseRow
+from orchestrator.registry.tables import BaseRow, OwnMark
 from orchestrator.results import MetricEvent, ModelResult, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 
@@ -87,8 +87,8 @@ def fill(registry: Registry, num_sweeps: int) -> list[str]:
             elif "run_id" in table.columns:
                 _copy_rows(connection, table)
         tagged = select(_run().c.key).where(_run().c.parent_id.is_not(None)).order_by(_run().c.id).limit(NUM_TAGGED)
-        tags = BaseRow.metadata.tables["tags"]
-        connection.execute(insert(tags).from_select(["run_id", "tag"], tagged.add_columns(literal(RARE_TAG))))
+        tags = tagged.add_columns(literal("tag"), literal(RARE_TAG))
+        connection.execute(insert(OwnMark).from_select(["run_id", "kind", "word"], tags))
         _COPIES.drop(connection)
         check_roll_up(session, mend=True)
         if connection.dialect.name == "postgresql":  # whose server does so by itself, some minutes later

@@ -423,7 +423,7 @@ def _refusal(
     if pinned:
         which = run.id if run.id in pinned else pinned[0]
         what = "it" if which == run.id else f"its trial {which}"
-        bearers = registry.annotations.flag_bearers(which, "pinned") or [which]
+        bearers = registry.annotations.bearers(which, "pinned") or [which]
         by = "" if which in bearers else f" with pipeline {', '.join(bearers)}"
         return f"{what} is pinned{by}; orchestrator runs unpin {' '.join(bearers)}"
     models = _labels_of(registry, run, trials)

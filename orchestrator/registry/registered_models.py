@@ -16,11 +16,10 @@ from orchestrator.nearest import nearest
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import lock_until_commit, select_runs
-from orchestrator.registry.keeping_tables import AliasRow
 from orchestrator.registry.record_table import RecordTable, check_page, record_table
 from orchestrator.registry.records import ModelRecord, RunRecord
 from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
-from orchestrator.registry.tables import ModelRow, RunRow, StoredModel
+from orchestrator.registry.tables import AliasRow, ModelRow, RunRow, StoredModel
 from orchestrator.results import ModelResult
 
 if TYPE_CHECKING:

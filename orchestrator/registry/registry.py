@@ -15,17 +15,17 @@ from orchestrator.nearest import nearest
 from orchestrator.registry.attempt_tables import AttemptRow, CodeDiffRow
 from orchestrator.registry.database import Database
 from orchestrator.registry.groups.seed_groups import SeedGroups
+from orchestrator.registry.marks import RunAnnotations
 from orchestrator.registry.queries.queried_runs import QueriedRuns
 from orchestrator.registry.records import AttemptRecord, RunRecord
 from orchestrator.registry.registered_models import RegisteredModels
 from orchestrator.registry.run_records import find_run, load_records, load_runs, newest_called, newest_completed
-from orchestrator.registry.runs.run_annotations import RunAnnotations
 from orchestrator.registry.runs.run_costs import RunCosts
 from orchestrator.registry.runs.run_datasets import RunCheckpoints, RunDatasets
 from orchestrator.registry.runs.run_metrics import RunMetrics
 from orchestrator.registry.runs.run_parameters import load_parameters
 from orchestrator.registry.runs.trials import SweepTrials
-from orchestrator.registry.tables import TagRow
+from orchestrator.registry.tables import MarkRow
 
 if TYPE_CHECKING:
     from orchestrator.registry.keeping.trash import Trash
@@ -209,12 +209,13 @@ class Registry(QueriedRuns, SeedGroups):
             return load_parameters(session, run_id)
 
     def tags(self, run_id: str) -> list[str]:
-        """Tags of a run, sorted."""
+        """Tags of a run, with those of its sweep and its pipelines, sorted."""
         with self._database.session(writing=False) as session:
-            return list(session.scalars(select(TagRow.tag).where(TagRow.run_id == run_id).order_by(TagRow.tag)))
+            tags = select(MarkRow.word).where(MarkRow.run_id == run_id, MarkRow.kind == "tag")
+            return list(session.scalars(tags.order_by(MarkRow.word)))
 
     def tag(self, run_id: str, *tags: str) -> None:
-        """Add tags to a run, by which queries find it and, of a sweep, its trials, reserved ones too."""
+        """Add tags to a run, reserved ones too; queries find by them its trials as well, and a pipeline's stages."""
         self.annotations.tag(run_id, tags, by_hand=False)
 
     def open(self) -> None:

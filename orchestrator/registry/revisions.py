@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 
 from orchestrator.errors import RegistryError
-from orchestrator.registry import attempt_tables, group_tables, keeping_tables  # noqa: F401  (tables of BaseRow.metadata)
+from orchestrator.registry import attempt_tables, group_tables  # noqa: F401  (tables of BaseRow.metadata)
 from orchestrator.registry.engines.dialects import lock_until_commit
 from orchestrator.registry.engines.sqlite_engine import VERSION_TABLE, open_empty, refuse_foreign
 from orchestrator.registry.tables import BaseRow

@@ -2,13 +2,16 @@
 value means NaN.
 
 runs >── parent (a trial's sweep)      runs ─┬─< parameters >─ names      runs ─┬─< series ─< points   series >─ names
-                                            ├─< tags                           ├─< checkpoints
-                                            └─< models                         └─< run_datasets >─ datasets
+                                            ├─< own_marks                      ├─< checkpoints
+                                            └─< models ──< model_aliases       └─< own_datasets >─ datasets
 lineage: edges between data, models and exports, by digest
-The tables of a run's attempts are in `attempt_tables`, those of its upkeep in `keeping_tables`.
+The tables of a run's attempts are in `attempt_tables`.
 
 A run that was removed is marked, and can be restored until its files are deleted; so are the models that it registered.
 The tables `all_runs` and `all_models` have them, the views `runs` and `models`, which everything reads, have not.
+
+What is written of one run and is true of others as well is found when it is read: in the view `marks` a run has what
+people said of it, of its sweep and of its pipelines, in the view `run_datasets` its data and those of its sweep.
 
 Rows refer to a run and to a name by an integer key; who writes and reads them gives and gets the run's id and the name
 itself (`column_types`).
@@ -36,6 +39,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from orchestrator.registry.column_types import FreeText, Json, NameKey, RunKey, StateText, UtcTime, utc_now
+from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.run_states import RunState
 
 _STORED_STATES = ", ".join(f"'{state}'" for state in RunState if not state.is_derived)
@@ -256,14 +260,23 @@ class DatasetRow(BaseRow):
     """Digest of the tokenizer that a token store was made with; None of other data."""
 
 
-class RunDatasetRow(BaseRow):
-    """Link between a run and data that it made or used."""
+class OwnDataset(BaseRow):
+    """Link between a run and data that it made or used itself."""
 
-    __tablename__ = "run_datasets"
-    __table_args__ = (Index("ix_run_datasets_fingerprint", "fingerprint"),)
+    __tablename__ = "own_datasets"
+    __table_args__ = (Index("ix_own_datasets_fingerprint", "fingerprint"),)
 
     run_id: Mapped[RunId] = mapped_column(primary_key=True)
     fingerprint: Mapped[str] = mapped_column(ForeignKey("datasets.fingerprint"), primary_key=True)
+
+
+class RunDatasetRow(ViewRow):
+    """Link between a run and data that it, or its sweep, made or used."""
+
+    __tablename__ = "run_datasets"
+
+    run_id: Mapped[str] = mapped_column(RunKey, primary_key=True)
+    fingerprint: Mapped[str] = mapped_column(primary_key=True)
 
 
 class _ModelColumns:
@@ -299,18 +312,95 @@ class StoredModel(_ModelColumns, BaseRow):
     )
 
 
-class TagRow(BaseRow):
-    """A word to find a run by."""
+class AliasRow(BaseRow):
+    """A name for one version of a model, such as `production`; it can be moved to another version."""
 
-    __tablename__ = "tags"
-    __table_args__ = (Index("ix_tags_tag", "tag"),)
+    __tablename__ = "model_aliases"
+    __table_args__ = (
+        ForeignKeyConstraint(["name", "version"], ["all_models.name", "all_models.version"], ondelete="CASCADE"),
+        Index("ix_model_aliases_name_version", "name", "version"),
+    )
+
+    name: Mapped[FreeTextStr] = mapped_column(primary_key=True)
+    alias: Mapped[str] = mapped_column(primary_key=True)
+    version: Mapped[int]
+    set_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
+
+
+class OwnMark(BaseRow):
+    """Something that was added to a run: a tag, a flag or a note, or the place that it has."""
+
+    __tablename__ = "own_marks"
+    __table_args__ = (Index("ix_own_marks_word", "word", "kind"), {"sqlite_with_rowid": False})
 
     run_id: Mapped[RunId] = mapped_column(primary_key=True)
-    tag: Mapped[FreeTextStr] = mapped_column(primary_key=True)
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    """One of tag, flag, note and place: a tag that says where the run itself belongs (`place_tags`)."""
+    word: Mapped[FreeTextStr] = mapped_column(primary_key=True)
+    """The tag or the flag; of a note the digest of its text."""
+    text: Mapped[FreeTextStr | None]
+    """Text of a note."""
+    author: Mapped[FreeTextStr | None]
+    at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
 
 
-for view in ViewRow.metadata.tables:
-    created = DDL(  # type: ignore[no-untyped-call]
-        f"CREATE VIEW {view} AS SELECT * FROM all_{view} WHERE removed_at IS NULL"
-    )
-    event.listen(BaseRow.metadata, "after_create", created)
+class StageRow(ViewRow):
+    """A run that is a stage of a pipeline which was not removed."""
+
+    __tablename__ = "stages"
+
+    run_id: Mapped[str] = mapped_column(RunKey, primary_key=True)
+    pipeline: Mapped[str] = mapped_column(RunKey, primary_key=True)
+
+
+class MarkRow(ViewRow):
+    """A mark that reaches a run: its own, of a trial those of its sweep, of a stage and its trials the pipelines'.
+
+    Tags and flags reach others, notes and places do not. A stage of several pipelines has the tags of all; it is pinned
+    when one of them is, and archived when all are: it is put away when nothing that is shown uses it any more.
+    """
+
+    __tablename__ = "marks"
+
+    run_id: Mapped[str] = mapped_column(RunKey, primary_key=True)
+    kind: Mapped[str] = mapped_column(primary_key=True)
+    """Kind as in `OwnMark`; a place is a tag here."""
+    word: Mapped[FreeTextStr] = mapped_column(primary_key=True)
+
+
+_REACHES = "mark.kind IN ('tag', 'flag')"
+_NOT_ITS_OWN = """NOT EXISTS (
+    SELECT 1 FROM own_marks AS own WHERE own.run_id = {} AND own.kind = mark.kind AND own.word = mark.word)"""
+"""Condition for runs that have a mark through others alone: each stands once in the view."""
+_OF_PIPELINES = "FROM own_marks AS mark JOIN stages AS stage ON stage.pipeline = mark.run_id"
+_OF_THE_FIRST = f"""{_REACHES} AND {_NOT_ITS_OWN.format("stage.run_id")} AND NOT EXISTS (
+    SELECT 1 FROM stages AS other LEFT JOIN own_marks AS same
+        ON same.run_id = other.pipeline AND same.kind = mark.kind AND same.word = mark.word
+    WHERE other.run_id = stage.run_id AND CASE WHEN same.run_id IS NULL
+        THEN mark.kind = 'flag' AND mark.word = 'archived' ELSE other.pipeline < stage.pipeline END)"""
+"""Condition for a mark that reaches a stage: the first of its pipelines that have it counts."""
+_VIEWS = {
+    "runs": "SELECT * FROM all_runs WHERE removed_at IS NULL",
+    "models": "SELECT * FROM all_models WHERE removed_at IS NULL",
+    "run_datasets": """SELECT run_id, fingerprint FROM own_datasets
+UNION ALL SELECT trial.key, own.fingerprint FROM own_datasets AS own
+    JOIN all_runs AS trial ON trial.parent_id = own.run_id""",
+    # The pipeline is found by the tag, and the tag by the pipeline: an index answers either question.
+    "stages": f"""SELECT place.run_id AS run_id, pipeline.key AS pipeline FROM own_marks AS place
+    JOIN runs AS pipeline ON place.word = '{PIPELINE}' || pipeline.id
+        AND pipeline.id = substr(place.word, {len(PIPELINE) + 1})
+    WHERE place.kind = 'place'""",
+    # SQLite asks each part for the runs or the words alone that are wanted, since their union leaves nothing out and
+    # their columns have the same types.
+    "marks": f"""SELECT run_id, kind, word FROM own_marks
+UNION ALL SELECT run_id, CAST('tag' AS TEXT), word FROM own_marks WHERE kind = 'place'
+UNION ALL SELECT trial.key, mark.kind, mark.word FROM own_marks AS mark
+    JOIN all_runs AS trial ON trial.parent_id = mark.run_id
+    WHERE {_REACHES} AND {_NOT_ITS_OWN.format("trial.key")}
+UNION ALL SELECT stage.run_id, mark.kind, mark.word {_OF_PIPELINES} WHERE {_OF_THE_FIRST}
+UNION ALL SELECT trial.key, mark.kind, mark.word {_OF_PIPELINES}
+    JOIN all_runs AS trial ON trial.parent_id = stage.run_id
+    WHERE {_OF_THE_FIRST} AND {_NOT_ITS_OWN.format("trial.key")}""",
+}
+for view, selected in _VIEWS.items():
+    event.listen(BaseRow.metadata, "after_create", DDL(f"CREATE VIEW {view} AS {selected}"))  # type: ignore[no-untyped-call]

@@ -37,7 +37,7 @@ from orchestrator.registry.groups.model_origins import (
     load_parameters_of,
     load_test_refusals,
 )
-from orchestrator.registry.run_flags import is_flagged
+from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, find_run, newest_called
 from orchestrator.registry.tables import ParameterRow, RunRow, SeriesRow
 from orchestrator.run_states import RunState

@@ -31,7 +31,6 @@ from orchestrator.registry.groups.roll_up import (
 )
 from orchestrator.registry.groups.scored_trials import varying_paths
 from orchestrator.registry.record_table import RecordTable
-from orchestrator.registry.run_flags import is_any_flagged
 from orchestrator.registry.tables import ModelRow, RunRow
 from orchestrator.run_states import RunState
 from orchestrator.significance.ranking import SeedNoise
@@ -147,7 +146,6 @@ def rank_groups(
     limit: int | None = None,
 ) -> RecordTable:
     """Rank the groups, as `Registry.leaderboard_table` describes it."""
-    archived = archived or not is_any_flagged(session, "archived")
     rankings = load_rankings(session, task, archived=archived, across_code=across_code)
     newest_first = sorted(rankings.items(), key=lambda item: item[1]["newest"].max(), reverse=True)
     apart = sorted(newest_first, key=lambda item: (*item[0][:2], item[0].split != "validation"))

@@ -40,7 +40,7 @@ from orchestrator.registry.engines.dialects import lock_until_commit, select_ite
 from orchestrator.registry.group_tables import OpenRunRow, RankedGroupsRow
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.groups import is_ranked, load_groups, of_task
-from orchestrator.registry.run_flags import select_flagged
+from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.tables import BaseRow, RunRow, StoredRun
 from orchestrator.run_states import RunState
 
@@ -261,5 +261,5 @@ def _select_live(archived: bool) -> CompoundSelect[Any]:
     opened = select(OpenRunRow.run_id)
     are_live: list[ColumnElement[bool]] = [RunRow.key.in_(opened), RunRow.parent_id.in_(opened)]
     if not archived:
-        are_live.append(RunRow.id.in_(select_flagged("archived")))
+        are_live.append(is_flagged("archived"))
     return union(*(select(RunRow.group_key).where(each) for each in are_live))

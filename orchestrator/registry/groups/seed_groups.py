@@ -12,8 +12,8 @@ from orchestrator.registry.group_tables import OpenRunRow, RankedGroupsRow
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.groups import find_group, is_ranked, load_groups, of_task
 from orchestrator.registry.groups.model_origins import load_test_refusals
+from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.record_table import RecordTable
-from orchestrator.registry.run_flags import select_flagged
 from orchestrator.registry.run_reader import RunReader
 from orchestrator.registry.tables import RunRow
 
@@ -110,7 +110,7 @@ class SeedGroups(RunReader):
     def num_ranked_archived(self, task: str | None = None) -> int:
         """Number of the runs that the leaderboard leaves out since they, or their sweeps, are archived."""
         with self._database.session(writing=False) as session:
-            asked = of_task(task, archived=True), RunRow.id.in_(select_flagged("archived"))
+            asked = of_task(task, archived=True), is_flagged("archived")
             return session.scalar(select(func.count()).select_from(RunRow).where(is_ranked(), *asked)) or 0
 
     def groups(self, task: str | None = None, *, archived: bool = False) -> list[GroupRecord]:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import ColumnElement, Select, delete, func, or_, select, text, update
+from sqlalchemy import ColumnElement, delete, func, or_, select, text, update
 from sqlalchemy.orm import Session, aliased
 
 from orchestrator.errors import InputError, NotFoundError
@@ -19,8 +18,8 @@ from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.groups.roll_up import roll_up_runs, roll_up_tests
 from orchestrator.registry.place_tags import PIPELINE
-from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS
-from orchestrator.registry.tables import StoredModel, StoredRun, TagRow
+from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, record_columns
+from orchestrator.registry.tables import OwnMark, StoredModel, StoredRun
 
 
 @dataclass(frozen=True)
@@ -63,9 +62,13 @@ class Trash:
 
     def records(self, *conditions: ColumnElement[bool]) -> list[TrashRecord]:
         """Runs in the trash, the newest first; those alone for which all conditions are true."""
-        statement = _removed().where(*conditions).order_by(StoredRun.removed_at.desc(), StoredRun.id)
+        run, trial = StoredRun, aliased(StoredRun)
+        num_trials = select(func.count()).where(trial.parent_id == run.key).scalar_subquery()
+        read = {"run_id": run.id, "num_trials": num_trials, "num_bytes": func.coalesce(run.num_bytes, 0)}
+        removed = select(*record_columns(TrashRecord, run, read)).where(run.removed_at.is_not(None), *conditions)
+        newest_first = removed.where(run.parent_id.is_(None)).order_by(run.removed_at.desc(), run.id)
         with self._database.session(writing=False) as session:
-            return [TrashRecord(*row) for row in session.execute(statement)]
+            return [TrashRecord(*row) for row in session.execute(newest_first)]
 
     def called(self, wanted: str) -> list[TrashRecord]:
         """Runs in the trash with that id, else those of that name and those whose id begins so, the newest first."""
@@ -89,7 +92,7 @@ class Trash:
 
     def stages_of(self, pipeline_id: str) -> Sequence[TrashRecord]:
         """Stages of a pipeline that are in the trash and can be restored, the oldest first."""
-        is_stage = StoredRun.key.in_(select(TagRow.run_id).where(TagRow.tag == f"{PIPELINE}{pipeline_id}"))
+        is_stage = StoredRun.key.in_(select(OwnMark.run_id).where(OwnMark.word == f"{PIPELINE}{pipeline_id}"))
         found = self.records(is_stage, StoredRun.claimed_at.is_(None))
         return sorted(found, key=lambda stage: (stage.created_at, stage.run_id))
 
@@ -149,11 +152,3 @@ def _mark(session: Session, run_id: str, before: datetime | None, after: datetim
         session.execute(marked.execution_options(synchronize_session=False))
     roll_up_runs(session, [run_id])
     roll_up_tests(session)
-
-
-def _removed() -> Select[Any]:
-    """Select the fields of `TrashRecord` of the runs in the trash."""
-    run, trial = StoredRun, aliased(StoredRun)
-    num_trials = select(func.count()).where(trial.parent_id == run.key).scalar_subquery()
-    columns = run.id, run.name, run.kind, num_trials, run.storage_path, func.coalesce(run.num_bytes, 0), run.created_at
-    return select(*columns, run.removed_at, run.claimed_at).where(run.removed_at.is_not(None), run.parent_id.is_(None))

@@ -34,20 +34,20 @@ from sqlalchemy import (
 from orchestrator.measurements import is_better_lower
 from orchestrator.registry.column_types import id_of_run, key_of_name
 from orchestrator.registry.groups.group_records import group_key
-from orchestrator.registry.keeping_tables import NoteRow
+from orchestrator.registry.marks import Flag, is_flagged
 from orchestrator.registry.parameter_values import LARGEST_EXACT, decode_parameter
 from orchestrator.registry.queries.query_tree import METRIC_SPLITS
-from orchestrator.registry.run_flags import Flag, is_flagged
 from orchestrator.registry.tables import (
     BaseRow,
     DatasetRow,
+    MarkRow,
     ModelRow,
+    OwnMark,
     ParameterRow,
     PointRow,
     RunDatasetRow,
     RunRow,
     SeriesRow,
-    TagRow,
     ViewRow,
     of_whole_run,
 )
@@ -216,15 +216,15 @@ def parameter(path: str) -> Field:
 @lru_cache
 def tag_value(key: str) -> Field:
     """Field `tags.KEY`: whether a run has the tag KEY, or what follows the colon in its tag `KEY:VALUE`."""
-    row = _rows(TagRow)
-    is_so_called = or_(row.c.tag == key, func.substr(row.c.tag, 1, len(key) + 1) == f"{key}:")
-    word = func.substr(row.c.tag, len(key) + 2)
-    return Field("tag value", word, row, ((row.c.run_id, RunRow.key),), where=is_so_called, of_several=True, name=key)
+    row = _rows(MarkRow)
+    is_so_called = or_(row.c.word == key, func.substr(row.c.word, 1, len(key) + 1) == f"{key}:")
+    word, where = func.substr(row.c.word, len(key) + 2), and_(row.c.kind == "tag", is_so_called)
+    return Field("tag value", word, row, ((row.c.run_id, RunRow.key),), where=where, of_several=True, name=key)
 
 
-def _several(row: Any, value: Column, *also: Column) -> Field:
-    links = ((row.c.run_id, RunRow.key),)
-    return Field("text", value, row, links, where=row.c.run_id.is_not(None), also=also, of_several=True)
+def _several(row: Any, value: Column, *also: Column, where: Test | None = None) -> Field:
+    where = row.c.run_id.is_not(None) if where is None else where
+    return Field("text", value, row, ((row.c.run_id, RunRow.key),), where=where, also=also, of_several=True)
 
 
 def _dataset() -> Field:
@@ -260,7 +260,7 @@ def state_field(state: ColumnElement[RunState]) -> Field:
     return Field("state", type_coerce(state, Text), has_value=_ALL)
 
 
-_tag, _note = _rows(TagRow), _rows(NoteRow)
+_tag, _note = _rows(MarkRow), _rows(OwnMark)
 FIELDS: Mapping[str, Field] = {
     "id": Field("text", RunRow.id),
     "name": Field("text", RunRow.name),
@@ -283,10 +283,10 @@ FIELDS: Mapping[str, Field] = {
     "finished_at": Field("time", RunRow.finished_at),
     "score": _score(),
     "commit": _commit(),
-    "tag": _several(_tag, _tag.c.tag),
+    "tag": _several(_tag, _tag.c.word, where=_tag.c.kind == "tag"),
     "model": _model(),
     "dataset": _dataset(),
-    "note": _several(_note, _note.c.text),
+    "note": _several(_note, _note.c.text, where=_note.c.kind == "note"),
     "archived": _flag("archived"),
     "pinned": _flag("pinned"),
 }

@@ -11,14 +11,13 @@ from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import select_items, select_runs
 from orchestrator.registry.parameter_values import decode_parameter
-from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.queries.run_listing import Query
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.run_reader import RunReader
 from orchestrator.registry.run_records import load_runs, load_selected
-from orchestrator.registry.tables import NameRow, ParameterRow, RunRow, TagRow
+from orchestrator.registry.tables import NameRow, ParameterRow, RunRow, StageRow
 
 if TYPE_CHECKING:
     import pandas
@@ -157,7 +156,7 @@ class QueriedRuns(RunReader):
 
     def stages(self, run_id: str) -> list[RunRecord]:
         """Stages of a pipeline that have begun, or were done before, the newest first; none of any other run."""
-        of_pipeline = select(TagRow.run_id).where(TagRow.tag == f"{PIPELINE}{run_id}")
+        of_pipeline = select(StageRow.run_id).where(StageRow.pipeline == run_id)
         conditions = [RunRow.key.in_(of_pipeline), RunRow.parent_id.is_(None)]
         with self._database.session(writing=False) as session:  # without the parser, which takes longer to load
             return load_selected(session, self._state(), conditions)

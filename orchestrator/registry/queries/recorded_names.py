@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator.nearest import nearest
 from orchestrator.registry.engines.sqlite_files import reading_address
-from orchestrator.registry.place_tags import is_internal
 from orchestrator.registry.queries.query_tree import METRIC_SPLITS, field_text, short_names
 
 if TYPE_CHECKING:
@@ -29,11 +28,12 @@ _ALIASES = "model_aliases JOIN models USING (name, version)"
 _CALLED = "SELECT key FROM runs WHERE name = :name OR id LIKE :prefix"
 _NAMED = "SELECT key FROM names WHERE text = :name"
 _TAGS = (
-    "WITH RECURSIVE found(name) AS (SELECT min(tag) FROM tags UNION ALL "
-    "SELECT (SELECT min(tag) FROM tags WHERE tag > found.name) FROM found WHERE found.name IS NOT NULL) "
+    "WITH RECURSIVE found(name) AS (SELECT min(word) FROM own_marks WHERE kind = 'tag' UNION ALL "
+    "SELECT (SELECT min(word) FROM own_marks WHERE kind = 'tag' AND word > found.name) "
+    "FROM found WHERE found.name IS NOT NULL) "
     "SELECT name FROM found WHERE name IS NOT NULL"
 )
-"""The distinct tags, in order, without reading every row."""
+"""The distinct tags that people gave, in order, without reading every row."""
 Named = list[tuple[str, str]]
 """Names, each with what it is in a few words."""
 Read = Callable[[str, Mapping[str, Any]], Sequence[Any]]
@@ -80,7 +80,9 @@ class RecordedNames:
     def tags(self, run: str = "") -> Named:
         """Tags of the runs of a name, or whose id begins so; of all runs when it is empty."""
         return self._named(
-            f"SELECT DISTINCT tag, 'tag' FROM tags WHERE run_id IN ({_CALLED}) ORDER BY 1 LIMIT :most", _called(run)
+            f"SELECT DISTINCT word, kind FROM own_marks WHERE kind = 'tag' AND run_id IN ({_CALLED}) "
+            "ORDER BY 1 LIMIT :most",
+            _called(run),
         )
 
     def aliases(self) -> Named:
@@ -140,8 +142,7 @@ class RecordedNames:
 
     def tag_keys(self) -> list[str]:
         """Keys of tags: the text before the colon, all of a tag without one."""
-        tags = [tag for (tag,) in self._read(_TAGS, {}) if not is_internal(tag)]
-        return list(dict.fromkeys(tag.partition(":")[0] for tag in tags))
+        return list(dict.fromkeys(tag.partition(":")[0] for (tag,) in self._read(_TAGS, {})))
 
     def nearest_fields(self, name: str, others: Sequence[str]) -> str:
         """Tell what a person may have meant by the name of a field that no run has, else which fields there are.

@@ -13,14 +13,14 @@ from sqlalchemy import ColumnElement, Integer, Select, func, not_, select, type_
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.collection_pause import paused_collection
+from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.queries.fields import FIELDS, Test, state_field
 from orchestrator.registry.queries.query_tree import METRIC_SPLITS, short_names
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable, check_page
-from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.run_records import metric_name
-from orchestrator.registry.tables import NameRow, ParameterRow, RunRow, SeriesRow, TagRow
+from orchestrator.registry.tables import MarkRow, NameRow, ParameterRow, RunRow, SeriesRow
 from orchestrator.run_states import RunState
 
 RUN_COLUMNS = (
@@ -119,7 +119,7 @@ def _table(session: Session, state: ColumnElement[RunState], keys: Sequence[int]
             values = iter(columns)
             for name, field in fields.items():
                 records[key][name] = field.show(*(next(values) for _ in field.shown))
-        for key, tag in connection.execute(_of_runs(TagRow, some, TagRow.tag)):
+        for key, tag in connection.execute(_of_runs(MarkRow, some, MarkRow.word).where(MarkRow.kind == "tag")):
             tags[key].append(tag)
         for key, name, value in connection.execute(_of_runs(SeriesRow, some, _key(SeriesRow.name), SeriesRow.value)):
             metrics.add(texts[name])

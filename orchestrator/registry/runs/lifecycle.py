@@ -18,8 +18,8 @@ from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import upsert, upsert_rows
 from orchestrator.registry.group_tables import OpenRunRow
 from orchestrator.registry.groups.roll_up import keys_of_runs, open_run, roll_up, roll_up_again, roll_up_tests
+from orchestrator.registry.marks import add_tags
 from orchestrator.registry.parameter_values import encode_parameter, flatten, run_group_digest
-from orchestrator.registry.runs.inheritance import add_tags
 from orchestrator.registry.runs.run_names import record_names
 from orchestrator.registry.runs.run_parameters import load_parameters
 from orchestrator.registry.tables import ParameterRow, StoredRun

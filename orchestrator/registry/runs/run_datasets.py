@@ -13,8 +13,7 @@ from orchestrator.registry.engines.dialects import upsert_rows
 from orchestrator.registry.record_table import RecordTable, record_table
 from orchestrator.registry.records import CheckpointRecord
 from orchestrator.registry.run_records import load_records
-from orchestrator.registry.runs.inheritance import pass_on
-from orchestrator.registry.tables import CheckpointRow, DatasetRow, RunDatasetRow, RunRow
+from orchestrator.registry.tables import CheckpointRow, DatasetRow, OwnDataset, RunDatasetRow
 from orchestrator.results import CheckpointEvent, DatasetResult, TokenizerResult
 
 if TYPE_CHECKING:
@@ -44,8 +43,7 @@ class RunDatasets:
         with self._database.session(writing=True) as session:
             changing = tuple(name for name in ("path", "counts", "files", "tokenizer_digest") if name in row)
             upsert_rows(session, DatasetRow, ("fingerprint",), changing, [row])
-            upsert_rows(session, RunDatasetRow, tuple(link), (), [link])
-            pass_on(session, run_id, data=[row["fingerprint"]])
+            upsert_rows(session, OwnDataset, tuple(link), (), [link])
 
     def tokenizer_at(self, path: str) -> str | None:
         """Fingerprint of the tokenizer that was last trained into a folder; None where none was."""
@@ -53,19 +51,12 @@ class RunDatasets:
         with self._database.session(writing=False) as session:
             return session.scalar(statement.order_by(DatasetRow.recorded_at.desc()).limit(1))
 
-    def users(self, fingerprint: str) -> list[str]:
-        """Ids of the runs that made or used data, the oldest first."""
-        statement = select(RunDatasetRow.run_id).where(RunDatasetRow.fingerprint == fingerprint)
-        ordered = statement.join(RunRow, RunRow.key == RunDatasetRow.run_id).order_by(RunRow.created_at, RunRow.id)
-        with self._database.session(writing=False) as session:
-            return list(session.scalars(ordered))
-
     def frame(self, run_id: str) -> pandas.DataFrame:
         """`table` as a DataFrame."""
         return self.table(run_id).frame()
 
     def table(self, run_id: str) -> RecordTable:
-        """Data that a run made or used, a record each."""
+        """Data that a run made or used, of a trial those of its sweep, a record each."""
         data = DatasetRow
         columns = (data.name, data.kind, data.fingerprint, data.path, data.counts, data.files, data.recorded_at)
         statement = select(*columns).join(RunDatasetRow, RunDatasetRow.fingerprint == data.fingerprint)

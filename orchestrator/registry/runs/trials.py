@@ -19,7 +19,6 @@ from orchestrator.registry.parameter_values import TAKEN_DIGEST, group_digest, r
 from orchestrator.registry.queries.run_listing import list_trials
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.run_records import state_as_read
-from orchestrator.registry.runs.inheritance import inherit
 from orchestrator.registry.runs.run_metrics import metric_curves, write_metrics
 from orchestrator.registry.runs.run_parameters import read_parameters, write_parameters
 from orchestrator.registry.tables import RunRow, StoredRun
@@ -203,7 +202,6 @@ class _TrialWriter:
         self._run_many(_folder_statement, kept)
         new = {row: key for row, (key, _) in self._recorded(recipes).items()}
         write_parameters(self._transaction, {new[row]: recipe for row, recipe in recipes.items()})
-        inherit(self._transaction, self._run.key, new.values())
         measured = [(self._id(change), change.events) for change in changes if isinstance(change, TrialEvents)]
         self._write_metrics(measured, final=False)
         self._write_metrics([(self._id(result), _result_events(result)) for result in ends], final=True)

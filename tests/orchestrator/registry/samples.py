@@ -11,10 +11,9 @@ from orchestrator.provenance.machine import MadeWith
 from orchestrator.provenance.source_code import SourceCode
 from orchestrator.registry import Registry
 from orchestrator.registry.attempt_tables import AttemptRow, CodeDiffRow
-from orchestrator.registry.keeping_tables import AliasRow, FlagRow, NoteRow
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION
-from orchestrator.registry.tables import BaseRow, LineageRow, SeriesRow
+from orchestrator.registry.tables import AliasRow, BaseRow, LineageRow, OwnMark, SeriesRow
 from orchestrator.results import CheckpointEvent, DatasetResult, MetricEvent, ModelResult, TrialResult
 from orchestrator.run_states import RunState
 
@@ -79,14 +78,14 @@ def fill(registry: Registry, run_id: str = "aaaaaaaaaaaa", *, weights: str = "d"
         recorder.complete(run_id, RunOutcome(model_folder="/srv/lab/m"))
     note(registry, run_id, "looks 'good'\n👍")
     with registry._database.session(writing=True) as session:
-        session.add(FlagRow(run_id=run_id, flag="pinned", set_at=A_TIME))
+        session.add(OwnMark(run_id=run_id, kind="flag", word="pinned", at=A_TIME))
     return run_id
 
 
 def note(registry: Registry, run_id: str, text: str, when: datetime = A_TIME) -> None:
     """Write a note at a time."""
     with registry._database.session(writing=True) as session:
-        session.add(NoteRow(run_id=run_id, digest=text, text=text, author="ann", written_at=when))
+        session.add(OwnMark(run_id=run_id, kind="note", word=text, text=text, author="ann", at=when))
 
 
 def fill_every_table(registry: Registry) -> str:

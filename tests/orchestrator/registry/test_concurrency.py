@@ -69,7 +69,7 @@ def test_killed_writers_lose_nothing_that_was_acknowledged(location: str) -> Non
 def test_of_processes_that_migrate_at_once_one_does_the_work(location: str, tmp_path: Path) -> None:
     with Registry(location) as registry:
         run_id = new_run(registry)
-    folder = str(newer_migrations(tmp_path / "migrations", "CREATE TABLE marks (mark TEXT)"))  # twice is an error
+    folder = str(newer_migrations(tmp_path / "migrations", "CREATE TABLE stamps (stamp TEXT)"))  # twice is an error
     assert set(run_together(migrate, location, folder, 4)) == {"9999"}
     with Registry(location, read_only=True) as registry:
         assert registry.current_revision() == "9999"

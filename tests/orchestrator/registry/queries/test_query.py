@@ -12,6 +12,7 @@ from sqlalchemy import update
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
 from orchestrator.registry.groups.group_records import group_key, group_label
+from orchestrator.registry.marks import Flag
 from orchestrator.registry.queries.filters import parse_filter
 from orchestrator.registry.queries.query_tree import (
     Combination,
@@ -22,7 +23,6 @@ from orchestrator.registry.queries.query_tree import (
     Not,
     field_text,
 )
-from orchestrator.registry.run_flags import Flag
 from orchestrator.registry.tables import StoredRun
 from orchestrator.results import DatasetResult, MetricEvent
 from tests.orchestrator.registry.queries.query_samples import (
