@@ -20,14 +20,29 @@ registries where a digest of each table's rows is.
 import hashlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Select, String, Table, collate, insert, or_, select, update
+from sqlalchemy import (
+    Integer,
+    Result,
+    Select,
+    String,
+    Table,
+    Text,
+    bindparam,
+    collate,
+    insert,
+    or_,
+    select,
+    type_coerce,
+    update,
+)
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, RegistryError
-from orchestrator.registry.column_types import ReferenceKey
+from orchestrator.registry.column_types import ReferenceKey, key_of_run
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import lock_until_commit, upsert
 from orchestrator.registry.group_tables import OpenRunRow
@@ -51,6 +66,9 @@ _ROWS_AT_ONCE = 5_000
 _RUNS, _SERIES, _POINTS, _MARKS, _MODELS = (
     BaseRow.metadata.tables[row.__tablename__] for row in (StoredRun, SeriesRow, PointRow, OwnMark, StoredModel)
 )
+_KEY = key_of_run(bindparam("run", type_=Text))
+_FAMILY = select(StoredRun.key).where(or_(StoredRun.key == _KEY, type_coerce(StoredRun.parent_id, Integer) == _KEY))
+"""Select the keys of a run, whose id is a parameter, and of its trials."""
 _WITH_RULES = (_MARKS, _MODELS, *(BaseRow.metadata.tables[row.__tablename__] for row in (AliasRow, NameRow)))
 _OF_THIS_PLACE = (
     *("path", "files", "recorded_at", "created_at", "name", "child_name", "parent_name", "run_id"),
@@ -143,6 +161,7 @@ def other_tables(needed: bool) -> list[Table]:
     return [table for table in tables if not table.info.get("is_derived") and ("run_id" not in table.c) == needed]
 
 
+@cache
 def _tables_of_runs() -> list[Table]:
     """Runs and the tables whose rows belong to one run, without marks; a table follows those it needs."""
     owned = [t for t in BaseRow.metadata.sorted_tables if t is _POINTS or ("run_id" in t.c and not t.c.run_id.nullable)]
@@ -177,7 +196,7 @@ def _digests(session: Session, run_id: str) -> dict[str, str]:
     found = {}
     for table in _tables_of_runs():
         digest = hashlib.sha256()
-        for part in session.execute(_rows_of_run(session, table, run_id)).partitions():
+        for part in _rows_of_run(session, table, run_id).partitions():
             digest.update(repr([*map(tuple, part)]).encode())
         found[RunRow.__tablename__ if table is _RUNS else table.name] = digest.hexdigest()
     return found
@@ -186,7 +205,7 @@ def _digests(session: Session, run_id: str) -> dict[str, str]:
 def _copy_run(there: Session, here: Session, run_id: str) -> None:
     """Insert a run, its trials and their rows."""
     for table in _tables_of_runs():
-        for part in there.execute(_rows_of_run(there, table, run_id)).mappings().partitions():
+        for part in _rows_of_run(there, table, run_id).mappings().partitions():
             rows = [dict(row) for row in part]
             here.execute(insert(table), _with_series(here, rows, run_id) if table is _POINTS else rows)
     here.execute(insert(OpenRunRow), [{"run_id": run_id}])
@@ -194,36 +213,37 @@ def _copy_run(there: Session, here: Session, run_id: str) -> None:
     there.expunge_all()
 
 
-def _rows_of_run(session: Session, table: Table, run_id: str) -> Select[Any]:
-    """Statement that selects the rows of a table that belong to a run or its trials, in the order of what tells them.
+def _rows_of_run(session: Session, table: Table, run_id: str) -> Result[Any]:
+    """Rows of a table that belong to a run or its trials, in the order of what tells them."""
+    return session.execute(_select_rows(table, session.get_bind().dialect.name), {"run": run_id})
+
+
+@cache
+def _select_rows(table: Table, dialect: str) -> Select[Any]:
+    """Statement that selects the rows of a table that belong to a family.
 
     Without keys, which each registry counts by itself: points have the run and the name of their series.
     """
-    series, members = _SERIES.c, _members(run_id)
+    series = _SERIES.c
     keys = {_RUNS: [_RUNS.c.id], _SERIES: [series.run_id, series.name]}
     keys[_POINTS] = [*keys[_SERIES], _POINTS.c.step]
     told_by = keys.get(table, [*table.primary_key])
-    own = [column for column in table.columns if column.name not in ("key", "series") and column not in told_by]
-    rows = select(*told_by, *own).select_from(table)
+    names = {"key", "series", *(key.name for key in told_by)}
+    rows = select(*told_by, *(column for column in table.columns if column.name not in names)).select_from(table)
     if table is _POINTS:
         rows = rows.join(_SERIES, series.key == _POINTS.c.series)
-    owner = _RUNS.c.key if table is _RUNS else series.run_id if table is _POINTS else table.c.run_id
+    owner = _RUNS.c.key if table is _RUNS else table.c.get("run_id", series.run_id)
     texts = [key.type.text_of(key) if isinstance(key.type, ReferenceKey) else key for key in told_by]
     # Texts in the order that SQLite has: that of PostgreSQL depends on the server's locale.
-    is_server = session.get_bind().dialect.name == "postgresql"
-    order = [collate(key, "C") if is_server and isinstance(key.type, String) else key for key in texts]
+    order = [collate(key, "C") if dialect == "postgresql" and isinstance(key.type, String) else key for key in texts]
     first = [_RUNS.c.parent_id.is_not(None)] if table is _RUNS else []
-    return rows.where(owner.in_(members)).order_by(*first, *order).execution_options(yield_per=_ROWS_AT_ONCE)
-
-
-def _members(run_id: str) -> Select[Any]:
-    return select(StoredRun.key).where(or_(StoredRun.id == run_id, StoredRun.parent_id == run_id))
+    return rows.where(owner.in_(_FAMILY)).order_by(*first, *order).execution_options(yield_per=_ROWS_AT_ONCE)
 
 
 def _with_series(here: Session, points: list[dict[str, Any]], run_id: str) -> list[dict[str, Any]]:
     """Points with the keys that their series have here, in place of run and name."""
-    known = select(SeriesRow.run_id, SeriesRow.name, SeriesRow.key).where(SeriesRow.run_id.in_(_members(run_id)))
-    keys = {(run, name): key for run, name, key in here.execute(known)}
+    known = select(SeriesRow.run_id, SeriesRow.name, SeriesRow.key).where(SeriesRow.run_id.in_(_FAMILY))
+    keys = {(run, name): key for run, name, key in here.execute(known, {"run": run_id})}
     return [{**point, "series": keys[point.pop("run_id"), point.pop("name")]} for point in points]
 
 
@@ -231,7 +251,7 @@ def _missing_marks(there: Session, here: Session, run_id: str) -> list[dict[str,
     """Marks of a run and its trials there that it has not here, or has with a later time."""
     ours, theirs = (
         {tuple(row[column.name] for column in _MARKS.primary_key): dict(row) for row in rows.mappings()}
-        for rows in (session.execute(_rows_of_run(session, _MARKS, run_id)) for session in (here, there))
+        for rows in (_rows_of_run(session, _MARKS, run_id) for session in (here, there))
     )
     return [row for key, row in theirs.items() if key not in ours or _age(row) < _age(ours[key])]
 
@@ -246,7 +266,7 @@ def _models() -> Select[ModelRow]:
 
 def _models_of(session: Session, run_id: str) -> list[ModelRow]:
     """Models that a run and its trials registered, in the order of their versions."""
-    return list(session.scalars(_models().where(ModelRow.run_id.in_(_members(run_id)))))
+    return list(session.scalars(_models().where(ModelRow.run_id.in_(_FAMILY)), {"run": run_id}))
 
 
 def _bring_models(here: Session, models: Iterable[ModelRow], *, dry_run: bool) -> list[tuple[ModelRow, int]]:
