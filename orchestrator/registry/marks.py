@@ -126,7 +126,7 @@ class RunAnnotations:
     def bearers(self, run_id: str, word: str, kind: str = "flag") -> list[str]:
         """Ids of the runs whose flag or tag reaches a run: itself first, then its sweep, then pipelines.
 
-        None where it does not reach the run, although a pipeline may have it.
+        Empty where none reaches it, although a pipeline of several may have it.
         """
         reaches = select(MarkRow.run_id).where(MarkRow.run_id == run_id, MarkRow.kind == kind, MarkRow.word == word)
         with self._database.session(writing=False) as session:

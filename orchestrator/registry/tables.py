@@ -331,7 +331,7 @@ class OwnMark(BaseRow):
     """Something that was added to a run: a tag, a flag or a note, or the place that it has."""
 
     __tablename__ = "own_marks"
-    __table_args__ = (Index("ix_own_marks_word", "word", "kind"), {"sqlite_with_rowid": False})
+    __table_args__ = (Index("ix_own_marks_word", "word", "kind", "run_id"), {"sqlite_with_rowid": False})
 
     run_id: Mapped[RunId] = mapped_column(primary_key=True)
     kind: Mapped[str] = mapped_column(primary_key=True)

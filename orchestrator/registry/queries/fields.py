@@ -9,7 +9,7 @@ import math
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -144,15 +144,17 @@ class Field:
     @property
     def sort_keys(self) -> tuple[Column, ...]:
         """Columns to sort by; runs without the first come last, by the second one where there is one."""
-        if self.of_several:
-            return (self.lowest,)
         return (self.table.c.number, self.table.c.text) if self.kind == "parameter" else (self.value,)
 
-    @property
-    def lowest(self) -> Column:
-        """The lowest value of a run, without the rows of the field beside it."""
-        values = select(func.min(self.value)).where(self._is_of_run(), self.where)
-        return values.correlate(RunRow).scalar_subquery()
+    @cached_property
+    def lowest(self) -> "Field":
+        """The field itself; where a run may have several values, one of the lowest of them."""
+        if not self.of_several:
+            return self
+        ((mine, theirs),) = self.links
+        lowest = select(mine.label("run"), func.min(self.value).label("value")).where(self.where).group_by(mine)
+        rows = lowest.subquery()
+        return Field(self.kind, rows.c.value, rows, ((rows.c.run, theirs),))
 
     def of_runs(self, test: Test) -> Test:
         """Condition for runs that have a value of which a test is true; never NULL, so that it can be negated."""

@@ -153,7 +153,7 @@ def _with_own_scores(session: Session, score: Field, conditions: Sequence[Test])
         notes.append(f"left out: {counted(num_parents, 'run')} whose trials are here, with the score of the best one")
     own = [*conditions, RunRow.key.not_in(parents)] if num_parents else list(conditions)
     unfinished = select(func.count()).select_from(RunRow).where(*own, RunRow.state != RunState.COMPLETED)
-    if num_unfinished := session.scalar(unfinished.where(score.lowest.is_not(None))):
+    if num_unfinished := session.scalar(unfinished.where(score.of_runs(score.value.is_not(None)))):
         notes.append(f"left out: the score of {counted(num_unfinished, 'run')} not completed")
     return own, notes
 

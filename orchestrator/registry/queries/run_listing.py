@@ -59,15 +59,15 @@ class Query:
 
     def _read(self, column: Any, sort: str, limit: int | None = None, offset: int = 0) -> list[Any]:
         check_page(limit, offset)
-        key, descends = Selection(self.session, self.state).order(sort)
+        field, descends = Selection(self.session, self.state).order(sort)
+        key = field.lowest
         columns = [column.desc() if descends else column for column in key.sort_keys]
         if key is FIELDS["created_at"]:  # as in its index
             order = [*columns, RunRow.id.desc() if descends else RunRow.id]
         else:
             empty = [column.is_(None) for column in key.sort_keys]
             order = [*chain(*zip(empty, columns, strict=True)), RunRow.created_at.desc(), RunRow.id.desc()]
-        statement = select(column) if key.of_several else key.beside(select(column))
-        page = statement.where(*self.conditions()).order_by(*order).limit(limit).offset(offset)
+        page = key.beside(select(column)).where(*self.conditions()).order_by(*order).limit(limit).offset(offset)
         return list(self.session.connection().scalars(page))  # a session's rows cost twice as much
 
     @paused_collection()
