@@ -202,8 +202,7 @@ class Session:
             return model.label
         if record.model_folder:
             return record.model_folder
-        data = retry_while_unavailable(lambda: self.registry.datasets.frame(record.id))
-        paths = [str(path) for path in data["path"]]
+        paths = retry_while_unavailable(lambda: self.registry.datasets.table(record.id).values("path"))
         return paths[0] if paths else record.storage_path or ""
 
     def _stage_key(self, spec: Spec) -> str:

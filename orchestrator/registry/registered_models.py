@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection
 from dataclasses import asdict
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Select, and_, func, or_, select, update
 from sqlalchemy.orm import Session
@@ -22,9 +21,6 @@ from orchestrator.registry.records import ModelRecord, RunRecord
 from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
 from orchestrator.registry.tables import ModelRow, RunRow, StoredModel
 from orchestrator.results import ModelResult
-
-if TYPE_CHECKING:
-    import pandas
 
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,59}")
 
@@ -127,10 +123,6 @@ class RegisteredModels:
             of_runs = StoredModel.run_id.in_(select_runs(session, run_ids))
             are_here = StoredModel.removed_at.is_(None), or_(of_runs, *in_folder)
             session.execute(update(StoredModel).where(*are_here).values(removed_at=utc_now()))
-
-    def frame(self) -> pandas.DataFrame:
-        """`table` as a DataFrame."""
-        return self.table().frame()
 
     def count(self) -> int:
         """Number of the registered models, each version counted."""

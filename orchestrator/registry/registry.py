@@ -55,9 +55,8 @@ class Registry(QueriedRuns, SeedGroups):
 
     Methods that take a query are those of `QueriedRuns`; those about groups that differ in the seed, of `SeedGroups`.
 
-    A method named `frame`, and `runs`, `grouped`, `leaderboard` and `metrics.history`, return a `pandas.DataFrame`.
-    Each has a twin that returns the same as plain values, without pandas: `table`, `run_table`, `grouped_table`,
-    `leaderboard_table` and `metrics.history_table`. Other methods return frozen records (`records.py`) or plain values.
+    Methods return frozen records (`records.py`), plain values, or a `RecordTable` of these, whose `frame()` makes it
+    a `pandas.DataFrame`; `runs` returns the DataFrame itself.
 
     **Opening.** Making a `Registry` opens nothing. The first use connects, gives an empty database its tables, and
     refuses tables of another revision. After `close`, or the end of a `with` block, the next use connects again.

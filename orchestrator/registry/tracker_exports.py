@@ -78,7 +78,7 @@ def load_runs(registry: Registry, run_ids: Iterable[str], *, where: str = "") ->
 def _load(registry: Registry, record: RunRecord, refusal: str | None) -> ExportedRun:
     """Load what is exported of a run; that its test score is refused, and why, is a note."""
     refused = [] if refusal is None else [f"The test score is refused: {refusal}."]
-    history = registry.metrics.history_table(record.id).records
+    history = registry.metrics.history(record.id).records
     points = [
         Measurement(f"{row['split']}/{row['name']}", row["step"], row["value"])
         for row in sorted(history, key=lambda row: row["step"])

@@ -226,7 +226,7 @@ def trial_curves(registry: "Registry", run: "RunRecord", records: Sequence[Row])
     metric, names = str(run.metric), _trial_names(records)
     lines = {}
     for record in scored_trials(records, metric)[:_MOST_CURVES]:
-        history = registry.metrics.history_table(record["id"], f"validation.{metric}").records
+        history = registry.metrics.history(record["id"], f"validation.{metric}").records
         if history:
             lines[names[record["id"]]] = [(point["step"], point["value"]) for point in history]
     return learning_curves(metric, lines)
@@ -240,7 +240,7 @@ def curve_charts(registry: "Registry", runs: Mapping[str, "RunRecord"], *, min_p
     """
     lines: dict[str, dict[str, list[tuple[int, float | None]]]] = defaultdict(lambda: defaultdict(list))
     for label, run in runs.items():
-        for row in registry.metrics.history_table(run.id).records:
+        for row in registry.metrics.history(run.id).records:
             line = f"{label}, {row['split']}" if len(runs) > 1 else row["split"]
             lines[row["name"]][line].append((row["step"], row["value"]))
 

@@ -48,7 +48,7 @@ def list_groups(task: str | None, archived: bool, form: str | None, output: str 
     from orchestrator.errors import NotFoundError
 
     with open_registry() as registry:
-        table = registry.leaderboard_table(task, limit=num_rows_shown(_PAGE, form, output), archived=archived)
+        table = registry.leaderboard(task, limit=num_rows_shown(_PAGE, form, output), archived=archived)
         num_archived = 0 if archived else registry.num_ranked_archived(task)
         empty = no_groups(registry, num_archived)
         if task is not None and not table.records and not num_archived:

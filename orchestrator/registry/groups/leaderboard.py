@@ -146,7 +146,7 @@ def rank_groups(
     across_code: bool = False,
     limit: int | None = None,
 ) -> RecordTable:
-    """Rank the groups, as `Registry.leaderboard_table` describes it."""
+    """Rank the groups, as `Registry.leaderboard` describes it."""
     archived = archived or not is_any_flagged(session, "archived")
     rankings = load_rankings(session, task, archived=archived, across_code=across_code)
     newest_first = sorted(rankings.items(), key=lambda item: item[1]["newest"].max(), reverse=True)

@@ -18,8 +18,6 @@ from orchestrator.registry.run_reader import RunReader
 from orchestrator.registry.tables import RunRow
 
 if TYPE_CHECKING:
-    import pandas
-
     from orchestrator.registry.groups.group_comparison import Comparison
     from orchestrator.registry.groups.leaderboard import Order
     from orchestrator.significance.ranking import SeedNoise
@@ -29,8 +27,14 @@ class SeedGroups(RunReader):
     """Groups of runs that differ only in their seed: the part of `Registry` that ranks and compares them."""
 
     def leaderboard(
-        self, task: str | None = None, *, by: Order = "lower", archived: bool = False, across_code: bool = False
-    ) -> pandas.DataFrame:
+        self,
+        task: str | None = None,
+        *,
+        by: Order = "lower",
+        limit: int | None = None,
+        archived: bool = False,
+        across_code: bool = False,
+    ) -> RecordTable:
         """Groups of runs that differ only in their seed, ranked for each task, score, split and data.
 
         They are trials of sweeps and probes, students, and evaluations of models. Runs with another recipe, on other
@@ -56,24 +60,9 @@ class SeedGroups(RunReader):
             by: number that ranks: the worse end of the mean's interval (`lower`), which ranks few seeds and noisy ones
                 lower; the `mean`, which finds the best a little more often where groups do not differ in either, and
                 much less often where they do; the `median`; or the `best` seed, which is the luckiest of n.
+            limit: number of the first places of each ranking that are asked for; None for all.
             archived: whether archived runs and their trials are ranked, too; `num_ranked_archived` counts them.
             across_code: whether runs that differ in the version of the code are one group; `notes` name the versions.
-        """
-        return self.leaderboard_table(task, by=by, archived=archived, across_code=across_code).frame()
-
-    def leaderboard_table(
-        self,
-        task: str | None = None,
-        *,
-        by: Order = "lower",
-        limit: int | None = None,
-        archived: bool = False,
-        across_code: bool = False,
-    ) -> RecordTable:
-        """The table that `leaderboard` makes a DataFrame of: plain values, without pandas.
-
-        Args:
-            limit: number of the first places of each ranking that are asked for; None for all.
         """
         from orchestrator.registry.groups.leaderboard import rank_groups  # numpy is of use to few other readings
 

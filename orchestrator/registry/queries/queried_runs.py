@@ -30,20 +30,7 @@ class QueriedRuns(RunReader):
     def runs(
         self, filter: str = "", *, sort: str = "-created_at", limit: int | None = None, trials: bool = True
     ) -> pandas.DataFrame:
-        """Runs and trials that a query selects, a row each, newest first unless sorted otherwise.
-
-        Columns: those of `RUN_COLUMNS`, `tags`, then a `metrics.…` and a `params.…` column for each metric and
-        parameter that any of these runs has. A parameter is called by the last part of its path, by the whole path
-        where several in the table end so. NaN in a record of `run_table` was measured; what was not is not there.
-
-        Args:
-            filter: a query, such as `metrics.f1 > 0.9 and params.recipe.size = 'tiny'`; all runs when empty.
-            sort: a field, `-field` or `field desc` for descending order; runs without the field come last.
-            limit: number of rows at most.
-            trials: whether trials are included, beside runs without a parent.
-
-        Raises: InputError with a caret under the place that is wrong.
-        """
+        """`run_table` as a DataFrame, for notebooks."""
         return self.run_table(filter, sort=sort, limit=limit, trials=trials).frame()
 
     def run_table(
@@ -56,11 +43,21 @@ class QueriedRuns(RunReader):
         trials: bool = True,
         archived: bool = True,
     ) -> RecordTable:
-        """The table that `runs` makes a DataFrame of: plain values, without pandas.
+        """Runs and trials that a query selects, a record each, newest first unless sorted otherwise.
+
+        Columns: those of `RUN_COLUMNS`, `tags`, then a `metrics.…` and a `params.…` column for each metric and
+        parameter that any of these runs has. A parameter is called by the last part of its path, by the whole path
+        where several in the table end so. NaN in a record was measured; what was not is not there.
 
         Args:
+            filter: a query, such as `metrics.f1 > 0.9 and params.recipe.size = 'tiny'`; all runs when empty.
+            sort: a field, `-field` or `field desc` for descending order; runs without the field come last.
+            limit: number of rows at most.
             offset: number of rows that are left out before the first.
+            trials: whether trials are included, beside runs without a parent.
             archived: whether archived runs and their trials are included.
+
+        Raises: InputError with a caret under the place that is wrong.
         """
         with self._query(filter, trials, archived) as query:
             return query.table(sort, limit, offset)
@@ -108,7 +105,7 @@ class QueriedRuns(RunReader):
         sort: str | None = None,
         trials: bool = True,
         archived: bool = True,
-    ) -> pandas.DataFrame:
+    ) -> RecordTable:
         """Groups of the runs that a query selects, a row each: `grouped("params.recipe.size", "task = 'mrpc'")`.
 
         Columns: the fields of `by`, then the aggregates. Scores of different measurements or tasks are never taken
@@ -116,7 +113,7 @@ class QueriedRuns(RunReader):
         is in the group of each.
 
         Aggregates of the score take completed runs alone, and leave out runs whose trials are selected as well: the
-        score of a sweep is that of its best trial. `grouped_table(…).notes` tells how many. With `count` alone, and of
+        score of a sweep is that of its best trial. `notes` tell how many. With `count` alone, and of
         a field that is named, as in `mean(metrics.loss)`, every run that is selected counts.
 
         Args:
@@ -132,23 +129,6 @@ class QueriedRuns(RunReader):
 
         Raises: InputError.
         """
-        table = self.grouped_table(
-            by, filter, aggregates=aggregates, pivot=pivot, sort=sort, trials=trials, archived=archived
-        )
-        return table.frame()
-
-    def grouped_table(
-        self,
-        by: str | Sequence[str],
-        filter: str = "",
-        *,
-        aggregates: str | Sequence[str] = (),
-        pivot: str | None = None,
-        sort: str | None = None,
-        trials: bool = True,
-        archived: bool = True,
-    ) -> RecordTable:
-        """The table that `grouped` makes a DataFrame of: plain values, without pandas."""
         from orchestrator.registry.queries.run_grouping import Grouping, group_runs
 
         grouping = Grouping.of(by, aggregates, pivot, sort)

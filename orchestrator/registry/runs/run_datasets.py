@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import select
 
@@ -16,9 +16,6 @@ from orchestrator.registry.run_records import load_records
 from orchestrator.registry.runs.inheritance import pass_on
 from orchestrator.registry.tables import CheckpointRow, DatasetRow, RunDatasetRow, RunRow
 from orchestrator.results import CheckpointEvent, DatasetResult, TokenizerResult
-
-if TYPE_CHECKING:
-    import pandas
 
 
 class RunDatasets:
@@ -59,10 +56,6 @@ class RunDatasets:
         ordered = statement.join(RunRow, RunRow.key == RunDatasetRow.run_id).order_by(RunRow.created_at, RunRow.id)
         with self._database.session(writing=False) as session:
             return list(session.scalars(ordered))
-
-    def frame(self, run_id: str) -> pandas.DataFrame:
-        """`table` as a DataFrame."""
-        return self.table(run_id).frame()
 
     def table(self, run_id: str) -> RecordTable:
         """Data that a run made or used, a record each."""

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_column, select, update
 
@@ -22,9 +22,6 @@ from orchestrator.registry.run_records import metric_name
 from orchestrator.registry.runs.run_names import name_keys
 from orchestrator.registry.tables import PointRow, SeriesRow
 from orchestrator.results import MetricEvent
-
-if TYPE_CHECKING:
-    import pandas
 
 Curves = dict[tuple[str, str, str], tuple[list[int], list[float], list[float]]]
 """Steps, values and epochs of points by their run, split and name; an epoch that is not known is NaN."""
@@ -65,11 +62,7 @@ class RunMetrics:
         with self._database.session(writing=False) as session:
             return session.scalar(select(func.max(SeriesRow.step)).where(SeriesRow.run_id == run_id))
 
-    def history(self, run_id: str, name: str | None = None) -> pandas.DataFrame:
-        """`history_table` as a DataFrame."""
-        return self.history_table(run_id, name).frame()
-
-    def history_table(self, run_id: str, name: str | None = None) -> RecordTable:
+    def history(self, run_id: str, name: str | None = None) -> RecordTable:
         """Measurements of a run, a record each, by split, name and step.
 
         Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Text, and_, bindparam, case, delete, literal_column, null, or_, select, update
 from sqlalchemy.orm import Session
@@ -26,10 +26,6 @@ from orchestrator.registry.tables import RunRow, StoredRun
 from orchestrator.registry.trial_rows import load_kept_trials, trial_id
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
-
-if TYPE_CHECKING:
-    import pandas
-
 
 _CHANGES_PER_STATEMENT = 500
 """Changes of trials that are written at once: a statement has no room for the ids of any number."""
@@ -138,10 +134,6 @@ class SweepTrials:
         """Trials of a sweep by number, a record each, with the columns of `Registry.runs`."""
         with self._database.session(writing=False) as session:
             return list_trials(session, state_as_read(self._lost_after_s), sweep_id)
-
-    def frame(self, sweep_id: str) -> pandas.DataFrame:
-        """`table` as a DataFrame."""
-        return self.table(sweep_id).frame()
 
 
 def _open_run(session: Session, run_id: str) -> None:

@@ -110,7 +110,7 @@ def test_equal_groups_stand_as_on_the_leaderboard_that_of_the_best_trial_first(r
     assert lines[6] == "best: trial 0 (learning_rate 0.001, seed 0), f1 0.8000"
     with recorder.registry._database.session(writing=True) as session:
         session.execute(update(StoredRun).where(StoredRun.number == 0).values(model_folder="model"))
-    ranked = [row["run"] for row in recorder.registry.leaderboard_table().records]
+    ranked = [row["run"] for row in recorder.registry.leaderboard().records]
     (sweep,) = recorder.registry.selected("kind = 'sweep'", trials=False)
     trials = recorder.registry.trials.table(sweep.id).records
     values = {row["id"]: row["params.learning_rate"] for row in trials}

@@ -112,7 +112,7 @@ def test_an_evaluation_on_a_file_of_whose_first_rows_its_model_learned(
     spec = EvaluateSpec(model=classifier, task=scored, split="test", gpus=0)
     settings = Settings.from_options(str(tmp_path / "home"), None, None, None)
     run_id = carry_out(EvaluateKind(), spec, settings, recorder)
-    (row,) = recorder.registry.leaderboard_table().records
+    (row,) = recorder.registry.leaderboard().records
     assert row["origin"] == origin
     assert (row["mean"] is None) == (run_id in recorder.registry.test_refusals([run_id])) == (origin[:6] == "partly")
 

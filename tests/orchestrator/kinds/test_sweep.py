@@ -96,9 +96,9 @@ def test_a_sweep_carries_its_best_trials_scores(recorder: Recorder) -> None:
     assert (sweep.state, sweep.metric) == ("COMPLETED", "accuracy")
     assert (sweep.model_folder, sweep.predictions_path) == ("storage/digest1", "predictions/1")
     assert registry.models.get("sst2 sweep").run_id == run.id
-    assert list(registry.trials.frame(run.id).id)[1] == trial
-    assert list(registry.leaderboard("sst2")["test"].dropna()) == [0.85]
-    assert list(registry.datasets.frame(run.id).name) == ["wiki"]
+    assert registry.trials.table(run.id).values("id")[1] == trial
+    assert list(registry.leaderboard("sst2").frame()["test"].dropna()) == [0.85]
+    assert registry.datasets.table(run.id).values("name") == ["wiki"]
 
 
 def test_a_plan_of_a_sweep(settings: Settings) -> None:

@@ -107,13 +107,13 @@ def test_trials_go_on_while_the_registry_is_away_and_are_recorded_once_it_is_bac
         listener.on_trial_events(START.key, EVENTS)
         listener.on_trial_result(TRIALS[0])
         wait_until(lambda: away.num_tries > 1, "nobody tried again")
-        assert recorder.registry.trials.frame(context.run_id).empty
+        assert recorder.registry.trials.table(context.run_id).records == []
         away.is_away = False
     registry = recorder.registry
-    (trial,) = registry.trials.frame(context.run_id)["id"]
+    (trial,) = registry.trials.table(context.run_id).values("id")
     assert registry.run(trial).state == "COMPLETED"
-    assert list(registry.metrics.history(trial, "train.loss")["value"]) == [0.7]
-    assert len(registry.metrics.history(trial, "validation.accuracy")) == 1
+    assert registry.metrics.history(trial, "train.loss").values("value") == [0.7]
+    assert len(registry.metrics.history(trial, "validation.accuracy").records) == 1
 
 
 def test_what_the_registry_missed_is_recorded_when_the_sweep_goes_on(
@@ -135,15 +135,15 @@ def test_what_the_registry_missed_is_recorded_when_the_sweep_goes_on(
         with pytest.raises(KeyboardInterrupt):
             run_until_interrupted()
     registry = recorder.registry
-    assert registry.trials.frame(context.run_id).empty
+    assert registry.trials.table(context.run_id).records == []
 
     next_attempt = dataclasses.replace(context, recorder=Recorder(registry))
     for _ in range(2):  # a second time changes nothing
         with trial_recording(next_attempt, TrialJournal(context.run_folder)) as recording:
             recording.replay()
-        (trial,) = registry.trials.frame(context.run_id)["id"]
+        (trial,) = registry.trials.table(context.run_id).values("id")
         assert registry.run(trial).state == "COMPLETED"
-        assert list(registry.metrics.history(trial, "train.loss")["value"]) == [0.7]
+        assert registry.metrics.history(trial, "train.loss").values("value") == [0.7]
 
 
 def test_dropped_trials_leave_nothing_in_the_registry(recorder: Recorder, tmp_path: Path) -> None:
@@ -152,6 +152,6 @@ def test_dropped_trials_leave_nothing_in_the_registry(recorder: Recorder, tmp_pa
     recorder.record_events(trial, EVENTS)
     recorder.drop_trials(context.run_id)
     registry = recorder.registry
-    assert registry.trials.frame(context.run_id).empty
-    assert registry.metrics.history(trial).empty
+    assert registry.trials.table(context.run_id).records == []
+    assert registry.metrics.history(trial).records == []
     assert registry.run(context.run_id).state == "RUNNING"

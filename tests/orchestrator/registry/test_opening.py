@@ -124,7 +124,7 @@ def test_reading_where_no_registry_is_finds_nothing_and_leaves_nothing(location:
     with Registry(location, read_only=True) as reader:
         assert reader.current_revision() is None
         assert reader.runs("metrics.f1 > 0.5").empty
-        assert reader.models.frame().empty
+        assert reader.models.table().records == []
         with pytest.raises(NotFoundError, match="the registry has no run yet"):
             reader.run("7f3a")
     with Registry(location, read_only=True) as reader:

@@ -76,10 +76,10 @@ def test_runs_have_a_column_per_metric_and_parameter(registry: Registry) -> None
 def test_tables_of_nothing_have_their_columns(registry: Registry) -> None:
     assert {"id", "name", "state", "created_at"} <= set(registry.runs().columns)
     for frame in (
-        registry.trials.frame("x"),
-        registry.metrics.history("x"),
-        registry.models.frame(),
-        registry.datasets.frame("x"),
+        registry.trials.table("x").frame(),
+        registry.metrics.history("x").frame(),
+        registry.models.table().frame(),
+        registry.datasets.table("x").frame(),
     ):
         assert frame.empty
         assert len(frame.columns) > 4

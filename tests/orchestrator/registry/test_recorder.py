@@ -270,7 +270,7 @@ def test_a_registry_that_is_away_for_a_minute_loses_nothing(
         clock.now_s += 1.0
         events: list[Event] = [MetricEvent(step, "train", {"mlm_loss": 1 / (step + 1)})]
         recorder.record_events(run.id, [*events, CheckpointEvent(step, f"checkpoints/{step}", "d", 10)])
-    history = recorder.registry.metrics.history(run.id)
+    history = recorder.registry.metrics.history(run.id).frame()
     assert list(history.step) == list(range(100))
     assert list(history.value) == [1 / (step + 1) for step in range(100)]
     assert [checkpoint.step for checkpoint in recorder.registry.checkpoints.of_run(run.id)] == list(range(100))
@@ -311,4 +311,4 @@ def test_a_postgresql_server_may_be_restarted_in_mid_run(monkeypatch: pytest.Mon
             registry.run(run.id)
         monkeypatch.setattr(recorder.given_up, "wait", lambda seconds: server.start())
         recorder.record_events(run.id, [MetricEvent(2, "train", {"mlm_loss": 8.0})])
-        assert list(registry.metrics.history(run.id).value) == [9.0, 8.0]
+        assert registry.metrics.history(run.id).values("value") == [9.0, 8.0]

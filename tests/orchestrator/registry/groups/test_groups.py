@@ -189,7 +189,7 @@ def test_folds_are_no_seeds(registry: Registry, tmp_path: Path) -> None:
     assert group.scores == pytest.approx([0.6, 0.75])
     assert sorted((run.seed, run.fold) for run in group.runs) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert not group.repeats
-    board = registry.leaderboard("sst2")
+    board = registry.leaderboard("sst2").frame()
     assert board[["n", "folds"]].values.tolist() == [[2, 2], [2, 2]]
     assert board["mean"].tolist() == pytest.approx([0.675, 0.675])
     failed = trial_result("k3", number=3, seed=1, parameters={"learning_rate": 2e-5, "fold": 1}, state=RunState.FAILED)

@@ -39,7 +39,7 @@ def read_live(registry: Registry, **options: Any) -> list[dict[str, Any]]:
         runs = session.scalars(select(StoredRun.id).where(StoredRun.id.not_in(opened))).all()
         session.add_all(OpenRunRow(run_id=run) for run in runs)
     try:
-        return list(registry.leaderboard_table(**options).records)
+        return list(registry.leaderboard(**options).records)
     finally:
         with registry._database.session(writing=True) as session:
             session.execute(delete(OpenRunRow).where(OpenRunRow.run_id.in_(runs)))
@@ -50,7 +50,7 @@ def check(registry: Registry) -> None:
     """Check that the roll-up is that of the runs, and a board the same as without it."""
     assert registry.check_groups() == []
     for options in ({}, {"archived": True}, {"across_code": True}, {"limit": 2, "by": "median"}):
-        assert list(registry.leaderboard_table(**options).records) == read_live(registry, **options)  # type: ignore[arg-type]
+        assert list(registry.leaderboard(**options).records) == read_live(registry, **options)  # type: ignore[arg-type]
 
 
 def late_trial(registry: Registry, sweep: str) -> None:
@@ -121,9 +121,9 @@ def test_runs_that_have_ended_are_read_from_the_roll_up_alone(registry: Registry
     with registry._database.session(writing=True) as session:
         assert session.scalar(select(func.count()).select_from(OpenRunRow)) == 0
         session.execute(delete(RankedGroupsRow))
-    assert registry.leaderboard_table().records == []
+    assert registry.leaderboard().records == []
     assert len(registry.check_groups(mend=True)) == len(RATES)
-    assert [row["n"] for row in registry.leaderboard_table().records] == [2, 2, 2]
+    assert [row["n"] for row in registry.leaderboard().records] == [2, 2, 2]
     check(registry)
 
 
@@ -143,7 +143,7 @@ def test_a_score_that_another_run_has_refused_ranks_again_when_that_run_is_gone(
         (lambda: registry.trash.restore(sweep), [1, None, None]),
     ):
         change()
-        assert sorted([row["rank"] for row in registry.leaderboard_table().records], key=str) == ranks
+        assert sorted([row["rank"] for row in registry.leaderboard().records], key=str) == ranks
         check(registry)
 
 
@@ -154,4 +154,4 @@ def test_merged_runs_are_rolled_up(registry: Registry, tmp_path: Any) -> None:
         seeds(there, [0.1])
         assert {one.change for one in merge_registry(registry._database, there._database, unfinished=True)} == {"new"}
     check(registry)
-    assert [row["n"] for row in registry.leaderboard_table().records] == [4, 4, 4, 1]
+    assert [row["n"] for row in registry.leaderboard().records] == [4, 4, 4, 1]

@@ -58,7 +58,7 @@ def test_a_backup_is_made_while_others_write_and_has_whole_transactions(tmp_path
             writer.join()
     for number in range(5):
         with Registry(str(tmp_path / f"{number}.sqlite"), read_only=True) as copied:
-            steps = {name: copied.metrics.history(run_id, f"train.{name}")["step"].tolist() for name in "ab"}
+            steps = {name: copied.metrics.history(run_id, f"train.{name}").values("step") for name in "ab"}
         assert steps["a"] == steps["b"] == list(range(1, len(steps["a"]) + 1))
 
 

@@ -104,13 +104,13 @@ def test_a_pipeline_is_archived_with_its_stages_and_their_trials_and_brings_them
     trial = trial_of(registry, tuning)
     registry.annotations.set_flag(whole, "archived")
     assert listed(registry) == {other}
-    assert registry.leaderboard_table().records == []
+    assert registry.leaderboard().records == []
     assert registry.num_ranked_archived() == 1
     later = stage(registry, "s3", whole)  # a pipeline that was archived while it was at work
     assert listed(registry) == {other}
     registry.annotations.clear_flag(whole, "archived")
     assert listed(registry) == {whole, words, tuning, trial, later, other}
-    assert [row["run"] for row in registry.leaderboard_table().records] == [trial]
+    assert [row["run"] for row in registry.leaderboard().records] == [trial]
 
 
 def test_a_stage_that_was_archived_by_itself_stays_archived(registry: Registry) -> None:
