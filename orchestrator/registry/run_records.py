@@ -1,20 +1,21 @@
 """Records of runs, read in a session: runs by what a person calls them, and any row as its frozen record."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select, true
+from sqlalchemy import ColumnElement, Select, and_, case, func, literal, or_, select
 from sqlalchemy.orm import Session
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry.column_types import StateText, utc_now
+from orchestrator.registry.engines.dialects import select_items, select_runs
+from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.records import RunRecord
-from orchestrator.registry.tables import BaseRow, RunRow, ViewRow, of_whole_run
+from orchestrator.registry.tables import BaseRow, NameRow, ParameterRow, RunRow, ViewRow, of_whole_run
 from orchestrator.run_states import RunState
 
 R = TypeVar("R")
-_IDS_PER_STATEMENT = 500
 MAX_CANDIDATES = 5
 """Number of runs or models that a message lists where the one asked for is not there."""
 MIN_ID_DIGITS = 4
@@ -34,7 +35,7 @@ def find_run(session: Session, wanted: str, state: ColumnElement[RunState]) -> R
     Raises: NotFoundError, which lists candidates; SeveralRunsError for the beginning of several ids, and for a name
         that another run's id begins with.
     """
-    for whole in _load_runs(session, state, RunRow.id == wanted.lower(), 1):
+    for whole in load_runs(session, state, RunRow.id == wanted.lower(), limit=1):
         return whole
     named = newest_called(session, wanted, state) if wanted else None
     begun = []
@@ -42,7 +43,7 @@ def find_run(session: Session, wanted: str, state: ColumnElement[RunState]) -> R
         begins = wanted.lower()
         is_near = RunRow.id.between(begins, begins + "z" * MIN_ID_DIGITS)  # which an index answers
         is_begun = and_(is_near, RunRow.id.startswith(begins, autoescape=True))
-        begun = _load_runs(session, state, is_begun, MAX_CANDIDATES + 1)
+        begun = load_runs(session, state, is_begun, limit=MAX_CANDIDATES + 1)
     if named is not None:
         others = [run for run in begun if run.id != named[0].id]
         if others:
@@ -54,7 +55,7 @@ def find_run(session: Session, wanted: str, state: ColumnElement[RunState]) -> R
         return begun[0]
     if begun:
         raise SeveralRunsError(f"{wanted!r} begins the ids of several runs; give more of it: {_listed(begun)}.")
-    recent = _load_runs(session, state, RunRow.parent_id.is_(None), MAX_CANDIDATES)
+    recent = load_runs(session, state, RunRow.parent_id.is_(None), limit=MAX_CANDIDATES)
     known = f"the latest are: {_listed(recent)}" if recent else "the registry has no run yet"
     short = f" ({MIN_ID_DIGITS} characters are needed)" if wanted and len(wanted) < MIN_ID_DIGITS else ""
     raise NotFoundError(f"No run's id begins with {wanted!r}{short}; {known}.")
@@ -64,40 +65,47 @@ def newest_called(session: Session, name: str, state: ColumnElement[RunState]) -
     """Find the newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
     for condition in (RunRow.parent_id.is_(None), RunRow.parent_id.is_not(None)):
         so_called = and_(RunRow.name == name, condition)
-        for newest in _load_runs(session, state, so_called, 1):
+        for newest in load_runs(session, state, so_called, limit=1):
             return newest, session.scalar(select(func.count()).select_from(RunRow).where(so_called)) or 1
     return None
 
 
-def newest_completed(session: Session, fingerprint: str, state: ColumnElement[RunState]) -> RunRecord | None:
-    """Find the newest completed run of a spec by its fingerprint; None where there is none."""
-    condition = and_(RunRow.fingerprint == fingerprint, RunRow.state == RunState.COMPLETED)
-    return next(iter(_load_runs(session, state, and_(condition, RunRow.parent_id.is_(None)), 1)), None)
+def load_runs_of(session: Session, state: ColumnElement[RunState], run_ids: Collection[str]) -> list[RunRecord]:
+    """Load the runs with these ids, the newest first."""
+    return load_runs(session, state, RunRow.id.in_(select_items(session, run_ids)))
 
 
-def load_selected(
-    session: Session, state: ColumnElement[RunState], conditions: Sequence[ColumnElement[bool]]
+def load_runs(
+    session: Session, state: ColumnElement[RunState], *conditions: ColumnElement[bool], limit: int | None = None
 ) -> list[RunRecord]:
     """Load the runs for which all conditions are true, the newest first."""
-    return _load_runs(session, state, and_(true(), *conditions), None)
-
-
-def load_runs(session: Session, state: ColumnElement[RunState], run_ids: Collection[str]) -> list[RunRecord]:
-    """Load the runs with these ids, the newest first."""
-    ordered, found = sorted(set(run_ids)), []
-    for first in range(0, len(ordered), _IDS_PER_STATEMENT):
-        part = ordered[first : first + _IDS_PER_STATEMENT]
-        found += _load_runs(session, state, RunRow.id.in_(part), len(part))
-    return sorted(found, key=lambda run: (run.created_at, run.id), reverse=True)
-
-
-def _load_runs(
-    session: Session, state: ColumnElement[RunState], condition: ColumnElement[bool], limit: int | None
-) -> list[RunRecord]:
     read = {"state": state, "experiment": of_whole_run("name"), "fingerprint": of_whole_run("fingerprint")}
-    statement: Select[Any] = select(*record_columns(RunRecord, RunRow, read)).where(condition)
+    statement: Select[Any] = select(*record_columns(RunRecord, RunRow, read)).where(*conditions)
     rows = session.execute(statement.order_by(RunRow.created_at.desc(), RunRow.id.desc()).limit(limit))
     return [RunRecord(*row) for row in rows]
+
+
+def load_spec_values(
+    session: Session, fields: Collection[str], except_of: Collection[str], names: Collection[str] | None = None
+) -> Iterator[tuple[str, str]]:
+    """Load the values that fields have, wherever they stand in a spec, of any run but some; a list's each by itself.
+
+    Args:
+        names: values that are looked for; all when None.
+
+    Yields: id of the run, of a trial that of its sweep, and a value.
+    """
+    ends = (NameRow.text.endswith(f".{field}", autoescape=True) for field in sorted(fields))
+    paths = select(NameRow.key).where(or_(NameRow.text.in_(fields), *ends))
+    whole = func.coalesce(RunRow.parent_id, RunRow.key)
+    rows = select(whole, ParameterRow.kind, ParameterRow.text).join(RunRow, RunRow.key == ParameterRow.run_id)
+    is_other = ParameterRow.run_id.not_in(select_runs(session, except_of))
+    rows = rows.where(ParameterRow.path.in_(paths), is_other, ParameterRow.kind != "null").distinct()
+    if names is not None:
+        rows = rows.where(or_(ParameterRow.kind == "json", ParameterRow.text.in_(select_items(session, names))))
+    for run_id, kind, text in session.execute(rows):
+        value = decode_parameter(kind, text)
+        yield from ((run_id, str(each)) for each in (value if isinstance(value, list) else [value]))
 
 
 def load_records(session: Session, statement: Select[Any], kind: type[R]) -> list[R]:

@@ -351,7 +351,7 @@ def _can_go_on(run_id: str, settings: Settings) -> bool:
     if any((Path(settings.storage) / "runs" / run_id).rglob(POINTER)):
         return True
     with Registry(settings.registry) as registry:
-        return bool((registry.trials.table(run_id).values("state") == RunState.COMPLETED).any())
+        return RunState.COMPLETED in registry.trials.table(run_id).values("state")
 
 
 def _compared(run: str, straight: Outcome, other: Outcome, names: Iterable[str] = ()) -> Iterator[Comparison]:

@@ -12,14 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Double, and_, cast, false, func, literal, not_, or_, select
+from sqlalchemy import BigInteger, Double, Select, and_, cast, false, func, literal, not_, or_, select
 from sqlalchemy.orm import Session
 
+from orchestrator.nearest import nearest
 from orchestrator.registry.column_types import folded, replace_unstorable, utc_now
 from orchestrator.registry.groups.group_records import code_digest
 from orchestrator.registry.parameter_values import LARGEST_EXACT, decode_parameter
 from orchestrator.registry.queries.fields import COMMIT_DIGITS, COMMIT_MARK, Field, Test
 from orchestrator.registry.queries.query_tree import Age, Value
+from orchestrator.registry.queries.recorded_names import some
 from orchestrator.registry.tables import RunRow
 from orchestrator.run_states import RunState
 
@@ -29,10 +31,21 @@ _ORDER: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 _DAY = timedelta(days=1)
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2})(T.+)?")
+_NUMBER = "this is a number; compare it with one, without quotes"
+_BOOLEAN = "this is true or false; write it without quotes"
 _TIME_REMEDY = (
     "this is a time; compare it with one like 2026-11-20 or 2026-11-20T10:45 (UTC), or with an age like 7d, which "
     "stands without quotes"
 )
+_NOT_TEXT = {
+    **{"whole number": _NUMBER, "number": _NUMBER, "time": _TIME_REMEDY, "flag": _BOOLEAN},
+    "seconds": "this is a number of seconds; compare it with one, or with a length like 30m or 1h",
+}
+_REMEDIES = {**_NOT_TEXT, "boolean": _BOOLEAN, "text": "this is text; compare it with text in quotes"}
+"""What to write instead, by the kind of a field or by the type of a parameter's values."""
+_SAMPLE = 500
+"""Rows of a parameter that tell what type it has; only a value of another type is looked for in all of them."""
+_WORDS_SAMPLE = 20_000
 _COMMIT, _GROUP = re.compile(r"[0-9a-f]{4,40}"), re.compile(r"([0-9a-f]{4,})(?:\.([0-9a-f]+))?")
 
 
@@ -44,14 +57,14 @@ def condition(session: Session, field: Field, operator: str, values: "Sequence[V
     """Condition for runs of which `field operator values` is true. Raises: WrongValueError."""
     if operator == "!=":  # of runs without the field it is true, as what people mean by tag != 'broken'
         return not_(condition(session, field, "=", values))
+    is_range = operator == "between"
     if None in values and operator not in ("=", "in"):
-        is_range = operator == "between"
         raise WrongValueError("null can be compared with = and != only" if not is_range else "between takes two values")
-    if operator == "between":
+    if is_range:
         values = _in_order(field, *values)
-    names = (">=", "<=") if operator == "between" else ("=" if operator == "in" else operator,) * len(values)
-    join = and_ if operator == "between" else or_
-    tests, others = [], []
+    names = (">=", "<=") if is_range else ("=" if operator == "in" else operator,) * len(values)
+    join = and_ if is_range else or_
+    tests, others, plain = [], [], []
     for name, value in zip(names, values, strict=True):
         if isinstance(value, Field):
             others.append(_of_two(field, name, value))
@@ -59,6 +72,9 @@ def condition(session: Session, field: Field, operator: str, values: "Sequence[V
             others.append(not_(field.of_runs(field.present)))
         else:
             tests.append(_test(session, field, name, value))
+            plain.append(value)
+    if field.kind == "parameter":
+        _check_parameter(session, field, operator, plain)
     return join(*([field.of_runs(join(*tests))] if tests else []), *others)
 
 
@@ -73,13 +89,6 @@ def as_time(value: Value) -> datetime:
         raise WrongValueError(f"this is a time, and the calendar has no {value[:40]}") from None
 
 
-def as_text(value: Value) -> str:
-    """The value as text that a database can hold. Raises: WrongValueError."""
-    if not isinstance(value, str):
-        raise WrongValueError("this is text; compare it with text in quotes")
-    return replace_unstorable(value)
-
-
 def _test(session: Session, field: Field, operator: str, value: Value) -> Test:
     """Condition for one row of a field, or for the run itself, whose value compares so with one that is no null."""
     kind, column = field.kind, field.value
@@ -87,13 +96,15 @@ def _test(session: Session, field: Field, operator: str, value: Value) -> Test:
         if operator != "=":
             raise WrongValueError("nan has no order; `is nan` finds it")
         return field.is_nan
-    if kind == "parameter":
-        return _of_parameter(session, field, operator, value)
-    if kind in ("flag", "tag value") and isinstance(value, bool):
+    if isinstance(value, bool) and kind in ("parameter", "flag", "tag value"):
         if operator != "=":
             raise WrongValueError("true and false can be compared with = and != only")
+        if kind == "parameter":
+            return and_(field.table.c.kind == "boolean", field.table.c.number == float(value))
         return column == float(value) if kind == "flag" else field.present
-    if kind in ("whole number", "seconds", "number", "time", "flag"):
+    if kind == "parameter" and not isinstance(value, str):
+        return _of_number(session, field, operator, value)
+    if kind in _NOT_TEXT:
         if operator == "like":
             raise WrongValueError(f"like compares text, and this is a {kind}")
         if kind == "time":
@@ -101,33 +112,33 @@ def _test(session: Session, field: Field, operator: str, value: Value) -> Test:
         if kind == "seconds" and isinstance(value, Age):
             value = _age_s(value)
         if kind == "flag" or isinstance(value, bool | str | Age | None):
-            raise WrongValueError(_remedy(field))
+            raise WrongValueError(_REMEDIES[kind])
         if math.isnan(value):
             raise WrongValueError("this is a number, and never nan")
         if kind == "whole number":
             return _of_whole(column, operator, value)
         return _compare(column, operator, _as_float(value))
-    if kind == "tag value" and not isinstance(value, str):
-        raise WrongValueError(f"this is true, or the text after the colon of a tag '{field.name}:…', in quotes")
-    text = as_text(value)
+    if not isinstance(value, str):
+        tag = f"this is true, or the text after the colon of a tag '{field.name}:…', in quotes"
+        raise WrongValueError(tag if kind == "tag value" else _REMEDIES["text"])
+    text = replace_unstorable(value)
+    if kind in ("state", "commit") and operator not in ("=", "like"):
+        raise WrongValueError(f"{kind}s have no order; compare them with = != in and like")
     if kind == "state":
         text = text.upper()
-        if operator not in ("=", "like"):
-            raise WrongValueError("states have no order; compare them with = != in and like")
         if operator == "=" and text not in list(RunState):
             states = ", ".join(map(repr, map(str.lower, RunState)))
             raise WrongValueError(f"no run is ever {value!r}; a state is {states}")
     if kind == "kind" and operator == "=":
-        text = text.lower()
-    if kind == "commit" and operator != "like":
-        if operator != "=":
-            raise WrongValueError("commits have no order; compare them with = != in and like")
+        text = _known_kind(session, text)
+    if kind == "commit" and operator == "=":
         if not _COMMIT.fullmatch(text.lower()):
             raise WrongValueError("this is a commit's id; give 4 to 40 of its hexadecimal digits, in quotes")
         return RunRow.code_version.contains(COMMIT_MARK + text.lower()[:COMMIT_DIGITS], autoescape=True)
     if kind == "group" and operator == "=":
         return _of_group(session, text.lower())
-    return or_(*(_compare(each, operator, text) for each in (column, *field.also)))
+    columns = (column, *field.also) if kind != "parameter" else (field.parts["text"],)
+    return or_(*(_compare(each, operator, text) for each in columns))
 
 
 def _compare(column: Any, operator: str, value: Any) -> Test:
@@ -138,16 +149,11 @@ def _compare(column: Any, operator: str, value: Any) -> Test:
     return folded(column).like(folded(pattern), escape="\\")
 
 
-def _of_parameter(session: Session, field: Field, operator: str, value: Value) -> Test:
+def _of_number(session: Session, field: Field, operator: str, value: int | float | Age | None) -> Test:
+    """Condition for one row of a parameter, whose value is a number and compares so."""
     row = field.table
     if isinstance(value, Age):
         raise WrongValueError("an age is compared with a time or with seconds only")
-    if isinstance(value, bool):
-        if operator != "=":
-            raise WrongValueError("true and false can be compared with = and != only")
-        return and_(row.c.kind == "boolean", row.c.number == float(value))
-    if isinstance(value, str):
-        return _compare(field.parts["text"], operator, as_text(value))
     if operator == "like" or value is None:
         raise WrongValueError("like compares text, in quotes")
     number = _as_float(value)
@@ -256,10 +262,56 @@ def _as_float(value: int | float) -> float:
         return math.copysign(math.inf, value)
 
 
-def _remedy(field: Field) -> str:
-    """Ending of a message: what a number or a flag is compared with."""
-    if field.kind == "flag":
-        return "this is true or false; write it without quotes"
-    if field.kind == "seconds":
-        return "this is a number of seconds; compare it with one, or with a length like 30m or 1h"
-    return _TIME_REMEDY if field.kind == "time" else "this is a number; compare it with one, without quotes"
+def _known_kind(session: Session, text: str) -> str:
+    """The kind that a text means. Raises: WrongValueError for one that no run has or can have."""
+    from orchestrator.specs.kinds import SPEC_KINDS
+
+    kind, known = text.lower(), [*SPEC_KINDS, "trial"]
+    if kind in known or occurs(session, select(RunRow.id).where(RunRow.kind == kind)):
+        return kind
+    raise WrongValueError(f"no run is ever of the kind {shortened(text)}; a kind is {', '.join(map(repr, known))}")
+
+
+def _check_parameter(session: Session, field: Field, operator: str, values: Sequence[Value]) -> None:
+    """Check that some run may have a parameter as a comparison says. Raises: WrongValueError, with what there is."""
+    rows = select(field.table.c.kind).where(field.where)
+    sample = rows.limit(_SAMPLE).subquery()
+    types = {"text" if kind == "json" else kind for kind in session.scalars(select(sample.c.kind).distinct())}
+    if not types:  # no run has it: there is no run at all, or only runs whose value is null
+        return
+    for value in values:
+        wanted = "boolean" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
+        if wanted not in types and not occurs(session, rows.where(field.parts[wanted].is_not(None))):
+            raise WrongValueError("; or ".join(_REMEDIES[each] for each in sorted(types)))
+    if operator == "like" and "text" not in types:
+        raise WrongValueError(f"like compares text, and this is a {' or '.join(sorted(types))}")
+    texts = [replace_unstorable(value) for value in values if isinstance(value, str)]
+    if operator not in ("=", "in") or len(texts) < len(values) or not texts:
+        return
+    if not occurs(session, rows.where(field.parts["text"].in_(texts))):
+        known = words_of(session, field)
+        near = nearest(texts[0], known)
+        there_are = f"did you mean {near[0]!r}? There are" if near else "there are"
+        none = " or ".join(map(shortened, texts))
+        raise WrongValueError(f"no run has {none}; {there_are} {', '.join(some([*map(repr, known)]))}")
+
+
+def occurs(session: Session, rows: Select[Any]) -> bool:
+    """Whether a statement finds any row."""
+    return session.scalar(rows.with_only_columns(literal(1)).limit(1)) is not None
+
+
+def words_of(session: Session, field: Field) -> list[str]:
+    """Texts of a field, sorted; of a very large registry those that its first rows have."""
+    first = select(field.parts["text"].label("word")).where(field.where).limit(_WORDS_SAMPLE).subquery()
+    words = session.scalars(select(first.c.word).where(first.c.word.is_not(None)).distinct())
+    return sorted(map(_plain, words))
+
+
+def shortened(text: str) -> str:
+    """A text in quotes, for a message."""
+    return repr(_plain(text))
+
+
+def _plain(text: str) -> str:
+    return text if len(text) <= 40 else text[:39] + "…"

@@ -169,6 +169,11 @@ class RecordedNames:
         return [name for (name,) in self._read(f"SELECT text FROM names WHERE {is_used}", values or {})]
 
 
+def offer(near: Sequence[str], known: Sequence[str]) -> str:
+    """What may have been meant by a name that is not there: the nearest ones, else the first that there are."""
+    return f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(some(known))}"
+
+
 def some(names: Sequence[str]) -> list[str]:
     """The first few names for a message."""
     return [*names[:_NUM_LISTED], *(["…"] if len(names) > _NUM_LISTED else [])]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from sqlalchemy import ColumnElement, Integer, Select, func, not_, select, type_coerce
+from sqlalchemy import ColumnElement, Integer, Select, select, type_coerce
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.collection_pause import paused_collection
@@ -18,7 +17,6 @@ from orchestrator.registry.queries.fields import FIELDS, Test, state_field
 from orchestrator.registry.queries.query_tree import METRIC_SPLITS, short_names
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable, check_page
-from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.run_records import metric_name
 from orchestrator.registry.tables import NameRow, ParameterRow, RunRow, SeriesRow, TagRow
 from orchestrator.run_states import RunState
@@ -30,54 +28,30 @@ RUN_COLUMNS = (
 _RUNS_PER_STATEMENT = 5_000
 
 
-@dataclass(frozen=True)
-class Query:
-    """Runs that a query selects, in a session."""
+@paused_collection()
+def list_runs(
+    selection: Selection, conditions: Sequence[Test], sort: str, limit: int | None, offset: int
+) -> RecordTable:
+    """List the runs of which conditions are true, as `Registry.run_table` describes it. Raises: InputError."""
+    keys = read_in_order(selection, RunRow.key, conditions, sort, limit, offset)
+    return _table(selection.session, selection.state, keys)
 
-    session: Session
-    state: ColumnElement[RunState]
-    """State of a run as `state_as_read` gives it."""
-    text: str
-    trials: bool = True
-    """Whether trials are among them, beside runs without a parent."""
-    archived: bool = True
-    """Whether archived runs are; they are in any case where the query asks for the field `archived`."""
 
-    def conditions(self) -> list[Test]:
-        """Conditions for these runs. Raises: InputError."""
-        selection = Selection(self.session, self.state)
-        condition = selection.where(self.text)
-        return [
-            *([] if condition is None else [condition]),
-            *([] if self.trials else [RunRow.parent_id.is_(None)]),
-            *([] if self.archived or selection.asks_for("archived", self.text) else [not_(is_flagged("archived"))]),
-        ]
-
-    def ids(self, sort: str) -> list[str]:
-        """Ids in the order of a field; runs without it come last, the newest first. Raises: InputError."""
-        return self._read(RunRow.id, sort)
-
-    def _read(self, column: Any, sort: str, limit: int | None = None, offset: int = 0) -> list[Any]:
-        check_page(limit, offset)
-        key, descends = Selection(self.session, self.state).order(sort)
-        columns = [column.desc() if descends else column for column in key.sort_keys]
-        if key is FIELDS["created_at"]:  # as in its index
-            order = [*columns, RunRow.id.desc() if descends else RunRow.id]
-        else:
-            empty = [column.is_(None) for column in key.sort_keys]
-            order = [*chain(*zip(empty, columns, strict=True)), RunRow.created_at.desc(), RunRow.id.desc()]
-        statement = select(column) if key.of_several else key.beside(select(column))
-        page = statement.where(*self.conditions()).order_by(*order).limit(limit).offset(offset)
-        return list(self.session.connection().scalars(page))  # a session's rows cost twice as much
-
-    @paused_collection()
-    def table(self, sort: str, limit: int | None = None, offset: int = 0) -> RecordTable:
-        """Table as `Registry.run_table` describes it. Raises: InputError."""
-        return _table(self.session, self.state, self._read(RunRow.key, sort, limit, offset))
-
-    def count(self) -> int:
-        """Number of these runs. Raises: InputError."""
-        return self.session.scalar(select(func.count()).select_from(RunRow).where(*self.conditions())) or 0
+def read_in_order(
+    selection: Selection, column: Any, conditions: Sequence[Test], sort: str, limit: int | None = None, offset: int = 0
+) -> list[Any]:
+    """Read a column of runs in the order of a field; those without it come last, newest first. Raises: InputError."""
+    check_page(limit, offset)
+    key, descends = selection.order(sort)
+    columns = [each.desc() if descends else each for each in key.sort_keys]
+    if key is FIELDS["created_at"]:  # as in its index
+        order = [*columns, RunRow.id.desc() if descends else RunRow.id]
+    else:
+        empty = [each.is_(None) for each in key.sort_keys]
+        order = [*chain(*zip(empty, columns, strict=True)), RunRow.created_at.desc(), RunRow.id.desc()]
+    statement = select(column) if key.of_several else key.beside(select(column))
+    page = statement.where(*conditions).order_by(*order).limit(limit).offset(offset)
+    return list(selection.session.connection().scalars(page))  # a session's rows cost twice as much
 
 
 def list_trials(session: Session, state: ColumnElement[RunState], sweep_id: str) -> RecordTable:
