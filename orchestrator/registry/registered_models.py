@@ -22,6 +22,7 @@ from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
 from orchestrator.registry.tables import ModelRow, RunRow, StoredModel
 from orchestrator.results import ModelResult
 
+_NEWEST_FIRST = (ModelRow.created_at.desc(), ModelRow.name)
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,59}")
 
 
@@ -106,15 +107,13 @@ class RegisteredModels:
         in_folder = [ModelRow.folder == run.model_folder] if has_own_folder else []
         statement = select(ModelRow).where(or_(ModelRow.run_id == run.id, *in_folder))
         with self._database.session(writing=False) as session:
-            ordered = statement.order_by(ModelRow.created_at.desc(), ModelRow.name)
-            return load_records(session, ordered, ModelRecord)
+            return load_records(session, statement.order_by(*_NEWEST_FIRST), ModelRecord)
 
     def of_runs(self, run_ids: Collection[str]) -> list[ModelRecord]:
         """Models that some runs registered, newest first."""
         with self._database.session(writing=False) as session:
             statement = select(ModelRow).where(ModelRow.run_id.in_(select_runs(session, run_ids)))
-            ordered = statement.order_by(ModelRow.created_at.desc(), ModelRow.name)
-            return load_records(session, ordered, ModelRecord)
+            return load_records(session, statement.order_by(*_NEWEST_FIRST), ModelRecord)
 
     def remove_of(self, run_ids: Collection[str], folder: str | None = None) -> None:
         """Take the models that runs registered, and those in a folder, out of the registry; their files stay."""
@@ -141,16 +140,16 @@ class RegisteredModels:
         columns = [model.name, model.version, model.head, RunRow.task, model.num_parameters, model.run_id]
         columns += [model.folder, model.digest, model.created_at]
         statement = select(*columns).outerjoin(RunRow, RunRow.key == model.run_id)
-        statement = statement.order_by(model.created_at.desc(), model.name, model.version.desc())
+        page = statement.order_by(*_NEWEST_FIRST, model.version.desc()).limit(limit).offset(offset)
         with self._database.session(writing=False) as session:
-            found = session.execute(statement.limit(limit).offset(offset)).all()
+            found = session.execute(page).all()
             return record_table([column.key for column in columns], found)
 
 
 def _find_model(session: Session, name: str) -> ModelRecord:
     """The version that a name means. Raises: NotFoundError, which lists models that are registered."""
     plain, version = split_version(name)
-    recent = select(ModelRow).order_by(ModelRow.created_at.desc(), ModelRow.name).limit(MAX_CANDIDATES)
+    recent = select(ModelRow).order_by(*_NEWEST_FIRST).limit(MAX_CANDIDATES)
     for record in load_records(session, named_version(name), ModelRecord):
         return record
     labels = ", ".join(record.label for record in load_records(session, recent, ModelRecord))
