@@ -286,8 +286,10 @@ class Registry(SeedGroups):
                 ) from None
             if "@" in wanted and self._is_model(wanted):
                 raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`") from None
-            newest = self.run_table("", limit=_NUM_COMPARED, trials=False).values("name")
-            names = [*dict.fromkeys([*newest, *(self.ranked_tasks() if or_task else ())])]
+            newest = select(RunRow.name).where(RunRow.parent_id.is_(None)).order_by(RunRow.created_at.desc())
+            with self._database.session(writing=False) as session:
+                names = [*session.scalars(newest.limit(_NUM_COMPARED))]
+            names = [*dict.fromkeys([*names, *(self.ranked_tasks() if or_task else ())])]
             close = nearest(wanted, names, 1) if wanted else []
             hint = f"; did you mean {close[0]}?" if close else ", and none is called so." if names else "."
             raise NotFoundError(f"{str(error).rstrip('.')}{hint}") from None

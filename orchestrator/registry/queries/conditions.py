@@ -32,17 +32,23 @@ _ORDER: Mapping[str, Callable[[Any, Any], Any]] = {
 _DAY = timedelta(days=1)
 _TIME = re.compile(r"(\d{4}-\d{2}-\d{2})(T.+)?")
 _NUMBER = "this is a number; compare it with one, without quotes"
+_TEXT = "this is text; compare it with text in quotes"
 _BOOLEAN = "this is true or false; write it without quotes"
 _TIME_REMEDY = (
     "this is a time; compare it with one like 2026-11-20 or 2026-11-20T10:45 (UTC), or with an age like 7d, which "
     "stands without quotes"
 )
-_NOT_TEXT = {
-    **{"whole number": _NUMBER, "number": _NUMBER, "time": _TIME_REMEDY, "flag": _BOOLEAN},
-    "seconds": "this is a number of seconds; compare it with one, or with a length like 30m or 1h",
+_KINDS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    **dict.fromkeys(("text", "state", "kind", "commit", "group"), (("text",), _TEXT)),
+    **dict.fromkeys(("whole number", "number"), (("number",), _NUMBER)),
+    "seconds": (("number", "age"), "this is a number of seconds; compare it with one, or with a length like 30m or 1h"),
+    "time": (("text", "age"), _TIME_REMEDY),
+    "flag": (("boolean",), _BOOLEAN),
+    "tag value": (("boolean", "text"), "this is true, or the text after the colon of a tag '{}:…', in quotes"),
+    "parameter": (("number", "text", "boolean"), "an age is compared with a time or with seconds only"),
 }
-_REMEDIES = {**_NOT_TEXT, "boolean": _BOOLEAN, "text": "this is text; compare it with text in quotes"}
-"""What to write instead, by the kind of a field or by the type of a parameter's values."""
+"""Types of the values that a field of each kind is compared with, and what is said of any other."""
+_REMEDIES = {"number": _NUMBER, "boolean": _BOOLEAN, "text": _TEXT}
 _SAMPLE = 500
 """Rows of a parameter that tell what type it has; only a value of another type is looked for in all of them."""
 _WORDS_SAMPLE = 20_000
@@ -91,37 +97,32 @@ def as_time(value: Value) -> datetime:
 
 def _test(session: Session, field: Field, operator: str, value: Value) -> Test:
     """Condition for one row of a field, or for the run itself, whose value compares so with one that is no null."""
-    kind, column = field.kind, field.value
+    kind, (types, remedy) = field.kind, _KINDS[field.kind]
     if isinstance(value, float) and math.isnan(value) and field.is_nan is not None:
         if operator != "=":
             raise WrongValueError("nan has no order; `is nan` finds it")
         return field.is_nan
-    if isinstance(value, bool) and kind in ("parameter", "flag", "tag value"):
+    if operator == "like" and (kind == "time" or "text" not in types):
+        raise WrongValueError(f"like compares text, and this is a {kind}")
+    if _type_of(value) not in types:
+        raise WrongValueError(remedy.format(field.name))
+    if kind == "time":
+        return _of_time(field.value, operator, value)
+    if isinstance(value, bool):
         if operator != "=":
             raise WrongValueError("true and false can be compared with = and != only")
-        if kind == "parameter":
-            return and_(field.table.c.kind == "boolean", field.table.c.number == float(value))
-        return column == float(value) if kind == "flag" else field.present
-    if kind == "parameter" and not isinstance(value, str):
-        return _of_number(session, field, operator, value)
-    if kind in _NOT_TEXT:
-        if operator == "like":
-            raise WrongValueError(f"like compares text, and this is a {kind}")
-        if kind == "time":
-            return _of_time(column, operator, value)
-        if kind == "seconds" and isinstance(value, Age):
-            value = _age_s(value)
-        if kind == "flag" or isinstance(value, bool | str | Age | None):
-            raise WrongValueError(_REMEDIES[kind])
-        if math.isnan(value):
-            raise WrongValueError("this is a number, and never nan")
-        if kind == "whole number":
-            return _of_whole(column, operator, value)
-        return _compare(column, operator, _as_float(value))
-    if not isinstance(value, str):
-        tag = f"this is true, or the text after the colon of a tag '{field.name}:…', in quotes"
-        raise WrongValueError(tag if kind == "tag value" else _REMEDIES["text"])
-    text = replace_unstorable(value)
+        return field.present if kind == "tag value" else field.parts["boolean"] == float(value)
+    return (_of_text if isinstance(value, str) else _of_number)(session, field, operator, value)  # type: ignore[arg-type]
+
+
+def _type_of(value: Value) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    return "text" if isinstance(value, str) else "age" if isinstance(value, Age) else "number"
+
+
+def _of_text(session: Session, field: Field, operator: str, value: str) -> Test:
+    kind, text = field.kind, replace_unstorable(value)
     if kind in ("state", "commit") and operator not in ("=", "like"):
         raise WrongValueError(f"{kind}s have no order; compare them with = != in and like")
     if kind == "state":
@@ -137,8 +138,7 @@ def _test(session: Session, field: Field, operator: str, value: Value) -> Test:
         return RunRow.code_version.contains(COMMIT_MARK + text.lower()[:COMMIT_DIGITS], autoescape=True)
     if kind == "group" and operator == "=":
         return _of_group(session, text.lower())
-    columns = (column, *field.also) if kind != "parameter" else (field.parts["text"],)
-    return or_(*(_compare(each, operator, text) for each in columns))
+    return or_(*(_compare(each, operator, text) for each in (field.parts["text"], *field.also)))
 
 
 def _compare(column: Any, operator: str, value: Any) -> Test:
@@ -149,21 +149,27 @@ def _compare(column: Any, operator: str, value: Any) -> Test:
     return folded(column).like(folded(pattern), escape="\\")
 
 
-def _of_number(session: Session, field: Field, operator: str, value: int | float | Age | None) -> Test:
-    """Condition for one row of a parameter, whose value is a number and compares so."""
-    row = field.table
-    if isinstance(value, Age):
-        raise WrongValueError("an age is compared with a time or with seconds only")
-    if operator == "like" or value is None:
-        raise WrongValueError("like compares text, in quotes")
-    number = _as_float(value)
-    if isinstance(value, int) and abs(value) >= LARGEST_EXACT:  # doubles that may be others: their texts are exact
-        equal = and_(row.c.kind == "number", row.c.number == number)
+def _of_number(session: Session, field: Field, operator: str, value: int | float | Age) -> Test:
+    order, row = _ORDER[operator], field.table
+    number = _age_s(value) if isinstance(value, Age) else value
+    if number != number:
+        raise WrongValueError("this is a number, and never nan")
+    if field.kind == "whole number":
+        return _of_whole(field.value, operator, number)
+    try:
+        double = float(number)
+    except OverflowError:
+        double = math.inf if number > 0 else -math.inf
+    if field.kind != "parameter":
+        return order(field.value, double)  # type: ignore[no-any-return]
+    test = order(row.c.number, double)
+    if isinstance(number, int) and abs(number) >= LARGEST_EXACT:  # doubles that may be others: their texts are exact
+        equal = and_(row.c.kind == "number", row.c.number == double)
         texts = session.scalars(select(row.c.text).where(field.where, equal).distinct())
-        exactly = [text for text in texts if _ORDER[operator](decode_parameter("number", text), value)]
-        surely = false() if operator == "=" else _ORDER[operator[0]](row.c.number, number)
-        return and_(row.c.kind == "number", or_(surely, and_(row.c.number == number, row.c.text.in_(exactly))))
-    return and_(row.c.kind == "number", _ORDER[operator](row.c.number, number))
+        exactly = [text for text in texts if order(decode_parameter("number", text), number)]
+        surely = false() if operator == "=" else _ORDER[operator[0]](row.c.number, double)
+        test = or_(surely, and_(row.c.number == double, row.c.text.in_(exactly)))
+    return and_(row.c.kind == "number", test)
 
 
 def _of_whole(column: Any, operator: str, value: int | float) -> Test:
@@ -255,13 +261,6 @@ def _age_s(age: Age) -> float:
     return age.seconds
 
 
-def _as_float(value: int | float) -> float:
-    try:
-        return float(value)
-    except OverflowError:
-        return math.copysign(math.inf, value)
-
-
 def _known_kind(session: Session, text: str) -> str:
     """The kind that a text means. Raises: WrongValueError for one that no run has or can have."""
     from orchestrator.specs.kinds import SPEC_KINDS
@@ -280,7 +279,7 @@ def _check_parameter(session: Session, field: Field, operator: str, values: Sequ
     if not types:  # no run has it: there is no run at all, or only runs whose value is null
         return
     for value in values:
-        wanted = "boolean" if isinstance(value, bool) else "text" if isinstance(value, str) else "number"
+        wanted = _type_of(value)
         if wanted not in types and not occurs(session, rows.where(field.parts[wanted].is_not(None))):
             raise WrongValueError("; or ".join(_REMEDIES[each] for each in sorted(types)))
     if operator == "like" and "text" not in types:

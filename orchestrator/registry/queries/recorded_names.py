@@ -34,6 +34,18 @@ _TAGS = (
     "SELECT name FROM found WHERE name IS NOT NULL"
 )
 """The distinct tags, in order, without reading every row."""
+_RECORDED = {
+    "runs": "SELECT id, kind || ' ' || name || ', ' || lower(state) FROM runs WHERE id LIKE :prefix "
+    "AND (parent_id IS NULL OR :prefix <> '%') ORDER BY created_at DESC",
+    "versions": "SELECT name || '@' || version, head FROM models ORDER BY created_at DESC",
+    "labels": f"SELECT name || '@' || alias, 'version ' || version FROM {_ALIASES}",
+    "aliases": f"SELECT DISTINCT alias, 'alias' FROM {_ALIASES} ORDER BY 1",
+    "removed": "SELECT id, kind || ' ' || name FROM all_runs WHERE removed_at IS NOT NULL AND parent_id IS NULL "
+    "ORDER BY removed_at DESC",
+    "tasks": "SELECT DISTINCT task, 'recorded' FROM runs WHERE task IS NOT NULL AND parent_id IS NOT NULL",
+    "kinds": f"SELECT name, kind FROM runs WHERE key IN ({_CALLED}) ORDER BY name = :name DESC, created_at DESC",
+}
+"""Statements for names of each kind, with what each is in a few words."""
 Named = list[tuple[str, str]]
 """Names, each with what it is in a few words."""
 Read = Callable[[str, Mapping[str, Any]], Sequence[Any]]
@@ -62,20 +74,21 @@ class RecordedNames:
 
         return cls(lambda statement, values: session.execute(text(statement), dict(values)).all())
 
-    def runs(self, prefix: str) -> Named:
-        """Ids of runs that begin with some characters, newest first; trials too where the characters name some."""
-        return self._named(
-            "SELECT id, kind || ' ' || name || ', ' || lower(state) FROM runs WHERE id LIKE :prefix "
-            "AND (parent_id IS NULL OR :prefix <> '%') ORDER BY created_at DESC LIMIT :most",
-            {"prefix": _like(prefix) + "%"},
-        )
+    def named(self, what: str, run: str = "") -> Named:
+        """Names of one kind, the newest first or in order, 200 at most.
+
+        Args:
+            what: `runs` whose ids begin so, trials too where the characters name some; `tasks` that trials were scored
+                on; `aliases` of models; `removed` runs.
+            run: beginning of the ids of runs.
+        """
+        return self._named(f"{_RECORDED[what]} LIMIT :most", _called(run))
 
     def models(self) -> Named:
         """Names of models, each version as `name@version`, and each alias as `name@alias`."""
-        rows = self._named("SELECT name || '@' || version, head FROM models ORDER BY created_at DESC LIMIT :most")
-        rows += self._named(f"SELECT name || '@' || alias, 'version ' || version FROM {_ALIASES} LIMIT :most")
-        newest = {label.rpartition("@")[0]: head for label, head in reversed(rows) if not head.startswith("version ")}
-        return [*reversed(newest.items()), *rows]
+        versions = self.named("versions")
+        newest = {label.rpartition("@")[0]: head for label, head in reversed(versions)}
+        return [*reversed(newest.items()), *versions, *self.named("labels")]
 
     def tags(self, run: str = "") -> Named:
         """Tags of the runs of a name, or whose id begins so; of all runs when it is empty."""
@@ -83,30 +96,9 @@ class RecordedNames:
             f"SELECT DISTINCT tag, 'tag' FROM tags WHERE run_id IN ({_CALLED}) ORDER BY 1 LIMIT :most", _called(run)
         )
 
-    def aliases(self) -> Named:
-        """Aliases of models."""
-        return self._named(f"SELECT DISTINCT alias, 'alias' FROM {_ALIASES} ORDER BY 1 LIMIT :most")
-
-    def removed(self) -> Named:
-        """Ids of the runs in the trash."""
-        return self._named(
-            "SELECT id, kind || ' ' || name FROM all_runs WHERE removed_at IS NOT NULL AND parent_id IS NULL "
-            "ORDER BY removed_at DESC LIMIT :most"
-        )
-
-    def tasks(self) -> Named:
-        """Tasks that finished trials were scored on."""
-        return self._named(
-            "SELECT DISTINCT task, 'recorded' FROM runs WHERE task IS NOT NULL AND parent_id IS NOT NULL LIMIT :most"
-        )
-
     def kind_of_run(self, wanted: str) -> str | None:
         """The kind of the newest run of a name, else of the one run whose id begins so."""
-        rows = self._named(
-            f"SELECT name, kind FROM runs WHERE key IN ({_CALLED}) ORDER BY name = :name DESC, created_at DESC "
-            "LIMIT :most",
-            _called(wanted),
-        )
+        rows = self.named("kinds", wanted)
         return rows[0][1] if len(rows) == 1 or (rows and rows[0][0] == wanted) else None
 
     def metrics(self, run: str = "") -> list[str]:
@@ -159,8 +151,8 @@ class RecordedNames:
         there = some(there) if there else [*others, "metrics.NAME", "params.PATH", "tags.NAME"]
         return f"there are: {', '.join(there)}"
 
-    def _named(self, statement: str, values: Mapping[str, Any] | None = None) -> Named:
-        rows = self._read(statement, {"most": MAX_NAMES, **(values or {})})
+    def _named(self, statement: str, values: Mapping[str, Any]) -> Named:
+        rows = self._read(statement, {"most": MAX_NAMES, **values})
         return [(str(name), str(about or "")) for name, about in rows]
 
     def _used(self, where: str, condition: str = "", values: Mapping[str, Any] | None = None) -> list[str]:
