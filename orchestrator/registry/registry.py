@@ -17,6 +17,7 @@ from orchestrator.registry.attempt_tables import AttemptRow, CodeDiffRow
 from orchestrator.registry.database import Database
 from orchestrator.registry.groups.seed_groups import SeedGroups
 from orchestrator.registry.place_tags import PIPELINE
+from orchestrator.registry.queries.fields import Test
 from orchestrator.registry.queries.run_listing import list_runs, read_in_order
 from orchestrator.registry.queries.selection import Selection
 from orchestrator.registry.record_table import RecordTable
@@ -180,32 +181,29 @@ class Registry(SeedGroups):
 
         Raises: InputError with a caret under the place that is wrong.
         """
-        with self._selection() as selection:
-            conditions = selection.conditions(filter, trials=trials, archived=archived)
+        with self._selection(filter, trials, archived) as (selection, conditions):
             return list_runs(selection, conditions, sort, limit, offset)
 
     def run_ids(
         self, filter: str = "", *, sort: str = "-created_at", trials: bool = True, archived: bool = True
     ) -> list[str]:
         """Ids of the runs and trials that a query selects, in the order of `run_table`. Raises: as `runs`."""
-        with self._selection() as selection:
-            conditions = selection.conditions(filter, trials=trials, archived=archived)
+        with self._selection(filter, trials, archived) as (selection, conditions):
             return read_in_order(selection, RunRow.id, conditions, sort)
 
     def num_runs(self, filter: str = "", *, trials: bool = True, archived: bool = True) -> int:
         """Number of the runs and trials that a query selects. Raises: InputError, as `runs` does."""
-        with self._selection() as selection:
-            conditions = selection.conditions(filter, trials=trials, archived=archived)
+        with self._selection(filter, trials, archived) as (selection, conditions):
             return selection.session.scalar(select(func.count()).select_from(RunRow).where(*conditions)) or 0
 
     def selected(self, filter: str, *, trials: bool = True) -> list[RunRecord]:
         """Records of the runs that a query selects, the newest first; nothing else is read of them."""
-        with self._selection() as selection:
-            return load_runs(selection.session, selection.state, *selection.conditions(filter, trials=trials))
+        with self._selection(filter, trials) as (selection, conditions):
+            return load_runs(selection.session, selection.state, *conditions)
 
     def unmatched(self, filter: str) -> list[str]:
         """Tell what a query asks for that no run has: why it finds nothing. Raises: InputError."""
-        with self._selection() as selection:
+        with self._selection() as (selection, _):
             return selection.unmatched(filter)
 
     def grouped(
@@ -244,14 +242,17 @@ class Registry(SeedGroups):
         """
         from orchestrator.registry.queries.run_grouping import group_runs
 
-        with self._selection() as selection:
-            conditions = selection.conditions(filter, trials=trials, archived=archived)
+        with self._selection(filter, trials, archived) as (selection, conditions):
             return group_runs(selection, conditions, by, aggregates, pivot, sort)
 
     @contextmanager
-    def _selection(self) -> Iterator[Selection]:
+    def _selection(
+        self, filter: str = "", trials: bool = True, archived: bool = True
+    ) -> Iterator[tuple[Selection, list[Test]]]:
+        """Conditions for the runs that a query selects, in a session."""
         with self._database.session(writing=False) as session:
-            yield Selection(session, self._state())
+            selection = Selection(session, self._state())
+            yield selection, selection.conditions(filter, trials=trials, archived=archived)
 
     def run(self, wanted: str) -> RunRecord:
         """Run or trial by its whole id, its exact name (the newest), or the beginning of its id, four characters of it.

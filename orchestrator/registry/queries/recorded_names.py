@@ -8,6 +8,7 @@ runs has millions of rows of parameters, and some hundred names. Nothing is ever
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -60,7 +61,6 @@ class RecordedNames:
 
     def __init__(self, read: Read) -> None:
         self._read = read
-        self._paths: list[str] | None = None
 
     @classmethod
     def at(cls, location: str) -> Self:
@@ -114,11 +114,10 @@ class RecordedNames:
         is_there = self._read(of_name.format(_NAMED), {"name": series})
         return bool(is_there) or not self._read("SELECT 1 FROM series LIMIT 1", {})
 
+    @cached_property
     def paths(self) -> list[str]:
         """Dotted paths of the parameters of all runs, in order."""
-        if self._paths is None:
-            self._paths = sorted(self._used("parameters WHERE path"))
-        return self._paths
+        return sorted(self._used("parameters WHERE path"))
 
     def is_of_a_run(self, path: str) -> bool:
         """Whether a run has this parameter that was not removed."""
@@ -127,8 +126,8 @@ class RecordedNames:
 
     def parameters(self) -> Named:
         """Parameters of runs, by the short name where that means one path, and by the dotted path."""
-        short = {name: path for path, name in short_names(self.paths()).items() if name != path}
-        return [*sorted(short.items()), *((path, "parameter") for path in self.paths())]
+        short = {name: path for path, name in short_names(self.paths).items() if name != path}
+        return [*sorted(short.items()), *((path, "parameter") for path in self.paths)]
 
     def tag_keys(self) -> list[str]:
         """Keys of tags: the text before the colon, all of a tag without one."""
@@ -143,13 +142,11 @@ class RecordedNames:
         """
         known = [*others, *(f"metrics.{metric}" for metric in self.metrics())]
         known += [f"params.{parameter}" for parameter, _ in self.parameters()]
-        near = nearest(name, known)
-        if near:
-            return f"nearest: {', '.join(map(field_text, near))}"
-        area = name.partition(".")[0] + "."
+        near, area = nearest(name, known), name.partition(".")[0] + "."
         there = [field_text(other) for other in known if other.startswith(area)]
-        there = some(there) if there else [*others, "metrics.NAME", "params.PATH", "tags.NAME"]
-        return f"there are: {', '.join(there)}"
+        if near or there:
+            return offer([*map(field_text, near)], there)
+        return f"there are: {', '.join([*others, 'metrics.NAME', 'params.PATH', 'tags.NAME'])}"
 
     def _named(self, statement: str, values: Mapping[str, Any]) -> Named:
         rows = self._read(statement, {"most": MAX_NAMES, **values})
@@ -162,7 +159,7 @@ class RecordedNames:
 
 
 def offer(near: Sequence[str], known: Sequence[str]) -> str:
-    """What may have been meant by a name that is not there: the nearest ones, else the first that there are."""
+    """Offer what may have been meant by a name that is not there: the nearest ones, else the first that there are."""
     return f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(some(known))}"
 
 

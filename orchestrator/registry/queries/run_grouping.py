@@ -95,9 +95,9 @@ def group_runs(
     fields = {name: selection.field(name) for name in (*keys, *pivots)}
     measured = {one.field: selection.field(one.field) for one in asked if one.function != "count"}
     counts: dict[str, Test] = {SCORE: RunRow.state == RunState.COMPLETED}
-    if tests := [field for name, field in measured.items() if _TEST in name]:
-        refused = _refused(session, tests, conditions)
-        if refused:
+    if tests := [field.of_runs(field.value.is_not(None)) for name, field in measured.items() if _TEST in name]:
+        tested = session.scalars(select(RunRow.id).where(*conditions, or_(*tests))).all()
+        if refused := load_test_refusals(session, tested):  # runs whose models were made with the test data
             counts |= {name: RunRow.id.not_in(select_items(session, refused)) for name in measured if _TEST in name}
             notes.append(_REFUSED.format(counted(len(refused), "run")))
     if any(one.is_of_scores for one in asked):
@@ -120,12 +120,6 @@ def group_runs(
     labels = list(dict.fromkeys(one.label for one in asked))
     table = _pivoted(groups, keys, labels, pivot) if pivot else RecordTable([*keys, *labels], groups)
     return replace(_sorted(table, sort), notes=notes)
-
-
-def _refused(session: Session, tests: Sequence[Field], conditions: Sequence[Test]) -> set[str]:
-    """Runs with a score on the test split that is refused: their models were made with the test data."""
-    having = or_(*(field.of_runs(field.value.is_not(None)) for field in tests))
-    return {*load_test_refusals(session, session.scalars(select(RunRow.id).where(*conditions, having)).all())}
 
 
 def _with_own_scores(session: Session, score: Field, conditions: Sequence[Test]) -> tuple[list[Test], list[str]]:

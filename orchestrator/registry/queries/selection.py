@@ -238,7 +238,7 @@ def _path(name: str, operand: FieldName, names: RecordedNames) -> str | None:
 
     Raises: MisplacedError for a last part of several.
     """
-    paths = names.paths()
+    paths = names.paths
     ending = paths_called(name, paths)
     if operand.in_quotes is not None or "." in name or not ending:
         return name if name in paths or not paths else None  # in an empty registry no name is wrong
