@@ -152,7 +152,7 @@ class Registry(SeedGroups):
     def runs(
         self, filter: str = "", *, sort: str = "-created_at", limit: int | None = None, trials: bool = True
     ) -> pandas.DataFrame:
-        """`run_table` as a DataFrame, for notebooks."""
+        """Runs and trials that a query selects, as a DataFrame: columns and arguments are those of `run_table`."""
         return self.run_table(filter, sort=sort, limit=limit, trials=trials).frame()
 
     def run_table(
@@ -187,12 +187,12 @@ class Registry(SeedGroups):
     def run_ids(
         self, filter: str = "", *, sort: str = "-created_at", trials: bool = True, archived: bool = True
     ) -> list[str]:
-        """Ids of the runs and trials that a query selects, in the order of `run_table`. Raises: as `runs`."""
+        """Ids of the runs and trials that a query selects, in the order of `run_table`. Raises: as `run_table`."""
         with self._selection(filter, trials, archived) as (selection, conditions):
             return read_in_order(selection, RunRow.id, conditions, sort)
 
     def num_runs(self, filter: str = "", *, trials: bool = True, archived: bool = True) -> int:
-        """Number of the runs and trials that a query selects. Raises: InputError, as `runs` does."""
+        """Number of the runs and trials that a query selects. Raises: InputError, as `run_table` does."""
         with self._selection(filter, trials, archived) as (selection, conditions):
             return selection.session.scalar(select(func.count()).select_from(RunRow).where(*conditions)) or 0
 
@@ -229,7 +229,7 @@ class Registry(SeedGroups):
 
         Args:
             by: fields whose values make a group, as one text with commas or several.
-            filter: a query, as `runs` takes it; all runs when empty.
+            filter: a query, as `run_table` takes it; all runs when empty.
             aggregates: `count`, `n` (how many have a value), `mean`, `sd`, `min`, `max`, `median`, `sum`, `best` and
                 `worst`, of the score; or of a field: `max(seconds)`, `mean(best(metrics.loss))`. When empty count, n,
                 mean, sd, min and max of the score; with a pivot the mean.
