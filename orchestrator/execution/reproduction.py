@@ -13,7 +13,7 @@ from orchestrator.execution.origin import origin_folder
 from orchestrator.models.info import weights_digest
 from orchestrator.models.resolve import content_digest, resolve_name
 from orchestrator.registry import Registry
-from orchestrator.registry.lineage.lineage_staleness import written_again
+from orchestrator.registry.lineage import written_again
 from orchestrator.registry.parameter_values import RECORDED_DIGITS
 from orchestrator.registry.place_tags import is_of_one_run
 from orchestrator.registry.records import RunRecord

@@ -272,7 +272,7 @@ class Recorder:
         )
         if not is_complete:
             raise superseded(run_id)
-        retry_while_unavailable(lambda: self.registry.lineage.record_run(run_id, is_here=True))
+        retry_while_unavailable(lambda: self.registry.lineage.record_run(run_id))
 
     def fail(self, run_id: str, exception: BaseException) -> None:
         """Record why a run ended without its result: STOPPED where somebody wanted that, FAILED otherwise."""

@@ -29,7 +29,7 @@ from orchestrator.registry.tables import TagRow
 
 if TYPE_CHECKING:
     from orchestrator.registry.keeping.trash import Trash
-    from orchestrator.registry.lineage.lineage import Lineage
+    from orchestrator.registry.lineage import Lineage
     from orchestrator.registry.runs.lifecycle import RunLifecycle
 
 
@@ -124,7 +124,7 @@ class Registry(QueriedRuns, SeedGroups):
     @cached_property
     def lineage(self) -> Lineage:
         """Record of what was made of what."""
-        from orchestrator.registry.lineage.lineage import Lineage
+        from orchestrator.registry.lineage import Lineage
 
         return Lineage(self._database)
 

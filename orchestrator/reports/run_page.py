@@ -42,7 +42,7 @@ from orchestrator.significance.ranking import SeedNoise
 from orchestrator.storage import write_bytes
 
 if TYPE_CHECKING:
-    from orchestrator.registry.lineage.lineage import LineageTree
+    from orchestrator.registry.lineage import LineageTree
     from orchestrator.registry.records import RunRecord
     from orchestrator.registry.registry import Registry
 

@@ -161,9 +161,8 @@ def upsert_rows(
     update: tuple[str, ...],
     rows: Sequence[dict[str, Any]],
     *,
-    newer: Callable[[Any], ColumnElement[bool]] | None = None,
     also: Callable[[Any], Mapping[str, Any]] | None = None,
 ) -> None:
     """Insert or update rows, given by column name, as `upsert` describes."""
     if rows:
-        session.execute(upsert(session.get_bind().dialect.name, table.__table__, keys, update, newer, also), rows)
+        session.execute(upsert(session.get_bind().dialect.name, table.__table__, keys, update, None, also), rows)

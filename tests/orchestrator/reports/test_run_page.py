@@ -14,8 +14,7 @@ from sqlalchemy import event
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry import Registry
 from orchestrator.registry.groups.group_records import group_label
-from orchestrator.registry.lineage.lineage import LineageTree
-from orchestrator.registry.lineage.lineage_edges import LineageNode
+from orchestrator.registry.lineage import LineageNode, LineageTree
 from orchestrator.reports.blocks import Chart, Code, Facts, Page, Section, Table, Words
 from orchestrator.reports.charts import (
     MAX_POINTS,

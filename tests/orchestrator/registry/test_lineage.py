@@ -1,4 +1,4 @@
-"""Edges, trees, and what is stale. Alone: pytest tests/orchestrator/registry/lineage/test_lineage.py"""
+"""Edges, trees, and what is stale. Alone: pytest tests/orchestrator/registry/test_lineage.py"""
 
 import hashlib
 import os
@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.errors import NotFoundError
 from orchestrator.registry import Registry
-from orchestrator.registry.lineage.lineage import LineageTree
+from orchestrator.registry.lineage import LineageTree
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.tables import StoredRun
 from orchestrator.registry.trial_rows import trial_id
@@ -101,6 +101,11 @@ def drawn(tree: LineageTree) -> list[str]:
     return [f"{role}{tree.node.kind} {name}{again}", *below]
 
 
+def parents(registry: Registry, name: str, role: str) -> list[LineageTree]:
+    """What something was made of, in this part."""
+    return [branch for branch in registry.lineage.ancestors(name).branches if branch.role == role]
+
+
 def stale(tree: LineageTree) -> dict[str, str]:
     """Reasons by the names of the stale nodes of a tree."""
     own = {tree.node.name: tree.stale} if tree.stale else {}
@@ -156,8 +161,8 @@ def test_a_trial_leads_to_the_model_that_its_sweep_kept_of_it(registry: Registry
     pretrain(recorder, text, "4" * 64)
     sweep = fine_tune(recorder, ("life/encoder@1", "life/encoder@2"))
     assert registry.lineage.ancestors(trial_id(sweep, "k1")).node.digest == TUNED
-    (weights,) = [edge.parent.name for edge in registry.lineage.parents([TUNED]) if edge.role == "weights"]
-    assert weights == "life/encoder@2"
+    (weights,) = parents(registry, TUNED[:8], "weights")
+    assert weights.node.name == "life/encoder@2"
     with pytest.raises(NotFoundError, match=r"trial.* made nothing that stands in the lineage"):
         registry.lineage.ancestors(trial_id(sweep, "k0"))
 
@@ -256,7 +261,7 @@ def test_a_run_that_did_not_complete_has_no_edges(registry: Registry, text: Path
     run = recorder.start({"kind": "pretrain", "init_from": "x@1"}, "f")
     recorder.record_model(run.id, model_result(PRETRAINED))
     registry.lifecycle.finish(run.id, RunState.FAILED)
-    assert registry.lineage.parents([PRETRAINED]) == []
+    assert registry.lineage.ancestors(f"storage/{PRETRAINED}").branches == ()
 
 
 def test_a_token_stores_tokenizer_is_the_one_that_it_was_made_with(registry: Registry, text: Path) -> None:
@@ -272,20 +277,20 @@ def test_a_token_stores_tokenizer_is_the_one_that_it_was_made_with(registry: Reg
     train_tokenizer(recorder, text, "7" * 64)
     complete(recorder, former.id)
     for data, tokenizer in ((CORPUS, TOKENIZER), ("d" * 64, "e" * 64)):
-        (parent,) = [edge.parent for edge in registry.lineage.parents([data]) if edge.role == "tokenizer"]
-        assert (parent.digest, parent.name) == (tokenizer, "storage/tokenizers/words")
+        (parent,) = parents(registry, data[:8], "tokenizer")
+        assert (parent.node.digest, parent.node.name) == (tokenizer, "storage/tokenizers/words")
 
 
 def test_edges_outlive_their_run(life: Registry) -> None:
-    (run_id,) = {edge.run_id for edge in life.lineage.parents([PRETRAINED])}
+    (run_id,) = {branch.run_id for branch in life.lineage.ancestors(PRETRAINED[:8]).branches}
     assert run_id is not None
     life.lifecycle.remove(run_id)
-    assert {edge.run_id for edge in life.lineage.parents([PRETRAINED])} == {None}
+    assert {branch.run_id for branch in life.lineage.ancestors(PRETRAINED[:8]).branches} == {None}
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "a\0b", "\udc80", "🤖", "'; DROP TABLE lineage; --", "x" * 5000])
 def test_hostile_names_are_names(registry: Registry, text: Path, name: str) -> None:
     recorder = Recorder(registry)
     pretrain(recorder, text, init_from=name)
-    (weights,) = [edge.parent for edge in registry.lineage.parents([PRETRAINED]) if edge.role == "weights"]
-    assert registry.lineage.descendants(weights.digest).branches[0].node.digest == PRETRAINED
+    (weights,) = parents(registry, PRETRAINED[:8], "weights")
+    assert registry.lineage.descendants(weights.node.digest).branches[0].node.digest == PRETRAINED
