@@ -36,6 +36,7 @@ from orchestrator.registry.groups.model_origins import (
     load_origins,
     load_parameters_of,
     load_test_refusals,
+    use_of,
 )
 from orchestrator.registry.run_flags import is_flagged
 from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, find_run, newest_called
@@ -107,7 +108,7 @@ def load_groups(session: Session, condition: ColumnElement[bool], *, across_code
                 parameters=parameters[last.id],
                 code_version=code,
                 pooled_versions=versions if len(versions) > 1 else (),
-                origin=origins[last.id].use_of(data) or (None if is_evaluated else "chosen"),
+                origin=use_of(origins[last.id], data) or (None if is_evaluated else "chosen"),
                 refusal=next(filter(None, reasons), None) if is_evaluated else None,
             )
         )

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.registry import Registry
-from orchestrator.registry.groups.model_origins import ModelOrigin, SplitData, Used, data_used, use_of
+from orchestrator.registry.groups.model_origins import SplitData, Used, data_used, use_of
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.groups.samples import evaluated, new_sweep, seeds
@@ -203,4 +203,4 @@ def used_of(trained_on: SplitData, chosen_on: SplitData) -> Used:
 def test_the_origin_of_a_score_is_the_gravest_use_of_its_data_that_is_certain(
     trained_on: SplitData, chosen_on: SplitData, scored: SplitData, origin: str | None
 ) -> None:
-    assert ModelOrigin(used_of(trained_on, chosen_on)).use_of(scored) == origin
+    assert use_of(used_of(trained_on, chosen_on), scored) == origin
