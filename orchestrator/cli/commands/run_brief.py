@@ -199,7 +199,7 @@ def _can_be_drawn(registry: "Registry", run: "RunRecord") -> bool:
 
 def find_best_trial(registry: "Registry", run: "RunRecord") -> BestTrial | None:
     """The best trial of a sweep; None where no trial has a score, and for any other run."""
-    from orchestrator.registry.groups.scored_trials import (
+    from orchestrator.registry.groups.group_records import (
         choice_words,
         replicate_text,
         scored_trials,

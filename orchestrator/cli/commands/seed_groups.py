@@ -20,7 +20,7 @@ from orchestrator.cli.output import (
     shows_briefly,
 )
 from orchestrator.cli.reading import current_reading, output_options, reading_options
-from orchestrator.measurements import score_bounds
+from orchestrator.measurements import is_better_lower, score_bounds
 from orchestrator.progress import counted
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _group_row(group: "GroupRecord", noise: "SeedNoise | None") -> dict[str, Any
         "group": group.key,
         "task": group.task,
         "kind": group.kind,
-        "metric": group.metric + (" (smaller is better)" if group.is_better_lower else ""),
+        "metric": group.metric + (" (smaller is better)" if is_better_lower(group.metric) else ""),
         "split": group.split,
         "data": group.data,
         "code": group.code_version,

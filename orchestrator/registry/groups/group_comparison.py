@@ -31,9 +31,8 @@ from orchestrator.errors import InputError
 from orchestrator.measurements import is_better_lower
 from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.groups.example_comparison import ExampleComparison, compare_examples
-from orchestrator.registry.groups.group_records import GroupRecord
+from orchestrator.registry.groups.group_records import GroupRecord, varying_paths
 from orchestrator.registry.groups.groups import find_group
-from orchestrator.registry.groups.scored_trials import varying_paths
 from orchestrator.registry.tables import RunRow
 from orchestrator.run_states import RunState
 from orchestrator.significance.comparison import (
@@ -246,7 +245,7 @@ def _in_words(comparison: Comparison) -> str:
         alone = f", though alone they would be by {comparison.test_alone}" if comparison.test_alone else ""
         among = f" among {comparison.num_comparisons} comparisons{alone}" if comparison.num_comparisons > 1 else ""
         return f"not distinguishable{among}: {facts}{_further(comparison)}"
-    is_first = (result.difference > 0) != comparison.first.is_better_lower
+    is_first = (result.difference > 0) != is_better_lower(comparison.first.metric)
     return f"distinguishable: {'the first' if is_first else 'the second'} is better, {facts}"
 
 

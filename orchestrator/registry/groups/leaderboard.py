@@ -18,7 +18,16 @@ from sqlalchemy.orm import Session
 from orchestrator.measurements import is_better_lower, score_bounds
 from orchestrator.registry.collection_pause import paused_collection
 from orchestrator.registry.engines.dialects import select_items
-from orchestrator.registry.groups.group_records import FOLDS_PATH, GroupRecord, group_notes, recipe_text
+from orchestrator.registry.groups.group_records import (
+    FOLDS_PATH,
+    GroupRecord,
+    GroupRun,
+    Row,
+    group_notes,
+    recipe_text,
+    scored_trials,
+    varying_paths,
+)
 from orchestrator.registry.groups.groups import RANKED_KINDS, load_groups, of_task
 from orchestrator.registry.groups.model_origins import taken_path
 from orchestrator.registry.groups.roll_up import (
@@ -29,11 +38,9 @@ from orchestrator.registry.groups.roll_up import (
     numbers_of,
     split_key,
 )
-from orchestrator.registry.groups.scored_trials import varying_paths
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.run_flags import is_any_flagged
 from orchestrator.registry.tables import ModelRow, RunRow
-from orchestrator.run_states import RunState
 from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import Interval
 
@@ -128,6 +135,31 @@ class _Statistics(NamedTuple):
         return cls(int(group["n"]), float(group["mean"]), float(group["sd"]))
 
 
+def trial_groups(rows: Sequence[Row], metric: str) -> list[GroupRecord]:
+    """The scored trials of a sweep, by group, in the order of the leaderboard; their parameters are those of the rows.
+
+    A group none of whose seeds has all of its folds is left out.
+    """
+    of_group: dict[str, list[GroupRun]] = defaultdict(list)
+    parameters: dict[str, dict[str, Any]] = {}
+    for place, row in enumerate(scored_trials(rows, metric)):
+        folder = (
+            "" if place == 0 else None
+        )  # a sweep keeps the model of the best trial, so that it stands first of equals
+        score, baseline = (row.get(f"metrics.{name}{metric}") for name in ("", "baseline."))
+        run = GroupRun(row["id"], row["seed"], row["state"], score, baseline, None, False, folder, None, None)
+        of_group[row["group"]].append(run._replace(fold=row.get("params.fold")))
+        own = {name: value for name, value in row.items() if name.startswith("params.")}
+        parameters.setdefault(row["group"], own | {FOLDS_PATH: row.get("params.folds") or 1})
+    groups = [
+        GroupRecord(key, "sweep", "", metric, "validation", runs, parameters=parameters[key])
+        for key, runs in of_group.items()
+    ]
+    scored = [group for group in groups if group.seeds]
+    numbers = numbers_of(scored)
+    return [scored[place] for place in in_order(numbers, metric, "lower", noise_of(numbers))]
+
+
 def load_noise(session: Session, group: GroupRecord) -> SeedNoise | None:
     """Load the noise of seeds in the ranking of a group, as the leaderboard has it."""
     numbers = load_rankings(session, group.task).get(Ranking.of(group), numbers_of([]))
@@ -201,14 +233,9 @@ def _record(one: _Place, group: GroupRecord) -> dict[str, Any]:
         "n": summary.n if summary else 0,
         "folds": group.parameters.get(FOLDS_PATH),
         "median": summary.median if summary else None,
-        "worst": (summary.highest if group.is_better_lower else summary.lowest) if summary else None,
+        "worst": (summary.highest if is_better_lower(group.metric) else summary.lowest) if summary else None,
         "best": group.best_score,
-        "completed": group.num_in(RunState.COMPLETED),
-        "failed": group.num_in(RunState.FAILED),
-        "pruned": group.num_in(RunState.PRUNED),
-        "collapsed": group.num_collapsed,
-        "nan": group.num_nan,
-        "unfinished": group.num_unfinished,
+        **group.counts,
         "baseline": _baseline(group),
         "test": tested.test if tested else None,
         "test_run": tested.id if tested else None,

@@ -106,9 +106,9 @@ def origin_sentence(origin: Origin | None, model: str, data: str) -> str:
 
 
 Used = frozenset[tuple[str, str, str]]
-"""Data that a model was made with: the use (`trained` or `chosen`, and `earlier` where a model that it was made of was),
-the kind of digest as `SplitData` has it, and the digest. Of data of which it is not known what was taken, there is
-none."""
+"""Data that a model was made with: the use (`trained` or `chosen`, with `earlier` after it where it was that of a model
+that it was made of), the kind of digest as `SplitData` has it, and the digest. Data of which it is not known what was
+taken are left out."""
 
 
 def data_used(parameters: Parameters, when: str = "") -> Used:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.registry import Registry
-from orchestrator.registry.groups.leaderboard import Order, in_order, noise_of
+from orchestrator.registry.groups.group_records import scored_trials, varying_paths
+from orchestrator.registry.groups.leaderboard import Order, in_order, noise_of, trial_groups
 from orchestrator.registry.groups.roll_up import numbers_of
-from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials, varying_paths
 from tests.orchestrator.registry.groups.samples import group_of, new_sweep, seeds
 from tests.orchestrator.registry.samples import trial_result
 
@@ -173,10 +173,9 @@ def trials(metric: str, scores: dict[str, list[float]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(("metric", "order"), [("f1", ["b", "a", "c"]), ("mlm_loss", ["c", "a", "b"])])
 def test_groups_stand_as_on_the_leaderboard_and_in_each_the_best_trial_first(metric: str, order: list[str]) -> None:
     scores = {"a": [0.5, 0.9], "b": [0.8, 0.7], "c": [0.4, float("inf")], "d": [float("nan")]}
-    groups = scored_groups(trials(metric, scores), metric)
-    assert [group.rows[0]["group"] for group in groups] == order
-    assert all(len({row["group"] for row in group.rows}) == 1 for group in groups)
-    assert [[row[f"metrics.{metric}"] for row in group.rows] for group in groups if group.rows[0]["group"] == "a"] == [
+    groups = trial_groups(trials(metric, scores), metric)
+    assert [group.key for group in groups] == order
+    assert [[run.score for run in group.runs] for group in groups if group.key == "a"] == [
         [0.9, 0.5] if metric == "f1" else [0.5, 0.9]
     ]
 
