@@ -156,8 +156,35 @@ class Comparison:
 
     @property
     def words(self) -> str:
-        """The answer in one sentence."""
-        return _in_words(self)
+        """The answer in one sentence: whether the groups differ, by what, and how many seeds would settle it."""
+        speaks, result = self.speaks, self.speaks.result
+        amount = partial(_amount, self.first.metric)
+        if self.p_value is None:
+            why = why_noise_is_unknown(self.first.scores, self.second.scores)
+            return (
+                f"nothing can tell: difference {amount(result.difference)} cannot be held against the noise of seeds "
+                f"({why}), and no predictions of the same examples are kept that tell of {self.first.metric}; "
+                "run further seeds"
+            )
+        interval = result.interval
+        within = (
+            "" if interval is None else f", 95 % interval {amount(interval.low, unit='')} to {amount(interval.high)}"
+        )
+        p_value = f"p = {_p_text(self.p_value)} ({speaks.test})"
+        if self.num_comparisons > 1 and self.corrected_p_value is not None:
+            corrected = _p_text(self.corrected_p_value)
+            p_value += f"; corrected for {self.num_comparisons} comparisons (Holm): p = {corrected}"
+        facts = f"difference {amount(result.difference)}{within}, {p_value}"
+        if speaks is self.examples:
+            why = why_noise_is_unknown(self.first.scores, self.second.scores)
+            models = "these two models are" if self.is_distinguishable else "not even these two models are"
+            return f"{models} distinguishable: {facts}; {why}: whether further seeds would say so is not known"
+        if not self.is_distinguishable:
+            alone = f", though alone they would be by {self.test_alone}" if self.test_alone else ""
+            among = f" among {self.num_comparisons} comparisons{alone}" if self.num_comparisons > 1 else ""
+            return f"not distinguishable{among}: {facts}{_further(self)}"
+        is_first = (result.difference > 0) != is_better_lower(self.first.metric)
+        return f"distinguishable: {'the first' if is_first else 'the second'} is better, {facts}"
 
 
 def _corrected(alone: Sequence[Comparison]) -> list[Comparison]:
@@ -182,12 +209,8 @@ def _check_comparable(groups: Sequence[GroupRecord]) -> None:
     """Check that groups are scored alike. Raises: InputError."""
     first = groups[0]
     for group in groups:
-        for what, one, other in (
-            ("task", first.task, group.task),
-            ("score", first.metric, group.metric),
-            ("split", first.split, group.split),
-            ("data", first.data, group.data),
-        ):
+        for what, field in (("task", "task"), ("score", "metric"), ("split", "split"), ("data", "data")):
+            one, other = getattr(first, field), getattr(group, field)
             if one != other:
                 raise InputError(
                     f"groups {first.label} and {group.label} cannot be compared: the {what} of one is {one}, of "
@@ -217,36 +240,6 @@ def compare_named(session: Session, names: Sequence[str], state: ColumnElement[R
             for first, second in combinations(groups, 2)
         ]
     )
-
-
-def _in_words(comparison: Comparison) -> str:
-    """Tell in one sentence whether two groups differ, by what, and how many seeds would settle it."""
-    speaks, result = comparison.speaks, comparison.speaks.result
-    amount = partial(_amount, comparison.first.metric)
-    if comparison.p_value is None:
-        why = why_noise_is_unknown(comparison.first.scores, comparison.second.scores)
-        return (
-            f"nothing can tell: difference {amount(result.difference)} cannot be held against the noise of seeds "
-            f"({why}), and no predictions of the same examples are kept that tell of {comparison.first.metric}; "
-            "run further seeds"
-        )
-    interval = result.interval
-    within = "" if interval is None else f", 95 % interval {amount(interval.low, unit='')} to {amount(interval.high)}"
-    p_value = f"p = {_p_text(comparison.p_value)} ({speaks.test})"
-    if comparison.num_comparisons > 1 and comparison.corrected_p_value is not None:
-        corrected = _p_text(comparison.corrected_p_value)
-        p_value += f"; corrected for {comparison.num_comparisons} comparisons (Holm): p = {corrected}"
-    facts = f"difference {amount(result.difference)}{within}, {p_value}"
-    if speaks is comparison.examples:
-        why = why_noise_is_unknown(comparison.first.scores, comparison.second.scores)
-        models = "these two models are" if comparison.is_distinguishable else "not even these two models are"
-        return f"{models} distinguishable: {facts}; {why}: whether further seeds would say so is not known"
-    if not comparison.is_distinguishable:
-        alone = f", though alone they would be by {comparison.test_alone}" if comparison.test_alone else ""
-        among = f" among {comparison.num_comparisons} comparisons{alone}" if comparison.num_comparisons > 1 else ""
-        return f"not distinguishable{among}: {facts}{_further(comparison)}"
-    is_first = (result.difference > 0) != is_better_lower(comparison.first.metric)
-    return f"distinguishable: {'the first' if is_first else 'the second'} is better, {facts}"
 
 
 def _further(comparison: Comparison) -> str:

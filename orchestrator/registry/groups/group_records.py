@@ -235,9 +235,6 @@ def _mean(scores: Sequence[float]) -> float:
     return scores[0] if len(scores) == 1 else sum(scores) / len(scores)
 
 
-_LONGEST_LIST = 3
-
-
 def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
     """Yield what a reader of the group's mean has to know.
 
@@ -261,18 +258,19 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
         yield f"of {len(group.runs)} runs {', '.join(told)}"
     yield from _repeats(group)
     if alike:
-        yield f"the same was run with other code, too: {_listed(list(map(group_label, alike)))}"
+        yield f"the same was run with other code, too: {listed(list(map(group_label, alike)))}"
     if group.pooled_versions:
         versions = [version or "not recorded" for version in group.pooled_versions]
-        yield f"runs of {len(versions)} versions of the code taken together: {_listed(versions)}"
+        yield f"runs of {len(versions)} versions of the code taken together: {listed(versions)}"
     if not is_direction_known(group.metric):
         yield f"whether a larger {group.metric} is better is not known: it is ranked so"
     if not group.refusal and (group.kind == "evaluate" or "trained" in (group.origin or "")):
         yield origin_sentence(group.origin, "its model", "these data")
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_LONGEST_LIST]) + (", …" if len(names) > _LONGEST_LIST else "")
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """The first of some names as one text."""
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
 def _refused_tests(group: GroupRecord) -> Iterator[str]:

@@ -29,6 +29,7 @@ from orchestrator.registry.groups.group_records import (
     group_code,
     group_key,
     group_label,
+    listed,
 )
 from orchestrator.registry.groups.model_origins import (
     TEST_DIGEST,
@@ -46,8 +47,6 @@ from orchestrator.run_states import RunState
 _EVALUATION = "evaluate"
 RANKED_KINDS = ("distill", _EVALUATION)
 """Kinds of runs without trials whose own scores are ranked."""
-_ON_TEST = (_EVALUATION, "test")
-"""Kind and split of evaluations whose score may be refused."""
 _NUM_GROUP_COLUMNS = 6
 """Number of the columns that tell groups apart, the first ones of a run's row; the last one is the code's version."""
 
@@ -64,13 +63,10 @@ def of_task(task: str | None, *, archived: bool) -> ColumnElement[bool]:
 
 @paused_collection()
 def load_groups(session: Session, condition: ColumnElement[bool], *, across_code: bool = False) -> list[GroupRecord]:
-    """Load the groups of the runs that a condition selects, with these runs alone.
+    """Load the groups of the runs that a condition selects, with these runs alone, across their code if asked.
 
     A group's runs come from any number of sweeps. Runs of a task without a score that ranks are in no group. Scores on
     other test data are other groups, also those of registries that recorded one key for all of them.
-
-    Args:
-        across_code: whether runs that differ in the version of the code belong to one group.
     """
     found: dict[tuple[Any, ...], list[Row[Any]]] = defaultdict(list)
     ranked = _ranked_runs().where(condition)
@@ -79,11 +75,11 @@ def load_groups(session: Session, condition: ColumnElement[bool], *, across_code
     newest = [rows[-1].id for rows in found.values()]
     parameters = load_parameters_of(session, newest, without=(SEED_PATH, FOLD_PATH))
     origins = load_origins(session, parameters)
-    of_all = list(chain.from_iterable(found.values()))
-    tested = [row.id for row in of_all if row.test is not None or (row.kind, row.split) == _ON_TEST]
+    of_all = chain.from_iterable(found.values())
+    tested = [row.id for row in of_all if row.test is not None or (row.kind, row.split) == (_EVALUATION, "test")]
     refusals = load_test_refusals(session, tested) if tested else {}
     in_folds = [row.id for rows in found.values() if FOLDS_PATH in parameters[rows[-1].id] for row in rows]
-    folds = load_parameters_of(session, in_folds, (FOLD_PATH,)) if in_folds else {}
+    folds = load_parameters_of(session, in_folds, (FOLD_PATH,))
     groups = []
     for rows in found.values():
         last = rows[-1]
@@ -91,7 +87,7 @@ def load_groups(session: Session, condition: ColumnElement[bool], *, across_code
         versions = tuple(dict.fromkeys(row.code_version for row in rows))
         code = last.code_version if len(versions) == 1 else None
         is_evaluated = last.of_kind == _EVALUATION
-        reasons = [refusals.get(row.id) for row in rows]
+        reasons = {} if is_evaluated else refusals
         groups.append(
             GroupRecord(
                 key=group_key(last.group_key, code),
@@ -100,8 +96,8 @@ def load_groups(session: Session, condition: ColumnElement[bool], *, across_code
                 metric=last.metric,
                 split=last.split,
                 runs=[
-                    GroupRun._make((*row[_NUM_GROUP_COLUMNS + 2 :], None if is_evaluated else reason, fold))
-                    for row, reason in zip(rows, reasons, strict=True)
+                    GroupRun._make((*row[_NUM_GROUP_COLUMNS + 2 :], reasons.get(row.id), fold))
+                    for row in rows
                     for fold in [folds.get(row.id, {}).get(FOLD_PATH)]
                 ],
                 data=data.taken,
@@ -109,7 +105,7 @@ def load_groups(session: Session, condition: ColumnElement[bool], *, across_code
                 code_version=code,
                 pooled_versions=versions if len(versions) > 1 else (),
                 origin=use_of(origins[last.id], data) or (None if is_evaluated else "chosen"),
-                refusal=next(filter(None, reasons), None) if is_evaluated else None,
+                refusal=next((refusals[row.id] for row in rows if is_evaluated and row.id in refusals), None),
             )
         )
     return groups
@@ -172,35 +168,30 @@ def _ranked_runs() -> Select[Any]:
 
 
 def find_group(session: Session, name: str, state: ColumnElement[RunState]) -> GroupRecord:
-    """Find the group whose digest begins with `name` (four characters), or a run's or trial's part of its group.
+    """Find the group that a name means, as `Registry.group` describes it.
 
     A whole digest, or one as lists show it, means that group, although longer ones begin with it, or a run is called
     so. A trial, a student or an evaluation stands for itself alone; a sweep for its own trials, where they are one
     group, without those of other sweeps that the group has.
-
-    Raises: NotFoundError where nothing is called so, or several are; InputError for a run without a score that ranks,
-        or with several groups.
     """
     digest, _, code = name.lower().partition(".")
     is_called = RunRow.group_key.between(digest, f"{digest}g")  # by the index; no digit comes after f
-    ranked = select(RunRow.group_key, RunRow.code_version).where(is_called, is_ranked())
-    is_long = len(digest) >= MIN_ID_DIGITS
-    pairs = session.execute(ranked.distinct().order_by(RunRow.group_key, RunRow.code_version)).all() if is_long else []
+    ranked = select(RunRow.group_key, RunRow.code_version).where(is_called, is_ranked()).distinct()
+    pairs = session.execute(ranked.order_by(*ranked.selected_columns)).all() if len(digest) >= MIN_ID_DIGITS else []
     keys = {group_key(*pair): pair for pair in pairs if group_code(group_key(*pair)).startswith(code)}
-    is_shown = len(digest) >= LABEL_DIGITS
-    exact = {key: pair for key, pair in keys.items() if is_shown and name.lower() == group_label(key, len(digest))}
-    if len(exact) == 1:  # a group whose code is unknown has no more to its name than others begin with
-        keys = exact
-    named = newest_called(session, name, state) if keys and not exact else None
+    shown = [key for key in keys if len(digest) >= LABEL_DIGITS and name.lower() == group_label(key, len(digest))]
+    if len(shown) == 1:  # a group whose code is unknown has no more to its name than others begin with
+        keys = {shown[0]: keys[shown[0]]}
+    named = newest_called(session, name, state) if keys and not shown else None
     if named is not None:
         raise SeveralRunsError(f"{name!r} is the name of run {named[0].id}, and begins a group's digest; give that id.")
     if len(keys) == 1:
         ((own_digest, version),) = keys.values()
-        of_code = RunRow.code_version.is_(None) if version is None else RunRow.code_version == version
-        return _only(load_groups(session, and_(RunRow.group_key == own_digest, of_code)), name)
+        is_own = and_(RunRow.group_key == own_digest, RunRow.code_version.is_not_distinct_from(version))
+        return _only(load_groups(session, is_own), name)
     if keys:
-        listed = ", ".join(distinct_labels([*keys])[:MAX_CANDIDATES]) + (", …" if len(keys) > MAX_CANDIDATES else "")
-        raise SeveralRunsError(f"{name!r} begins the digests of several groups; give more of it: {listed}.")
+        labels = listed(distinct_labels([*keys]), MAX_CANDIDATES)
+        raise SeveralRunsError(f"{name!r} begins the digests of several groups; give more of it: {labels}.")
     try:
         run = find_run(session, name, state)
     except NotFoundError as error:
@@ -218,14 +209,12 @@ def find_group(session: Session, name: str, state: ColumnElement[RunState]) -> G
 def _only(groups: Sequence[GroupRecord], name: str) -> GroupRecord:
     if len(groups) == 1:
         return groups[0]
-    more = ", …" if len(groups) > MAX_CANDIDATES else ""
     if len({group.key for group in groups}) < len(groups):
-        listed = [f"{group.runs[-1].id} ({group.metric}, data {group.data})" for group in groups]
+        named = [f"{group.runs[-1].id} ({group.metric}, data {group.data})" for group in groups]
         problem = f"{name} stands for {len(groups)} groups with other scores or on other data; name one by a run of it"
     else:
         labels = distinct_labels([group.key for group in groups])
-        listed = [f"{label} ({group.metric})" for label, group in zip(labels, groups, strict=True)]
-        problem = (
-            f"{name} has {len(groups)} groups of trials; name one of them, as `orchestrator groups list` shows them"
-        )
-    raise InputError(f"{problem}: {', '.join(listed[:MAX_CANDIDATES])}{more}")
+        named = [f"{label} ({group.metric})" for label, group in zip(labels, groups, strict=True)]
+        shown = "name one of them, as `orchestrator groups list` shows them"
+        problem = f"{name} has {len(groups)} groups of trials; {shown}"
+    raise InputError(f"{problem}: {listed(named, MAX_CANDIDATES)}")

@@ -42,7 +42,7 @@ from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.run_flags import is_any_flagged
 from orchestrator.registry.tables import ModelRow, RunRow
 from orchestrator.significance.ranking import SeedNoise
-from orchestrator.significance.summary import Interval
+from orchestrator.significance.summary import Summary
 
 Order = Literal["lower", "mean", "median", "best"]
 """Number that ranks groups: the worse end of the mean's interval, the mean, the median, or the best seed."""
@@ -73,7 +73,7 @@ class _Place(NamedTuple):
     key: str
     rank: int
     num_ranked: int
-    interval: Interval | None
+    interval: tuple[float, float] | tuple[None, None]
     """Interval of its mean, moderated over these; None without a score, or where no group has seeds that differ."""
     may_be_best: bool | None
     """Whether it may have the best true mean of these; None as the interval."""
@@ -109,20 +109,6 @@ def in_order(
     return first[np.lexsort((few["code"], few["key"], -few["has_model"], means, value))][:limit]
 
 
-def _places(ranking: Ranking, numbers: Numbers, by: Order, limit: int | None) -> Iterator[_Place]:
-    """Yield the first places of a ranking."""
-    noise, scored = noise_of(numbers), numbers["n"] > 0
-    sign, bounds = 1.0 if is_better_lower(ranking.metric) else -1.0, score_bounds(ranking.metric)
-    best = _Statistics.of(numbers[np.argmin(np.where(scored, sign * numbers["mean"], np.inf))])
-    num_scored = int(np.count_nonzero(scored))
-    for rank, group in enumerate(numbers[in_order(numbers, ranking.metric, by, noise, limit)], start=1):
-        own, interval, may_be_best = _Statistics.of(group), None, None
-        if noise is not None and own.n:
-            interval, may_be_best = noise.interval(own, bounds), noise.may_be_best(own, best, num_scored)
-        key = joined_key(int(group["key"]), int(group["code"]))
-        yield _Place(ranking, key, rank, len(numbers), interval, may_be_best)
-
-
 class _Statistics(NamedTuple):
     """Statistics of a group's seeds."""
 
@@ -130,9 +116,19 @@ class _Statistics(NamedTuple):
     mean: float
     sd: float
 
-    @classmethod
-    def of(cls, group: Any) -> _Statistics:
-        return cls(int(group["n"]), float(group["mean"]), float(group["sd"]))
+
+def _places(ranking: Ranking, numbers: Numbers, by: Order, limit: int | None) -> Iterator[_Place]:
+    """Yield the first places of a ranking."""
+    noise, num_scored = noise_of(numbers), int(np.count_nonzero(numbers["n"]))
+    sign, bounds = 1.0 if is_better_lower(ranking.metric) else -1.0, score_bounds(ranking.metric)
+    first, statistics = in_order(numbers, ranking.metric, by, noise, limit), numbers[[*_Statistics._fields]]
+    best = _Statistics(*statistics[np.argmin(np.where(numbers["n"] > 0, sign * numbers["mean"], np.inf))].item())
+    for rank, place in enumerate(first.tolist(), start=1):
+        own, interval, may_be_best = _Statistics(*statistics[place].item()), None, None
+        if noise is not None and own.n:
+            interval, may_be_best = noise.interval(own, bounds), noise.may_be_best(own, best, num_scored)
+        key = joined_key(*numbers[["key", "code"]][place].item())
+        yield _Place(ranking, key, rank, len(numbers), interval or (None, None), may_be_best)
 
 
 def trial_groups(rows: Sequence[Row], metric: str) -> list[GroupRecord]:
@@ -143,9 +139,7 @@ def trial_groups(rows: Sequence[Row], metric: str) -> list[GroupRecord]:
     of_group: dict[str, list[GroupRun]] = defaultdict(list)
     parameters: dict[str, dict[str, Any]] = {}
     for place, row in enumerate(scored_trials(rows, metric)):
-        folder = (
-            "" if place == 0 else None
-        )  # a sweep keeps the model of the best trial, so that it stands first of equals
+        folder = None if place else ""  # a sweep keeps the best trial's model: of equals its group comes first
         score, baseline = (row.get(f"metrics.{name}{metric}") for name in ("", "baseline."))
         run = GroupRun(row["id"], row["seed"], row["state"], score, baseline, None, False, folder, None, None)
         of_group[row["group"]].append(run._replace(fold=row.get("params.fold")))
@@ -181,10 +175,10 @@ def rank_groups(
     """Rank the groups, as `Registry.leaderboard_table` describes it."""
     archived = archived or not is_any_flagged(session, "archived")
     rankings = load_rankings(session, task, archived=archived, across_code=across_code)
-    newest_first = sorted(rankings.items(), key=lambda item: item[1]["newest"].max(), reverse=True)
-    apart = sorted(newest_first, key=lambda item: (*item[0][:2], item[0].split != "validation"))
+    order = {one: (*one[:2], one.split != "validation", -numbers["newest"].max()) for one, numbers in rankings.items()}
     most = None if limit is None else max(limit, _MIN_TOLD_APART)
-    places = [place for ranking, numbers in apart for place in _places(ranking, numbers, by, most)]
+    ordered = sorted(rankings, key=order.__getitem__)
+    places = [place for ranking in ordered for place in _places(ranking, rankings[ranking], by, most)]
     keys = {place.key.partition(".")[0] for place in places}
     are_placed = and_(of_task(None, archived=archived), RunRow.group_key.in_(select_items(session, keys)))
     found = load_groups(session, are_placed, across_code=across_code)
@@ -218,22 +212,21 @@ def _load_labels(session: Session, folders: Iterable[str | None]) -> dict[str, s
 def _record(one: _Place, group: GroupRecord) -> dict[str, Any]:
     """Values of the leaderboard's columns that the group has by itself."""
     summary, best, tested = group.summary, group.best, group.tested
+    told: dict[str, Any] = summary._asdict() if summary else {**dict.fromkeys(Summary._fields), "n": 0}
+    low, high = one.interval
     return {
         "task": group.task,
         "rank": one.rank if summary else None,
         "num_ranked": one.num_ranked,
-        "may_be_best": one.may_be_best if summary else None,
+        "may_be_best": one.may_be_best,
         "metric": group.metric,
         "split": group.split,
         "data": (group.data or "")[:SHOWN_DIGITS] or None,
-        "mean": summary.mean if summary else None,
-        "sd": summary.sd if summary else None,
-        "low": one.interval.low if one.interval and summary else None,
-        "high": one.interval.high if one.interval and summary else None,
-        "n": summary.n if summary else 0,
+        **{name: told[name] for name in ("mean", "sd", "n", "median")},
+        "low": low,
+        "high": high,
         "folds": group.parameters.get(FOLDS_PATH),
-        "median": summary.median if summary else None,
-        "worst": (summary.highest if is_better_lower(group.metric) else summary.lowest) if summary else None,
+        "worst": told["highest" if is_better_lower(group.metric) else "lowest"],
         "best": group.best_score,
         **group.counts,
         "baseline": _baseline(group),

@@ -144,9 +144,10 @@ class SeedGroups(RunReader):
             return load_test_refusals(session, run_ids)
 
     def group(self, name: str) -> GroupRecord:
-        """Group whose digest begins with `name`, or the part of its group that a run or trial of that id is.
+        """Group whose digest begins with `name` (four characters), or the part of its group that a run or trial is.
 
-        Raises: NotFoundError where there is none or there are several; InputError for a run with several groups.
+        Raises: NotFoundError where nothing is called so, or several are; InputError for a run without a score that
+            ranks, or with several groups.
         """
         with self._database.session(writing=False) as session:
             return find_group(session, name, self._state())
