@@ -28,18 +28,18 @@ MOST_SEEDS = 100_000
 
 
 @dataclass(frozen=True)
-class WelchResult:
-    """Difference of two means, the first one's minus the second one's."""
+class DifferenceResult:
+    """Difference of two scores, the first one's minus the second one's."""
 
     difference: float
     interval: Interval | None
-    """Interval of the difference; None where the scores do not show their noise, as `compare_means` says."""
+    """Differences that the test does not reject; None where the scores are too few, or do not show their noise."""
     p_value: float | None
-    """Probability of a difference at least as large, on either side, between groups with the same mean."""
+    """Probability of a difference at least as large, on either side, without one; None where noise is not known."""
 
 
-def compare_means(first: Sequence[float], second: Sequence[float], level: float = LEVEL) -> WelchResult:
-    """Compare two groups of scores whose spreads may differ; each has at least one score.
+def compare_means(first: Sequence[float], second: Sequence[float], level: float = LEVEL) -> DifferenceResult:
+    """Compare two groups of scores whose spreads may differ, by Welch's test; each has at least one score.
 
     A group of a single score shows no noise, nor does one whose scores are all equal, however many they are: a variance
     of zero would make any difference certain. So would one that is too small for a float.
@@ -50,13 +50,13 @@ def compare_means(first: Sequence[float], second: Sequence[float], level: float 
     """
     difference = fmean(first) - fmean(second)
     if not (has_spread(first) and has_spread(second)):
-        return WelchResult(difference, None, None)
+        return DifferenceResult(difference, None, None)
     parts = [sample_variance(scores) / len(scores) for scores in (first, second)]
     shares = [part / sum(parts) for part in parts]
     degrees = 1.0 / sum(share**2 / (len(scores) - 1) for share, scores in zip(shares, (first, second), strict=True))
     error = math.sqrt(sum(parts))
     half, p_value = t_quantile(level, degrees) * error, t_p_value(difference / error, degrees)
-    return WelchResult(difference, Interval(difference - half, difference + half), p_value)
+    return DifferenceResult(difference, Interval(difference - half, difference + half), p_value)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -6,12 +6,11 @@ off the same arrangements as its p-value, and no resamples by weights, so that s
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.significance.comparison import MOST_EXACT_PAIRS, NUM_DRAWN
+from orchestrator.significance.comparison import MOST_EXACT_PAIRS, NUM_DRAWN, DifferenceResult
 from orchestrator.significance.summary import LEVEL, Interval
 
 NUM_RESAMPLES = 10_000
@@ -25,19 +24,7 @@ ScoreOfWeights = Callable[[Numbers], Numbers]
 _ROUNDING = 1e-12
 
 
-@dataclass(frozen=True)
-class PairedResult:
-    """Mean of the differences of pairs."""
-
-    difference: float
-    interval: Interval | None
-    """Differences that the test does not reject; None where too few pairs bound it at that level."""
-    p_value: float
-    """Probability of a mean difference at least as large, on either side, when signs are a matter of chance."""
-    is_exact: bool
-
-
-def compare_pairs(differences: Sequence[float], level: float = LEVEL, seed: int = 0) -> PairedResult:
+def compare_pairs(differences: Sequence[float], level: float = LEVEL, seed: int = 0) -> DifferenceResult:
     """Test whether the mean of differences is zero, under which each of them could as well have the other sign.
 
     Nothing is assumed of the scores' distribution. The p-value and the interval are two sides of one test: the mean of
@@ -53,8 +40,7 @@ def compare_pairs(differences: Sequence[float], level: float = LEVEL, seed: int 
         seed: of the arrangements that are drawn, where there are more than `MOST_EXACT_PAIRS` pairs.
     """
     values = np.asarray(differences, dtype=float)
-    is_exact = len(values) <= MOST_EXACT_PAIRS
-    means = _all_subset_means(values) if is_exact else _drawn_subset_means(values, seed)
+    means = _all_subset_means(values) if len(values) <= MOST_EXACT_PAIRS else _drawn_subset_means(values, seed)
     num_arrangements = len(means) + 1
     difference = float(values.mean())
     rounding = _ROUNDING * float(np.abs(values).max())
@@ -65,7 +51,7 @@ def compare_pairs(differences: Sequence[float], level: float = LEVEL, seed: int 
     if num_rejected:
         means.sort()
         interval = Interval(float(means[num_rejected - 1]), float(means[-num_rejected]))
-    return PairedResult(difference, interval, p_value, is_exact)
+    return DifferenceResult(difference, interval, p_value)
 
 
 def _all_subset_means(values: Numbers) -> Numbers:
@@ -83,17 +69,6 @@ def _drawn_subset_means(values: Numbers, seed: int) -> Numbers:
     sizes = chosen.sum(axis=1)
     means: Numbers = (chosen @ values)[sizes > 0] / sizes[sizes > 0]
     return means
-
-
-@dataclass(frozen=True)
-class ExampleBootstrapResult:
-    """Difference of two scores over the same examples, the first one's minus the second one's."""
-
-    difference: float
-    interval: Interval
-    p_value: float
-    """Twice the share of resamples, one more added, whose difference has the other sign or none."""
-    num_examples: int
 
 
 def bootstrap_interval(
@@ -129,11 +104,12 @@ def compare_over_examples(
     level: float = LEVEL,
     num_resamples: int = NUM_EXAMPLE_RESAMPLES,
     seed: int = 0,
-) -> ExampleBootstrapResult:
+) -> DifferenceResult:
     """Compare two models over the examples that both answered, examples being drawn with both their answers.
 
     An example that is drawn several times counts with that weight: no resample is written out, so that scores are
-    products of matrices.
+    products of matrices. The p-value is twice the share of resamples, one more added, whose difference has the other
+    sign or none.
 
     Source: Koehn (2004), Statistical significance tests for machine translation evaluation, section 4 (paired
     bootstrap); two-sided as in Efron and Tibshirani (1993), 16.4, with one resample added as a test needs it (Davison
@@ -150,7 +126,7 @@ def compare_over_examples(
     differences = np.concatenate(drawn)
     against = min(int(np.sum(differences <= 0)), int(np.sum(differences >= 0)))
     p_value = min(1.0, 2.0 * (1 + against) / (num_resamples + 1))
-    return ExampleBootstrapResult(value, _percentiles(differences, level), p_value, num_examples)
+    return DifferenceResult(value, _percentiles(differences, level), p_value)
 
 
 def _percentiles(differences: Numbers, level: float) -> Interval:

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from bert_core.metrics.spans import entity_spans
 from orchestrator.errors import InputError, OrchestratorError
 from orchestrator.registry.groups.group_records import GroupRecord
-from orchestrator.significance.comparison import McNemarResult, compare_answers, holm
+from orchestrator.significance.comparison import DifferenceResult, McNemarResult, compare_answers, holm
 from orchestrator.significance.resampling import (
-    ExampleBootstrapResult,
     Numbers,
     ScoreOfWeights,
     compare_over_examples,
@@ -115,7 +114,7 @@ class ExampleComparison:
     num_examples: int
     answers: Sequence[AnswerComparison]
     """Comparison of right and wrong answers, for each pair of runs; empty where answers are not right or wrong."""
-    score: ExampleBootstrapResult | None
+    score: DifferenceResult | None
     """Difference of the score, the mean over the pairs of runs; None for a score that the kept rows do not give."""
     is_of_answers: bool
     """Whether the score that ranks is the share of right answers."""
@@ -126,7 +125,7 @@ class ExampleComparison:
         return "right answers" if self.is_of_answers else "wholly right examples"
 
     @property
-    def result(self) -> McNemarResult | ExampleBootstrapResult:
+    def result(self) -> McNemarResult | DifferenceResult:
         """Result of the test that speaks: McNemar's of the only pair, where it is about the score, or the bootstrap."""
         is_alone = len(self.answers) == 1 and self.is_of_answers
         return self.answers[0].result if self.score is None or is_alone else self.score
@@ -206,7 +205,7 @@ def _compare_answers(pairs: Sequence[tuple[str, str, Sequence[Pair]]]) -> list[A
     return [AnswerComparison(*found, p_value) for found, p_value in zip(results, corrected, strict=True)]
 
 
-def _compare_scores(metric: str, pairs: Sequence[Sequence[Pair]]) -> ExampleBootstrapResult | None:
+def _compare_scores(metric: str, pairs: Sequence[Sequence[Pair]]) -> DifferenceResult | None:
     """Compare the mean score over the pairs of runs: the examples that are drawn are the same for every run."""
     order = {row["id"]: place for place, (row, _) in enumerate(pairs[0])}
     scores: list[tuple[ScoreOfWeights, ScoreOfWeights]] = []

@@ -37,7 +37,7 @@ from orchestrator.registry.tables import RunRow
 from orchestrator.run_states import RunState
 from orchestrator.significance.comparison import (
     POWER,
-    WelchResult,
+    DifferenceResult,
     compare_means,
     holm,
     least_p_value,
@@ -45,7 +45,6 @@ from orchestrator.significance.comparison import (
     seeds_of_each_group,
 )
 from orchestrator.significance.resampling import (
-    PairedResult,
     bootstrap_interval,
     compare_pairs,
     paired_bootstrap_interval,
@@ -63,9 +62,9 @@ class SeedComparison:
     """Differences of the scores of seeds in common, in the order of the seeds."""
     shows_noise: bool
     """Whether the seeds in common do not all score the same on both sides."""
-    paired: PairedResult | None
+    paired: DifferenceResult | None
     """Permutation test over the seeds in common; None where there are fewer than two."""
-    welch: WelchResult
+    welch: DifferenceResult
     num_comparisons: int = 1
     """Number of comparisons that are made at once and corrected for."""
 
@@ -85,7 +84,7 @@ class SeedComparison:
         return 1 - (1 - LEVEL) / self.num_comparisons
 
     @property
-    def result(self) -> PairedResult | WelchResult:
+    def result(self) -> DifferenceResult:
         """Result of the test that speaks; it has no p-value where the noise of seeds is not known."""
         finds_something = least_p_value(len(self.differences)) < 1 - self._level
         return self.paired if self.paired is not None and self.shows_noise and finds_something else self.welch

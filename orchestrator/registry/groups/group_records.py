@@ -219,14 +219,12 @@ class GroupRecord:
         finite number and counts nowhere.
         """
         completed = [run for run in self.runs if run.state == RunState.COMPLETED]
-        failed, pruned = (sum(run.state == state for run in self.runs) for state in (RunState.FAILED, RunState.PRUNED))
+        ended = (RunState.COMPLETED, RunState.FAILED, RunState.PRUNED)
         return {
-            "completed": len(completed),
-            "failed": failed,
-            "pruned": pruned,
+            **{state.lower(): sum(run.state == state for run in self.runs) for state in ended},
             "collapsed": sum(run.is_collapsed for run in completed),
             "nan": sum(not run.is_scored for run in completed),
-            "unfinished": len(self.runs) - len(completed) - failed - pruned,
+            "unfinished": sum(run.state not in ended for run in self.runs),
         }
 
 
@@ -246,15 +244,9 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
     elif not group.seeds:
         yield "no run completed with a score"
     yield from _refused_tests(group)
-    names = {
-        "failed": "failed",
-        "pruned": "pruned",
-        "collapsed": "collapsed",
-        "nan": "NaN",
-        "unfinished": "not finished",
-    }
-    told = [f"{number} {names[name]}" for name, number in group.counts.items() if number and name in names]
-    if told:
+    names = {"nan": "NaN", "unfinished": "not finished"}
+    counts = {names.get(name, name): number for name, number in group.counts.items() if number and name != "completed"}
+    if told := [f"{number} {name}" for name, number in counts.items()]:
         yield f"of {len(group.runs)} runs {', '.join(told)}"
     yield from _repeats(group)
     if alike:
@@ -299,11 +291,7 @@ def _ran(seeds: Sequence[SeedScore]) -> str:
 
 
 def choice_sentence(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """Sentence on what scores of trials and students were chosen on; None of evaluations alone.
-
-    Args:
-        rows: records of the leaderboard that are shown.
-    """
+    """Sentence on what the scores of shown trials and students were chosen on; None of evaluations alone."""
     rows = [row for row in rows if row["kind"] != "evaluate"]
     if not rows:
         return None
@@ -315,11 +303,7 @@ def choice_sentence(rows: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def noise_sentence(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """Sentence on rankings without intervals; None where every ranking has them.
-
-    Args:
-        rows: records of the leaderboard that are shown.
-    """
+    """Sentence on shown rankings without intervals; None where every ranking has them."""
     known = {
         (row["task"], row["metric"], row["split"], row["data"]): row["low"] is not None for row in rows if row["n"]
     }
@@ -338,11 +322,8 @@ def recipe_text(values: Mapping[str, Any]) -> str:
     >>> recipe_text({"recipe.epochs": 3.0, "task.max_train_examples": 100})
     'epochs=3 task.max_train_examples=100'
     """
-    return " ".join(f"{path.removeprefix('recipe.')}={_setting(value)}" for path, value in values.items())
-
-
-def _setting(value: Any) -> str:
-    return setting_cell(value) if isinstance(value, float) else str(value)
+    texts = {path: setting_cell(value) if isinstance(value, float) else str(value) for path, value in values.items()}
+    return " ".join(f"{path.removeprefix('recipe.')}={text}" for path, text in texts.items())
 
 
 Row = Mapping[str, Any]

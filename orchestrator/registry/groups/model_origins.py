@@ -60,13 +60,12 @@ class SplitData(NamedTuple):
 
 def taken_path(split: Split) -> str:
     """Path of the parameter with the digest of the examples of a split that a run took."""
-    return _paths(split)[0]
+    return f"data.{split}{TAKEN_DIGEST}"
 
 
-@cache
-def _paths(split: Split) -> tuple[str, str, str]:
-    """Paths of a split's digests; a board of many groups asks for the same few again and again."""
-    return f"data.{split}{TAKEN_DIGEST}", f"data.{split}{WHOLE_DIGEST}", f"data.{split}{FILE_DIGEST}"
+@cache  # a board of many groups asks for the same few again and again
+def _paths(split: Split) -> tuple[str, ...]:
+    return tuple(f"data.{split}{end}" for end in (TAKEN_DIGEST, WHOLE_DIGEST, FILE_DIGEST))
 
 
 TEST_DIGEST = taken_path("test")
