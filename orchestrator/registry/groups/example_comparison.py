@@ -16,12 +16,7 @@ from bert_core.metrics.spans import entity_spans
 from orchestrator.errors import InputError, OrchestratorError
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.significance.comparison import DifferenceResult, McNemarResult, compare_answers, holm
-from orchestrator.significance.resampling import (
-    Numbers,
-    ScoreOfWeights,
-    compare_over_examples,
-    spearman_of,
-)
+from orchestrator.significance.resampling import Numbers, ScoreOfWeights, compare_over_examples, spearman_of
 from orchestrator.storage import read_bytes
 
 PredictionRow = Mapping[str, Any]

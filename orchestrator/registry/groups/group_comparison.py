@@ -44,11 +44,7 @@ from orchestrator.significance.comparison import (
     pairs_of_seeds,
     seeds_of_each_group,
 )
-from orchestrator.significance.resampling import (
-    bootstrap_interval,
-    compare_pairs,
-    paired_bootstrap_interval,
-)
+from orchestrator.significance.resampling import bootstrap_interval, compare_pairs, paired_bootstrap_interval
 from orchestrator.significance.summary import LEVEL, Interval, has_spread, why_noise_is_unknown
 
 

@@ -30,14 +30,7 @@ from orchestrator.registry.groups.group_records import (
 )
 from orchestrator.registry.groups.groups import RANKED_KINDS, load_groups, of_task
 from orchestrator.registry.groups.model_origins import taken_path
-from orchestrator.registry.groups.roll_up import (
-    Numbers,
-    Ranking,
-    joined_key,
-    load_rankings,
-    numbers_of,
-    split_key,
-)
+from orchestrator.registry.groups.roll_up import Numbers, Ranking, joined_key, load_rankings, numbers_of, split_key
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.run_flags import is_any_flagged
 from orchestrator.registry.tables import ModelRow, RunRow
@@ -164,13 +157,7 @@ def load_noise(session: Session, group: GroupRecord) -> SeedNoise | None:
 
 @paused_collection()
 def rank_groups(
-    session: Session,
-    task: str | None,
-    by: Order,
-    *,
-    archived: bool,
-    across_code: bool = False,
-    limit: int | None = None,
+    session: Session, task: str | None, by: Order, *, archived: bool, across_code: bool, limit: int | None
 ) -> RecordTable:
     """Rank the groups, as `Registry.leaderboard_table` describes it."""
     archived = archived or not is_any_flagged(session, "archived")

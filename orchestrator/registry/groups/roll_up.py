@@ -20,20 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import (
-    ColumnElement,
-    CompoundSelect,
-    Select,
-    and_,
-    bindparam,
-    delete,
-    func,
-    insert,
-    not_,
-    or_,
-    select,
-    union,
-)
+from sqlalchemy import Select, and_, bindparam, delete, func, insert, not_, or_, select, union
 from sqlalchemy.orm import Session
 
 from orchestrator.registry.engines.dialects import lock_until_commit, select_items, select_runs, upsert
@@ -45,17 +32,8 @@ from orchestrator.registry.tables import BaseRow, RunRow, StoredRun
 from orchestrator.run_states import RunState
 
 NUMBERS = np.dtype(
-    [
-        ("key", "<u8"),
-        ("code", "<i8"),
-        ("n", "<i4"),
-        ("has_model", "<i4"),
-        ("mean", "<f8"),
-        ("sd", "<f8"),
-        ("median", "<f8"),
-        ("best", "<f8"),
-        ("newest", "<f8"),
-    ]
+    [("key", "<u8"), ("code", "<i8"), ("n", "<i4"), ("has_model", "<i4")]
+    + [(name, "<f8") for name in ("mean", "sd", "median", "best", "newest")]
 )
 """Numbers of a group: both parts of its key, of the code -1 where it is not known; the number of its seeds, 0 without a
 score; whether its best run left a model; statistics of its seeds; and when its newest run ended, in seconds."""
@@ -84,15 +62,14 @@ class Ranking(NamedTuple):
 
 def numbers_of(groups: Iterable[GroupRecord]) -> Numbers:
     """Numbers of groups, in their order."""
-    return np.array([_record(group) for group in groups], NUMBERS)
-
-
-def _record(group: GroupRecord) -> tuple[Any, ...]:
-    one, best, newest = group.summary, group.best, group.runs[-1].finished_at
-    has_model = best is not None and best.model_folder is not None
-    statistics = (0.0,) * 4 if one is None else (one.mean, one.sd or 0.0, one.median, group.best_score)
-    ended = newest.timestamp() if newest else 0.0
-    return *split_key(group.key), one.n if one else 0, has_model, *statistics, ended
+    records: list[tuple[Any, ...]] = []
+    for group in groups:
+        one, best, newest = group.summary, group.best, group.runs[-1].finished_at
+        has_model = best is not None and best.model_folder is not None
+        statistics = (0.0,) * 4 if one is None else (one.mean, one.sd or 0.0, one.median, group.best_score)
+        ended = newest.timestamp() if newest else 0.0
+        records.append((*split_key(group.key), one.n if one else 0, has_model, *statistics, ended))
+    return np.array(records, NUMBERS)
 
 
 def split_key(key: str) -> tuple[int, int]:
@@ -257,9 +234,9 @@ def _live_keys(session: Session, *, archived: bool) -> set[str]:
 
 
 @cache
-def _select_live(archived: bool) -> CompoundSelect[Any]:
+def _select_live(archived: bool) -> Any:
     opened = select(OpenRunRow.run_id)
-    are_live: list[ColumnElement[bool]] = [RunRow.key.in_(opened), RunRow.parent_id.in_(opened)]
+    are_live: list[Any] = [RunRow.key.in_(opened), RunRow.parent_id.in_(opened)]
     if not archived:
         are_live.append(RunRow.id.in_(select_flagged("archived")))
     return union(*(select(RunRow.group_key).where(each) for each in are_live))
