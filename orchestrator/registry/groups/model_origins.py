@@ -188,17 +188,12 @@ def load_origins(session: Session, runs: Mapping[str, Parameters]) -> dict[str, 
             makers[run_id] = frozenset(found[reference] for reference in named if reference in found)
         unread = load_parameters_of(session, {*found.values()} - parameters.keys(), _MAKING_PATHS)
         parameters |= unread
-    of_run = DatasetRow.fingerprint == RunDatasetRow.fingerprint
-    corpora = select(RunDatasetRow.run_id, DatasetRow.files).join(DatasetRow, of_run).where(DatasetRow.kind == "corpus")
-    read: dict[str, set[str]] = defaultdict(set)  # files of text, whatever labels they have
-    is_asked = RunDatasetRow.run_id.in_(select_runs(session, parameters))
-    for run_id, files in session.execute(corpora.where(is_asked)) if parameters else ():
-        read[run_id] |= {file["digest"][:RECORDED_DIGITS] for file in files if file.get("digest")}
+    texts = _load_texts(session, parameters) if parameters else {}
 
     @cache
     def data_of(run_ids: frozenset[str], when: str) -> Used:
-        texts = ((f"trained{when}", "file", file) for run_id in run_ids for file in read.get(run_id, ()))
-        return frozenset(texts).union(*(data_used(parameters[run_id], when) for run_id in run_ids))
+        read = ((f"trained{when}", "file", file) for run_id in run_ids for file in texts.get(run_id, ()))
+        return frozenset(read).union(*(data_used(parameters[run_id], when) for run_id in run_ids))
 
     @cache
     def ancestors_of(run_ids: frozenset[str]) -> frozenset[str]:
@@ -217,6 +212,16 @@ def load_origins(session: Session, runs: Mapping[str, Parameters]) -> dict[str, 
             earlier, made_with = nearest | earlier, data_used(own)
         origins[run_id] = made_with | data_of(earlier, _EARLIER)
     return origins
+
+
+def _load_texts(session: Session, run_ids: Collection[str]) -> dict[str, set[str]]:
+    """Digests of the files of text that runs read, by run, whatever labels they have."""
+    of_run = DatasetRow.fingerprint == RunDatasetRow.fingerprint
+    corpora = select(RunDatasetRow.run_id, DatasetRow.files).join(DatasetRow, of_run).where(DatasetRow.kind == "corpus")
+    read: dict[str, set[str]] = defaultdict(set)
+    for run_id, files in session.execute(corpora.where(RunDatasetRow.run_id.in_(select_runs(session, run_ids)))):
+        read[run_id] |= {file["digest"][:RECORDED_DIGITS] for file in files if file.get("digest")}
+    return read
 
 
 _Reference = tuple[str, str | None]
