@@ -34,7 +34,7 @@ from orchestrator.registry.groups.roll_up import Numbers, Ranking, joined_key, l
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.run_flags import is_any_flagged
 from orchestrator.registry.tables import ModelRow, RunRow
-from orchestrator.significance.ranking import SeedNoise
+from orchestrator.significance.ranking import SeedNoise, SeedStatistics
 from orchestrator.significance.summary import Summary
 
 Order = Literal["lower", "mean", "median", "best"]
@@ -102,22 +102,14 @@ def in_order(
     return first[np.lexsort((few["code"], few["key"], -few["has_model"], means, value))][:limit]
 
 
-class _Statistics(NamedTuple):
-    """Statistics of a group's seeds."""
-
-    n: int
-    mean: float
-    sd: float
-
-
 def _places(ranking: Ranking, numbers: Numbers, by: Order, limit: int | None) -> Iterator[_Place]:
     """Yield the first places of a ranking."""
     noise, num_scored = noise_of(numbers), int(np.count_nonzero(numbers["n"]))
     sign, bounds = 1.0 if is_better_lower(ranking.metric) else -1.0, score_bounds(ranking.metric)
-    first, statistics = in_order(numbers, ranking.metric, by, noise, limit), numbers[[*_Statistics._fields]]
-    best = _Statistics(*statistics[np.argmin(np.where(numbers["n"] > 0, sign * numbers["mean"], np.inf))].item())
+    first, statistics = in_order(numbers, ranking.metric, by, noise, limit), numbers[[*SeedStatistics._fields]]
+    best = SeedStatistics(*statistics[np.argmin(np.where(numbers["n"] > 0, sign * numbers["mean"], np.inf))].item())
     for rank, place in enumerate(first.tolist(), start=1):
-        own, interval, may_be_best = _Statistics(*statistics[place].item()), None, None
+        own, interval, may_be_best = SeedStatistics(*statistics[place].item()), None, None
         if noise is not None and own.n:
             interval, may_be_best = noise.interval(own, bounds), noise.may_be_best(own, best, num_scored)
         key = joined_key(*numbers[["key", "code"]][place].item())

@@ -150,31 +150,6 @@ BEFORE = SplitData("whole of before", "whole of before")
 """Data of a run that was recorded before digests of files were."""
 
 
-@pytest.mark.parametrize(
-    ("scored", "used", "overlap"),
-    [
-        (WHOLE, WHOLE, "all"),
-        (FIRST, FIRST, "all"),
-        (FIRST, WHOLE, "all"),
-        (WHOLE, FIRST, "some"),
-        (FIRST, FIRST_FEW, "some"),
-        (FIRST_FEW, FIRST, "some"),
-        (WHOLE, OTHERWISE, "file"),
-        (REST, FIRST, None),
-        (WHOLE, BEFORE, None),
-        (BEFORE, WHOLE, None),
-        (BEFORE, BEFORE, "all"),
-        (WHOLE, SplitData(), None),
-        (SplitData(), WHOLE, None),
-    ],
-)
-def test_examples_are_known_to_be_the_same_by_their_digests(
-    scored: SplitData, used: SplitData, overlap: str | None
-) -> None:
-    names = {"all": "trained", "some": "partly trained", "file": "same file"}
-    assert use_of(used_of(used, SplitData()), scored) == names.get(str(overlap))
-
-
 def used_of(trained_on: SplitData, chosen_on: SplitData) -> Used:
     """Data that a run with these digests uses."""
     digests = {"train": trained_on, "validation": chosen_on}
@@ -185,6 +160,16 @@ def used_of(trained_on: SplitData, chosen_on: SplitData) -> Used:
 @pytest.mark.parametrize(
     ("trained_on", "chosen_on", "scored", "origin"),
     [
+        (WHOLE, SplitData(), WHOLE, "trained"),
+        (FIRST, SplitData(), FIRST, "trained"),
+        (WHOLE, SplitData(), FIRST, "trained"),
+        (FIRST, SplitData(), WHOLE, "partly trained"),
+        (FIRST_FEW, SplitData(), FIRST, "partly trained"),
+        (FIRST, SplitData(), FIRST_FEW, "partly trained"),
+        (OTHERWISE, SplitData(), WHOLE, "same file"),
+        (FIRST, SplitData(), REST, None),
+        (BEFORE, SplitData(), WHOLE, None),
+        (WHOLE, SplitData(), BEFORE, None),
         (WHOLE, REST, WHOLE, "trained"),
         (FIRST, REST, WHOLE, "partly trained"),
         (REST, WHOLE, FIRST, "chosen"),
