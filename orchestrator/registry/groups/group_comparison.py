@@ -45,7 +45,7 @@ from orchestrator.significance.comparison import (
     pairs_of_seeds,
     seeds_of_each_group,
 )
-from orchestrator.significance.resampling import bootstrap_interval, compare_pairs, paired_bootstrap_interval
+from orchestrator.significance.resampling import bootstrap_interval, compare_pairs
 from orchestrator.significance.summary import LEVEL, Interval, has_spread, why_noise_is_unknown
 
 
@@ -109,7 +109,7 @@ class Comparison:
     def bootstrap(self) -> Interval | None:
         """Bootstrap interval, over common seeds where these speak; None where the noise of seeds is not known."""
         if self.of_seeds is self.paired:
-            return paired_bootstrap_interval(self.differences)
+            return bootstrap_interval(self.differences, [0.0])
         known = self.of_seeds.p_value is not None
         return bootstrap_interval(self.first.scores, self.second.scores) if known else None
 
