@@ -59,25 +59,16 @@ class LineageNode(NamedTuple):
     """Name at the time: a path, a name of data, or `name@version` of a model."""
 
 
-class LineageEdge(NamedTuple):
-    """Edge that says that `child` was made of `parent`. Natural key: both digests and the role."""
-
-    child: LineageNode
-    parent: LineageNode
-    role: str
-    """Part that the parent had in making the child: `text`, `examples`, `tokenizer`, `weights`, `teacher`, `copy`."""
-    run_id: str | None = None
-    """Run that made the child; None for an export, or where the run is no longer recorded."""
-    recorded_at: datetime | None = None
-    """Time from which on a change of the parent makes the child stale; now when it is recorded without one."""
-
-
+Made = tuple[LineageNode, LineageNode, str]
+"""What was made, what it was made of, and the part that this had in it: `text`, `examples`, `tokenizer`, `weights`,
+`teacher` or `copy`."""
 _ENDS = (
     (LineageRow.child, LineageRow.child_kind, LineageRow.child_name),
     (LineageRow.parent, LineageRow.parent_kind, LineageRow.parent_name),
 )
 _COLUMNS = (*_ENDS[0], *_ENDS[1], LineageRow.role, LineageRow.run_id, LineageRow.recorded_at)
-"""Columns in the order of an edge's fields."""
+Edge = Any
+"""A row of these columns: an edge as it is read."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +102,7 @@ class Lineage:
         with self._database.session(writing=True) as session:
             run = session.get(RunRow, run_id)
             if run is not None and run.state == RunState.COMPLETED and run.parent_id is None:
-                _write_edges(session, _edges_of_run(session, run))
+                _write_edges(session, _made_in_run(session, run), run_id=run.id, recorded_at=run.created_at)
 
     def record_export(self, folder: str, target: str) -> None:
         """Record that the model in a folder was exported to another one; nothing for a model that is not registered.
@@ -123,7 +114,7 @@ class Lineage:
             model = _model_node(session, folder)
             if model is not None:
                 export = _place_node("export", f"{place} {model.digest}")._replace(name=place)
-                _write_edges(session, [LineageEdge(export, model, "copy")])
+                _write_edges(session, [(export, model, "copy")])
 
     def ancestors(self, name: str) -> LineageTree:
         """The tree of all that something was made of, with what is stale. Raises: NotFoundError."""
@@ -143,8 +134,7 @@ class Lineage:
             nodes = _reached(nodes, LineageRow.child, LineageRow.parent)
             edges = select(*_COLUMNS).where(LineageRow.child.in_(nodes))
             rows = session.execute(edges.order_by(LineageRow.recorded_at, LineageRow.child, LineageRow.parent)).all()
-            read = [LineageEdge(LineageNode(*row[:3]), LineageNode(*row[3:6]), *row[6:]) for row in rows]
-            return _grow(root, read, _staleness(session, read), downward=downward)
+            return _grow(root, rows, _staleness(session, rows), downward=downward)
 
 
 def _reached(nodes: Select[Any], end: InstrumentedAttribute[str], other_end: InstrumentedAttribute[str]) -> Select[Any]:
@@ -154,31 +144,31 @@ def _reached(nodes: Select[Any], end: InstrumentedAttribute[str], other_end: Ins
 
 
 def _grow(
-    root: LineageNode, edges: Sequence[LineageEdge], stale: Callable[[str], str | None], *, downward: bool
+    root: LineageNode, edges: Sequence[Edge], stale: Callable[[str], str | None], *, downward: bool
 ) -> LineageTree:
     """Make the tree of a node from edges: from parents to children (downward), or from children to parents."""
     drawn: set[str] = set()
-    by_end: defaultdict[str, list[LineageEdge]] = defaultdict(list)
-    for edge in sorted(edges, key=lambda edge: (_ORDER.index(edge.role), edge.parent.name, edge.child.name)):
-        by_end[(edge.parent if downward else edge.child).digest].append(edge)
+    by_end: defaultdict[str, list[Edge]] = defaultdict(list)
+    for edge in sorted(edges, key=lambda edge: (_ORDER.index(edge.role), edge.parent_name, edge.child_name)):
+        by_end[edge.parent if downward else edge.child].append(edge)
 
     def branch(node: LineageNode, role: str | None = None, run_id: str | None = None) -> LineageTree:
         below = by_end[node.digest]
         is_repeated = node.digest in drawn and bool(below)
         drawn.add(node.digest)
-        ends = ((edge.child if downward else edge.parent, edge.role, edge.run_id) for edge in below)
+        ends = ((LineageNode(*edge[:3] if downward else edge[3:6]), edge.role, edge.run_id) for edge in below)
         branches = () if is_repeated else tuple(branch(*end) for end in ends)
         return LineageTree(node, role, run_id, stale(node.digest), branches, is_repeated)
 
     return branch(root)
 
 
-def _write_edges(session: Session, edges: Sequence[LineageEdge]) -> None:
-    """Write edges, all of them with a run and a time or none of them."""
+def _write_edges(session: Session, edges: Sequence[Made], **recorded: Any) -> None:
+    """Write edges, with the run that made the children, if any, and the time from which on they can become stale."""
     names = [column.key for column in _COLUMNS]
     rows = [
-        {name: value for name, value in zip(names, (*child, *parent, *rest), strict=True) if value is not None}
-        for child, parent, *rest in edges
+        dict(zip(names, (*child, *parent, role), strict=False)) | recorded
+        for child, parent, role in edges
         if child.digest != parent.digest
     ]
     upsert_rows(session, LineageRow, ("child", "parent", "role"), ("recorded_at",), rows, also=_newest)
@@ -194,14 +184,14 @@ def _newest(new: Any) -> dict[str, Any]:
     }
 
 
-def _edges_of_run(session: Session, run: RunRow) -> list[LineageEdge]:
+def _made_in_run(session: Session, run: RunRow) -> list[Made]:
     """Edges to what a completed run has made."""
     linked = select(DatasetRow).join(RunDatasetRow, RunDatasetRow.fingerprint == DatasetRow.fingerprint)
     data = session.scalars(linked.where(RunDatasetRow.run_id == run.id).order_by(DatasetRow.name)).all()
     models = session.scalars(select(ModelRow).where(ModelRow.run_id == run.id).order_by(ModelRow.name)).all()
     tokenizers = {each.tokenizer_digest for each in data if each.tokenizer_digest is not None}
     digest = tokenizers.pop() if len(tokenizers) == 1 else None
-    pairs: list[tuple[LineageNode, LineageNode, str]] = []
+    pairs: list[Made] = []
     for each in data:
         made = _data_node(each)
         role = "examples" if each.kind == "task" else "text"
@@ -213,7 +203,7 @@ def _edges_of_run(session: Session, run: RunRow) -> list[LineageEdge]:
         pairs += [(_node_of(model), made, role) for model in models]
     for model in models:
         pairs += [(_node_of(model), *named) for named in _named_parents(session, run, digest, model.folder)]
-    return [LineageEdge(*pair, run.id, run.created_at) for pair in dict.fromkeys(pairs)]
+    return [*dict.fromkeys(pairs)]
 
 
 def _model_node(session: Session, name: str, before: datetime | None = None) -> LineageNode | None:
@@ -352,45 +342,41 @@ def _made_by(session: Session, name: str) -> LineageNode | None:
     is_kept = parent is not None and load_kept_trials(session, [parent]).get(parent) == called.id
     maker = select(RunRow).where(RunRow.id == (parent if is_kept else called.id))
     run = session.scalar(maker.where(RunRow.state == RunState.COMPLETED, RunRow.parent_id.is_(None)))
-    if run is None or not (edges := _edges_of_run(session, run)):
+    if run is None or not (edges := _made_in_run(session, run)):
         raise NotFoundError(
             f"run {called.id} ({called.name}, {called.kind}) made nothing that stands in the lineage; "
             f"what it used and recorded: orchestrator runs show {called.id}"
         )
-    return min((edge.child for edge in edges), key=lambda node: node.kind != "model")
+    return min((made for made, _, _ in edges), key=lambda node: node.kind != "model")
 
 
-def _staleness(session: Session, edges: Sequence[LineageEdge]) -> Callable[[str], str | None]:
+def _staleness(session: Session, edges: Sequence[Edge]) -> Callable[[str], str | None]:
     """Function from the digest of a node to why it is stale: a parent has changed, or is stale itself."""
-    parents: defaultdict[str, list[LineageEdge]] = defaultdict(list)
+    parents: defaultdict[str, list[Edge]] = defaultdict(list)
     for edge in edges:
-        parents[edge.child.digest].append(edge)
+        parents[edge.child].append(edge)
     reasons: dict[str, str | None] = {}
-
     newer_model, newer_data = (cache(partial(newer, session)) for newer in (_newer_model, _newer_data))
 
-    def changed(edge: LineageEdge) -> str | None:
-        if edge.parent.kind == "file":
+    def changed(edge: Edge) -> str | None:
+        if edge.parent_kind == "file":
             return _file_reason(session, edge)
-        is_data = edge.parent.kind in _MAKING_KINDS
-        return newer_data(edge.parent.digest) if is_data else newer_model(edge.parent.digest)
+        return newer_data(edge.parent) if edge.parent_kind in _MAKING_KINDS else newer_model(edge.parent)
 
     def why(digest: str) -> str | None:
         if digest not in reasons:
             reasons[digest] = None  # for a ring to end
             own = filter(None, map(changed, parents[digest]))
-            made = (
-                f"made of {edge.parent.name}, which is stale" for edge in parents[digest] if why(edge.parent.digest)
-            )
+            made = (f"made of {edge.parent_name}, which is stale" for edge in parents[digest] if why(edge.parent))
             reasons[digest] = next(own, None) or next(made, None)
         return reasons[digest]
 
     return why
 
 
-def _file_reason(session: Session, edge: LineageEdge) -> str | None:
+def _file_reason(session: Session, edge: Edge) -> str | None:
     """Tell how a local file has changed since something was made of it; nothing of a file elsewhere."""
-    path = Path(edge.parent.name)
+    path = Path(edge.parent_name)
     run = session.get(RunRow, edge.run_id) if edge.run_id else None
     if not path.is_absolute() or (run is not None and run.host not in (None, socket.gethostname())):
         return None
@@ -400,12 +386,12 @@ def _file_reason(session: Session, edge: LineageEdge) -> str | None:
         return f"{path.name} is gone"
     except OSError:
         return None
-    data = session.get(DatasetRow, edge.child.digest)
+    data = session.get(DatasetRow, edge.child)
     files = {str(file["path"]): file for file in (data.files if data else ())}
-    read = files.get(edge.parent.name, files.get(path.name, {}))
+    read = files.get(edge.parent_name, files.get(path.name, {}))
     if read and read["num_bytes"] != status.st_size:
         return f"{path.name} has {status.st_size:,} bytes now, {read['num_bytes']:,} were read"
-    if path.is_file() and edge.recorded_at is not None:
+    if path.is_file():
         written_at = written_again(path, read.get("digest"), edge.recorded_at)
         return None if written_at is None else f"{path.name} was written again, {written_at:%Y-%m-%d %H:%M}"
     return None
