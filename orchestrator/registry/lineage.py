@@ -60,8 +60,8 @@ class LineageNode(NamedTuple):
 
 
 Made = tuple[LineageNode, LineageNode, str]
-"""What was made, what it was made of, and the part that this had in it: `text`, `examples`, `tokenizer`, `weights`,
-`teacher` or `copy`."""
+"""A child, what it was made of, and the part that this had in it: `text`, `examples`, `tokenizer`, `weights`, `teacher`
+or `copy`."""
 _ENDS = (
     (LineageRow.child, LineageRow.child_kind, LineageRow.child_name),
     (LineageRow.parent, LineageRow.parent_kind, LineageRow.parent_name),
