@@ -35,7 +35,7 @@ from sqlalchemy import (
 from orchestrator.registry import Registry
 from orchestrator.registry.column_types import UtcTime, id_of_run, key_of_run
 from orchestrator.registry.groups.roll_up import check_roll_up
-from orchestrator.registry.tables import BaseRow
+from orchestrator.registry.tables import METADATA, OWN_MARKS
 from orchestrator.results import MetricEvent, ModelResult, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 
@@ -72,12 +72,11 @@ def fill(registry: Registry, num_sweeps: int) -> list[str]:
         }
         for number in range(len(patterns), num_sweeps)
     ]
-    with registry._database.session(writing=True) as session:
-        connection = session.connection()
+    with registry._database.connection(writing=True) as connection:
         _COPIES.create(connection)
         if rows:
             connection.execute(insert(_COPIES), rows)
-        for table in BaseRow.metadata.sorted_tables:
+        for table in METADATA.sorted_tables:
             if table.name == "all_models":
                 _copy_models(connection, table)
             elif table.name == "all_runs":
@@ -87,10 +86,10 @@ def fill(registry: Registry, num_sweeps: int) -> list[str]:
             elif "run_id" in table.columns:
                 _copy_rows(connection, table)
         tagged = select(_run().c.key).where(_run().c.parent_id.is_not(None)).order_by(_run().c.id).limit(NUM_TAGGED)
-        tags = BaseRow.metadata.tables["tags"]
-        connection.execute(insert(tags).from_select(["run_id", "tag"], tagged.add_columns(literal(RARE_TAG))))
+        tags = tagged.add_columns(literal("tag"), literal(RARE_TAG))
+        connection.execute(insert(OWN_MARKS).from_select(["run_id", "kind", "word"], tags))
         _COPIES.drop(connection)
-        check_roll_up(session, mend=True)
+        check_roll_up(connection, mend=True)
         if connection.dialect.name == "postgresql":  # whose server does so by itself, some minutes later
             connection.exec_driver_sql("ANALYZE")
     return patterns
@@ -142,7 +141,7 @@ def record_sweep(registry: Registry, number: int) -> str:
 
 
 def _run() -> Table:
-    return BaseRow.metadata.tables["all_runs"]
+    return METADATA.tables["all_runs"]
 
 
 def _renamed(column: Any) -> Any:
@@ -185,7 +184,7 @@ def _copy_rows(connection: Connection, table: Table) -> None:
 
 def _copy_points(connection: Connection, points: Table) -> None:
     """Copy the histories of series, which are copied already, moved as their latest values are."""
-    runs, series = _run(), BaseRow.metadata.tables["series"]
+    runs, series = _run(), METADATA.tables["series"]
     copies = series.alias()
     is_copy = and_(copies.c.run_id == _copy_of(series.c.run_id), copies.c.name == series.c.name)
     joined = select().join_from(points, series, series.c.key == points.c.series)
@@ -232,9 +231,9 @@ def main() -> None:
         begun = time.process_time()
         with Registry(location) as registry:
             fill(registry, options.sweeps)
-            with registry._database.session(writing=False) as session:
-                for name, table in BaseRow.metadata.tables.items():
-                    print(f"{session.scalar(select(func.count()).select_from(table)):>12,} {name}")
+            with registry._database.connection(writing=False) as connection:
+                for name, table in METADATA.tables.items():
+                    print(f"{connection.scalar(select(func.count()).select_from(table)):>12,} {name}")
         print(f"{time.process_time() - begun:.1f} s of CPU")
 
 

@@ -28,7 +28,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder, Registry(str(Path(folder) / "registry.sqlite")) as registry:
             fill(registry, num_groups)
             first, whole = (min(cpu_ms(registry, limit) for _ in range(NUM_ROUNDS)) for limit in (10, None))
-            num_rows = len(registry.leaderboard_table().records)
+            num_rows = len(registry.leaderboard().records)
             assert num_rows == num_groups, f"{num_rows} groups, {num_groups} were recorded"
             print(f"| {num_groups:,} | {num_groups * NUM_SEEDS:,} | {first:.0f} | {whole:.0f} |", flush=True)
 
@@ -67,7 +67,7 @@ def trials(rng: random.Random, groups: range) -> list[TrialResult]:
 def cpu_ms(registry: Registry, limit: int | None) -> float:
     """Milliseconds of CPU of one leaderboard, of its first places or of all."""
     begun_at = time.process_time()
-    registry.leaderboard_table("mrpc", limit=limit)
+    registry.leaderboard("mrpc", limit=limit)
     return 1_000 * (time.process_time() - begun_at)
 
 

@@ -76,11 +76,11 @@ def questions(registry: Registry) -> dict[str, Callable[[], object]]:
     asked["trials of a sweep"] = partial(registry.trials.table, newest)
     asked["a run by its prefix"] = partial(registry.run, newest[:8])
     asked["registered models, first 30"] = partial(registry.models.table, limit=30)
-    asked["leaderboard, first 10 of each task"] = partial(registry.leaderboard_table, limit=10)
-    asked["leaderboard of mrpc, first 10"] = partial(registry.leaderboard_table, "mrpc", limit=10)
-    asked["every group of mrpc"] = partial(registry.leaderboard_table, "mrpc")
+    asked["leaderboard, first 10 of each task"] = partial(registry.leaderboard, limit=10)
+    asked["leaderboard of mrpc, first 10"] = partial(registry.leaderboard, "mrpc", limit=10)
+    asked["every group of mrpc"] = partial(registry.leaderboard, "mrpc")
     asked["usage of the runs of mrpc"] = partial(usage_of_task, registry, "mrpc")
-    asked["trials by task, their scores"] = partial(registry.grouped_table, "task", "kind = 'trial'")
+    asked["trials by task, their scores"] = partial(registry.grouped, "task", "kind = 'trial'")
     return asked
 
 

@@ -17,7 +17,6 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +66,11 @@ class Silent:
     def __init__(self) -> None:
         self.given_up = threading.Event()
 
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *arguments: None
+    def __getattr__(self, name: str) -> "Silent":
+        return self
+
+    def __call__(self, *arguments: object) -> None:
+        """Record and show nothing."""
 
 
 def measure_bookkeeping(num_trials: int, folder: Path, with_registry: bool) -> float:

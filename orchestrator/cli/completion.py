@@ -75,7 +75,7 @@ def _names(context: click.Context) -> Any:
 
 
 def _runs(context: click.Context, incomplete: str) -> Items:
-    return _offered(_names(context).runs(incomplete), incomplete)
+    return _offered(_names(context).named("runs", incomplete), incomplete)
 
 
 def _models(context: click.Context, incomplete: str) -> Items:
@@ -96,22 +96,23 @@ def _tags(context: click.Context, incomplete: str) -> Items:
 
 
 def _aliases(context: click.Context, incomplete: str) -> Items:
-    return _offered(_names(context).aliases(), incomplete)
+    return _offered(_names(context).named("aliases"), incomplete)
 
 
 def _removed(context: click.Context, incomplete: str) -> Items:
-    return _offered(_names(context).removed(), incomplete)
+    return _offered(_names(context).named("removed"), incomplete)
 
 
 def _results(context: click.Context, incomplete: str) -> Items:
     """Tasks with trials, registered models, and runs."""
     names = _names(context)
-    return _offered([*names.tasks(), *_registered(context, incomplete), *names.runs(incomplete)], incomplete)
+    runs = names.named("runs", incomplete)
+    return _offered([*names.named("tasks"), *_registered(context, incomplete), *runs], incomplete)
 
 
 def _tasks(context: click.Context, incomplete: str) -> Items:
     """The tasks with trials; beside them, where groups are not meant, the known ones, or else spec files."""
-    own = [*_names(context).tasks()]
+    own = [*_names(context).named("tasks")]
     if context.info_name in ("leaderboard", "list"):
         return _offered(own, incomplete)
     from orchestrator.tasks.catalogue import KNOWN_TASKS

@@ -89,7 +89,7 @@ def show_results(settings: Settings, run_id: str, data: DemoData, options: str) 
         runs = {stage.name.removeprefix("demo/"): stage.id for stage in reversed(registry.stages(run_id))}
         table = comparison(registry, {task: runs[task] for task in HEAD_TITLES})
         model = registry.run(runs["pretraining"]).model_folder
-        history = registry.metrics.history(runs["pretraining"])
+        history = registry.metrics.history(runs["pretraining"]).frame()
     assert model is not None, "a completed pretraining run has a model"
     console = Console(highlight=False)
     console.print(comparison_table(table))
@@ -114,7 +114,7 @@ def comparison(registry: Registry, sweeps: dict[str, str]) -> pandas.DataFrame:
     """Compare the best recipe's scores from pretrained and from random weights with the baseline, sweep by sweep."""
     rows = []
     for task, run_id in sweeps.items():
-        trials = registry.trials.frame(run_id)
+        trials = registry.trials.table(run_id).frame()
         metric = registry.run(run_id).metric
         scores = trials.assign(score=trials[f"metrics.{metric}"], start=trials["params.init_from"])
         best = scores.groupby(scores["start"] == "random")["score"].max()

@@ -159,7 +159,7 @@ def _of_run(registry: Registry, run_id: str) -> Iterator[Garbage]:
 
 def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) -> Iterator[Garbage]:
     """Weights of trials of completed sweeps that nothing needs."""
-    models = registry.models.frame()
+    models = registry.models.table().frame()
     named = named_in_specs(frame)
     places = places_of([*models["folder"], *named])
     parents = set(frame["parent"].dropna())
@@ -222,7 +222,7 @@ def _data_used_of_late(registry: Registry, runs: "pandas.DataFrame", older_than_
     """Folders of data of the runs that began, or ended, within an age, and of pinned ones."""
     since = datetime.now(UTC) - timedelta(seconds=older_than_s)
     recent = runs[(runs["created_at"] >= since) | (runs["finished_at"] >= since) | runs["id"].isin(pinned)]
-    return {str(path) for run_id in recent["id"] for path in registry.datasets.frame(str(run_id))["path"]}
+    return {str(path) for run_id in recent["id"] for path in registry.datasets.table(str(run_id)).values("path")}
 
 
 def _shared_data(storage: str, used: set[str], older_than_s: float) -> Iterator[Garbage]:
@@ -423,7 +423,7 @@ def _refusal(
     if pinned:
         which = run.id if run.id in pinned else pinned[0]
         what = "it" if which == run.id else f"its trial {which}"
-        bearers = registry.annotations.flag_bearers(which, "pinned") or [which]
+        bearers = registry.annotations.bearers(which, "pinned") or [which]
         by = "" if which in bearers else f" with pipeline {', '.join(bearers)}"
         return f"{what} is pinned{by}; orchestrator runs unpin {' '.join(bearers)}"
     models = _labels_of(registry, run, trials)

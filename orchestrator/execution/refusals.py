@@ -53,7 +53,7 @@ def check_run_folder(record: RunRecord, registry: Registry) -> None:
 def _has_left_something(record: RunRecord, registry: Registry) -> bool:
     """Whether the registry knows of checkpoints, trials or stages of a run."""
     has_checkpoints, has_stages = bool(registry.checkpoints.of_run(record.id)), bool(registry.stages(record.id))
-    return has_checkpoints or has_stages or len(registry.trials.frame(record.id)) > 0
+    return has_checkpoints or has_stages or bool(registry.trials.table(record.id).records)
 
 
 def has_died_here(record: RunRecord) -> bool:

@@ -13,9 +13,9 @@ from orchestrator.execution.origin import origin_folder
 from orchestrator.models.info import weights_digest
 from orchestrator.models.resolve import content_digest, resolve_name
 from orchestrator.registry import Registry
-from orchestrator.registry.lineage.lineage_staleness import written_again
+from orchestrator.registry.lineage import written_again
 from orchestrator.registry.parameter_values import RECORDED_DIGITS
-from orchestrator.registry.place_tags import is_of_one_run
+from orchestrator.registry.place_tags import is_internal
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.run_differences import make_of
 from orchestrator.reports.run_texts import code_line
@@ -54,7 +54,7 @@ def reproduction_facts(run: RunRecord, registry: Registry, settings: Settings) -
 def spec_text(run: RunRecord, registry: Registry) -> str:
     """The recorded spec as YAML, without the tags that say where the run itself belongs; a trial's sweep's."""
     spec = dict((run if run.parent_id is None else registry.run(run.parent_id)).spec)
-    spec["tags"] = [tag for tag in spec.get("tags") or () if not is_of_one_run(tag)]
+    spec["tags"] = [tag for tag in spec.get("tags") or () if not is_internal(tag)]
     return str(yaml.safe_dump(spec, sort_keys=False, allow_unicode=True))
 
 

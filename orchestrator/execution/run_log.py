@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from orchestrator.execution.starting import is_over
 from orchestrator.execution.waiting import looks, recorded_id
 from orchestrator.progress import LineFormatter, attached
-from orchestrator.registry.patience import retry_while_unavailable
+from orchestrator.registry.patience import patient
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.settings import Settings
@@ -116,8 +116,8 @@ def follow_log(
         logs = _GrowingLogs(settings.storage, write)
         for _ in looks(None, pause_s):
             # The state before the log, so that the last lines are there when the run has ended.
-            record = retry_while_unavailable(lambda: registry.run(whole_id))
-            stages = retry_while_unavailable(lambda: registry.stages(whole_id)) if record.kind == "pipeline" else []
+            record = patient(registry).run(whole_id)
+            stages = patient(registry).stages(whole_id) if record.kind == "pipeline" else []
             logs.pass_on(record, stages)
             if is_over(record, settings):
                 break

@@ -92,7 +92,7 @@ class Session:
     def _refuse_taken(self, run_id: str) -> None:
         """Check that there is no run of an id: a job that Ray starts twice is not to make a second attempt of it."""
         with suppress(NotFoundError):
-            record = retry_while_unavailable(partial(self.registry.run, run_id))
+            record = self.recorder.registry.run(run_id)
             raise InputError(f"run {record.id} is there already; go on with it: orchestrator resume {record.id}")
 
     def resume(self, record: RunRecord, spec: Spec) -> RunRecord:
@@ -104,7 +104,8 @@ class Session:
         if isinstance(spec, SweepSpec) and adds_points(before, spec):
             remark = f"attempt {record.attempt + 1} adds points: trials {record.spec['trials']} → {spec.trials}"
             values = {**record.spec, "trials": spec.trials}
-            self.recorder.add_points(record.id, values, spec.fingerprint(), remark)
+            self.recorder.registry.lifecycle.reopen(record.id, values, spec.fingerprint())
+            self.recorder.registry.annotations.note(record.id, remark)
             logger.info(remark)
         return self._carry_out(self.recorder.resume(record.id, after=record.attempt), spec)
 
@@ -146,13 +147,13 @@ class Session:
             except (RegistryError, NotFoundError) as trouble:  # the run will read LOST
                 logger.warning(f"how run {record.id} ended is not recorded: {trouble}")
             raise
-        return self.recorder.read_run(record.id)
+        return self.recorder.registry.run(record.id)
 
     def _mention_earlier(self, record: RunRecord) -> None:
         """Name a completed run of the same spec when a new run begins: it may be all that is wanted."""
         if record.attempt > 1:
             return
-        earlier = retry_while_unavailable(partial(self.registry.newest_completed, record.fingerprint))
+        earlier = self.recorder.registry.newest_completed(record.fingerprint)
         if earlier is not None:
             compare = f"orchestrator runs diff {earlier.id} {record.id}"
             logger.info(f"run {earlier.id} completed the same spec before; what differs: {compare}")
@@ -183,28 +184,27 @@ class Session:
         tags = (f"{PIPELINE}{context.run_id}", key)
         # More than one is looked at: files of a newer one, as of a run merged from elsewhere, may be out of reach here.
         for run_id in self._newest(f"tag = '{key}' and state = '{RunState.COMPLETED}'", _MOST_LOOKED_AT):
-            record = self.recorder.read_run(run_id)
+            record = self.recorder.registry.run(run_id)
             if exists(record.model_folder or self._output(record)):
                 logger.info(f"{spec.name}: run {run_id} did this already")
-                retry_while_unavailable(partial(self.registry.tag, record.id, tags[0]))
+                self.recorder.registry.tag(record.id, tags[0])
                 return record
         for run_id in self._newest(f"tag = '{key}' and tag = '{tags[0]}' and state != '{RunState.COMPLETED}'"):
-            return self.resume(self.recorder.read_run(run_id), spec)
+            return self.resume(self.recorder.registry.run(run_id), spec)
         return self.start(spec, tags)
 
     def _newest(self, query: str, limit: int = 1) -> list[str]:
         """Ids of the newest runs that a query selects, so many at most."""
-        return list(retry_while_unavailable(lambda: self.registry.runs(query, sort="-created_at", limit=limit))["id"])
+        return self.recorder.registry.run_ids(query)[:limit]
 
     def _output(self, record: RunRecord) -> str:
         """Name of a result in later stages: a model with its version, else the folder of a tokenizer or token store."""
-        for model in retry_while_unavailable(lambda: self.registry.models.of_run(record.id)):
+        for model in self.recorder.registry.models.of_run(record.id):
             return model.label
         if record.model_folder:
             return record.model_folder
-        data = retry_while_unavailable(lambda: self.registry.datasets.frame(record.id))
-        paths = [str(path) for path in data["path"]]
-        return paths[0] if paths else record.storage_path or ""
+        paths = self.recorder.registry.datasets.table(record.id).values("path")
+        return str(paths[0]) if paths else record.storage_path or ""
 
     def _stage_key(self, spec: Spec) -> str:
         """Digest of what decides a stage's result: the spec's fingerprint and the identity of every file it reads."""

@@ -29,7 +29,7 @@ from orchestrator.errors import (
 from orchestrator.execution.refusals import has_died_here, is_alive
 from orchestrator.execution.starting import StopRequest, starting_attempt
 from orchestrator.execution.waiting import looks
-from orchestrator.registry.patience import retry_while_unavailable
+from orchestrator.registry.patience import patient
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
@@ -233,7 +233,7 @@ def _wait_for_start(
     give_up_at = time.monotonic() + timeout_s
     for _ in looks(timeout_s, _POLL_S):
         has_left = starting_attempt(asked, folder) is None  # before the run is read, whose attempt it may have begun
-        record = retry_while_unavailable(lambda: registry.run(asked.id))
+        record = patient(registry).run(asked.id)
         if record.attempt > asked.attempt:
             return _wait_for_end(registry, record, max(0.0, give_up_at - time.monotonic()), say)
         if has_left:
@@ -246,7 +246,7 @@ def _wait_for_end(registry: Registry, asked: RunRecord, timeout_s: float, say: C
     is_here, pid = asked.host == socket.gethostname(), asked.pid
     for _ in looks(timeout_s, _POLL_S):
         has_died = has_died_here(asked)  # before its state is read, which it may write as its last deed
-        record = retry_while_unavailable(lambda: registry.run(asked.id))
+        record = patient(registry).run(asked.id)
         if record.state.is_final and not (is_here and pid is not None and is_alive(pid)):
             say(f"run {record.id} has ended, as {record.state}")
             return record

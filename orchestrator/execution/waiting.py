@@ -4,11 +4,10 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
 
 from orchestrator.errors import NotFoundError, RunFailedError
 from orchestrator.progress import duration
-from orchestrator.registry.patience import retry_while_unavailable
+from orchestrator.registry.patience import patient
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.run_ids import is_run_id
@@ -40,7 +39,7 @@ def recorded_id(registry: Registry, run_id: str, *, patience_s: float = RECORDED
     has_said = False
     for _ in looks(patience_s, pause_s):
         try:
-            return retry_while_unavailable(lambda: registry.run(run_id)).id
+            return patient(registry).run(run_id).id
         except NotFoundError:
             if not is_run_id(run_id):
                 raise
@@ -72,11 +71,11 @@ def wait_for_run(
         patience_s = RECORDED_WITHIN_S if timeout_s is None else min(timeout_s, RECORDED_WITHIN_S)
         whole_id = recorded_id(registry, run_id, patience_s=patience_s, pause_s=pause_s)
         for _ in looks(timeout_s, pause_s):
-            record = retry_while_unavailable(lambda: registry.run(whole_id))
+            record = patient(registry).run(whole_id)
             if (record.state.is_final or record.state == RunState.LOST) and _is_over(record, settings):
                 return record
             if on_progress is not None:
-                on_progress(retry_while_unavailable(partial(progress_line, registry, record)))
+                on_progress(progress_line(patient(registry), record))
     raise RunFailedError(f"run {whole_id} is still {record.state} after {timeout_s:g} s")
 
 

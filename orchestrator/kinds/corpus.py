@@ -59,5 +59,5 @@ class CorpusKind(Kind[CorpusSpec, DatasetResult]):
 
     def record(self, result: DatasetResult, run_id: str, recorder: Recorder) -> RunOutcome:
         """Write the token store with its counts and files."""
-        recorder.record_dataset(run_id, result)
+        recorder.registry.datasets.record(run_id, result)
         return RunOutcome()

@@ -67,7 +67,7 @@ class DistillKind(Kind[DistillSpec, DistillResult | PretrainResult]):
         if isinstance(result, PretrainResult):
             return PretrainKind().record(result, run_id, recorder)
         for dataset in result.datasets:
-            recorder.record_dataset(run_id, dataset)
+            recorder.registry.datasets.record(run_id, dataset)
         recorder.record_final_metrics(run_id, result.best_step, "test", result.test_metrics)
         recorder.record_final_metrics(run_id, result.best_step, "validation", result.metrics)
         recorder.record_model(run_id, result.model)

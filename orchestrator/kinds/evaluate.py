@@ -64,7 +64,7 @@ class EvaluateKind(Kind[EvaluateSpec, EvaluationResult]):
         # The leaderboard ranks scores on the same data together, and says which models were chosen on them.
         data = data_digests(inputs.task(spec.task), [spec.split])
         model = inputs.content_digest("model", spec.model)[:RECORDED_DIGITS]
-        context.recorder.record_trial_data(context.run_id, data | {"model": model})
+        context.recorder.registry.trials.set_data(context.run_id, data | {"model": model})
         # Absolute paths, since Ray's processes have another working folder.
         scoring = Scoring(
             folder=absolute(inputs.folder("model", spec.model)),

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from statistics import median
 
 from bert_core.config import BertConfig
 from bert_core.objectives import OBJECTIVES, TOKEN_OBJECTIVES
@@ -47,8 +48,8 @@ def pretrain_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
 
     The seconds are all that the run has taken, starts and evaluations included; the speed is that of training alone.
     """
-    speeds = registry.metrics.history(run.id, "train.tokens_per_s")
-    speed = f"; {speeds['value'].median():,.0f} tokens/s while training" if len(speeds) else ""
+    speeds = registry.metrics.history(run.id, "train.tokens_per_s").values("value")
+    speed = f"; {median(speeds):,.0f} tokens/s while training" if len(speeds) else ""
     steps = registry.metrics.last_step(run.id) or 0
     latest = registry.metrics.latest(run.id)
     held_out = [objective for objective in OBJECTIVES.values() if objective.loss_name in latest]
@@ -56,10 +57,9 @@ def pretrain_ending(run: RunRecord, registry: Registry) -> Iterator[str]:
     took = f"{duration(run.seconds or 0.0)} from start to end"
     yield f"{steps:,} steps in {took}{speed}{scores and f'; held out{scores[1:]}'}"
     for objective in held_out:
-        history = registry.metrics.history(run.id, objective.loss_name)
-        history = history[history["split"] == "validation"].sort_values("step")
+        history = registry.metrics.history(run.id, f"validation.{objective.loss_name}").records
         if len(history) > 1:
-            first, last = history.iloc[0], history.iloc[-1]
+            first, last = history[0], history[-1]
             yield (
                 f"held-out {objective.metric_prefix} loss: {first['value']:.3f} after step {first['step']:,}, "
                 f"{last['value']:.3f} after step {last['step']:,}"
@@ -144,7 +144,7 @@ class PretrainKind(Kind[PretrainSpec, PretrainResult]):
     def record(self, result: PretrainResult, run_id: str, recorder: Recorder) -> RunOutcome:
         """Write the corpus, the last scores of each split, and the model."""
         for dataset in result.datasets:
-            recorder.record_dataset(run_id, dataset)
+            recorder.registry.datasets.record(run_id, dataset)
         splits: dict[Split, dict[str, float]] = {"train": {}, "validation": {}, "test": {}}
         for name, value in result.metrics.items():
             split, _, plain = name.partition(".")
@@ -259,7 +259,7 @@ def build_listener(spec: PretrainSpec, context: RunContext) -> PretrainListener:
             context.mark_drift(event.step, event.differences)
 
     def on_dataset(dataset: DatasetResult) -> None:
-        context.recorder.record_dataset(context.run_id, dataset)
+        context.recorder.registry.datasets.record(context.run_id, dataset)
         log_dataset(dataset)
         elastic = f": {workers_text(spec.execution)}" if spec.execution.is_elastic else ""
         logger.info(f"starting the training workers{elastic}", extra=UNDER_WAY)

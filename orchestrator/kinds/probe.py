@@ -94,9 +94,9 @@ class ProbeKind(Kind[ProbeSpec, ProbeResult]):
         """Write every trial, the best one's test scores as that trial's, and the curve as the run's measurements."""
         sweep = result.sweep
         for dataset in sweep.datasets:
-            recorder.record_dataset(run_id, dataset)
-        recorder.record_ranking(run_id, sweep.task, sweep.metric)
-        recorder.record_trials(run_id, sweep.trials)
+            recorder.registry.datasets.record(run_id, dataset)
+        recorder.registry.trials.set_metric(run_id, sweep.task, sweep.metric)
+        recorder.registry.trials.record(run_id, sweep.trials)
         best = sweep.best
         recorder.record_final_metrics(run_id, best.best_step, "test", sweep.test_metrics, trial=best.key)
         recorder.record_events(run_id, [MetricEvent(point.step, "validation", point.metrics) for point in result.curve])

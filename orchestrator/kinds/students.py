@@ -218,7 +218,7 @@ class OnTask(StudentTraining):
 
         recipe = self.spec.recipe
         status = StudentStatus(self._schedule(task).num_steps, recipe.epochs, recipe.batch_size)
-        context.recorder.record_trial_data(context.run_id, data_digests(task, task.splits))
+        context.recorder.registry.trials.set_data(context.run_id, data_digests(task, task.splits))
         logger.info("the teacher answers the training split")
         result = run_distillation(
             self.spec,

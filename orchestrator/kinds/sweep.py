@@ -122,7 +122,7 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
 
         task = inputs.task(spec.task)
         journal = begin_journal(spec, inputs, context)
-        context.recorder.record_trial_data(context.run_id, data_digests(task, task.splits))
+        context.recorder.registry.trials.set_data(context.run_id, data_digests(task, task.splits))
         if journal.trials:
             logger.info(f"{counted(len(journal.trials), 'trial')} of an earlier attempt will not run again")
         first = task.first_fold
@@ -145,8 +145,8 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
                 listener=recording.listener(),
                 finished={trial.result.key: trial.result for trial in journal.trials},
                 kept_models={
-                    moved_path(folder, context.settings.storage)
-                    for folder in context.recorder.model_folders(context.run_id)
+                    moved_path(model.folder, context.settings.storage)
+                    for model in context.recorder.registry.models.of_run(context.run_id)
                 },
                 attempt=context.attempt,
             )
@@ -154,9 +154,9 @@ class SweepKind(Kind[SweepSpec, SweepResult]):
     def record(self, result: SweepResult, run_id: str, recorder: Recorder) -> RunOutcome:
         """Write every trial, and the best one's scores and model as the sweep's own."""
         for dataset in result.datasets:
-            recorder.record_dataset(run_id, dataset)
-        recorder.record_ranking(run_id, result.task, result.metric)
-        recorder.record_trials(run_id, result.trials)
+            recorder.registry.datasets.record(run_id, dataset)
+        recorder.registry.trials.set_metric(run_id, result.task, result.metric)
+        recorder.registry.trials.record(run_id, result.trials)
         best = result.best
         for trial in (None, best.key):
             recorder.record_final_metrics(run_id, best.best_step, "test", result.test_metrics, trial=trial)
@@ -251,7 +251,7 @@ def begin_journal(spec: SweepSpec, inputs: Resolved, context: RunContext) -> Tri
             )
         logger.warning("the trials that have ended are dropped, and run again on what there is now")
         context.mark_drift(0, changes)
-        context.recorder.drop_trials(context.run_id)
+        context.recorder.registry.trials.drop(context.run_id)
         journal = drop_trials(context.run_folder)
     journal.begin(identity)
     return journal

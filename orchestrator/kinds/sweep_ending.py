@@ -13,14 +13,14 @@ from orchestrator.cells import short_value
 from orchestrator.finetuning.model_record import read_saved_definition
 from orchestrator.finetuning.running_trials import values_text
 from orchestrator.progress import duration
-from orchestrator.registry.groups.group_records import group_code
-from orchestrator.registry.groups.scored_trials import replicate_text, scored_groups, scored_trials, varied_parameters
+from orchestrator.registry.groups.group_records import group_code, replicate_text, scored_trials, varied_parameters
+from orchestrator.registry.groups.leaderboard import trial_groups
 from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.significance.comparison import seeds_of_each_group
 from orchestrator.significance.ranking import SeedNoise
-from orchestrator.significance.summary import Summary
+from orchestrator.significance.summary import Summary, summarize
 from orchestrator.specs.references import RANDOM
 from orchestrator.storage import local_copy
 
@@ -159,20 +159,16 @@ def _groups(rows: Sequence[Mapping[str, Any]], varied: Sequence[str], metric: st
     has_several_codes = len({group_code(row["group"]) for row in rows}) > 1
     return [
         TrialGroup(
-            {name: short_value(group.rows[0].get(_PARAMETER + name)) for name in varied}
-            | ({_CODE: group_code(group.rows[0]["group"])} if has_several_codes else {}),
-            group.summary,
-            _mean_baseline(group.rows, metric),
-            group.rows[0].get(_PARAMETER + _START) == RANDOM,
-            any(row["id"] == rows[0]["id"] for row in group.rows),
+            {name: short_value(group.parameters.get(_PARAMETER + name)) for name in varied}
+            | ({_CODE: group_code(group.key)} if has_several_codes else {}),
+            summarize(group.scores),
+            fmean(baselines) if baselines else None,
+            group.parameters.get(_PARAMETER + _START) == RANDOM,
+            any(run.id == rows[0]["id"] for run in group.runs),
         )
-        for group in scored_groups(rows, metric)
+        for group in trial_groups(rows, metric)
+        for baselines in [[run.baseline for run in group.runs if run.baseline is not None]]
     ]
-
-
-def _mean_baseline(rows: Sequence[Mapping[str, Any]], metric: str) -> float | None:
-    known = [row[name] for row in rows if row.get(name := f"metrics.baseline.{metric}") is not None]
-    return fmean(known) if known else None
 
 
 def _table(groups: Sequence[TrialGroup], varied: Sequence[str], metric: str) -> Iterator[str]:

@@ -62,7 +62,7 @@ class TokenizerKind(Kind[TokenizerSpec, TokenizerResult]):
 
     def record(self, result: TokenizerResult, run_id: str, recorder: Recorder) -> RunOutcome:
         """Write the tokenizer's folder and its scores on text that it was not trained on."""
-        recorder.record_tokenizer(run_id, result)
+        recorder.registry.datasets.record_tokenizer(run_id, result)
         recorder.record_final_metrics(run_id, 0, "validation", result.report)
         return RunOutcome()
 

@@ -150,7 +150,7 @@ class TrialRecording:
         """Record those of the journal's trials whose end the registry has missed, since it was away."""
         if not self._journal.trials:
             return
-        states = self._context.recorder.trial_states(self._context.run_id)
+        states = self._context.recorder.registry.trials.states(self._context.run_id)
         for trial in self._journal.trials:
             result = trial.result
             if states.get(result.key) != result.state:
@@ -189,7 +189,7 @@ def trial_recording(
     """Yield the recording of a sweep's trials; at the end of the block the registry knows all of them."""
 
     def write(changes: Sequence[Sequence[TrialChange]]) -> None:
-        context.recorder.record_trials(context.run_id, list(chain.from_iterable(changes)))
+        context.recorder.registry.trials.record(context.run_id, list(chain.from_iterable(changes)))
 
     with background_writer(write, context.recorder.given_up) as writer:
         yield TrialRecording(context, journal, writer, advise)

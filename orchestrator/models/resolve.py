@@ -89,8 +89,8 @@ def _found_again(folder: str, settings: Settings) -> str:
 def pretrained_models(settings: Settings) -> tuple[str, ...]:
     """Names of registered models that are pretrained and not fine-tuned, the newest first."""
     with Registry(settings.registry, read_only=True) as registry:
-        models = registry.models.frame()
-    return tuple(dict.fromkeys(map(str, models[models["head"] == "pretraining"]["name"])))
+        models = registry.models.table().records
+    return tuple(dict.fromkeys(model["name"] for model in models if model["head"] == "pretraining"))
 
 
 def is_place(field: str, name: str) -> bool:
@@ -133,10 +133,9 @@ def pin_names(spec: SpecT, settings: Settings, resolve: Callable[[str, str], str
     Raises: what `resolve` raises for a name that leads nowhere.
     """
     with Registry(settings.registry, read_only=True) as registry:
-        models = registry.models.frame()
         labels = {
-            absolute(moved_path(str(row.folder), settings.storage)): f"{row.name}@{row.version}"
-            for row in models.itertuples()
+            absolute(moved_path(row["folder"], settings.storage)): f"{row['name']}@{row['version']}"
+            for row in registry.models.table().records
         }
 
         def pin_name(field: str, name: str) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from orchestrator.errors import NotFoundError
-from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials, seed_scores
+from orchestrator.registry.groups.group_records import scored_trials
+from orchestrator.registry.groups.leaderboard import trial_groups
 from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import summarize
 from orchestrator.specs.references import RANDOM
@@ -71,11 +72,13 @@ def run_scores(run: "RunRecord", registry: "Registry") -> Iterator[RunScore]:
         "begins_at_random": starts == RANDOM and "model" not in spec,
     }
     refusal = registry.test_refusals([run.id]).get(run.id)
-    recipes = scored_groups(registry.trials.table(run.id).records, str(run.metric))
+    trials = scored_trials(registry.trials.table(run.id).records, str(run.metric))
+    recipes = [group.key for group in trial_groups(trials, str(run.metric))]
     for name, value in registry.metrics.latest(run.id).items():
         metric = name.removeprefix("test.")
         is_test = metric != name
-        of_recipes = [] if is_test else [seed_scores(scored_trials(one.rows, metric), metric) for one in recipes]
+        groups = {} if is_test else {group.key: group.scores for group in trial_groups(trials, metric)}
+        of_recipes = [groups.get(key, []) for key in recipes]
         noise = SeedNoise.of([summarize(scores) for scores in of_recipes if scores])
         own = (of_recipes and of_recipes[0]) or [value]
         split, refused = ("test", refusal) if is_test else ("validation", None)

@@ -1,14 +1,15 @@
 """The SQL record of every run: what was asked, what happened, what came out. Exports load on first use (PEP 562).
 
 registry.py        `Registry`, the way in; recorder.py: what a driver writes; records.py: what is handed out
-runs/              what is written of a run while it works: its life, trials, measurements, data, costs, notes
+runs/              what is written of a run while it works: its life, trials, measurements, data, costs
+marks.py           what people add to runs: tags, flags, notes; place_tags.py: tags that the laboratory sets
 queries/           the language of queries, and runs as tables
 groups/            groups of runs that differ only in their seed: leaderboard and comparison
-lineage/           what was made of what
+lineage.py         what was made of what
 keeping/           trash, backups, merging
 tracker_exports.py runs for other trackers
 engines/           SQLite and PostgreSQL: opening, differences, quick writing, errors
-tables.py          the tables, with attempt_tables.py, group_tables.py and keeping_tables.py
+tables.py          the tables and views
 revisions.py       revisions of the tables, by the scripts in migrations/
 """
 

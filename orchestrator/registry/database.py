@@ -11,9 +11,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import URL, Engine
+from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session
 
 from orchestrator.errors import InputError, RegistryError
 from orchestrator.registry.engines.database_errors import translate
@@ -39,7 +38,7 @@ _TOO_LARGE = "A number is larger than the registry holds: a seed or step from 2*
 
 
 class Database:
-    """One database, opened on first use. Several threads may use it at once: each session has its own connection.
+    """One database, opened on first use. Several threads may use it at once, each by connections of its own.
 
     Args:
         location: as `resolve_url` takes it.
@@ -69,29 +68,28 @@ class Database:
         return self._url
 
     @contextmanager
-    def session(self, *, writing: bool) -> Iterator[Session]:
-        """Open a session in one transaction: committed at the end of the block, rolled back when the block raises.
+    def connection(self, *, writing: bool) -> Iterator[Connection]:
+        """Open a connection in one transaction: committed at the end of the block, rolled back when the block raises.
 
         Args:
-            writing: whether the block writes; the database refuses to write in a session for reading, and SQLite takes
+            writing: whether the block writes; the database refuses to write in one for reading, and SQLite takes
                 no lock in it.
 
         Raises: RegistryUnavailableError where the database may answer again by itself, RegistryError for other errors.
         """
         with (
             self._translated_errors(),
-            Session(self._checked_engine(writing), expire_on_commit=False) as session,
-            session.begin(),
+            self._checked_engine(writing).begin() as connection,
         ):
-            yield session
+            yield connection
             if writing and self._writers is not None:
-                self._writers.forget_keys()  # of what the session may have removed
+                self._writers.forget_keys()  # of what the connection may have removed
 
     @contextmanager
     def transaction(self) -> Iterator[WriteTransaction]:
-        """Open a transaction for writing by the driver itself, which costs a short one far less than a session does.
+        """Open a transaction for writing by the driver itself, which costs a short one far less than SQLAlchemy does.
 
-        Raises: as `session`.
+        Raises: as `connection`.
         """
         with self._translated_errors(), (self._writers or self._open_writers()).transaction() as transaction:
             yield transaction

@@ -1,12 +1,17 @@
 """Patience with a registry that does not answer: it is asked again, for an hour at most."""
 
+from __future__ import annotations
+
 import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from orchestrator.errors import RegistryUnavailableError
+
+if TYPE_CHECKING:
+    from orchestrator.registry.registry import Registry
 
 logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -41,3 +46,23 @@ def retry_while_unavailable(use: Callable[[], _T], given_up: threading.Event | N
                 time.sleep(RETRY_S)
             else:
                 given_up.wait(RETRY_S)
+
+
+def patient(registry: Registry, given_up: threading.Event | None = None) -> Registry:
+    """The registry, each of whose calls is tried again while it does not answer, as `retry_while_unavailable` does."""
+    return cast("Registry", _Patient(registry, given_up))
+
+
+class _Patient:
+    """A registry, or one of its parts, whose methods wait for it; what they return does not, and there is no `with`."""
+
+    def __init__(self, waited_for: object, given_up: threading.Event | None) -> None:
+        self._waited_for, self._given_up = waited_for, given_up
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._waited_for, name)
+        if isinstance(found, str):
+            return found
+        if not callable(found):
+            return _Patient(found, self._given_up)
+        return lambda *given, **named: retry_while_unavailable(lambda: found(*given, **named), self._given_up)

@@ -1,4 +1,4 @@
-"""Records that the registry returns: frozen, made of plain values, independent of any session."""
+"""Records that the registry returns: frozen, made of plain values, independent of any connection."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -6,26 +6,22 @@ import re
 from collections.abc import Collection
 from dataclasses import asdict
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import Any
 
-from sqlalchemy import Select, and_, func, or_, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, Select, and_, delete, func, insert, or_, select, update
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.nearest import nearest
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import lock_until_commit, select_runs
-from orchestrator.registry.keeping_tables import AliasRow
+from orchestrator.registry.engines.dialects import find_row, lock_until_commit, select_runs, upsert
 from orchestrator.registry.record_table import RecordTable, check_page, record_table
 from orchestrator.registry.records import ModelRecord, RunRecord
 from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
-from orchestrator.registry.tables import ModelRow, RunRow, StoredModel
+from orchestrator.registry.tables import ALIASES, ALL_MODELS, MODELS, RUNS
 from orchestrator.results import ModelResult
 
-if TYPE_CHECKING:
-    import pandas
-
+_NEWEST_FIRST = (MODELS.c.created_at.desc(), MODELS.c.name)
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,59}")
 
 
@@ -41,25 +37,28 @@ class RegisteredModels:
         The same weights under the same name keep their version, and get it back after they were removed; no other
         weights ever get it. They are looked for in the folder that was given last, since an older one may be deleted.
         """
-        with self._database.session(writing=True) as session:
-            lock_until_commit(session.connection(), f"models/{name}")
-            known = select(StoredModel).where(StoredModel.name == name, StoredModel.digest == model.digest)
-            row = session.scalar(known)
+        with self._database.connection(writing=True) as connection:
+            lock_until_commit(connection, f"models/{name}")
+            row = find_row(connection, ALL_MODELS, name=name, digest=model.digest)
             if row is None:
-                row = StoredModel(name=name, version=free_version(session, name), run_id=run_id, **asdict(model))
-                session.add(row)
-            elif row.removed_at is not None:
-                row.removed_at, row.run_id, row.created_at = None, run_id, utc_now()
-            row.folder = model.folder
-            return row.version
+                version = free_version(connection, name)
+                values = {"name": name, "version": version, "run_id": run_id, **asdict(model)}
+                connection.execute(insert(ALL_MODELS).values(values))
+                return version
+            changes: dict[str, Any] = {"folder": model.folder}
+            if row.removed_at is not None:
+                changes |= {"removed_at": None, "run_id": run_id, "created_at": utc_now()}
+            its = ALL_MODELS.c.name == name, ALL_MODELS.c.version == row.version
+            connection.execute(update(ALL_MODELS).where(*its).values(changes))
+            return int(row.version)
 
     def get(self, name: str) -> ModelRecord:
         """Newest version of a registered model, or the version that `name@version` or `name@alias` gives.
 
         Raises: NotFoundError, which lists models that are registered.
         """
-        with self._database.session(writing=False) as session:
-            return _find_model(session, name)
+        with self._database.connection(writing=False) as connection:
+            return _find_model(connection, name)
 
     def set_alias(self, model: str, alias: str) -> tuple[ModelRecord, int | None]:
         """Let an alias mean a version of a model; returns that, and the version that it meant before.
@@ -71,28 +70,29 @@ class RegisteredModels:
         """
         if not _ALIAS.fullmatch(alias):
             raise InputError(f"{alias!r} is no alias: a letter, then letters, digits, `-`, `_` or `.`, 60 at most")
-        with self._database.session(writing=True) as session:
-            record = _find_model(session, model)
-            row = session.get(AliasRow, (record.name, alias))
+        with self._database.connection(writing=True) as connection:
+            record = _find_model(connection, model)
+            row = find_row(connection, ALIASES, name=record.name, alias=alias)
             before = None if row is None else row.version
             if before != record.version:
-                session.merge(AliasRow(name=record.name, alias=alias, version=record.version, set_at=utc_now()))
+                values = {"name": record.name, "alias": alias, "version": record.version, "set_at": utc_now()}
+                moved = upsert(connection.dialect.name, ALIASES, ("name", "alias"), ("version", "set_at"))
+                connection.execute(moved.values(values))
             return record, before
 
     def remove_alias(self, name: str, alias: str) -> None:
         """Forget an alias of a model. Raises: NotFoundError."""
-        with self._database.session(writing=True) as session:
-            row = session.get(AliasRow, (name, alias))
-            if row is None:
+        with self._database.connection(writing=True) as connection:
+            gone = delete(ALIASES).where(ALIASES.c.name == name, ALIASES.c.alias == alias)
+            if not connection.execute(gone).rowcount:
                 raise NotFoundError(f"{name} has no alias {alias!r}; see: orchestrator models list")
-            session.delete(row)
 
     def aliases(self) -> dict[tuple[str, int], list[str]]:
         """Aliases of each version, sorted, by the model's name and version."""
         found: dict[tuple[str, int], list[str]] = {}
-        with self._database.session(writing=False) as session:
-            is_there = (ModelRow.name == AliasRow.name) & (ModelRow.version == AliasRow.version)
-            for row in session.scalars(select(AliasRow).join(ModelRow, is_there).order_by(AliasRow.alias)):
+        with self._database.connection(writing=False) as connection:
+            is_there = (MODELS.c.name == ALIASES.c.name) & (MODELS.c.version == ALIASES.c.version)
+            for row in connection.execute(select(ALIASES).join(MODELS, is_there).order_by(ALIASES.c.alias)):
                 found.setdefault((row.name, row.version), []).append(row.alias)
         return found
 
@@ -107,35 +107,29 @@ class RegisteredModels:
         trial it is none unless it was registered itself; its sweep registers the best one.
         """
         has_own_folder = run.model_folder is not None and run.parent_id is None
-        in_folder = [ModelRow.folder == run.model_folder] if has_own_folder else []
-        statement = select(ModelRow).where(or_(ModelRow.run_id == run.id, *in_folder))
-        with self._database.session(writing=False) as session:
-            ordered = statement.order_by(ModelRow.created_at.desc(), ModelRow.name)
-            return load_records(session, ordered, ModelRecord)
+        in_folder = [MODELS.c.folder == run.model_folder] if has_own_folder else []
+        statement = select(MODELS).where(or_(MODELS.c.run_id == run.id, *in_folder))
+        with self._database.connection(writing=False) as connection:
+            return load_records(connection, statement.order_by(*_NEWEST_FIRST), ModelRecord)
 
     def of_runs(self, run_ids: Collection[str]) -> list[ModelRecord]:
         """Models that some runs registered, newest first."""
-        with self._database.session(writing=False) as session:
-            statement = select(ModelRow).where(ModelRow.run_id.in_(select_runs(session, run_ids)))
-            ordered = statement.order_by(ModelRow.created_at.desc(), ModelRow.name)
-            return load_records(session, ordered, ModelRecord)
+        with self._database.connection(writing=False) as connection:
+            statement = select(MODELS).where(MODELS.c.run_id.in_(select_runs(connection, run_ids)))
+            return load_records(connection, statement.order_by(*_NEWEST_FIRST), ModelRecord)
 
     def remove_of(self, run_ids: Collection[str], folder: str | None = None) -> None:
         """Take the models that runs registered, and those in a folder, out of the registry; their files stay."""
-        in_folder = [] if folder is None else [StoredModel.folder == folder]
-        with self._database.session(writing=True) as session:
-            of_runs = StoredModel.run_id.in_(select_runs(session, run_ids))
-            are_here = StoredModel.removed_at.is_(None), or_(of_runs, *in_folder)
-            session.execute(update(StoredModel).where(*are_here).values(removed_at=utc_now()))
-
-    def frame(self) -> pandas.DataFrame:
-        """`table` as a DataFrame."""
-        return self.table().frame()
+        in_folder = [] if folder is None else [ALL_MODELS.c.folder == folder]
+        with self._database.connection(writing=True) as connection:
+            of_runs = ALL_MODELS.c.run_id.in_(select_runs(connection, run_ids))
+            are_here = ALL_MODELS.c.removed_at.is_(None), or_(of_runs, *in_folder)
+            connection.execute(update(ALL_MODELS).where(*are_here).values(removed_at=utc_now()))
 
     def count(self) -> int:
         """Number of the registered models, each version counted."""
-        with self._database.session(writing=False) as session:
-            return session.scalar(select(func.count()).select_from(ModelRow)) or 0
+        with self._database.connection(writing=False) as connection:
+            return connection.scalar(select(func.count()).select_from(MODELS)) or 0
 
     def table(self, *, limit: int | None = None, offset: int = 0) -> RecordTable:
         """Registered models, newest first, each with the task of the run that registered it.
@@ -145,26 +139,26 @@ class RegisteredModels:
             offset: number of models to leave out before.
         """
         check_page(limit, offset)
-        model = ModelRow
-        columns = [model.name, model.version, model.head, RunRow.task, model.num_parameters, model.run_id]
+        model = MODELS.c
+        columns = [model.name, model.version, model.head, RUNS.c.task, model.num_parameters, model.run_id]
         columns += [model.folder, model.digest, model.created_at]
-        statement = select(*columns).outerjoin(RunRow, RunRow.key == model.run_id)
-        statement = statement.order_by(model.created_at.desc(), model.name, model.version.desc())
-        with self._database.session(writing=False) as session:
-            found = session.execute(statement.limit(limit).offset(offset)).all()
+        statement = select(*columns).outerjoin(RUNS, RUNS.c.key == model.run_id)
+        page = statement.order_by(*_NEWEST_FIRST, model.version.desc()).limit(limit).offset(offset)
+        with self._database.connection(writing=False) as connection:
+            found = connection.execute(page).all()
             return record_table([column.key for column in columns], found)
 
 
-def _find_model(session: Session, name: str) -> ModelRecord:
+def _find_model(connection: Connection, name: str) -> ModelRecord:
     """The version that a name means. Raises: NotFoundError, which lists models that are registered."""
     plain, version = split_version(name)
-    recent = select(ModelRow).order_by(ModelRow.created_at.desc(), ModelRow.name).limit(MAX_CANDIDATES)
-    for record in load_records(session, named_version(name), ModelRecord):
+    recent = select(MODELS).order_by(*_NEWEST_FIRST).limit(MAX_CANDIDATES)
+    for record in load_records(connection, named_version(name), ModelRecord):
         return record
-    labels = ", ".join(record.label for record in load_records(session, recent, ModelRecord))
-    aliased = select(AliasRow.alias).where(AliasRow.name == plain).order_by(AliasRow.alias)
-    aliases = list(session.scalars(aliased))
-    names = list(session.scalars(select(ModelRow.name).distinct().order_by(ModelRow.name)))
+    labels = ", ".join(record.label for record in load_records(connection, recent, ModelRecord))
+    aliased = select(ALIASES.c.alias).where(ALIASES.c.name == plain).order_by(ALIASES.c.alias)
+    aliases = list(connection.scalars(aliased))
+    names = list(connection.scalars(select(MODELS.c.name).distinct().order_by(MODELS.c.name)))
     # A pipeline's models are called by it and their stage: `reviews/finetuning` for who says `reviews`.
     near = [other for other in names if other.startswith(f"{plain or name}/")]
     near = near or nearest(plain or name, names, 1)
@@ -187,7 +181,7 @@ def is_number(version: str | None) -> bool:
     return version is not None and version.isdecimal() and len(version) < 10
 
 
-def named_version(name: str, before: datetime | None = None) -> Select[ModelRow]:
+def named_version(name: str, before: datetime | None = None) -> Select[Any]:
     """Select the version that `name`, `name@version` or `name@alias` means: the newest one for a name alone.
 
     Args:
@@ -196,20 +190,20 @@ def named_version(name: str, before: datetime | None = None) -> Select[ModelRow]
     """
     plain, version = split_version(name)
     if version is not None and is_number(version):
-        condition = and_(ModelRow.name == plain, ModelRow.version == int(version))
+        condition = and_(MODELS.c.name == plain, MODELS.c.version == int(version))
     else:
-        condition = ModelRow.name == name
+        condition = MODELS.c.name == name
         if version is not None:
-            meant = select(AliasRow.version).where(AliasRow.name == plain, AliasRow.alias == version)
+            meant = select(ALIASES.c.version).where(ALIASES.c.name == plain, ALIASES.c.alias == version)
             if before is not None:
-                meant = meant.where(AliasRow.set_at <= before)
-            condition = or_(condition, and_(ModelRow.name == plain, ModelRow.version == meant.scalar_subquery()))
+                meant = meant.where(ALIASES.c.set_at <= before)
+            condition = or_(condition, and_(MODELS.c.name == plain, MODELS.c.version == meant.scalar_subquery()))
     if before is not None and not is_number(version):
-        condition = and_(condition, ModelRow.created_at <= before)
-    return select(ModelRow).where(condition).order_by(ModelRow.version.desc()).limit(1)
+        condition = and_(condition, MODELS.c.created_at <= before)
+    return select(MODELS).where(condition).order_by(MODELS.c.version.desc()).limit(1)
 
 
-def free_version(session: Session, name: str, wanted: int | None = None) -> int:
+def free_version(connection: Connection, name: str, wanted: int | None = None) -> int:
     """A version of a name that was never given: the one that is wanted, else the next one."""
-    given = session.scalars(select(StoredModel.version).where(StoredModel.name == name)).all()
+    given = connection.scalars(select(ALL_MODELS.c.version).where(ALL_MODELS.c.name == name)).all()
     return max(given, default=0) + 1 if wanted is None or wanted in given else wanted

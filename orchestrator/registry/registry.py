@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.nearest import nearest
-from orchestrator.registry.attempt_tables import AttemptRow, CodeDiffRow
 from orchestrator.registry.database import Database
 from orchestrator.registry.groups.seed_groups import SeedGroups
-from orchestrator.registry.queries.queried_runs import QueriedRuns
+from orchestrator.registry.marks import RunAnnotations
+from orchestrator.registry.queries.fields import Test
+from orchestrator.registry.queries.run_listing import list_runs, read_in_order
+from orchestrator.registry.queries.selection import Selection
+from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.records import AttemptRecord, RunRecord
 from orchestrator.registry.registered_models import RegisteredModels
-from orchestrator.registry.run_records import find_run, load_records, load_runs, newest_called, newest_completed
-from orchestrator.registry.runs.run_annotations import RunAnnotations
+from orchestrator.registry.run_records import (
+    find_run,
+    load_records,
+    load_runs,
+    load_runs_of,
+    load_spec_values,
+    newest_called,
+)
 from orchestrator.registry.runs.run_costs import RunCosts
 from orchestrator.registry.runs.run_datasets import RunCheckpoints, RunDatasets
 from orchestrator.registry.runs.run_metrics import RunMetrics
 from orchestrator.registry.runs.run_parameters import load_parameters
 from orchestrator.registry.runs.trials import SweepTrials
-from orchestrator.registry.tables import TagRow
+from orchestrator.registry.tables import ATTEMPTS, CODE_DIFFS, MARKS, RUNS, STAGES
+from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
+    import pandas
+
     from orchestrator.registry.keeping.trash import Trash
-    from orchestrator.registry.lineage.lineage import Lineage
+    from orchestrator.registry.lineage import Lineage
     from orchestrator.registry.runs.lifecycle import RunLifecycle
 
 
@@ -37,7 +50,7 @@ _NUM_COMPARED = 1000
 """Newest runs whose names are compared with one that is not there."""
 
 
-class Registry(QueriedRuns, SeedGroups):
+class Registry(SeedGroups):
     """SQL record of runs: what was asked, what happened, what came out. On SQLite or PostgreSQL.
 
     Runs are read with the methods below. Each attribute writes and reads one subject:
@@ -53,11 +66,10 @@ class Registry(QueriedRuns, SeedGroups):
         annotations   notes, tags and flags that people add to runs
         trash         runs that were removed and can be restored
 
-    Methods that take a query are those of `QueriedRuns`; those about groups that differ in the seed, of `SeedGroups`.
+    Methods about groups of runs that differ in the seed are those of `SeedGroups`.
 
-    A method named `frame`, and `runs`, `grouped`, `leaderboard` and `metrics.history`, return a `pandas.DataFrame`.
-    Each has a twin that returns the same as plain values, without pandas: `table`, `run_table`, `grouped_table`,
-    `leaderboard_table` and `metrics.history_table`. Other methods return frozen records (`records.py`) or plain values.
+    Methods return frozen records (`records.py`), plain values, or a `RecordTable` of these, whose `frame()` makes it
+    a `pandas.DataFrame`; `runs` returns the DataFrame itself.
 
     **Opening.** Making a `Registry` opens nothing. The first use connects, gives an empty database its tables, and
     refuses tables of another revision. After `close`, or the end of a `with` block, the next use connects again.
@@ -124,7 +136,7 @@ class Registry(QueriedRuns, SeedGroups):
     @cached_property
     def lineage(self) -> Lineage:
         """Record of what was made of what."""
-        from orchestrator.registry.lineage.lineage import Lineage
+        from orchestrator.registry.lineage import Lineage
 
         return Lineage(self._database)
 
@@ -135,19 +147,124 @@ class Registry(QueriedRuns, SeedGroups):
 
         return Trash(self._database)
 
+    def runs(
+        self, filter: str = "", *, sort: str = "-created_at", limit: int | None = None, trials: bool = True
+    ) -> pandas.DataFrame:
+        """Runs and trials that a query selects, as a DataFrame: columns and arguments are those of `run_table`."""
+        return self.run_table(filter, sort=sort, limit=limit, trials=trials).frame()
+
+    def run_table(
+        self,
+        filter: str = "",
+        *,
+        sort: str = "-created_at",
+        limit: int | None = None,
+        offset: int = 0,
+        trials: bool = True,
+        archived: bool = True,
+    ) -> RecordTable:
+        """Runs and trials that a query selects, a record each, newest first unless sorted otherwise.
+
+        Columns: those of `RUN_COLUMNS`, `tags`, then a `metrics.…` and a `params.…` column for each metric and
+        parameter that any of these runs has. A parameter is called by the last part of its path, by the whole path
+        where several in the table end so. NaN in a record was measured; what was not is not there.
+
+        Args:
+            filter: a query, such as `metrics.f1 > 0.9 and params.recipe.size = 'tiny'`; all runs when empty.
+            sort: a field, `-field` or `field desc` for descending order; runs without the field come last.
+            limit: number of rows at most.
+            offset: number of rows that are left out before the first.
+            trials: whether trials are included, beside runs without a parent.
+            archived: whether archived runs and their trials are included.
+
+        Raises: InputError with a caret under the place that is wrong.
+        """
+        with self._selection(filter, trials, archived) as (selection, conditions):
+            return list_runs(selection, conditions, sort, limit, offset)
+
+    def run_ids(
+        self, filter: str = "", *, sort: str = "-created_at", trials: bool = True, archived: bool = True
+    ) -> list[str]:
+        """Ids of the runs and trials that a query selects, in the order of `run_table`. Raises: as `run_table`."""
+        with self._selection(filter, trials, archived) as (selection, conditions):
+            return read_in_order(selection, RUNS.c.id, conditions, sort)
+
+    def num_runs(self, filter: str = "", *, trials: bool = True, archived: bool = True) -> int:
+        """Number of the runs and trials that a query selects. Raises: InputError, as `run_table` does."""
+        with self._selection(filter, trials, archived) as (selection, conditions):
+            return selection.connection.scalar(select(func.count()).select_from(RUNS).where(*conditions)) or 0
+
+    def selected(self, filter: str, *, trials: bool = True) -> list[RunRecord]:
+        """Records of the runs that a query selects, the newest first; nothing else is read of them."""
+        with self._selection(filter, trials) as (selection, conditions):
+            return load_runs(selection.connection, selection.state, *conditions)
+
+    def unmatched(self, filter: str) -> list[str]:
+        """Tell what a query asks for that no run has: why it finds nothing. Raises: InputError."""
+        with self._selection() as (selection, _):
+            return selection.unmatched(filter)
+
+    def grouped(
+        self,
+        by: str | Sequence[str],
+        filter: str = "",
+        *,
+        aggregates: str | Sequence[str] = (),
+        pivot: str | None = None,
+        sort: str | None = None,
+        trials: bool = True,
+        archived: bool = True,
+    ) -> RecordTable:
+        """Groups of the runs that a query selects, a row each: `grouped("params.recipe.size", "task = 'mrpc'")`.
+
+        Columns: the fields of `by`, then the aggregates. Scores of different measurements or tasks are never taken
+        together: where runs have several, `metric` and `task` become fields of `by`. A run with several tags
+        is in the group of each.
+
+        Aggregates of the score take completed runs alone, and leave out runs whose trials are selected as well: the
+        score of a sweep is that of its best trial. `notes` tell how many. With `count` alone, and of
+        a field that is named, as in `mean(metrics.loss)`, every run that is selected counts.
+
+        Args:
+            by: fields whose values make a group, as one text with commas or several.
+            filter: a query, as `run_table` takes it; all runs when empty.
+            aggregates: `count`, `n` (how many have a value), `mean`, `sd`, `min`, `max`, `median`, `sum`, `best` and
+                `worst`, of the score; or of a field: `max(seconds)`, `mean(best(metrics.loss))`. When empty count, n,
+                mean, sd, min and max of the score; with a pivot the mean.
+            pivot: field each of whose values becomes a column, such as `seed`.
+            sort: a column of the table, `-mean` from the largest down; groups stand in the order of `by` when None.
+            trials: whether trials are included, beside runs without a parent.
+            archived: whether archived runs and their trials are included.
+
+        Raises: InputError.
+        """
+        from orchestrator.registry.queries.run_grouping import group_runs
+
+        with self._selection(filter, trials, archived) as (selection, conditions):
+            return group_runs(selection, conditions, by, aggregates, pivot, sort)
+
+    @contextmanager
+    def _selection(
+        self, filter: str = "", trials: bool = True, archived: bool = True
+    ) -> Iterator[tuple[Selection, list[Test]]]:
+        """Conditions for the runs that a query selects, in a connection."""
+        with self._database.connection(writing=False) as connection:
+            selection = Selection(connection, self._state())
+            yield selection, selection.conditions(filter, trials=trials, archived=archived)
+
     def run(self, wanted: str) -> RunRecord:
         """Run or trial by its whole id, its exact name (the newest), or the beginning of its id, four characters of it.
 
         Raises: NotFoundError where there is none; SeveralRunsError for the beginning of several ids, and for a name
             that another run's id begins with.
         """
-        with self._database.session(writing=False) as session:
-            return find_run(session, wanted, self._state())
+        with self._database.connection(writing=False) as connection:
+            return find_run(connection, wanted, self._state())
 
     def newest_called(self, name: str) -> tuple[RunRecord, int] | None:
         """Newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
-        with self._database.session(writing=False) as session:
-            return newest_called(session, name, self._state())
+        with self._database.connection(writing=False) as connection:
+            return newest_called(connection, name, self._state())
 
     def find_run(self, wanted: str, *, or_task: bool = False) -> RunRecord:
         """Run or trial as `run` finds it. Raises: NotFoundError, as `run`, with what was nearly meant.
@@ -168,8 +285,10 @@ class Registry(QueriedRuns, SeedGroups):
                 ) from None
             if "@" in wanted and self._is_model(wanted):
                 raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`") from None
-            newest = self.run_table("", limit=_NUM_COMPARED, trials=False).values("name")
-            names = [*dict.fromkeys([*newest, *(self.ranked_tasks() if or_task else ())])]
+            newest = select(RUNS.c.name).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at.desc())
+            with self._database.connection(writing=False) as connection:
+                names = [*connection.scalars(newest.limit(_NUM_COMPARED))]
+            names = [*dict.fromkeys([*names, *(self.ranked_tasks() if or_task else ())])]
             close = nearest(wanted, names, 1) if wanted else []
             hint = f"; did you mean {close[0]}?" if close else ", and none is called so." if names else "."
             raise NotFoundError(f"{str(error).rstrip('.')}{hint}") from None
@@ -183,38 +302,63 @@ class Registry(QueriedRuns, SeedGroups):
 
     def run_records(self, run_ids: Collection[str]) -> list[RunRecord]:
         """Records of the runs with these ids, the newest first; without those that are not there."""
-        with self._database.session(writing=False) as session:
-            return load_runs(session, self._state(), run_ids)
+        with self._database.connection(writing=False) as connection:
+            return load_runs_of(connection, self._state(), run_ids)
 
     def newest_completed(self, fingerprint: str) -> RunRecord | None:
         """Newest completed run of a spec, by its fingerprint; None where there is none."""
-        with self._database.session(writing=False) as session:
-            return newest_completed(session, fingerprint, self._state())
+        with self._database.connection(writing=False) as connection:
+            is_done = RUNS.c.fingerprint == fingerprint, RUNS.c.state == RunState.COMPLETED, RUNS.c.parent_id.is_(None)
+            return next(iter(load_runs(connection, self._state(), *is_done, limit=1)), None)
+
+    def stages(self, run_id: str) -> list[RunRecord]:
+        """Stages of a pipeline that have begun, or were done before, the newest first; none of any other run."""
+        of_pipeline = select(STAGES.c.run_id).where(STAGES.c.pipeline == run_id)
+        with self._database.connection(writing=False) as connection:  # without the parser, which takes longer to load
+            return load_runs(connection, self._state(), RUNS.c.key.in_(of_pipeline), RUNS.c.parent_id.is_(None))
+
+    def named_in_specs(self, fields: Collection[str], *, except_of: Collection[str] = ()) -> set[str]:
+        """Values that these fields have, wherever they stand in a spec, in any run but some."""
+        with self._database.connection(writing=False) as connection:
+            return {value for _, value in load_spec_values(connection, fields, except_of)}
+
+    def runs_naming(
+        self, fields: Collection[str], names: Collection[str], *, except_of: Collection[str] = ()
+    ) -> list[RunRecord]:
+        """Runs that name one of these values in one of these fields of their spec, or of a trial's; the newest first.
+
+        Args:
+            except_of: runs and trials whose own specs are not read.
+        """
+        with self._database.connection(writing=False) as connection:
+            wanted = load_spec_values(connection, fields, except_of, names)
+            return load_runs_of(connection, self._state(), {run_id for run_id, value in wanted if value in names})
 
     def attempts(self, run_id: str) -> list[AttemptRecord]:
         """Attempts of a run, in order."""
-        statement = select(AttemptRow).where(AttemptRow.run_id == run_id).order_by(AttemptRow.number)
-        with self._database.session(writing=False) as session:
-            return load_records(session, statement, AttemptRecord)
+        statement = select(ATTEMPTS).where(ATTEMPTS.c.run_id == run_id).order_by(ATTEMPTS.c.number)
+        with self._database.connection(writing=False) as connection:
+            return load_records(connection, statement, AttemptRecord)
 
     def code_diff(self, run_id: str, attempt: int) -> str | None:
         """Changes of an attempt's code that were in no commit; None where there were none, or too many to keep."""
-        statement = select(CodeDiffRow.diff).join(AttemptRow, AttemptRow.diff_digest == CodeDiffRow.digest)
-        with self._database.session(writing=False) as session:
-            return session.scalar(statement.where(AttemptRow.run_id == run_id, AttemptRow.number == attempt))
+        statement = select(CODE_DIFFS.c.diff).join(ATTEMPTS, ATTEMPTS.c.diff_digest == CODE_DIFFS.c.digest)
+        with self._database.connection(writing=False) as connection:
+            return connection.scalar(statement.where(ATTEMPTS.c.run_id == run_id, ATTEMPTS.c.number == attempt))
 
     def parameters(self, run_id: str) -> dict[str, Any]:
         """Parameters of a run by dotted path: the values of its spec, or the whole recipe of a trial."""
-        with self._database.session(writing=False) as session:
-            return load_parameters(session, run_id)
+        with self._database.connection(writing=False) as connection:
+            return load_parameters(connection, run_id)
 
     def tags(self, run_id: str) -> list[str]:
-        """Tags of a run, sorted."""
-        with self._database.session(writing=False) as session:
-            return list(session.scalars(select(TagRow.tag).where(TagRow.run_id == run_id).order_by(TagRow.tag)))
+        """Tags of a run, with those of its sweep and its pipelines, sorted."""
+        with self._database.connection(writing=False) as connection:
+            tags = select(MARKS.c.word).where(MARKS.c.run_id == run_id, MARKS.c.kind == "tag")
+            return list(connection.scalars(tags.order_by(MARKS.c.word)))
 
     def tag(self, run_id: str, *tags: str) -> None:
-        """Add tags to a run, by which queries find it and, of a sweep, its trials, reserved ones too."""
+        """Add tags to a run, reserved ones too; queries find by them its trials as well, and a pipeline's stages."""
         self.annotations.tag(run_id, tags, by_hand=False)
 
     def open(self) -> None:

@@ -26,15 +26,14 @@ from sqlalchemy import (
 )
 
 from orchestrator.errors import RegistryError
-from orchestrator.registry import attempt_tables, group_tables, keeping_tables  # noqa: F401  (tables of BaseRow.metadata)
 from orchestrator.registry.engines.dialects import lock_until_commit
 from orchestrator.registry.engines.sqlite_engine import VERSION_TABLE, open_empty, refuse_foreign
-from orchestrator.registry.tables import BaseRow
+from orchestrator.registry.tables import METADATA
 
 if TYPE_CHECKING:
     from alembic.script import ScriptDirectory
 
-NEWEST_REVISION = "0013"
+NEWEST_REVISION = "0014"
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 
@@ -80,7 +79,7 @@ def has_tables(engine: Engine, place: str) -> bool:
 def empty_schema() -> Engine:
     """Make the tables of an empty registry in memory, for who reads where there is none."""
     engine = open_empty()
-    BaseRow.metadata.create_all(engine.execution_options(writing=True))
+    METADATA.create_all(engine.execution_options(writing=True))
     return engine
 
 
@@ -102,7 +101,7 @@ def upgrade_schema(engine: Engine, place: str, *, before: Callable[[str], object
         lock_until_commit(connection, VERSION_TABLE)
         revision = current_revision(connection, place)
         if revision is None:
-            BaseRow.metadata.create_all(connection)
+            METADATA.create_all(connection)
             version = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
             version.create(connection)
             connection.execute(insert(version), [{"version_num": NEWEST_REVISION}])
@@ -129,7 +128,7 @@ def _run_scripts(connection: Connection, scripts: "ScriptDirectory") -> None:
 
     steps = EnvironmentContext(Config(), scripts, fn=lambda revision, _: scripts._upgrade_revs("head", revision))
     with steps:
-        steps.configure(connection=connection, version_table=VERSION_TABLE, target_metadata=BaseRow.metadata)
+        steps.configure(connection=connection, version_table=VERSION_TABLE, target_metadata=METADATA)
         steps.run_migrations()
 
 

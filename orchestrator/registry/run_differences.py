@@ -58,19 +58,19 @@ class RunComparison:
 def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
     """Compare two runs, given by the beginnings of their ids. Raises: NotFoundError."""
     runs = registry.run(first), registry.run(second)
-    one, other = (_sections(registry, run) for run in runs)
-    has_left_out = _leave_out_counts(one["data"] or {}, other["data"] or {})
-    same_files = _take_same_files(one["data"] or {}, other["data"] or {})
-    differences: list[Difference] = []
-    same, unknown = [], {}
+    both = [_sections(registry, run) for run in runs]
+    data = [sections["data"] or {} for sections in both]
+    has_left_out, same_files = _leave_out_counts(*data), _take_same_files(*data)
+    differences, same, unknown = list[Difference](), list[str](), dict[str, list[str]]()
     for section in SECTIONS:
-        missing = [run.id for run, has in zip(runs, (one, other), strict=True) if has[section] is None]
-        if missing:
-            unknown[section] = missing
-        found = _differing(section, one[section] or {}, other[section] or {}) if not missing else []
+        one, other = (sections[section] for sections in both)
+        if one is None or other is None:
+            unknown[section] = [run.id for run, fields in zip(runs, (one, other), strict=True) if fields is None]
+            continue
+        values = {name: (one.get(name), other.get(name)) for name in [*one, *other]}
+        found = [Difference(section, name, *pair) for name, pair in values.items() if not _is_same(*pair)]
         differences += found
-        if not found and not missing and one[section]:
-            same.append(section)
+        same += [section] if one and not found else []
     refusals = registry.test_refusals([run.id for run in runs])
     return RunComparison(*runs, differences, same, unknown, refusals, has_left_out, same_files)
 
@@ -81,19 +81,11 @@ def make_of(registry: Registry, run: RunRecord) -> AttemptRecord | None:
     A trial was made by an attempt of its sweep: the newest one that ran its code, or else the newest one.
     """
     attempts = registry.attempts(run.parent_id or run.id)
-    of_its_code = [one for one in attempts if run.parent_id is not None and _code_version(one) == run.code_version]
-    newest = (of_its_code or attempts)[-1:]
-    return newest[0] if newest else None
-
-
-def _code_version(attempt: AttemptRecord) -> str | None:
-    return None if attempt.code is None else SourceCode(**attempt.code).code_version
-
-
-def _differing(section: str, one: Mapping[str, Any], other: Mapping[str, Any]) -> list[Difference]:
-    names = [*one, *(name for name in other if name not in one)]
-    pairs = ((name, one.get(name), other.get(name)) for name in names)
-    return [Difference(section, name, a, b) for name, a, b in pairs if not _is_same(a, b)]
+    if run.parent_id is not None:
+        versions = [one.code and SourceCode(**one.code).code_version for one in attempts]
+        of_its_code = [one for one, version in zip(attempts, versions, strict=True) if version == run.code_version]
+        attempts = of_its_code or attempts
+    return attempts[-1] if attempts else None
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -102,7 +94,7 @@ def _is_same(one: Any, other: Any) -> bool:
         return True
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
-    return bool(one == other) or (one != one and other != other)
+    return bool(one == other or (one != one and other != other))
 
 
 def _sections(registry: Registry, run: RunRecord) -> dict[str, dict[str, Any] | None]:
@@ -117,10 +109,7 @@ def _sections(registry: Registry, run: RunRecord) -> dict[str, dict[str, Any] | 
         "code": _code(attempt),
         "environment": _environment(attempt),
         "scores": {name: value for name, value in metrics.items() if not is_of_the_machine(name)},
-        "speed": {
-            "seconds": run.seconds,
-            **{name: value for name, value in metrics.items() if is_of_the_machine(name)},
-        },
+        "speed": {"seconds": run.seconds, **{n: value for n, value in metrics.items() if is_of_the_machine(n)}},
         "stages": {stage.name.rpartition("/")[2]: stage.id for stage in reversed(registry.stages(run.id))},
     }
 
@@ -139,13 +128,12 @@ def _data(registry: Registry, run: RunRecord, parameters: Mapping[str, Any]) -> 
 
 def _leave_out_counts(*both: dict[str, Any]) -> bool:
     """Remove the counts of data that one run alone has, whose digests say enough; return whether there were any."""
-    known = [{name.removesuffix(_DIGEST) for name in data if name.endswith(_DIGEST)} for data in both]
-    alone = tuple(f"{name}." for name in known[0] ^ known[1])
-    left_out = [[name for name in data if name.startswith(alone) and not name.endswith(_DIGEST)] for data in both]
-    for data, names in zip(both, left_out, strict=True):
-        for name in names:
+    one, other = ({name.removesuffix(_DIGEST) for name in data if name.endswith(_DIGEST)} for data in both)
+    alone, num_fields = tuple(f"{name}." for name in one ^ other), sum(map(len, both))
+    for data in both:
+        for name in [name for name in data if name.startswith(alone) and not name.endswith(_DIGEST)]:
             del data[name]
-    return any(left_out)
+    return sum(map(len, both)) < num_fields
 
 
 def _take_same_files(*both: dict[str, Any]) -> list[str]:
@@ -157,11 +145,8 @@ def _take_same_files(*both: dict[str, Any]) -> list[str]:
     for data in both:
         for name in filter(is_source_digest, [*data]):
             del data[name]
-    return [
-        split
-        for split, (one, other) in splits.items()
-        if one.file is not None and one.file == other.file and one.taken != other.taken
-    ]
+    pairs = [(split, one, other) for split, (one, other) in splits.items() if one.file is not None]
+    return [split for split, one, other in pairs if one.file == other.file and one.taken != other.taken]
 
 
 def _code(attempt: AttemptRecord | None) -> dict[str, Any] | None:

@@ -1,20 +1,20 @@
-"""Records of runs, read in a session: runs by what a person calls them, and any row as its frozen record."""
+"""Records of runs: runs by what a person calls them, and any row as its frozen record."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Select, and_, case, func, literal, select, true
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, func, literal, or_, select
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry.column_types import StateText, utc_now
+from orchestrator.registry.engines.dialects import select_items, select_runs
+from orchestrator.registry.parameter_values import decode_parameter
 from orchestrator.registry.records import RunRecord
-from orchestrator.registry.tables import BaseRow, RunRow, ViewRow, of_whole_run
+from orchestrator.registry.tables import NAMES, PARAMETERS, RUNS, of_whole_run
 from orchestrator.run_states import RunState
 
 R = TypeVar("R")
-_IDS_PER_STATEMENT = 500
 MAX_CANDIDATES = 5
 """Number of runs or models that a message lists where the one asked for is not there."""
 MIN_ID_DIGITS = 4
@@ -23,26 +23,26 @@ MIN_ID_DIGITS = 4
 
 def state_as_read(lost_after_s: float) -> ColumnElement[RunState]:
     """State of a run as SQL: the stored one; of a silent running one LOST, as `orchestrator.run_states` says."""
-    last_sign = func.coalesce(RunRow.heartbeat_at, RunRow.started_at, RunRow.created_at)
-    is_silent = and_(RunRow.state == RunState.RUNNING, last_sign < utc_now(lost_after_s))
-    return case((is_silent, literal(RunState.LOST, StateText)), else_=RunRow.state)
+    last_sign = func.coalesce(RUNS.c.heartbeat_at, RUNS.c.started_at, RUNS.c.created_at)
+    is_silent = and_(RUNS.c.state == RunState.RUNNING, last_sign < utc_now(lost_after_s))
+    return case((is_silent, literal(RunState.LOST, StateText)), else_=RUNS.c.state)
 
 
-def find_run(session: Session, wanted: str, state: ColumnElement[RunState]) -> RunRecord:
+def find_run(connection: Connection, wanted: str, state: ColumnElement[RunState]) -> RunRecord:
     """Run or trial that a text means: by its whole id, its exact name (the newest), or the beginning of its id.
 
     Raises: NotFoundError, which lists candidates; SeveralRunsError for the beginning of several ids, and for a name
         that another run's id begins with.
     """
-    for whole in _load_runs(session, state, RunRow.id == wanted.lower(), 1):
+    for whole in load_runs(connection, state, RUNS.c.id == wanted.lower(), limit=1):
         return whole
-    named = newest_called(session, wanted, state) if wanted else None
+    named = newest_called(connection, wanted, state) if wanted else None
     begun = []
     if len(wanted) >= MIN_ID_DIGITS:
         begins = wanted.lower()
-        is_near = RunRow.id.between(begins, begins + "z" * MIN_ID_DIGITS)  # which an index answers
-        is_begun = and_(is_near, RunRow.id.startswith(begins, autoescape=True))
-        begun = _load_runs(session, state, is_begun, MAX_CANDIDATES + 1)
+        is_near = RUNS.c.id.between(begins, begins + "z" * MIN_ID_DIGITS)  # which an index answers
+        is_begun = and_(is_near, RUNS.c.id.startswith(begins, autoescape=True))
+        begun = load_runs(connection, state, is_begun, limit=MAX_CANDIDATES + 1)
     if named is not None:
         others = [run for run in begun if run.id != named[0].id]
         if others:
@@ -54,66 +54,73 @@ def find_run(session: Session, wanted: str, state: ColumnElement[RunState]) -> R
         return begun[0]
     if begun:
         raise SeveralRunsError(f"{wanted!r} begins the ids of several runs; give more of it: {_listed(begun)}.")
-    recent = _load_runs(session, state, RunRow.parent_id.is_(None), MAX_CANDIDATES)
+    recent = load_runs(connection, state, RUNS.c.parent_id.is_(None), limit=MAX_CANDIDATES)
     known = f"the latest are: {_listed(recent)}" if recent else "the registry has no run yet"
     short = f" ({MIN_ID_DIGITS} characters are needed)" if wanted and len(wanted) < MIN_ID_DIGITS else ""
     raise NotFoundError(f"No run's id begins with {wanted!r}{short}; {known}.")
 
 
-def newest_called(session: Session, name: str, state: ColumnElement[RunState]) -> tuple[RunRecord, int] | None:
+def newest_called(connection: Connection, name: str, state: ColumnElement[RunState]) -> tuple[RunRecord, int] | None:
     """Find the newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
-    for condition in (RunRow.parent_id.is_(None), RunRow.parent_id.is_not(None)):
-        so_called = and_(RunRow.name == name, condition)
-        for newest in _load_runs(session, state, so_called, 1):
-            return newest, session.scalar(select(func.count()).select_from(RunRow).where(so_called)) or 1
+    for condition in (RUNS.c.parent_id.is_(None), RUNS.c.parent_id.is_not(None)):
+        so_called = and_(RUNS.c.name == name, condition)
+        for newest in load_runs(connection, state, so_called, limit=1):
+            return newest, connection.scalar(select(func.count()).select_from(RUNS).where(so_called)) or 1
     return None
 
 
-def newest_completed(session: Session, fingerprint: str, state: ColumnElement[RunState]) -> RunRecord | None:
-    """Find the newest completed run of a spec by its fingerprint; None where there is none."""
-    condition = and_(RunRow.fingerprint == fingerprint, RunRow.state == RunState.COMPLETED)
-    return next(iter(_load_runs(session, state, and_(condition, RunRow.parent_id.is_(None)), 1)), None)
+def load_runs_of(connection: Connection, state: ColumnElement[RunState], run_ids: Collection[str]) -> list[RunRecord]:
+    """Load the runs with these ids, the newest first."""
+    return load_runs(connection, state, RUNS.c.id.in_(select_items(connection, run_ids)))
 
 
-def load_selected(
-    session: Session, state: ColumnElement[RunState], conditions: Sequence[ColumnElement[bool]]
+def load_runs(
+    connection: Connection, state: ColumnElement[RunState], *conditions: ColumnElement[bool], limit: int | None = None
 ) -> list[RunRecord]:
     """Load the runs for which all conditions are true, the newest first."""
-    return _load_runs(session, state, and_(true(), *conditions), None)
-
-
-def load_runs(session: Session, state: ColumnElement[RunState], run_ids: Collection[str]) -> list[RunRecord]:
-    """Load the runs with these ids, the newest first."""
-    ordered, found = sorted(set(run_ids)), []
-    for first in range(0, len(ordered), _IDS_PER_STATEMENT):
-        part = ordered[first : first + _IDS_PER_STATEMENT]
-        found += _load_runs(session, state, RunRow.id.in_(part), len(part))
-    return sorted(found, key=lambda run: (run.created_at, run.id), reverse=True)
-
-
-def _load_runs(
-    session: Session, state: ColumnElement[RunState], condition: ColumnElement[bool], limit: int | None
-) -> list[RunRecord]:
     read = {"state": state, "experiment": of_whole_run("name"), "fingerprint": of_whole_run("fingerprint")}
-    statement: Select[Any] = select(*record_columns(RunRecord, RunRow, read)).where(condition)
-    rows = session.execute(statement.order_by(RunRow.created_at.desc(), RunRow.id.desc()).limit(limit))
+    statement: Select[Any] = select(*record_columns(RunRecord, RUNS, read)).where(*conditions)
+    rows = connection.execute(statement.order_by(RUNS.c.created_at.desc(), RUNS.c.id.desc()).limit(limit))
     return [RunRecord(*row) for row in rows]
 
 
-def load_records(session: Session, statement: Select[Any], kind: type[R]) -> list[R]:
+def load_spec_values(
+    connection: Connection, fields: Collection[str], except_of: Collection[str], names: Collection[str] | None = None
+) -> Iterator[tuple[str, str]]:
+    """Load the values that fields have, wherever they stand in a spec, of any run but some; a list's each by itself.
+
+    Args:
+        names: values that are looked for; all when None.
+
+    Yields: id of the run, of a trial that of its sweep, and a value.
+    """
+    ends = (NAMES.c.text.endswith(f".{field}", autoescape=True) for field in sorted(fields))
+    paths = select(NAMES.c.key).where(or_(NAMES.c.text.in_(fields), *ends))
+    whole = func.coalesce(RUNS.c.parent_id, RUNS.c.key)
+    rows = select(whole, PARAMETERS.c.kind, PARAMETERS.c.text).join(RUNS, RUNS.c.key == PARAMETERS.c.run_id)
+    is_other = PARAMETERS.c.run_id.not_in(select_runs(connection, except_of))
+    rows = rows.where(PARAMETERS.c.path.in_(paths), is_other, PARAMETERS.c.kind != "null").distinct()
+    if names is not None:
+        rows = rows.where(or_(PARAMETERS.c.kind == "json", PARAMETERS.c.text.in_(select_items(connection, names))))
+    for run_id, kind, text in connection.execute(rows):
+        value = decode_parameter(kind, text)
+        yield from ((run_id, str(each)) for each in (value if isinstance(value, list) else [value]))
+
+
+def load_records(connection: Connection, statement: Select[Any], kind: type[R]) -> list[R]:
     """Run a statement that selects whole rows, and return each as its record."""
     names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    return [kind(*(getattr(row, name) for name in names)) for row in session.scalars(statement)]
+    return [kind(*(getattr(row, name) for name in names)) for row in connection.execute(statement)]
 
 
-def record_columns(kind: type[Any], table: type[BaseRow | ViewRow], read: Mapping[str, Any] | None = None) -> list[Any]:
+def record_columns(kind: type[Any], table: Table, read: Mapping[str, Any] | None = None) -> list[Any]:
     """Columns in the order of a record's fields: of many records each is made of them in half the time of whole rows.
 
     Args:
         read: columns of fields that are no columns of the table, or that are read in another way.
     """
     given = read or {}
-    return [given[field.name] if field.name in given else getattr(table, field.name) for field in fields(kind)]
+    return [given[field.name] if field.name in given else table.c[field.name] for field in fields(kind)]
 
 
 def metric_name(series: str) -> str:

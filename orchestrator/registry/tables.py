@@ -2,315 +2,384 @@
 value means NaN.
 
 runs >── parent (a trial's sweep)      runs ─┬─< parameters >─ names      runs ─┬─< series ─< points   series >─ names
-                                            ├─< tags                           ├─< checkpoints
-                                            └─< models                         └─< run_datasets >─ datasets
-lineage: edges between data, models and exports, by digest
-The tables of a run's attempts are in `attempt_tables`, those of its upkeep in `keeping_tables`.
+                                            ├─< own_marks                      ├─< own_datasets >─ datasets
+                                            ├─< checkpoints                    ├─< attempts >── code_diffs
+                                            └─< open_runs                      └─< models ──< model_aliases
+lineage: edges between data, models and exports, by digest      ranked_groups: numbers of groups, which follow from runs
 
 A run that was removed is marked, and can be restored until its files are deleted; so are the models that it registered.
 The tables `all_runs` and `all_models` have them, the views `runs` and `models`, which everything reads, have not.
+
+What is written of one run and is true of others as well is found when it is read: in the view `marks` a run has what
+people said of it, of its sweep and of its pipelines, in the view `run_datasets` its data and those of its sweep.
 
 Rows refer to a run and to a name by an integer key; who writes and reads them gives and gets the run's id and the name
 itself (`column_types`).
 """
 
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
 from sqlalchemy import (
     DDL,
     BigInteger,
     CheckConstraint,
+    Column,
     ColumnElement,
     Double,
     ForeignKey,
     ForeignKeyConstraint,
     Identity,
     Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
     Text,
     UniqueConstraint,
     event,
     func,
     select,
 )
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from orchestrator.registry.column_types import FreeText, Json, NameKey, RunKey, StateText, UtcTime, utc_now
+from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.run_states import RunState
 
+METADATA = MetaData()
 _STORED_STATES = ", ".join(f"'{state}'" for state in RunState if not state.is_derived)
 
-BigInt = Annotated[int, mapped_column(BigInteger)]
-RunId = Annotated[str, mapped_column(RunKey, ForeignKey("all_runs.key", ondelete="CASCADE"))]
-Name = Annotated[str, mapped_column(NameKey, ForeignKey("names.key"))]
-UtcDatetime = Annotated[datetime, mapped_column(UtcTime)]
-FreeTextStr = Annotated[str, mapped_column(FreeText)]
-_TYPES = {str: Text, float: Double, RunState: StateText, dict[str, Any]: Json, list[Any]: Json}
+
+def _column(name: str, kind: Any, *more: Any, **options: Any) -> Column[Any]:
+    """A column that has a value in every row."""
+    return Column(name, kind, *more, nullable=False, **options)
 
 
-class BaseRow(DeclarativeBase):
-    """Base class of every table's rows; rows stay inside this package."""
-
-    type_annotation_map = _TYPES
-
-
-class ViewRow(DeclarativeBase):
-    """Base class of the rows of views: of tables without what was removed.
-
-    A view keeps the columns that it was made with: a migration that adds one makes the view again.
-    """
-
-    type_annotation_map = _TYPES
+def _run(*, is_key: bool = False) -> Column[Any]:
+    """The run that a row belongs to, and goes with."""
+    return _column("run_id", RunKey, ForeignKey("all_runs.key", ondelete="CASCADE"), primary_key=is_key)
 
 
-_BY_ID = {"primary_key": ["id"]}
-"""Column by which a session knows a run."""
+def _name(name: str, *, is_key: bool = False) -> Column[Any]:
+    return _column(name, NameKey, ForeignKey("names.key"), primary_key=is_key)
 
 
-class _RunColumns:
-    """One execution of a spec; with a parent, one trial of a sweep."""
-
-    key: Mapped[int] = mapped_column(Identity(), primary_key=True)
-    id: Mapped[str]
-    parent_id: Mapped[str | None] = mapped_column(RunKey)
-    trial_key: Mapped[str | None]
-    """Natural key of a trial within its sweep."""
-    number: Mapped[int | None]
-    """Place of a trial in its sweep."""
-    kind: Mapped[str]
-    name: Mapped[FreeTextStr]
-    fingerprint: Mapped[str | None]
-    """Digest of the spec; None of a trial."""
-    state: Mapped[RunState] = mapped_column(default=RunState.PENDING)
-    task: Mapped[FreeTextStr | None]
-    metric: Mapped[FreeTextStr | None]
-    """Score that ranks the runs of the task."""
-    seed: Mapped[BigInt | None]
-    group_key: Mapped[str]
-    """Digest of the parameters without the seed."""
-    spec: Mapped[dict[str, Any]]
-    storage_path: Mapped[FreeTextStr | None]
-    model_folder: Mapped[FreeTextStr | None]
-    predictions_path: Mapped[FreeTextStr | None]
-    attempt: Mapped[int] = mapped_column(default=0)
-    """Number of the newest attempt; an older one no longer decides the state."""
-    host: Mapped[FreeTextStr | None]
-    pid: Mapped[BigInt | None]
-    error: Mapped[FreeTextStr | None]
-    seconds: Mapped[float | None]
-    created_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
-    started_at: Mapped[UtcDatetime | None]
-    finished_at: Mapped[UtcDatetime | None]
-    heartbeat_at: Mapped[UtcDatetime | None]
-    code_version: Mapped[str | None]
-    """Code of the newest attempt in one word (`orchestrator.provenance.source_code`); None where it is not known."""
-    removed_at: Mapped[UtcDatetime | None]
-    """Time at which a person removed it."""
-    claimed_at: Mapped[UtcDatetime | None]
-    """Time at which a garbage collection began to delete its files; from then on it cannot be restored."""
-    num_bytes: Mapped[BigInt | None]
-    """Size of its files when it was removed."""
+def _now(name: str) -> Column[Any]:
+    """The time at which a row was written."""
+    return _column(name, UtcTime, default=utc_now())
 
 
-class RunRow(_RunColumns, ViewRow):
-    """A run that was not removed."""
-
-    __tablename__ = "runs"
-    __mapper_args__ = _BY_ID
-
-
-class StoredRun(_RunColumns, BaseRow):
-    """A run, removed or not: for who writes."""
-
-    __tablename__ = "all_runs"
-    __mapper_args__ = _BY_ID
-    __table_args__ = (
-        ForeignKeyConstraint(["parent_id"], ["all_runs.key"], ondelete="CASCADE"),
-        UniqueConstraint("id", name="uq_runs_id"),
-        CheckConstraint(f"state IN ({_STORED_STATES})", name="ck_runs_state"),
-        UniqueConstraint("parent_id", "trial_key", name="uq_runs_parent_id_trial_key"),
-        Index("ix_runs_created_at", "created_at", "id"),
-        Index("ix_runs_name", "name", "created_at", "id"),
-        Index("ix_runs_fingerprint", "fingerprint"),
-        Index("ix_runs_task", "task"),
-        Index("ix_runs_group_key", "group_key"),
-        Index("ix_runs_code_version", "code_version"),
-        {"sqlite_autoincrement": True},  # so that a key never means another run
-    )
+def _view(name: str, selected: str, *columns: Column[Any]) -> Table:
+    """A view. It keeps the columns that it was made with: a migration that adds one makes it again."""
+    created = DDL(f"CREATE VIEW {name} AS {selected}")  # type: ignore[no-untyped-call]
+    event.listen(METADATA, "after_create", created)
+    return Table(name, MetaData(), *columns)
 
 
-_WHOLE = RunRow.__table__.alias("whole_runs")
+def _not_removed(name: str, table: Table) -> Table:
+    columns = (Column(column.name, column.type) for column in table.columns)
+    return _view(name, f"SELECT * FROM {table.name} WHERE removed_at IS NULL", *columns)
+
+
+ALL_RUNS = Table(
+    "all_runs",
+    METADATA,
+    Column("key", Integer, Identity(), primary_key=True),
+    _column("id", Text),
+    Column("parent_id", RunKey),
+    Column("trial_key", Text),  # natural key of a trial within its sweep
+    Column("number", Integer),  # place of a trial in its sweep
+    _column("kind", Text),
+    _column("name", FreeText),
+    Column("fingerprint", Text),  # digest of the spec; NULL of a trial
+    _column("state", StateText, default=RunState.PENDING),
+    Column("task", FreeText),
+    Column("metric", FreeText),  # score that ranks the runs of the task
+    Column("seed", BigInteger),
+    _column("group_key", Text),  # digest of the parameters without the seed
+    _column("spec", Json),
+    Column("storage_path", FreeText),
+    Column("model_folder", FreeText),
+    Column("predictions_path", FreeText),
+    _column("attempt", Integer, default=0),  # number of the newest; an older one no longer decides the state
+    Column("host", FreeText),
+    Column("pid", BigInteger),
+    Column("error", FreeText),
+    Column("seconds", Double),
+    _now("created_at"),
+    Column("started_at", UtcTime),
+    Column("finished_at", UtcTime),
+    Column("heartbeat_at", UtcTime),
+    Column("code_version", Text),  # code of the newest attempt in one word (`provenance.source_code`), where known
+    Column("removed_at", UtcTime),  # when a person removed it
+    Column("claimed_at", UtcTime),  # when a garbage collection began to delete its files: it cannot be restored
+    Column("num_bytes", BigInteger),  # size of its files when it was removed
+    ForeignKeyConstraint(["parent_id"], ["all_runs.key"], ondelete="CASCADE"),
+    UniqueConstraint("id", name="uq_runs_id"),
+    CheckConstraint(f"state IN ({_STORED_STATES})", name="ck_runs_state"),
+    UniqueConstraint("parent_id", "trial_key", name="uq_runs_parent_id_trial_key"),
+    Index("ix_runs_created_at", "created_at", "id"),
+    Index("ix_runs_name", "name", "created_at", "id"),
+    Index("ix_runs_fingerprint", "fingerprint"),
+    Index("ix_runs_task", "task"),
+    Index("ix_runs_group_key", "group_key"),
+    Index("ix_runs_code_version", "code_version"),
+    sqlite_autoincrement=True,  # so that a key never means another run
+)
+"""Executions of specs, removed or not: for who writes."""
+RUNS = _not_removed("runs", ALL_RUNS)
+"""Runs that were not removed."""
+
+_WHOLE = RUNS.alias("whole_runs")
 
 
 def of_whole_run(column: str) -> ColumnElement[Any]:
     """Value that a run has in a column, of a trial that of its sweep."""
-    of_sweep = select(_WHOLE.c[column]).where(_WHOLE.c.key == RunRow.parent_id).scalar_subquery()
-    return func.coalesce(of_sweep, RunRow.__table__.c[column])
+    of_sweep = select(_WHOLE.c[column]).where(_WHOLE.c.key == RUNS.c.parent_id).scalar_subquery()
+    return func.coalesce(of_sweep, RUNS.c[column])
 
 
-class LineageRow(BaseRow):
-    """An edge from what something was made of to what was made of it, by the digests of both.
+NAMES = Table(
+    "names",
+    METADATA,
+    Column("key", Integer, Identity(), primary_key=True),
+    _column("text", FreeText),
+    UniqueConstraint("text", name="uq_names_text"),
+)
+"""Paths of parameters, and splits and names of measurements: `recipe.size`, `validation.f1`. None is ever removed."""
+PARAMETERS = Table(
+    "parameters",
+    METADATA,
+    _name("path", is_key=True),
+    _run(is_key=True),
+    _column("kind", Text),  # text, number, boolean, null or json (a list)
+    _column("text", FreeText),  # text itself, or any other value as JSON
+    Column("number", Double),  # value of a number, as a double; NULL for NaN; 0 or 1 for a boolean
+    Index("ix_parameters_run_id", "run_id"),
+    sqlite_with_rowid=False,
+)
+"""Values of runs' specs, by dotted path. All values of a path lie together, as questions read them."""
+SERIES = Table(
+    "series",
+    METADATA,
+    Column("key", Integer, Identity(), primary_key=True),
+    _run(),
+    _name("name"),  # its split and name: `validation.f1`
+    _column("step", BigInteger),
+    Column("value", Double),
+    _column("final", Integer),  # 1 where the value belongs to the run's result, the score of the model that was kept
+    UniqueConstraint("run_id", "name", name="uq_series_run_id_name"),
+    Index("ix_series_name_value", "name", "value", "run_id"),
+    sqlite_autoincrement=True,  # so that a key never means another series
+)
+"""Measurements of runs, each with its latest value. That of a result is never replaced by one on the way."""
+POINTS = Table(
+    "points",
+    METADATA,
+    _column("series", Integer, ForeignKey("series.key", ondelete="CASCADE"), primary_key=True),
+    _column("step", BigInteger, primary_key=True),
+    Column("value", Double),
+    Column("epoch", Double),
+    sqlite_with_rowid=False,
+)
+"""Histories of measurements."""
+ATTEMPTS = Table(
+    "attempts",
+    METADATA,
+    _run(is_key=True),
+    Column("number", Integer, primary_key=True),
+    _column("state", StateText, default=RunState.RUNNING),
+    Column("host", FreeText),
+    Column("pid", BigInteger),
+    Column("error", FreeText),
+    _now("started_at"),
+    Column("finished_at", UtcTime),
+    Column("job_id", FreeText),  # job on a cluster that carries the attempt out
+    Column("workers", Json),  # groups of training workers, in order: number of steps before each, its hosts by rank
+    Column("code", Json),  # version, commit and changes of the driver's code, without the changes themselves
+    Column("diff_digest", Text),  # digest of the changes that are in no commit, where `code_diffs` keeps them
+    Column("command", FreeText),  # command line as it was typed, secrets masked
+    Column("overrides", Json),
+    Column("environment", Json),  # versions and machine of the driver
+    Column("seconds", Double),  # duration so far; NULL before its costs are recorded
+    Column("cpu_seconds", Double),
+    Column("gpu_seconds", Double),  # GPUs that the attempt held, times the seconds
+    Column("gpu_type", FreeText),
+)
+"""Starts of runs."""
+CODE_DIFFS = Table(
+    "code_diffs",
+    METADATA,
+    Column("digest", Text, primary_key=True),  # SHA-256 of the changes before secrets were masked
+    _column("diff", FreeText),
+    _now("recorded_at"),
+)
+"""Changes of code that are in no commit, kept once for all attempts that ran it."""
+CHECKPOINTS = Table(
+    "checkpoints",
+    METADATA,
+    _run(is_key=True),
+    _column("step", BigInteger, primary_key=True),
+    _column("path", FreeText),
+    _column("digest", Text),
+    _column("num_bytes", BigInteger),
+    _now("recorded_at"),
+)
+"""Training checkpoints that were complete on the storage."""
+DATASETS = Table(
+    "datasets",
+    METADATA,
+    Column("fingerprint", Text, primary_key=True),
+    _column("kind", Text),
+    _column("name", FreeText),
+    _column("path", FreeText),
+    _column("counts", Json),
+    _column("files", Json),
+    _now("recorded_at"),
+    Column("tokenizer_digest", Text),  # digest of the tokenizer that a token store was made with
+)
+"""Data that runs made or used: token stores, the splits of tasks, tokenizers."""
+OWN_DATASETS = Table(
+    "own_datasets",
+    METADATA,
+    _run(is_key=True),
+    Column("fingerprint", Text, ForeignKey("datasets.fingerprint"), primary_key=True),
+    Index("ix_own_datasets_fingerprint", "fingerprint"),
+)
+"""Data that runs made or used themselves."""
+RUN_DATASETS = _view(
+    "run_datasets",
+    """SELECT run_id, fingerprint FROM own_datasets
+UNION ALL SELECT trial.key, own.fingerprint FROM own_datasets AS own
+    JOIN all_runs AS trial ON trial.parent_id = own.run_id""",
+    Column("run_id", RunKey),
+    Column("fingerprint", Text),
+)
+"""Data that runs, or their sweeps, made or used."""
+ALL_MODELS = Table(
+    "all_models",
+    METADATA,
+    Column("name", FreeText, primary_key=True),
+    Column("version", Integer, primary_key=True),
+    Column("run_id", RunKey),
+    _column("folder", FreeText),
+    _column("digest", Text),
+    _column("head", Text),
+    _column("num_parameters", BigInteger),
+    _now("created_at"),
+    Column("removed_at", UtcTime),  # when it was removed; the row keeps its number from other weights
+    ForeignKeyConstraint(["run_id"], ["all_runs.key"], ondelete="SET NULL"),
+    UniqueConstraint("name", "digest", name="uq_models_name_digest"),
+    Index("ix_models_run_id", "run_id"),
+    Index("ix_models_folder", "folder"),
+)
+"""Model folders registered under a name and version, removed or not. A version means the same weights for good."""
+MODELS = _not_removed("models", ALL_MODELS)
+"""Registered models that were not removed."""
+ALIASES = Table(
+    "model_aliases",
+    METADATA,
+    Column("name", FreeText, primary_key=True),
+    Column("alias", Text, primary_key=True),
+    _column("version", Integer),
+    _now("set_at"),
+    ForeignKeyConstraint(["name", "version"], ["all_models.name", "all_models.version"], ondelete="CASCADE"),
+    Index("ix_model_aliases_name_version", "name", "version"),
+)
+"""Names for versions of models, such as `production`; each can be moved to another version."""
+LINEAGE = Table(
+    "lineage",
+    METADATA,
+    Column("child", Text, primary_key=True),
+    Column("parent", Text, primary_key=True),
+    Column("role", Text, primary_key=True),  # what the parent was: `text`, `tokenizer`, `weights`, `teacher`, …
+    _column("child_kind", Text),
+    _column("child_name", FreeText),
+    _column("parent_kind", Text),
+    _column("parent_name", FreeText),
+    Column("run_id", RunKey, ForeignKey("all_runs.key", ondelete="SET NULL")),
+    _now("recorded_at"),
+    Index("ix_lineage_parent", "parent"),
+    Index("ix_lineage_run_id", "run_id"),
+)
+"""Edges from what something was made of to what was made of it, by the digests of both.
 
-    Its names are those at the time; the row outlives the run that recorded it.
-    """
+Names are those at the time; a row outlives the run that recorded it.
+"""
+OWN_MARKS = Table(
+    "own_marks",
+    METADATA,
+    _run(is_key=True),
+    Column("kind", Text, primary_key=True),  # tag, flag, note or place: a tag that says where the run itself belongs
+    Column("word", FreeText, primary_key=True),  # the tag or the flag; of a note the digest of its text
+    Column("text", FreeText),  # text of a note
+    Column("author", FreeText),
+    _now("at"),
+    Index("ix_own_marks_word", "word", "kind", "run_id"),
+    sqlite_with_rowid=False,
+)
+"""Tags, flags and notes that were added to runs, and the places that runs have (`place_tags`)."""
+STAGES = _view(
+    "stages",
+    # The pipeline is found by the tag, and the tag by the pipeline: an index answers either question.
+    f"""SELECT place.run_id AS run_id, pipeline.key AS pipeline FROM own_marks AS place
+    JOIN runs AS pipeline ON place.word = '{PIPELINE}' || pipeline.id
+        AND pipeline.id = substr(place.word, {len(PIPELINE) + 1})
+    WHERE place.kind = 'place'""",
+    Column("run_id", RunKey),
+    Column("pipeline", RunKey),
+)
+"""Runs that are stages of pipelines which were not removed."""
+_REACHES = "mark.kind IN ('tag', 'flag')"
+_NOT_ITS_OWN = """NOT EXISTS (
+    SELECT 1 FROM own_marks AS own WHERE own.run_id = {} AND own.kind = mark.kind AND own.word = mark.word)"""
+"""Condition for runs that have a mark through others alone: each stands once in the view."""
+_OF_PIPELINES = "FROM own_marks AS mark JOIN stages AS stage ON stage.pipeline = mark.run_id"
+_OF_THE_FIRST = f"""{_REACHES} AND {_NOT_ITS_OWN.format("stage.run_id")} AND NOT EXISTS (
+    SELECT 1 FROM stages AS other LEFT JOIN own_marks AS same
+        ON same.run_id = other.pipeline AND same.kind = mark.kind AND same.word = mark.word
+    WHERE other.run_id = stage.run_id AND CASE WHEN same.run_id IS NULL
+        THEN mark.kind = 'flag' AND mark.word = 'archived' ELSE other.pipeline < stage.pipeline END)"""
+"""Condition for a mark that reaches a stage: the first of its pipelines that have it counts."""
+MARKS = _view(
+    "marks",
+    # SQLite asks each part for the runs or the words alone that are wanted, since their union leaves nothing out and
+    # their columns have the same types.
+    f"""SELECT run_id, kind, word FROM own_marks
+UNION ALL SELECT run_id, CAST('tag' AS TEXT), word FROM own_marks WHERE kind = 'place'
+UNION ALL SELECT trial.key, mark.kind, mark.word FROM own_marks AS mark
+    JOIN all_runs AS trial ON trial.parent_id = mark.run_id
+    WHERE {_REACHES} AND {_NOT_ITS_OWN.format("trial.key")}
+UNION ALL SELECT stage.run_id, mark.kind, mark.word {_OF_PIPELINES} WHERE {_OF_THE_FIRST}
+UNION ALL SELECT trial.key, mark.kind, mark.word {_OF_PIPELINES}
+    JOIN all_runs AS trial ON trial.parent_id = stage.run_id
+    WHERE {_OF_THE_FIRST} AND {_NOT_ITS_OWN.format("trial.key")}""",
+    Column("run_id", RunKey),
+    Column("kind", Text),  # as in `own_marks`; a place stands here a second time, as a tag
+    Column("word", FreeText),
+)
+"""Marks that reach runs: their own, of a trial those of its sweep, of a stage and its trials the pipelines'.
 
-    __tablename__ = "lineage"
-    __table_args__ = (Index("ix_lineage_parent", "parent"), Index("ix_lineage_run_id", "run_id"))
+Tags and flags reach others, notes and places do not. A stage of several pipelines has the tags of all; it is pinned
+when one of them is, and archived when all are: it is put away when nothing that is shown uses it any more.
+"""
 
-    child: Mapped[str] = mapped_column(primary_key=True)
-    parent: Mapped[str] = mapped_column(primary_key=True)
-    role: Mapped[str] = mapped_column(primary_key=True)
-    """Part that the parent had in making the child: `text`, `tokenizer`, `weights`, `teacher`, …"""
-    child_kind: Mapped[str]
-    child_name: Mapped[FreeTextStr]
-    parent_kind: Mapped[str]
-    parent_name: Mapped[FreeTextStr]
-    run_id: Mapped[str | None] = mapped_column(RunKey, ForeignKey("all_runs.key", ondelete="SET NULL"))
-    recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
+_DERIVED = {"is_derived": True}
+"""Rows follow from those of runs (`groups/roll_up.py`): a merge brings none."""
+OPEN_RUNS = Table("open_runs", METADATA, _run(is_key=True), info=_DERIVED, sqlite_with_rowid=False)
+"""Runs whose groups are read from the runs themselves: each has not ended, or has changed since.
 
-
-class NameRow(BaseRow):
-    """Path of a parameter, or split and name of a measurement: `recipe.size`, `validation.f1`. None is ever removed."""
-
-    __tablename__ = "names"
-    __table_args__ = (UniqueConstraint("text", name="uq_names_text"),)
-
-    key: Mapped[int] = mapped_column(Identity(), primary_key=True)
-    text: Mapped[FreeTextStr]
-
-
-class ParameterRow(BaseRow):
-    """One value of a run's spec, by its dotted path. All values of a path lie together, as questions read them."""
-
-    __tablename__ = "parameters"
-    __table_args__ = (Index("ix_parameters_run_id", "run_id"), {"sqlite_with_rowid": False})
-
-    path: Mapped[Name] = mapped_column(primary_key=True)
-    run_id: Mapped[RunId] = mapped_column(primary_key=True)
-    kind: Mapped[str]
-    """One of text, number, boolean, null and json (a list)."""
-    text: Mapped[FreeTextStr]
-    """Text itself, or any other value as JSON."""
-    number: Mapped[float | None]
-    """Value of a number, as a double; NULL for NaN; 0 or 1 for a boolean."""
-
-
-class SeriesRow(BaseRow):
-    """A measurement of a run, and its latest value. That of the run's result is never replaced by one on the way."""
-
-    __tablename__ = "series"
-    __table_args__ = (
-        UniqueConstraint("run_id", "name", name="uq_series_run_id_name"),
-        Index("ix_series_name_value", "name", "value", "run_id"),
-        {"sqlite_autoincrement": True},  # so that a key never means another series
-    )
-
-    key: Mapped[int] = mapped_column(Identity(), primary_key=True)
-    run_id: Mapped[RunId]
-    name: Mapped[Name]
-    """Its split and name: `validation.f1`."""
-    step: Mapped[BigInt]
-    value: Mapped[float | None]
-    final: Mapped[int]
-    """1 where the value belongs to the run's result, the score of the model that was kept."""
-
-
-class PointRow(BaseRow):
-    """One value in the history of a measurement."""
-
-    __tablename__ = "points"
-    __table_args__ = ({"sqlite_with_rowid": False},)
-
-    series: Mapped[int] = mapped_column(ForeignKey("series.key", ondelete="CASCADE"), primary_key=True)
-    step: Mapped[BigInt] = mapped_column(primary_key=True)
-    value: Mapped[float | None]
-    epoch: Mapped[float | None]
-
-
-class CheckpointRow(BaseRow):
-    """A training checkpoint that was complete on the storage."""
-
-    __tablename__ = "checkpoints"
-
-    run_id: Mapped[RunId] = mapped_column(primary_key=True)
-    step: Mapped[BigInt] = mapped_column(primary_key=True)
-    path: Mapped[FreeTextStr]
-    digest: Mapped[str]
-    num_bytes: Mapped[BigInt]
-    recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
-
-
-class DatasetRow(BaseRow):
-    """Data that runs made or used: a token store, the splits of a task, or a tokenizer."""
-
-    __tablename__ = "datasets"
-
-    fingerprint: Mapped[str] = mapped_column(primary_key=True)
-    kind: Mapped[str]
-    name: Mapped[FreeTextStr]
-    path: Mapped[FreeTextStr]
-    counts: Mapped[dict[str, Any]]
-    files: Mapped[list[Any]]
-    recorded_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
-    tokenizer_digest: Mapped[str | None]
-    """Digest of the tokenizer that a token store was made with; None of other data."""
-
-
-class RunDatasetRow(BaseRow):
-    """Link between a run and data that it made or used."""
-
-    __tablename__ = "run_datasets"
-    __table_args__ = (Index("ix_run_datasets_fingerprint", "fingerprint"),)
-
-    run_id: Mapped[RunId] = mapped_column(primary_key=True)
-    fingerprint: Mapped[str] = mapped_column(ForeignKey("datasets.fingerprint"), primary_key=True)
-
-
-class _ModelColumns:
-    """A model folder registered under a name and version. A version means the same weights for good."""
-
-    name: Mapped[FreeTextStr] = mapped_column(primary_key=True)
-    version: Mapped[int] = mapped_column(primary_key=True)
-    run_id: Mapped[str | None] = mapped_column(RunKey)
-    folder: Mapped[FreeTextStr]
-    digest: Mapped[str]
-    head: Mapped[str]
-    num_parameters: Mapped[BigInt]
-    created_at: Mapped[UtcDatetime] = mapped_column(default=utc_now())
-    removed_at: Mapped[UtcDatetime | None]
-    """Time at which it was removed; the row keeps its number from other weights."""
-
-
-class ModelRow(_ModelColumns, ViewRow):
-    """A registered model that was not removed."""
-
-    __tablename__ = "models"
-
-
-class StoredModel(_ModelColumns, BaseRow):
-    """A registered model, removed or not: for who writes."""
-
-    __tablename__ = "all_models"
-    __table_args__ = (
-        ForeignKeyConstraint(["run_id"], ["all_runs.key"], ondelete="SET NULL"),
-        UniqueConstraint("name", "digest", name="uq_models_name_digest"),
-        Index("ix_models_run_id", "run_id"),
-        Index("ix_models_folder", "folder"),
-    )
-
-
-class TagRow(BaseRow):
-    """A word to find a run by."""
-
-    __tablename__ = "tags"
-    __table_args__ = (Index("ix_tags_tag", "tag"),)
-
-    run_id: Mapped[RunId] = mapped_column(primary_key=True)
-    tag: Mapped[FreeTextStr] = mapped_column(primary_key=True)
-
-
-for view in ViewRow.metadata.tables:
-    created = DDL(  # type: ignore[no-untyped-call]
-        f"CREATE VIEW {view} AS SELECT * FROM all_{view} WHERE removed_at IS NULL"
-    )
-    event.listen(BaseRow.metadata, "after_create", created)
+With a row's number of its own SQLite would take NULL for a new key.
+"""
+RANKED_GROUPS = Table(
+    "ranked_groups",
+    METADATA,
+    Column("task", FreeText, primary_key=True),
+    Column("metric", FreeText, primary_key=True),
+    Column("split", Text, primary_key=True),
+    Column("data", Text, primary_key=True),  # digest of the data that were scored; empty where it was not recorded
+    Column("beginning", Text, primary_key=True),  # first digits of the groups' keys
+    _column("numbers", LargeBinary),  # an array of `NUMBERS`, a record for each group, in the order of their keys
+    Index("ix_ranked_groups_beginning", "beginning"),
+    info=_DERIVED,
+)
+"""Groups of rankings whose keys begin alike."""

@@ -1,6 +1,6 @@
 """Runs written for other trackers (TensorBoard, MLflow, W&B), each by that tracker's own library.
 
-A tracker is one function, `write(run, folder)`, and a line in `TRACKERS`. Its library is loaded when it writes.
+A tracker is one function, `write(runs, folder)`, and a line in `TRACKERS`. Its library is loaded when it writes.
 """
 
 import hashlib
@@ -11,19 +11,18 @@ import os
 import posixpath
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import NamedTuple, Self
 
 from orchestrator.errors import InputError
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 
 
-@dataclass(frozen=True)
-class Measurement:
+class Measurement(NamedTuple):
     """One value of a measurement; NaN where it was no number."""
 
     name: str
@@ -37,7 +36,7 @@ class ExportedRun:
     """A run or a trial."""
 
     record: RunRecord
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, object]
     tags: Sequence[str]
     notes: Sequence[str]
     measurements: Sequence[Measurement]
@@ -51,12 +50,17 @@ class ExportedRun:
         number = "" if self.record.number is None else f" trial {self.record.number}"
         return f"{self.record.name}{number}"
 
+    @property
+    def began_s(self) -> float:
+        """Seconds since 1970 at which the run began, told as the time of every measurement: a history has steps."""
+        return (self.record.started_at or self.record.created_at).timestamp()
+
     def renamed(self, new_name: Callable[[str], str]) -> Self:
         """The same run with other names of its parameters and measurements."""
         return replace(
             self,
             parameters={new_name(path): value for path, value in self.parameters.items()},
-            measurements=[replace(one, name=new_name(one.name)) for one in self.measurements],
+            measurements=[one._replace(name=new_name(one.name)) for one in self.measurements],
         )
 
 
@@ -65,36 +69,30 @@ def load_runs(registry: Registry, run_ids: Iterable[str], *, where: str = "") ->
 
     Raises: NotFoundError; InputError for a query with an error.
     """
-    wanted: dict[str, None] = {}
-    for run_id in [registry.run(prefix).id for prefix in run_ids] or registry.run_table(where).values("id"):
-        wanted[run_id] = None
-        wanted |= dict.fromkeys(str(row["id"]) for row in registry.trials.table(run_id).records)
-    records = [registry.run(run_id) for run_id in wanted]
-    refusals = registry.test_refusals(wanted)
-    runs_first = sorted(records, key=lambda record: record.parent_id is not None)
-    return [_load(registry, record, refusals.get(record.id)) for record in runs_first]
+    wanted = [registry.run(prefix).id for prefix in run_ids] or registry.run_ids(where)
+    wanted += [str(trial) for run_id in wanted for trial in registry.trials.table(run_id).values("id")]
+    places = {run_id: place for place, run_id in enumerate(dict.fromkeys(wanted))}
+    refusals = registry.test_refusals(places)
+    runs = sorted(registry.run_records(places), key=lambda run: (run.parent_id is not None, places[run.id]))
+    return [_load(registry, run, refusals.get(run.id)) for run in runs]
 
 
 def _load(registry: Registry, record: RunRecord, refusal: str | None) -> ExportedRun:
     """Load what is exported of a run; that its test score is refused, and why, is a note."""
     refused = [] if refusal is None else [f"The test score is refused: {refusal}."]
-    history = registry.metrics.history_table(record.id).records
-    points = [
-        Measurement(f"{row['split']}/{row['name']}", row["step"], row["value"])
-        for row in sorted(history, key=lambda row: row["step"])
-    ]
+    history = sorted(registry.metrics.history(record.id).records, key=lambda row: row["step"])
     return ExportedRun(
         record,
         registry.parameters(record.id),
         registry.tags(record.id),
         [*refused, *(note.text for note in registry.annotations.notes(record.id))],
-        points,
+        [Measurement(f"{row['split']}/{row['name']}", row["step"], row["value"]) for row in history],
         registry.metrics.latest(record.id),
     )
 
 
-def _write_events(run: ExportedRun, folder: Path) -> None:
-    """Write an event file of TensorBoard anew: scalars by step, parameters for its HParams page, texts.
+def _write_events(runs: Iterable[ExportedRun], folder: Path) -> None:
+    """Write event files of TensorBoard anew: scalars by step, parameters for its HParams page, texts.
 
     A run has a folder of its own, called by its id, and a trial one in that of its sweep.
     """
@@ -102,44 +100,41 @@ def _write_events(run: ExportedRun, folder: Path) -> None:
     from tensorboardX.summary import hparams
 
     logging.getLogger("tensorboardX.x2num").setLevel(logging.ERROR)  # it warns of every NaN, which a history may hold
-    place = folder / (run.record.parent_id or "") / run.record.id
-    for old in place.glob("events.out.tfevents.*"):
-        old.unlink()
-    writer = SummaryWriter(str(place))
-    begun = (run.record.started_at or run.record.created_at).timestamp()  # a history here has steps, and no times
-    try:
-        for one in run.measurements:
-            writer.add_scalar(one.name, one.value, one.step, walltime=begun)
+    for run in runs:
+        place = folder / (run.record.parent_id or "") / run.record.id
+        for old in place.glob("events.out.tfevents.*"):
+            old.unlink()
         values = {path: value for path, value in run.parameters.items() if isinstance(value, bool | int | float | str)}
         finite = {name: value for name, value in run.result.items() if math.isfinite(value)}
-        for part in hparams(values, finite):
-            writer.file_writer.add_summary(part)
-        for name, value in finite.items():
-            writer.add_scalar(name, value, 0)  # what the HParams page shows
         about = {"id": run.record.id, "name": run.title, "kind": run.record.kind, "state": str(run.record.state)}
         about |= {"tags": ", ".join(run.tags)}
-        writer.add_text("run", _as_code(json.dumps(about, indent=2, ensure_ascii=False)), 0)
-        writer.add_text("spec", _as_code(json.dumps(dict(run.record.spec), indent=2, ensure_ascii=False)), 0)
-        for number, note in enumerate(run.notes, 1):
-            writer.add_text(f"note/{number}", _as_code(note), 0)
-    finally:
-        writer.close()
-
-
-def _as_code(text: str) -> str:
-    """Text as a block of code in Markdown, which nothing in it leaves."""
-    return "\n".join(f"    {line}" for line in text.splitlines())
+        plain = {"run": about, "spec": dict(run.record.spec)}
+        texts = {name: json.dumps(value, indent=2, ensure_ascii=False) for name, value in plain.items()}
+        texts |= {f"note/{number}": note for number, note in enumerate(run.notes, 1)}
+        writer = SummaryWriter(str(place))
+        try:
+            for one in run.measurements:
+                writer.add_scalar(one.name, one.value, one.step, walltime=run.began_s)
+            for part in hparams(values, finite):
+                writer.file_writer.add_summary(part)
+            for name, value in finite.items():
+                writer.add_scalar(name, value, 0)  # what the HParams page shows
+            for name, text in texts.items():  # as a block of code in Markdown, which nothing in it leaves
+                writer.add_text(name, "\n".join(f"    {line}" for line in text.splitlines()), 0)
+        finally:
+            writer.close()
 
 
 _OUR_ID = "orchestrator.run_id"
 _ROWS_AT_ONCE = 500
+_PARAMETERS_AT_ONCE = 100
 _LONGEST_PARAMETER = 6_000
 """MLflow refuses longer values."""
 _STATUS = {"COMPLETED": "FINISHED", "FAILED": "FAILED", "STOPPED": "KILLED", "PRUNED": "KILLED"}
 
 
-def _write_to_store(run: ExportedRun, folder: Path) -> None:
-    """Write a run into an MLflow store in a SQLite file; one that is there already, by its id here, is replaced.
+def _write_to_store(runs: Iterable[ExportedRun], folder: Path) -> None:
+    """Write runs into an MLflow store in a SQLite file; one that is there already, by its id here, is replaced.
 
     Trials are nested runs.
     """
@@ -148,48 +143,37 @@ def _write_to_store(run: ExportedRun, folder: Path) -> None:
     from mlflow.utils.mlflow_tags import MLFLOW_PARENT_RUN_ID, MLFLOW_RUN_NAME, MLFLOW_RUN_NOTE
 
     client = MlflowClient(tracking_uri=f"sqlite:///{folder.absolute() / 'mlflow.db'}")
-    experiment = _experiment(client, run.record.experiment, folder)
-    for known in _found(client, experiment, run.record.id):
-        client.delete_run(known)
-    parents = _found(client, experiment, run.record.parent_id)
-    tags = {_OUR_ID: run.record.id, "kind": run.record.kind, MLFLOW_RUN_NAME: run.title, "tags": ", ".join(run.tags)}
-    tags |= {MLFLOW_PARENT_RUN_ID: parents[0]} if parents else {}
-    tags |= {MLFLOW_RUN_NOTE: "\n\n".join(run.notes)} if run.notes else {}
-    started = run.record.started_at or run.record.created_at
-    begun = _milliseconds(started.timestamp())  # of all measurements: a history here has steps, and no times
-    created = client.create_run(experiment, start_time=begun, run_name=run.title)
-    new_id = created.info.run_id
-    metrics = [Metric(one.name, one.value, begun, one.step) for one in run.measurements]
-    parameters = [Param(path, str(value)[:_LONGEST_PARAMETER]) for path, value in run.parameters.items()]
-    for start in range(0, len(metrics), _ROWS_AT_ONCE):
-        client.log_batch(new_id, metrics=metrics[start : start + _ROWS_AT_ONCE])
-    for start in range(0, len(parameters), 100):
-        client.log_batch(new_id, params=parameters[start : start + 100])
-    client.log_batch(new_id, tags=[RunTag(key, value) for key, value in tags.items()])
-    ended = run.record.finished_at
-    status = _STATUS.get(str(run.record.state), "RUNNING")
-    client.set_terminated(new_id, status, None if ended is None else _milliseconds(ended.timestamp()))
+
+    def found(experiment: str, run_id: str | None) -> list[str]:
+        condition = f"tags.`{_OUR_ID}` = '{run_id}'"
+        return [] if run_id is None else [str(run.info.run_id) for run in client.search_runs([experiment], condition)]
+
+    for run in runs:
+        record = run.record
+        known = client.get_experiment_by_name(record.experiment)
+        artifacts = (folder.absolute() / "artifacts").as_uri()
+        experiment = str(known.experiment_id if known else client.create_experiment(record.experiment, artifacts))
+        for old in found(experiment, record.id):
+            client.delete_run(old)
+        tags = {_OUR_ID: record.id, "kind": record.kind, MLFLOW_RUN_NAME: run.title, "tags": ", ".join(run.tags)}
+        parents = found(experiment, record.parent_id)
+        tags |= {MLFLOW_PARENT_RUN_ID: parents[0]} if parents else {}
+        tags |= {MLFLOW_RUN_NOTE: "\n\n".join(run.notes)} if run.notes else {}
+        began = round(1000 * run.began_s)
+        new_id = client.create_run(experiment, start_time=began, run_name=run.title).info.run_id
+        metrics = [Metric(one.name, one.value, began, one.step) for one in run.measurements]
+        parameters = [Param(path, str(value)[:_LONGEST_PARAMETER]) for path, value in run.parameters.items()]
+        for start in range(0, len(metrics), _ROWS_AT_ONCE):
+            client.log_batch(new_id, metrics=metrics[start : start + _ROWS_AT_ONCE])
+        for start in range(0, len(parameters), _PARAMETERS_AT_ONCE):
+            client.log_batch(new_id, params=parameters[start : start + _PARAMETERS_AT_ONCE])
+        client.log_batch(new_id, tags=[RunTag(key, value) for key, value in tags.items()])
+        ended = None if record.finished_at is None else round(1000 * record.finished_at.timestamp())
+        client.set_terminated(new_id, _STATUS.get(str(record.state), "RUNNING"), ended)
 
 
-def _experiment(client: Any, name: str, folder: Path) -> str:
-    known = client.get_experiment_by_name(name)
-    if known is not None:
-        return str(known.experiment_id)
-    return str(client.create_experiment(name, artifact_location=(folder.absolute() / "artifacts").as_uri()))
-
-
-def _found(client: Any, experiment: str, run_id: str | None) -> list[str]:
-    if run_id is None:
-        return []
-    return [str(run.info.run_id) for run in client.search_runs([experiment], f"tags.`{_OUR_ID}` = '{run_id}'")]
-
-
-def _milliseconds(seconds: float) -> int:
-    return round(1000 * seconds)
-
-
-def _write_offline(run: ExportedRun, folder: Path) -> None:
-    """Write an offline run of Weights & Biases, by its id here, so that syncing twice makes no second one.
+def _write_offline(runs: Iterable[ExportedRun], folder: Path) -> None:
+    """Write offline runs of Weights & Biases, by their ids here, so that syncing twice makes no second ones.
 
     Nothing is sent before somebody runs `wandb sync`.
     """
@@ -200,26 +184,28 @@ def _write_offline(run: ExportedRun, folder: Path) -> None:
         x_disable_meta=True, x_disable_machine_info=True,
     )  # fmt: skip
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-    made = wandb.init(
-        project=run.record.experiment[:128] or "orchestrator",
-        id=run.record.id,
-        name=run.title[:128],
-        group=run.record.parent_id,
-        job_type=run.record.kind,
-        tags=[tag[:64] for tag in run.tags if tag],
-        notes="\n\n".join(run.notes) or None,
-        config=dict(run.parameters),
-        dir=str(folder),
-        settings=settings,
-    )
-    steps: dict[int, dict[str, float]] = defaultdict(dict)
-    for one in run.measurements:
-        steps[one.step][one.name] = one.value
-    for step, values in sorted(steps.items()):
-        made.log(values, step=step)
-    for name, value in run.result.items():
-        made.summary[name.replace(".", "/")] = value
-    made.finish(exit_code=0 if run.record.state == "COMPLETED" else 1)
+    for run in runs:
+        made = wandb.init(
+            project=run.record.experiment[:128] or "orchestrator",
+            id=run.record.id,
+            name=run.title[:128],
+            group=run.record.parent_id,
+            job_type=run.record.kind,
+            tags=[tag[:64] for tag in run.tags if tag],
+            notes="\n\n".join(run.notes) or None,
+            config=dict(run.parameters),
+            dir=str(folder),
+            settings=settings,
+        )
+        steps: dict[int, dict[str, float]] = defaultdict(dict)
+        for one in run.measurements:
+            steps[one.step][one.name] = one.value
+        for step, values in steps.items():
+            made.log(values, step=step)
+        for name, value in run.result.items():
+            made.summary[name.replace(".", "/")] = value
+        made.finish(exit_code=0 if run.record.state == "COMPLETED" else 1)
+    wandb.teardown()  # ends its own process, which writes the files; until then the last records may be missing
 
 
 @dataclass(frozen=True)
@@ -230,7 +216,7 @@ class Tracker:
     """Module that writes its format."""
     package: str
     """Package to install where that module is not there."""
-    write: Callable[[ExportedRun, Path], None]
+    write: Callable[[Iterable[ExportedRun], Path], None]
     look: str
     """Command that shows what was written; FOLDER stands for where."""
     name: Callable[[str], str] = str
@@ -246,17 +232,17 @@ def mlflow_name(name: str) -> str:
     >>> mlflow_name("validation/f1_C++"), mlflow_name("validation/f1_a//b"), mlflow_name("train/loss")
     ('validation/f1_C_2B_2B', 'validation_2Ff1_a_2F_2Fb', 'train/loss')
     """
-    plain = re.sub(r"[^/\w.\- ]", _code, name)
+
+    def code(sign: re.Match[str]) -> str:
+        return f"_{ord(sign[0]):02X}"
+
+    plain = re.sub(r"[^/\w.\- ]", code, name)
     if posixpath.normpath(plain) != plain or plain.startswith(("/", ".")):
-        plain = re.sub(r"[/.]", _code, plain)
+        plain = re.sub(r"[/.]", code, plain)
     if len(plain) <= _LONGEST_NAME:
         return plain
     digest = hashlib.sha256(plain.encode()).hexdigest()[:8]
     return f"{plain[: _LONGEST_NAME - 9]}_{digest}"
-
-
-def _code(sign: re.Match[str]) -> str:
-    return f"_{ord(sign[0]):02X}"
 
 
 TRACKERS = {
@@ -285,12 +271,12 @@ def write_runs(
     if find_spec(chosen.library) is None:
         raise InputError(f"writing for {tracker} needs its own library; run: pip install {chosen.package}")
     folder.mkdir(parents=True, exist_ok=True)
-    for run in runs:
-        on_run(run)
-        chosen.write(run.renamed(chosen.name), folder)
-    if chosen.write is _write_offline:
-        import wandb
 
-        wandb.teardown()  # ends its own process, which writes the files; until then the last records may be missing
+    def renamed() -> Iterator[ExportedRun]:
+        for run in runs:
+            on_run(run)
+            yield run.renamed(chosen.name)
+
+    chosen.write(renamed(), folder)
     names = {name for run in runs for name in (*run.parameters, *(one.name for one in run.measurements))}
     return {name: chosen.name(name) for name in sorted(names) if chosen.name(name) != name}

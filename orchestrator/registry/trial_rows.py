@@ -3,12 +3,11 @@
 from collections.abc import Collection
 from functools import lru_cache
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import Connection, select
 
 from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.parameter_values import digest
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import RUNS
 
 
 @lru_cache(maxsize=10_000)
@@ -17,14 +16,16 @@ def trial_id(sweep_id: str, key: str) -> str:
     return digest([sweep_id, key])[:12]
 
 
-def load_kept_trials(session: Session, sweep_ids: Collection[str]) -> dict[str, str]:
+def load_kept_trials(connection: Connection, sweep_ids: Collection[str]) -> dict[str, str]:
     """Id of the trial whose model each of these sweeps kept, by the sweep's id; runs without one are left out.
 
     What the model of a sweep began with is in the parameters of that trial.
     """
     if not sweep_ids:
         return {}
-    sweep, trial = aliased(RunRow), aliased(RunRow)
-    is_kept = (trial.parent_id == sweep.key) & (trial.model_folder == sweep.model_folder)
-    kept = select(sweep.id, trial.id).join(trial, is_kept).where(sweep.id.in_(select_items(session, sweep_ids)))
-    return {row[0]: row[1] for row in session.execute(kept.order_by(trial.id))}
+    sweep, trial = RUNS.alias(), RUNS.alias()
+    is_kept = (trial.c.parent_id == sweep.c.key) & (trial.c.model_folder == sweep.c.model_folder)
+    kept = (
+        select(sweep.c.id, trial.c.id).join(trial, is_kept).where(sweep.c.id.in_(select_items(connection, sweep_ids)))
+    )
+    return {row[0]: row[1] for row in connection.execute(kept.order_by(trial.c.id))}

@@ -14,15 +14,15 @@ from orchestrator.cells import short_value
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.measurements import best_first, is_better_lower, is_of_the_machine, score_bounds
 from orchestrator.progress import duration
-from orchestrator.registry.groups.group_records import group_code
-from orchestrator.registry.groups.scored_trials import (
+from orchestrator.registry.groups.group_records import (
     choice_words,
+    group_code,
     replicate_text,
-    scored_groups,
     scored_trials,
     varied_parameters,
     varying_paths,
 )
+from orchestrator.registry.groups.leaderboard import trial_groups
 from orchestrator.registry.place_tags import is_internal
 from orchestrator.registry.run_differences import make_of
 from orchestrator.reports.blocks import Block, Chart, Code, Facts, Page, Row, Section, Table, Words, run_cell
@@ -39,10 +39,11 @@ from orchestrator.reports.predictions import prediction_blocks
 from orchestrator.reports.run_texts import TEST, attempt_line, changed_spec, data_line, make_lines, score_lines
 from orchestrator.run_states import RunState
 from orchestrator.significance.ranking import SeedNoise
+from orchestrator.significance.summary import summarize
 from orchestrator.storage import write_bytes
 
 if TYPE_CHECKING:
-    from orchestrator.registry.lineage.lineage import LineageTree
+    from orchestrator.registry.lineage import LineageTree
     from orchestrator.registry.records import RunRecord
     from orchestrator.registry.registry import Registry
 
@@ -193,15 +194,16 @@ def _setting_texts(record: Row, settings: Sequence[str]) -> list[str]:
 
 def _spreads(records: Sequence[Row], settings: Sequence[str], metric: str) -> list[Block]:
     """The groups of trials that differ only in seed and fold, in the order of the leaderboard."""
-    groups = scored_groups(records, metric)
-    has_several_codes = len({group_code(group.rows[0]["group"]) for group in groups}) > 1
-    noise = SeedNoise.of([group.summary for group in groups])
+    groups = trial_groups(records, metric)
+    has_several_codes = len({group_code(group.key) for group in groups}) > 1
+    summaries = [summarize(group.scores) for group in groups]
+    noise = SeedNoise.of(summaries)
     shown = []
-    for group in groups[:_MOST_GROUPS]:
-        label = ", ".join(_setting_texts(group.rows[0], settings)) or "all trials"
-        code = f", code {group_code(group.rows[0]['group'])}" if has_several_codes else ""
-        interval = noise and noise.interval(group.summary, score_bounds(metric))
-        shown.append(Spread(label + code, group.scores, group.summary.mean, interval))
+    for group, summary in zip(groups[:_MOST_GROUPS], summaries, strict=False):
+        label = ", ".join(_setting_texts(group.parameters, settings)) or "all trials"
+        code = f", code {group_code(group.key)}" if has_several_codes else ""
+        interval = noise and noise.interval(summary, score_bounds(metric))
+        shown.append(Spread(label + code, group.scores, summary.mean, interval))
     blocks: list[Block] = [seed_spread(shown, metric)] if shown else []
     if len(groups) > len(shown):
         blocks.append(Words(f"The best {len(shown)} of {len(groups)} groups."))
@@ -226,7 +228,7 @@ def trial_curves(registry: "Registry", run: "RunRecord", records: Sequence[Row])
     metric, names = str(run.metric), _trial_names(records)
     lines = {}
     for record in scored_trials(records, metric)[:_MOST_CURVES]:
-        history = registry.metrics.history_table(record["id"], f"validation.{metric}").records
+        history = registry.metrics.history(record["id"], f"validation.{metric}").records
         if history:
             lines[names[record["id"]]] = [(point["step"], point["value"]) for point in history]
     return learning_curves(metric, lines)
@@ -240,7 +242,7 @@ def curve_charts(registry: "Registry", runs: Mapping[str, "RunRecord"], *, min_p
     """
     lines: dict[str, dict[str, list[tuple[int, float | None]]]] = defaultdict(lambda: defaultdict(list))
     for label, run in runs.items():
-        for row in registry.metrics.history_table(run.id).records:
+        for row in registry.metrics.history(run.id).records:
             line = f"{label}, {row['split']}" if len(runs) > 1 else row["split"]
             lines[row["name"]][line].append((row["step"], row["value"]))
 

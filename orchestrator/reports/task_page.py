@@ -30,7 +30,7 @@ _ORDER = (
 
 def task_page(registry: "Registry", task: str) -> Page:
     """Make the page of a task that has been tried."""
-    records = registry.leaderboard_table(task, limit=_MOST_ROWS).records
+    records = registry.leaderboard(task, limit=_MOST_ROWS).records
     drawn = [row["run"] for row in records if row["mean"] is not None and row["rank"] <= _MOST_GROUPS]
     shown = registry.groups_of(drawn, archived=False)
     groups = {_identity(group.key, group.metric, group.data): group for group in shown}

@@ -28,18 +28,18 @@ MOST_SEEDS = 100_000
 
 
 @dataclass(frozen=True)
-class WelchResult:
-    """Difference of two means, the first one's minus the second one's."""
+class DifferenceResult:
+    """Difference of two scores, the first one's minus the second one's."""
 
     difference: float
     interval: Interval | None
-    """Interval of the difference; None where the scores do not show their noise, as `compare_means` says."""
+    """Differences that the test does not reject; None where the scores are too few, or do not show their noise."""
     p_value: float | None
-    """Probability of a difference at least as large, on either side, between groups with the same mean."""
+    """Probability of a difference at least as large, on either side, without one; None where noise is not known."""
 
 
-def compare_means(first: Sequence[float], second: Sequence[float], level: float = LEVEL) -> WelchResult:
-    """Compare two groups of scores whose spreads may differ; each has at least one score.
+def compare_means(first: Sequence[float], second: Sequence[float]) -> DifferenceResult:
+    """Compare two groups of scores whose spreads may differ, by Welch's test; each has at least one score.
 
     A group of a single score shows no noise, nor does one whose scores are all equal, however many they are: a variance
     of zero would make any difference certain. So would one that is too small for a float.
@@ -50,13 +50,13 @@ def compare_means(first: Sequence[float], second: Sequence[float], level: float 
     """
     difference = fmean(first) - fmean(second)
     if not (has_spread(first) and has_spread(second)):
-        return WelchResult(difference, None, None)
+        return DifferenceResult(difference, None, None)
     parts = [sample_variance(scores) / len(scores) for scores in (first, second)]
     shares = [part / sum(parts) for part in parts]
     degrees = 1.0 / sum(share**2 / (len(scores) - 1) for share, scores in zip(shares, (first, second), strict=True))
     error = math.sqrt(sum(parts))
-    half, p_value = t_quantile(level, degrees) * error, t_p_value(difference / error, degrees)
-    return WelchResult(difference, Interval(difference - half, difference + half), p_value)
+    half, p_value = t_quantile(LEVEL, degrees) * error, t_p_value(difference / error, degrees)
+    return DifferenceResult(difference, Interval(difference - half, difference + half), p_value)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -91,7 +91,7 @@ class McNemarResult:
     """Exact probability of so uneven a split of these examples, on either side, between equal models."""
 
 
-def compare_answers(first: Sequence[bool], second: Sequence[bool], level: float = LEVEL) -> McNemarResult:
+def compare_answers(first: Sequence[bool], second: Sequence[bool]) -> McNemarResult:
     """Compare two models by which of the same examples, at least one, each has right.
 
     Source: McNemar (1947), Note on the sampling error of the difference between correlated proportions or percentages,
@@ -106,7 +106,7 @@ def compare_answers(first: Sequence[bool], second: Sequence[bool], level: float 
         only_first,
         only_second,
         (only_first - only_second) / len(pairs),
-        _paired_interval(len(pairs), only_first, only_second, level),
+        _paired_interval(len(pairs), only_first, only_second),
         sign_test(only_first, only_second),
     )
 
@@ -127,7 +127,7 @@ def sign_test(num_first: int, num_second: int) -> float:
     return 2 * tail / (1 << total)  # of whole numbers, which no float would hold
 
 
-def _paired_interval(num_examples: int, only_first: int, only_second: int, level: float) -> Interval:
+def _paired_interval(num_examples: int, only_first: int, only_second: int) -> Interval:
     """Interval of the difference of paired proportions.
 
     Source: Bonett and Price (2012), Adjusted Wald confidence interval for a difference of binomial proportions based on
@@ -135,7 +135,7 @@ def _paired_interval(num_examples: int, only_first: int, only_second: int, level
     """
     total = num_examples + 2
     one, other = (only_first + 1) / total, (only_second + 1) / total
-    half = normal_quantile(level) * math.sqrt((one + other - (one - other) ** 2) / total)
+    half = normal_quantile(LEVEL) * math.sqrt((one + other - (one - other) ** 2) / total)
     return Interval(max(-1.0, one - other - half), min(1.0, one - other + half))
 
 
@@ -148,9 +148,7 @@ def least_p_value(num_pairs: int) -> float:
     return 2.0 ** (1 - num_pairs) if num_pairs <= MOST_EXACT_PAIRS else 2.0 / (NUM_DRAWN + 1)
 
 
-def seeds_of_each_group(
-    difference: float, first_sd: float, second_sd: float, level: float = LEVEL, power: float = POWER
-) -> int | None:
+def seeds_of_each_group(difference: float, first_sd: float, second_sd: float, level: float = LEVEL) -> int | None:
     """Seeds that each of two independent groups needs, so that a true difference of this size is found.
 
     None where more than `MOST_SEEDS` would be needed, as for no difference at all.
@@ -158,10 +156,10 @@ def seeds_of_each_group(
     Source: Snedecor and Cochran (1989), Statistical Methods, 6.14: n = (t + t')² (s₁² + s₂²) / d², with quantiles of
     Student's t for the test and for the power, and degrees of freedom that follow from n.
     """
-    return _least_number(difference, first_sd**2 + second_sd**2, lambda n: 2 * (n - 1), level, power)
+    return _least_number(difference, first_sd**2 + second_sd**2, lambda n: 2 * (n - 1), level)
 
 
-def pairs_of_seeds(difference: float, sd: float, level: float = LEVEL, power: float = POWER) -> int | None:
+def pairs_of_seeds(difference: float, sd: float, level: float = LEVEL) -> int | None:
     """Pairs of equal seeds that two groups need; `sd` is that of the pairs' differences.
 
     At least as many as let the permutation test find anything, where any number does: more than `MOST_EXACT_PAIRS` give
@@ -169,7 +167,7 @@ def pairs_of_seeds(difference: float, sd: float, level: float = LEVEL, power: fl
 
     Source: Snedecor and Cochran (1989), Statistical Methods, 6.14.
     """
-    number = _least_number(difference, sd**2, lambda n: n - 1, level, power)
+    number = _least_number(difference, sd**2, lambda n: n - 1, level)
     if number is None:
         return None
     while number < MOST_EXACT_PAIRS and least_p_value(number) > 1.0 - level:
@@ -177,20 +175,18 @@ def pairs_of_seeds(difference: float, sd: float, level: float = LEVEL, power: fl
     return number
 
 
-def _least_number(
-    difference: float, variance: float, degrees_of: Callable[[int], int], level: float, power: float
-) -> int | None:
+def _least_number(difference: float, variance: float, degrees_of: Callable[[int], int], level: float) -> int | None:
     """Smallest number from 2 on that is at least (t + t')² · variance / difference²; the right side falls with it."""
 
     def needed(number: int) -> float:
         degrees = degrees_of(number)
-        # One side alone counts in the power: beyond it lie 1 - power, so that both sides leave 2 · power - 1 within.
-        return (t_quantile(level, degrees) + t_quantile(2 * power - 1, degrees)) ** 2 * ratio
+        # One side alone counts in the power: beyond it lie 1 - POWER, so that both sides leave 2 · POWER - 1 within.
+        return (t_quantile(level, degrees) + t_quantile(2 * POWER - 1, degrees)) ** 2 * ratio
 
     if not difference:
         return None
     ratio = variance / difference**2
-    if (normal_quantile(level) + normal_quantile(2 * power - 1)) ** 2 * ratio > MOST_SEEDS:
+    if (normal_quantile(level) + normal_quantile(2 * POWER - 1)) ** 2 * ratio > MOST_SEEDS:
         return None
     low, high = 1, 2
     while needed(high) > high:

@@ -8,28 +8,25 @@ columns of numpy, G of them.
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.significance.summary import LEVEL, ROUNDING, Interval, t_p_value, t_quantile
+from orchestrator.significance.summary import LEVEL, ROUNDING, Interval, Summary, t_p_value, t_quantile
 
 Column = NDArray[Any]
 
 
-class SeedStatistics(Protocol):
-    """Scores of a group, one for each seed, in three numbers, as `Summary` has them."""
+class SeedStatistics(NamedTuple):
+    """Scores of a group, one for each seed, in three numbers of `Summary`; the third of a single score is 0."""
 
-    @property
-    def n(self) -> int: ...
+    n: int
+    mean: float
+    sd: float
 
-    @property
-    def mean(self) -> float: ...
 
-    @property
-    def sd(self) -> float | None:
-        """Standard deviation of the sample, by n - 1; None of a single score."""
+Group = Summary | SeedStatistics
 
 
 class MeanNoise(NamedTuple):
@@ -63,7 +60,7 @@ class SeedNoise(NamedTuple):
     """Degrees of freedom of all groups together."""
 
     @classmethod
-    def of(cls, groups: Sequence[SeedStatistics]) -> Self | None:
+    def of(cls, groups: Sequence[Group]) -> Self | None:
         """Noise of the seeds of some groups; None where no group has seeds that differ."""
         columns = [(group.n, group.mean, group.sd or 0.0) for group in groups]
         return cls.of_columns(*np.asarray(columns, dtype=float).T) if columns else None
@@ -90,7 +87,7 @@ class SeedNoise(NamedTuple):
         halves: Column = quantiles * np.sqrt(self._moderated(d, own) / n)
         return halves
 
-    def of_mean(self, group: SeedStatistics) -> MeanNoise:
+    def of_mean(self, group: Group) -> MeanNoise:
         """Noise of a group's mean."""
         variance = (group.sd or 0.0) * (group.sd or 0.0)  # ** 2 raises where the square overflows
         d = group.n - 1 if _is_known(group.n, group.mean, variance) else 0
@@ -104,7 +101,7 @@ class SeedNoise(NamedTuple):
     def _degrees(self, d: int) -> float:
         return min(self.degrees + d, self.most_degrees)
 
-    def of_difference(self, first: SeedStatistics, second: SeedStatistics) -> MeanNoise:
+    def of_difference(self, first: Group, second: Group) -> MeanNoise:
         """Noise of the difference of two means.
 
         Source: Satterthwaite (1946), An approximate distribution of estimates of variance components.
@@ -114,7 +111,7 @@ class SeedNoise(NamedTuple):
         shares = (one.variance / total) ** 2 / one.degrees + (other.variance / total) ** 2 / other.degrees
         return MeanNoise(total, min(1.0 / shares, self.most_degrees))
 
-    def interval(self, group: SeedStatistics, bounds: tuple[float, float] | None = None) -> Interval:
+    def interval(self, group: Group, bounds: tuple[float, float] | None = None) -> Interval:
         """The 95 % interval of a group's mean.
 
         Args:
@@ -127,7 +124,7 @@ class SeedNoise(NamedTuple):
             low, high = max(bounds[0], low), min(bounds[1], high)
         return Interval(low, high)
 
-    def may_be_best(self, group: SeedStatistics, best: SeedStatistics, num_groups: int) -> bool:
+    def may_be_best(self, group: Group, best: Group, num_groups: int) -> bool:
         """Whether a group may be the best of a ranking: whether the best mean is not significantly better.
 
         The truly best group is among these with a probability of 95 %: it is left out only where one of the G - 1

@@ -6,12 +6,11 @@ off the same arrangements as its p-value, and no resamples by weights, so that s
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.significance.comparison import MOST_EXACT_PAIRS, NUM_DRAWN
+from orchestrator.significance.comparison import MOST_EXACT_PAIRS, NUM_DRAWN, DifferenceResult
 from orchestrator.significance.summary import LEVEL, Interval
 
 NUM_RESAMPLES = 10_000
@@ -23,21 +22,11 @@ Numbers = NDArray[np.float64]
 ScoreOfWeights = Callable[[Numbers], Numbers]
 """Function from weights (R, N), how often each of N examples was drawn in each of R resamples, to R scores."""
 _ROUNDING = 1e-12
+_SEED = 0
+"""Seed of whatever is drawn: the same scores have the same intervals."""
 
 
-@dataclass(frozen=True)
-class PairedResult:
-    """Mean of the differences of pairs."""
-
-    difference: float
-    interval: Interval | None
-    """Differences that the test does not reject; None where too few pairs bound it at that level."""
-    p_value: float
-    """Probability of a mean difference at least as large, on either side, when signs are a matter of chance."""
-    is_exact: bool
-
-
-def compare_pairs(differences: Sequence[float], level: float = LEVEL, seed: int = 0) -> PairedResult:
+def compare_pairs(differences: Sequence[float]) -> DifferenceResult:
     """Test whether the mean of differences is zero, under which each of them could as well have the other sign.
 
     Nothing is assumed of the scores' distribution. The p-value and the interval are two sides of one test: the mean of
@@ -49,23 +38,21 @@ def compare_pairs(differences: Sequence[float], level: float = LEVEL, seed: int 
     p-values should never be zero.
 
     Args:
-        differences: one for each pair, at least one.
-        seed: of the arrangements that are drawn, where there are more than `MOST_EXACT_PAIRS` pairs.
+        differences: one for each pair, at least one; of more than `MOST_EXACT_PAIRS`, arrangements are drawn.
     """
     values = np.asarray(differences, dtype=float)
-    is_exact = len(values) <= MOST_EXACT_PAIRS
-    means = _all_subset_means(values) if is_exact else _drawn_subset_means(values, seed)
+    means = _all_subset_means(values) if len(values) <= MOST_EXACT_PAIRS else _drawn_subset_means(values)
     num_arrangements = len(means) + 1
     difference = float(values.mean())
     rounding = _ROUNDING * float(np.abs(values).max())
     others = np.sum(means <= rounding) if difference > 0 else np.sum(means >= -rounding)
     p_value = 1.0 if abs(difference) <= rounding else min(1.0, 2.0 * (1 + int(others)) / num_arrangements)
-    num_rejected = math.floor((1.0 - level) * num_arrangements / 2 + _ROUNDING)
+    num_rejected = math.floor((1.0 - LEVEL) * num_arrangements / 2 + _ROUNDING)
     interval = None
     if num_rejected:
         means.sort()
         interval = Interval(float(means[num_rejected - 1]), float(means[-num_rejected]))
-    return PairedResult(difference, interval, p_value, is_exact)
+    return DifferenceResult(difference, interval, p_value)
 
 
 def _all_subset_means(values: Numbers) -> Numbers:
@@ -77,63 +64,36 @@ def _all_subset_means(values: Numbers) -> Numbers:
     return means
 
 
-def _drawn_subset_means(values: Numbers, seed: int) -> Numbers:
+def _drawn_subset_means(values: Numbers) -> Numbers:
     """Means of random subsets; each value is in half of them."""
-    chosen = np.random.default_rng(seed).integers(0, 2, size=(NUM_DRAWN, len(values))).astype(float)
+    chosen = np.random.default_rng(_SEED).integers(0, 2, size=(NUM_DRAWN, len(values))).astype(float)
     sizes = chosen.sum(axis=1)
     means: Numbers = (chosen @ values)[sizes > 0] / sizes[sizes > 0]
     return means
 
 
-@dataclass(frozen=True)
-class ExampleBootstrapResult:
-    """Difference of two scores over the same examples, the first one's minus the second one's."""
-
-    difference: float
-    interval: Interval
-    p_value: float
-    """Twice the share of resamples, one more added, whose difference has the other sign or none."""
-    num_examples: int
-
-
-def bootstrap_interval(
-    first: Sequence[float], second: Sequence[float], *, level: float = LEVEL, seed: int = 0
-) -> Interval:
+def bootstrap_interval(first: Sequence[float], second: Sequence[float]) -> Interval:
     """Percentile interval of the difference of two means over independent scores, each group drawn on its own.
 
-    It is too narrow for a few seeds: of five, the spread is underestimated by a tenth.
+    It is too narrow for a few seeds: of five, the spread is underestimated by a tenth. Of pairs, it is that
+    of their differences beside `[0.0]`, whole pairs being drawn.
 
     Source: Efron and Tibshirani (1993), An Introduction to the Bootstrap, 8.3 and 13.3.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(_SEED)
     means = [
         scores[rng.integers(0, len(scores), size=(NUM_RESAMPLES, len(scores)))].mean(axis=1)
         for scores in (np.asarray(first, dtype=float), np.asarray(second, dtype=float))
     ]
-    return _percentiles(means[0] - means[1], level)
+    return _percentiles(means[0] - means[1])
 
 
-def paired_bootstrap_interval(differences: Sequence[float], *, level: float = LEVEL, seed: int = 0) -> Interval:
-    """Percentile interval of the mean of the differences of pairs, whole pairs being drawn.
-
-    Source: Efron and Tibshirani (1993), An Introduction to the Bootstrap, 13.3.
-    """
-    return bootstrap_interval(differences, [0.0], level=level, seed=seed)
-
-
-def compare_over_examples(
-    num_examples: int,
-    first: ScoreOfWeights,
-    second: ScoreOfWeights,
-    *,
-    level: float = LEVEL,
-    num_resamples: int = NUM_EXAMPLE_RESAMPLES,
-    seed: int = 0,
-) -> ExampleBootstrapResult:
+def compare_over_examples(num_examples: int, first: ScoreOfWeights, second: ScoreOfWeights) -> DifferenceResult:
     """Compare two models over the examples that both answered, examples being drawn with both their answers.
 
     An example that is drawn several times counts with that weight: no resample is written out, so that scores are
-    products of matrices.
+    products of matrices. The p-value is twice the share of resamples, one more added, whose difference has the other
+    sign or none.
 
     Source: Koehn (2004), Statistical significance tests for machine translation evaluation, section 4 (paired
     bootstrap); two-sided as in Efron and Tibshirani (1993), 16.4, with one resample added as a test needs it (Davison
@@ -141,20 +101,20 @@ def compare_over_examples(
     """
     once = np.ones((1, num_examples))
     value = float(first(once)[0] - second(once)[0])
-    rng, drawn = np.random.default_rng(seed), []
+    rng, drawn = np.random.default_rng(_SEED), []
     at_a_time = max(1, _DRAWN_AT_A_TIME // num_examples)
-    for begin in range(0, num_resamples, at_a_time):
-        size = min(at_a_time, num_resamples - begin)
+    for begin in range(0, NUM_EXAMPLE_RESAMPLES, at_a_time):
+        size = min(at_a_time, NUM_EXAMPLE_RESAMPLES - begin)
         weights = rng.multinomial(num_examples, np.full(num_examples, 1 / num_examples), size=size).astype(float)
         drawn.append(first(weights) - second(weights))
     differences = np.concatenate(drawn)
     against = min(int(np.sum(differences <= 0)), int(np.sum(differences >= 0)))
-    p_value = min(1.0, 2.0 * (1 + against) / (num_resamples + 1))
-    return ExampleBootstrapResult(value, _percentiles(differences, level), p_value, num_examples)
+    p_value = min(1.0, 2.0 * (1 + against) / (NUM_EXAMPLE_RESAMPLES + 1))
+    return DifferenceResult(value, _percentiles(differences), p_value)
 
 
-def _percentiles(differences: Numbers, level: float) -> Interval:
-    low, high = np.quantile(differences, [(1 - level) / 2, (1 + level) / 2])
+def _percentiles(differences: Numbers) -> Interval:
+    low, high = np.quantile(differences, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(low), float(high))
 
 

@@ -11,7 +11,7 @@ from statistics import NormalDist, median
 from typing import NamedTuple
 
 LEVEL = 0.95
-"""Probability of every interval unless another is asked for."""
+"""Probability of every interval."""
 ROUNDING = 1e-12
 """Relative difference up to which scores are equal: means of equal scores are rounded."""
 _LEAST_SPREAD = 1e-150
@@ -28,11 +28,6 @@ class Interval(NamedTuple):
 
     low: float
     high: float
-
-    @property
-    def half_width(self) -> float:
-        """Half of the distance between the ends."""
-        return (self.high - self.low) / 2
 
 
 class Summary(NamedTuple):

@@ -217,7 +217,7 @@ def task_outcome(run: ChildRun, settings: Settings) -> Outcome:
     """Digests of a sweep or a distillation on a task: scores of each trial, the model's weights, its predictions."""
     with Registry(settings.registry) as registry:
         record = registry.run(run.run_id)
-        trials = registry.trials.frame(run.run_id)
+        trials = registry.trials.table(run.run_id).frame()
         scores = registry.metrics.latest(run.run_id)
     rows: list[Mapping[Any, Any]] = [*trials.sort_values("number").to_dict("records"), scores]
     outcome = {"scores": _digest_of([_reproducible(row) for row in rows])}
@@ -351,7 +351,7 @@ def _can_go_on(run_id: str, settings: Settings) -> bool:
     if any((Path(settings.storage) / "runs" / run_id).rglob(POINTER)):
         return True
     with Registry(settings.registry) as registry:
-        return bool((registry.trials.frame(run_id)["state"] == RunState.COMPLETED).any())
+        return RunState.COMPLETED in registry.trials.table(run_id).values("state")
 
 
 def _compared(run: str, straight: Outcome, other: Outcome, names: Iterable[str] = ()) -> Iterator[Comparison]:

@@ -37,7 +37,7 @@ def read_accounts(laboratory: Laboratory) -> Accounts:
         keys = {trial_id: repr([(name, str(value)) for name, value in own]) for trial_id, own in parameters.items()}
         rows = []
         for run_id, name in {record.id: "", **keys}.items():
-            frame = registry.metrics.history(run_id)
+            frame = registry.metrics.history(run_id).frame()
             rows += [
                 (name, row.split, row.name, row.step, row.value)
                 for row in frame[["split", "name", "step", "value"]].itertuples(index=False, name="Row")

@@ -140,7 +140,7 @@ class Laboratory:
             if self.kind == "sweep":
                 return len(registry.runs("kind = 'trial' and state = 'COMPLETED'"))
             name = "train.mlm_loss" if self.kind == "pretrain" else "validation.accuracy"
-            return len(set(registry.metrics.history(self.run_id(), name)["step"]))
+            return len(set(registry.metrics.history(self.run_id(), name).values("step")))
 
     def messages(self) -> str:
         """What the drivers said."""

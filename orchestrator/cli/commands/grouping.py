@@ -77,7 +77,7 @@ def show_groups(
 ) -> None:
     """Show the groups of the runs that a query selects, as runs are shown. Raises: InputError."""
     with open_registry() as registry:
-        table = registry.grouped_table(
+        table = registry.grouped(
             grouping.by,
             filter,
             aggregates=grouping.aggregates,

@@ -12,7 +12,7 @@ from orchestrator.cli.output import chosen_form, show_record, show_rows, show_te
 from orchestrator.cli.reading import output_options
 
 if TYPE_CHECKING:
-    from orchestrator.registry.lineage.lineage import LineageTree
+    from orchestrator.registry.lineage import LineageTree
 
 _DIGEST_CHARS = 12
 _COLUMNS = ["depth", "kind", "name", "digest", "role", "run", "stale"]

@@ -56,7 +56,7 @@ def leaderboard(
     from orchestrator.errors import NotFoundError
 
     with open_registry() as registry:
-        table = registry.leaderboard_table(task, by=by, limit=limit, archived=archived, across_code=across_code)
+        table = registry.leaderboard(task, by=by, limit=limit, archived=archived, across_code=across_code)
         known = [] if table.records or task is None else registry.ranked_tasks()
         num_archived = 0 if archived else registry.num_ranked_archived(task)
         empty = no_groups(registry, num_archived)

@@ -16,8 +16,8 @@ from orchestrator.registry.place_tags import PIPELINE
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
+    from orchestrator.registry.marks import Flag
     from orchestrator.registry.records import RunRecord
-    from orchestrator.registry.run_flags import Flag
 
 _CLEARED_BY: "dict[Flag, str]" = {"archived": "unarchive", "pinned": "unpin"}
 """Command that clears each flag."""
@@ -113,7 +113,8 @@ def untag(run_id: str, tags: tuple[str, ...]) -> None:
         run = find_run(registry, run_id)
         gone = registry.annotations.untag(run.id, tags)
         for missing in sorted(set(tags) - set(gone)):
-            notify(f"run {run.id} has no tag {missing!r}")
+            others = ", ".join(registry.annotations.bearers(run.id, missing, "tag"))
+            notify(f"run {run.id} has {f'the tag {missing!r} with {others}' if others else f'no tag {missing!r}'}")
         notify(f"tags of {run.id}: {', '.join(registry.tags(run.id)) or 'none'}")
 
 
@@ -152,7 +153,7 @@ def _why_the_same(registry: "Registry", run: "RunRecord", flag: "Flag", *, sets:
         users = [tag.removeprefix(PIPELINE) for tag in registry.tags(run.id) if tag.startswith(PIPELINE)]
         shown = [user.id for user in registry.run_records(users) if user.id not in registry.annotations.flagged(flag)]
         return f"stays as it was, since pipeline {', '.join(sorted(shown))} uses it too"
-    bearers = registry.annotations.flag_bearers(run.id, flag)
+    bearers = registry.annotations.bearers(run.id, flag)
     if not bearers:
         return f"is no longer {flag}"
     by = "by itself" if bearers[0] == run.id else f"with {', '.join(bearers)}"
@@ -164,7 +165,7 @@ def marks_of(registry: "Registry", run_id: str) -> list[str]:
     """Flags of a run; those that it has through another run with that run's id: `archived with 7f3a`."""
     marks = []
     for flag in _CLEARED_BY:
-        bearers = registry.annotations.flag_bearers(run_id, flag)
+        bearers = registry.annotations.bearers(run_id, flag)
         if bearers:
             marks.append(flag if bearers[0] == run_id else f"{flag} with {bearers[0]}")
     return marks

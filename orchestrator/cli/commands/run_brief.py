@@ -194,12 +194,12 @@ def _can_be_drawn(registry: "Registry", run: "RunRecord") -> bool:
     trials = registry.trials.table(run.id).records
     if not trials:
         return bool(registry.metrics.last_step(run.id))
-    return any(registry.metrics.history_table(trial["id"], f"validation.{run.metric}").records for trial in trials)
+    return any(registry.metrics.history(trial["id"], f"validation.{run.metric}").records for trial in trials)
 
 
 def find_best_trial(registry: "Registry", run: "RunRecord") -> BestTrial | None:
     """The best trial of a sweep; None where no trial has a score, and for any other run."""
-    from orchestrator.registry.groups.scored_trials import (
+    from orchestrator.registry.groups.group_records import (
         choice_words,
         replicate_text,
         scored_trials,

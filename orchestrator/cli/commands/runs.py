@@ -42,7 +42,7 @@ runs.add_command(show)
 @reading_options
 def trials(run_id: str, form: str | None, output: str | None) -> None:
     """Trials of a sweep: what varied, and the scores."""
-    from orchestrator.registry.groups.scored_trials import varied_parameters
+    from orchestrator.registry.groups.group_records import varied_parameters
 
     with open_registry() as registry:
         run = find_run(registry, run_id)
@@ -82,7 +82,7 @@ def metrics(run_id: str, name: str | None, form: str | None, output: str | None)
     """
     with open_registry() as registry:
         run = find_run(registry, run_id)
-        table = registry.metrics.history_table(run.id, name)
+        table = registry.metrics.history(run.id, name)
         known = [] if table.records else sorted(registry.metrics.latest(run.id))
         stages = registry.stages(run.id) if run.kind == "pipeline" else []
     if not table.records:

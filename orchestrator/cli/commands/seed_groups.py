@@ -20,7 +20,7 @@ from orchestrator.cli.output import (
     shows_briefly,
 )
 from orchestrator.cli.reading import current_reading, output_options, reading_options
-from orchestrator.measurements import score_bounds
+from orchestrator.measurements import is_better_lower, score_bounds
 from orchestrator.progress import counted
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def list_groups(task: str | None, archived: bool, form: str | None, output: str 
     from orchestrator.errors import NotFoundError
 
     with open_registry() as registry:
-        table = registry.leaderboard_table(task, limit=num_rows_shown(_PAGE, form, output), archived=archived)
+        table = registry.leaderboard(task, limit=num_rows_shown(_PAGE, form, output), archived=archived)
         num_archived = 0 if archived else registry.num_ranked_archived(task)
         empty = no_groups(registry, num_archived)
         if task is not None and not table.records and not num_archived:
@@ -110,7 +110,7 @@ def _group_row(group: "GroupRecord", noise: "SeedNoise | None") -> dict[str, Any
         "group": group.key,
         "task": group.task,
         "kind": group.kind,
-        "metric": group.metric + (" (smaller is better)" if group.is_better_lower else ""),
+        "metric": group.metric + (" (smaller is better)" if is_better_lower(group.metric) else ""),
         "split": group.split,
         "data": group.data,
         "code": group.code_version,
@@ -195,14 +195,14 @@ def _told(comparison: "Comparison") -> list[tuple[str, tuple[str, str]]]:
 
 def _test_rows(comparison: "Comparison") -> list[dict[str, Any]]:
     """Every test that could be made, a row each, with what it is of; the first one speaks."""
-    seeds, examples, metric = comparison.seeds, comparison.examples, comparison.first.metric
-    rows = [_test_row("Welch, all seeds", metric, seeds.welch, seeds.welch.p_value)]
-    if seeds.paired is not None:
-        name = f"paired permutation, {len(seeds.differences)} common seeds"
-        paired = _test_row(name, metric, seeds.paired, seeds.paired.p_value)
-        rows.insert(0 if seeds.result is seeds.paired else 1, paired)
-    if (bootstrap := seeds.bootstrap) is not None:
-        rows.append(_test_row("bootstrap over seeds", metric, replace(seeds.result, interval=bootstrap), None))
+    examples, metric, of_seeds = comparison.examples, comparison.first.metric, comparison.of_seeds
+    rows = [_test_row("Welch, all seeds", metric, comparison.welch, comparison.welch.p_value)]
+    if comparison.paired is not None:
+        name = f"paired permutation, {len(comparison.differences)} common seeds"
+        paired = _test_row(name, metric, comparison.paired, comparison.paired.p_value)
+        rows.insert(0 if of_seeds is comparison.paired else 1, paired)
+    if (bootstrap := comparison.bootstrap) is not None:
+        rows.append(_test_row("bootstrap over seeds", metric, replace(of_seeds, interval=bootstrap), None))
     if examples is not None and examples.score is not None:
         name = f"paired bootstrap, {examples.num_examples:,} examples"
         rows.append(_test_row(name, metric, examples.score, examples.score.p_value))
@@ -226,13 +226,13 @@ def _rounded(difference: float) -> float:
 
 
 def _comparison_row(comparison: "Comparison") -> dict[str, Any]:
-    speaks, result = comparison.speaks, comparison.speaks.result
+    result = comparison.result
     return {
         "answer": comparison.words,
         "first": comparison.first.key,
         "second": comparison.second.key,
         "distinguishable": comparison.is_distinguishable,
-        "test": speaks.test,
+        "test": comparison.test,
         "difference": result.difference,
         "low": result.interval.low if result.interval else None,
         "high": result.interval.high if result.interval else None,
@@ -241,8 +241,8 @@ def _comparison_row(comparison: "Comparison") -> dict[str, Any]:
         "num_comparisons": comparison.num_comparisons,
         "num_first": len(comparison.first.seeds),
         "num_second": len(comparison.second.seeds),
-        "num_common": len(comparison.seeds.differences),
-        "num_seeds_needed": comparison.seeds.num_seeds_needed,
+        "num_common": len(comparison.differences),
+        "num_seeds_needed": comparison.num_seeds_needed,
         "tests": _test_rows(comparison),
         "differs_in": {path: list(values) for path, values in comparison.differs_in.items()},
     }

@@ -13,26 +13,24 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
-    FromClause,
     Insert,
+    Row,
     Select,
     SQLColumnExpression,
     Table,
     Text,
     bindparam,
-    column,
     create_engine,
     func,
     select,
-    table,
     text,
 )
 from sqlalchemy.dialects import sqlite
-from sqlalchemy.orm import DeclarativeBase, Session
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.engines import sqlite_engine
+from orchestrator.registry.tables import ALL_RUNS
 
 _CONNECT_TIMEOUT_S = 10
 
@@ -66,6 +64,16 @@ def lock_until_commit(connection: Connection, name: str) -> None:
         )
 
 
+def find_row(connection: Connection, table: Table, *, for_update: bool = False, **values: Any) -> Row[Any] | None:
+    """The row of a table that has these values; None where there is none.
+
+    Args:
+        for_update: whether other writers of the row wait until this transaction ends.
+    """
+    found = select(table).where(*(table.c[name] == value for name, value in values.items()))
+    return connection.execute(found.with_for_update() if for_update else found).first()
+
+
 def select_list(dialect: str, name: str) -> Select[Any]:
     """Select the items of a list of texts that the statement gets as one parameter, made by `list_value`."""
     return _select_of(dialect, bindparam(name, type_=_list_type(dialect)))
@@ -86,30 +94,29 @@ def list_value(dialect: str, items: Iterable[str]) -> str | list[str]:
     return json.dumps(list(items)) if dialect == "sqlite" else list(items)
 
 
-def select_items(session: Session, items: Iterable[str]) -> Select[Any]:
+def select_items(connection: Connection, items: Iterable[str]) -> Select[Any]:
     """Select texts that are given, as one parameter: `IN (…)` has one for each, and SQLite takes 32,766 at most.
 
     Several in one statement are parameters of their own.
     """
-    dialect = session.get_bind().dialect.name
+    dialect = connection.dialect.name
     given = bindparam("items", list_value(dialect, items), type_=_list_type(dialect), unique=True)
     return _select_of(dialect, given)
 
 
-_RUNS = table("all_runs", column("key"), column("id"))
-
-
-def select_runs(session: Session, run_ids: Iterable[str]) -> Select[Any]:
+def select_runs(connection: Connection, run_ids: Iterable[str]) -> Select[Any]:
     """Select the keys of the runs with these ids, to compare rows' references to runs with."""
-    return select(_RUNS.c.key).where(_RUNS.c.id.in_(select_items(session, run_ids)))
+    return select(ALL_RUNS.c.key).where(ALL_RUNS.c.id.in_(select_items(connection, run_ids)))
 
 
-def json_object(session: Session, key: SQLColumnExpression[str], value: SQLColumnExpression[str]) -> ColumnElement[Any]:
+def json_object(
+    connection: Connection, key: SQLColumnExpression[str], value: SQLColumnExpression[str]
+) -> ColumnElement[Any]:
     """Aggregate of a statement's rows into one dictionary for each group of them.
 
     It comes as one text: of many rows with few columns, making a tuple of each costs more than all else.
     """
-    is_sqlite = session.get_bind().dialect.name == "sqlite"
+    is_sqlite = connection.dialect.name == "sqlite"
     aggregate = func.json_group_object if is_sqlite else func.json_object_agg
     return aggregate(key, value, type_=JSON)
 
@@ -117,7 +124,7 @@ def json_object(session: Session, key: SQLColumnExpression[str], value: SQLColum
 @lru_cache
 def upsert(
     dialect: str,
-    table: FromClause,
+    table: Table,
     keys: tuple[str, ...],
     update: tuple[str, ...] = (),
     newer: Callable[[Any], ColumnElement[bool]] | None = None,
@@ -133,7 +140,6 @@ def upsert(
         newer: gives, for the row to be inserted, the condition under which it may update the row that is there.
         also: gives, for the row to be inserted, further columns to update, each with an expression.
     """
-    assert isinstance(table, Table)
     insert = _insert(dialect, table)
     if not update:
         statement: Insert = insert.on_conflict_do_nothing(index_elements=keys or None)
@@ -155,15 +161,14 @@ def _insert(dialect: str, table: Table) -> Any:
 
 
 def upsert_rows(
-    session: Session,
-    table: type[DeclarativeBase],
+    connection: Connection,
+    table: Table,
     keys: tuple[str, ...],
     update: tuple[str, ...],
     rows: Sequence[dict[str, Any]],
     *,
-    newer: Callable[[Any], ColumnElement[bool]] | None = None,
     also: Callable[[Any], Mapping[str, Any]] | None = None,
 ) -> None:
     """Insert or update rows, given by column name, as `upsert` describes."""
     if rows:
-        session.execute(upsert(session.get_bind().dialect.name, table.__table__, keys, update, newer, also), rows)
+        connection.execute(upsert(connection.dialect.name, table, keys, update, None, also), rows)

@@ -147,12 +147,11 @@ def _switch_to_wal(connection: sqlite3.Connection) -> None:
 
 def _begin(connection: Connection) -> None:
     driver: Any = connection.connection.driver_connection
-    if not connection.get_execution_options().get("writing"):
-        driver.execute("PRAGMA query_only = ON")
-        driver.execute("BEGIN")
-        return
-    driver.execute("PRAGMA query_only = OFF")
-    driver.execute("BEGIN IMMEDIATE")
+    is_writing, known = bool(connection.get_execution_options().get("writing")), connection.connection.info
+    if known.get("is_writing") != is_writing:  # a pragma makes SQLite forget its prepared statements
+        driver.execute(f"PRAGMA query_only = {'OFF' if is_writing else 'ON'}")
+        known["is_writing"] = is_writing
+    driver.execute("BEGIN IMMEDIATE" if is_writing else "BEGIN")
 
 
 def refuse_foreign(tables: Collection[str], place: str) -> None:

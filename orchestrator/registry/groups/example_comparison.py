@@ -15,14 +15,8 @@ from numpy.typing import NDArray
 from bert_core.metrics.spans import entity_spans
 from orchestrator.errors import InputError, OrchestratorError
 from orchestrator.registry.groups.group_records import GroupRecord
-from orchestrator.significance.comparison import McNemarResult, compare_answers, holm
-from orchestrator.significance.resampling import (
-    ExampleBootstrapResult,
-    Numbers,
-    ScoreOfWeights,
-    compare_over_examples,
-    spearman_of,
-)
+from orchestrator.significance.comparison import DifferenceResult, McNemarResult, compare_answers, holm
+from orchestrator.significance.resampling import Numbers, ScoreOfWeights, compare_over_examples, spearman_of
 from orchestrator.storage import read_bytes
 
 PredictionRow = Mapping[str, Any]
@@ -37,12 +31,18 @@ def read_predictions(path: str) -> list[PredictionRow]:
     Raises: InputError where the file is not there, or a line of it is no prediction, which is named.
     """
     rows: list[PredictionRow] = []
-    kind = None
+    before = None
     try:
         for number, line in enumerate(read_bytes(path).decode().split("\n"), start=1):
-            if line.strip():
-                rows.append(json.loads(line))
-                kind = _checked_kind(rows[-1], kind, number)
+            if not line.strip():
+                continue
+            rows.append(json.loads(line))
+            kind = prediction_kind(rows[-1])
+            if kind is None:
+                raise ValueError(f"line {number} is no prediction beside what is right, in a form that a task keeps")
+            if before not in (None, kind):
+                raise ValueError(f"line {number} predicts a {kind}, and those before it a {before}")
+            before = kind
     except (OSError, ValueError, OrchestratorError) as error:
         raise InputError(f"The predictions at {path} cannot be read: {error}") from error
     return rows
@@ -63,16 +63,6 @@ def prediction_kind(row: Any) -> str | None:
         return CLASS
     # The place of a choice is a number, too, but right or wrong.
     return VALUE if _is_number(predicted) and _is_number(gold) and "correct" not in row else OTHER
-
-
-def _checked_kind(row: Any, before: str | None, number: int) -> str:
-    """Kind of a line's prediction. Raises: InputError where it is none, or not of the kind of those before it."""
-    kind = prediction_kind(row)
-    if kind is None:
-        raise InputError(f"line {number} is no prediction beside what is right, in a form that a task keeps")
-    if before is not None and kind != before:
-        raise InputError(f"line {number} predicts a {kind}, and those before it a {before}")
-    return kind
 
 
 def _is_sound(row: Mapping[str, Any]) -> bool:
@@ -119,7 +109,7 @@ class ExampleComparison:
     num_examples: int
     answers: Sequence[AnswerComparison]
     """Comparison of right and wrong answers, for each pair of runs; empty where answers are not right or wrong."""
-    score: ExampleBootstrapResult | None
+    score: DifferenceResult | None
     """Difference of the score, the mean over the pairs of runs; None for a score that the kept rows do not give."""
     is_of_answers: bool
     """Whether the score that ranks is the share of right answers."""
@@ -130,7 +120,7 @@ class ExampleComparison:
         return "right answers" if self.is_of_answers else "wholly right examples"
 
     @property
-    def result(self) -> McNemarResult | ExampleBootstrapResult:
+    def result(self) -> McNemarResult | DifferenceResult:
         """Result of the test that speaks: McNemar's of the only pair, where it is about the score, or the bootstrap."""
         is_alone = len(self.answers) == 1 and self.is_of_answers
         return self.answers[0].result if self.score is None or is_alone else self.score
@@ -144,7 +134,8 @@ class ExampleComparison:
         return f"McNemar's exact test{about} over {self.num_examples:,} examples"
 
 
-Rows = list[tuple[PredictionRow, PredictionRow]]
+Pair = tuple[PredictionRow, PredictionRow]
+"""Rows of two models on the same example."""
 
 
 def compare_examples(
@@ -155,7 +146,7 @@ def compare_examples(
     Args:
         predictions: file of predictions of each run that has one, by the run's id.
     """
-    pairs: list[tuple[str, str, Rows]] = []
+    pairs: list[tuple[str, str, list[Pair]]] = []
     for one, other in _pairs_of_runs(first, second, predictions):
         rows, other_rows = ([row for run_id in runs for row in _read(predictions[run_id])] for runs in (one, other))
         side_by_side = same_examples(rows, other_rows)
@@ -166,7 +157,7 @@ def compare_examples(
     answers, score = _compare_answers(pairs), _compare_scores(first.metric, [rows for _, _, rows in pairs])
     if score is None and len(answers) != 1:
         return None
-    return ExampleComparison(len(pairs[0][2]), answers, score, is_share_of_right_answers(first.metric))
+    return ExampleComparison(len(pairs[0][2]), answers, score, first.metric in _OF_RIGHT_ANSWERS)
 
 
 def _read(path: str) -> list[PredictionRow]:
@@ -189,26 +180,27 @@ def _pairs_of_runs(
             if run.is_scored and run.id in predictions and run.seed is not None:
                 by_seed[run.seed][run.fold or 0] = run.id
         sides.append(by_seed)
-    common = sorted(sides[0].keys() & sides[1].keys())
-    if common:
+    if common := sorted(sides[0].keys() & sides[1].keys()):
         one, other = ([[own[seed][fold] for fold in sorted(own[seed])] for seed in common] for own in sides)
         return list(zip(one, other, strict=True))
     best = [[group.best.id] for group in (first, second) if group.best is not None and group.best.id in predictions]
     return [(best[0], best[1])] if len(best) == 2 else []
 
 
-def _compare_answers(pairs: Sequence[tuple[str, str, Rows]]) -> list[AnswerComparison]:
+def _compare_answers(pairs: Sequence[tuple[str, str, Sequence[Pair]]]) -> list[AnswerComparison]:
+    """Compare the answers of each pair of runs; none where answers are not right or wrong, but near or far."""
     results = []
     for one, other, rows in pairs:
-        first, second = right_answers([row for row, _ in rows]), right_answers([row for _, row in rows])
-        if first is None or second is None:
+        names = [name for name in ("correct", "exact_match") if all(name in row for both in rows for row in both)]
+        if not names:
             return []
+        first, second = ([bool(row[names[0]]) for row in side] for side in zip(*rows, strict=True))
         results.append((one, other, compare_answers(first, second)))
     corrected = holm([result.p_value for _, _, result in results])
     return [AnswerComparison(*found, p_value) for found, p_value in zip(results, corrected, strict=True)]
 
 
-def _compare_scores(metric: str, pairs: Sequence[Rows]) -> ExampleBootstrapResult | None:
+def _compare_scores(metric: str, pairs: Sequence[Sequence[Pair]]) -> DifferenceResult | None:
     """Compare the mean score over the pairs of runs: the examples that are drawn are the same for every run."""
     order = {row["id"]: place for place, (row, _) in enumerate(pairs[0])}
     scores: list[tuple[ScoreOfWeights, ScoreOfWeights]] = []
@@ -227,42 +219,31 @@ def _compare_scores(metric: str, pairs: Sequence[Rows]) -> ExampleBootstrapResul
     return compare_over_examples(len(order), mean_score(0), mean_score(1))
 
 
-def same_examples(
-    first: Sequence[PredictionRow], second: Sequence[PredictionRow]
-) -> list[tuple[PredictionRow, PredictionRow]] | None:
+def same_examples(first: Sequence[PredictionRow], second: Sequence[PredictionRow]) -> list[Pair] | None:
     """Rows of the same examples side by side; None unless both sides have just the same ones, with the same gold."""
     other = {row.get("id"): row for row in second}
-    if len(first) != len(second) or len(other) != len(second) or not first:
-        return None
-    if None in other or {row.get("id") for row in first} != other.keys():
+    ids = {row.get("id") for row in first}
+    if not first or not len(first) == len(second) == len(other) or None in ids or ids != other.keys():
         return None
     pairs = [(row, other[row["id"]]) for row in first]
     return pairs if all(row.get("gold") == twin.get("gold") for row, twin in pairs) else None
-
-
-def right_answers(rows: Sequence[PredictionRow]) -> list[bool] | None:
-    """Whether each answer is right; None where answers are not right or wrong, but near or far."""
-    for name in ("correct", "exact_match"):
-        if all(name in row for row in rows):
-            return [bool(row[name]) for row in rows]
-    return None
-
-
-def is_share_of_right_answers(metric: str) -> bool:
-    """Whether a score is the share of answers that are right, which McNemar's test compares."""
-    return metric in ("accuracy", "subset_accuracy", "exact_match")
 
 
 def scores_for(
     metric: str, first: Sequence[PredictionRow], second: Sequence[PredictionRow]
 ) -> tuple[ScoreOfWeights, ScoreOfWeights] | None:
     """Scores of two models' rows over examples that are drawn; None where rows lack what a score is made of."""
-    rows = [*first, *second]
-    for is_fitting, count, score in _WAYS.get(metric, ()):
-        if is_fitting(metric, rows):
-            counts = count(metric, rows)
+    for count, score in _WAYS.get(metric, ()):
+        counts = count([*first, *second])
+        if counts is not None:
             return score(counts[: len(first)]), score(counts[len(first) :])
     return None
+
+
+Count = Callable[[Sequence[PredictionRow]], Numbers | None]
+"""Function from N rows to K numbers of each, (N, K); None where rows lack what these are made of."""
+Way = tuple[Count, Callable[[Numbers], ScoreOfWeights]]
+"""Way to count, and to score the examples that are drawn by these numbers."""
 
 
 def _of_sums(score: Callable[[Numbers], Numbers]) -> Callable[[Numbers], ScoreOfWeights]:
@@ -270,44 +251,35 @@ def _of_sums(score: Callable[[Numbers], Numbers]) -> Callable[[Numbers], ScoreOf
     return lambda counts: lambda weights: score(weights @ counts)
 
 
-def _counts_of(rows: Sequence[PredictionRow], parts: Any) -> Numbers:
-    return np.asarray([parts(row) for row in rows], dtype=float)
+_SIDES = ("prediction", "gold")
 
 
-def _has_parts(metric: str, rows: Sequence[PredictionRow]) -> bool:
-    return all(isinstance(row.get("prediction"), list) and isinstance(row.get("gold"), list) for row in rows)
+def _have(kind: Any, rows: Sequence[PredictionRow], names: Sequence[str] = _SIDES) -> bool:
+    return all(isinstance(row.get(name), kind) for row in rows for name in names)
 
 
-def _parts(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
-    """Hits, guesses and gold parts of each row, as entities or selected sentences."""
-
-    def of_row(row: PredictionRow) -> tuple[int, int, int]:
-        guesses, gold = (
-            set(entity_spans(row[side])) if "words" in row else set(row[side]) for side in ("prediction", "gold")
-        )
-        return len(guesses & gold), len(guesses), len(gold)
-
-    return _counts_of(rows, of_row)
+def _count(numbers: Callable[[Any], Sequence[float]], kind: Any, *names: str) -> Count:
+    """Numbers of each row, where its values of these names, or else both sides, are of a type."""
+    return lambda rows: np.asarray([*map(numbers, rows)], float) if _have(kind, rows, names or _SIDES) else None
 
 
-def _right_words(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
-    return _counts_of(rows, lambda row: (sum(map(eq, row["prediction"], row["gold"])), len(row["gold"])))
+def _hits(row: PredictionRow) -> tuple[int, int, int]:
+    """Hits, guesses and gold parts of a row, as entities or selected sentences."""
+    guesses, gold = (set(entity_spans(row[side])) if "words" in row else set(row[side]) for side in _SIDES)
+    return len(guesses & gold), len(guesses), len(gold)
 
 
-def _has_classes(metric: str, rows: Sequence[PredictionRow]) -> bool:
-    """Whether every row says the probabilities of the same labels, of which its prediction and its gold label are."""
-    labels = rows[0].get("probabilities")
-    return isinstance(labels, dict) and all(
-        isinstance(row.get("probabilities"), dict)
-        and row["probabilities"].keys() == labels.keys()
-        and all(isinstance(row.get(side), str) and row[side] in labels for side in ("prediction", "gold"))
-        for row in rows
-    )
+def _confusions(rows: Sequence[PredictionRow]) -> Numbers | None:
+    """Cell of the confusion matrix that each row is in, labels in their order.
 
-
-def _confusions(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
-    """Cell of the confusion matrix that each row is in, labels in their order."""
-    number = {label: place for place, label in enumerate(rows[0]["probabilities"])}
+    Each row says the probabilities of the same labels, of which its prediction and its gold label are.
+    """
+    labels: Any = rows[0].get("probabilities")
+    if not _have(dict, rows, ("probabilities",)) or any(row["probabilities"].keys() != labels.keys() for row in rows):
+        return None
+    if not _have(str, rows) or any(row[side] not in labels for row in rows for side in _SIDES):
+        return None
+    number = {label: place for place, label in enumerate(labels)}
     counts = np.zeros((len(rows), len(number) ** 2))
     cells = [number[row["gold"]] * len(number) + number[row["prediction"]] for row in rows]
     counts[np.arange(len(rows)), cells] = 1.0
@@ -341,20 +313,17 @@ def _matthews(sums: Numbers) -> Numbers:
     return _ratio(covariance, scale)
 
 
-def _has_numbers(metric: str, rows: Sequence[PredictionRow]) -> bool:
-    return all(isinstance(row.get(side), int | float) for row in rows for side in ("prediction", "gold"))
+def _pearson(values: Numbers) -> ScoreOfWeights:
+    """Pearson's correlation, by the moments of the values."""
+    own, theirs = values.T
+    moments = np.column_stack([np.ones_like(own), own, theirs, own * own, theirs * theirs, own * theirs])
 
+    def score(weights: Numbers) -> Numbers:
+        total, x, y, xx, yy, xy = (weights @ moments).T
+        scale = np.sqrt(np.maximum(total * xx - x * x, 0) * np.maximum(total * yy - y * y, 0))
+        return _ratio(total * xy - x * y, scale)
 
-def _moments(metric: str, rows: Sequence[PredictionRow]) -> Numbers:
-    """Moments that Pearson's correlation is made of."""
-    pairs = [(float(row["prediction"]), float(row["gold"])) for row in rows]
-    return np.asarray([(1.0, x, y, x * x, y * y, x * y) for x, y in pairs])
-
-
-def _pearson(sums: Numbers) -> Numbers:
-    total, x, y, xx, yy, xy = sums.T
-    scale = np.sqrt(np.maximum(total * xx - x * x, 0) * np.maximum(total * yy - y * y, 0))
-    return _ratio(total * xy - x * y, scale)
+    return score
 
 
 def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
@@ -366,38 +335,28 @@ def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
 
 
 _MEAN = _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 1]))
-_RIGHT = (
-    lambda metric, rows: all("correct" in row for row in rows),
-    lambda metric, rows: _counts_of(rows, lambda row: (row["correct"], 1.0)),
-    _MEAN,
-)
-_OWN_VALUE = (
-    lambda metric, rows: all(isinstance(row.get(metric), int | float) for row in rows),
-    lambda metric, rows: _counts_of(rows, lambda row: (row[metric], 1.0)),
-    _MEAN,
-)
-_F1_OF_PARTS = (_has_parts, _parts, _of_sums(lambda sums: _ratio(2 * sums[:, 0], sums[:, 1] + sums[:, 2])))
-_WAYS: Mapping[str, Sequence[tuple[Any, Any, Any]]] = {
-    "accuracy": (_RIGHT,),
-    "subset_accuracy": (_RIGHT,),
-    "exact_match": (_OWN_VALUE,),
-    "f1": (_OWN_VALUE, (_has_classes, _confusions, _of_sums(_f1_of_second_class)), _F1_OF_PARTS),
-    "micro_f1": (_F1_OF_PARTS,),
-    "macro_f1": ((_has_classes, _confusions, _of_sums(_macro_f1)),),
-    "matthews_correlation": ((_has_classes, _confusions, _of_sums(_matthews)),),
-    "precision": ((_has_parts, _parts, _MEAN),),
-    "recall": ((_has_parts, _parts, _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 2]))),),
-    "word_accuracy": ((_has_parts, _right_words, _MEAN),),
-    "pearson": ((_has_numbers, _moments, _of_sums(_pearson)),),
-    "spearman": (
-        (
-            _has_numbers,
-            lambda metric, rows: _counts_of(rows, lambda row: (row["prediction"], row["gold"])),
-            lambda counts: spearman_of(*counts.T),
-        ),
-    ),
-}
-"""Ways to count for each score, of which the first that fits the rows is taken.
+_PARTS, _VALUES = _count(_hits, list), _count(lambda row: [row[side] for side in _SIDES], int | float)
+_RIGHT_WORDS = _count(lambda row: (sum(map(eq, row["prediction"], row["gold"])), len(row["gold"])), list)
+_F1_OF_PARTS = (_PARTS, _of_sums(lambda sums: _ratio(2 * sums[:, 0], sums[:, 1] + sums[:, 2])))
 
-Each is: whether it fits, counts (N, K) of N examples, and the function from these to the score of examples drawn.
-"""
+
+def _own(name: str) -> Way:
+    """Mean of a value that each row has itself."""
+    return _count(lambda row: (row[name], 1.0), int | float, name), _MEAN
+
+
+_OF_RIGHT_ANSWERS = {"accuracy": "correct", "subset_accuracy": "correct", "exact_match": "exact_match"}
+"""Scores that are the share of right answers, which McNemar's test compares, and the key by which a row is right."""
+_WAYS: Mapping[str, Sequence[Way]] = {
+    **{metric: (_own(key),) for metric, key in _OF_RIGHT_ANSWERS.items()},
+    "f1": (_own("f1"), (_confusions, _of_sums(_f1_of_second_class)), _F1_OF_PARTS),
+    "micro_f1": (_F1_OF_PARTS,),
+    "macro_f1": ((_confusions, _of_sums(_macro_f1)),),
+    "matthews_correlation": ((_confusions, _of_sums(_matthews)),),
+    "precision": ((_PARTS, _MEAN),),
+    "recall": ((_PARTS, _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 2]))),),
+    "word_accuracy": ((_RIGHT_WORDS, _MEAN),),
+    "pearson": ((_VALUES, _pearson),),
+    "spearman": ((_VALUES, lambda values: spearman_of(*values.T)),),
+}
+"""Ways for each score, of which the first that fits the rows is taken."""

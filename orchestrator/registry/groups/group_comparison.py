@@ -22,41 +22,35 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from statistics import stdev
-from typing import Any, Self
+from typing import Any
 
-from sqlalchemy import ColumnElement, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Connection, select
 
 from orchestrator.errors import InputError
 from orchestrator.measurements import is_better_lower
 from orchestrator.registry.engines.dialects import select_items
 from orchestrator.registry.groups.example_comparison import ExampleComparison, compare_examples
-from orchestrator.registry.groups.group_records import GroupRecord
+from orchestrator.registry.groups.group_records import GroupRecord, varying_paths
 from orchestrator.registry.groups.groups import find_group
-from orchestrator.registry.groups.scored_trials import varying_paths
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import RUNS
 from orchestrator.run_states import RunState
 from orchestrator.significance.comparison import (
     POWER,
-    WelchResult,
+    DifferenceResult,
+    McNemarResult,
     compare_means,
     holm,
     least_p_value,
     pairs_of_seeds,
     seeds_of_each_group,
 )
-from orchestrator.significance.resampling import (
-    PairedResult,
-    bootstrap_interval,
-    compare_pairs,
-    paired_bootstrap_interval,
-)
+from orchestrator.significance.resampling import bootstrap_interval, compare_pairs
 from orchestrator.significance.summary import LEVEL, Interval, has_spread, why_noise_is_unknown
 
 
 @dataclass(frozen=True)
-class SeedComparison:
-    """Difference of two groups over their seeds, the first one's mean minus the second one's."""
+class Comparison:
+    """Comparison of two groups: of their scores, the first one's minus the second one's."""
 
     first: GroupRecord
     second: GroupRecord
@@ -64,37 +58,48 @@ class SeedComparison:
     """Differences of the scores of seeds in common, in the order of the seeds."""
     shows_noise: bool
     """Whether the seeds in common do not all score the same on both sides."""
-    paired: PairedResult | None
+    paired: DifferenceResult | None
     """Permutation test over the seeds in common; None where there are fewer than two."""
-    welch: WelchResult
+    welch: DifferenceResult
+    """Welch's test over all seeds."""
+    examples: ExampleComparison | None
+    """Comparison over the examples that runs of both answered; None where no predictions of the same ones are kept,
+    or these do not give the score."""
+    num_telling: int = 1
+    """Number of comparisons, made at once, that can tell anything: among so many the seeds' test is chosen."""
     num_comparisons: int = 1
-    """Number of comparisons that are made at once and corrected for."""
-
-    @classmethod
-    def of(cls, first: GroupRecord, second: GroupRecord) -> Self:
-        """Test the difference of two groups over their seeds."""
-        one, other = ({seed.seed: seed.score for seed in group.seeds} for group in (first, second))
-        common = sorted(seed for seed in one.keys() & other.keys() if seed is not None)
-        differences = [one[seed] - other[seed] for seed in common]
-        shows_noise = any(has_spread([scores[seed] for seed in common]) for scores in (one, other) if common)
-        paired = compare_pairs(differences) if len(common) > 1 else None
-        return cls(first, second, differences, shows_noise, paired, compare_means(first.scores, second.scores))
+    """Number of comparisons that p-values are corrected for."""
+    corrected_p_value: float | None = None
+    """p-value, corrected by Holm's method for all the comparisons that were asked for at once."""
+    test_alone: str = ""
+    """Test that finds the difference to be more than luck where nothing else is asked, with its p-value; else empty."""
 
     @property
     def _level(self) -> float:
         """Level of the first of Holm's steps."""
-        return 1 - (1 - LEVEL) / self.num_comparisons
+        return 1 - (1 - LEVEL) / self.num_telling
 
     @property
-    def result(self) -> PairedResult | WelchResult:
-        """Result of the test that speaks; it has no p-value where the noise of seeds is not known."""
+    def of_seeds(self) -> DifferenceResult:
+        """Result of the test over seeds; it has no p-value where the noise of seeds is not known."""
         finds_something = least_p_value(len(self.differences)) < 1 - self._level
         return self.paired if self.paired is not None and self.shows_noise and finds_something else self.welch
 
     @property
+    def _speaking_examples(self) -> ExampleComparison | None:
+        return self.examples if self.of_seeds.p_value is None else None
+
+    @property
+    def result(self) -> DifferenceResult | McNemarResult:
+        """Result of the test that speaks: over seeds, or where these show no noise, over examples."""
+        return self._speaking_examples.result if self._speaking_examples else self.of_seeds
+
+    @property
     def test(self) -> str:
-        """Test that speaks, in words; empty where the noise of seeds is not known."""
-        if self.result is self.paired:
+        """Test that speaks, in words; empty where the noise of seeds is not known, and nothing else tells."""
+        if self._speaking_examples:
+            return self._speaking_examples.test
+        if self.of_seeds is self.paired:
             return f"paired permutation over {len(self.differences)} common seeds"
         sizes = f"{len(self.first.seeds)} and {len(self.second.seeds)} seeds"
         return "" if self.welch.p_value is None else f"Welch's test over {sizes}"
@@ -102,47 +107,25 @@ class SeedComparison:
     @property
     def bootstrap(self) -> Interval | None:
         """Bootstrap interval, over common seeds where these speak; None where the noise of seeds is not known."""
-        if self.result is self.paired:
-            return paired_bootstrap_interval(self.differences)
-        return bootstrap_interval(self.first.scores, self.second.scores) if self.test else None
+        if self.of_seeds is self.paired:
+            return bootstrap_interval(self.differences, [0.0])
+        known = self.of_seeds.p_value is not None
+        return bootstrap_interval(self.first.scores, self.second.scores) if known else None
 
     @property
     def num_seeds_needed(self) -> int | None:
         """Number of seeds of each group that would settle a difference of this size; None where no number would."""
-        if self.result is self.paired:
-            return pairs_of_seeds(self.result.difference, stdev(self.differences), self._level)
-        if not self.test:
+        result = self.of_seeds
+        if result is self.paired:
+            return pairs_of_seeds(result.difference, stdev(self.differences), self._level)
+        if result.p_value is None:
             return None
-        return seeds_of_each_group(
-            self.result.difference, stdev(self.first.scores), stdev(self.second.scores), self._level
-        )
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Comparison of two groups."""
-
-    first: GroupRecord
-    second: GroupRecord
-    seeds: SeedComparison
-    examples: ExampleComparison | None
-    """Comparison over the examples that runs of both answered; None where no predictions of the same ones are kept,
-    or these do not give the score."""
-    corrected_p_value: float | None = None
-    """p-value, corrected by Holm's method for all the comparisons that were asked for at once."""
-    num_comparisons: int = 1
-    test_alone: str = ""
-    """Test that finds the difference to be more than luck where nothing else is asked, with its p-value; else empty."""
-
-    @property
-    def speaks(self) -> SeedComparison | ExampleComparison:
-        """Comparison that speaks: over seeds, or where these show no noise, over examples."""
-        return self.seeds if self.seeds.result.p_value is not None or self.examples is None else self.examples
+        return seeds_of_each_group(result.difference, stdev(self.first.scores), stdev(self.second.scores), self._level)
 
     @property
     def p_value(self) -> float | None:
         """p-value of the test that speaks; None where nothing can tell."""
-        return self.speaks.result.p_value
+        return self.result.p_value
 
     @property
     def differs_in(self) -> Mapping[str, tuple[Any, Any]]:
@@ -157,14 +140,40 @@ class Comparison:
 
     @property
     def words(self) -> str:
-        """The answer in one sentence."""
-        return _in_words(self)
+        """The answer in one sentence: whether the groups differ, by what, and how many seeds would settle it."""
+        result, amount = self.result, partial(_amount, self.first.metric)
+        if self.p_value is None:
+            why = why_noise_is_unknown(self.first.scores, self.second.scores)
+            return (
+                f"nothing can tell: difference {amount(result.difference)} cannot be held against the noise of seeds "
+                f"({why}), and no predictions of the same examples are kept that tell of {self.first.metric}; "
+                "run further seeds"
+            )
+        interval = result.interval
+        within = (
+            "" if interval is None else f", 95 % interval {amount(interval.low, unit='')} to {amount(interval.high)}"
+        )
+        p_value = f"p = {_p_text(self.p_value)} ({self.test})"
+        if self.num_comparisons > 1 and self.corrected_p_value is not None:
+            corrected = _p_text(self.corrected_p_value)
+            p_value += f"; corrected for {self.num_comparisons} comparisons (Holm): p = {corrected}"
+        facts = f"difference {amount(result.difference)}{within}, {p_value}"
+        if self._speaking_examples:
+            why = why_noise_is_unknown(self.first.scores, self.second.scores)
+            models = "these two models are" if self.is_distinguishable else "not even these two models are"
+            return f"{models} distinguishable: {facts}; {why}: whether further seeds would say so is not known"
+        if not self.is_distinguishable:
+            alone = f", though alone they would be by {self.test_alone}" if self.test_alone else ""
+            among = f" among {self.num_comparisons} comparisons{alone}" if self.num_comparisons > 1 else ""
+            return f"not distinguishable{among}: {facts}{_further(self)}"
+        is_first = (result.difference > 0) != is_better_lower(self.first.metric)
+        return f"distinguishable: {'the first' if is_first else 'the second'} is better, {facts}"
 
 
 def _corrected(alone: Sequence[Comparison]) -> list[Comparison]:
     """Choose the tests among so many comparisons, and correct their p-values."""
     num_telling = max(1, sum(one.p_value is not None for one in alone))
-    found = [replace(one, seeds=replace(one.seeds, num_comparisons=num_telling)) for one in alone]
+    found = [replace(one, num_telling=num_telling) for one in alone]
     known = [one.p_value for one in found if one.p_value is not None]
     corrected = iter(holm(known))
     return [
@@ -172,7 +181,7 @@ def _corrected(alone: Sequence[Comparison]) -> list[Comparison]:
             one,
             corrected_p_value=None if one.p_value is None else next(corrected),
             num_comparisons=len(known) or 1,
-            test_alone=f"{by_itself.speaks.test} (p = {_p_text(p_value)})" if p_value < 1 - LEVEL else "",
+            test_alone=f"{by_itself.test} (p = {_p_text(p_value)})" if p_value < 1 - LEVEL else "",
         )
         for one, by_itself in zip(found, alone, strict=True)
         for p_value in [1.0 if by_itself.p_value is None else by_itself.p_value]
@@ -183,12 +192,8 @@ def _check_comparable(groups: Sequence[GroupRecord]) -> None:
     """Check that groups are scored alike. Raises: InputError."""
     first = groups[0]
     for group in groups:
-        for what, one, other in (
-            ("task", first.task, group.task),
-            ("score", first.metric, group.metric),
-            ("split", first.split, group.split),
-            ("data", first.data, group.data),
-        ):
+        for what, field in (("task", "task"), ("score", "metric"), ("split", "split"), ("data", "data")):
+            one, other = getattr(first, field), getattr(group, field)
             if one != other:
                 raise InputError(
                     f"groups {first.label} and {group.label} cannot be compared: the {what} of one is {one}, of "
@@ -200,9 +205,9 @@ def _check_comparable(groups: Sequence[GroupRecord]) -> None:
             raise InputError(f"group {group.label} cannot be compared: {why}")
 
 
-def compare_named(session: Session, names: Sequence[str], state: ColumnElement[RunState]) -> list[Comparison]:
+def compare_named(connection: Connection, names: Sequence[str], state: ColumnElement[RunState]) -> list[Comparison]:
     """Compare what names stand for, as `Registry.compare` describes it."""
-    groups = [find_group(session, name, state) for name in names]
+    groups = [find_group(connection, name, state) for name in names]
     if len(groups) < 2:
         raise InputError("name at least two groups, runs or trials to compare: `orchestrator groups list` shows groups")
     for (one, first), (other, second) in combinations(zip(names, groups, strict=True), 2):
@@ -210,49 +215,29 @@ def compare_named(session: Session, names: Sequence[str], state: ColumnElement[R
             raise InputError(f"{one} and {other} are the same runs; name different ones")
     _check_comparable(groups)
     ids = [run.id for group in groups for run in group.runs if run.is_scored]
-    kept = select(RunRow.id, RunRow.predictions_path).where(RunRow.id.in_(select_items(session, ids)))
-    predictions = {run_id: path for run_id, path in session.execute(kept) if path}
-    return _corrected(
-        [
-            Comparison(first, second, SeedComparison.of(first, second), compare_examples(first, second, predictions))
-            for first, second in combinations(groups, 2)
-        ]
-    )
+    kept = select(RUNS.c.id, RUNS.c.predictions_path).where(RUNS.c.id.in_(select_items(connection, ids)))
+    predictions = {run_id: path for run_id, path in connection.execute(kept) if path}
+    alone = [
+        _compare(first, second, compare_examples(first, second, predictions))
+        for first, second in combinations(groups, 2)
+    ]
+    return _corrected(alone)
 
 
-def _in_words(comparison: Comparison) -> str:
-    """Tell in one sentence whether two groups differ, by what, and how many seeds would settle it."""
-    speaks, result = comparison.speaks, comparison.speaks.result
-    amount = partial(_amount, comparison.first.metric)
-    if comparison.p_value is None:
-        why = why_noise_is_unknown(comparison.first.scores, comparison.second.scores)
-        return (
-            f"nothing can tell: difference {amount(result.difference)} cannot be held against the noise of seeds "
-            f"({why}), and no predictions of the same examples are kept that tell of {comparison.first.metric}; "
-            "run further seeds"
-        )
-    interval = result.interval
-    within = "" if interval is None else f", 95 % interval {amount(interval.low, unit='')} to {amount(interval.high)}"
-    p_value = f"p = {_p_text(comparison.p_value)} ({speaks.test})"
-    if comparison.num_comparisons > 1 and comparison.corrected_p_value is not None:
-        corrected = _p_text(comparison.corrected_p_value)
-        p_value += f"; corrected for {comparison.num_comparisons} comparisons (Holm): p = {corrected}"
-    facts = f"difference {amount(result.difference)}{within}, {p_value}"
-    if speaks is comparison.examples:
-        why = why_noise_is_unknown(comparison.first.scores, comparison.second.scores)
-        models = "these two models are" if comparison.is_distinguishable else "not even these two models are"
-        return f"{models} distinguishable: {facts}; {why}: whether further seeds would say so is not known"
-    if not comparison.is_distinguishable:
-        alone = f", though alone they would be by {comparison.test_alone}" if comparison.test_alone else ""
-        among = f" among {comparison.num_comparisons} comparisons{alone}" if comparison.num_comparisons > 1 else ""
-        return f"not distinguishable{among}: {facts}{_further(comparison)}"
-    is_first = (result.difference > 0) != comparison.first.is_better_lower
-    return f"distinguishable: {'the first' if is_first else 'the second'} is better, {facts}"
+def _compare(first: GroupRecord, second: GroupRecord, examples: ExampleComparison | None) -> Comparison:
+    """Compare two groups, alone."""
+    one, other = ({seed.seed: seed.score for seed in group.seeds} for group in (first, second))
+    common = sorted(seed for seed in one.keys() & other.keys() if seed is not None)
+    differences = [one[seed] - other[seed] for seed in common]
+    shows_noise = any(has_spread([scores[seed] for seed in common]) for scores in (one, other) if common)
+    paired = compare_pairs(differences) if len(common) > 1 else None
+    welch = compare_means(first.scores, second.scores)
+    return Comparison(first, second, differences, shows_noise, paired, welch, examples)
 
 
 def _further(comparison: Comparison) -> str:
     """Words on the number of seeds that would settle a difference that is not settled."""
-    needed = comparison.seeds.num_seeds_needed
+    needed = comparison.num_seeds_needed
     if needed is None:
         return "; no number of seeds settles so small a difference"
     if needed <= min(len(comparison.first.seeds), len(comparison.second.seeds)):

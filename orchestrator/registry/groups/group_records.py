@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from orchestrator.cells import setting_cell
-from orchestrator.measurements import is_better_lower, is_direction_known
+from orchestrator.measurements import best_first, is_better_lower, is_direction_known
 from orchestrator.registry.groups.model_origins import Origin, origin_sentence
+from orchestrator.registry.parameter_values import is_source_digest
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import Summary, summarize
 
@@ -98,19 +99,17 @@ class GroupRun(NamedTuple):
 
 
 class SeedScore(NamedTuple):
-    """Score of one seed: the mean of its runs, one for each fold, where it ran more than once."""
+    """Score of one seed: the mean over its folds of the mean of the runs on each."""
 
     seed: int | None
     score: float
-    runs: Sequence[GroupRun]
+    folds: Sequence[Sequence[float]]
+    """Scores of its runs, those of each fold apart; those of all in one where its task has no folds."""
 
     @property
-    def spread(self) -> float:
-        """Difference between the highest and the lowest run of a fold, or of all: 0 where they repeat one another."""
-        by_fold: dict[int | None, list[float]] = defaultdict(list)
-        for run in self.runs:
-            by_fold[run.fold].append(run.score or 0.0)
-        return max(max(scores) - min(scores) for scores in by_fold.values())
+    def num_runs(self) -> int:
+        """Number of its runs."""
+        return sum(map(len, self.folds))
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ class GroupRecord:
 
     Nothing of a group is left out. A seed that ran on folds of the data, or again, counts once in `n`, by the mean of
     its runs: folds are no seeds, the same bits are no new evidence, and runs that differ although nothing else does are
-    told in `repeats`.
+    told in its notes.
     """
 
     key: str
@@ -151,19 +150,17 @@ class GroupRecord:
         """Short form of the key, which `groups show` and `groups compare` take."""
         return group_label(self.key)
 
-    @property
-    def is_better_lower(self) -> bool:
-        """Whether a smaller score is better."""
-        return is_better_lower(self.metric)
-
     @cached_property
     def seeds(self) -> Sequence[SeedScore]:
         """Score of each seed that has one, by seed; of folds, a seed that lacks some has none."""
-        runs: dict[int | None, list[GroupRun]] = defaultdict(list)
+        runs: dict[int | None, dict[int | None, list[float]]] = defaultdict(lambda: defaultdict(list))
         for run in self._scored_runs:
-            runs[run.seed].append(run)
-        found = scores_of_seeds([(run.seed, run.fold, run.score or 0.0) for run in self._scored_runs], self.num_folds)
-        return [SeedScore(seed, score, runs[seed]) for seed, score in found.items()]
+            runs[run.seed][run.fold].append(run.score or 0.0)
+        return [
+            SeedScore(seed, _mean([_mean(scores) for scores in runs[seed].values()]), [*runs[seed].values()])
+            for seed in sorted(runs, key=lambda seed: (seed is None, seed or 0))
+            if len(runs[seed]) >= self.num_folds
+        ]
 
     @cached_property
     def summary(self) -> Summary | None:
@@ -189,7 +186,7 @@ class GroupRecord:
         """Best score of its runs, or where each is of one fold, of its seeds."""
         if self.num_folds == 1 or self.summary is None:
             return self.best.score if self.best else None
-        return self.summary.lowest if self.is_better_lower else self.summary.highest
+        return self.summary.lowest if is_better_lower(self.metric) else self.summary.highest
 
     @property
     def tested(self) -> GroupRun | None:
@@ -203,7 +200,7 @@ class GroupRecord:
 
     @property
     def _sign(self) -> float:
-        return -1.0 if self.is_better_lower else 1.0
+        return -1.0 if is_better_lower(self.metric) else 1.0
 
     @cached_property
     def _scored_runs(self) -> list[GroupRun]:
@@ -214,55 +211,26 @@ class GroupRecord:
         """Number of folds of the training data that each seed is validated on; 1 without any."""
         return int(self.parameters.get(FOLDS_PATH, 1))
 
-    @property
-    def repeats(self) -> Sequence[SeedScore]:
-        """Seeds that ran more than once."""
-        return [seed for seed in self.seeds if len(seed.runs) > self.num_folds]
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """Numbers of runs: `completed`, `failed` and `pruned` ones with whatever score; `unfinished`, or stopped, ones.
 
-    def num_in(self, *states: RunState) -> int:
-        """Number of runs in one of these states, with whatever score."""
-        return sum(run.state in states for run in self.runs)
-
-    @property
-    def num_unfinished(self) -> int:
-        """Number of runs that have not ended, or were stopped."""
-        return len(self.runs) - self.num_in(RunState.COMPLETED, RunState.FAILED, RunState.PRUNED)
-
-    @property
-    def num_collapsed(self) -> int:
-        """Number of completed runs that never left the baseline; their scores count."""
-        return sum(run.is_collapsed and run.state == RunState.COMPLETED for run in self.runs)
-
-    @property
-    def num_nan(self) -> int:
-        """Number of completed runs whose score is no finite number; it counts nowhere."""
-        return sum(run.state == RunState.COMPLETED and not run.is_scored for run in self.runs)
-
-
-def scores_of_seeds(scores: Iterable[tuple[int | None, int | None, float]], num_folds: int) -> dict[int | None, float]:
-    """Score of each seed, by seed: the mean over its folds of the mean of the runs on each.
-
-    A seed that lacks a fold has none.
-
-    Args:
-        scores: seed, fold (None without folds), and score of each run.
-    """
-    runs: dict[int | None, dict[int | None, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for seed, fold, score in scores:
-        runs[seed][fold].append(score)
-    return {
-        seed: _mean([_mean(of_fold) for of_fold in runs[seed].values()])
-        for seed in sorted(runs, key=lambda seed: (seed is None, seed or 0))
-        if len(runs[seed]) >= num_folds
-    }
+        Of completed ones: `collapsed`, which never left the baseline and whose scores count; `nan`, whose score is no
+        finite number and counts nowhere.
+        """
+        completed = [run for run in self.runs if run.state == RunState.COMPLETED]
+        ended = (RunState.COMPLETED, RunState.FAILED, RunState.PRUNED)
+        return {
+            **{state.lower(): sum(run.state == state for run in self.runs) for state in ended},
+            "collapsed": sum(run.is_collapsed for run in completed),
+            "nan": sum(not run.is_scored for run in completed),
+            "unfinished": sum(run.state not in ended for run in self.runs),
+        }
 
 
 def _mean(scores: Sequence[float]) -> float:
     """Mean of scores, a single one as it is."""
     return scores[0] if len(scores) == 1 else sum(scores) / len(scores)
-
-
-_LONGEST_LIST = 3
 
 
 def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
@@ -276,30 +244,25 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
     elif not group.seeds:
         yield "no run completed with a score"
     yield from _refused_tests(group)
-    counts = {
-        "failed": group.num_in(RunState.FAILED),
-        "pruned": group.num_in(RunState.PRUNED),
-        "collapsed": group.num_collapsed,
-        "NaN": group.num_nan,
-        "not finished": group.num_unfinished,
-    }
-    told = [f"{number} {name}" for name, number in counts.items() if number]
-    if told:
+    names = {"nan": "NaN", "unfinished": "not finished"}
+    counts = {names.get(name, name): number for name, number in group.counts.items() if number and name != "completed"}
+    if told := [f"{number} {name}" for name, number in counts.items()]:
         yield f"of {len(group.runs)} runs {', '.join(told)}"
     yield from _repeats(group)
     if alike:
-        yield f"the same was run with other code, too: {_listed(list(map(group_label, alike)))}"
+        yield f"the same was run with other code, too: {listed(list(map(group_label, alike)))}"
     if group.pooled_versions:
         versions = [version or "not recorded" for version in group.pooled_versions]
-        yield f"runs of {len(versions)} versions of the code taken together: {_listed(versions)}"
+        yield f"runs of {len(versions)} versions of the code taken together: {listed(versions)}"
     if not is_direction_known(group.metric):
         yield f"whether a larger {group.metric} is better is not known: it is ranked so"
     if not group.refusal and (group.kind == "evaluate" or "trained" in (group.origin or "")):
         yield origin_sentence(group.origin, "its model", "these data")
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:_LONGEST_LIST]) + (", …" if len(names) > _LONGEST_LIST else "")
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """The first of some names as one text."""
+    return ", ".join(names[:most]) + (", …" if len(names) > most else "")
 
 
 def _refused_tests(group: GroupRecord) -> Iterator[str]:
@@ -312,28 +275,23 @@ def _refused_tests(group: GroupRecord) -> Iterator[str]:
 
 def _repeats(group: GroupRecord) -> Iterator[str]:
     """Yield how often seeds ran, those that came out otherwise first."""
-    others = [seed for seed in group.repeats if seed.spread]
-    same = [seed for seed in group.repeats if not seed.spread]
-    if others:
-        widest = max(seed.spread for seed in others)
-        yield f"{_ran(others)}, scores differ by {widest:.2g} although nothing else does"
-    if same:
+    repeated = [seed for seed in group.seeds if seed.num_runs > group.num_folds]
+    spreads = [max(max(scores) - min(scores) for scores in seed.folds) for seed in repeated]
+    if others := [seed for seed, spread in zip(repeated, spreads, strict=True) if spread]:
+        yield f"{_ran(others)}, scores differ by {max(spreads):.2g} although nothing else does"
+    if same := [seed for seed, spread in zip(repeated, spreads, strict=True) if not spread]:
         yield f"{_ran(same)}, same score"
 
 
 def _ran(seeds: Sequence[SeedScore]) -> str:
     if len(seeds) == 1:
         named = "run" if seeds[0].seed is None else f"seed {seeds[0].seed} run"
-        return f"{named} {len(seeds[0].runs)} times"
-    return f"{len(seeds)} seeds run up to {max(len(seed.runs) for seed in seeds)} times"
+        return f"{named} {seeds[0].num_runs} times"
+    return f"{len(seeds)} seeds run up to {max(seed.num_runs for seed in seeds)} times"
 
 
 def choice_sentence(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """Sentence on what scores of trials and students were chosen on; None of evaluations alone.
-
-    Args:
-        rows: records of the leaderboard that are shown.
-    """
+    """Sentence on what the scores of shown trials and students were chosen on; None of evaluations alone."""
     rows = [row for row in rows if row["kind"] != "evaluate"]
     if not rows:
         return None
@@ -345,11 +303,7 @@ def choice_sentence(rows: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def noise_sentence(rows: Sequence[Mapping[str, Any]]) -> str | None:
-    """Sentence on rankings without intervals; None where every ranking has them.
-
-    Args:
-        rows: records of the leaderboard that are shown.
-    """
+    """Sentence on shown rankings without intervals; None where every ranking has them."""
     known = {
         (row["task"], row["metric"], row["split"], row["data"]): row["low"] is not None for row in rows if row["n"]
     }
@@ -368,8 +322,55 @@ def recipe_text(values: Mapping[str, Any]) -> str:
     >>> recipe_text({"recipe.epochs": 3.0, "task.max_train_examples": 100})
     'epochs=3 task.max_train_examples=100'
     """
-    return " ".join(f"{path.removeprefix('recipe.')}={_setting(value)}" for path, value in values.items())
+    texts = {path: setting_cell(value) if isinstance(value, float) else str(value) for path, value in values.items()}
+    return " ".join(f"{path.removeprefix('recipe.')}={text}" for path, text in texts.items())
 
 
-def _setting(value: Any) -> str:
-    return setting_cell(value) if isinstance(value, float) else str(value)
+Row = Mapping[str, Any]
+"""Record of a trial, as `registry.trials.table` has it."""
+
+
+def scored_trials(rows: Sequence[Row], metric: str) -> list[Row]:
+    """Completed trials with a finite score, the best first; of equal ones the one with the lower number."""
+    column = f"metrics.{metric}"
+    completed = [row for row in rows if row["state"] == RunState.COMPLETED and row.get(column) is not None]
+    scored = [row for row in completed if math.isfinite(row[column])]
+    return sorted(scored, key=lambda row: (best_first(metric, row[column]), row["number"]))
+
+
+def choice_words(num_scored: int) -> str:
+    """Words on what the score of a sweep was chosen from, empty of one trial alone.
+
+    >>> choice_words(8), choice_words(1)
+    ('best of 8 trials on the validation data', '')
+    """
+    return f"best of {num_scored} trials on the validation data" if num_scored > 1 else ""
+
+
+def replicate_text(row: Row) -> str:
+    """Seed of a trial in words, and its fold where it has one."""
+    fold = row.get("params.fold")
+    return f"seed {row['seed']}" + ("" if fold is None else f", fold {fold}")
+
+
+def varying_paths(recipes: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Paths whose values differ between recipes; a path that a recipe lacks counts as None.
+
+    Digests of what data were taken from are left out: those of the examples tell more.
+
+    >>> sorted(varying_paths([{"size": "tiny", "epochs": 3}, {"size": "mini", "epochs": 3.0}, {"epochs": 3}]))
+    ['size']
+    """
+    paths = {path for recipe in recipes for path in recipe if not is_source_digest(path)}
+    return {path for path in paths if len({_hashable(recipe.get(path)) for recipe in recipes}) > 1}
+
+
+def varied_parameters(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The `params.…` columns in which rows differ, sorted, without seed and fold, which tell no recipes apart."""
+    recipes = [{name: value for name, value in row.items() if name.startswith("params.")} for row in rows]
+    return sorted(name for name in varying_paths(recipes) if name not in ("params.seed", "params.fold"))
+
+
+def _hashable(value: Any) -> Hashable:
+    """Value, or a list's values as a tuple; equal where the values are."""
+    return tuple(map(_hashable, value)) if isinstance(value, list) else str(value) if isinstance(value, dict) else value

@@ -12,30 +12,27 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import and_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, and_, select
 
 from orchestrator.measurements import is_better_lower, score_bounds
-from orchestrator.registry.collection_pause import paused_collection
 from orchestrator.registry.engines.dialects import select_items
-from orchestrator.registry.groups.group_records import FOLDS_PATH, GroupRecord, group_notes, recipe_text
+from orchestrator.registry.groups.group_records import (
+    FOLDS_PATH,
+    GroupRecord,
+    GroupRun,
+    Row,
+    group_notes,
+    recipe_text,
+    scored_trials,
+    varying_paths,
+)
 from orchestrator.registry.groups.groups import RANKED_KINDS, load_groups, of_task
 from orchestrator.registry.groups.model_origins import taken_path
-from orchestrator.registry.groups.roll_up import (
-    Numbers,
-    Ranking,
-    joined_key,
-    load_rankings,
-    numbers_of,
-    split_key,
-)
-from orchestrator.registry.groups.scored_trials import varying_paths
-from orchestrator.registry.record_table import RecordTable
-from orchestrator.registry.run_flags import is_any_flagged
-from orchestrator.registry.tables import ModelRow, RunRow
-from orchestrator.run_states import RunState
-from orchestrator.significance.ranking import SeedNoise
-from orchestrator.significance.summary import Interval
+from orchestrator.registry.groups.roll_up import Numbers, Ranking, joined_key, load_rankings, numbers_of, split_key
+from orchestrator.registry.record_table import RecordTable, paused_collection
+from orchestrator.registry.tables import MODELS, RUNS
+from orchestrator.significance.ranking import SeedNoise, SeedStatistics
+from orchestrator.significance.summary import Summary
 
 Order = Literal["lower", "mean", "median", "best"]
 """Number that ranks groups: the worse end of the mean's interval, the mean, the median, or the best seed."""
@@ -66,7 +63,7 @@ class _Place(NamedTuple):
     key: str
     rank: int
     num_ranked: int
-    interval: Interval | None
+    interval: tuple[float, float] | tuple[None, None]
     """Interval of its mean, moderated over these; None without a score, or where no group has seeds that differ."""
     may_be_best: bool | None
     """Whether it may have the best true mean of these; None as the interval."""
@@ -104,33 +101,44 @@ def in_order(
 
 def _places(ranking: Ranking, numbers: Numbers, by: Order, limit: int | None) -> Iterator[_Place]:
     """Yield the first places of a ranking."""
-    noise, scored = noise_of(numbers), numbers["n"] > 0
+    noise, num_scored = noise_of(numbers), int(np.count_nonzero(numbers["n"]))
     sign, bounds = 1.0 if is_better_lower(ranking.metric) else -1.0, score_bounds(ranking.metric)
-    best = _Statistics.of(numbers[np.argmin(np.where(scored, sign * numbers["mean"], np.inf))])
-    num_scored = int(np.count_nonzero(scored))
-    for rank, group in enumerate(numbers[in_order(numbers, ranking.metric, by, noise, limit)], start=1):
-        own, interval, may_be_best = _Statistics.of(group), None, None
+    first, statistics = in_order(numbers, ranking.metric, by, noise, limit), numbers[[*SeedStatistics._fields]]
+    best = SeedStatistics(*statistics[np.argmin(np.where(numbers["n"] > 0, sign * numbers["mean"], np.inf))].item())
+    for rank, place in enumerate(first.tolist(), start=1):
+        own, interval, may_be_best = SeedStatistics(*statistics[place].item()), None, None
         if noise is not None and own.n:
             interval, may_be_best = noise.interval(own, bounds), noise.may_be_best(own, best, num_scored)
-        key = joined_key(int(group["key"]), int(group["code"]))
-        yield _Place(ranking, key, rank, len(numbers), interval, may_be_best)
+        key = joined_key(*numbers[["key", "code"]][place].item())
+        yield _Place(ranking, key, rank, len(numbers), interval or (None, None), may_be_best)
 
 
-class _Statistics(NamedTuple):
-    """Statistics of a group's seeds."""
+def trial_groups(rows: Sequence[Row], metric: str) -> list[GroupRecord]:
+    """The scored trials of a sweep, by group, in the order of the leaderboard; their parameters are those of the rows.
 
-    n: int
-    mean: float
-    sd: float
+    A group none of whose seeds has all of its folds is left out.
+    """
+    of_group: dict[str, list[GroupRun]] = defaultdict(list)
+    parameters: dict[str, dict[str, Any]] = {}
+    for place, row in enumerate(scored_trials(rows, metric)):
+        folder = None if place else ""  # a sweep keeps the best trial's model: of equals its group comes first
+        score, baseline = (row.get(f"metrics.{name}{metric}") for name in ("", "baseline."))
+        run = GroupRun(row["id"], row["seed"], row["state"], score, baseline, None, False, folder, None, None)
+        of_group[row["group"]].append(run._replace(fold=row.get("params.fold")))
+        own = {name: value for name, value in row.items() if name.startswith("params.")}
+        parameters.setdefault(row["group"], own | {FOLDS_PATH: row.get("params.folds") or 1})
+    groups = [
+        GroupRecord(key, "sweep", "", metric, "validation", runs, parameters=parameters[key])
+        for key, runs in of_group.items()
+    ]
+    scored = [group for group in groups if group.seeds]
+    numbers = numbers_of(scored)
+    return [scored[place] for place in in_order(numbers, metric, "lower", noise_of(numbers))]
 
-    @classmethod
-    def of(cls, group: Any) -> _Statistics:
-        return cls(int(group["n"]), float(group["mean"]), float(group["sd"]))
 
-
-def load_noise(session: Session, group: GroupRecord) -> SeedNoise | None:
+def load_noise(connection: Connection, group: GroupRecord) -> SeedNoise | None:
     """Load the noise of seeds in the ranking of a group, as the leaderboard has it."""
-    numbers = load_rankings(session, group.task).get(Ranking.of(group), numbers_of([]))
+    numbers = load_rankings(connection, group.task).get(Ranking.of(group), numbers_of([]))
     key, code = split_key(group.key)
     is_other = (numbers["key"] != key) | (numbers["code"] != code)
     return noise_of(np.concatenate([numbers[is_other], numbers_of([group])]))
@@ -138,28 +146,21 @@ def load_noise(session: Session, group: GroupRecord) -> SeedNoise | None:
 
 @paused_collection()
 def rank_groups(
-    session: Session,
-    task: str | None,
-    by: Order,
-    *,
-    archived: bool,
-    across_code: bool = False,
-    limit: int | None = None,
+    connection: Connection, task: str | None, by: Order, *, archived: bool, across_code: bool, limit: int | None
 ) -> RecordTable:
-    """Rank the groups, as `Registry.leaderboard_table` describes it."""
-    archived = archived or not is_any_flagged(session, "archived")
-    rankings = load_rankings(session, task, archived=archived, across_code=across_code)
-    newest_first = sorted(rankings.items(), key=lambda item: item[1]["newest"].max(), reverse=True)
-    apart = sorted(newest_first, key=lambda item: (*item[0][:2], item[0].split != "validation"))
+    """Rank the groups, as `Registry.leaderboard` describes it."""
+    rankings = load_rankings(connection, task, archived=archived, across_code=across_code)
+    order = {one: (*one[:2], one.split != "validation", -numbers["newest"].max()) for one, numbers in rankings.items()}
     most = None if limit is None else max(limit, _MIN_TOLD_APART)
-    places = [place for ranking, numbers in apart for place in _places(ranking, numbers, by, most)]
+    ordered = sorted(rankings, key=order.__getitem__)
+    places = [place for ranking in ordered for place in _places(ranking, rankings[ranking], by, most)]
     keys = {place.key.partition(".")[0] for place in places}
-    are_placed = and_(of_task(None, archived=archived), RunRow.group_key.in_(select_items(session, keys)))
-    found = load_groups(session, are_placed, across_code=across_code)
+    are_placed = and_(of_task(None, archived=archived), RUNS.c.group_key.in_(select_items(connection, keys)))
+    found = load_groups(connection, are_placed, across_code=across_code)
     groups = {(Ranking.of(group), group.key): group for group in found}
     texts = _recipe_texts([groups[place.ranking, place.key] for place in places])
     shown = [(place, groups[place[:2]]) for place in places if limit is None or place.rank <= limit]
-    models = _load_labels(session, [group.best.model_folder for _, group in shown if group.best])
+    models = _load_labels(connection, [group.best.model_folder for _, group in shown if group.best])
     records = []
     for place, group in shown:
         folder = group.best.model_folder if group.best else None
@@ -176,39 +177,33 @@ def _twins(numbers: Numbers, key: str) -> list[str]:
     return [joined_key(plain, code) for code in numbers["code"][first:end].tolist() if code != own]
 
 
-def _load_labels(session: Session, folders: Iterable[str | None]) -> dict[str, str]:
+def _load_labels(connection: Connection, folders: Iterable[str | None]) -> dict[str, str]:
     """Label of the registered model in each folder that has one."""
-    is_shown = ModelRow.folder.in_(select_items(session, {folder for folder in folders if folder is not None}))
-    labels = select(ModelRow.folder, ModelRow.name, ModelRow.version).where(is_shown)
-    return {folder: f"{name}@{version}" for folder, name, version in session.connection().execute(labels)}
+    is_shown = MODELS.c.folder.in_(select_items(connection, {folder for folder in folders if folder is not None}))
+    labels = select(MODELS.c.folder, MODELS.c.name, MODELS.c.version).where(is_shown)
+    return {folder: f"{name}@{version}" for folder, name, version in connection.execute(labels)}
 
 
 def _record(one: _Place, group: GroupRecord) -> dict[str, Any]:
     """Values of the leaderboard's columns that the group has by itself."""
     summary, best, tested = group.summary, group.best, group.tested
+    told: dict[str, Any] = summary._asdict() if summary else {**dict.fromkeys(Summary._fields), "n": 0}
+    low, high = one.interval
     return {
         "task": group.task,
         "rank": one.rank if summary else None,
         "num_ranked": one.num_ranked,
-        "may_be_best": one.may_be_best if summary else None,
+        "may_be_best": one.may_be_best,
         "metric": group.metric,
         "split": group.split,
         "data": (group.data or "")[:SHOWN_DIGITS] or None,
-        "mean": summary.mean if summary else None,
-        "sd": summary.sd if summary else None,
-        "low": one.interval.low if one.interval and summary else None,
-        "high": one.interval.high if one.interval and summary else None,
-        "n": summary.n if summary else 0,
+        **{name: told[name] for name in ("mean", "sd", "n", "median")},
+        "low": low,
+        "high": high,
         "folds": group.parameters.get(FOLDS_PATH),
-        "median": summary.median if summary else None,
-        "worst": (summary.highest if group.is_better_lower else summary.lowest) if summary else None,
+        "worst": told["highest" if is_better_lower(group.metric) else "lowest"],
         "best": group.best_score,
-        "completed": group.num_in(RunState.COMPLETED),
-        "failed": group.num_in(RunState.FAILED),
-        "pruned": group.num_in(RunState.PRUNED),
-        "collapsed": group.num_collapsed,
-        "nan": group.num_nan,
-        "unfinished": group.num_unfinished,
+        **group.counts,
         "baseline": _baseline(group),
         "test": tested.test if tested else None,
         "test_run": tested.id if tested else None,

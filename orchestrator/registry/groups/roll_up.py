@@ -20,50 +20,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import (
-    ColumnElement,
-    CompoundSelect,
-    Select,
-    and_,
-    bindparam,
-    delete,
-    func,
-    insert,
-    not_,
-    or_,
-    select,
-    union,
-)
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, Select, and_, bindparam, delete, func, insert, not_, or_, select, union
 
 from orchestrator.registry.engines.dialects import lock_until_commit, select_items, select_runs, upsert
-from orchestrator.registry.group_tables import OpenRunRow, RankedGroupsRow
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.groups import is_ranked, load_groups, of_task
-from orchestrator.registry.run_flags import select_flagged
-from orchestrator.registry.tables import BaseRow, RunRow, StoredRun
+from orchestrator.registry.marks import is_flagged
+from orchestrator.registry.tables import ALL_RUNS, OPEN_RUNS, RANKED_GROUPS, RUNS
 from orchestrator.run_states import RunState
 
 NUMBERS = np.dtype(
-    [
-        ("key", "<u8"),
-        ("code", "<i8"),
-        ("n", "<i4"),
-        ("has_model", "<i4"),
-        ("mean", "<f8"),
-        ("sd", "<f8"),
-        ("median", "<f8"),
-        ("best", "<f8"),
-        ("newest", "<f8"),
-    ]
+    [("key", "<u8"), ("code", "<i8"), ("n", "<i4"), ("has_model", "<i4")]
+    + [(name, "<f8") for name in ("mean", "sd", "median", "best", "newest")]
 )
 """Numbers of a group: both parts of its key, of the code -1 where it is not known; the number of its seeds, 0 without a
 score; whether its best run left a model; statistics of its seeds; and when its newest run ended, in seconds."""
 Numbers = NDArray[Any]
 _NO_NUMBERS = np.array([], NUMBERS)
 _COLUMNS = (
-    *(RankedGroupsRow.task, RankedGroupsRow.metric, RankedGroupsRow.split, RankedGroupsRow.data),
-    RankedGroupsRow.numbers,
+    *(RANKED_GROUPS.c.task, RANKED_GROUPS.c.metric, RANKED_GROUPS.c.split, RANKED_GROUPS.c.data),
+    RANKED_GROUPS.c.numbers,
 )
 
 
@@ -84,15 +60,14 @@ class Ranking(NamedTuple):
 
 def numbers_of(groups: Iterable[GroupRecord]) -> Numbers:
     """Numbers of groups, in their order."""
-    return np.array([_record(group) for group in groups], NUMBERS)
-
-
-def _record(group: GroupRecord) -> tuple[Any, ...]:
-    one, best, newest = group.summary, group.best, group.runs[-1].finished_at
-    has_model = best is not None and best.model_folder is not None
-    statistics = (0.0,) * 4 if one is None else (one.mean, one.sd or 0.0, one.median, group.best_score)
-    ended = newest.timestamp() if newest else 0.0
-    return *split_key(group.key), one.n if one else 0, has_model, *statistics, ended
+    records: list[tuple[Any, ...]] = []
+    for group in groups:
+        one, best, newest = group.summary, group.best, group.runs[-1].finished_at
+        has_model = best is not None and best.model_folder is not None
+        statistics = (0.0,) * 4 if one is None else (one.mean, one.sd or 0.0, one.median, group.best_score)
+        ended = newest.timestamp() if newest else 0.0
+        records.append((*split_key(group.key), one.n if one else 0, has_model, *statistics, ended))
+    return np.array(records, NUMBERS)
 
 
 def split_key(key: str) -> tuple[int, int]:
@@ -110,52 +85,54 @@ def joined_key(key: int, code: int = -1) -> str:
     return f"{key:016x}" if code < 0 else f"{key:016x}.{code:08x}"
 
 
-def open_run(session: Session, run_id: str) -> None:
+def open_run(connection: Connection, run_id: str) -> None:
     """Open a run that is about to change, and take it out of the roll-up."""
-    session.execute(upsert(session.get_bind().dialect.name, OpenRunRow.__table__, ("run_id",)), {"run_id": run_id})
-    roll_up_runs(session, [run_id])  # one that is open already may be rolled up as well: `open_statement`
+    connection.execute(upsert(connection.dialect.name, OPEN_RUNS, ("run_id",)), {"run_id": run_id})
+    roll_up_runs(connection, [run_id])  # one that is open already may be rolled up as well: `open_statement`
 
 
-def roll_up(session: Session) -> None:
+def roll_up(connection: Connection) -> None:
     """Roll up the groups of the open runs that have ended."""
     states = [state for state in RunState if state.is_final]
-    are_open = StoredRun.key.in_(select(OpenRunRow.run_id))
-    run_ids = session.scalars(select(StoredRun.id).where(are_open, StoredRun.state.in_(states))).all()
+    are_open = ALL_RUNS.c.key.in_(select(OPEN_RUNS.c.run_id))
+    run_ids = connection.scalars(select(ALL_RUNS.c.id).where(are_open, ALL_RUNS.c.state.in_(states))).all()
     if run_ids:
-        session.execute(delete(OpenRunRow).where(OpenRunRow.run_id.in_(select_runs(session, run_ids))))
-        roll_up_runs(session, run_ids)
+        connection.execute(delete(OPEN_RUNS).where(OPEN_RUNS.c.run_id.in_(select_runs(connection, run_ids))))
+        roll_up_runs(connection, run_ids)
 
 
-def roll_up_runs(session: Session, run_ids: Collection[str]) -> None:
+def roll_up_runs(connection: Connection, run_ids: Collection[str]) -> None:
     """Roll up the groups of some runs and their trials anew."""
-    roll_up_again(session, keys_of_runs(session, run_ids))
+    roll_up_again(connection, keys_of_runs(connection, run_ids))
 
 
-def roll_up_tests(session: Session) -> None:
+def roll_up_tests(connection: Connection) -> None:
     """Roll up the groups with scores on test data anew: others than before may be refused."""
-    packs = session.scalars(select(RankedGroupsRow.numbers).where(RankedGroupsRow.split == "test"))
-    roll_up_again(session, [joined_key(key) for pack in packs for key in np.frombuffer(pack, NUMBERS)["key"].tolist()])
+    packs = connection.scalars(select(RANKED_GROUPS.c.numbers).where(RANKED_GROUPS.c.split == "test"))
+    roll_up_again(
+        connection, [joined_key(key) for pack in packs for key in np.frombuffer(pack, NUMBERS)["key"].tolist()]
+    )
 
 
-def keys_of_runs(session: Session, run_ids: Collection[str]) -> set[str]:
+def keys_of_runs(connection: Connection, run_ids: Collection[str]) -> set[str]:
     """Keys of the groups of some runs and of their trials, without that of the code."""
-    asked = select_runs(session, run_ids)
-    are_theirs = or_(StoredRun.key.in_(asked), StoredRun.parent_id.in_(asked))
-    return set(session.scalars(select(StoredRun.group_key).where(are_theirs)))
+    asked = select_runs(connection, run_ids)
+    are_theirs = or_(ALL_RUNS.c.key.in_(asked), ALL_RUNS.c.parent_id.in_(asked))
+    return set(connection.scalars(select(ALL_RUNS.c.group_key).where(are_theirs)))
 
 
-def roll_up_again(session: Session, keys: Collection[str]) -> None:
+def roll_up_again(connection: Connection, keys: Collection[str]) -> None:
     """Roll up the groups with these keys anew, from the runs that are not open."""
     if not keys:
         return
-    connection, table = session.connection(), BaseRow.metadata.tables[RankedGroupsRow.__tablename__]
+    table = RANKED_GROUPS
     lock_until_commit(connection, table.name)
     beginnings = {_beginning(key) for key in keys}
-    touched = select(*_COLUMNS, RankedGroupsRow.beginning).where(RankedGroupsRow.beginning.in_(beginnings))
+    touched = select(*_COLUMNS, RANKED_GROUPS.c.beginning).where(RANKED_GROUPS.c.beginning.in_(beginnings))
     stored = {
         (Ranking(*row[:4]), row.beginning): np.frombuffer(row.numbers, NUMBERS) for row in connection.execute(touched)
     }
-    made, gone = _make_packs(session, keys), _as_numbers(keys)
+    made, gone = _make_packs(connection, keys), _as_numbers(keys)
     packs = []
     for ranking, beginning in {*stored, *made}:
         old = stored.get((ranking, beginning), _NO_NUMBERS)
@@ -171,30 +148,30 @@ def roll_up_again(session: Session, keys: Collection[str]) -> None:
         connection.execute(insert(table), filled)
 
 
-def check_roll_up(session: Session, *, mend: bool = False) -> list[str]:
+def check_roll_up(connection: Connection, *, mend: bool = False) -> list[str]:
     """Keys of the groups whose numbers are not those that follow from the runs, without those of open runs.
 
     Args:
         mend: whether all groups are rolled up anew.
     """
-    keys = set(session.scalars(select(RunRow.group_key).where(is_ranked()).distinct()))
-    made = [(ranking, numbers) for (ranking, _), numbers in _make_packs(session, keys).items()]
+    keys = set(connection.scalars(select(RUNS.c.group_key).where(is_ranked()).distinct()))
+    made = [(ranking, numbers) for (ranking, _), numbers in _make_packs(connection, keys).items()]
     stored, followed = (
         {(*ranking, *one) for ranking, numbers in packs for one in numbers.tolist()}
-        for packs in (_read_packs(session, None), made)
+        for packs in (_read_packs(connection, None), made)
     )
     differing = {joined_key(one[len(Ranking._fields)]) for one in stored ^ followed}
     if mend:
-        session.execute(delete(RankedGroupsRow))
-        roll_up_again(session, keys)
-    return sorted(differing - _live_keys(session, archived=True))
+        connection.execute(delete(RANKED_GROUPS))
+        roll_up_again(connection, keys)
+    return sorted(differing - _live_keys(connection, archived=True))
 
 
-def _make_packs(session: Session, keys: Collection[str]) -> dict[tuple[Ranking, str], Numbers]:
+def _make_packs(connection: Connection, keys: Collection[str]) -> dict[tuple[Ranking, str], Numbers]:
     """Make the numbers of the groups with these keys, by ranking and beginning, from the runs that are not open."""
-    is_open = func.coalesce(RunRow.parent_id, RunRow.key).in_(select(OpenRunRow.run_id))
+    is_open = func.coalesce(RUNS.c.parent_id, RUNS.c.key).in_(select(OPEN_RUNS.c.run_id))
     found: dict[tuple[Ranking, str], list[GroupRecord]] = defaultdict(list)
-    for group in load_groups(session, and_(RunRow.group_key.in_(select_items(session, keys)), not_(is_open))):
+    for group in load_groups(connection, and_(RUNS.c.group_key.in_(select_items(connection, keys)), not_(is_open))):
         found[Ranking.of(group), _beginning(group.key)].append(group)
     return {place: numbers_of(groups) for place, groups in found.items()}
 
@@ -208,7 +185,7 @@ def _as_numbers(keys: Iterable[str]) -> NDArray[np.uint64]:
 
 
 def load_rankings(
-    session: Session, task: str | None, *, archived: bool = False, across_code: bool = False
+    connection: Connection, task: str | None, *, archived: bool = False, across_code: bool = False
 ) -> dict[Ranking, Numbers]:
     """Load the numbers of the groups of a task, or of all, each ranking's in the order of their keys.
 
@@ -216,16 +193,16 @@ def load_rankings(
         archived: whether archived runs belong to them.
         across_code: whether runs that differ in the version of the code belong to one group.
     """
-    rankings, live = dict(_read_packs(session, task)), _live_keys(session, archived=archived)
+    rankings, live = dict(_read_packs(connection, task)), _live_keys(connection, archived=archived)
     if across_code:
         for numbers in rankings.values():
             is_twin = numbers["key"][1:] == numbers["key"][:-1]
             live |= set(map(joined_key, numbers["key"][1:][is_twin].tolist()))
     if not live:
         return rankings
-    read = and_(of_task(None, archived=archived), RunRow.group_key.in_(select_items(session, live)))
+    read = and_(of_task(None, archived=archived), RUNS.c.group_key.in_(select_items(connection, live)))
     found: dict[Ranking, list[GroupRecord]] = defaultdict(list)
-    for group in load_groups(session, read, across_code=across_code):
+    for group in load_groups(connection, read, across_code=across_code):
         if task in (None, group.task):
             found[Ranking.of(group)].append(group)
     gone = _as_numbers(live)
@@ -239,27 +216,27 @@ def load_rankings(
     return rankings
 
 
-def _read_packs(session: Session, task: str | None) -> Iterator[tuple[Ranking, Numbers]]:
-    asked = _select_packs() if task is None else _select_packs().where(RankedGroupsRow.task == task)
-    rows = session.connection().execute(asked).all()  # a session's rows cost twice as much
+def _read_packs(connection: Connection, task: str | None) -> Iterator[tuple[Ranking, Numbers]]:
+    asked = _select_packs() if task is None else _select_packs().where(RANKED_GROUPS.c.task == task)
+    rows = connection.execute(asked).all()
     for ranking, of_ranking in groupby(rows, key=itemgetter(slice(4))):
         yield Ranking(*ranking), np.frombuffer(b"".join(row[4] for row in of_ranking), NUMBERS)
 
 
 @cache
 def _select_packs() -> Select[str, str, str, str, bytes]:
-    return select(*_COLUMNS).order_by(*RankedGroupsRow.__table__.primary_key)
+    return select(*_COLUMNS).order_by(*RANKED_GROUPS.primary_key)
 
 
-def _live_keys(session: Session, *, archived: bool) -> set[str]:
+def _live_keys(connection: Connection, *, archived: bool) -> set[str]:
     """Keys of the groups that are read from the runs."""
-    return {key for (key,) in session.connection().execute(_select_live(archived)).all()}
+    return {key for (key,) in connection.execute(_select_live(archived)).all()}
 
 
 @cache
-def _select_live(archived: bool) -> CompoundSelect[Any]:
-    opened = select(OpenRunRow.run_id)
-    are_live: list[ColumnElement[bool]] = [RunRow.key.in_(opened), RunRow.parent_id.in_(opened)]
+def _select_live(archived: bool) -> Any:
+    opened = select(OPEN_RUNS.c.run_id)
+    are_live: list[Any] = [RUNS.c.key.in_(opened), RUNS.c.parent_id.in_(opened)]
     if not archived:
-        are_live.append(RunRow.id.in_(select_flagged("archived")))
-    return union(*(select(RunRow.group_key).where(each) for each in are_live))
+        are_live.append(is_flagged("archived"))
+    return union(*(select(RUNS.c.group_key).where(each) for each in are_live))

@@ -5,32 +5,49 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_, func, or_, select, union
+from sqlalchemy import ColumnElement, and_, func, or_, select, union
 
+from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import select_items
-from orchestrator.registry.group_tables import OpenRunRow, RankedGroupsRow
 from orchestrator.registry.groups.group_records import GroupRecord
 from orchestrator.registry.groups.groups import find_group, is_ranked, load_groups, of_task
 from orchestrator.registry.groups.model_origins import load_test_refusals
+from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.record_table import RecordTable
-from orchestrator.registry.run_flags import select_flagged
-from orchestrator.registry.run_reader import RunReader
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.run_records import state_as_read
+from orchestrator.registry.tables import OPEN_RUNS, RANKED_GROUPS, RUNS
+from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
-    import pandas
-
     from orchestrator.registry.groups.group_comparison import Comparison
     from orchestrator.registry.groups.leaderboard import Order
     from orchestrator.significance.ranking import SeedNoise
 
 
-class SeedGroups(RunReader):
-    """Groups of runs that differ only in their seed: the part of `Registry` that ranks and compares them."""
+class SeedGroups:
+    """Groups of runs that differ only in their seed: the part of `Registry` that ranks and compares them.
+
+    Args:
+        lost_after_s: as `Registry` takes it.
+    """
+
+    def __init__(self, database: Database, lost_after_s: float) -> None:
+        self._database = database
+        self._lost_after_s = lost_after_s
+
+    def _state(self) -> ColumnElement[RunState]:
+        """State of a run as it reads now: one that is silent for long reads as LOST."""
+        return state_as_read(self._lost_after_s)
 
     def leaderboard(
-        self, task: str | None = None, *, by: Order = "lower", archived: bool = False, across_code: bool = False
-    ) -> pandas.DataFrame:
+        self,
+        task: str | None = None,
+        *,
+        by: Order = "lower",
+        limit: int | None = None,
+        archived: bool = False,
+        across_code: bool = False,
+    ) -> RecordTable:
         """Groups of runs that differ only in their seed, ranked for each task, score, split and data.
 
         They are trials of sweeps and probes, students, and evaluations of models. Runs with another recipe, on other
@@ -56,36 +73,21 @@ class SeedGroups(RunReader):
             by: number that ranks: the worse end of the mean's interval (`lower`), which ranks few seeds and noisy ones
                 lower; the `mean`, which finds the best a little more often where groups do not differ in either, and
                 much less often where they do; the `median`; or the `best` seed, which is the luckiest of n.
+            limit: number of the first places of each ranking that are asked for; None for all.
             archived: whether archived runs and their trials are ranked, too; `num_ranked_archived` counts them.
             across_code: whether runs that differ in the version of the code are one group; `notes` name the versions.
         """
-        return self.leaderboard_table(task, by=by, archived=archived, across_code=across_code).frame()
-
-    def leaderboard_table(
-        self,
-        task: str | None = None,
-        *,
-        by: Order = "lower",
-        limit: int | None = None,
-        archived: bool = False,
-        across_code: bool = False,
-    ) -> RecordTable:
-        """The table that `leaderboard` makes a DataFrame of: plain values, without pandas.
-
-        Args:
-            limit: number of the first places of each ranking that are asked for; None for all.
-        """
         from orchestrator.registry.groups.leaderboard import rank_groups  # numpy is of use to few other readings
 
-        with self._database.session(writing=False) as session:
-            return rank_groups(session, task, by, archived=archived, across_code=across_code, limit=limit)
+        with self._database.connection(writing=False) as connection:
+            return rank_groups(connection, task, by, archived=archived, across_code=across_code, limit=limit)
 
     def seed_noise(self, group: GroupRecord) -> SeedNoise | None:
         """Noise of seeds in the ranking that a group belongs to; None where no group of it has seeds that differ."""
         from orchestrator.registry.groups.leaderboard import load_noise
 
-        with self._database.session(writing=False) as session:
-            return load_noise(session, group)
+        with self._database.connection(writing=False) as connection:
+            return load_noise(connection, group)
 
     def check_groups(self, *, mend: bool = False) -> list[str]:
         """Keys of the groups whose numbers on the leaderboard are not those that follow from their runs: none, ever.
@@ -95,23 +97,23 @@ class SeedGroups(RunReader):
         """
         from orchestrator.registry.groups.roll_up import check_roll_up
 
-        with self._database.session(writing=mend) as session:
-            return check_roll_up(session, mend=mend)
+        with self._database.connection(writing=mend) as connection:
+            return check_roll_up(connection, mend=mend)
 
     def ranked_tasks(self) -> list[str]:
         """Names of the tasks that have groups, of archived runs too, in their order."""
-        with self._database.session(writing=False) as session:
-            opened = select(OpenRunRow.run_id)
-            of_open = or_(RunRow.key.in_(opened), RunRow.parent_id.in_(opened))
+        with self._database.connection(writing=False) as connection:
+            opened = select(OPEN_RUNS.c.run_id)
+            of_open = or_(RUNS.c.key.in_(opened), RUNS.c.parent_id.in_(opened))
             return sorted(
-                session.scalars(union(select(RankedGroupsRow.task), select(RunRow.task).where(is_ranked(), of_open)))
+                connection.scalars(union(select(RANKED_GROUPS.c.task), select(RUNS.c.task).where(is_ranked(), of_open)))
             )
 
     def num_ranked_archived(self, task: str | None = None) -> int:
         """Number of the runs that the leaderboard leaves out since they, or their sweeps, are archived."""
-        with self._database.session(writing=False) as session:
-            asked = of_task(task, archived=True), RunRow.id.in_(select_flagged("archived"))
-            return session.scalar(select(func.count()).select_from(RunRow).where(is_ranked(), *asked)) or 0
+        with self._database.connection(writing=False) as connection:
+            asked = of_task(task, archived=True), is_flagged("archived")
+            return connection.scalar(select(func.count()).select_from(RUNS).where(is_ranked(), *asked)) or 0
 
     def groups(self, task: str | None = None, *, archived: bool = False) -> list[GroupRecord]:
         """Groups of runs that differ only in their seed, of a task or of all.
@@ -119,8 +121,8 @@ class SeedGroups(RunReader):
         Args:
             archived: whether archived runs and their trials belong to them.
         """
-        with self._database.session(writing=False) as session:
-            return load_groups(session, of_task(task, archived=archived))
+        with self._database.connection(writing=False) as connection:
+            return load_groups(connection, of_task(task, archived=archived))
 
     def groups_of(self, run_ids: Collection[str], *, archived: bool = True) -> list[GroupRecord]:
         """Groups of some runs, each with all of its runs.
@@ -128,11 +130,11 @@ class SeedGroups(RunReader):
         Args:
             archived: whether archived runs and their trials belong to them.
         """
-        with self._database.session(writing=False) as session:
-            are_own = RunRow.id.in_(select_items(session, run_ids)), is_ranked()
-            keys = session.scalars(select(RunRow.group_key).where(*are_own).distinct()).all()
-            are_alike = RunRow.group_key.in_(select_items(session, keys))
-            return load_groups(session, and_(of_task(None, archived=archived), are_alike))
+        with self._database.connection(writing=False) as connection:
+            are_own = RUNS.c.id.in_(select_items(connection, run_ids)), is_ranked()
+            keys = connection.scalars(select(RUNS.c.group_key).where(*are_own).distinct()).all()
+            are_alike = RUNS.c.group_key.in_(select_items(connection, keys))
+            return load_groups(connection, and_(of_task(None, archived=archived), are_alike))
 
     def test_refusals(self, run_ids: Collection[str]) -> dict[str, str]:
         """Reason for each of these runs and trials whose score on the test split is refused, by its id.
@@ -140,16 +142,17 @@ class SeedGroups(RunReader):
         A score on data that a model, or one that it was made of, was trained or chosen on, or on some of them, flatters
         it: the leaderboard does not show it.
         """
-        with self._database.session(writing=False) as session:
-            return load_test_refusals(session, run_ids)
+        with self._database.connection(writing=False) as connection:
+            return load_test_refusals(connection, run_ids)
 
     def group(self, name: str) -> GroupRecord:
-        """Group whose digest begins with `name`, or the part of its group that a run or trial of that id is.
+        """Group whose digest begins with `name` (four characters), or the part of its group that a run or trial is.
 
-        Raises: NotFoundError where there is none or there are several; InputError for a run with several groups.
+        Raises: NotFoundError where nothing is called so, or several are; InputError for a run without a score that
+            ranks, or with several groups.
         """
-        with self._database.session(writing=False) as session:
-            return find_group(session, name, self._state())
+        with self._database.connection(writing=False) as connection:
+            return find_group(connection, name, self._state())
 
     def compare(self, *names: str) -> list[Comparison]:
         """Compare groups, runs or trials, each two of them, over their seeds and over kept predictions.
@@ -161,5 +164,5 @@ class SeedGroups(RunReader):
         """
         from orchestrator.registry.groups.group_comparison import compare_named
 
-        with self._database.session(writing=False) as session:
-            return compare_named(session, names, self._state())
+        with self._database.connection(writing=False) as connection:
+            return compare_named(connection, names, self._state())

@@ -30,24 +30,12 @@ def back_up_registry(location: str, path: Path, *, overwrite: bool = False) -> s
 
     Raises: RegistryError where there is no registry, or it cannot be read; InputError where the file cannot be written.
     """
-    database = Database(location, read_only=True)
-    revision = database.current_revision()
-    database.close()
-    if revision is None:
-        raise RegistryError(f"There is no registry at {database}; check the path.")
-    url = database.url
-    check_target(path, url, overwrite=overwrite)
-    if url.get_backend_name() == "sqlite":
-        atomic_write(path, lambda temporary: copy_file(url, temporary))
-        return "sqlite"
-    program = shutil.which("pg_dump")
-    if program is None:
-        raise RegistryError(
-            f"The registry {database} is backed up by pg_dump, which is not on this machine; install PostgreSQL's "
-            "client programs."
-        )
-    atomic_write(path, lambda temporary: _dump(url, program, temporary))
-    return "pg_dump"
+    with closing(Database(location, read_only=True)) as database:
+        if database.current_revision() is None:
+            raise RegistryError(f"There is no registry at {database}; check the path.")
+    _check_target(path, database.url, overwrite=overwrite)
+    _copy(database.url, path)
+    return "sqlite" if database.dialect == "sqlite" else "pg_dump"
 
 
 def back_up_before_migration(url: URL, revision: str, folder: Path | None) -> Path:
@@ -58,30 +46,36 @@ def back_up_before_migration(url: URL, revision: str, folder: Path | None) -> Pa
 
     Raises: RegistryError, which says that nothing was changed.
     """
-    is_file = url.get_backend_name() == "sqlite"
     source = Path(url.database or "registry")
+    place = source.parent if url.get_backend_name() == "sqlite" else folder
     stays = f"The registry {display_url(url)} stays at revision {revision}"
-    program = None if is_file else shutil.which("pg_dump")
-    if not is_file and program is None:
-        raise RegistryError(
-            f"{stays}: pg_dump, which makes its backup, is not on this machine; install PostgreSQL's client programs, "
-            "or upgrade with --no-backup."
-        )
-    place = source.parent if is_file else folder
     if place is None:
         raise RegistryError(f"{stays}: name the folder for its backup, or say that none is wanted.")
-    time = datetime.now(UTC).strftime("%Y%m%dT%H%M%S%fZ")
-    path = place / f"{source.name}.{revision}-{time}.backup"
+    path = place / f"{source.name}.{revision}-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}.backup"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(path, lambda temporary: _dump(url, program, temporary) if program else copy_file(url, temporary))
+        place.mkdir(parents=True, exist_ok=True)
+        _copy(url, path)
     except (OSError, sqlite3.Error, RegistryError) as error:
         raise RegistryError(
-            f"{stays}: no backup could be made in {path.parent} ({error}); mend that, or back it up elsewhere and "
-            "upgrade with --no-backup."
+            f"{stays}: no backup could be made in {place} ({str(error).rstrip('.')}); mend that, or back it up "
+            "elsewhere and upgrade with --no-backup."
         ) from error
     logger.info(f"the registry as it was, at revision {revision}, is kept in {path}")
     return path
+
+
+def _copy(url: URL, path: Path) -> None:
+    """Write a copy of a registry, whole or not at all."""
+    if url.get_backend_name() == "sqlite":
+        atomic_write(path, lambda temporary: copy_file(url, temporary))
+        return
+    program = shutil.which("pg_dump")
+    if program is None:
+        raise RegistryError(
+            f"The registry {display_url(url)} is backed up by pg_dump, which is not on this machine; install "
+            "PostgreSQL's client programs."
+        )
+    atomic_write(path, lambda temporary: _dump(url, program, temporary))
 
 
 def copy_file(url: URL, path: Path) -> None:
@@ -95,7 +89,7 @@ def copy_file(url: URL, path: Path) -> None:
     shutil.copymode(str(url.database), path)
 
 
-def check_target(path: Path, url: URL, *, overwrite: bool) -> None:
+def _check_target(path: Path, url: URL, *, overwrite: bool) -> None:
     """Refuse a file that cannot be written, or that holds something. Raises: InputError."""
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file in it")

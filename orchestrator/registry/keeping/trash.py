@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, delete, func, or_, select, text, update
-from sqlalchemy.orm import Session, aliased
+from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, text, update
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
+from orchestrator.registry.engines.dialects import find_row
 from orchestrator.registry.groups.roll_up import roll_up_runs, roll_up_tests
 from orchestrator.registry.place_tags import PIPELINE
-from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS
-from orchestrator.registry.tables import StoredModel, StoredRun, TagRow
+from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, record_columns
+from orchestrator.registry.tables import ALL_MODELS, ALL_RUNS, OWN_MARKS
 
 
 @dataclass(frozen=True)
@@ -52,28 +52,31 @@ class Trash:
         Args:
             num_bytes: size of its files, which stay where they are.
         """
-        with self._database.session(writing=True) as session:
-            run = session.get(StoredRun, run_id, with_for_update=True)
+        with self._database.connection(writing=True) as connection:
+            run = find_row(connection, ALL_RUNS, id=run_id, for_update=True)
             if run is None or run.removed_at is not None or run.parent_id or not run.state.is_final:
                 return False
-            run.num_bytes = num_bytes
-            session.flush()
-            _mark(session, run_id, None, session.scalar(select(utc_now())))
+            _change(connection, run_id, num_bytes=num_bytes)
+            _mark(connection, run_id, None, connection.scalar(select(utc_now())))
         return True
 
     def records(self, *conditions: ColumnElement[bool]) -> list[TrashRecord]:
         """Runs in the trash, the newest first; those alone for which all conditions are true."""
-        statement = _removed().where(*conditions).order_by(StoredRun.removed_at.desc(), StoredRun.id)
-        with self._database.session(writing=False) as session:
-            return [TrashRecord(*row) for row in session.execute(statement)]
+        run, trial = ALL_RUNS.c, ALL_RUNS.alias()
+        num_trials = select(func.count()).where(trial.c.parent_id == run.key).scalar_subquery()
+        read = {"run_id": run.id, "num_trials": num_trials, "num_bytes": func.coalesce(run.num_bytes, 0)}
+        removed = select(*record_columns(TrashRecord, ALL_RUNS, read)).where(run.removed_at.is_not(None), *conditions)
+        newest_first = removed.where(run.parent_id.is_(None)).order_by(run.removed_at.desc(), run.id)
+        with self._database.connection(writing=False) as connection:
+            return [TrashRecord(*row) for row in connection.execute(newest_first)]
 
     def called(self, wanted: str) -> list[TrashRecord]:
         """Runs in the trash with that id, else those of that name and those whose id begins so, the newest first."""
         if not wanted:
             return []
-        begins = StoredRun.id.startswith(wanted.lower(), autoescape=True)
+        begins = ALL_RUNS.c.id.startswith(wanted.lower(), autoescape=True)
         is_begun = [begins] if len(wanted) >= MIN_ID_DIGITS else []
-        return self.records(StoredRun.id == wanted.lower()) or self.records(or_(StoredRun.name == wanted, *is_begun))
+        return self.records(ALL_RUNS.c.id == wanted.lower()) or self.records(or_(ALL_RUNS.c.name == wanted, *is_begun))
 
     def find(self, wanted: str) -> TrashRecord:
         """Run in the trash that a text means alone: by its id, its name, or the beginning of its id.
@@ -89,8 +92,8 @@ class Trash:
 
     def stages_of(self, pipeline_id: str) -> Sequence[TrashRecord]:
         """Stages of a pipeline that are in the trash and can be restored, the oldest first."""
-        is_stage = StoredRun.key.in_(select(TagRow.run_id).where(TagRow.tag == f"{PIPELINE}{pipeline_id}"))
-        found = self.records(is_stage, StoredRun.claimed_at.is_(None))
+        is_stage = ALL_RUNS.c.key.in_(select(OWN_MARKS.c.run_id).where(OWN_MARKS.c.word == f"{PIPELINE}{pipeline_id}"))
+        found = self.records(is_stage, ALL_RUNS.c.claimed_at.is_(None))
         return sorted(found, key=lambda stage: (stage.created_at, stage.run_id))
 
     def restore(self, run_id: str) -> None:
@@ -98,8 +101,8 @@ class Trash:
 
         Raises: NotFoundError; InputError where its files are being deleted.
         """
-        with self._database.session(writing=True) as session:
-            run = session.get(StoredRun, run_id, with_for_update=True)
+        with self._database.connection(writing=True) as connection:
+            run = find_row(connection, ALL_RUNS, id=run_id, for_update=True)
             if run is None or run.removed_at is None:
                 raise NotFoundError(f"run {run_id} is not in the trash")
             if run.claimed_at is not None:
@@ -107,9 +110,8 @@ class Trash:
                     f"run {run_id} cannot be restored: a garbage collection has deleted its files, or does so, since "
                     f"{run.claimed_at:%Y-%m-%d %H:%M} UTC; what is left of it goes with: orchestrator gc"
                 )
-            run.num_bytes, removed_at = None, run.removed_at
-            session.flush()
-            _mark(session, run_id, removed_at, None)
+            _change(connection, run_id, num_bytes=None)
+            _mark(connection, run_id, run.removed_at, None)
 
     @contextmanager
     def claiming(self) -> Iterator[Callable[[str], bool]]:
@@ -119,41 +121,35 @@ class Trash:
         whether they may be: not where the run is back, or gone. Whoever finds a claim may claim again, to finish what
         another has begun. The block reads by another `Registry`, and writes nothing else.
         """
-        with self._database.session(writing=True) as session:
-            if self._database.dialect == "postgresql":
-                session.execute(text("LOCK TABLE all_runs IN EXCLUSIVE MODE"))
-            else:
-                session.connection()  # which begins the transaction, and takes SQLite's one lock
+        with self._database.connection(writing=True) as connection:
+            if self._database.dialect == "postgresql":  # SQLite has one lock, which the transaction holds
+                connection.execute(text("LOCK TABLE all_runs IN EXCLUSIVE MODE"))
 
             def claim(run_id: str) -> bool:
-                run = session.get(StoredRun, run_id)
+                run = find_row(connection, ALL_RUNS, id=run_id)
                 if run is None or run.removed_at is None:
                     return False
-                run.claimed_at = run.claimed_at or utc_now()
+                _change(connection, run_id, claimed_at=run.claimed_at or utc_now())
                 return True
 
             yield claim
 
     def drop(self, run_id: str) -> None:
         """Forget a run in the trash for good; the versions of its models are never given to others."""
-        with self._database.session(writing=True) as session:
-            session.execute(delete(StoredRun).where(StoredRun.id == run_id, StoredRun.removed_at.is_not(None)))
+        with self._database.connection(writing=True) as connection:
+            connection.execute(delete(ALL_RUNS).where(ALL_RUNS.c.id == run_id, ALL_RUNS.c.removed_at.is_not(None)))
 
 
-def _mark(session: Session, run_id: str, before: datetime | None, after: datetime | None) -> None:
+def _change(connection: Connection, run_id: str, **values: Any) -> None:
+    connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.id == run_id).values(values))
+
+
+def _mark(connection: Connection, run_id: str, before: datetime | None, after: datetime | None) -> None:
     """Change the time at which a run, its trials and those of their models were removed that have the time before."""
-    family = or_(StoredRun.id == run_id, StoredRun.parent_id == run_id)
-    models = StoredModel.run_id.in_(select(StoredRun.key).where(family))
-    for table, are_its in ((StoredModel, models), (StoredRun, family)):
-        marked = update(table).where(are_its, table.removed_at.is_not_distinct_from(before)).values(removed_at=after)
-        session.execute(marked.execution_options(synchronize_session=False))
-    roll_up_runs(session, [run_id])
-    roll_up_tests(session)
-
-
-def _removed() -> Select[Any]:
-    """Select the fields of `TrashRecord` of the runs in the trash."""
-    run, trial = StoredRun, aliased(StoredRun)
-    num_trials = select(func.count()).where(trial.parent_id == run.key).scalar_subquery()
-    columns = run.id, run.name, run.kind, num_trials, run.storage_path, func.coalesce(run.num_bytes, 0), run.created_at
-    return select(*columns, run.removed_at, run.claimed_at).where(run.removed_at.is_not(None), run.parent_id.is_(None))
+    family = or_(ALL_RUNS.c.id == run_id, ALL_RUNS.c.parent_id == run_id)
+    models = ALL_MODELS.c.run_id.in_(select(ALL_RUNS.c.key).where(family))
+    for table, are_its in ((ALL_MODELS, models), (ALL_RUNS, family)):
+        marked = update(table).where(are_its, table.c.removed_at.is_not_distinct_from(before)).values(removed_at=after)
+        connection.execute(marked)
+    roll_up_runs(connection, [run_id])
+    roll_up_tests(connection)

@@ -9,7 +9,7 @@ import math
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -17,6 +17,7 @@ from sqlalchemy import (
     Select,
     SQLColumnExpression,
     String,
+    Table,
     Text,
     and_,
     case,
@@ -34,21 +35,19 @@ from sqlalchemy import (
 from orchestrator.measurements import is_better_lower
 from orchestrator.registry.column_types import id_of_run, key_of_name
 from orchestrator.registry.groups.group_records import group_key
-from orchestrator.registry.keeping_tables import NoteRow
+from orchestrator.registry.marks import Flag, is_flagged
 from orchestrator.registry.parameter_values import LARGEST_EXACT, decode_parameter
 from orchestrator.registry.queries.query_tree import METRIC_SPLITS
-from orchestrator.registry.run_flags import Flag, is_flagged
 from orchestrator.registry.tables import (
-    BaseRow,
-    DatasetRow,
-    ModelRow,
-    ParameterRow,
-    PointRow,
-    RunDatasetRow,
-    RunRow,
-    SeriesRow,
-    TagRow,
-    ViewRow,
+    DATASETS,
+    MARKS,
+    MODELS,
+    OWN_MARKS,
+    PARAMETERS,
+    POINTS,
+    RUN_DATASETS,
+    RUNS,
+    SERIES,
     of_whole_run,
 )
 from orchestrator.run_states import RunState
@@ -121,7 +120,7 @@ class Field:
             return row.c.kind, row.c.number, case((is_told_by_number, None), else_=row.c.text)
         if self.kind == "number":
             return self.value, case((self.present, 1))
-        return (RunRow.group_key, RunRow.code_version) if self.kind == "group" else (self.value,)
+        return (RUNS.c.group_key, RUNS.c.code_version) if self.kind == "group" else (self.value,)
 
     @property
     def shown(self) -> tuple[Column, ...]:
@@ -144,15 +143,17 @@ class Field:
     @property
     def sort_keys(self) -> tuple[Column, ...]:
         """Columns to sort by; runs without the first come last, by the second one where there is one."""
-        if self.of_several:
-            return (self.lowest,)
         return (self.table.c.number, self.table.c.text) if self.kind == "parameter" else (self.value,)
 
-    @property
-    def lowest(self) -> Column:
-        """The lowest value of a run, without the rows of the field beside it."""
-        values = select(func.min(self.value)).where(self._is_of_run(), self.where)
-        return values.correlate(RunRow).scalar_subquery()
+    @cached_property
+    def lowest(self) -> "Field":
+        """The field itself; where a run may have several values, one of the lowest of them."""
+        if not self.of_several:
+            return self
+        ((mine, theirs),) = self.links
+        lowest = select(mine.label("run"), func.min(self.value).label("value")).where(self.where).group_by(mine)
+        rows = lowest.subquery()
+        return Field(self.kind, rows.c.value, rows, ((rows.c.run, theirs),))
 
     def of_runs(self, test: Test) -> Test:
         """Condition for runs that have a value of which a test is true; never NULL, so that it can be negated."""
@@ -173,22 +174,22 @@ class Field:
         return and_(*(mine == theirs for mine, theirs in self.links))
 
 
-def _rows(table: type[BaseRow | ViewRow]) -> Any:
-    return table.__table__.alias()
+def _rows(table: Table) -> Any:
+    return table.alias()
 
 
 @lru_cache
 def metric(series: str) -> Field:
     """Field of the latest value of a measurement: of `validation.f1`."""
-    row = _rows(SeriesRow)
-    links = ((row.c.run_id, RunRow.key),)
+    row = _rows(SERIES)
+    links = ((row.c.run_id, RUNS.c.key),)
     return Field("number", row.c.value, row, links, where=row.c.name == series, has_value=row.c.run_id.is_not(None))
 
 
 @lru_cache
 def history(function: str, series: str, step: int | None) -> Field:
     """Field of one value of a measurement's history; the best, worst, lowest and highest are of what was no NaN."""
-    row, points = _rows(SeriesRow), _rows(PointRow)
+    row, points = _rows(SERIES), _rows(POINTS)
 
     def picked(column: Any, order: Any = None) -> Any:
         chosen = select(column).where(points.c.series == row.c.key)
@@ -202,46 +203,46 @@ def history(function: str, series: str, step: int | None) -> Field:
         takes_lowest = {"min": True, "max": False, "best": falls, "worst": not falls}[function]
         value = picked((func.min if takes_lowest else func.max)(points.c.value))
     has_value = picked(func.max(points.c.step)).is_not(None)
-    return Field("number", value, row, ((row.c.run_id, RunRow.key),), where=row.c.name == series, has_value=has_value)
+    return Field("number", value, row, ((row.c.run_id, RUNS.c.key),), where=row.c.name == series, has_value=has_value)
 
 
 @lru_cache
 def parameter(path: str) -> Field:
     """Field of a parameter by its whole path."""
-    row = _rows(ParameterRow)
+    row = _rows(PARAMETERS)
     where = and_(row.c.path == path, row.c.kind != "null")
-    return Field("parameter", row.c.text, row, ((row.c.run_id, RunRow.key),), where=where)
+    return Field("parameter", row.c.text, row, ((row.c.run_id, RUNS.c.key),), where=where)
 
 
 @lru_cache
 def tag_value(key: str) -> Field:
     """Field `tags.KEY`: whether a run has the tag KEY, or what follows the colon in its tag `KEY:VALUE`."""
-    row = _rows(TagRow)
-    is_so_called = or_(row.c.tag == key, func.substr(row.c.tag, 1, len(key) + 1) == f"{key}:")
-    word = func.substr(row.c.tag, len(key) + 2)
-    return Field("tag value", word, row, ((row.c.run_id, RunRow.key),), where=is_so_called, of_several=True, name=key)
+    row = _rows(MARKS)
+    is_so_called = or_(row.c.word == key, func.substr(row.c.word, 1, len(key) + 1) == f"{key}:")
+    word, where = func.substr(row.c.word, len(key) + 2), and_(row.c.kind == "tag", is_so_called)
+    return Field("tag value", word, row, ((row.c.run_id, RUNS.c.key),), where=where, of_several=True, name=key)
 
 
-def _several(row: Any, value: Column, *also: Column) -> Field:
-    links = ((row.c.run_id, RunRow.key),)
-    return Field("text", value, row, links, where=row.c.run_id.is_not(None), also=also, of_several=True)
+def _several(row: Any, value: Column, *also: Column, where: Test | None = None) -> Field:
+    where = row.c.run_id.is_not(None) if where is None else where
+    return Field("text", value, row, ((row.c.run_id, RUNS.c.key),), where=where, also=also, of_several=True)
 
 
 def _dataset() -> Field:
-    row = _rows(RunDatasetRow)
-    name = select(DatasetRow.name).where(DatasetRow.fingerprint == row.c.fingerprint).correlate(row).scalar_subquery()
+    row = _rows(RUN_DATASETS)
+    name = select(DATASETS.c.name).where(DATASETS.c.fingerprint == row.c.fingerprint).correlate(row).scalar_subquery()
     return _several(row, name, row.c.fingerprint)
 
 
 def _model() -> Field:
-    row = _rows(ModelRow)
+    row = _rows(MODELS)
     return _several(row, row.c.name, row.c.name + "@" + cast(row.c.version, String))
 
 
 def _score() -> Field:
-    row = _rows(SeriesRow)
-    ranking = key_of_name(literal(f"{METRIC_SPLITS[0]}.") + RunRow.metric)
-    links = ((row.c.run_id, RunRow.key), (row.c.name, ranking))
+    row = _rows(SERIES)
+    ranking = key_of_name(literal(f"{METRIC_SPLITS[0]}.") + RUNS.c.metric)
+    links = ((row.c.run_id, RUNS.c.key), (row.c.name, ranking))
     return Field("number", row.c.value, row, links, has_value=row.c.run_id.is_not(None))
 
 
@@ -250,9 +251,9 @@ def _flag(flag: Flag) -> Field:
 
 
 def _commit() -> Field:
-    local = func.ltrim(RunRow.code_version, _OF_VERSIONS)
+    local = func.ltrim(RUNS.c.code_version, _OF_VERSIONS)
     digits = func.substr(local, 1 + len(COMMIT_MARK), COMMIT_DIGITS)
-    return Field("commit", case((RunRow.code_version.contains(COMMIT_MARK, autoescape=True), digits)))
+    return Field("commit", case((RUNS.c.code_version.contains(COMMIT_MARK, autoescape=True), digits)))
 
 
 def state_field(state: ColumnElement[RunState]) -> Field:
@@ -260,33 +261,33 @@ def state_field(state: ColumnElement[RunState]) -> Field:
     return Field("state", type_coerce(state, Text), has_value=_ALL)
 
 
-_tag, _note = _rows(TagRow), _rows(NoteRow)
+_tag, _note = _rows(MARKS), _rows(OWN_MARKS)
 FIELDS: Mapping[str, Field] = {
-    "id": Field("text", RunRow.id),
-    "name": Field("text", RunRow.name),
-    "kind": Field("kind", RunRow.kind),
-    "task": Field("text", RunRow.task),
-    "metric": Field("text", RunRow.metric),
+    "id": Field("text", RUNS.c.id),
+    "name": Field("text", RUNS.c.name),
+    "kind": Field("kind", RUNS.c.kind),
+    "task": Field("text", RUNS.c.task),
+    "metric": Field("text", RUNS.c.metric),
     "experiment": Field("text", of_whole_run("name")),
     "fingerprint": Field("text", of_whole_run("fingerprint")),
-    "parent": Field("text", id_of_run(RunRow.parent_id)),
-    "group": Field("group", RunRow.group_key),
-    "host": Field("text", RunRow.host),
-    "code": Field("text", RunRow.code_version),
-    "error": Field("text", RunRow.error),
-    "seed": Field("whole number", RunRow.seed),
-    "number": Field("whole number", RunRow.number),
-    "attempt": Field("whole number", RunRow.attempt),
-    "seconds": Field("seconds", RunRow.seconds),
-    "created_at": Field("time", RunRow.created_at),
-    "started_at": Field("time", RunRow.started_at),
-    "finished_at": Field("time", RunRow.finished_at),
+    "parent": Field("text", id_of_run(RUNS.c.parent_id)),
+    "group": Field("group", RUNS.c.group_key),
+    "host": Field("text", RUNS.c.host),
+    "code": Field("text", RUNS.c.code_version),
+    "error": Field("text", RUNS.c.error),
+    "seed": Field("whole number", RUNS.c.seed),
+    "number": Field("whole number", RUNS.c.number),
+    "attempt": Field("whole number", RUNS.c.attempt),
+    "seconds": Field("seconds", RUNS.c.seconds),
+    "created_at": Field("time", RUNS.c.created_at),
+    "started_at": Field("time", RUNS.c.started_at),
+    "finished_at": Field("time", RUNS.c.finished_at),
     "score": _score(),
     "commit": _commit(),
-    "tag": _several(_tag, _tag.c.tag),
+    "tag": _several(_tag, _tag.c.word, where=_tag.c.kind == "tag"),
     "model": _model(),
     "dataset": _dataset(),
-    "note": _several(_note, _note.c.text),
+    "note": _several(_note, _note.c.text, where=_note.c.kind == "note"),
     "archived": _flag("archived"),
     "pinned": _flag("pinned"),
 }

@@ -6,12 +6,12 @@ The grammar is in filters.lark; `orchestrator help queries` tells what it means.
 import math
 import re
 from collections.abc import Callable, Collection
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from lark import Lark, Token, Transformer
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken, VisitError
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
 from orchestrator.errors import InputError
 from orchestrator.registry.queries.query_tree import (
@@ -21,10 +21,12 @@ from orchestrator.registry.queries.query_tree import (
     Condition,
     FieldName,
     HistoryValue,
+    MisplacedError,
     Not,
     Operand,
     Value,
     error_at,
+    errors_in,
     shown_word,
 )
 
@@ -46,21 +48,8 @@ _LITERALS: dict[str, Callable[[Token], Value]] = {
     "NAN": lambda token: math.nan,
     "INF": lambda token: -math.inf if token[0] == "-" else math.inf,
 }
-
-
-class _Part(NamedTuple):
-    """Side of a comparison with its place in the text."""
-
-    value: Value | Operand
-    place: int
-
-
-class _MisplacedError(Exception):
-    """A part that the grammar allows and the language does not, with its place."""
-
-    def __init__(self, place: int, message: str) -> None:
-        super().__init__(message)
-        self.place = place
+_Side = Operand | Token
+"""Side of a comparison: a field, or the token of a literal, whose `value` is what it means."""
 
 
 def parse_filter(text: str) -> Condition:
@@ -74,31 +63,39 @@ def parse_filter(text: str) -> Condition:
 
 def parse_operand(text: str) -> Operand:
     """Parse a field, or a function of one: `best(metrics.f1)`. Raises: InputError with a caret."""
-    part: _Part = _parse(text, "operand")
-    if not isinstance(part.value, Operand):
-        raise error_at(text, part.place, f"{shown_word(text, part.place)} is no field:")
-    return part.value
+    side: _Side = _parse(text, "operand")
+    if isinstance(side, Token):
+        place = side.start_pos or 0
+        raise error_at(text, place, f"{shown_word(text, place)} is no field:")
+    return side
 
 
 def _parse(text: str, start: str) -> Any:
     if len(text) > MAX_CHARACTERS:
         raise InputError(f"The query is too long; at most {MAX_CHARACTERS} characters.")
     try:
-        return _grammar().parse(text, start=start)
+        with errors_in(text):
+            return _grammar().parse(text, start=start)
     except UnexpectedInput as error:
         raise _explained(error, text, start) from None
-    except (_MisplacedError, VisitError) as error:
-        cause = error.orig_exc if isinstance(error, VisitError) else error
-        if not isinstance(cause, _MisplacedError):
-            raise
-        raise error_at(text, cause.place, f"{cause}:") from None
 
 
 @lru_cache
 def _grammar() -> Lark:
     """The parser. It builds the tree while it reads, which needs no recursion however deep the text is nested."""
-    grammar = Path(__file__).with_name("filters.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", start=["start", "operand"], maybe_placeholders=True, transformer=_Tree())
+    return Lark(
+        Path(__file__).with_name("filters.lark").read_text(encoding="utf-8"),
+        parser="lalr",
+        start=["start", "operand"],
+        maybe_placeholders=True,
+        transformer=_Tree(),
+        lexer_callbacks={name: partial(_with_value, read) for name, read in _LITERALS.items()},
+    )
+
+
+def _with_value(read: Callable[[Token], Value], token: Token) -> Token:
+    token.value = read(token)
+    return token
 
 
 class _Tree(Transformer[Token, Any]):
@@ -113,56 +110,53 @@ class _Tree(Transformer[Token, Any]):
     def negation(self, parts: list[Any]) -> Condition:
         return Not(parts[1])
 
-    def truth(self, parts: list[_Part]) -> Condition:
+    def truth(self, parts: list[_Side]) -> Condition:
         return Comparison(_operand(parts[0], "as a condition"), "=", (True,))
 
     def chain(self, parts: list[Any]) -> Condition:
         sides, operators = parts[::2], [_SPELLINGS.get(operator, str(operator)) for operator in parts[1::2]]
-        links = [
-            _compared(left, operator, right) for left, operator, right in zip(sides, operators, sides[1:], strict=False)
-        ]
-        return links[0] if len(links) == 1 else Combination("and", tuple(links))
+        links = tuple(map(_compared, sides, operators, sides[1:]))
+        return links[0] if len(links) == 1 else Combination("and", links)
 
     def tested(self, parts: list[Any]) -> Condition:
         operand, negation, word, *values = parts
         operator = str(word).lower()
-        made = Comparison(_operand(operand, f"before {operator}"), operator, tuple(value.value for value in values))
+        made = Comparison(_operand(operand, f"before {operator}"), operator, tuple(map(_value, values)))
         return made if negation is None else Not(made)
 
     def is_so(self, parts: list[Any]) -> Condition:
         operand, negation, value = parts
-        operator = "=" if negation is None else "!="
-        return Comparison(_operand(operand, "before is"), operator, (self.literal([value]).value,))
+        return Comparison(_operand(operand, "before is"), "=" if negation is None else "!=", (value.value,))
 
-    def pattern(self, parts: list[Token]) -> _Part:
+    def pattern(self, parts: list[Token]) -> Token:
         if parts[0].type == "FIELD":
-            raise _MisplacedError(parts[0].start_pos or 0, f"Text stands in quotes: like '{parts[0]}'")
-        return self.literal(parts)
+            raise MisplacedError(parts[0].start_pos or 0, f"Text stands in quotes: like '{parts[0]}':")
+        return parts[0]
 
-    def literal(self, parts: list[Token]) -> _Part:
-        return _Part(_LITERALS[parts[0].type](parts[0]), parts[0].start_pos or 0)
+    def field(self, parts: list[Token]) -> FieldName:
+        return _field_name(parts[0])
 
-    def field(self, parts: list[Token]) -> _Part:
-        return _Part(_field_name(parts[0]), parts[0].start_pos or 0)
-
-    def history(self, parts: list[Token]) -> _Part:
+    def history(self, parts: list[Token]) -> HistoryValue:
         function, metric, *step = parts
-        place = function.start_pos or 0
-        number = _LITERALS["NUMBER"](step[0]) if step else None
-        return _Part(HistoryValue(function.lower(), _field_name(metric), number, place), place)  # type: ignore[arg-type]
+        number = step[0].value if step else None
+        return HistoryValue(function.lower(), _field_name(metric), number, function.start_pos or 0)
 
 
-def _compared(left: _Part, operator: str, right: _Part) -> Comparison:
+def _compared(left: _Side, operator: str, right: _Side) -> Comparison:
     """Comparison of two sides, its field on the left."""
-    if isinstance(left.value, Operand):
-        return Comparison(left.value, operator, (right.value,))
-    return Comparison(_operand(right, "on one side"), _MIRRORED[operator], (left.value,))
+    if isinstance(left, Token):
+        return Comparison(_operand(right, "on one side"), _MIRRORED[operator], (left.value,))
+    return Comparison(left, operator, (_value(right),))
 
 
-def _operand(part: _Part, where: str) -> Operand:
-    if not isinstance(part.value, Operand):
-        raise _MisplacedError(part.place, f"There should be a field {where}, such as metrics.f1 or task")
-    return part.value
+def _value(side: _Side) -> Value | Operand:
+    return side.value if isinstance(side, Token) else side
+
+
+def _operand(side: _Side, where: str) -> Operand:
+    if isinstance(side, Token):
+        raise MisplacedError(side.start_pos or 0, f"There should be a field {where}, such as metrics.f1 or task:")
+    return side
 
 
 def _field_name(token: Token) -> FieldName:
@@ -219,7 +213,7 @@ def _accepted_after(text: str, start: str) -> Collection[str]:
     parser = _grammar().parse_interactive(text, start=start)
     try:
         parser.exhaust_lexer()
-    except (UnexpectedInput, VisitError, _MisplacedError):
+    except (UnexpectedInput, MisplacedError):
         return ()
     return list(parser.accepts())  # type: ignore[no-untyped-call]
 

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from orchestrator.errors import InputError
@@ -151,6 +152,23 @@ def comparisons(condition: Condition) -> Iterator[Comparison]:
     else:
         for part in condition.parts if isinstance(condition, Combination) else (condition.part,):
             yield from comparisons(part)
+
+
+class MisplacedError(Exception):
+    """Error about one place in the text of a query."""
+
+    def __init__(self, place: int, message: str) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+@contextmanager
+def errors_in(text: str) -> Iterator[None]:
+    """Raise InputError with a caret, as `error_at` makes it, for a MisplacedError."""
+    try:
+        yield
+    except MisplacedError as error:
+        raise error_at(text, error.place, str(error)) from None
 
 
 def error_at(text: str, place: int, message: str) -> InputError:

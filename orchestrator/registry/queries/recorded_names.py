@@ -8,16 +8,16 @@ runs has millions of rows of parameters, and some hundred names. Nothing is ever
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator.nearest import nearest
 from orchestrator.registry.engines.sqlite_files import reading_address
-from orchestrator.registry.place_tags import is_internal
 from orchestrator.registry.queries.query_tree import METRIC_SPLITS, field_text, short_names
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
+    from sqlalchemy import Connection
 
 MAX_NAMES = 200
 """Number of names of one kind that are offered at most, the newest ones."""
@@ -29,11 +29,24 @@ _ALIASES = "model_aliases JOIN models USING (name, version)"
 _CALLED = "SELECT key FROM runs WHERE name = :name OR id LIKE :prefix"
 _NAMED = "SELECT key FROM names WHERE text = :name"
 _TAGS = (
-    "WITH RECURSIVE found(name) AS (SELECT min(tag) FROM tags UNION ALL "
-    "SELECT (SELECT min(tag) FROM tags WHERE tag > found.name) FROM found WHERE found.name IS NOT NULL) "
+    "WITH RECURSIVE found(name) AS (SELECT min(word) FROM own_marks WHERE kind = 'tag' UNION ALL "
+    "SELECT (SELECT min(word) FROM own_marks WHERE kind = 'tag' AND word > found.name) "
+    "FROM found WHERE found.name IS NOT NULL) "
     "SELECT name FROM found WHERE name IS NOT NULL"
 )
-"""The distinct tags, in order, without reading every row."""
+"""The distinct tags that people gave, in order, without reading every row."""
+_RECORDED = {
+    "runs": "SELECT id, kind || ' ' || name || ', ' || lower(state) FROM runs WHERE id LIKE :prefix "
+    "AND (parent_id IS NULL OR :prefix <> '%') ORDER BY created_at DESC",
+    "versions": "SELECT name || '@' || version, head FROM models ORDER BY created_at DESC",
+    "labels": f"SELECT name || '@' || alias, 'version ' || version FROM {_ALIASES}",
+    "aliases": f"SELECT DISTINCT alias, 'alias' FROM {_ALIASES} ORDER BY 1",
+    "removed": "SELECT id, kind || ' ' || name FROM all_runs WHERE removed_at IS NOT NULL AND parent_id IS NULL "
+    "ORDER BY removed_at DESC",
+    "tasks": "SELECT DISTINCT task, 'recorded' FROM runs WHERE task IS NOT NULL AND parent_id IS NOT NULL",
+    "kinds": f"SELECT name, kind FROM runs WHERE key IN ({_CALLED}) ORDER BY name = :name DESC, created_at DESC",
+}
+"""Statements for names of each kind, with what each is in a few words."""
 Named = list[tuple[str, str]]
 """Names, each with what it is in a few words."""
 Read = Callable[[str, Mapping[str, Any]], Sequence[Any]]
@@ -48,7 +61,6 @@ class RecordedNames:
 
     def __init__(self, read: Read) -> None:
         self._read = read
-        self._paths: list[str] | None = None
 
     @classmethod
     def at(cls, location: str) -> Self:
@@ -56,57 +68,39 @@ class RecordedNames:
         return cls(lambda statement, values: _rows(location, statement, values))
 
     @classmethod
-    def of(cls, session: "Session") -> Self:
-        """Names of the registry that a session reads."""
+    def of(cls, connection: "Connection") -> Self:
+        """Names of the registry that a connection reads."""
         from sqlalchemy import text
 
-        return cls(lambda statement, values: session.execute(text(statement), dict(values)).all())
+        return cls(lambda statement, values: connection.execute(text(statement), dict(values)).all())
 
-    def runs(self, prefix: str) -> Named:
-        """Ids of runs that begin with some characters, newest first; trials too where the characters name some."""
-        return self._named(
-            "SELECT id, kind || ' ' || name || ', ' || lower(state) FROM runs WHERE id LIKE :prefix "
-            "AND (parent_id IS NULL OR :prefix <> '%') ORDER BY created_at DESC LIMIT :most",
-            {"prefix": _like(prefix) + "%"},
-        )
+    def named(self, what: str, run: str = "") -> Named:
+        """Names of one kind, the newest first or in order, 200 at most.
+
+        Args:
+            what: `runs` whose ids begin so, trials too where the characters name some; `tasks` that trials were scored
+                on; `aliases` of models; `removed` runs.
+            run: beginning of the ids of runs.
+        """
+        return self._named(f"{_RECORDED[what]} LIMIT :most", _called(run))
 
     def models(self) -> Named:
         """Names of models, each version as `name@version`, and each alias as `name@alias`."""
-        rows = self._named("SELECT name || '@' || version, head FROM models ORDER BY created_at DESC LIMIT :most")
-        rows += self._named(f"SELECT name || '@' || alias, 'version ' || version FROM {_ALIASES} LIMIT :most")
-        newest = {label.rpartition("@")[0]: head for label, head in reversed(rows) if not head.startswith("version ")}
-        return [*reversed(newest.items()), *rows]
+        versions = self.named("versions")
+        newest = {label.rpartition("@")[0]: head for label, head in reversed(versions)}
+        return [*reversed(newest.items()), *versions, *self.named("labels")]
 
     def tags(self, run: str = "") -> Named:
         """Tags of the runs of a name, or whose id begins so; of all runs when it is empty."""
         return self._named(
-            f"SELECT DISTINCT tag, 'tag' FROM tags WHERE run_id IN ({_CALLED}) ORDER BY 1 LIMIT :most", _called(run)
-        )
-
-    def aliases(self) -> Named:
-        """Aliases of models."""
-        return self._named(f"SELECT DISTINCT alias, 'alias' FROM {_ALIASES} ORDER BY 1 LIMIT :most")
-
-    def removed(self) -> Named:
-        """Ids of the runs in the trash."""
-        return self._named(
-            "SELECT id, kind || ' ' || name FROM all_runs WHERE removed_at IS NOT NULL AND parent_id IS NULL "
-            "ORDER BY removed_at DESC LIMIT :most"
-        )
-
-    def tasks(self) -> Named:
-        """Tasks that finished trials were scored on."""
-        return self._named(
-            "SELECT DISTINCT task, 'recorded' FROM runs WHERE task IS NOT NULL AND parent_id IS NOT NULL LIMIT :most"
+            f"SELECT DISTINCT word, kind FROM own_marks WHERE kind = 'tag' AND run_id IN ({_CALLED}) "
+            "ORDER BY 1 LIMIT :most",
+            _called(run),
         )
 
     def kind_of_run(self, wanted: str) -> str | None:
         """The kind of the newest run of a name, else of the one run whose id begins so."""
-        rows = self._named(
-            f"SELECT name, kind FROM runs WHERE key IN ({_CALLED}) ORDER BY name = :name DESC, created_at DESC "
-            "LIMIT :most",
-            _called(wanted),
-        )
+        rows = self.named("kinds", wanted)
         return rows[0][1] if len(rows) == 1 or (rows and rows[0][0] == wanted) else None
 
     def metrics(self, run: str = "") -> list[str]:
@@ -122,11 +116,10 @@ class RecordedNames:
         is_there = self._read(of_name.format(_NAMED), {"name": series})
         return bool(is_there) or not self._read("SELECT 1 FROM series LIMIT 1", {})
 
+    @cached_property
     def paths(self) -> list[str]:
         """Dotted paths of the parameters of all runs, in order."""
-        if self._paths is None:
-            self._paths = sorted(self._used("parameters WHERE path"))
-        return self._paths
+        return sorted(self._used("parameters WHERE path"))
 
     def is_of_a_run(self, path: str) -> bool:
         """Whether a run has this parameter that was not removed."""
@@ -135,13 +128,12 @@ class RecordedNames:
 
     def parameters(self) -> Named:
         """Parameters of runs, by the short name where that means one path, and by the dotted path."""
-        short = {name: path for path, name in short_names(self.paths()).items() if name != path}
-        return [*sorted(short.items()), *((path, "parameter") for path in self.paths())]
+        short = {name: path for path, name in short_names(self.paths).items() if name != path}
+        return [*sorted(short.items()), *((path, "parameter") for path in self.paths)]
 
     def tag_keys(self) -> list[str]:
         """Keys of tags: the text before the colon, all of a tag without one."""
-        tags = [tag for (tag,) in self._read(_TAGS, {}) if not is_internal(tag)]
-        return list(dict.fromkeys(tag.partition(":")[0] for tag in tags))
+        return list(dict.fromkeys(tag.partition(":")[0] for (tag,) in self._read(_TAGS, {})))
 
     def nearest_fields(self, name: str, others: Sequence[str]) -> str:
         """Tell what a person may have meant by the name of a field that no run has, else which fields there are.
@@ -151,22 +143,25 @@ class RecordedNames:
         """
         known = [*others, *(f"metrics.{metric}" for metric in self.metrics())]
         known += [f"params.{parameter}" for parameter, _ in self.parameters()]
-        near = nearest(name, known)
-        if near:
-            return f"nearest: {', '.join(map(field_text, near))}"
-        area = name.partition(".")[0] + "."
+        near, area = nearest(name, known), name.partition(".")[0] + "."
         there = [field_text(other) for other in known if other.startswith(area)]
-        there = some(there) if there else [*others, "metrics.NAME", "params.PATH", "tags.NAME"]
-        return f"there are: {', '.join(there)}"
+        if near or there:
+            return offer([*map(field_text, near)], there)
+        return f"there are: {', '.join([*others, 'metrics.NAME', 'params.PATH', 'tags.NAME'])}"
 
-    def _named(self, statement: str, values: Mapping[str, Any] | None = None) -> Named:
-        rows = self._read(statement, {"most": MAX_NAMES, **(values or {})})
+    def _named(self, statement: str, values: Mapping[str, Any]) -> Named:
+        rows = self._read(statement, {"most": MAX_NAMES, **values})
         return [(str(name), str(about or "")) for name, about in rows]
 
     def _used(self, where: str, condition: str = "", values: Mapping[str, Any] | None = None) -> list[str]:
         """Names that rows of a table have, each found by one look-up in an index."""
         is_used = f"EXISTS (SELECT 1 FROM {where} = names.key{condition})"
         return [name for (name,) in self._read(f"SELECT text FROM names WHERE {is_used}", values or {})]
+
+
+def offer(near: Sequence[str], known: Sequence[str]) -> str:
+    """Offer what may have been meant by a name that is not there: the nearest ones, else the first that there are."""
+    return f"nearest: {', '.join(near)}" if near else f"there are: {', '.join(some(known))}"
 
 
 def some(names: Sequence[str]) -> list[str]:
@@ -188,8 +183,8 @@ def _rows(location: str, statement: str, values: Mapping[str, Any]) -> Sequence[
     if not path or path.startswith("file:") or "://" in path or "?" in path:
         from orchestrator.registry.database import Database
 
-        with closing(Database(location, read_only=True)) as database, database.session(writing=False) as session:
-            return RecordedNames.of(session)._read(statement, values)
+        with closing(Database(location, read_only=True)) as database, database.connection(writing=False) as connection:
+            return RecordedNames.of(connection)._read(statement, values)
     if not Path(path).expanduser().is_file():
         return []
     address = reading_address(Path(path).expanduser())

@@ -7,22 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import delete, func, insert, or_, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, Row, delete, func, insert, or_, select, update
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.provenance.machine import MadeWith
-from orchestrator.registry.attempt_tables import AttemptRow, CodeDiffRow
 from orchestrator.registry.column_types import replace_unstorable, utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import upsert, upsert_rows
-from orchestrator.registry.group_tables import OpenRunRow
+from orchestrator.registry.engines.dialects import find_row, upsert, upsert_rows
 from orchestrator.registry.groups.roll_up import keys_of_runs, open_run, roll_up, roll_up_again, roll_up_tests
+from orchestrator.registry.marks import add_tags
 from orchestrator.registry.parameter_values import encode_parameter, flatten, run_group_digest
-from orchestrator.registry.runs.inheritance import add_tags
-from orchestrator.registry.runs.run_names import record_names
-from orchestrator.registry.runs.run_parameters import load_parameters
-from orchestrator.registry.tables import ParameterRow, StoredRun
+from orchestrator.registry.runs.run_parameters import load_parameters, record_names
+from orchestrator.registry.tables import ALL_RUNS, ATTEMPTS, CODE_DIFFS, OPEN_RUNS, PARAMETERS
 from orchestrator.results import WorkersEvent
 from orchestrator.run_ids import new_run_id
 from orchestrator.run_states import RunState
@@ -40,11 +36,11 @@ class RunLifecycle:
     def remove(self, run_id: str) -> None:
         """Delete a run that has ended, with its trials and all that is recorded of them; one at work stays."""
         ended = [state for state in RunState if state.is_final]
-        with self._database.session(writing=True) as session:
-            keys = keys_of_runs(session, [run_id])
-            session.execute(delete(StoredRun).where(StoredRun.id == run_id, StoredRun.state.in_(ended)))
-            roll_up_again(session, keys)
-            roll_up_tests(session)
+        with self._database.connection(writing=True) as connection:
+            keys = keys_of_runs(connection, [run_id])
+            connection.execute(delete(ALL_RUNS).where(ALL_RUNS.c.id == run_id, ALL_RUNS.c.state.in_(ended)))
+            roll_up_again(connection, keys)
+            roll_up_tests(connection)
 
     def create(
         self,
@@ -79,8 +75,8 @@ class RunLifecycle:
             "spec": dict(spec),
             "storage_path": storage_path,
         }
-        with self._database.session(writing=True) as session:
-            _insert_run(session, row, fingerprint, tags)
+        with self._database.connection(writing=True) as connection:
+            _insert_run(connection, row, fingerprint, tags)
         return run_id
 
     def reopen(self, run_id: str, spec: Mapping[str, Any], fingerprint: str) -> None:
@@ -88,12 +84,12 @@ class RunLifecycle:
 
         Raises: NotFoundError.
         """
-        with self._database.session(writing=True) as session:
-            run = _locked(session, run_id)
-            open_run(session, run_id)
-            _replace_spec(session, run, spec, fingerprint)
+        with self._database.connection(writing=True) as connection:
+            run = _locked(connection, run_id)
+            open_run(connection, run_id)
+            _replace_spec(connection, run, spec, fingerprint)
             if run.state == RunState.COMPLETED:
-                run.state, run.error = RunState.STOPPED, "it has more to do"
+                _change(connection, run_id, state=RunState.STOPPED, error="it has more to do")
 
     def start_attempt(
         self,
@@ -118,53 +114,61 @@ class RunLifecycle:
         Raises: InputError for a run that cannot run again, or whose attempt of this number is another process's;
             NotFoundError.
         """
-        with self._database.session(writing=True) as session:
-            run = _locked(session, run_id)
+        with self._database.connection(writing=True) as connection:
+            run = _locked(connection, run_id)
             if not run.state.may_become(RunState.RUNNING):
                 raise InputError(f"Run {run_id} has ended as {run.state}; there is nothing to resume.")
             if number is not None and number <= run.attempt:
-                _refuse_others(session.get(AttemptRow, (run_id, number)), host, pid)
+                _refuse_others(find_row(connection, ATTEMPTS, run_id=run_id, number=number), host, pid)
                 return number
-            open_run(session, run_id)
+            open_run(connection, run_id)
             number = run.attempt + 1 if number is None else number
             died_at = run.heartbeat_at or utc_now()
             message = "another attempt took over"
-            lost = _end_attempts(session, run_id, RunState.LOST, message, before=number, at=died_at)
+            lost = _end_attempts(connection, run_id, RunState.LOST, message, before=number, at=died_at)
             if lost:
-                run.seconds = (run.seconds or 0.0) + sum(lost)
-                _stop_trials(session, run_id, message, at=func.coalesce(StoredRun.heartbeat_at, died_at))
-            own = _attempt_columns(session, made_with)
-            session.add(AttemptRow(run_id=run_id, number=number, host=host, pid=pid, job_id=job_id, **own))
-            run.code_version = made_with.code.code_version if made_with else None
-            run.state, run.attempt, run.host, run.pid = RunState.RUNNING, number, host, pid
-            run.error, run.finished_at = None, None
-            run.heartbeat_at = utc_now()
-            if run.started_at is None:
-                run.started_at = utc_now()
+                _stop_trials(connection, run_id, message, at=func.coalesce(ALL_RUNS.c.heartbeat_at, died_at))
+            place = {"host": host, "pid": pid}
+            own = {"run_id": run_id, "number": number, "job_id": job_id, **place}
+            connection.execute(insert(ATTEMPTS).values(own | _attempt_columns(connection, made_with)))
+            _change(
+                connection,
+                run_id,
+                **place,
+                state=RunState.RUNNING,
+                attempt=number,
+                code_version=made_with.code.code_version if made_with else None,
+                seconds=run.seconds if not lost else (run.seconds or 0.0) + sum(lost),
+                error=None,
+                started_at=run.started_at or utc_now(),
+                finished_at=None,
+                heartbeat_at=utc_now(),
+            )
         return number
 
     def record_workers(self, run_id: str, number: int, events: Iterable[WorkersEvent]) -> None:
         """Record groups of training workers of an attempt. A group that begins earlier than one before replaces it."""
-        with self._database.session(writing=True) as session:
-            attempt = session.get(AttemptRow, (run_id, number))
+        with self._database.connection(writing=True) as connection:
+            attempt = find_row(connection, ATTEMPTS, run_id=run_id, number=number)
             if attempt is None:
                 raise NotFoundError(f"Run {run_id} has no attempt {number}.")
-            attempt.workers = _with_groups(attempt, events)
+            its = ATTEMPTS.c.run_id == run_id, ATTEMPTS.c.number == number
+            connection.execute(update(ATTEMPTS).where(*its).values(workers=_with_groups(attempt, events)))
 
     def heartbeat(self, run_id: str, attempt: int | None = None) -> bool:
         """Record that the driver of a run, and so the run's running trials, are alive.
 
         Returns False, and records nothing, where a newer attempt has superseded `attempt`.
         """
-        owned_by_attempt = StoredRun.id == run_id
+        owned_by_attempt = ALL_RUNS.c.id == run_id
         if attempt is not None:
-            owned_by_attempt &= StoredRun.attempt == attempt
-        running = StoredRun.state == RunState.RUNNING
-        with self._database.session(writing=True) as session:
-            beat = update(StoredRun).values(heartbeat_at=utc_now()).execution_options(synchronize_session=False)
-            is_owned = session.scalar(select(StoredRun.id).where(owned_by_attempt)) is not None
+            owned_by_attempt &= ALL_RUNS.c.attempt == attempt
+        running = ALL_RUNS.c.state == RunState.RUNNING
+        with self._database.connection(writing=True) as connection:
+            beat = update(ALL_RUNS).values(heartbeat_at=utc_now())
+            is_owned = connection.scalar(select(ALL_RUNS.c.id).where(owned_by_attempt)) is not None
             if is_owned:
-                session.execute(beat.where(or_(StoredRun.id == run_id, StoredRun.parent_id == run_id), running))
+                connection.execute(beat.where(or_(ALL_RUNS.c.id == run_id, ALL_RUNS.c.parent_id == run_id), running))
         return is_owned
 
     def finish(
@@ -189,41 +193,51 @@ class RunLifecycle:
         """
         assert state.is_final, state
         assert not state.is_for_trials_only, state
-        with self._database.session(writing=True) as session:
-            run = _locked(session, run_id)
+        with self._database.connection(writing=True) as connection:
+            run = _locked(connection, run_id)
             if attempt is not None and attempt < run.attempt:
-                _end_attempts(session, run_id, state, error, before=attempt + 1, after=attempt - 1)
+                _end_attempts(connection, run_id, state, error, before=attempt + 1, after=attempt - 1)
                 return False
             if not run.state.may_become(state):
-                return run.state == state
-            ended = _end_attempts(session, run_id, state, error, before=run.attempt + 1)
+                return bool(run.state == state)
+            ended = _end_attempts(connection, run_id, state, error, before=run.attempt + 1)
             spent = seconds if ended and seconds is not None else sum(ended)
-            run.state, run.error, run.seconds = state, error, (run.seconds or 0.0) + spent
-            run.model_folder, run.predictions_path = model_folder, predictions_path
-            run.finished_at = utc_now()
-            _stop_trials(session, run_id, "its sweep ended", at=utc_now())
-            roll_up(session)
+            _change(
+                connection,
+                run_id,
+                state=state,
+                error=error,
+                seconds=(run.seconds or 0.0) + spent,
+                model_folder=model_folder,
+                predictions_path=predictions_path,
+                finished_at=utc_now(),
+            )
+            _stop_trials(connection, run_id, "its sweep ended", at=utc_now())
+            roll_up(connection)
         return True
 
 
-def _locked(session: Session, run_id: str) -> StoredRun:
-    run = session.get(StoredRun, run_id, with_for_update=True)
+def _locked(connection: Connection, run_id: str) -> Row[Any]:
+    run = find_row(connection, ALL_RUNS, id=run_id, for_update=True)
     if run is None or run.removed_at is not None:
         raise NotFoundError(f"No run {run_id} in the registry.")
     return run
 
 
-def _stop_trials(session: Session, run_id: str, error: str, *, at: Any) -> None:
+def _change(connection: Connection, run_id: str, **values: Any) -> None:
+    connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.id == run_id).values(values))
+
+
+def _stop_trials(connection: Connection, run_id: str, error: str, *, at: Any) -> None:
     """Stop the open trials of a run, at a time."""
-    session.execute(
-        update(StoredRun)
-        .where(StoredRun.parent_id == run_id, StoredRun.state.in_((RunState.PENDING, RunState.RUNNING)))
+    connection.execute(
+        update(ALL_RUNS)
+        .where(ALL_RUNS.c.parent_id == run_id, ALL_RUNS.c.state.in_((RunState.PENDING, RunState.RUNNING)))
         .values(state=RunState.STOPPED, error=error, finished_at=at)
-        .execution_options(synchronize_session=False)
     )
 
 
-def _refuse_others(attempt: AttemptRow | None, host: str | None, pid: int | None) -> None:
+def _refuse_others(attempt: Row[Any] | None, host: str | None, pid: int | None) -> None:
     """Refuse an attempt that another process has started. Raises: InputError."""
     mine = (None if host is None else replace_unstorable(host), pid)
     if attempt is not None and (attempt.host, attempt.pid) != mine:
@@ -234,7 +248,14 @@ def _refuse_others(attempt: AttemptRow | None, host: str | None, pid: int | None
 
 
 def _end_attempts(
-    session: Session, run_id: str, state: RunState, error: str | None, *, before: int, after: int = 0, at: Any = None
+    connection: Connection,
+    run_id: str,
+    state: RunState,
+    error: str | None,
+    *,
+    before: int,
+    after: int = 0,
+    at: Any = None,
 ) -> list[float]:
     """End the open attempts whose numbers lie between `after` and `before`, both excluded.
 
@@ -243,13 +264,12 @@ def _end_attempts(
     Args:
         at: when they ended; now when left out.
     """
-    times = session.execute(
-        update(AttemptRow)
-        .where(AttemptRow.run_id == run_id, AttemptRow.number < before, AttemptRow.number > after)
-        .where(AttemptRow.state == RunState.RUNNING)
+    times = connection.execute(
+        update(ATTEMPTS)
+        .where(ATTEMPTS.c.run_id == run_id, ATTEMPTS.c.number < before, ATTEMPTS.c.number > after)
+        .where(ATTEMPTS.c.state == RunState.RUNNING)
         .values(state=state, error=error, finished_at=utc_now() if at is None else at)
-        .returning(AttemptRow.started_at, AttemptRow.finished_at)
-        .execution_options(synchronize_session=False)
+        .returning(ATTEMPTS.c.started_at, ATTEMPTS.c.finished_at)
     ).all()
     return [
         max(0.0, (finished_at - started_at).total_seconds())
@@ -258,7 +278,7 @@ def _end_attempts(
     ]
 
 
-def _insert_run(session: Session, row: Mapping[str, Any], fingerprint: str, tags: Sequence[str]) -> None:
+def _insert_run(connection: Connection, row: Mapping[str, Any], fingerprint: str, tags: Sequence[str]) -> None:
     """Insert a run with all that its spec says; a run of that id which is there already stays as it is.
 
     Args:
@@ -271,28 +291,30 @@ def _insert_run(session: Session, row: Mapping[str, Any], fingerprint: str, tags
         "fingerprint": fingerprint,
         "group_key": run_group_digest(row["kind"], parameters),
     }
-    statement = upsert(session.get_bind().dialect.name, StoredRun.__table__, ("id",)).returning(StoredRun.id)
-    if session.execute(statement, given).first() is None:
-        if session.get_one(StoredRun, row["id"]).removed_at is not None:
+    statement = upsert(connection.dialect.name, ALL_RUNS, ("id",)).returning(ALL_RUNS.c.id)
+    if connection.execute(statement, given).first() is None:
+        known = find_row(connection, ALL_RUNS, id=row["id"])
+        if known is not None and known.removed_at is not None:
             raise InputError(f"run {row['id']} was removed; to bring it back: orchestrator runs restore {row['id']}")
         return
     if parameters:
-        record_names(session, parameters)
+        record_names(connection, parameters)
         rows = [{"run_id": row["id"], "path": path, **_encoded(value)} for path, value in parameters.items()]
-        session.execute(insert(ParameterRow), rows)
-    session.execute(insert(OpenRunRow), [{"run_id": row["id"]}])
-    add_tags(session, row["id"], tags)
+        connection.execute(insert(PARAMETERS), rows)
+    connection.execute(insert(OPEN_RUNS), [{"run_id": row["id"]}])
+    add_tags(connection, row["id"], tags)
 
 
-def _replace_spec(session: Session, run: StoredRun, spec: Mapping[str, Any], fingerprint: str) -> None:
+def _replace_spec(connection: Connection, run: Row[Any], spec: Mapping[str, Any], fingerprint: str) -> None:
     """Replace the spec of a run by one with the same fields."""
-    parameters = load_parameters(session, run.id)
+    parameters = load_parameters(connection, run.id)
     for path, value in _parameters_of(spec).items():
         if path in parameters and parameters[path] != value:
             parameters[path] = value
-            row = update(ParameterRow).where(ParameterRow.run_id == run.id, ParameterRow.path == path)
-            session.execute(row.values(**_encoded(value)))
-    run.spec, run.fingerprint, run.group_key = dict(spec), fingerprint, run_group_digest(run.kind, parameters)
+            row = update(PARAMETERS).where(PARAMETERS.c.run_id == run.id, PARAMETERS.c.path == path)
+            connection.execute(row.values(**_encoded(value)))
+    group = run_group_digest(run.kind, parameters)
+    _change(connection, run.id, spec=dict(spec), fingerprint=fingerprint, group_key=group)
 
 
 def _parameters_of(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -304,14 +326,14 @@ def _encoded(value: Any) -> dict[str, Any]:
     return dict(zip(("kind", "text", "number"), encode_parameter(value), strict=True))
 
 
-def _attempt_columns(session: Session, made_with: MadeWith | None) -> dict[str, Any]:
+def _attempt_columns(connection: Connection, made_with: MadeWith | None) -> dict[str, Any]:
     """Columns of an attempt's row; the changes of its code are written to a row of their own."""
     if made_with is None:
         return {}
     code = asdict(made_with.code)
     diff, digest = code.pop("diff"), code["diff_digest"]
     if diff is not None:
-        upsert_rows(session, CodeDiffRow, ("digest",), (), [{"digest": digest, "diff": diff}])
+        upsert_rows(connection, CODE_DIFFS, ("digest",), (), [{"digest": digest, "diff": diff}])
     return {
         "code": code,
         "diff_digest": digest if diff is not None else None,
@@ -321,7 +343,7 @@ def _attempt_columns(session: Session, made_with: MadeWith | None) -> dict[str, 
     }
 
 
-def _with_groups(attempt: AttemptRow, events: Iterable[WorkersEvent]) -> list[dict[str, Any]]:
+def _with_groups(attempt: Row[Any], events: Iterable[WorkersEvent]) -> list[dict[str, Any]]:
     """The attempt's groups with those that have begun since; one that begins earlier than others replaces these."""
     groups: list[dict[str, Any]] = attempt.workers or []
     for event in events:
@@ -331,7 +353,7 @@ def _with_groups(attempt: AttemptRow, events: Iterable[WorkersEvent]) -> list[di
     return groups
 
 
-def _group(event: WorkersEvent, attempt: AttemptRow) -> dict[str, Any]:
+def _group(event: WorkersEvent, attempt: Row[Any]) -> dict[str, Any]:
     """Entry for one group; the machine of rank 0 where it is not the driver's own."""
     group = {"first_step": event.first_step, "hosts": list(event.hosts)}
     driver = (attempt.environment or {}).get("hostname", attempt.host)

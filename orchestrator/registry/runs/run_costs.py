@@ -5,13 +5,12 @@ from dataclasses import asdict
 
 from sqlalchemy import select, update
 
-from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import select_runs
 from orchestrator.registry.records import AttemptCostRecord
 from orchestrator.registry.run_records import record_columns
-from orchestrator.registry.tables import RunRow
+from orchestrator.registry.tables import ATTEMPTS, RUNS
 
 
 class RunCosts:
@@ -22,26 +21,26 @@ class RunCosts:
 
     def record(self, cost: AttemptCostRecord) -> None:
         """Record what an attempt has taken so far, in place of what was recorded of it before."""
-        its = AttemptRow.run_id == cost.run_id, AttemptRow.number == cost.number
-        with self._database.session(writing=True) as session:
-            session.execute(update(AttemptRow).where(*its).values(asdict(cost)))
+        its = ATTEMPTS.c.run_id == cost.run_id, ATTEMPTS.c.number == cost.number
+        with self._database.connection(writing=True) as connection:
+            connection.execute(update(ATTEMPTS).where(*its).values(asdict(cost)))
 
     def of_runs(self, run_ids: Collection[str]) -> list[AttemptCostRecord]:
         """Costs of the attempts of some runs, by run and number; none of attempts of which nothing is recorded."""
-        columns = select(*record_columns(AttemptCostRecord, AttemptRow)).where(AttemptRow.seconds.is_not(None))
-        with self._database.session(writing=False) as session:
-            statement = columns.where(AttemptRow.run_id.in_(select_runs(session, run_ids)))
-            rows = session.execute(statement.order_by(AttemptRow.run_id, AttemptRow.number))
+        columns = select(*record_columns(AttemptCostRecord, ATTEMPTS)).where(ATTEMPTS.c.seconds.is_not(None))
+        with self._database.connection(writing=False) as connection:
+            statement = columns.where(ATTEMPTS.c.run_id.in_(select_runs(connection, run_ids)))
+            rows = connection.execute(statement.order_by(ATTEMPTS.c.run_id, ATTEMPTS.c.number))
             return [AttemptCostRecord(*row) for row in rows]
 
     def trial_seconds(self, sweep_id: str, attempt: int) -> float | None:
         """Seconds that a sweep's trials have worked in one attempt, those at work included; None without trials."""
-        columns = select(RunRow.started_at, RunRow.finished_at, RunRow.seconds).where(RunRow.parent_id == sweep_id)
-        with self._database.session(writing=False) as session:
-            trials = session.execute(columns).all()
-            begun_at = session.get_one(AttemptRow, (sweep_id, attempt)).started_at
-            now = session.scalar(select(utc_now()))
-        if not trials or now is None:
+        columns = select(RUNS.c.started_at, RUNS.c.finished_at, RUNS.c.seconds).where(RUNS.c.parent_id == sweep_id)
+        with self._database.connection(writing=False) as connection:
+            trials = connection.execute(columns).all()
+            its = ATTEMPTS.c.run_id == sweep_id, ATTEMPTS.c.number == attempt
+            begun_at, now = connection.execute(select(ATTEMPTS.c.started_at, utc_now()).where(*its)).one()
+        if not trials:
             return None
         spent_s = 0.0
         for started_at, finished_at, seconds in trials:

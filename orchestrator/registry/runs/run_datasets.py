@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import select
 
@@ -13,12 +13,8 @@ from orchestrator.registry.engines.dialects import upsert_rows
 from orchestrator.registry.record_table import RecordTable, record_table
 from orchestrator.registry.records import CheckpointRecord
 from orchestrator.registry.run_records import load_records
-from orchestrator.registry.runs.inheritance import pass_on
-from orchestrator.registry.tables import CheckpointRow, DatasetRow, RunDatasetRow, RunRow
+from orchestrator.registry.tables import CHECKPOINTS, DATASETS, OWN_DATASETS, RUN_DATASETS
 from orchestrator.results import CheckpointEvent, DatasetResult, TokenizerResult
-
-if TYPE_CHECKING:
-    import pandas
 
 
 class RunDatasets:
@@ -41,36 +37,26 @@ class RunDatasets:
 
     def _record(self, run_id: str, row: dict[str, Any]) -> None:
         link = {"run_id": run_id, "fingerprint": row["fingerprint"]}
-        with self._database.session(writing=True) as session:
+        with self._database.connection(writing=True) as connection:
             changing = tuple(name for name in ("path", "counts", "files", "tokenizer_digest") if name in row)
-            upsert_rows(session, DatasetRow, ("fingerprint",), changing, [row])
-            upsert_rows(session, RunDatasetRow, tuple(link), (), [link])
-            pass_on(session, run_id, data=[row["fingerprint"]])
+            upsert_rows(connection, DATASETS, ("fingerprint",), changing, [row])
+            upsert_rows(connection, OWN_DATASETS, tuple(link), (), [link])
 
     def tokenizer_at(self, path: str) -> str | None:
         """Fingerprint of the tokenizer that was last trained into a folder; None where none was."""
-        statement = select(DatasetRow.fingerprint).where(DatasetRow.kind == "tokenizer", DatasetRow.path == path)
-        with self._database.session(writing=False) as session:
-            return session.scalar(statement.order_by(DatasetRow.recorded_at.desc()).limit(1))
-
-    def users(self, fingerprint: str) -> list[str]:
-        """Ids of the runs that made or used data, the oldest first."""
-        statement = select(RunDatasetRow.run_id).where(RunDatasetRow.fingerprint == fingerprint)
-        ordered = statement.join(RunRow, RunRow.key == RunDatasetRow.run_id).order_by(RunRow.created_at, RunRow.id)
-        with self._database.session(writing=False) as session:
-            return list(session.scalars(ordered))
-
-    def frame(self, run_id: str) -> pandas.DataFrame:
-        """`table` as a DataFrame."""
-        return self.table(run_id).frame()
+        statement = select(DATASETS.c.fingerprint).where(DATASETS.c.kind == "tokenizer", DATASETS.c.path == path)
+        with self._database.connection(writing=False) as connection:
+            return connection.scalar(statement.order_by(DATASETS.c.recorded_at.desc()).limit(1))
 
     def table(self, run_id: str) -> RecordTable:
-        """Data that a run made or used, a record each."""
-        data = DatasetRow
+        """Data that a run made or used, of a trial those of its sweep, a record each."""
+        data = DATASETS.c
         columns = (data.name, data.kind, data.fingerprint, data.path, data.counts, data.files, data.recorded_at)
-        statement = select(*columns).join(RunDatasetRow, RunDatasetRow.fingerprint == data.fingerprint)
-        with self._database.session(writing=False) as session:
-            rows = session.execute(statement.where(RunDatasetRow.run_id == run_id).order_by(data.kind, data.name)).all()
+        statement = select(*columns).join(RUN_DATASETS, RUN_DATASETS.c.fingerprint == data.fingerprint)
+        with self._database.connection(writing=False) as connection:
+            rows = connection.execute(
+                statement.where(RUN_DATASETS.c.run_id == run_id).order_by(data.kind, data.name)
+            ).all()
         return record_table([column.key for column in columns], rows)
 
 
@@ -84,11 +70,11 @@ class RunCheckpoints:
         """Record checkpoints that are complete on the storage."""
         rows = [{"run_id": run_id, **asdict(event)} for event in events]
         if rows:
-            with self._database.session(writing=True) as session:
-                upsert_rows(session, CheckpointRow, ("run_id", "step"), ("path", "digest", "num_bytes"), rows)
+            with self._database.connection(writing=True) as connection:
+                upsert_rows(connection, CHECKPOINTS, ("run_id", "step"), ("path", "digest", "num_bytes"), rows)
 
     def of_run(self, run_id: str) -> list[CheckpointRecord]:
         """Checkpoints of a run, oldest first; some of them may have been deleted since."""
-        statement = select(CheckpointRow).where(CheckpointRow.run_id == run_id).order_by(CheckpointRow.step)
-        with self._database.session(writing=False) as session:
-            return load_records(session, statement, CheckpointRecord)
+        statement = select(CHECKPOINTS).where(CHECKPOINTS.c.run_id == run_id).order_by(CHECKPOINTS.c.step)
+        with self._database.connection(writing=False) as connection:
+            return load_records(connection, statement, CheckpointRecord)

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_column, select, update
 
@@ -15,16 +15,12 @@ from orchestrator.registry.column_types import key_of_run, replace_unstorable
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import upsert
 from orchestrator.registry.engines.write_transactions import Prepared, WriteTransaction
-from orchestrator.registry.group_tables import open_statement
 from orchestrator.registry.queries.query_tree import METRIC_SPLITS
 from orchestrator.registry.record_table import RecordTable, record_table
 from orchestrator.registry.run_records import metric_name
-from orchestrator.registry.runs.run_names import name_keys
-from orchestrator.registry.tables import PointRow, SeriesRow
+from orchestrator.registry.runs.run_parameters import name_keys
+from orchestrator.registry.tables import OPEN_RUNS, POINTS, SERIES
 from orchestrator.results import MetricEvent
-
-if TYPE_CHECKING:
-    import pandas
 
 Curves = dict[tuple[str, str, str], tuple[list[int], list[float], list[float]]]
 """Steps, values and epochs of points by their run, split and name; an epoch that is not known is NaN."""
@@ -55,35 +51,32 @@ class RunMetrics:
 
     def latest(self, run_id: str) -> dict[str, float]:
         """Latest values of a run by their names in queries: `f1` is the validation split's, `test.f1` the test's."""
-        columns = select(SeriesRow.name, SeriesRow.value).where(SeriesRow.run_id == run_id)
-        with self._database.session(writing=False) as session:
-            values = dict(session.execute(columns).all())
+        columns = select(SERIES.c.name, SERIES.c.value).where(SERIES.c.run_id == run_id)
+        with self._database.connection(writing=False) as connection:
+            values = dict(connection.execute(columns).all())
         return {metric_name(name): _measured(values[name]) for name in _in_order(values)}
 
     def last_step(self, run_id: str) -> int | None:
         """Highest step at which something was measured; None where nothing was."""
-        with self._database.session(writing=False) as session:
-            return session.scalar(select(func.max(SeriesRow.step)).where(SeriesRow.run_id == run_id))
+        with self._database.connection(writing=False) as connection:
+            step: int | None = connection.scalar(select(func.max(SERIES.c.step)).where(SERIES.c.run_id == run_id))
+            return step
 
-    def history(self, run_id: str, name: str | None = None) -> pandas.DataFrame:
-        """`history_table` as a DataFrame."""
-        return self.history_table(run_id, name).frame()
-
-    def history_table(self, run_id: str, name: str | None = None) -> RecordTable:
+    def history(self, run_id: str, name: str | None = None) -> RecordTable:
         """Measurements of a run, a record each, by split, name and step.
 
         Args:
             name: one measurement of every split (`mlm_loss`) or of one split (`train.mlm_loss`); all when None.
         """
-        points = select(SeriesRow.name, PointRow.step, PointRow.epoch, PointRow.value)
-        statement = points.join(SeriesRow, SeriesRow.key == PointRow.series).where(SeriesRow.run_id == run_id)
+        points = select(SERIES.c.name, POINTS.c.step, POINTS.c.epoch, POINTS.c.value)
+        statement = points.join(SERIES, SERIES.c.key == POINTS.c.series).where(SERIES.c.run_id == run_id)
         if name is not None:
             is_of_one = name.partition(".")[0] in METRIC_SPLITS and "." in name
             names = [name] if is_of_one else [f"{split}.{name}" for split in METRIC_SPLITS]
-            statement = statement.where(SeriesRow.name.in_(names))
+            statement = statement.where(SERIES.c.name.in_(names))
         found: dict[str, list[Any]] = defaultdict(list)
-        with self._database.session(writing=False) as session:
-            for series, *point in session.execute(statement.order_by(PointRow.series, PointRow.step)):
+        with self._database.connection(writing=False) as connection:
+            for series, *point in connection.execute(statement.order_by(POINTS.c.series, POINTS.c.step)):
                 found[series].append(point)
         columns = ("split", "name", "step", "epoch", "value")
         rows = [
@@ -150,7 +143,7 @@ def write_metrics(transaction: WriteTransaction, curves: Curves, *, final: bool)
         latest.append((steps[newest], None if math.isnan(value) else value, int(final), series, int(final), limit))
     # A result has no epoch of its own; the point that it confirms keeps the epoch it was measured at.
     changing = ["value"] if final else ["value", "epoch"]
-    transaction.upsert(PointRow.__table__, points, ["series", "step"], changing)  # type: ignore[arg-type]
+    transaction.upsert(POINTS, points, ["series", "step"], changing)
     transaction.run_many(_latest_statement(transaction.dialect), latest)
 
 
@@ -168,13 +161,13 @@ def _series_keys(transaction: WriteTransaction, curves: Curves) -> list[int]:
 @lru_cache
 def _series_statement(dialect: str) -> Prepared:
     """Find or make a series; a new one has no value before its points are written."""
-    found = upsert(dialect, SeriesRow.__table__, ("run_id", "name"), ("run_id",)).values(
+    found = upsert(dialect, SERIES, ("run_id", "name"), ("run_id",)).values(
         run_id=key_of_run(bindparam("run", type_=Text)),
         name=bindparam("named", type_=Integer),
         step=literal_column(str(_FIRST_STEP)),
         final=literal_column("0"),
     )
-    return Prepared(found.returning(SeriesRow.key), dialect, ["run", "named"])
+    return Prepared(found.returning(SERIES.c.key), dialect, ["run", "named"])
 
 
 @lru_cache
@@ -182,6 +175,12 @@ def _latest_statement(dialect: str) -> Prepared:
     """Bring a series up to date, unless it has a result, or a later step: its final and its step have limits."""
     series, most_final = (bindparam(name, type_=Integer) for name in ("series", "most_final"))
     last = bindparam("last", type_=BigInteger)
-    changed = update(SeriesRow).where(SeriesRow.key == series, SeriesRow.final <= most_final, SeriesRow.step <= last)
-    values = {name: bindparam(name, type_=SeriesRow.__table__.c[name].type) for name in ("step", "value", "final")}
+    changed = update(SERIES).where(SERIES.c.key == series, SERIES.c.final <= most_final, SERIES.c.step <= last)
+    values = {name: bindparam(name, type_=SERIES.c[name].type) for name in ("step", "value", "final")}
     return Prepared(changed.values(values), dialect, [*values, "series", "most_final", "last"])
+
+
+@lru_cache
+def open_statement(dialect: str) -> Prepared:
+    """Open a run again whose trials or scores change after its end (`groups/roll_up.py`)."""
+    return Prepared(upsert(dialect, OPEN_RUNS, ("run_id",)), dialect, ("run_id",))

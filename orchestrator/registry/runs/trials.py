@@ -4,32 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Text, and_, bindparam, case, delete, literal_column, null, or_, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Text,
+    and_,
+    bindparam,
+    case,
+    delete,
+    literal_column,
+    null,
+    or_,
+    select,
+    update,
+)
 
 from orchestrator.errors import NotFoundError
 from orchestrator.registry.column_types import FreeText, utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.engines.dialects import list_value, select_list, upsert
 from orchestrator.registry.engines.write_transactions import Prepared, WriteTransaction
-from orchestrator.registry.group_tables import open_statement
 from orchestrator.registry.parameter_values import TAKEN_DIGEST, group_digest, run_group_digest, told_task_fields
 from orchestrator.registry.queries.run_listing import list_trials
 from orchestrator.registry.record_table import RecordTable
 from orchestrator.registry.run_records import state_as_read
-from orchestrator.registry.runs.inheritance import inherit
-from orchestrator.registry.runs.run_metrics import metric_curves, write_metrics
+from orchestrator.registry.runs.run_metrics import metric_curves, open_statement, write_metrics
 from orchestrator.registry.runs.run_parameters import read_parameters, write_parameters
-from orchestrator.registry.tables import RunRow, StoredRun
+from orchestrator.registry.tables import ALL_RUNS, RUNS
 from orchestrator.registry.trial_rows import load_kept_trials, trial_id
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
-
-if TYPE_CHECKING:
-    import pandas
-
 
 _CHANGES_PER_STATEMENT = 500
 """Changes of trials that are written at once: a statement has no room for the ids of any number."""
@@ -90,20 +96,20 @@ class SweepTrials:
 
     def states(self, sweep_id: str) -> dict[str, RunState]:
         """State of each trial of a sweep by its key, as it was recorded."""
-        with self._database.session(writing=False) as session:
-            rows = session.execute(select(RunRow.trial_key, RunRow.state).where(RunRow.parent_id == sweep_id))
+        with self._database.connection(writing=False) as connection:
+            rows = connection.execute(select(RUNS.c.trial_key, RUNS.c.state).where(RUNS.c.parent_id == sweep_id))
             return {str(key): state for key, state in rows}
 
     def kept(self, sweep_id: str) -> str | None:
         """Id of the trial whose model a sweep kept; None of one that kept none, and of another run."""
-        with self._database.session(writing=False) as session:
-            return load_kept_trials(session, [sweep_id]).get(sweep_id)
+        with self._database.connection(writing=False) as connection:
+            return load_kept_trials(connection, [sweep_id]).get(sweep_id)
 
     def drop(self, sweep_id: str) -> None:
         """Delete the trials of a sweep with all that is recorded of them: what they have read is no longer there."""
-        with self._database.session(writing=True) as session:
-            _open_run(session, sweep_id)
-            session.execute(delete(StoredRun).where(StoredRun.parent_id == sweep_id))
+        with self._database.connection(writing=True) as connection:
+            _open_run(connection, sweep_id)
+            connection.execute(delete(ALL_RUNS).where(ALL_RUNS.c.parent_id == sweep_id))
 
     def set_data(self, sweep_id: str, digests: Mapping[str, str]) -> None:
         """Set which data the trials of a sweep, or a run itself, learn from and are scored on: digests by name.
@@ -114,8 +120,8 @@ class SweepTrials:
         spec say.
         """
         data = {f"{_DATA}{name}{TAKEN_DIGEST}": value for name, value in digests.items()}
-        with self._database.session(writing=True) as session:
-            _open_run(session, sweep_id)
+        with self._database.connection(writing=True) as connection:
+            _open_run(connection, sweep_id)
         with self._database.transaction() as transaction:
             run = _read_run(transaction, sweep_id)
             parameters = read_parameters(transaction, run.key) | data
@@ -125,29 +131,24 @@ class SweepTrials:
 
     def set_metric(self, sweep_id: str, task: str, metric: str) -> None:
         """Set the task of a sweep and of its trials, and the score that ranks them."""
-        with self._database.session(writing=True) as session:
-            _open_run(session, sweep_id)
-            session.execute(
-                update(StoredRun)
-                .where(or_(StoredRun.id == sweep_id, StoredRun.parent_id == sweep_id))
+        with self._database.connection(writing=True) as connection:
+            _open_run(connection, sweep_id)
+            connection.execute(
+                update(ALL_RUNS)
+                .where(or_(ALL_RUNS.c.id == sweep_id, ALL_RUNS.c.parent_id == sweep_id))
                 .values(task=task, metric=metric)
-                .execution_options(synchronize_session=False)
             )
 
     def table(self, sweep_id: str) -> RecordTable:
         """Trials of a sweep by number, a record each, with the columns of `Registry.runs`."""
-        with self._database.session(writing=False) as session:
-            return list_trials(session, state_as_read(self._lost_after_s), sweep_id)
-
-    def frame(self, sweep_id: str) -> pandas.DataFrame:
-        """`table` as a DataFrame."""
-        return self.table(sweep_id).frame()
+        with self._database.connection(writing=False) as connection:
+            return list_trials(connection, state_as_read(self._lost_after_s), sweep_id)
 
 
-def _open_run(session: Session, run_id: str) -> None:
+def _open_run(connection: Connection, run_id: str) -> None:
     from orchestrator.registry.groups.roll_up import open_run  # numpy is of no use to who reads trials
 
-    open_run(session, run_id)
+    open_run(connection, run_id)
 
 
 def _read_run(transaction: WriteTransaction, run_id: str) -> _RunColumns:
@@ -203,7 +204,6 @@ class _TrialWriter:
         self._run_many(_folder_statement, kept)
         new = {row: key for row, (key, _) in self._recorded(recipes).items()}
         write_parameters(self._transaction, {new[row]: recipe for row, recipe in recipes.items()})
-        inherit(self._transaction, self._run.key, new.values())
         measured = [(self._id(change), change.events) for change in changes if isinstance(change, TrialEvents)]
         self._write_metrics(measured, final=False)
         self._write_metrics([(self._id(result), _result_events(result)) for result in ends], final=True)
@@ -291,22 +291,22 @@ class _RunColumns(NamedTuple):
 @lru_cache
 def _run_statement(dialect: str) -> Prepared:
     """Read the columns of a sweep that its trials take over."""
-    columns = [getattr(StoredRun, name) for name in _RunColumns._fields[1:]]
-    return Prepared(select(*columns).where(StoredRun.id == bindparam("row", type_=Text)), dialect, ("row",))
+    columns = [ALL_RUNS.c[name] for name in _RunColumns._fields[1:]]
+    return Prepared(select(*columns).where(ALL_RUNS.c.id == bindparam("row", type_=Text)), dialect, ("row",))
 
 
 @lru_cache
 def _group_statement(dialect: str) -> Prepared:
     """Set the digest of the group that a run is of."""
-    statement = update(StoredRun).where(StoredRun.id == bindparam("row", type_=Text))
+    statement = update(ALL_RUNS).where(ALL_RUNS.c.id == bindparam("row", type_=Text))
     return Prepared(statement.values(group_key=bindparam("group", type_=Text)), dialect, ("row", "group"))
 
 
 @lru_cache
 def _states_statement(dialect: str) -> Prepared:
     """Read the keys and states of those trials that are recorded."""
-    statement = select(StoredRun.id, StoredRun.key, StoredRun.state).where(
-        StoredRun.id.in_(select_list(dialect, "ids"))
+    statement = select(ALL_RUNS.c.id, ALL_RUNS.c.key, ALL_RUNS.c.state).where(
+        ALL_RUNS.c.id.in_(select_list(dialect, "ids"))
     )
     return Prepared(statement, dialect, ("ids",))
 
@@ -316,7 +316,7 @@ def _start_statement(dialect: str) -> Prepared:
     """Insert a trial that begins, or let one that is there begin again, if its state allows that."""
     statement = upsert(
         dialect,
-        StoredRun.__table__,
+        ALL_RUNS,
         ("id",),
         ("state", "error", "heartbeat_at", "finished_at", "code_version"),
         _may_change,
@@ -330,7 +330,7 @@ def _start_statement(dialect: str) -> Prepared:
 def _insert_statement(dialect: str) -> Prepared:
     """Insert a trial that was not recorded before its end; a later one of its ends finds it there."""
     changing = (*_END_COLUMNS, "finished_at")
-    statement = upsert(dialect, StoredRun.__table__, ("id",), changing, _may_change).values(finished_at=utc_now())
+    statement = upsert(dialect, ALL_RUNS, ("id",), changing, _may_change).values(finished_at=utc_now())
     return Prepared(statement, dialect, tuple(dict.fromkeys((*_ROW_COLUMNS, *_NEVER_STARTED, *_END_COLUMNS))))
 
 
@@ -338,8 +338,8 @@ def _insert_statement(dialect: str) -> Prepared:
 def _end_statement(dialect: str) -> Prepared:
     """End a trial that is recorded."""
     state = bindparam("state", type_=Text)
-    changed = {name: bindparam(name, type_=StoredRun.__table__.c[name].type) for name in _END_COLUMNS}
-    statement = update(StoredRun).where(StoredRun.id == bindparam("row", type_=Text), _reachable(state))
+    changed = {name: bindparam(name, type_=ALL_RUNS.c[name].type) for name in _END_COLUMNS}
+    statement = update(ALL_RUNS).where(ALL_RUNS.c.id == bindparam("row", type_=Text), _reachable(state))
     return Prepared(statement.values(**changed, finished_at=utc_now()), dialect, ("row", *_END_COLUMNS))
 
 
@@ -347,18 +347,18 @@ def _end_statement(dialect: str) -> Prepared:
 def _folder_statement(dialect: str) -> Prepared:
     """Set the model folder of a completed trial; where its model is kept is known only when the sweep ends."""
     folder = bindparam("folder", type_=FreeText)
-    statement = update(StoredRun).where(
-        StoredRun.id == bindparam("row", type_=Text),
-        StoredRun.state == literal_column(f"'{RunState.COMPLETED}'"),
-        StoredRun.model_folder.is_distinct_from(folder),
+    statement = update(ALL_RUNS).where(
+        ALL_RUNS.c.id == bindparam("row", type_=Text),
+        ALL_RUNS.c.state == literal_column(f"'{RunState.COMPLETED}'"),
+        ALL_RUNS.c.model_folder.is_distinct_from(folder),
     )
     return Prepared(statement.values(model_folder=folder), dialect, ("row", "folder"))
 
 
 def _time_from_now(new: Any) -> dict[str, Any]:
     """Columns by which a trial that begins again, after its end, is timed anew; one at work only says so again."""
-    is_at_work = StoredRun.state == _constant(RunState.RUNNING)
-    return {"started_at": case((is_at_work, StoredRun.started_at), else_=new.started_at), "seconds": null()}
+    is_at_work = ALL_RUNS.c.state == _constant(RunState.RUNNING)
+    return {"started_at": case((is_at_work, ALL_RUNS.c.started_at), else_=new.started_at), "seconds": null()}
 
 
 def _may_change(new: Any) -> ColumnElement[bool]:
@@ -369,7 +369,7 @@ def _may_change(new: Any) -> ColumnElement[bool]:
 def _reachable(state: Any) -> ColumnElement[bool]:
     reachable = [each for each in RunState if each.predecessors]
     return or_(
-        *(and_(state == _constant(each), StoredRun.state.in_(map(_constant, each.predecessors))) for each in reachable)
+        *(and_(state == _constant(each), ALL_RUNS.c.state.in_(map(_constant, each.predecessors))) for each in reachable)
     )
 
 

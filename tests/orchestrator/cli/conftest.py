@@ -86,7 +86,7 @@ def recorded_sweep(home: Path) -> RecordedSweep:
         recorder = Recorder(registry)
         folder = str(home / "storage" / "runs" / "r")
         run = recorder.start(spec_values(spec), spec.fingerprint(), metric="accuracy", storage_path=folder)
-        ids = recorder.record_trials(run.id, [*trials, failed])
+        ids = recorder.registry.trials.record(run.id, [*trials, failed])
         registry.metrics.record(ids[3], [MetricEvent(step, "train", {"loss": 1 / step}) for step in (1, 2, 4)])
         result = SweepResult("sst2", "accuracy", trials, trials[3], {"accuracy": 0.8}, seconds=50.0)
         recorder.complete(run.id, SweepKind().record(result, run.id, recorder))

@@ -28,7 +28,7 @@ def model_folder(home: Path, tmp_path: Path) -> Path:
         recorder = Recorder(registry)
         run = recorder.start({"kind": "pretrain", "name": "words", "tokenizer": "vocab"}, "f")
         files = [FileCount(str(text), 5, 1)]
-        recorder.record_dataset(run.id, DatasetResult("text.txt", "corpus", "c" * 64, "/c", {}, files))
+        recorder.registry.datasets.record(run.id, DatasetResult("text.txt", "corpus", "c" * 64, "/c", {}, files))
         recorder.record_model(run.id, ModelResult(str(folder), "d" * 64, 5, "pretraining"))
         recorder.complete(run.id, RunOutcome(str(folder)))
     return folder

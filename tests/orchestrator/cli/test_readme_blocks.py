@@ -108,7 +108,7 @@ def start_long_run(stranger: Stranger) -> Callable[[], object]:
         assert process.poll() is None, process.communicate()
         with Registry(home.registry) as registry:
             runs = registry.runs("kind = 'pretrain' and state = 'RUNNING'", trials=False)
-            return len(runs) > 0 and bool(len(registry.metrics.history(runs["id"].iloc[-1])))
+            return len(runs) > 0 and bool(len(registry.metrics.history(runs["id"].iloc[-1]).records))
 
     wait_until(is_at_work, "the run never began")
     return process.communicate

@@ -33,7 +33,7 @@ def record(run_id: str, make: MadeWith, spec: dict[str, Any], loss: float, diges
         recorder = Recorder(registry, made_with=make)
         recorder.start({"kind": "pretrain", "name": "words", **spec}, "f", run_id=run_id)
         data = DatasetResult("text", "corpus", digest, "/c", {"num_tokens": 5})
-        recorder.record_dataset(run_id, data)
+        recorder.registry.datasets.record(run_id, data)
         recorder.record_events(run_id, [MetricEvent(10, "validation", {"mlm_loss": loss})])
         recorder.complete(run_id, RunOutcome())
 

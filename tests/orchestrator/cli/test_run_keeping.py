@@ -63,10 +63,11 @@ def test_a_pinned_run_is_left_alone_by_gc_and_rm(command: Command, recorded_swee
     assert str(left) not in command("gc", "--dry-run").out
     command("gc", "--yes")
     assert left.exists()
-    with Registry(Settings.from_options().registry) as registry, registry._database.session(writing=True) as session:
-        session.connection().exec_driver_sql(
-            f"UPDATE all_runs SET storage_path = '/lab/{run_id}' WHERE id = '{run_id}'"
-        )
+    with (
+        Registry(Settings.from_options().registry) as registry,
+        registry._database.connection(writing=True) as connection,
+    ):
+        connection.exec_driver_sql(f"UPDATE all_runs SET storage_path = '/lab/{run_id}' WHERE id = '{run_id}'")
     assert f"is pinned; orchestrator runs unpin {run_id}" in command("runs", "rm", run_id, "--yes", "--force").err
     command("runs", "unpin", run_id)
     assert command("runs", "rm", run_id, "--yes", "--force").status == 0
@@ -78,8 +79,11 @@ def removable(recorded_sweep: RecordedSweep, home: Path) -> Path:
     folder = home / "storage" / "runs" / recorded_sweep.run_id
     (home / "storage" / "runs" / "r").rename(folder)
     (folder / "log.txt").write_bytes(b"1" * 100_000)
-    with Registry(Settings.from_options().registry) as registry, registry._database.session(writing=True) as session:
-        session.connection().exec_driver_sql(f"UPDATE all_runs SET storage_path = '{folder}' WHERE parent_id IS NULL")
+    with (
+        Registry(Settings.from_options().registry) as registry,
+        registry._database.connection(writing=True) as connection,
+    ):
+        connection.exec_driver_sql(f"UPDATE all_runs SET storage_path = '{folder}' WHERE parent_id IS NULL")
     return folder
 
 

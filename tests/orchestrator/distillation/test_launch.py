@@ -56,7 +56,7 @@ def test_a_student_is_a_registered_model_that_stands_beside_its_teacher(ray_clus
         assert metrics["agreement"] > 0.9 < metrics["teacher.accuracy"]
         assert metrics["parameter_ratio"] < 1
         assert metrics["test.accuracy"] == metrics_of(registry, "evaluate")["test.accuracy"]
-        history = registry.metrics.history(run.id, "accuracy")
+        history = registry.metrics.history(run.id, "accuracy").frame()
         assert len(history[history["split"] == "validation"]["step"].unique()) == 4
         assert registry.models.get("both/small").head == "classification"
         assert registry.parameters(run.id)["teacher"] == "both/large@1"

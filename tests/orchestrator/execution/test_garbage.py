@@ -18,7 +18,7 @@ from orchestrator.errors import RunFailedError
 from orchestrator.execution import garbage
 from orchestrator.execution.garbage import delete_garbage, find_garbage
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.registry.tables import StoredRun
+from orchestrator.registry.tables import ALL_RUNS
 from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import DatasetResult, MetricEvent, ModelResult, TrialResult
 from orchestrator.run_states import RunState
@@ -52,7 +52,7 @@ def record_trials(recorder: Recorder, run_id: str, folder: Path, **scores: float
     for seed, (key, score) in enumerate(scores.items()):
         values = {"learning_rate": 1e-4}
         trial = TrialResult(key, seed, values, RunState.COMPLETED, seed=seed, metrics={"accuracy": score})
-        recorder.record_trials(run_id, [trial])
+        recorder.registry.trials.record(run_id, [trial])
         write(folder / "trials" / key / "model" / "w")
 
 
@@ -101,9 +101,9 @@ def test_weights_are_kept_that_the_leaderboard_shows_for_each_code_and_score(
         recorder.complete(run_id, RunOutcome())
     registry = recorder.registry
     registry.metrics.record(trial_id("c", "tested"), [MetricEvent(0, "test", {"accuracy": 0.6})], final=True)
-    with registry._database.session(writing=True) as session:
-        other_code = update(StoredRun).where(StoredRun.parent_id == "b").values(code_version="other")
-        session.execute(other_code)
+    with registry._database.connection(writing=True) as connection:
+        other_code = update(ALL_RUNS).where(ALL_RUNS.c.parent_id == "b").values(code_version="other")
+        connection.execute(other_code)
     shown = {run.id for group in registry.groups() for run in (group.best, group.tested) if run}
     assert shown == {trial_id("c", "equal"), trial_id("b", "k"), trial_id("c", "tested")}
     weights = {path.removeprefix("home/storage/runs/") for what, path in found(settings) if what == "trial weights"}
@@ -126,7 +126,7 @@ def test_shared_data_goes_when_nobody_has_used_it_of_late(settings: Settings, re
     for name, days_old in (("old", 40), ("new", 20), ("named", 40)):
         write(stores[name] / "manifest.json", days_old=days_old)
     write(storage / "tasks" / "old" / "tokens.npy", days_old=40)
-    recorder.record_dataset("run", DatasetResult("text", "corpus", "f" * 64, str(stores["named"]), {}))
+    recorder.registry.datasets.record("run", DatasetResult("text", "corpus", "f" * 64, str(stores["named"]), {}))
     assert found(settings) == set(), "a run is at work"
     recorder.fail("run", RunFailedError("no luck"))
     shared = {(what, path) for what, path in found(settings) if "runs" not in path}

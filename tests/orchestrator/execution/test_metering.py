@@ -44,7 +44,7 @@ def stopped(recorder: Recorder, spec: Spec, *attempt_hours: float) -> RunRecord:
         if number > 1:
             record = recorder.resume(record.id)
         recorder.registry.lifecycle.finish(record.id, RunState.STOPPED, attempt=number, seconds=hours * HOUR_S)
-    return recorder.read_run(record.id)
+    return recorder.registry.run(record.id)
 
 
 def test_a_limit_shapes_neither_the_fingerprint_nor_the_group(recorder: Recorder) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection
 
 from orchestrator.errors import RegistryError, RegistryUnavailableError, RunFailedError, RunStoppedError
 from orchestrator.execution import session
@@ -49,16 +49,16 @@ def laboratory(tmp_path: Path, no_cluster: None, monkeypatch: pytest.MonkeyPatch
 
 
 class Outage:
-    """Stands for `Database.session`: the n-th one finds no database, or hears no answer to its commit."""
+    """Stands for `Database.connection`: the n-th one finds no database, or hears no answer to its commit."""
 
     def __init__(self, n: int, *, is_committed: bool) -> None:
         self.num_left = n
         self._is_committed = is_committed
-        self._session = Database.session
+        self._session = Database.connection
 
-    def as_method(self) -> Callable[..., AbstractContextManager[Session]]:
+    def as_method(self) -> Callable[..., AbstractContextManager[Connection]]:
         @contextmanager
-        def session(database: Database, *, writing: bool) -> Iterator[Session]:
+        def session(database: Database, *, writing: bool) -> Iterator[Connection]:
             self.num_left -= 1
             if self.num_left or self._is_committed:
                 with self._session(database, writing=writing) as opened:
@@ -81,7 +81,7 @@ def test_a_pipeline_outlives_an_outage_at_any_of_its_uses(
         shutil.copy(laboratory / "empty.sqlite", settings.registry)
         outage = Outage(n, is_committed=is_committed)
         with monkeypatch.context() as patched:
-            patched.setattr(Database, "session", outage.as_method())
+            patched.setattr(Database, "connection", outage.as_method())
             record = run_spec(parse_spec(PIPELINE), settings=settings)
         assert record.state == "COMPLETED"
         with Registry(settings.registry) as registry:

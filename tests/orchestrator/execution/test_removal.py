@@ -14,7 +14,7 @@ from orchestrator.errors import NotFoundError, RunFailedError
 from orchestrator.execution.garbage import Removal, find_removals, remove_runs
 from orchestrator.registry import Registry
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.registry.tables import StoredRun
+from orchestrator.registry.tables import ALL_RUNS
 from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import ModelResult, TrialResult
 from orchestrator.run_states import RunState
@@ -34,7 +34,7 @@ def _run(recorder: Recorder, settings: Settings, run_id: str, spec: dict[str, ob
 
 def _trial(recorder: Recorder, run_id: str, score: float) -> None:
     values, metrics = {"learning_rate": 1e-4}, {"accuracy": score}
-    recorder.record_trials(run_id, [TrialResult("a", 0, values, RunState.COMPLETED, seed=0, metrics=metrics)])
+    recorder.registry.trials.record(run_id, [TrialResult("a", 0, values, RunState.COMPLETED, seed=0, metrics=metrics)])
 
 
 def _two_scored(recorder: Recorder, settings: Settings, *run_ids: str) -> None:
@@ -91,8 +91,8 @@ def test_the_best_of_a_group_stays_and_another_goes(settings: Settings, recorder
 
 def test_the_best_of_each_code_stays(settings: Settings, recorder: Recorder) -> None:
     _two_scored(recorder, settings, "first", "other")
-    with recorder.registry._database.session(writing=True) as session:
-        session.execute(update(StoredRun).where(StoredRun.parent_id == "other").values(code_version="other"))
+    with recorder.registry._database.connection(writing=True) as connection:
+        connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.parent_id == "other").values(code_version="other"))
     assert "is the best of its group" in _refusal(settings, "first")
     assert "is the best of its group" in _refusal(settings, "other")
 

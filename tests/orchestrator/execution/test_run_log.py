@@ -417,7 +417,7 @@ def test_a_line_of_progress_has_step_and_loss(recorder: Recorder) -> None:
 def test_a_line_of_progress_counts_the_trials_of_a_pipelines_newest_stage(recorder: Recorder) -> None:
     pipeline = recorder.start({"kind": "pipeline", "name": "all"}, "f" * 64)
     stage = start_run(recorder, kind="sweep", tags=[f"pipeline:{pipeline.id}"], steps=None)
-    recorder.record_trials(stage, [TrialStart("a", 0, {"seed": 0}, 0)])
+    recorder.registry.trials.record(stage, [TrialStart("a", 0, {"seed": 0}, 0)])
     assert progress_line(recorder.registry, pipeline) == "small  RUNNING  1 running"
 
 

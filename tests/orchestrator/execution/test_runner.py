@@ -104,7 +104,7 @@ def test_a_pipeline_runs_is_recorded_and_is_not_done_twice(
         assert sorted(runs["name"]) == ["small", "small/model", "small/task", "small/words"]
         assert set(runs["state"]) == {"COMPLETED"}
         assert len(registry.runs("kind = 'trial'")) == 2
-        history = registry.metrics.history(pretraining(settings).id, "mlm_loss")
+        history = registry.metrics.history(pretraining(settings).id, "mlm_loss").frame()
         assert history[history["split"] == "train"]["step"].tolist() == [5, 10, 15, 20]
         assert registry.models.get("small/model").head == "pretraining"
         assert registry.models.get("small/task").head == "classification"
@@ -153,7 +153,7 @@ def test_variants_of_a_stage_are_runs_of_their_own_that_a_sweep_tells_apart(
         starts = ["small/model.spans@1", "small/model.tokens@1"]
         assert sorted(registry.runs("kind = 'trial'")["params.init_from"]) == starts
         assert len(registry.runs("params.recipe.init_from = 'small/model.spans@1'")) == 1
-        assert sorted(registry.leaderboard("own")["init_from"]) == starts
+        assert sorted(registry.leaderboard("own").values("init_from")) == starts
 
     run_spec(load_spec(path, [*overrides, "stages.model.variants.spans.steps=8"]), settings=settings)
     with Registry(settings.registry) as registry:
@@ -191,7 +191,7 @@ def test_a_killed_driver_resumes_in_mid_epoch_to_the_same_weights(
     weights = [digest_file(f"{record.model_folder}/model.safetensors") for record in (straight, resumed)]
     assert weights[0] == weights[1]
     with Registry(killed.registry) as registry:
-        history = registry.metrics.history(resumed.id, "mlm_loss")
+        history = registry.metrics.history(resumed.id, "mlm_loss").frame()
     assert history[history["split"] == "train"]["step"].tolist() == list(range(5, 121, 5))
 
 
@@ -232,7 +232,7 @@ def test_a_run_stopped_at_its_limit_goes_on_to_the_same_weights(
     weights = [digest_file(f"{record.model_folder}/model.safetensors") for record in (straight, resumed)]
     assert weights[0] == weights[1]
     with Registry(settings.registry) as registry:
-        one, two = (registry.metrics.history(run.id, "mlm_loss") for run in (straight, resumed))
+        one, two = (registry.metrics.history(run.id, "mlm_loss").frame() for run in (straight, resumed))
         costs = registry.costs.of_runs([resumed.id])
     assert one[["step", "split", "value"]].equals(two[["step", "split", "value"]])
     assert [cost.number for cost in costs] == [1, 2]
@@ -242,7 +242,7 @@ def test_a_run_stopped_at_its_limit_goes_on_to_the_same_weights(
 def _tokenizer(spec: Any, settings: Settings) -> str:
     record = run_spec(spec.stages["words"].named("words"), settings=settings)
     with Registry(settings.registry) as registry:
-        return str(registry.datasets.frame(record.id)["path"][0])
+        return str(registry.datasets.table(record.id).values("path")[0])
 
 
 @pytest.mark.ray

@@ -40,7 +40,7 @@ def stopped(recorder: Recorder, tmp_path: Path) -> RunRecord:
     (tmp_path / "run").mkdir()
     record = recorder.start(SPEC, "f" * 64, storage_path=str(tmp_path / "run"))
     recorder.fail(record.id, KeyboardInterrupt())
-    return recorder.read_run(record.id)
+    return recorder.registry.run(record.id)
 
 
 def announce(record: RunRecord, **changes: object) -> None:

@@ -264,8 +264,8 @@ def test_where_a_run_stopped_is_told_as_far_as_it_is_known(
 def test_where_a_sweep_stopped_is_told_by_its_trials(settings: Settings, recorder: Recorder) -> None:
     pipeline = recorder.start({"kind": "pipeline", "name": "all"}, "f")
     sweep = recorder.start({"kind": "sweep", "name": "all/films", "tags": [f"pipeline:{pipeline.id}"]}, "g")
-    recorder.record_trials(sweep.id, [TrialStart(key, 0, {"seed": 0}, 0) for key in "ab"])
-    recorder.record_trials(sweep.id, [TrialResult("a", 0, {"seed": 0}, RunState.COMPLETED, 0)])
+    recorder.registry.trials.record(sweep.id, [TrialStart(key, 0, {"seed": 0}, 0) for key in "ab"])
+    recorder.registry.trials.record(sweep.id, [TrialResult("a", 0, {"seed": 0}, RunState.COMPLETED, 0)])
     for run_id in (sweep.id, pipeline.id):
         said = where_it_stopped(run_id, KeyboardInterrupt(), settings)
         assert said == "stopped in sweep all/films; 1 trial has ended and stands"

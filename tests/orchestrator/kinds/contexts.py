@@ -34,17 +34,29 @@ class Notebook:
     def tell_pipe(self, line: str) -> None:
         self.shown.append(line)
 
-    def trial_states(self, run_id: str) -> dict[str, RunState]:
-        """States of a sweep's trials in a registry that has missed all of them but those `known`."""
-        return self.known
+    def record_events(self, *arguments: Any) -> None:
+        self.recorded.append(("record_events", arguments))
 
-    def model_folders(self, run_id: str) -> set[str]:
-        return set()
+    @property
+    def registry(self) -> "_Part":
+        return _Part(self)
 
-    def __getattr__(self, name: str) -> Any:
-        if not name.startswith(("record_", "drop_")):
-            raise AttributeError(name)
-        return lambda *arguments: self.recorded.append((name, arguments))
+
+@dataclass
+class _Part:
+    """Stands for the registry, which has missed all of a sweep's trials but those `known`, and for a part of it."""
+
+    book: Notebook
+    path: str = ""
+
+    def __getattr__(self, name: str) -> "_Part":
+        return _Part(self.book, f"{self.path}.{name}".removeprefix("."))
+
+    def __call__(self, *arguments: Any) -> Any:
+        answers: dict[str, Any] = {"trials.states": self.book.known, "models.of_run": []}
+        if self.path not in answers:
+            self.book.recorded.append((self.path, arguments))
+        return answers.get(self.path)
 
 
 def context_of(settings: Settings, book: Notebook, **changes: Any) -> RunContext:

@@ -47,7 +47,7 @@ def test_an_empty_validation_set_is_warned_of(
 def test_a_recorded_token_store_is_found_again_through_its_run(recorder: Recorder) -> None:
     run = recorder.start({"kind": "corpus"}, "c")
     complete(recorder, run.id, "corpus")
-    assert list(recorder.registry.datasets.frame(run.id).fingerprint) == ["c" * 64]
+    assert recorder.registry.datasets.table(run.id).values("fingerprint") == ["c" * 64]
 
 
 def test_a_tokenizers_plan_has_its_text_and_its_vocabulary(settings: Settings) -> None:
@@ -82,6 +82,6 @@ def test_a_later_stage_is_planned_with_the_size_that_a_tokenizer_stage_asks_for(
 def test_a_recorded_tokenizer_is_found_again_through_its_run(recorder: Recorder) -> None:
     run = recorder.start({"kind": "tokenizer"}, "t")
     complete(recorder, run.id, "tokenizer")
-    (row,) = recorder.registry.datasets.frame(run.id).to_dict("records")
+    (row,) = recorder.registry.datasets.table(run.id).records
     assert (row["kind"], row["path"], row["counts"]) == ("tokenizer", "tokenizers/t", {"vocab_size": 30522})
     assert recorder.registry.metrics.latest(run.id) == {"fertility": 1.2}

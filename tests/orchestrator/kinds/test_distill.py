@@ -173,7 +173,7 @@ def test_a_distillation_leaves_a_student_and_both_scores(recorder: Recorder) -> 
     assert (registry.models.get("small").head, registry.models.get("small").run_id) == ("ner", run.id)
     ended = registry.run(run.id)
     assert (ended.model_folder, ended.predictions_path) == (SAMPLES["distill"].result.model.folder, "predictions.jsonl")
-    assert list(registry.datasets.frame(run.id).fingerprint) == ["c" * 64]
+    assert registry.datasets.table(run.id).values("fingerprint") == ["c" * 64]
     assert list(registry.runs("metrics.teacher.f1 > 0.75 and metrics.f1 < 0.75")["id"]) == [run.id]
 
 

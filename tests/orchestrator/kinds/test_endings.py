@@ -18,7 +18,7 @@ from orchestrator.kinds.sweep import SweepKind
 from orchestrator.kinds.sweep_ending import compute_difference
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
-from orchestrator.registry.tables import StoredRun
+from orchestrator.registry.tables import ALL_RUNS
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.significance.ranking import SeedNoise
@@ -46,8 +46,8 @@ def sweep_of(
         )
         for number, ((start, rate, seed), score) in enumerate(scores.items())
     ]
-    recorder.record_ranking(run.id, "own", "f1")
-    recorder.record_trials(run.id, trials)
+    recorder.registry.trials.set_metric(run.id, "own", "f1")
+    recorder.registry.trials.record(run.id, trials)
     ended = dataclasses.replace(took(recorder.registry.run(run.id)), model_folder=model_folder and str(model_folder))
     return list(SweepKind().ending(ended, recorder.registry))
 
@@ -75,8 +75,8 @@ def test_trials_of_other_code_are_a_group_of_their_own(recorder: Recorder) -> No
     sweep_of(recorder, {("minilm", 1e-3, seed): 0.8 + seed / 10 for seed in (0, 1)})
     (sweep,) = recorder.registry.selected("kind = 'sweep'", trials=False)
     for number, code in enumerate(("0.1.0", "0.2.0")):
-        with recorder.registry._database.session(writing=True) as session:
-            session.execute(update(StoredRun).where(StoredRun.number == number).values(code_version=code))
+        with recorder.registry._database.connection(writing=True) as connection:
+            connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.number == number).values(code_version=code))
     lines = list(SweepKind().ending(took(sweep), recorder.registry))
     assert lines[1].split() == ["version", "of", "the", "code", "mean", "f1", "sd", "seeds"]
     assert [line.split()[1:] for line in lines[2:4]] == [["0.9000", "–", "1"], ["0.8000", "–", "1"]]
@@ -108,9 +108,9 @@ def test_equal_groups_stand_as_on_the_leaderboard_that_of_the_best_trial_first(r
     shown = [line.split()[0] for line in lines[2:6]]
     assert shown[0] == "0.001"
     assert lines[6] == "best: trial 0 (learning_rate 0.001, seed 0), f1 0.8000"
-    with recorder.registry._database.session(writing=True) as session:
-        session.execute(update(StoredRun).where(StoredRun.number == 0).values(model_folder="model"))
-    ranked = [row["run"] for row in recorder.registry.leaderboard_table().records]
+    with recorder.registry._database.connection(writing=True) as connection:
+        connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.number == 0).values(model_folder="model"))
+    ranked = [row["run"] for row in recorder.registry.leaderboard().records]
     (sweep,) = recorder.registry.selected("kind = 'sweep'", trials=False)
     trials = recorder.registry.trials.table(sweep.id).records
     values = {row["id"]: row["params.learning_rate"] for row in trials}

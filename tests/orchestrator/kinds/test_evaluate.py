@@ -78,7 +78,7 @@ def test_an_evaluation_records_which_data_and_weights_its_score_is_of(
 ) -> None:
     book = Notebook()
     evaluate(EvaluateSpec(model=encoder, task=collection, gpus=0), tmp_path, book)
-    ((_, digests),) = [arguments for method, arguments in book.recorded if method == "record_trial_data"]
+    ((_, digests),) = [arguments for method, arguments in book.recorded if method == "trials.set_data"]
     weights = hashlib.sha256((Path(encoder) / "model.safetensors").read_bytes()).hexdigest()
     taken, _, file = load_task(collection).digests("validation")
     assert digests == {"validation": taken[:16], "validation_file": file[:16], "model": weights[:16]}
@@ -104,7 +104,7 @@ def test_an_evaluation_on_a_file_of_whose_first_rows_its_model_learned(
     learned = {**PAIRS, "id": "pairs", "files": {split: paths[split] for split in ("train", "validation")}}
     sweep = recorder.start({"kind": "sweep", "task": {**learned, "max_train_examples": 2}}, "f", metric="accuracy")
     task = load_task(TaskSpec(**learned, max_train_examples=2))
-    recorder.record_trial_data(sweep.id, data_digests(task, task.splits))
+    recorder.registry.trials.set_data(sweep.id, data_digests(task, task.splits))
     weights = hashlib.sha256((Path(classifier) / "model.safetensors").read_bytes()).hexdigest()
     recorder.record_model(sweep.id, model_result(weights, folder=classifier))
 
@@ -112,7 +112,7 @@ def test_an_evaluation_on_a_file_of_whose_first_rows_its_model_learned(
     spec = EvaluateSpec(model=classifier, task=scored, split="test", gpus=0)
     settings = Settings.from_options(str(tmp_path / "home"), None, None, None)
     run_id = carry_out(EvaluateKind(), spec, settings, recorder)
-    (row,) = recorder.registry.leaderboard_table().records
+    (row,) = recorder.registry.leaderboard().records
     assert row["origin"] == origin
     assert (row["mean"] is None) == (run_id in recorder.registry.test_refusals([run_id])) == (origin[:6] == "partly")
 

@@ -143,10 +143,10 @@ def test_an_interrupted_probe_goes_on_as_a_sweep_over_its_snapshots(
 def test_a_probe_measures_by_the_steps_of_pretraining(recorder: Recorder) -> None:
     run = recorder.start({**PROBE, "name": "curve"}, "f", metric="accuracy")
     complete(recorder, run.id, "probe")
-    history = recorder.registry.metrics.history(run.id, "validation.accuracy")
+    history = recorder.registry.metrics.history(run.id, "validation.accuracy").frame()
     assert dict(zip(history["step"], history["value"], strict=True)) == {0: 0.8, 10: 0.7}
     assert recorder.registry.metrics.latest(run.id) == {"accuracy": 0.7}
-    assert len(recorder.registry.trials.frame(run.id)) == 2
+    assert len(recorder.registry.trials.table(run.id).records) == 2
 
 
 @pytest.mark.ray
@@ -170,9 +170,9 @@ def test_a_pretraining_is_followed_by_its_score_on_a_task(
     assert record.state == "COMPLETED"
     with Registry(settings.registry) as registry:
         (run_id,) = registry.runs("kind = 'probe'")["id"]
-        history = registry.metrics.history(run_id, "validation.accuracy")
+        history = registry.metrics.history(run_id, "validation.accuracy").frame()
         assert history["step"].tolist() == [0, 10]
-        assert len(registry.trials.frame(run_id)) == 4
+        assert len(registry.trials.table(run_id).records) == 4
         assert registry.run(run_id).spec["run"] == "all/model@1"
         plot_run(registry, registry.run(run_id), "curve.svg")
     assert Path("curve.svg").read_text().rstrip().endswith("</svg>")

@@ -85,9 +85,9 @@ def test_lstm_layers_count_among_a_trials_weights(settings: Settings) -> None:
 
 def test_a_sweep_carries_its_best_trials_scores(recorder: Recorder) -> None:
     run = recorder.start({**SWEEP, "name": "sst2 sweep", "task": {"id": "sst2"}}, "f")
-    trial = recorder.record_trials(run.id, [TrialStart("k1", 1, {"learning_rate": 2e-5}, seed=0)])[0]
+    trial = recorder.registry.trials.record(run.id, [TrialStart("k1", 1, {"learning_rate": 2e-5}, seed=0)])[0]
     recorder.record_events(trial, [MetricEvent(step, "validation", {"accuracy": step / 100}) for step in (20, 99)])
-    assert recorder.record_trials(run.id, [TRIALS[1]]) == [trial]
+    assert recorder.registry.trials.record(run.id, [TRIALS[1]]) == [trial]
     complete(recorder, run.id, "sweep")
     registry = recorder.registry
     scores = {"accuracy": 0.9, "baseline.accuracy": 0.5, "test.accuracy": 0.85}
@@ -96,9 +96,9 @@ def test_a_sweep_carries_its_best_trials_scores(recorder: Recorder) -> None:
     assert (sweep.state, sweep.metric) == ("COMPLETED", "accuracy")
     assert (sweep.model_folder, sweep.predictions_path) == ("storage/digest1", "predictions/1")
     assert registry.models.get("sst2 sweep").run_id == run.id
-    assert list(registry.trials.frame(run.id).id)[1] == trial
-    assert list(registry.leaderboard("sst2")["test"].dropna()) == [0.85]
-    assert list(registry.datasets.frame(run.id).name) == ["wiki"]
+    assert registry.trials.table(run.id).values("id")[1] == trial
+    assert list(registry.leaderboard("sst2").frame()["test"].dropna()) == [0.85]
+    assert registry.datasets.table(run.id).values("name") == ["wiki"]
 
 
 def test_a_plan_of_a_sweep(settings: Settings) -> None:
@@ -158,12 +158,12 @@ def test_a_sweep_goes_on_with_the_trials_that_have_ended(settings: Settings, mon
     book = Notebook()
     finished = finished_of_next_attempt(settings, monkeypatch, book)
     assert finished == {trial.key: trial for trial in TRIALS}
-    (recorded,) = [changes for name, (_, changes) in book.recorded if name == "record_trials"]
+    (recorded,) = [changes for name, (_, changes) in book.recorded if name == "trials.record"]
     assert [change for change in recorded if not isinstance(change, TrialEvents)] == TRIALS, "it may have been away"
 
     book = Notebook(known={TRIALS[0].key: TRIALS[0].state, TRIALS[1].key: RunState.STOPPED})
     finished_of_next_attempt(settings, monkeypatch, book)
-    (recorded,) = [changes for name, (_, changes) in book.recorded if name == "record_trials"]
+    (recorded,) = [changes for name, (_, changes) in book.recorded if name == "trials.record"]
     assert recorded == [TRIALS[1], TrialEvents(TRIALS[1].key, ())], "what the registry knows is not written again"
 
 
@@ -184,7 +184,7 @@ def test_a_sweep_does_not_go_on_with_other_data(
     left.parent.mkdir(parents=True)
     left.touch()
     assert finished_of_next_attempt(settings, monkeypatch, book, allow_drift=True) == {}
-    assert [name for name, _ in book.recorded] == ["record_drift", "drop_trials", "record_trial_data"]
+    assert [name for name, _ in book.recorded] == ["tag", "trials.drop", "trials.set_data"]
     assert not left.exists()
     assert any("2 examples" in text and "3 examples" in text for text in caplog.messages)
 

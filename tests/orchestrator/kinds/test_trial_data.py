@@ -45,11 +45,11 @@ def carry_out_sweep(
 def test_a_row_more_to_be_scored_on_is_another_ranking(settings: Settings, recorder: Recorder) -> None:
     carry_out_sweep(settings, recorder)
     carry_out_sweep(settings, recorder)
-    board = recorder.registry.leaderboard()
+    board = recorder.registry.leaderboard().frame()
     assert list(zip(board["rank"], board["n"], board["mean"], strict=True)) == [(1, 1, 0.9), (2, 1, 0.8)]
     Path("task.csv").write_text(Path("task.csv").read_text() + "a bird,a\n")
     carry_out_sweep(settings, recorder)
-    board = recorder.registry.leaderboard()
+    board = recorder.registry.leaderboard().frame()
     assert list(board["rank"]) == [1, 2, 1, 2]
     assert list(board["data"].iloc[:2]) != list(board["data"].iloc[2:])
     assert board["data"].notna().all()
@@ -61,7 +61,7 @@ def test_the_test_data_of_a_sweep_are_no_part_of_a_group_and_tell_whether_their_
     Path("unseen.csv").write_text("text,label\na cow,b\n")
     for test in ("task.csv", "unseen.csv"):
         carry_out_sweep(settings, recorder, test=test)
-        first = recorder.registry.leaderboard_table().records[0]
+        first = recorder.registry.leaderboard().records[0]
         assert (first["test"] is None) == (test == "task.csv"), test
     refused = "1 of 2 test scores refused: the model was trained on the test data"
     assert refused in first["notes"], "all three splits of the first sweep are one file"
@@ -97,7 +97,7 @@ def test_a_student_is_ranked_with_the_trials_on_the_same_data(
     run_id = carry_out(DistillKind(), DistillSpec.model_validate(DISTILL), settings, recorder)
     digests = {path for path in recorder.registry.parameters(run_id) if path.startswith("data.")}
     assert {"data.train_digest", "data.train_file_digest", "data.validation_file_digest"} <= digests
-    board = recorder.registry.leaderboard_table().records
+    board = recorder.registry.leaderboard().records
     assert [(row["rank"], row["kind"], row["mean"]) for row in board] == [
         (1, "sweep", 0.9), (2, "distill", 0.85), (3, "sweep", 0.8)
     ]  # fmt: skip

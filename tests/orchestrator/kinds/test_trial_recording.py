@@ -6,7 +6,6 @@ Run alone: pytest tests/orchestrator/kinds/test_trial_recording.py
 import dataclasses
 import logging
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.trial_recording import trial_recording
 from orchestrator.progress import Progress
 from orchestrator.registry import patience
+from orchestrator.registry.database import Database
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import MetricEvent, TrialStart
 from orchestrator.settings import Settings
@@ -48,7 +48,7 @@ def test_trials_that_ended_are_recorded_and_kept_but_for_failed_ones(
         listener = recording.listener()
         for result in (failed, collapsed):
             listener.on_trial_result(result)
-    assert [name for name, _ in book.recorded] == ["record_trials"], "what comes at a time is one transaction"
+    assert [name for name, _ in book.recorded] == ["trials.record"], "what comes at a time is one transaction"
     assert book.recorded[0][1] == (context.run_id, [failed, collapsed])
     assert caplog.messages[0].startswith("trial 1 (seed 0) collapsed")
     assert caplog.messages[0].endswith(advice)
@@ -69,24 +69,19 @@ def test_a_trial_that_starts_again_has_each_measurement_once(settings: Settings)
 
 
 class AwayRegistry:
-    """Makes a registry's writing sessions fail until it is back."""
+    """Makes the writing of trials and measurements fail until the registry is back."""
 
-    def __init__(self, recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.is_away = True
-        self.num_tries = 0
-        for place in (recorder.registry.trials, recorder.registry.metrics):
-            for name in {"start", "record"} & set(dir(place)):
-                monkeypatch.setattr(place, name, self._refusing(getattr(place, name)))
-        monkeypatch.setattr(patience, "RETRY_S", 0.01)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_away, self.num_tries, transaction = True, 0, Database.transaction
 
-    def _refusing(self, write: Callable[..., object]) -> Callable[..., object]:
-        def refusing(*arguments: object, **named: object) -> object:
+        def refuse_while_away(database: Database) -> object:
             if self.is_away:
                 self.num_tries += 1
                 raise RegistryUnavailableError("The registry does not answer.")
-            return write(*arguments, **named)
+            return transaction(database)
 
-        return refusing
+        monkeypatch.setattr(Database, "transaction", refuse_while_away)
+        monkeypatch.setattr(patience, "RETRY_S", 0.01)
 
 
 def sweep_context(recorder: Recorder, folder: Path) -> RunContext:
@@ -100,20 +95,20 @@ def test_trials_go_on_while_the_registry_is_away_and_are_recorded_once_it_is_bac
     recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = sweep_context(recorder, tmp_path)
-    away = AwayRegistry(recorder, monkeypatch)
+    away = AwayRegistry(monkeypatch)
     with trial_recording(context, begun_journal(context)) as recording:
         listener = recording.listener()
         listener.on_trial_started(START)
         listener.on_trial_events(START.key, EVENTS)
         listener.on_trial_result(TRIALS[0])
         wait_until(lambda: away.num_tries > 1, "nobody tried again")
-        assert recorder.registry.trials.frame(context.run_id).empty
+        assert recorder.registry.trials.table(context.run_id).records == []
         away.is_away = False
     registry = recorder.registry
-    (trial,) = registry.trials.frame(context.run_id)["id"]
+    (trial,) = registry.trials.table(context.run_id).values("id")
     assert registry.run(trial).state == "COMPLETED"
-    assert list(registry.metrics.history(trial, "train.loss")["value"]) == [0.7]
-    assert len(registry.metrics.history(trial, "validation.accuracy")) == 1
+    assert registry.metrics.history(trial, "train.loss").values("value") == [0.7]
+    assert len(registry.metrics.history(trial, "validation.accuracy").records) == 1
 
 
 def test_what_the_registry_missed_is_recorded_when_the_sweep_goes_on(
@@ -131,27 +126,27 @@ def test_what_the_registry_missed_is_recorded_when_the_sweep_goes_on(
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        away = AwayRegistry(recorder, patch)
+        away = AwayRegistry(patch)
         with pytest.raises(KeyboardInterrupt):
             run_until_interrupted()
     registry = recorder.registry
-    assert registry.trials.frame(context.run_id).empty
+    assert registry.trials.table(context.run_id).records == []
 
     next_attempt = dataclasses.replace(context, recorder=Recorder(registry))
     for _ in range(2):  # a second time changes nothing
         with trial_recording(next_attempt, TrialJournal(context.run_folder)) as recording:
             recording.replay()
-        (trial,) = registry.trials.frame(context.run_id)["id"]
+        (trial,) = registry.trials.table(context.run_id).values("id")
         assert registry.run(trial).state == "COMPLETED"
-        assert list(registry.metrics.history(trial, "train.loss")["value"]) == [0.7]
+        assert registry.metrics.history(trial, "train.loss").values("value") == [0.7]
 
 
 def test_dropped_trials_leave_nothing_in_the_registry(recorder: Recorder, tmp_path: Path) -> None:
     context = sweep_context(recorder, tmp_path)
-    (trial,) = recorder.record_trials(context.run_id, [TRIALS[0]])
+    (trial,) = recorder.registry.trials.record(context.run_id, [TRIALS[0]])
     recorder.record_events(trial, EVENTS)
-    recorder.drop_trials(context.run_id)
+    recorder.registry.trials.drop(context.run_id)
     registry = recorder.registry
-    assert registry.trials.frame(context.run_id).empty
-    assert registry.metrics.history(trial).empty
+    assert registry.trials.table(context.run_id).records == []
+    assert registry.metrics.history(trial).records == []
     assert registry.run(context.run_id).state == "RUNNING"

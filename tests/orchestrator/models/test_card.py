@@ -7,7 +7,7 @@ from sqlalchemy import update
 
 from orchestrator.models.card import write_card
 from orchestrator.registry import Registry
-from orchestrator.registry.tables import StoredRun
+from orchestrator.registry.tables import ALL_RUNS
 from tests.orchestrator.registry.samples import model_result, new_run, trial_result
 
 
@@ -20,8 +20,8 @@ def sweep_of(registry: Registry, scores: Sequence[float], *, code: str | None = 
         for seed, score in enumerate(scores, start=first_seed)
     ]
     registry.trials.record(sweep, trials)
-    with registry._database.session(writing=True) as session:
-        session.execute(update(StoredRun).where(StoredRun.parent_id == sweep).values(code_version=code))
+    with registry._database.connection(writing=True) as connection:
+        connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.parent_id == sweep).values(code_version=code))
     return sweep
 
 

@@ -38,7 +38,7 @@ def test_a_trial_has_the_task_of_its_sweep(settings: Settings) -> None:
         )
         model = ModelResult("folder", "d" * 64, 1, "classification")
         done = TrialResult("key", 0, {"learning_rate": 1.0}, RunState.COMPLETED, 0, model=model)
-        (trial,) = recorder.record_trials(sweep.id, [done])
+        (trial,) = recorder.registry.trials.record(sweep.id, [done])
     assert read_recorded_task(trial, settings) == TASK
 
 

@@ -185,9 +185,9 @@ def test_recorded_trials_tell_the_time_of_more_of_them(settings: Settings, recor
     run_id = recorder.start(spec_values(spec), spec.fingerprint(), metric="accuracy", storage_path="runs/r").id
     for number, seconds in enumerate((10.0, 20.0)):
         start = TrialStart(f"k{number}", number, {"learning_rate": 1e-4}, number)
-        recorder.record_trials(run_id, [start])
+        recorder.registry.trials.record(run_id, [start])
         result = trial_result(start.key, number=number, parameters=start.parameters, seed=number, seconds=seconds)
-        recorder.record_trials(run_id, [result])
+        recorder.registry.trials.record(run_id, [result])
     recorder.complete(run_id, RunOutcome())
     more = parse_spec(
         {**SEEDS_OF_TINY, "execution": {"max_concurrent_trials": 2, "cpus_per_trial": 1, "gpus_per_trial": 1}}

@@ -100,7 +100,7 @@ def test_a_run_with_a_killed_worker_and_an_interrupt_ends_with_the_bits_of_one_w
     weights = [digest_file(f"{record.model_folder}/model.safetensors") for record in (straight, resumed)]
     assert weights[0] == weights[1]
     with Registry(settings.registry) as registry:
-        curves = [registry.metrics.history(record.id, "mlm_loss") for record in (straight, resumed)]
+        curves = [registry.metrics.history(record.id, "mlm_loss").frame() for record in (straight, resumed)]
     steps = [curve[curve["split"] == "train"]["step"].tolist() for curve in curves]
     assert steps == [list(range(LOGGED_EVERY, STEPS + 1, LOGGED_EVERY))] * 2
     first, second = (curve["value"].tolist() for curve in curves)

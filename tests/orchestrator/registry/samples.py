@@ -5,16 +5,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Select, Table, select, update
+from sqlalchemy import Select, Table, insert, select, update
 
 from orchestrator.provenance.machine import MadeWith
 from orchestrator.provenance.source_code import SourceCode
 from orchestrator.registry import Registry
-from orchestrator.registry.attempt_tables import AttemptRow, CodeDiffRow
-from orchestrator.registry.keeping_tables import AliasRow, FlagRow, NoteRow
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION
-from orchestrator.registry.tables import BaseRow, LineageRow, SeriesRow
+from orchestrator.registry.tables import ALIASES, ATTEMPTS, CODE_DIFFS, LINEAGE, METADATA, OWN_MARKS, SERIES
 from orchestrator.results import CheckpointEvent, DatasetResult, MetricEvent, ModelResult, TrialResult
 from orchestrator.run_states import RunState
 
@@ -46,10 +44,10 @@ def made_with(commit: str, diff: str | None = None) -> MadeWith:
 
 def everything(registry: Registry) -> dict[str, list[tuple[Any, ...]]]:
     """Every row of every table, without keys, which another registry counts by itself, and what follows from others."""
-    with registry._database.session(writing=False) as session:
+    with registry._database.connection(writing=False) as connection:
         return {
-            name: sorted((tuple(row) for row in session.execute(_recorded(table))), key=repr)
-            for name, table in BaseRow.metadata.tables.items()
+            name: sorted((tuple(row) for row in connection.execute(_recorded(table))), key=repr)
+            for name, table in METADATA.tables.items()
             if name != "names" and not table.info.get("is_derived")
         }
 
@@ -58,7 +56,7 @@ def _recorded(table: Table) -> Select[Any]:
     rows = select(*(column for column in table.columns if column.name not in ("key", "series")))
     if table.name != "points":
         return rows
-    return rows.add_columns(SeriesRow.run_id, SeriesRow.name).join(SeriesRow, SeriesRow.key == table.c.series)
+    return rows.add_columns(SERIES.c.run_id, SERIES.c.name).join(SERIES, SERIES.c.key == table.c.series)
 
 
 A_TIME = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -69,36 +67,40 @@ def fill(registry: Registry, run_id: str = "aaaaaaaaaaaa", *, weights: str = "d"
     recorder = Recorder(registry, job_id=run_id)
     spec = {"kind": "sweep", "name": f"söme \u2028 {run_id}", "recipe": {"learning_rate": 0.1}, "tags": ["tried"]}
     recorder.start(spec, run_id * 5, metric="f1", storage_path=f"/srv/lab/runs/{run_id}", run_id=run_id)
-    recorder.record_dataset(run_id, DatasetResult("corpus", "words", "e" * 64, "/srv/lab/corpora/e", {"n": 1}, []))
+    recorder.registry.datasets.record(
+        run_id, DatasetResult("corpus", "words", "e" * 64, "/srv/lab/corpora/e", {"n": 1}, [])
+    )
     measured = {"loss": 2.5, "nan": float("nan"), "inf": float("inf"), "tiny": 5e-324}
     recorder.record_events(run_id, [MetricEvent(step, "train", measured, 0.1) for step in (1, 2**40)])
     recorder.record_events(run_id, [CheckpointEvent(1, "/srv/lab/c", "c" * 64, 7)])
-    recorder.record_trials(run_id, [trial_result("k0", metrics={"f1": 0.5}), trial_result("k1", number=1)])
+    recorder.registry.trials.record(run_id, [trial_result("k0", metrics={"f1": 0.5}), trial_result("k1", number=1)])
     recorder.record_model(run_id, model_result(weights))
     if ends:
         recorder.complete(run_id, RunOutcome(model_folder="/srv/lab/m"))
     note(registry, run_id, "looks 'good'\n👍")
-    with registry._database.session(writing=True) as session:
-        session.add(FlagRow(run_id=run_id, flag="pinned", set_at=A_TIME))
+    with registry._database.connection(writing=True) as connection:
+        connection.execute(insert(OWN_MARKS).values(run_id=run_id, kind="flag", word="pinned", at=A_TIME))
     return run_id
 
 
 def note(registry: Registry, run_id: str, text: str, when: datetime = A_TIME) -> None:
     """Write a note at a time."""
-    with registry._database.session(writing=True) as session:
-        session.add(NoteRow(run_id=run_id, digest=text, text=text, author="ann", written_at=when))
+    with registry._database.connection(writing=True) as connection:
+        values = {"run_id": run_id, "kind": "note", "word": text, "text": text, "author": "ann", "at": when}
+        connection.execute(insert(OWN_MARKS).values(values))
 
 
 def fill_every_table(registry: Registry) -> str:
     """The same, and a name for its model."""
     run_id = fill(registry)
     name = registry.models.of_run(run_id)[0].name
-    with registry._database.session(writing=True) as session:
-        session.add(AliasRow(name=name, alias="production", version=1, set_at=A_TIME))
-        session.add(CodeDiffRow(digest="c" * 64, diff="+ a = 1", recorded_at=A_TIME))
-        session.execute(update(AttemptRow).values(diff_digest="c" * 64, seconds=1.0, cpu_seconds=2.0, gpu_seconds=0.0))
+    with registry._database.connection(writing=True) as connection:
+        connection.execute(insert(ALIASES).values(name=name, alias="production", version=1, set_at=A_TIME))
+        connection.execute(insert(CODE_DIFFS).values(digest="c" * 64, diff="+ a = 1", recorded_at=A_TIME))
+        connection.execute(update(ATTEMPTS).values(diff_digest="c" * 64, seconds=1.0, cpu_seconds=2.0, gpu_seconds=0.0))
         edge = {"child": "d" * 64, "parent": "e" * 64, "role": "teacher", "child_kind": "model", "child_name": name}
-        session.add(LineageRow(**edge, parent_kind="corpus", parent_name="words", run_id=run_id, recorded_at=A_TIME))
+        edge |= {"parent_kind": "corpus", "parent_name": "words", "run_id": run_id}
+        connection.execute(insert(LINEAGE).values(**edge, recorded_at=A_TIME))
     return run_id
 
 

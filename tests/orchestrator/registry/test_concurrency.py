@@ -39,9 +39,9 @@ def test_sixteen_writers_lose_nothing(location: str) -> None:
         own = run_together(write, location, shared, NUM_PROCESSES)
         total = NUM_PROCESSES * NUM_ROUNDS
         assert [attempt.number for attempt in registry.attempts(shared)] == list(range(1, total + 1))
-        assert sorted(registry.models.frame().version) == list(range(1, total + 1))
+        assert sorted(registry.models.table().frame().version) == list(range(1, total + 1))
         for run_id in own:
-            assert len(registry.metrics.history(run_id)) == NUM_ROUNDS * 2
+            assert len(registry.metrics.history(run_id).records) == NUM_ROUNDS * 2
             assert registry.metrics.latest(run_id) == {"train.loss": 0.5, "train.rate": 1.0}
 
 
@@ -57,19 +57,19 @@ def test_killed_writers_lose_nothing_that_was_acknowledged(location: str) -> Non
     taken = kill_writers(location, runs)
     with Registry(location) as registry:
         for run_id, num_acknowledged in taken.items():
-            steps = list(registry.metrics.history(run_id).step)
+            steps = registry.metrics.history(run_id).values("step")
             assert steps == list(range(len(steps)))
             assert len(steps) - num_acknowledged in (0, 1)  # one may be written whose answer never came
-        with registry._database.session(writing=False) as session:
-            if session.get_bind().dialect.name == "sqlite":
-                assert session.scalar(text("PRAGMA integrity_check")) == "ok"
+        with registry._database.connection(writing=False) as connection:
+            if connection.dialect.name == "sqlite":
+                assert connection.scalar(text("PRAGMA integrity_check")) == "ok"
 
 
 @pytest.mark.heavy
 def test_of_processes_that_migrate_at_once_one_does_the_work(location: str, tmp_path: Path) -> None:
     with Registry(location) as registry:
         run_id = new_run(registry)
-    folder = str(newer_migrations(tmp_path / "migrations", "CREATE TABLE marks (mark TEXT)"))  # twice is an error
+    folder = str(newer_migrations(tmp_path / "migrations", "CREATE TABLE stamps (stamp TEXT)"))  # twice is an error
     assert set(run_together(migrate, location, folder, 4)) == {"9999"}
     with Registry(location, read_only=True) as registry:
         assert registry.current_revision() == "9999"

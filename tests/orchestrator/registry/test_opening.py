@@ -12,7 +12,7 @@ from sqlalchemy import delete
 from orchestrator.errors import NotFoundError, RegistryError
 from orchestrator.registry import Registry
 from orchestrator.registry.location import resolve_url
-from orchestrator.registry.tables import StoredRun
+from orchestrator.registry.tables import ALL_RUNS
 from tests.orchestrator.registry.samples import new_run
 
 
@@ -39,8 +39,11 @@ def test_a_path_and_a_url_are_the_same_registry(tmp_path: Path) -> None:
 
 
 def test_sqlite_is_opened_with_a_write_ahead_log_and_foreign_keys(tmp_path: Path) -> None:
-    with Registry(str(tmp_path / "registry.sqlite")) as registry, registry._database.session(writing=True) as session:
-        pragma = {name: session.connection().exec_driver_sql(f"PRAGMA {name}").scalar() for name in
+    with (
+        Registry(str(tmp_path / "registry.sqlite")) as registry,
+        registry._database.connection(writing=True) as connection,
+    ):
+        pragma = {name: connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in
                   ("journal_mode", "foreign_keys", "synchronous", "busy_timeout")}  # fmt: skip
     assert pragma == {"journal_mode": "wal", "foreign_keys": 1, "synchronous": 1, "busy_timeout": 30_000}
 
@@ -105,8 +108,11 @@ def test_a_place_that_cannot_be_written_says_so(what: str) -> None:
 
 def test_a_session_for_reading_cannot_write(registry: Registry) -> None:
     run_id = new_run(registry)
-    with pytest.raises(RegistryError, match="cannot be written"), registry._database.session(writing=False) as session:
-        session.execute(delete(StoredRun))
+    with (
+        pytest.raises(RegistryError, match="cannot be written"),
+        registry._database.connection(writing=False) as connection,
+    ):
+        connection.execute(delete(ALL_RUNS))
     assert registry.run(run_id).id == run_id
     new_run(registry)
 
@@ -124,7 +130,7 @@ def test_reading_where_no_registry_is_finds_nothing_and_leaves_nothing(location:
     with Registry(location, read_only=True) as reader:
         assert reader.current_revision() is None
         assert reader.runs("metrics.f1 > 0.5").empty
-        assert reader.models.frame().empty
+        assert reader.models.table().records == []
         with pytest.raises(NotFoundError, match="the registry has no run yet"):
             reader.run("7f3a")
     with Registry(location, read_only=True) as reader:

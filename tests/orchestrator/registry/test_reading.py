@@ -76,10 +76,10 @@ def test_runs_have_a_column_per_metric_and_parameter(registry: Registry) -> None
 def test_tables_of_nothing_have_their_columns(registry: Registry) -> None:
     assert {"id", "name", "state", "created_at"} <= set(registry.runs().columns)
     for frame in (
-        registry.trials.frame("x"),
-        registry.metrics.history("x"),
-        registry.models.frame(),
-        registry.datasets.frame("x"),
+        registry.trials.table("x").frame(),
+        registry.metrics.history("x").frame(),
+        registry.models.table().frame(),
+        registry.datasets.table("x").frame(),
     ):
         assert frame.empty
         assert len(frame.columns) > 4
@@ -105,18 +105,19 @@ def test_names_are_those_that_were_recorded(registry: Registry, location: str) -
     for digest in "ab":
         registry.models.register("bert", model_result(digest))
     names = RecordedNames.at(location)
-    assert [name for name, _ in names.runs("")] == [name for name, _ in names.runs(run_id[:4])] == [run_id]
-    assert names.runs("%") == names.runs("_") == names.runs("zz") == []
+    for begin in ("", run_id[:4]):
+        assert [name for name, _ in names.named("runs", begin)] == [run_id]
+    assert names.named("runs", "%") == names.named("runs", "_") == names.named("runs", "zz") == []
     assert names.kind_of_run(run_id[:4]) == registry.run(run_id).kind
     assert [name for name, _ in names.models()] == ["bert", "bert@2", "bert@1"]
     assert names.metrics(run_id) == names.metrics() == ["f1", "train.loss"]
     assert names.parameters() == [("size", "model.size"), ("model.size", "parameter")]
-    assert names.tasks() == []  # no trial has been scored
+    assert names.named("tasks") == []  # no trial has been scored
 
 
 def test_a_registry_that_is_not_there_has_no_names_and_is_not_made(tmp_path: Path) -> None:
     path = tmp_path / "none" / "registry.sqlite"
-    assert RecordedNames.at(str(path)).runs("") == []
+    assert RecordedNames.at(str(path)).named("runs", "") == []
     assert not path.parent.exists()
 
 
@@ -125,5 +126,5 @@ def test_reading_names_leaves_the_folder_as_it_was(tmp_path: Path) -> None:
     with Registry(str(path)) as registry:
         run_id = new_run(registry)
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    assert [name for name, _ in RecordedNames.at(f"sqlite:///{path}").runs("")] == [run_id]
+    assert [name for name, _ in RecordedNames.at(f"sqlite:///{path}").named("runs", "")] == [run_id]
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before

@@ -69,10 +69,10 @@ def test_an_attempt_has_what_it_was_made_with(registry: Registry) -> None:
 def test_trials_have_the_tags_and_the_data_of_their_sweep(registry: Registry) -> None:
     recorder = Recorder(registry)
     sweep = recorder.start(SWEEP | {"tags": ["paper", "pipeline:x", "inputs:y"]}, "f")
-    recorder.record_dataset(sweep.id, DatasetResult("early", "task", "1" * 64, "p", {}))
-    (trial,) = recorder.record_trials(sweep.id, [TrialStart("k0", 0, {}, 0)])
+    recorder.registry.datasets.record(sweep.id, DatasetResult("early", "task", "1" * 64, "p", {}))
+    (trial,) = recorder.registry.trials.record(sweep.id, [TrialStart("k0", 0, {}, 0)])
     assert registry.tags(trial) == ["paper"]
-    recorder.record_dataset(sweep.id, DatasetResult("late", "task", "2" * 64, "p", {}))
+    recorder.registry.datasets.record(sweep.id, DatasetResult("late", "task", "2" * 64, "p", {}))
     registry.tag(sweep.id, "afterwards", "pipeline:z")
     assert registry.tags(trial) == ["afterwards", "paper"]
     assert list(registry.runs("tag = 'paper' and kind = 'trial'")["id"]) == [trial]
@@ -155,25 +155,26 @@ class Heart:
         return owned
 
 
-def test_heartbeats_keep_coming_until_the_block_ends(recorder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeats_keep_coming_until_the_block_ends(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     """A registry that is away for a while ends none."""
-    run, heart = recorder.start({"kind": "pretrain"}, "f"), Heart(recorder.registry.lifecycle.heartbeat, num_failures=3)
-    monkeypatch.setattr(recorder.registry.lifecycle, "heartbeat", heart)
+    recorder = Recorder(registry)
+    run, heart = recorder.start({"kind": "pretrain"}, "f"), Heart(registry.lifecycle.heartbeat, num_failures=3)
+    monkeypatch.setattr(registry.lifecycle, "heartbeat", heart)
     with recorder.heartbeating(run.id, interval_s=0.01) as superseded:
         assert heart.has_beaten.wait(PATIENCE_S)
         assert recorder.registry.run(run.id).heartbeat_at != run.heartbeat_at
         assert not superseded.is_set()
-        Recorder(recorder.registry).resume(run.id)
+        Recorder(registry).resume(run.id)
         assert superseded.wait(PATIENCE_S)
 
 
 @pytest.mark.parametrize("step", ["lifecycle.create", "lifecycle.start_attempt", "run"])
 @pytest.mark.parametrize("is_committed", [True, False])
 def test_a_start_whose_answer_is_lost_is_one_run_with_one_attempt(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch, step: str, is_committed: bool
+    registry: Registry, monkeypatch: pytest.MonkeyPatch, step: str, is_committed: bool
 ) -> None:
     area, _, name = step.rpartition(".")
-    owner: Any = recorder.registry if not area else recorder.registry.lifecycle
+    owner: Any = registry.lifecycle if area else registry
     use, refusals = getattr(owner, name), [1]
 
     def lose_the_first_answer(*arguments: Any, **options: Any) -> Any:
@@ -185,23 +186,24 @@ def test_a_start_whose_answer_is_lost_is_one_run_with_one_attempt(
 
     monkeypatch.setattr(patience, "RETRY_S", 0.0)
     monkeypatch.setattr(owner, name, lose_the_first_answer)
-    run = recorder.start(SWEEP, "f")
-    assert list(recorder.registry.runs().id) == [run.id]
-    assert [attempt.number for attempt in recorder.registry.attempts(run.id)] == [run.attempt] == [1]
+    run = Recorder(registry).start(SWEEP, "f")
+    assert list(registry.runs().id) == [run.id]
+    assert [attempt.number for attempt in registry.attempts(run.id)] == [run.attempt] == [1]
 
 
 def test_of_two_processes_that_resume_a_run_at_once_one_is_refused(
-    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    recorder = Recorder(registry)
     run = recorder.start({"kind": "pretrain"}, "f")
-    start_attempt = recorder.registry.lifecycle.start_attempt
+    start_attempt = registry.lifecycle.start_attempt
 
     def after_another_one(run_id: str, **options: Any) -> int:
         monkeypatch.undo()
         start_attempt(run_id, number=2, host="elsewhere", pid=7)
         return start_attempt(run_id, **options)
 
-    monkeypatch.setattr(recorder.registry.lifecycle, "start_attempt", after_another_one)
+    monkeypatch.setattr(registry.lifecycle, "start_attempt", after_another_one)
     with pytest.raises(InputError, match="resumed by process 7 on elsewhere just now"):
         recorder.resume(run.id)
     owner = recorder.registry.run(run.id)
@@ -256,7 +258,7 @@ def test_a_driver_whose_clock_jumps_stays_alive(recorder: Recorder, monkeypatch:
 def test_a_registry_that_is_away_for_a_minute_loses_nothing(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run, clock, session = recorder.start({"kind": "pretrain"}, "f"), Clock(), Database.session
+    run, clock, session = recorder.start({"kind": "pretrain"}, "f"), Clock(), Database.connection
 
     def away_for_a_minute(database: Database, *, writing: bool) -> Any:
         if 10.0 <= clock.now_s < 70.0:
@@ -265,12 +267,12 @@ def test_a_registry_that_is_away_for_a_minute_loses_nothing(
 
     monkeypatch.setattr(patience, "time", clock)
     monkeypatch.setattr(recorder.given_up, "wait", clock.sleep)
-    monkeypatch.setattr(Database, "session", away_for_a_minute)
+    monkeypatch.setattr(Database, "connection", away_for_a_minute)
     for step in range(100):
         clock.now_s += 1.0
         events: list[Event] = [MetricEvent(step, "train", {"mlm_loss": 1 / (step + 1)})]
         recorder.record_events(run.id, [*events, CheckpointEvent(step, f"checkpoints/{step}", "d", 10)])
-    history = recorder.registry.metrics.history(run.id)
+    history = recorder.registry.metrics.history(run.id).frame()
     assert list(history.step) == list(range(100))
     assert list(history.value) == [1 / (step + 1) for step in range(100)]
     assert [checkpoint.step for checkpoint in recorder.registry.checkpoints.of_run(run.id)] == list(range(100))
@@ -311,4 +313,4 @@ def test_a_postgresql_server_may_be_restarted_in_mid_run(monkeypatch: pytest.Mon
             registry.run(run.id)
         monkeypatch.setattr(recorder.given_up, "wait", lambda seconds: server.start())
         recorder.record_events(run.id, [MetricEvent(2, "train", {"mlm_loss": 8.0})])
-        assert list(registry.metrics.history(run.id).value) == [9.0, 8.0]
+        assert registry.metrics.history(run.id).values("value") == [9.0, 8.0]

@@ -16,7 +16,7 @@ def test_models_count_their_versions_by_name_and_weights(registry: Registry) -> 
     assert registry.models.register("other", model_result("a")) == 1
     assert (registry.models.get("bert").version, registry.models.get("bert@1").digest) == (2, "a")
     assert [model.label for model in registry.models.of_run(run_id)] == ["bert@1"]
-    frame = registry.models.frame().set_index(["name", "version"])
+    frame = registry.models.table().frame().set_index(["name", "version"])
     assert frame.task["bert", 1] == "sst2"
     assert frame.task.isna()["other", 1]
 

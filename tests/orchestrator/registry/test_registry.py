@@ -10,7 +10,7 @@ from orchestrator.results import CheckpointEvent, DatasetResult, FileCount, Metr
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import everything, made_with, model_result, new_run, trial_result
 
-WRITTEN_ELSEWHERE = ("run_notes", "run_flags", "model_aliases")
+WRITTEN_ELSEWHERE = ("model_aliases",)
 """Tables that hold what people add, and what is measured beside a run."""
 HOSTILE_NAMES = ["🤖 émoji", "x" * 300, "two\nlines\ttab", 'it\'s "quoted"; DROP TABLE runs; --', "../../etc", "%_\\"]
 HOSTILE_NAMES += ["a\0b", "\udc80 not UTF-8", "", " "]

@@ -14,7 +14,7 @@ from orchestrator.registry import Registry
 from orchestrator.registry.engines.sqlite_engine import VERSION_TABLE
 from orchestrator.registry.location import resolve_url
 from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION
-from orchestrator.registry.tables import BaseRow
+from orchestrator.registry.tables import METADATA
 from tests.orchestrator.registry.samples import new_run
 
 
@@ -39,7 +39,7 @@ def test_an_empty_database_gets_the_tables_that_the_code_maps(registry: Registry
     engine = create_engine(resolve_url(location))
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-        assert compare_metadata(context, BaseRow.metadata) == []
+        assert compare_metadata(context, METADATA) == []
     engine.dispose()
 
 

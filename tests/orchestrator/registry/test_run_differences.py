@@ -25,7 +25,7 @@ def recorded(registry: Registry, commit: str = "a" * 40, diff: str | None = None
     recorder = Recorder(registry, made_with=made_with(commit, diff))
     run_id = recorder.start(SPEC | changes.pop("spec", {}), "f").id
     data = {"name": "text", "kind": "corpus", "fingerprint": "1" * 64, "path": "/c", "counts": {"num_tokens": 5}}
-    recorder.record_dataset(run_id, DatasetResult(**data | changes.pop("data", {})))
+    recorder.registry.datasets.record(run_id, DatasetResult(**data | changes.pop("data", {})))
     values = {"mlm_loss": 2.0, "tokens_per_s": 100.0} | changes.pop("metrics", {})
     recorder.record_events(run_id, [MetricEvent(10, "validation", values)])
     recorder.complete(run_id, RunOutcome())
@@ -88,8 +88,8 @@ def test_trials_are_compared_by_their_recipes_and_scores(registry: Registry) -> 
     recorder = Recorder(registry, made_with=made_with("a" * 40))
     spec = {"kind": "sweep", "task": {"id": "sst2"}, "recipe": {"learning_rate": 1.0, "epochs": 3, "seed": 0}}
     sweep = recorder.start(spec, "f")
-    trials = recorder.record_trials(sweep.id, [TrialStart(key, 0, {}, 0) for key in ("a", "b")])
-    recorder.record_trials(
+    trials = recorder.registry.trials.record(sweep.id, [TrialStart(key, 0, {}, 0) for key in ("a", "b")])
+    recorder.registry.trials.record(
         sweep.id,
         [
             trial_result("a", metrics={"accuracy": 0.5}, parameters={"learning_rate": 1.0}),

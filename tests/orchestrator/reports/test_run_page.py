@@ -14,8 +14,7 @@ from sqlalchemy import event
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry import Registry
 from orchestrator.registry.groups.group_records import group_label
-from orchestrator.registry.lineage.lineage import LineageTree
-from orchestrator.registry.lineage.lineage_edges import LineageNode
+from orchestrator.registry.lineage import LineageNode, LineageTree
 from orchestrator.reports.blocks import Chart, Code, Facts, Page, Section, Table, Words
 from orchestrator.reports.charts import (
     MAX_POINTS,
@@ -156,7 +155,7 @@ def test_a_trial_is_named_by_its_number_where_nothing_else_tells_it_apart(
 def test_groups_stand_in_the_order_of_the_leaderboard_with_their_seeds(registry: Registry, tmp_path: Path) -> None:
     add_sweep(registry, tmp_path)
     page = task_page(registry, "own")
-    board = registry.leaderboard_table("own").records
+    board = registry.leaderboard("own").records
     (section,) = page.sections
     assert section.heading.startswith("accuracy on validation")
     chart, _, words, same, table = section.blocks

@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from orchestrator.significance.comparison import compare_means
-from orchestrator.significance.summary import (
-    normal_p_value,
-    normal_quantile,
-    summarize,
-    t_p_value,
-    t_quantile,
-)
+from orchestrator.significance.summary import normal_p_value, normal_quantile, summarize, t_p_value, t_quantile
 
 SCORES = st.lists(st.integers(0, 10_000).map(lambda number: number / 10_000), min_size=2, max_size=12)
 

@@ -42,8 +42,8 @@ def execute(location: str, statement: str) -> None:
 )
 def test_damaged_tables_are_not_waited_for(registry: Registry, damage: str, says: str) -> None:
     run_id = new_run(registry)
-    with registry._database.session(writing=True) as session:
-        session.execute(text(damage))
+    with registry._database.connection(writing=True) as connection:
+        connection.execute(text(damage))
     error = trouble(registry, run_id)
     assert not isinstance(error, RegistryUnavailableError)
     assert error.args
@@ -54,8 +54,8 @@ def test_damaged_tables_are_not_waited_for(registry: Registry, damage: str, says
 def test_errors_hide_the_values_of_a_statement(registry: Registry) -> None:
     """Also those in the traceback that --debug prints."""
     value = "canary-7f3a"
-    with registry._database.session(writing=True) as session:
-        session.execute(text("ALTER TABLE all_runs RENAME storage_path TO place"))
+    with registry._database.connection(writing=True) as connection:
+        connection.execute(text("ALTER TABLE all_runs RENAME storage_path TO place"))
     with pytest.raises(RegistryError) as caught:
         new_run(registry, name=value)
     assert value not in "".join(traceback.format_exception(caught.value))
@@ -90,9 +90,9 @@ def test_a_connection_that_the_server_ends_is_waited_for(postgres_location: str)
     with Registry(postgres_location) as registry:
         with (
             pytest.raises(RegistryUnavailableError, match="cannot be reached"),
-            registry._database.session(writing=True) as session,
+            registry._database.connection(writing=True) as connection,
         ):
-            session.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+            connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
         measure(registry, new_run(registry))
 
 

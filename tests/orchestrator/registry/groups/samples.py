@@ -6,7 +6,7 @@ from sqlalchemy import update
 
 from orchestrator.registry import Registry
 from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
-from orchestrator.registry.tables import StoredRun
+from orchestrator.registry.tables import ALL_RUNS
 from orchestrator.results import MetricEvent, TrialResult
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import new_run, trial_result
@@ -46,8 +46,8 @@ def scored_on(registry: Registry, validation: str, score: float, seed: int = 0, 
 
 def set_code(registry: Registry, sweep: str, code: str) -> None:
     """Put a version of the code into a run's row, as an attempt does."""
-    with registry._database.session(writing=True) as session:
-        session.execute(update(StoredRun).where(StoredRun.id == sweep).values(code_version=code))
+    with registry._database.connection(writing=True) as connection:
+        connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.id == sweep).values(code_version=code))
 
 
 def evaluated(

@@ -41,7 +41,7 @@ def evaluation_of(registry: Registry, name: str, test: str, **file: Any) -> str:
 
 
 def only_row(registry: Registry, kind: str = "evaluate") -> dict[str, Any]:
-    (row,) = (row for row in registry.leaderboard_table().records if row["kind"] == kind)
+    (row,) = (row for row in registry.leaderboard().records if row["kind"] == kind)
     return row
 
 
@@ -92,7 +92,7 @@ def test_a_name_from_another_registry_means_the_weights_that_it_meant_there(
         for run in runs:
             there.lineage.record_run(run)
         assert [*merge_registry(registry._database, there._database)]
-    assert sorted(row.version for row in registry.models.frame().itertuples() if row.name == "start") == [1, 2]
+    assert sorted(row.version for row in registry.models.table().frame().itertuples() if row.name == "start") == [1, 2]
     run = evaluation_of(registry, "tuned", "t")
     assert registry.test_refusals([run]) == ({run: REFUSED} if tainted == "there" else {})
 

@@ -11,7 +11,8 @@ from sqlalchemy import update
 
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.registry import Registry
-from orchestrator.registry.tables import StoredRun
+from orchestrator.registry.groups.group_records import group_notes
+from orchestrator.registry.tables import ALL_RUNS
 from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
@@ -93,8 +94,8 @@ def test_what_is_no_group_is_told_with_what_there_is(registry: Registry) -> None
 def test_a_name_that_a_groups_digest_begins_with_is_refused_with_both(registry: Registry) -> None:
     key = registry.group(group_of(registry, 1e-5, [0.8])).key
     other = group_of(registry, 2e-5, [0.9])
-    with registry._database.session(writing=True) as session:
-        session.execute(update(StoredRun).where(StoredRun.id == other).values(name=key[:4]))
+    with registry._database.connection(writing=True) as connection:
+        connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.id == other).values(name=key[:4]))
     with pytest.raises(SeveralRunsError, match=other):
         registry.group(key[:4])
 
@@ -103,11 +104,11 @@ def test_six_common_seeds_are_compared_in_pairs(registry: Registry) -> None:
     easy = [0.70, 0.75, 0.80, 0.72, 0.78, 0.74]
     one, other = group_of(registry, 1e-5, [score + 0.02 for score in easy]), group_of(registry, 2e-5, easy)
     (found,) = registry.compare(one, other)
-    assert found.seeds.test == "paired permutation over 6 common seeds"
+    assert found.test == "paired permutation over 6 common seeds"
     assert found.p_value == 2 / 64
     assert found.is_distinguishable
-    assert found.seeds.welch.p_value is not None
-    assert found.seeds.welch.p_value > 0.05, "what differs between seeds hides what differs between groups"
+    assert found.welch.p_value is not None
+    assert found.welch.p_value > 0.05, "what differs between seeds hides what differs between groups"
     assert found.words == (
         "distinguishable: the first is better, difference 2.0 points, 95 % interval 2.0 to 2.0 points, p = 0.031 "
         "(paired permutation over 6 common seeds)"
@@ -117,11 +118,11 @@ def test_six_common_seeds_are_compared_in_pairs(registry: Registry) -> None:
 def test_fewer_seeds_are_compared_by_welchs_test_and_the_answer_says_how_many_would_do(registry: Registry) -> None:
     one, other = group_of(registry, 1e-5, [0.80, 0.82, 0.81]), group_of(registry, 2e-5, [0.80, 0.81, 0.82, 0.805])
     (found,) = registry.compare(one, other)
-    assert len(found.seeds.differences) == 3
+    assert len(found.differences) == 3
     assert found.is_distinguishable is False
     assert found.words.startswith("not distinguishable: difference 0.1 points, 95 % interval -1.9 to 2.1 points")
     assert found.words.endswith("about 870 seeds each would settle a difference of this size")
-    assert found.seeds.num_seeds_needed == 870
+    assert found.num_seeds_needed == 870
     assert found.differs_in == {"recipe.learning_rate": (1e-5, 2e-5)}
 
 
@@ -139,7 +140,7 @@ def test_the_better_one_of_a_score_that_falls_has_less(registry: Registry) -> No
 def test_seeds_without_noise_and_predictions_tell_nothing(registry: Registry, num_seeds: int, noise: str) -> None:
     one, other = group_of(registry, 1e-5, [0.684] * num_seeds), group_of(registry, 2e-5, [0.686] * num_seeds)
     (found,) = registry.compare(one, other)
-    assert (found.seeds.test, found.p_value, found.corrected_p_value) == ("", None, None)
+    assert (found.test, found.p_value, found.corrected_p_value) == ("", None, None)
     assert found.is_distinguishable is None
     assert f"noise of seeds ({noise})" in found.words
 
@@ -160,7 +161,7 @@ def test_seeds_speak_before_examples_and_every_pair_of_runs_is_compared(registry
     one = group_of(registry, 1e-5, [0.80, 0.82, 0.81], folder=tmp_path)
     other = group_of(registry, 2e-5, [0.80, 0.81, 0.82], folder=tmp_path)
     (found,) = registry.compare(one, other)
-    assert found.p_value == found.seeds.result.p_value == 1.0
+    assert found.p_value == found.of_seeds.p_value == 1.0
     assert found.examples is not None
     assert [answers.first_run for answers in found.examples.answers] == [trial_id(one, f"k{n}") for n in range(3)]
     assert found.examples.score is not None
@@ -188,8 +189,8 @@ def test_folds_are_no_seeds(registry: Registry, tmp_path: Path) -> None:
     group = registry.group(groups[0])
     assert group.scores == pytest.approx([0.6, 0.75])
     assert sorted((run.seed, run.fold) for run in group.runs) == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    assert not group.repeats
-    board = registry.leaderboard("sst2")
+    assert not any("times" in note for note in group_notes(group)), "no seed ran again"
+    board = registry.leaderboard("sst2").frame()
     assert board[["n", "folds"]].values.tolist() == [[2, 2], [2, 2]]
     assert board["mean"].tolist() == pytest.approx([0.675, 0.675])
     failed = trial_result("k3", number=3, seed=1, parameters={"learning_rate": 2e-5, "fold": 1}, state=RunState.FAILED)
@@ -199,7 +200,7 @@ def test_folds_are_no_seeds(registry: Registry, tmp_path: Path) -> None:
     assert lacking.scores == pytest.approx([0.6]), "a seed that lacks a fold has no score"
     assert registry.trials.table(half).records[0]["params.folds"] == 2
     (found,) = registry.compare(*groups)
-    assert len(found.seeds.differences) == 2
+    assert len(found.differences) == 2
     assert found.examples is not None
     assert found.examples.num_examples == 400, "the folds of a seed are compared as one"
 
@@ -224,10 +225,10 @@ def test_six_common_seeds_can_tell_three_groups_apart(registry: Registry) -> Non
     easy = [0.50, 0.51, 0.49, 0.50, 0.51, 0.49]
     sweeps = [group_of(registry, number * 1e-5, [score + number / 10 for score in easy]) for number in range(3)]
     found = registry.compare(*sweeps)
-    assert [one.seeds.test for one in found] == ["Welch's test over 6 and 6 seeds"] * 3
+    assert [one.test for one in found] == ["Welch's test over 6 and 6 seeds"] * 3
     assert all(one.is_distinguishable for one in found)
     (alone,) = registry.compare(*sweeps[:2])
-    assert alone.seeds.test == "paired permutation over 6 common seeds"
+    assert alone.test == "paired permutation over 6 common seeds"
 
 
 def test_what_was_not_scored_alike_is_not_compared(registry: Registry) -> None:

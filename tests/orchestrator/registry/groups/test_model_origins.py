@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.registry import Registry
-from orchestrator.registry.groups.model_origins import ModelOrigin, SplitData, Used, data_used, use_of
+from orchestrator.registry.groups.model_origins import SplitData, Used, data_used, use_of
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.groups.samples import evaluated, new_sweep, seeds
@@ -20,7 +20,7 @@ def test_an_honest_test_score_is_shown_beside_a_refused_one_whichever_is_newer(r
             (trial,) = registry.trials.table(sweep).values("id")
             score = {"accuracy": 0.99 if test == "v" else 0.65}
             registry.metrics.record(str(trial), [MetricEvent(7, "test", score)], final=True)
-    rows = registry.leaderboard_table().records
+    rows = registry.leaderboard().records
     assert [row["test"] for row in rows] == [0.65, 0.65]
     note = "1 of 2 test scores refused: the model was chosen on the test data"
     assert all(note in row["notes"] for row in rows)
@@ -34,7 +34,7 @@ def test_an_evaluated_model_is_ranked_and_told_whether_it_was_chosen_on_the_data
     evaluated(registry, "validation", "v", 0.8)
     evaluated(registry, "validation", "other", 0.6)
     evaluated(registry, "test", "t", 0.75)
-    rows = {(row["kind"], row["split"], row["data"]): row for row in registry.leaderboard_table().records}
+    rows = {(row["kind"], row["split"], row["data"]): row for row in registry.leaderboard().records}
     assert rows["evaluate", "validation", "v"]["origin"] == "chosen"
     assert "its model was chosen on these data" in rows["evaluate", "validation", "v"]["notes"]
     assert (rows["evaluate", "validation", "v"]["rank"], rows["sweep", "validation", "v"]["rank"]) == (2, 1)
@@ -49,7 +49,7 @@ def test_a_test_score_of_an_evaluated_model_that_was_chosen_on_it_is_refused(reg
     refused, apart = (evaluated(registry, "test", data, 0.99) for data in ("the test file", "t"))
     reason = "the model was chosen on the test data"
     assert registry.test_refusals([refused, apart]) == {refused: reason}
-    (row,) = (row for row in registry.leaderboard_table().records if row["rank"] is None)
+    (row,) = (row for row in registry.leaderboard().records if row["rank"] is None)
     assert (row["mean"], row["best"], row["n"]) == (None, None, 0)
     assert row["notes"].startswith(f"score refused: {reason}")
 
@@ -64,7 +64,7 @@ def test_an_evaluation_on_data_that_its_model_was_trained_on_is_told_and_as_a_te
     registry.models.register("m", model_result("d" * 64), sweep)
     for split in ("train", "validation", "test"):
         run = evaluated(registry, split, "w", 0.99, file="f")
-    rows = {row["split"]: row for row in registry.leaderboard_table().records}
+    rows = {row["split"]: row for row in registry.leaderboard().records}
     assert {row["origin"] for row in rows.values()} == {f"{part}trained"}
     some = "at least some of " if part else ""
     for split in ("train", "validation"):
@@ -80,7 +80,7 @@ def test_an_evaluation_on_the_same_file_read_otherwise_is_told_and_not_refused(r
     registry.trials.set_data(sweep, {"train": "x", "train_file": "f", "validation": "v", "validation_file": "g"})
     registry.models.register("m", model_result("d" * 64), sweep)
     run = evaluated(registry, "test", "x without broken records", 0.8, file="f")
-    (row,) = registry.leaderboard_table().records
+    (row,) = registry.leaderboard().records
     assert (row["mean"], row["origin"]) == (0.8, "same file")
     assert "trained or chosen on the same file, read another way" in row["notes"]
     assert registry.test_refusals([run]) == {}
@@ -109,7 +109,7 @@ def test_a_sweep_and_its_trial_are_refused_and_who_has_no_test_score_is_not(regi
         registry.metrics.record(run_id, [MetricEvent(7, "test", {"accuracy": 0.77})], final=True)
     everyone = list(registry.runs()["id"])
     assert registry.test_refusals(everyone) == dict.fromkeys((sweep, best), "the model was chosen on the test data")
-    (row,) = registry.leaderboard_table().records
+    (row,) = registry.leaderboard().records
     assert row["test"] is None
     assert "test score refused: the model was chosen on the test data" in row["notes"]
 
@@ -134,7 +134,7 @@ def test_a_group_of_evaluations_is_refused_where_one_of_them_is(registry: Regist
         registry.lifecycle.finish(run, RunState.COMPLETED)
     reason = "the model was trained on at least some of the test data"
     assert registry.test_refusals([now, before]) == {now: reason}
-    (row,) = registry.leaderboard_table().records
+    (row,) = registry.leaderboard().records
     assert (row["mean"], row["completed"], row["rank"]) == (None, 2, None)
     assert row["notes"] == f"score refused: {reason}"
 
@@ -150,31 +150,6 @@ BEFORE = SplitData("whole of before", "whole of before")
 """Data of a run that was recorded before digests of files were."""
 
 
-@pytest.mark.parametrize(
-    ("scored", "used", "overlap"),
-    [
-        (WHOLE, WHOLE, "all"),
-        (FIRST, FIRST, "all"),
-        (FIRST, WHOLE, "all"),
-        (WHOLE, FIRST, "some"),
-        (FIRST, FIRST_FEW, "some"),
-        (FIRST_FEW, FIRST, "some"),
-        (WHOLE, OTHERWISE, "file"),
-        (REST, FIRST, None),
-        (WHOLE, BEFORE, None),
-        (BEFORE, WHOLE, None),
-        (BEFORE, BEFORE, "all"),
-        (WHOLE, SplitData(), None),
-        (SplitData(), WHOLE, None),
-    ],
-)
-def test_examples_are_known_to_be_the_same_by_their_digests(
-    scored: SplitData, used: SplitData, overlap: str | None
-) -> None:
-    names = {"all": "trained", "some": "partly trained", "file": "same file"}
-    assert use_of(used_of(used, SplitData()), scored) == names.get(str(overlap))
-
-
 def used_of(trained_on: SplitData, chosen_on: SplitData) -> Used:
     """Data that a run with these digests uses."""
     digests = {"train": trained_on, "validation": chosen_on}
@@ -185,6 +160,16 @@ def used_of(trained_on: SplitData, chosen_on: SplitData) -> Used:
 @pytest.mark.parametrize(
     ("trained_on", "chosen_on", "scored", "origin"),
     [
+        (WHOLE, SplitData(), WHOLE, "trained"),
+        (FIRST, SplitData(), FIRST, "trained"),
+        (WHOLE, SplitData(), FIRST, "trained"),
+        (FIRST, SplitData(), WHOLE, "partly trained"),
+        (FIRST_FEW, SplitData(), FIRST, "partly trained"),
+        (FIRST, SplitData(), FIRST_FEW, "partly trained"),
+        (OTHERWISE, SplitData(), WHOLE, "same file"),
+        (FIRST, SplitData(), REST, None),
+        (BEFORE, SplitData(), WHOLE, None),
+        (WHOLE, SplitData(), BEFORE, None),
         (WHOLE, REST, WHOLE, "trained"),
         (FIRST, REST, WHOLE, "partly trained"),
         (REST, WHOLE, FIRST, "chosen"),
@@ -203,4 +188,4 @@ def used_of(trained_on: SplitData, chosen_on: SplitData) -> Used:
 def test_the_origin_of_a_score_is_the_gravest_use_of_its_data_that_is_certain(
     trained_on: SplitData, chosen_on: SplitData, scored: SplitData, origin: str | None
 ) -> None:
-    assert ModelOrigin(used_of(trained_on, chosen_on)).use_of(scored) == origin
+    assert use_of(used_of(trained_on, chosen_on), scored) == origin

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.registry import Registry
-from orchestrator.registry.groups.leaderboard import Order, in_order, noise_of
+from orchestrator.registry.groups.group_records import scored_trials, varying_paths
+from orchestrator.registry.groups.leaderboard import Order, in_order, noise_of, trial_groups
 from orchestrator.registry.groups.roll_up import numbers_of
-from orchestrator.registry.groups.scored_trials import scored_groups, scored_trials, varying_paths
 from tests.orchestrator.registry.groups.samples import group_of, new_sweep, seeds
 from tests.orchestrator.registry.samples import trial_result
 
@@ -31,11 +31,11 @@ def test_groups_are_ranked_by_their_mean_or_by_another_number(registry: Registry
     seeds(registry, [0.88, 0.885, 0.882, 0.879, 0.884], learning_rate=1e-5)
     seeds(registry, [0.99, 0.80], learning_rate=2e-5)
     seeds(registry, [0.92], learning_rate=3e-5)
-    found = {by: registry.leaderboard_table("sst2", by=by) for by in get_args(Order)}
+    found = {by: registry.leaderboard("sst2", by=by) for by in get_args(Order)}
     assert {by: table.values("n") for by, table in found.items()} == {
         "mean": [1, 2, 5], "lower": [5, 2, 1], "median": [1, 2, 5], "best": [2, 1, 5]
     }  # fmt: skip
-    assert registry.leaderboard_table("sst2").values("n") == [5, 2, 1]
+    assert registry.leaderboard("sst2").values("n") == [5, 2, 1]
     assert found["lower"].values("low") == sorted(found["lower"].values("low"), reverse=True)
 
 
@@ -43,7 +43,7 @@ def test_one_seed_and_seeds_that_score_the_same_have_the_noise_of_the_others(reg
     seeds(registry, [0.684, 0.684, 0.684], learning_rate=1e-5)
     seeds(registry, [0.80, 0.86, 0.74], learning_rate=2e-5)
     seeds(registry, [0.92], learning_rate=3e-5)
-    rows = registry.leaderboard_table().records
+    rows = registry.leaderboard().records
     assert [row["n"] for row in rows] == [1, 3, 3]
     widths = [row["mean"] - row["low"] for row in rows]
     assert widths == pytest.approx([widths[2] * math.sqrt(3), widths[2], widths[2]])
@@ -56,7 +56,7 @@ def test_one_seed_and_seeds_that_score_the_same_have_the_noise_of_the_others(reg
 def test_where_no_group_has_seeds_that_differ_there_is_no_interval(registry: Registry) -> None:
     seeds(registry, [0.684, 0.684, 0.684], learning_rate=1e-5)
     seeds(registry, [0.92], learning_rate=3e-5)
-    rows = registry.leaderboard_table().records
+    rows = registry.leaderboard().records
     assert [row["rank"] for row in rows] == [1, 2]
     assert [(row["low"], row["high"], row["may_be_best"]) for row in rows] == [(None, None, None)] * 2
 
@@ -73,7 +73,7 @@ def test_a_score_that_falls_ranks_the_smallest_first(registry: Registry, metric:
                 for seed, value in enumerate(values)
             ],
         )
-    rows = registry.leaderboard_table().records
+    rows = registry.leaderboard().records
     assert [row["mean"] for row in rows] == pytest.approx([4.95, 5.1, 50.0])
     assert (rows[2]["best"], rows[2]["worst"]) == (49.0, 51.0)
     assert [row["may_be_best"] for row in rows] == [True, True, False]
@@ -85,7 +85,7 @@ def test_groups_that_the_best_is_not_significantly_better_than_may_be_the_best(r
     seeds(registry, [0.50, 0.51, 0.52], learning_rate=3e-5)
     seeds(registry, [0.60], learning_rate=4e-5)
     seeds(registry, [math.nan], learning_rate=5e-5)
-    assert registry.leaderboard_table().values("may_be_best") == [True, True, False, False, None]
+    assert registry.leaderboard().values("may_be_best") == [True, True, False, False, None]
 
 
 @given(
@@ -133,7 +133,7 @@ def test_the_work_of_a_leaderboard_grows_with_its_groups_alone(monkeypatch: pyte
 def test_intervals_of_scores_between_0_and_1_end_there(registry: Registry) -> None:
     seeds(registry, [0.999, 1.0, 0.96])
     seeds(registry, [0.001, 0.0, 0.04], learning_rate=3e-5)
-    good, poor = registry.leaderboard_table("sst2").records
+    good, poor = registry.leaderboard("sst2").records
     assert good["high"] == 1.0
     assert good["low"] == pytest.approx(0.986333 - 0.0363, abs=1e-3)
     assert poor["low"] == 0.0
@@ -173,10 +173,9 @@ def trials(metric: str, scores: dict[str, list[float]]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(("metric", "order"), [("f1", ["b", "a", "c"]), ("mlm_loss", ["c", "a", "b"])])
 def test_groups_stand_as_on_the_leaderboard_and_in_each_the_best_trial_first(metric: str, order: list[str]) -> None:
     scores = {"a": [0.5, 0.9], "b": [0.8, 0.7], "c": [0.4, float("inf")], "d": [float("nan")]}
-    groups = scored_groups(trials(metric, scores), metric)
-    assert [group.rows[0]["group"] for group in groups] == order
-    assert all(len({row["group"] for row in group.rows}) == 1 for group in groups)
-    assert [[row[f"metrics.{metric}"] for row in group.rows] for group in groups if group.rows[0]["group"] == "a"] == [
+    groups = trial_groups(trials(metric, scores), metric)
+    assert [group.key for group in groups] == order
+    assert [[run.score for run in group.runs] for group in groups if group.key == "a"] == [
         [0.9, 0.5] if metric == "f1" else [0.5, 0.9]
     ]
 

@@ -4,13 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
-from orchestrator.registry.group_tables import OpenRunRow, RankedGroupsRow
 from orchestrator.registry.keeping.merging import merge_registry
-from orchestrator.registry.tables import StoredRun
+from orchestrator.registry.tables import ALL_RUNS, OPEN_RUNS, RANKED_GROUPS
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.groups.samples import evaluated, new_sweep, scored, seeds, set_code
@@ -32,25 +31,25 @@ def ended_sweep(registry: Registry, first: int = 0, code: str | None = None) -> 
 
 def read_live(registry: Registry, **options: Any) -> list[dict[str, Any]]:
     """The leaderboard, read from the runs alone."""
-    with registry._database.session(writing=True) as session:
-        packs = session.execute(select(RankedGroupsRow.__table__)).mappings().all()
-        opened = session.scalars(select(OpenRunRow.run_id)).all()
-        session.execute(delete(RankedGroupsRow))
-        runs = session.scalars(select(StoredRun.id).where(StoredRun.id.not_in(opened))).all()
-        session.add_all(OpenRunRow(run_id=run) for run in runs)
+    with registry._database.connection(writing=True) as connection:
+        packs = connection.execute(select(RANKED_GROUPS)).mappings().all()
+        opened = connection.scalars(select(OPEN_RUNS.c.run_id)).all()
+        connection.execute(delete(RANKED_GROUPS))
+        runs = connection.scalars(select(ALL_RUNS.c.id).where(ALL_RUNS.c.id.not_in(opened))).all()
+        connection.execute(insert(OPEN_RUNS), [{"run_id": run} for run in runs])
     try:
-        return list(registry.leaderboard_table(**options).records)
+        return list(registry.leaderboard(**options).records)
     finally:
-        with registry._database.session(writing=True) as session:
-            session.execute(delete(OpenRunRow).where(OpenRunRow.run_id.in_(runs)))
-            session.add_all(RankedGroupsRow(**pack) for pack in packs)
+        with registry._database.connection(writing=True) as connection:
+            connection.execute(delete(OPEN_RUNS).where(OPEN_RUNS.c.run_id.in_(runs)))
+            connection.execute(insert(RANKED_GROUPS), list(map(dict, packs)))
 
 
 def check(registry: Registry) -> None:
     """Check that the roll-up is that of the runs, and a board the same as without it."""
     assert registry.check_groups() == []
     for options in ({}, {"archived": True}, {"across_code": True}, {"limit": 2, "by": "median"}):
-        assert list(registry.leaderboard_table(**options).records) == read_live(registry, **options)  # type: ignore[arg-type]
+        assert list(registry.leaderboard(**options).records) == read_live(registry, **options)  # type: ignore[arg-type]
 
 
 def late_trial(registry: Registry, sweep: str) -> None:
@@ -63,8 +62,8 @@ def late_score(registry: Registry, sweep: str) -> None:
 
 
 def resume_and_drop(registry: Registry, sweep: str) -> None:
-    with registry._database.session(writing=True) as session:
-        session.execute(update(StoredRun).where(StoredRun.id == sweep).values(state=RunState.FAILED))
+    with registry._database.connection(writing=True) as connection:
+        connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.id == sweep).values(state=RunState.FAILED))
     registry.lifecycle.start_attempt(sweep)
     registry.trials.drop(sweep)
 
@@ -112,18 +111,18 @@ def test_a_run_that_is_not_there_opens_no_other(registry: Registry) -> None:
     ended_sweep(registry)
     with pytest.raises(RegistryError):
         registry.trials.drop("nowhere")
-    with registry._database.session(writing=False) as session:
-        assert session.scalar(select(func.count()).select_from(OpenRunRow)) == 0
+    with registry._database.connection(writing=False) as connection:
+        assert connection.scalar(select(func.count()).select_from(OPEN_RUNS)) == 0
 
 
 def test_runs_that_have_ended_are_read_from_the_roll_up_alone(registry: Registry) -> None:
     ended_sweep(registry)
-    with registry._database.session(writing=True) as session:
-        assert session.scalar(select(func.count()).select_from(OpenRunRow)) == 0
-        session.execute(delete(RankedGroupsRow))
-    assert registry.leaderboard_table().records == []
+    with registry._database.connection(writing=True) as connection:
+        assert connection.scalar(select(func.count()).select_from(OPEN_RUNS)) == 0
+        connection.execute(delete(RANKED_GROUPS))
+    assert registry.leaderboard().records == []
     assert len(registry.check_groups(mend=True)) == len(RATES)
-    assert [row["n"] for row in registry.leaderboard_table().records] == [2, 2, 2]
+    assert [row["n"] for row in registry.leaderboard().records] == [2, 2, 2]
     check(registry)
 
 
@@ -143,7 +142,7 @@ def test_a_score_that_another_run_has_refused_ranks_again_when_that_run_is_gone(
         (lambda: registry.trash.restore(sweep), [1, None, None]),
     ):
         change()
-        assert sorted([row["rank"] for row in registry.leaderboard_table().records], key=str) == ranks
+        assert sorted([row["rank"] for row in registry.leaderboard().records], key=str) == ranks
         check(registry)
 
 
@@ -154,4 +153,4 @@ def test_merged_runs_are_rolled_up(registry: Registry, tmp_path: Any) -> None:
         seeds(there, [0.1])
         assert {one.change for one in merge_registry(registry._database, there._database, unfinished=True)} == {"new"}
     check(registry)
-    assert [row["n"] for row in registry.leaderboard_table().records] == [4, 4, 4, 1]
+    assert [row["n"] for row in registry.leaderboard().records] == [4, 4, 4, 1]

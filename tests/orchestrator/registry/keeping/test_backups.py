@@ -58,7 +58,7 @@ def test_a_backup_is_made_while_others_write_and_has_whole_transactions(tmp_path
             writer.join()
     for number in range(5):
         with Registry(str(tmp_path / f"{number}.sqlite"), read_only=True) as copied:
-            steps = {name: copied.metrics.history(run_id, f"train.{name}")["step"].tolist() for name in "ab"}
+            steps = {name: copied.metrics.history(run_id, f"train.{name}").values("step") for name in "ab"}
         assert steps["a"] == steps["b"] == list(range(1, len(steps["a"]) + 1))
 
 
@@ -69,8 +69,8 @@ def test_a_servers_registry_goes_through_pg_dump_and_back(postgres_location: str
         fill_every_table(registry)
         before = everything(registry)
         assert back_up_registry(postgres_location, tmp_path / "lab.dump") == "pg_dump"
-        with registry._database.session(writing=True) as session:
-            session.connection().exec_driver_sql("TRUNCATE all_runs CASCADE")
+        with registry._database.connection(writing=True) as connection:
+            connection.exec_driver_sql("TRUNCATE all_runs CASCADE")
         assert everything(registry)["all_runs"] == []
         registry.close()
         restore_dump(tmp_path / "lab.dump", postgres_location)

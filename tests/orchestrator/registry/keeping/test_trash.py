@@ -2,6 +2,7 @@
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import select, update
@@ -10,7 +11,7 @@ from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry import Registry
 from orchestrator.registry.keeping.merging import merge_registry
 from orchestrator.registry.queries.recorded_names import RecordedNames
-from orchestrator.registry.tables import LineageRow, StoredRun
+from orchestrator.registry.tables import ALL_RUNS, LINEAGE
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import everything, fill, fill_every_table, model_result, new_run
 from tests.waiting import wait_until
@@ -40,11 +41,11 @@ def test_a_run_comes_back_with_all_that_was_recorded_of_it(registry: Registry) -
 def test_lineage_names_a_restored_run_again_and_keeps_its_own_names(registry: Registry) -> None:
     run_id = fill_every_table(registry)
     registry.trash.put(run_id, 0)
-    with registry._database.session(writing=True) as session:
-        session.execute(update(LineageRow).values(child_name="later"))
+    with registry._database.connection(writing=True) as connection:
+        connection.execute(update(LINEAGE).values(child_name="later"))
     registry.trash.restore(run_id)
-    with registry._database.session(writing=False) as session:
-        rows = session.execute(select(LineageRow.run_id, LineageRow.child_name)).all()
+    with registry._database.connection(writing=False) as connection:
+        rows = connection.execute(select(LINEAGE.c.run_id, LINEAGE.c.child_name)).all()
     assert {tuple(row) for row in rows} == {(run_id, "later")}
 
 
@@ -69,17 +70,17 @@ def test_a_removed_run_takes_part_in_nothing(registry: Registry, tmp_path: Path)
         registry.lifecycle.start_attempt(run_id)
     assert registry.annotations.untag(pipeline, ["all"]) == ["all"]
     assert registry.run_table("params.learning_rate = 1").values("id") == [pipeline]
-    with registry._database.session(writing=False) as session:
-        assert alias not in dict(RecordedNames.of(session).models())
+    with registry._database.connection(writing=False) as connection:
+        assert alias not in dict(RecordedNames.of(connection).models())
     fill(registry, "b" * 12)  # which makes the same model of the same data
     assert {edge.run_id for edge in edges(registry)} == {"b" * 12}
     with Registry(str(tmp_path / "there.sqlite")) as there:
         assert "conflict" not in {one.change for one in merge_registry(there._database, registry._database)}
 
 
-def edges(registry: Registry) -> list[LineageRow]:
-    with registry._database.session(writing=False) as session:
-        return list(session.scalars(select(LineageRow).where(LineageRow.role != "teacher")))
+def edges(registry: Registry) -> list[Any]:
+    with registry._database.connection(writing=False) as connection:
+        return list(connection.execute(select(LINEAGE).where(LINEAGE.c.role != "teacher")))
 
 
 def test_a_model_that_was_removed_before_its_run_is_not_restored(registry: Registry) -> None:
@@ -102,8 +103,8 @@ def test_what_is_not_in_the_trash_is_told(registry: Registry) -> None:
 
 def test_a_removed_run_is_found_by_its_name_where_that_is_its_alone(registry: Registry) -> None:
     ids = [new_run(registry, name="spring") for _ in range(2)]
-    with registry._database.session(writing=True) as session:
-        session.execute(update(StoredRun).values(state=RunState.COMPLETED))
+    with registry._database.connection(writing=True) as connection:
+        connection.execute(update(ALL_RUNS).values(state=RunState.COMPLETED))
     assert registry.trash.put(ids[0], 0)
     assert registry.trash.find("spring").run_id == ids[0]
     assert registry.trash.put(ids[1], 0)

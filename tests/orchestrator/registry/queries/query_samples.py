@@ -19,7 +19,7 @@ from orchestrator.registry.queries.query_tree import (
     Operand,
     Value,
 )
-from orchestrator.registry.tables import StoredRun
+from orchestrator.registry.tables import ALL_RUNS
 from orchestrator.results import DatasetResult, MetricEvent, ModelResult
 from tests.orchestrator.registry.samples import model_result, new_run
 
@@ -82,10 +82,10 @@ def fill(registry: Registry) -> None:
         model: ModelResult = model_result(digest=f"{index}" * 64)
         registry.models.register(name, model, run_id=f"{index:02d}")
     registry.models.register("best", model_result(digest="7" * 64))  # of no run
-    with registry._database.session(writing=True) as session:
+    with registry._database.connection(writing=True) as connection:
         for index, sample in enumerate(SAMPLES):
             values = {name: sample[name] for name in ("created_at", "seconds", "host")}
-            session.execute(update(StoredRun).where(StoredRun.id == f"{index:02d}").values(**values))
+            connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.id == f"{index:02d}").values(**values))
 
 
 def found(registry: Registry, query: str) -> list[int]:

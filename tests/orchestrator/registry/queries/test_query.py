@@ -12,6 +12,7 @@ from sqlalchemy import update
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
 from orchestrator.registry.groups.group_records import group_key, group_label
+from orchestrator.registry.marks import Flag
 from orchestrator.registry.queries.filters import parse_filter
 from orchestrator.registry.queries.query_tree import (
     Combination,
@@ -22,8 +23,7 @@ from orchestrator.registry.queries.query_tree import (
     Not,
     field_text,
 )
-from orchestrator.registry.run_flags import Flag
-from orchestrator.registry.tables import StoredRun
+from orchestrator.registry.tables import ALL_RUNS
 from orchestrator.results import DatasetResult, MetricEvent
 from tests.orchestrator.registry.queries.query_samples import (
     AGES,
@@ -168,9 +168,9 @@ def test_a_run_is_found_by_its_group_as_groups_are_listed(registry: Registry) ->
     digests, versions = ("cdee734f00112233", "cdee99ff00112233"), ("0.1.0", "0.2.0", None)
     for number, (digest, version) in enumerate((digest, version) for digest in digests for version in versions):
         new_run(registry, run_id=f"run{number}")
-        with registry._database.session(writing=True) as session:
+        with registry._database.connection(writing=True) as connection:
             values = {"group_key": digest, "code_version": version}
-            session.execute(update(StoredRun).where(StoredRun.id == f"run{number}").values(**values))
+            connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.id == f"run{number}").values(**values))
     first, every = {"run0", "run1", "run2"}, {f"run{number}" for number in range(6)}
     whole = group_key(digests[0], "0.2.0")
     for query, expected in (
@@ -192,8 +192,8 @@ def test_a_run_is_found_by_its_code(registry: Registry) -> None:
     versions = ("0.1.0", "0.1.0+g1f2e3d4c5b6a", "0.1.0+g1f2e3d4c5b6a.d0a1b2c3d", "0.1.0+gaaaaaaaaaaaa", None)
     for number, version in enumerate(versions):
         new_run(registry, run_id=f"run{number}")
-        with registry._database.session(writing=True) as session:
-            session.execute(update(StoredRun).where(StoredRun.id == f"run{number}").values(code_version=version))
+        with registry._database.connection(writing=True) as connection:
+            connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.id == f"run{number}").values(code_version=version))
     for query, expected in (
         ("commit = '1f2e3d4'", {"run1", "run2"}),
         (f"commit = '1F2E3D4C5B6A{'0' * 28}'", {"run1", "run2"}),
@@ -204,7 +204,7 @@ def test_a_run_is_found_by_its_code(registry: Registry) -> None:
         ("code = '0.1.0+g1f2e3d4c5b6a'", {"run1"}),
     ):
         assert set(registry.run_table(query).values("id")) == expected, query
-    assert registry.grouped_table("commit", aggregates="count").records == [
+    assert registry.grouped("commit", aggregates="count").records == [
         {"commit": "1f2e3d4c5b6a", "count": 2},
         {"commit": "aaaaaaaaaaaa", "count": 1},
         {"commit": None, "count": 2},
@@ -270,7 +270,10 @@ def test_a_run_is_found_by_its_notes(registry: Registry) -> None:
     assert list(registry.runs("note like '%lr%'").id) == [noted]
     assert list(registry.runs("note = 'tried again'").id) == [noted]
     assert list(registry.runs("note is null").id) == [other]
-    assert sorted(registry.grouped("note", aggregates="count")["note"].dropna()) == ["LR too high", "tried again"]
+    assert sorted(registry.grouped("note", aggregates="count").frame()["note"].dropna()) == [
+        "LR too high",
+        "tried again",
+    ]
 
 
 @pytest.mark.parametrize("flag", ["archived", "pinned"])
@@ -283,7 +286,7 @@ def test_a_run_is_found_by_its_flags(registry: Registry, flag: Flag) -> None:
         assert registry.num_runs(query) == 2
     assert registry.run_ids(f"{flag} = false") == [other]
     assert registry.run_ids(sort=flag)[0] == other
-    assert dict(registry.grouped(flag, aggregates="count").values) == {False: 1, True: 2}
+    assert dict(registry.grouped(flag, aggregates="count").frame().values) == {False: 1, True: 2}
 
 
 def test_a_query_for_archived_runs_finds_them_where_they_are_left_out_otherwise(registry: Registry) -> None:
@@ -335,7 +338,7 @@ def test_a_short_name_means_one_path_or_is_refused_with_all(registry: Registry) 
     ):
         assert set(registry.run_table(query).values("id")) == expected, query
     assert registry.run_ids(sort='params."size"')[0] == "run3"
-    assert registry.grouped_table('params."size"', aggregates="count").values("count") == [1, 4]
+    assert registry.grouped('params."size"', aggregates="count").values("count") == [1, 4]
 
 
 def test_a_column_has_a_short_name_where_no_other_path_of_the_table_ends_so(registry: Registry) -> None:
@@ -355,9 +358,9 @@ def test_nan_and_infinities_are_kept_and_told_from_nothing(registry: Registry) -
     table = registry.run_table(sort="name")
     for column in ("metrics.loss", "params.rate"):
         assert str(table.values(column)) == "[inf, -inf, nan, None, 1.0]"
-        groups = registry.grouped_table(column, aggregates="count").values(column)
+        groups = registry.grouped(column, aggregates="count").values(column)
         assert str(groups) == "[-inf, 1.0, inf, nan, None]"
-    (row,) = registry.grouped_table("kind", aggregates="n(metrics.loss),max(params.rate),mean(metrics.loss)").records
+    (row,) = registry.grouped("kind", aggregates="n(metrics.loss),max(params.rate),mean(metrics.loss)").records
     assert list(row.values()) == ["pretrain", 3, math.inf, None]
     assert registry.run_table("metrics.loss is nan or metrics.loss is inf", sort="name").values("name") == [
         "inf",

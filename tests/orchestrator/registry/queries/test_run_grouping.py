@@ -51,7 +51,7 @@ def test_groups_hold_what_plain_python_finds(filled: Registry, by: list[str], fu
     for key, values in groups.items():
         there = [one for one in values if one is not None]
         expected[key] = (len(values), FUNCTIONS[function](there) if there or function == "n" else None)
-    table = filled.grouped_table(",".join(by), aggregates=["count", f"{function}({field})"])
+    table = filled.grouped(",".join(by), aggregates=["count", f"{function}({field})"])
     assert table.columns == [*by, "count", f"{function}({field})"]
     got = {tuple(row[name] for name in by): tuple(row[name] for name in table.columns[-2:]) for row in table.records}
     assert len(got) == len(table.records)
@@ -79,7 +79,7 @@ def complete(registry: Registry, run_id: str, **metrics: float) -> None:
 
 
 def test_the_score_is_aggregated_unless_a_field_is_named(scored: Registry) -> None:
-    table = scored.grouped_table("params.learning_rate", "task = 'mrpc'")
+    table = scored.grouped("params.learning_rate", "task = 'mrpc'")
     assert table.columns == ["params.learning_rate", "count", "n", "mean", "sd", "min", "max"]
     low, high = table.records
     assert (low["count"], low["n"], low["min"], low["max"]) == (2, 2, 0.7, 0.8)
@@ -88,7 +88,7 @@ def test_the_score_is_aggregated_unless_a_field_is_named(scored: Registry) -> No
 
 
 def test_scores_of_different_measurements_are_never_taken_together(scored: Registry) -> None:
-    table = scored.grouped_table("params.learning_rate", aggregates="count, best, worst")
+    table = scored.grouped("params.learning_rate", aggregates="count, best, worst")
     assert [tuple(row.values()) for row in table.records] == [
         (1e-5, "f1", 2, 0.8, 0.7),
         (1e-5, "perplexity", 1, 12.0, 12.0),
@@ -97,33 +97,33 @@ def test_scores_of_different_measurements_are_never_taken_together(scored: Regis
 
 
 def test_a_pivot_makes_a_column_of_each_value(scored: Registry) -> None:
-    table = scored.grouped_table("params.learning_rate", "task = 'mrpc'", pivot="seed")
+    table = scored.grouped("params.learning_rate", "task = 'mrpc'", pivot="seed")
     assert table.columns == ["params.learning_rate", "seed=0", "seed=1"]
     assert [tuple(row.values()) for row in table.records] == [(1e-5, 0.7, 0.8), (3e-5, 0.9, None)]
-    named = scored.grouped_table("seed", aggregates="mean,min(task),max(metric)")
+    named = scored.grouped("seed", aggregates="mean,min(task),max(metric)")
     assert [(row["min(task)"], row["max(metric)"]) for row in named.records if row["seed"] == 1] == [("mrpc", "f1")]
-    several = scored.grouped_table("task", "task = 'mrpc'", aggregates="count,max", pivot="seed")
+    several = scored.grouped("task", "task = 'mrpc'", aggregates="count,max", pivot="seed")
     assert several.columns == ["task", "count seed=0", "max seed=0", "count seed=1", "max seed=1"]
 
 
 def test_a_run_with_several_tags_is_in_the_group_of_each(scored: Registry) -> None:
-    counts = {row["tag"]: row["count"] for row in scored.grouped_table("tag", aggregates="count").records}
+    counts = {row["tag"]: row["count"] for row in scored.grouped("tag", aggregates="count").records}
     assert counts == {"a": 4, "b": 4, None: 1}
-    asked = scored.grouped_table("tag", "tag = 'a' and metrics.f1 > 0.75", aggregates="count").records
+    asked = scored.grouped("tag", "tag = 'a' and metrics.f1 > 0.75", aggregates="count").records
     assert asked == [{"tag": "a", "count": 2}, {"tag": "b", "count": 2}]
 
 
 def test_values_of_different_types_are_different_groups(registry: Registry) -> None:
     for value in (1, 1.0, True, "1", None, [1, 2]):
         new_run(registry, spec={"width": value})
-    groups = [(row["params.width"], row["count"]) for row in registry.grouped_table("params.width").records]
+    groups = [(row["params.width"], row["count"]) for row in registry.grouped("params.width").records]
     assert groups == [(1, 2), ("1", 1), (True, 1), ([1, 2], 1), (None, 1)]
 
 
 def test_infinite_values_have_no_deviation(registry: Registry) -> None:
     for value in (1.0, math.inf):
         complete(registry, new_run(registry, metric="f1"), f1=value)
-    (row,) = registry.grouped_table("kind", aggregates="n,mean,sd,max").records
+    (row,) = registry.grouped("kind", aggregates="n,mean,sd,max").records
     assert row == {"kind": "pretrain", "n": 2, "mean": math.inf, "sd": None, "max": math.inf}
 
 
@@ -134,16 +134,16 @@ def test_a_sweeps_own_score_and_those_of_what_has_not_completed_are_in_no_mean(r
         sweep, [trial_result(f"{score}", metrics={"f1": score}, state=state) for score, state in states.items()]
     )
     complete(registry, sweep, f1=0.8)
-    table = registry.grouped_table("params.size", "task = 'mrpc'", aggregates="count,n,mean,mean(metrics.f1)")
+    table = registry.grouped("params.size", "task = 'mrpc'", aggregates="count,n,mean,mean(metrics.f1)")
     (row,) = table.records
     assert (row["count"], row["n"], row["mean"]) == (3, 2, pytest.approx(0.75))
     assert list(table.notes) == [
         "left out: 1 run whose trials are here, with the score of the best one",
         "left out: the score of 1 run not completed",
     ]
-    (alone,) = registry.grouped_table("task", "kind = 'sweep'").records
+    (alone,) = registry.grouped("task", "kind = 'sweep'").records
     assert (alone["n"], alone["mean"]) == (1, 0.8), "without its trials it stands for itself"
-    assert registry.grouped_table("task", aggregates="count").values("count") == [4]
+    assert registry.grouped("task", aggregates="count").values("count") == [4]
 
 
 def test_refused_test_scores_are_in_no_mean(registry: Registry) -> None:
@@ -151,7 +151,7 @@ def test_refused_test_scores_are_in_no_mean(registry: Registry) -> None:
         run = new_run(registry, kind="distill", task="sst2", metric="accuracy")
         registry.trials.set_data(run, {"train": "x", "validation": "v", "test": test_data})
         registry.metrics.record(run, [MetricEvent(1, "test", {"accuracy": score})], final=True)
-    table = registry.grouped_table("task", "", aggregates="count,n(metrics.test.accuracy),mean(metrics.test.accuracy)")
+    table = registry.grouped("task", "", aggregates="count,n(metrics.test.accuracy),mean(metrics.test.accuracy)")
     assert [tuple(record.values()) for record in table.records] == [("sst2", 3, 2, pytest.approx(0.7))]
     assert table.notes == ["left out: the test score of 1 run, refused; `orchestrator runs show` says why"]
 
@@ -174,7 +174,7 @@ def test_what_cannot_be_grouped_is_told(scored: Registry, arguments: dict[str, s
     for _ in range(55):
         new_run(scored, spec={})
     with pytest.raises(InputError, match=message):
-        scored.grouped_table(**arguments)
+        scored.grouped(**arguments)
 
 
 def test_scores_of_different_tasks_are_never_taken_together_and_of_different_data_not_silently(
@@ -184,13 +184,13 @@ def test_scores_of_different_tasks_are_never_taken_together_and_of_different_dat
         sweep = new_run(registry, kind="sweep", task=task, metric="f1", spec={"kind": "sweep", "recipe": {}})
         registry.trials.set_data(sweep, {"validation": data})
         registry.trials.record(sweep, [trial_result("k", seed=0, metrics={"f1": score})])
-    table = registry.grouped_table("seed", "kind = 'trial'", aggregates="mean")
+    table = registry.grouped("seed", "kind = 'trial'", aggregates="mean")
     assert [(row["task"], row["mean"]) for row in table.records] == [("mrpc", pytest.approx(0.7)), ("names", 0.2)]
     assert table.notes == [
         "scores on different validation data are taken together in 1 group; to part them, group by "
         "params.data.validation_digest, too"
     ]
-    apart = registry.grouped_table("seed,params.data.validation_digest", "kind = 'trial'", aggregates="mean")
+    apart = registry.grouped("seed,params.data.validation_digest", "kind = 'trial'", aggregates="mean")
     assert (len(apart.records), apart.notes) == (3, [])
 
 
@@ -199,5 +199,5 @@ def test_a_trial_counts_once_under_the_data_of_its_sweep(tmp_path: Path) -> None
         sweep = new_run(registry, kind="sweep", task="own", metric="f1")
         registry.datasets.record(sweep, DatasetResult("reviews", "task", "1" * 64, "tasks/1", {}))
         registry.trials.record(sweep, [trial_result(f"k{n}", number=n, metrics={"f1": 0.5}) for n in range(4)])
-        table = registry.grouped_table("dataset", "kind = 'trial'", aggregates="count")
+        table = registry.grouped("dataset", "kind = 'trial'", aggregates="count")
     assert [(row["dataset"], row["count"]) for row in table.records] == [("reviews", 4)]

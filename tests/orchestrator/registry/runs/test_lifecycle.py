@@ -190,13 +190,12 @@ def test_a_sweep_that_is_given_more_points_goes_on_under_its_id(registry: Regist
     recorder = Recorder(registry)
     spec = {"kind": "sweep", "name": "search", "trials": 2, "recipe": {"epochs": 1.0}}
     run = recorder.start(spec, "2" * 64)
-    (trial,) = recorder.record_trials(run.id, [trial_result()])
+    (trial,) = recorder.registry.trials.record(run.id, [trial_result()])
     recorder.complete(run.id, RunOutcome())
-    recorder.add_points(run.id, {**spec, "trials": 4}, "4" * 64, "more points")
+    registry.lifecycle.reopen(run.id, {**spec, "trials": 4}, "4" * 64)
     resumed = recorder.resume(run.id)
     assert (resumed.state, resumed.attempt, resumed.spec["trials"]) == (RunState.RUNNING, 2, 4)
     assert [registry.run(one).fingerprint for one in (run.id, trial)] == ["4" * 64] * 2
     assert registry.parameters(run.id)["trials"] == 4
-    assert [note.text for note in registry.annotations.notes(run.id)] == ["more points"]
     assert resumed.group_key == recorder.start({**spec, "trials": 4}, "4" * 64).group_key
     assert list(registry.runs("params.trials = 4", trials=False)["id"]).count(run.id) == 1

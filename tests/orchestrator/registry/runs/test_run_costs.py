@@ -4,11 +4,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import select, update
 
 from orchestrator.registry import Registry
-from orchestrator.registry.attempt_tables import AttemptRow
 from orchestrator.registry.records import AttemptCostRecord
-from orchestrator.registry.tables import StoredRun
+from orchestrator.registry.tables import ALL_RUNS, ATTEMPTS
 from orchestrator.results import TrialStart
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import new_run, trial_result
@@ -48,12 +48,13 @@ def test_trials_count_by_their_own_clock_and_those_that_run_until_now(registry: 
 
 def move(registry: Registry, hours: float) -> None:
     """Put all that was recorded so far this many hours into the past."""
-    with registry._database.session(writing=True) as session:
-        for row in [*session.query(StoredRun), *session.query(AttemptRow)]:
-            for name in ("started_at", "finished_at", "heartbeat_at"):
-                at = getattr(row, name, None)
-                if at is not None:
-                    setattr(row, name, at - timedelta(hours=hours))
+    with registry._database.connection(writing=True) as connection:
+        for table, keys in ((ALL_RUNS, ["id"]), (ATTEMPTS, ["run_id", "number"])):
+            for row in connection.execute(select(table)).mappings().all():
+                times = [name for name in ("started_at", "finished_at", "heartbeat_at") if row.get(name) is not None]
+                earlier = {name: row[name] - timedelta(hours=hours) for name in times}
+                its = [table.c[key] == row[key] for key in keys]
+                connection.execute(update(table).where(*its).values(earlier or {keys[0]: row[keys[0]]}))
 
 
 def test_trials_of_a_killed_driver_stopped_when_it_was_last_heard_of(registry: Registry) -> None:

@@ -29,7 +29,7 @@ def test_a_trial_has_the_sweeps_recipe_with_its_own_values(registry: Registry) -
     assert registry.parameters(trial) == {f"recipe.{name}": value for name, value in (RECIPE | changed).items()}
     assert registry.metrics.latest(trial) == {"accuracy": 0.9, "baseline.accuracy": 0.5}
     assert list(registry.runs("params.learning_rate < 5e-5 and metrics.accuracy > 0.8").id) == [trial]
-    assert list(registry.trials.frame(sweep)["params.learning_rate"]) == [2e-5]
+    assert registry.trials.table(sweep).values("params.learning_rate") == [2e-5]
 
 
 def test_a_trial_is_one_row_from_its_start_to_its_end(registry: Registry) -> None:
@@ -41,7 +41,7 @@ def test_a_trial_is_one_row_from_its_start_to_its_end(registry: Registry) -> Non
     assert registry.trials.record(sweep, [scored("k", 0.7)]) == [started]
     assert registry.run(started).state == "COMPLETED"
     assert registry.metrics.latest(started)["accuracy"] == 0.7, "the best step's score, not the last one's"
-    assert len(registry.trials.frame(sweep)) == 1
+    assert len(registry.trials.table(sweep).records) == 1
     assert (len(registry.runs()), list(registry.runs(trials=False).id)) == (2, [sweep])
 
 
@@ -69,7 +69,7 @@ def test_what_becomes_of_many_trials_at_a_time_is_what_becomes_of_each(
             assert registry.parameters(trial) == registry.parameters(trial_id(one_by_one, f"k{number}"))
             assert registry.parameters(trial)["recipe.learning_rate"] == number * 1e-5
             assert registry.metrics.latest(trial)["accuracy"] == (0.9 if number == 3 else 0.7)
-            assert list(registry.metrics.history(trial, "validation.accuracy")["step"]) == [7, 9]
+            assert registry.metrics.history(trial, "validation.accuracy").values("step") == [7, 9]
 
 
 def test_an_end_that_does_not_count_changes_no_score(registry: Registry) -> None:
@@ -93,7 +93,7 @@ def test_two_results_of_a_trial_in_one_call_are_what_they_are_in_two(registry: R
     expected = 0.7 if first is RunState.FAILED else 0.2
     assert [registry.metrics.latest(run.id)["accuracy"] for run in runs] == [expected] * 2
     assert len({(run.state, run.error) for run in runs}) == 1
-    assert len({len(registry.metrics.history_table(run.id).records) for run in runs}) == 1
+    assert len({len(registry.metrics.history(run.id).records) for run in runs}) == 1
 
 
 TRIAL_STATES = (RunState.RUNNING, RunState.COMPLETED, RunState.FAILED, RunState.PRUNED)
@@ -159,6 +159,6 @@ def test_a_trial_that_was_dropped_is_measured_anew(registry: Registry) -> None:
     changes = [TrialStart("k", 0, {}, 0), TrialEvents("k", [MetricEvent(1, "train", {"loss": 0.5})])]
     for _ in range(2):
         (trial, _) = registry.trials.record(sweep, changes)
-        assert list(registry.metrics.history(trial, "train.loss").value) == [0.5]
+        assert registry.metrics.history(trial, "train.loss").values("value") == [0.5]
         registry.trials.drop(sweep)
-        assert registry.metrics.history(trial).empty
+        assert registry.metrics.history(trial).records == []

@@ -1,4 +1,4 @@
-"""Edges, trees, and what is stale. Alone: pytest tests/orchestrator/registry/lineage/test_lineage.py"""
+"""Edges, trees, and what is stale. Alone: pytest tests/orchestrator/registry/test_lineage.py"""
 
 import hashlib
 import os
@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import insert, update
 
 from orchestrator.errors import NotFoundError
 from orchestrator.registry import Registry
-from orchestrator.registry.lineage.lineage import LineageTree
+from orchestrator.registry.lineage import LineageTree
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.registry.tables import StoredRun
+from orchestrator.registry.tables import ALL_RUNS, LINEAGE
 from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import DatasetResult, FileCount, TokenizerResult
 from orchestrator.run_states import RunState
@@ -39,7 +40,7 @@ def complete(recorder: Recorder, run_id: str, **outcome: Any) -> str:
 
 def train_tokenizer(recorder: Recorder, text: Path, digest: str = TOKENIZER) -> str:
     run = recorder.start({"kind": "tokenizer", "name": "life/words", "corpus": {"files": [str(text)]}}, "f")
-    recorder.record_tokenizer(run.id, TokenizerResult("storage/tokenizers/words", digest, 100))
+    recorder.registry.datasets.record_tokenizer(run.id, TokenizerResult("storage/tokenizers/words", digest, 100))
     return complete(recorder, run.id)
 
 
@@ -47,7 +48,7 @@ def pretrain(recorder: Recorder, text: Path, digest: str = PRETRAINED, **spec: A
     own = {"kind": "pretrain", "name": "life/encoder", "tokenizer": "storage/tokenizers/words", "init_from": "random"}
     run = recorder.start(own | spec, "f")
     files = [FileCount(str(text), text.stat().st_size if text.exists() else 600, 5)]
-    recorder.record_dataset(run.id, DatasetResult("text.txt", "corpus", CORPUS, "/corpora/b", {}, files))
+    recorder.registry.datasets.record(run.id, DatasetResult("text.txt", "corpus", CORPUS, "/corpora/b", {}, files))
     recorder.record_model(run.id, model_result(digest))
     return complete(recorder, run.id, model_folder=f"storage/{digest}")
 
@@ -57,7 +58,7 @@ def fine_tune(recorder: Recorder, starts: tuple[str, ...] = ("life/encoder@1",),
     run = recorder.start(
         {"kind": "sweep", "name": "life/tuned", "recipe": {"init_from": starts[0]}, "task": {"id": "sst2"}}, "f"
     )
-    recorder.record_dataset(run.id, DatasetResult("sst2", "task", TASK, "/features", {}, ()))
+    recorder.registry.datasets.record(run.id, DatasetResult("sst2", "task", TASK, "/features", {}, ()))
     results = [
         trial_result(
             f"k{n}",
@@ -67,7 +68,7 @@ def fine_tune(recorder: Recorder, starts: tuple[str, ...] = ("life/encoder@1",),
         )
         for n, name in enumerate(starts)
     ]
-    recorder.record_trials(run.id, results)
+    recorder.registry.trials.record(run.id, results)
     recorder.record_model(run.id, model_result(digest))
     return complete(recorder, run.id, model_folder=f"storage/{digest}")
 
@@ -75,7 +76,7 @@ def fine_tune(recorder: Recorder, starts: tuple[str, ...] = ("life/encoder@1",),
 def distill(recorder: Recorder, teacher: str = "life/tuned@1", digest: str = STUDENT) -> str:
     spec = {"kind": "distill", "name": "life/student", "teacher": teacher, "recipe": {"init_from": "random"}}
     run = recorder.start(spec | {"task": {"id": "sst2"}}, "f")
-    recorder.record_dataset(run.id, DatasetResult("sst2", "task", TASK, "/features", {}, ()))
+    recorder.registry.datasets.record(run.id, DatasetResult("sst2", "task", TASK, "/features", {}, ()))
     recorder.record_model(run.id, model_result(digest))
     return complete(recorder, run.id, model_folder=f"storage/{digest}")
 
@@ -99,6 +100,11 @@ def drawn(tree: LineageTree) -> list[str]:
     again = " (again)" if tree.is_repeated else ""
     below = [f"  {line}" for branch in tree.branches for line in drawn(branch)]
     return [f"{role}{tree.node.kind} {name}{again}", *below]
+
+
+def parents(registry: Registry, name: str, role: str) -> list[LineageTree]:
+    """What something was made of, in this part."""
+    return [branch for branch in registry.lineage.ancestors(name).branches if branch.role == role]
 
 
 def stale(tree: LineageTree) -> dict[str, str]:
@@ -156,8 +162,8 @@ def test_a_trial_leads_to_the_model_that_its_sweep_kept_of_it(registry: Registry
     pretrain(recorder, text, "4" * 64)
     sweep = fine_tune(recorder, ("life/encoder@1", "life/encoder@2"))
     assert registry.lineage.ancestors(trial_id(sweep, "k1")).node.digest == TUNED
-    (weights,) = [edge.parent.name for edge in registry.lineage.parents([TUNED]) if edge.role == "weights"]
-    assert weights == "life/encoder@2"
+    (weights,) = parents(registry, TUNED[:8], "weights")
+    assert weights.node.name == "life/encoder@2"
     with pytest.raises(NotFoundError, match=r"trial.* made nothing that stands in the lineage"):
         registry.lineage.ancestors(trial_id(sweep, "k0"))
 
@@ -173,7 +179,7 @@ def test_a_name_that_begins_a_runs_id_as_well_is_the_name(registry: Registry, te
     recorder = Recorder(registry)
     runs = [recorder.start({"kind": "pretrain"}, "f", run_id=f"face0{n}000000") for n in range(2)]
     for run, digest in zip(runs, (PRETRAINED, TUNED), strict=True):
-        recorder.record_dataset(run.id, DatasetResult("face", "corpus", "e" + digest[1:], "/c", {}, ()))
+        recorder.registry.datasets.record(run.id, DatasetResult("face", "corpus", "e" + digest[1:], "/c", {}, ()))
         recorder.record_model(run.id, model_result(digest))
         complete(recorder, run.id)
     assert registry.lineage.ancestors("face").node.kind == "corpus"
@@ -213,7 +219,7 @@ def test_a_file_that_was_only_touched_is_not_stale_where_its_digest_is_known(reg
     run = recorder.start({"kind": "corpus", "name": "life/store"}, "f")
     digest = hashlib.sha256(text.read_bytes()).hexdigest()
     files = [FileCount(str(text), text.stat().st_size, 5, digest=digest)]
-    recorder.record_dataset(run.id, DatasetResult("text.txt", "corpus", CORPUS, "/corpora/b", {}, files))
+    recorder.registry.datasets.record(run.id, DatasetResult("text.txt", "corpus", CORPUS, "/corpora/b", {}, files))
     complete(recorder, run.id)
     soon = time.time() + 60
     os.utime(text, (soon, soon))
@@ -246,8 +252,8 @@ def test_files_of_another_machine_are_not_looked_for(registry: Registry, tmp_pat
     recorder = Recorder(registry)
     run_id = pretrain(recorder, tmp_path / "elsewhere.txt")
     assert stale(registry.lineage.ancestors("life/encoder")) != {}
-    with registry._database.session(writing=True) as session:
-        session.get_one(StoredRun, run_id).host = "another"
+    with registry._database.connection(writing=True) as connection:
+        connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.id == run_id).values(host="another"))
     assert stale(registry.lineage.ancestors("life/encoder")) == {}
 
 
@@ -256,7 +262,7 @@ def test_a_run_that_did_not_complete_has_no_edges(registry: Registry, text: Path
     run = recorder.start({"kind": "pretrain", "init_from": "x@1"}, "f")
     recorder.record_model(run.id, model_result(PRETRAINED))
     registry.lifecycle.finish(run.id, RunState.FAILED)
-    assert registry.lineage.parents([PRETRAINED]) == []
+    assert registry.lineage.ancestors(f"storage/{PRETRAINED}").branches == ()
 
 
 def test_a_token_stores_tokenizer_is_the_one_that_it_was_made_with(registry: Registry, text: Path) -> None:
@@ -265,27 +271,43 @@ def test_a_token_stores_tokenizer_is_the_one_that_it_was_made_with(registry: Reg
     train_tokenizer(recorder, text)
     train_tokenizer(recorder, text, "e" * 64)
     run = recorder.start({"kind": "pretrain", "name": "p", "tokenizer": "storage/tokenizers/words"}, "f")
-    recorder.record_dataset(run.id, DatasetResult("t", "corpus", CORPUS, "/b", {}, tokenizer_digest=TOKENIZER))
+    recorder.registry.datasets.record(
+        run.id, DatasetResult("t", "corpus", CORPUS, "/b", {}, tokenizer_digest=TOKENIZER)
+    )
     complete(recorder, run.id)
     former = recorder.start({"kind": "pretrain", "name": "q", "tokenizer": "storage/tokenizers/words"}, "f")
-    recorder.record_dataset(former.id, DatasetResult("u", "corpus", "d" * 64, "/d", {}))
+    recorder.registry.datasets.record(former.id, DatasetResult("u", "corpus", "d" * 64, "/d", {}))
     train_tokenizer(recorder, text, "7" * 64)
     complete(recorder, former.id)
     for data, tokenizer in ((CORPUS, TOKENIZER), ("d" * 64, "e" * 64)):
-        (parent,) = [edge.parent for edge in registry.lineage.parents([data]) if edge.role == "tokenizer"]
-        assert (parent.digest, parent.name) == (tokenizer, "storage/tokenizers/words")
+        (parent,) = parents(registry, data[:8], "tokenizer")
+        assert (parent.node.digest, parent.node.name) == (tokenizer, "storage/tokenizers/words")
 
 
 def test_edges_outlive_their_run(life: Registry) -> None:
-    (run_id,) = {edge.run_id for edge in life.lineage.parents([PRETRAINED])}
+    (run_id,) = {branch.run_id for branch in life.lineage.ancestors(PRETRAINED[:8]).branches}
     assert run_id is not None
     life.lifecycle.remove(run_id)
-    assert {edge.run_id for edge in life.lineage.parents([PRETRAINED])} == {None}
+    assert {branch.run_id for branch in life.lineage.ancestors(PRETRAINED[:8]).branches} == {None}
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "a\0b", "\udc80", "🤖", "'; DROP TABLE lineage; --", "x" * 5000])
 def test_hostile_names_are_names(registry: Registry, text: Path, name: str) -> None:
     recorder = Recorder(registry)
     pretrain(recorder, text, init_from=name)
-    (weights,) = [edge.parent for edge in registry.lineage.parents([PRETRAINED]) if edge.role == "weights"]
-    assert registry.lineage.descendants(weights.digest).branches[0].node.digest == PRETRAINED
+    (weights,) = parents(registry, PRETRAINED[:8], "weights")
+    assert registry.lineage.descendants(weights.node.digest).branches[0].node.digest == PRETRAINED
+
+
+def test_a_long_chain_is_drawn(registry: Registry) -> None:
+    edges = [
+        {"child": f"{number:04}", "parent": f"{number - 1:04}", "role": "weights", "child_kind": "model"}
+        | {"child_name": f"m@{number}", "parent_kind": "model", "parent_name": f"m@{number - 1}"}
+        for number in range(1, 401)
+    ]
+    with registry._database.connection(writing=True) as connection:
+        connection.execute(insert(LINEAGE), edges)
+    tree, depth = registry.lineage.descendants("m@0"), 0
+    while tree.branches:
+        (tree,), depth = tree.branches, depth + 1
+    assert depth == 400

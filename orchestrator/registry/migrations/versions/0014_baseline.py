@@ -1,6 +1,6 @@
 """Baseline, which later scripts follow: an empty database gets its tables from the metadata, at the newest revision."""
 
-revision = "0013"
+revision = "0014"
 down_revision = None
 
 

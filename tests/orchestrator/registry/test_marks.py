@@ -1,10 +1,10 @@
-"""Notes, tags and flags. Alone: pytest tests/orchestrator/registry/runs/test_run_annotations.py"""
+"""Tags, flags and notes. Alone: pytest tests/orchestrator/registry/test_marks.py"""
 
 import pytest
 
 from orchestrator.errors import InputError, NotFoundError, RegistryError
 from orchestrator.registry import Registry
-from orchestrator.registry.run_flags import Flag
+from orchestrator.registry.marks import Flag
 from tests.orchestrator.registry.samples import new_run, trial_result
 
 
@@ -48,7 +48,7 @@ def test_tags_that_say_where_a_run_belongs_are_nobodys(registry: Registry, tag: 
 def test_stages_have_the_tags_of_their_pipelines(registry: Registry) -> None:
     """Those that it has when they begin, those that come later, and those of another pipeline that uses them again."""
     first, second = (new_run(registry, kind="pipeline", tags=[tag]) for tag in ("spring", "summer"))
-    stage = new_run(registry, tags=[f"pipeline:{first}", "inputs:2b"], spec={"kind": "sweep", "tags": ["own"]})
+    stage = new_run(registry, tags=[f"pipeline:{first}", "inputs:2b", "own"], kind="sweep")
     registry.trials.record(stage, [trial_result()])
     (trial,) = registry.run_table(f"parent = '{stage}'").values("id")
     registry.annotations.tag(first, ["paper", "own"])
@@ -58,6 +58,8 @@ def test_stages_have_the_tags_of_their_pipelines(registry: Registry) -> None:
     assert registry.tags(str(trial)) == ["own", "paper", "spring", "summer"]
     assert set(registry.run_table("tag = 'summer' and kind != 'pipeline'").values("id")) == {stage, trial}
     registry.annotations.tag(second, ["paper"])
+    counts = registry.grouped("tag", "kind = 'trial'", aggregates="count").records
+    assert counts == [{"tag": tag, "count": 1} for tag in ("own", "paper", "spring", "summer")], "each once"
     registry.annotations.untag(first, ["paper", "own", "spring"])
     assert registry.tags(stage) == ["inputs:2b", "own", "paper", *places[1:], "summer"], "its own, and the second's"
     registry.annotations.untag(second, ["paper"])
@@ -70,6 +72,8 @@ def test_a_sweeps_tags_come_to_its_trials_and_go_with_it(registry: Registry) -> 
     registry.annotations.tag(sweep, ["paper", "draft"])
     registry.annotations.tag(trial, ["mine"])
     assert (registry.tags(trial), registry.tags(other)) == (["draft", "mine", "paper"], ["draft", "paper"])
+    assert registry.annotations.bearers(trial, "paper", "tag") == [sweep]
+    assert registry.annotations.untag(trial, ["paper"]) == [], "it is the sweep's"
     assert registry.annotations.untag(sweep, ["draft", "mine"]) == ["draft"]
     assert (registry.tags(trial), registry.tags(other)) == (["mine", "paper"], ["paper"]), "its own tag is the trial's"
 
@@ -104,13 +108,13 @@ def test_a_pipeline_is_archived_with_its_stages_and_their_trials_and_brings_them
     trial = trial_of(registry, tuning)
     registry.annotations.set_flag(whole, "archived")
     assert listed(registry) == {other}
-    assert registry.leaderboard_table().records == []
+    assert registry.leaderboard().records == []
     assert registry.num_ranked_archived() == 1
     later = stage(registry, "s3", whole)  # a pipeline that was archived while it was at work
     assert listed(registry) == {other}
     registry.annotations.clear_flag(whole, "archived")
     assert listed(registry) == {whole, words, tuning, trial, later, other}
-    assert [row["run"] for row in registry.leaderboard_table().records] == [trial]
+    assert [row["run"] for row in registry.leaderboard().records] == [trial]
 
 
 def test_a_stage_that_was_archived_by_itself_stays_archived(registry: Registry) -> None:
@@ -149,7 +153,7 @@ def test_who_bears_a_flag_is_told_the_run_itself_first(registry: Registry) -> No
     trial = trial_of(registry, shared)
 
     def bearers(run_id: str, flag: Flag = "archived") -> list[str]:
-        return registry.annotations.flag_bearers(run_id, flag)
+        return registry.annotations.bearers(run_id, flag)
 
     assert bearers(trial) == bearers("nobody") == []
     registry.annotations.set_flag(first, "archived")

@@ -1,1 +1,0 @@
-"""Lineage: what was made of what, as edges between digests, drawn as trees, with what is stale."""

@@ -1,0 +1,162 @@
+"""Marks of runs: tags, flags and notes.
+
+A mark is written to the run alone that a person names, and whom it reaches is found when it is read, by the view
+`marks` (`tables.MARKS`). So a stage that was archived by itself stays so whatever becomes of its pipeline, and trials
+and stages that begin later are reached as well. Pipelines that have been removed reach nobody.
+"""
+
+import hashlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from typing import Any, Literal
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, delete, select
+
+from orchestrator.errors import InputError, NotFoundError
+from orchestrator.registry.column_types import replace_unstorable
+from orchestrator.registry.database import Database
+from orchestrator.registry.engines.dialects import select_runs, upsert_rows
+from orchestrator.registry.place_tags import is_internal
+from orchestrator.registry.tables import MARKS, OWN_MARKS, RUNS, STAGES
+
+Flag = Literal["pinned", "archived"]
+_KEY = ("run_id", "kind", "word")
+
+
+@cache
+def is_flagged(flag: Flag) -> ColumnElement[bool]:
+    """Condition for runs that a flag reaches; made once, since making it costs as much as a page of a list."""
+    return RUNS.c.key.in_(select(MARKS.c.run_id).where(MARKS.c.kind == "flag", MARKS.c.word == flag))
+
+
+def add_tags(connection: Connection, run_id: str, tags: Sequence[str]) -> None:
+    """Add tags to a run; one that it has already changes nothing."""
+    rows = [{"run_id": run_id, "kind": "place" if is_internal(tag) else "tag", "word": tag} for tag in tags]
+    upsert_rows(connection, OWN_MARKS, _KEY, (), rows)
+
+
+@dataclass(frozen=True)
+class NoteRecord:
+    """A remark on a run."""
+
+    run_id: str
+    text: str
+    author: str | None
+    written_at: datetime
+
+
+class RunAnnotations:
+    """`registry.annotations`: writes and reads what people add to runs. Each call may be repeated."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def note(self, run_id: str, text: str, author: str | None = None) -> None:
+        """Add a note to a run; a text that is there already stays as it is. Raises: InputError for an empty one."""
+        text = replace_unstorable(text).strip()
+        if not text:
+            raise InputError("a note needs some text")
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        row = {"run_id": run_id, "kind": "note", "word": digest, "text": text, "author": author}
+        with self._database.connection(writing=True) as connection:
+            upsert_rows(connection, OWN_MARKS, _KEY, (), [row])
+
+    def notes(self, run_id: str) -> list[NoteRecord]:
+        """Notes on a run, the oldest first."""
+        with self._database.connection(writing=False) as connection:
+            return [_record(row) for row in connection.execute(_notes().where(OWN_MARKS.c.run_id == run_id))]
+
+    def notes_of(self, run_ids: Collection[str]) -> dict[str, list[str]]:
+        """Texts of the notes on some runs, the oldest first, by the ids of the runs that have any."""
+        found: dict[str, list[str]] = {}
+        with self._database.connection(writing=False) as connection:
+            for row in connection.execute(_notes().where(OWN_MARKS.c.run_id.in_(select_runs(connection, run_ids)))):
+                found.setdefault(row.run_id, []).append(_record(row).text)
+        return found
+
+    def remove_note(self, run_id: str, number: int) -> NoteRecord:
+        """Remove a note by its place, from 1 on, and return it. Raises: NotFoundError."""
+        with self._database.connection(writing=True) as connection:
+            rows = connection.execute(_notes().where(OWN_MARKS.c.run_id == run_id)).all()
+            if not 1 <= number <= len(rows):
+                raise NotFoundError(f"run {run_id} has no note {number}; it has {len(rows)}")
+            note = rows[number - 1]
+            its = OWN_MARKS.c.run_id == run_id, OWN_MARKS.c.kind == "note", OWN_MARKS.c.word == note.word
+            connection.execute(delete(OWN_MARKS).where(*its))
+            return _record(note)
+
+    def tag(self, run_id: str, tags: Sequence[str], *, by_hand: bool = True) -> None:
+        """Add tags to a run.
+
+        Args:
+            by_hand: whether a person adds them, who may not say where a run belongs.
+
+        Raises: InputError for a tag that is empty or reserved, where a person adds it.
+        """
+        if by_hand:
+            _check_tags(tags)
+        with self._database.connection(writing=True) as connection:
+            add_tags(connection, run_id, tags)
+
+    def untag(self, run_id: str, tags: Sequence[str]) -> list[str]:
+        """Take tags from a run; returns those that it had by itself. Raises: InputError, as `tag` does."""
+        _check_tags(tags)
+        with self._database.connection(writing=True) as connection:
+            gone = delete(OWN_MARKS).where(
+                OWN_MARKS.c.run_id == run_id, OWN_MARKS.c.kind == "tag", OWN_MARKS.c.word.in_(tags)
+            )
+            return sorted(connection.scalars(gone.returning(OWN_MARKS.c.word)))
+
+    def set_flag(self, run_id: str, flag: Flag) -> None:
+        """Set a flag of a run, which reaches its trials and, of a pipeline, its stages."""
+        with self._database.connection(writing=True) as connection:
+            upsert_rows(connection, OWN_MARKS, _KEY, (), [{"run_id": run_id, "kind": "flag", "word": flag}])
+
+    def clear_flag(self, run_id: str, flag: Flag) -> None:
+        """Take a flag from a run; what it reached has it no longer, unless by itself or through another run."""
+        with self._database.connection(writing=True) as connection:
+            connection.execute(
+                delete(OWN_MARKS).where(
+                    OWN_MARKS.c.run_id == run_id, OWN_MARKS.c.kind == "flag", OWN_MARKS.c.word == flag
+                )
+            )
+
+    def flagged(self, flag: Flag) -> set[str]:
+        """Ids of the runs that a flag reaches: those that have it, and what belongs to them."""
+        with self._database.connection(writing=False) as connection:
+            return set(connection.scalars(select(RUNS.c.id).where(is_flagged(flag))))
+
+    def bearers(self, run_id: str, word: str, kind: str = "flag") -> list[str]:
+        """Ids of the runs whose flag or tag reaches a run: itself first, then its sweep, then pipelines.
+
+        Empty where none reaches it, although a pipeline of several may have it.
+        """
+        reaches = select(MARKS.c.run_id).where(MARKS.c.run_id == run_id, MARKS.c.kind == kind, MARKS.c.word == word)
+        with self._database.connection(writing=False) as connection:
+            own = connection.execute(select(RUNS.c.id, RUNS.c.parent_id).where(RUNS.c.key.in_(reaches))).first()
+            family = [one for one in own or () if one is not None]
+            if not family:
+                return []
+            pipelines = select(STAGES.c.pipeline).where(STAGES.c.run_id.in_(family)).order_by(STAGES.c.pipeline)
+            candidates = [*family, *connection.scalars(pipelines)]
+            having = select(OWN_MARKS.c.run_id).where(OWN_MARKS.c.kind == kind, OWN_MARKS.c.word == word)
+            bearing = set(connection.scalars(having.where(OWN_MARKS.c.run_id.in_(candidates))))
+        return [candidate for candidate in candidates if candidate in bearing]
+
+
+def _notes() -> Select[Any]:
+    return select(OWN_MARKS).where(OWN_MARKS.c.kind == "note").order_by(OWN_MARKS.c.at, OWN_MARKS.c.word)
+
+
+def _record(note: Row[Any]) -> NoteRecord:
+    return NoteRecord(note.run_id, note.text or "", note.author, note.at)
+
+
+def _check_tags(tags: Sequence[str]) -> None:
+    for tag in tags:
+        if not tag.strip():
+            raise InputError("a tag needs some text")
+        if is_internal(tag):
+            raise InputError(f"the tag {tag!r} says where a run belongs, and is set by the laboratory alone")
