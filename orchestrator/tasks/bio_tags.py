@@ -120,6 +120,8 @@ def tags_in_texts(values: Sequence[object], sentences: Mapping[str, Sequence[obj
     ('BIO tags', "words with their tags behind '_'")
     >>> tags_in_texts(["D N", "D N N"], {"text": ["the dog", "a cat door"]}), tags_in_texts(["a b", "O b"], {})
     ("a tag for each word of 'text'", None)
+    >>> tags_in_texts(["the/D", "dog/N", "a/D", "cat/N"], {})
+    "words with their tags behind '/'"
     """
     rows = [str(value).split() for value in values]
     tags = Counter(tag for value in values for tag in re.findall(r"[^\s,]+", str(value)))
@@ -129,8 +131,8 @@ def tags_in_texts(values: Sequence[object], sentences: Mapping[str, Sequence[obj
     for sign in ("/", "_", "|"):
         parts = [word.rpartition(sign) for word in written]
         behind = [tag for word, _, tag in parts if word and tag and not tag[0].isdigit()]
-        is_varied = 2 * len(rows) <= len(written) and 2 <= len({*behind}) <= len(behind) / 2
-        if len(behind) >= _MOST * len(written) and is_varied:
+        are_texts = not sentences or 2 * len(rows) <= len(written)  # single words of a column may be names or paths
+        if len(behind) >= _MOST * len(written) and are_texts and 2 <= len({*behind}) <= len(behind) / 2:
             return f"words with their tags behind {sign!r}"
     for name, texts in sentences.items():
         beside = [str(text).split() for text in texts]
