@@ -21,7 +21,7 @@ from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
 from orchestrator.registry.tables import ALIASES, ALL_MODELS, MODELS, RUNS
 from orchestrator.results import ModelResult
 
-_NEWEST_FIRST = (MODELS.c.created_at.desc(), MODELS.c.name)
+_NEWEST_FIRST = (MODELS.c.created_at.desc(), MODELS.c.name, MODELS.c.version.desc())  # two may share a millisecond
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,59}")
 
 
@@ -143,7 +143,7 @@ class RegisteredModels:
         columns = [model.name, model.version, model.head, RUNS.c.task, model.num_parameters, model.run_id]
         columns += [model.folder, model.digest, model.created_at]
         statement = select(*columns).outerjoin(RUNS, RUNS.c.key == model.run_id)
-        page = statement.order_by(*_NEWEST_FIRST, model.version.desc()).limit(limit).offset(offset)
+        page = statement.order_by(*_NEWEST_FIRST).limit(limit).offset(offset)
         with self._database.connection(writing=False) as connection:
             found = connection.execute(page).all()
             return record_table([column.key for column in columns], found)

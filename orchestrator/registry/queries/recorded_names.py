@@ -38,7 +38,7 @@ _TAGS = (
 _RECORDED = {
     "runs": "SELECT id, kind || ' ' || name || ', ' || lower(state) FROM runs WHERE id LIKE :prefix "
     "AND (parent_id IS NULL OR :prefix <> '%') ORDER BY created_at DESC",
-    "versions": "SELECT name || '@' || version, head FROM models ORDER BY created_at DESC",
+    "versions": "SELECT name || '@' || version, head FROM models ORDER BY created_at DESC, version DESC",
     "labels": f"SELECT name || '@' || alias, 'version ' || version FROM {_ALIASES}",
     "aliases": f"SELECT DISTINCT alias, 'alias' FROM {_ALIASES} ORDER BY 1",
     "removed": "SELECT id, kind || ' ' || name FROM all_runs WHERE removed_at IS NOT NULL AND parent_id IS NULL "
