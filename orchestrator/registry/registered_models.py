@@ -14,7 +14,7 @@ from orchestrator.errors import InputError, NotFoundError
 from orchestrator.nearest import nearest
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import find_row, lock_until_commit, select_runs, upsert
+from orchestrator.registry.engines.dialects import change_row, find_row, lock_until_commit, select_runs, upsert
 from orchestrator.registry.record_table import RecordTable, check_page, record_table
 from orchestrator.registry.records import ModelRecord, RunRecord
 from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
@@ -48,8 +48,7 @@ class RegisteredModels:
             changes: dict[str, Any] = {"folder": model.folder}
             if row.removed_at is not None:
                 changes |= {"removed_at": None, "run_id": run_id, "created_at": utc_now()}
-            its = ALL_MODELS.c.name == name, ALL_MODELS.c.version == row.version
-            connection.execute(update(ALL_MODELS).where(*its).values(changes))
+            change_row(connection, ALL_MODELS, changes, name=name, version=row.version)
             return int(row.version)
 
     def get(self, name: str) -> ModelRecord:

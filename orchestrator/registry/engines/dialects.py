@@ -24,6 +24,7 @@ from sqlalchemy import (
     func,
     select,
     text,
+    update,
 )
 from sqlalchemy.dialects import sqlite
 
@@ -72,6 +73,12 @@ def find_row(connection: Connection, table: Table, *, for_update: bool = False, 
     """
     found = select(table).where(*(table.c[name] == value for name, value in values.items()))
     return connection.execute(found.with_for_update() if for_update else found).first()
+
+
+def change_row(connection: Connection, table: Table, changes: Mapping[str, Any], **values: Any) -> None:
+    """Change the row of a table that has these values."""
+    its = (table.c[name] == value for name, value in values.items())
+    connection.execute(update(table).where(*its).values(changes))
 
 
 def select_list(dialect: str, name: str) -> Select[Any]:

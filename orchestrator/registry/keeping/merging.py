@@ -45,7 +45,7 @@ from sqlalchemy import (
 from orchestrator.errors import InputError, RegistryError
 from orchestrator.registry.column_types import ReferenceKey, key_of_run
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import find_row, lock_until_commit, upsert
+from orchestrator.registry.engines.dialects import change_row, find_row, lock_until_commit, upsert
 from orchestrator.registry.groups.roll_up import roll_up, roll_up_tests
 from orchestrator.registry.registered_models import free_version
 from orchestrator.registry.runs.run_parameters import record_names
@@ -287,8 +287,7 @@ def _bring_models(here: Connection, models: Iterable[Row[Any]], *, dry_run: bool
         changes: dict[str, Any] = {"run_id": known.run_id or model.run_id}
         if known.removed_at is not None:
             changes = {name: model._mapping[name] for name in ("created_at", "folder", "run_id", "removed_at")}
-        its = ALL_MODELS.c.name == known.name, ALL_MODELS.c.version == known.version
-        here.execute(update(ALL_MODELS).where(*its).values(changes))
+        change_row(here, ALL_MODELS, changes, name=known.name, version=known.version)
     return brought
 
 

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, text, update
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import find_row
+from orchestrator.registry.engines.dialects import change_row, find_row
 from orchestrator.registry.groups.roll_up import roll_up_runs, roll_up_tests
 from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, record_columns
@@ -56,7 +55,7 @@ class Trash:
             run = find_row(connection, ALL_RUNS, id=run_id, for_update=True)
             if run is None or run.removed_at is not None or run.parent_id or not run.state.is_final:
                 return False
-            _change(connection, run_id, num_bytes=num_bytes)
+            change_row(connection, ALL_RUNS, {"num_bytes": num_bytes}, id=run_id)
             _mark(connection, run_id, None, connection.scalar(select(utc_now())))
         return True
 
@@ -110,7 +109,7 @@ class Trash:
                     f"run {run_id} cannot be restored: a garbage collection has deleted its files, or does so, since "
                     f"{run.claimed_at:%Y-%m-%d %H:%M} UTC; what is left of it goes with: orchestrator gc"
                 )
-            _change(connection, run_id, num_bytes=None)
+            change_row(connection, ALL_RUNS, {"num_bytes": None}, id=run_id)
             _mark(connection, run_id, run.removed_at, None)
 
     @contextmanager
@@ -129,7 +128,7 @@ class Trash:
                 run = find_row(connection, ALL_RUNS, id=run_id)
                 if run is None or run.removed_at is None:
                     return False
-                _change(connection, run_id, claimed_at=run.claimed_at or utc_now())
+                change_row(connection, ALL_RUNS, {"claimed_at": run.claimed_at or utc_now()}, id=run_id)
                 return True
 
             yield claim
@@ -138,10 +137,6 @@ class Trash:
         """Forget a run in the trash for good; the versions of its models are never given to others."""
         with self._database.connection(writing=True) as connection:
             connection.execute(delete(ALL_RUNS).where(ALL_RUNS.c.id == run_id, ALL_RUNS.c.removed_at.is_not(None)))
-
-
-def _change(connection: Connection, run_id: str, **values: Any) -> None:
-    connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.id == run_id).values(values))
 
 
 def _mark(connection: Connection, run_id: str, before: datetime | None, after: datetime | None) -> None:

@@ -13,7 +13,7 @@ from orchestrator.errors import InputError, NotFoundError
 from orchestrator.provenance.machine import MadeWith
 from orchestrator.registry.column_types import replace_unstorable, utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import find_row, upsert, upsert_rows
+from orchestrator.registry.engines.dialects import change_row, find_row, upsert, upsert_rows
 from orchestrator.registry.groups.roll_up import keys_of_runs, open_run, roll_up, roll_up_again, roll_up_tests
 from orchestrator.registry.marks import add_tags
 from orchestrator.registry.parameter_values import encode_parameter, flatten, run_group_digest
@@ -89,7 +89,8 @@ class RunLifecycle:
             open_run(connection, run_id)
             _replace_spec(connection, run, spec, fingerprint)
             if run.state == RunState.COMPLETED:
-                _change(connection, run_id, state=RunState.STOPPED, error="it has more to do")
+                changes = {"state": RunState.STOPPED, "error": "it has more to do"}
+                change_row(connection, ALL_RUNS, changes, id=run_id)
 
     def start_attempt(
         self,
@@ -131,19 +132,18 @@ class RunLifecycle:
             place = {"host": host, "pid": pid}
             own = {"run_id": run_id, "number": number, "job_id": job_id, **place}
             connection.execute(insert(ATTEMPTS).values(own | _attempt_columns(connection, made_with)))
-            _change(
-                connection,
-                run_id,
+            changes = {
                 **place,
-                state=RunState.RUNNING,
-                attempt=number,
-                code_version=made_with.code.code_version if made_with else None,
-                seconds=run.seconds if not lost else (run.seconds or 0.0) + sum(lost),
-                error=None,
-                started_at=run.started_at or utc_now(),
-                finished_at=None,
-                heartbeat_at=utc_now(),
-            )
+                "state": RunState.RUNNING,
+                "attempt": number,
+                "code_version": made_with.code.code_version if made_with else None,
+                "seconds": run.seconds if not lost else (run.seconds or 0.0) + sum(lost),
+                "error": None,
+                "started_at": run.started_at or utc_now(),
+                "finished_at": None,
+                "heartbeat_at": utc_now(),
+            }
+            change_row(connection, ALL_RUNS, changes, id=run_id)
         return number
 
     def record_workers(self, run_id: str, number: int, events: Iterable[WorkersEvent]) -> None:
@@ -152,8 +152,7 @@ class RunLifecycle:
             attempt = find_row(connection, ATTEMPTS, run_id=run_id, number=number)
             if attempt is None:
                 raise NotFoundError(f"Run {run_id} has no attempt {number}.")
-            its = ATTEMPTS.c.run_id == run_id, ATTEMPTS.c.number == number
-            connection.execute(update(ATTEMPTS).where(*its).values(workers=_with_groups(attempt, events)))
+            change_row(connection, ATTEMPTS, {"workers": _with_groups(attempt, events)}, run_id=run_id, number=number)
 
     def heartbeat(self, run_id: str, attempt: int | None = None) -> bool:
         """Record that the driver of a run, and so the run's running trials, are alive.
@@ -202,16 +201,15 @@ class RunLifecycle:
                 return bool(run.state == state)
             ended = _end_attempts(connection, run_id, state, error, before=run.attempt + 1)
             spent = seconds if ended and seconds is not None else sum(ended)
-            _change(
-                connection,
-                run_id,
-                state=state,
-                error=error,
-                seconds=(run.seconds or 0.0) + spent,
-                model_folder=model_folder,
-                predictions_path=predictions_path,
-                finished_at=utc_now(),
-            )
+            changes = {
+                "state": state,
+                "error": error,
+                "seconds": (run.seconds or 0.0) + spent,
+                "model_folder": model_folder,
+                "predictions_path": predictions_path,
+                "finished_at": utc_now(),
+            }
+            change_row(connection, ALL_RUNS, changes, id=run_id)
             _stop_trials(connection, run_id, "its sweep ended", at=utc_now())
             roll_up(connection)
         return True
@@ -222,10 +220,6 @@ def _locked(connection: Connection, run_id: str) -> Row[Any]:
     if run is None or run.removed_at is not None:
         raise NotFoundError(f"No run {run_id} in the registry.")
     return run
-
-
-def _change(connection: Connection, run_id: str, **values: Any) -> None:
-    connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.id == run_id).values(values))
 
 
 def _stop_trials(connection: Connection, run_id: str, error: str, *, at: Any) -> None:
@@ -314,7 +308,8 @@ def _replace_spec(connection: Connection, run: Row[Any], spec: Mapping[str, Any]
             row = update(PARAMETERS).where(PARAMETERS.c.run_id == run.id, PARAMETERS.c.path == path)
             connection.execute(row.values(**_encoded(value)))
     group = run_group_digest(run.kind, parameters)
-    _change(connection, run.id, spec=dict(spec), fingerprint=fingerprint, group_key=group)
+    changes = {"spec": dict(spec), "fingerprint": fingerprint, "group_key": group}
+    change_row(connection, ALL_RUNS, changes, id=run.id)
 
 
 def _parameters_of(spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def drawn(tree: LineageTree) -> list[str]:
 
 
 def parents(registry: Registry, name: str, role: str) -> list[LineageTree]:
-    """What something was made of, in this part."""
+    """Branches to the parents of a node that had this role."""
     return [branch for branch in registry.lineage.ancestors(name).branches if branch.role == role]
 
 
