@@ -41,7 +41,7 @@ test-kernel: $(INSTALLED) build/triton
 
 # So have the libraries of other trackers, which nobody else needs.
 test-trackers: $(INSTALLED) build/trackers
-	PYTHONPATH=$(CURDIR)/build/trackers $(BIN)/pytest -q tests/orchestrator/registry/test_tracker_exports.py
+	PYTHONPATH=$(CURDIR)/build/trackers $(BIN)/pytest -q tests/orchestrator/reports/test_tracker_exports.py
 
 build/triton: PACKAGES := --no-deps triton==3.9.0
 build/trackers: PACKAGES := -c constraints.txt mlflow-skinny==3.17.2 wandb==0.31.0

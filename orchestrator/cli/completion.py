@@ -69,7 +69,7 @@ def _offered(named: Named, incomplete: str) -> Iterator[CompletionItem[str]]:
 
 
 def _names(context: click.Context) -> Any:
-    from orchestrator.registry.queries.recorded_names import RecordedNames
+    from orchestrator.registry.recorded_names import RecordedNames
 
     return RecordedNames.at(settings_of(context).registry)
 
@@ -133,7 +133,7 @@ def _query_fields(context: click.Context, incomplete: str) -> Items:
     """Fields of queries in the place of the last word, whatever stands before it."""
     before, word = re.fullmatch(r"(.*?)(-?[\w.]*)", incomplete, re.DOTALL).groups()  # type: ignore[union-attr]
     dash = "-" if word.startswith("-") else ""
-    from orchestrator.registry.queries.query_tree import field_text
+    from orchestrator.registry.query_tree import field_text
 
     names = _names(context)
     fields: list[tuple[str, str]] = []
@@ -142,9 +142,9 @@ def _query_fields(context: click.Context, incomplete: str) -> Items:
     if word.lstrip("-").startswith("p") or not word.lstrip("-"):
         fields += [(field_text(f"params.{name}"), about) for name, about in names.parameters()]
     if not word.lstrip("-").startswith(("metrics.", "params.")):
-        from orchestrator.registry.queries.fields import NAMES
+        from orchestrator.registry.fields import FIELD_NAMES
 
-        fields += [(name, "field") for name in NAMES]
+        fields += [(name, "field") for name in FIELD_NAMES]
     for item in _offered([(dash + name, about) for name, about in fields], word):
         item.value = before + item.value
         yield item

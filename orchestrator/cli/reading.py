@@ -8,7 +8,7 @@ import click
 
 from orchestrator.cells import heading
 from orchestrator.cli.output_option import output_option
-from orchestrator.registry.record_table import MOST_ROWS
+from orchestrator.registry.records import MOST_ROWS
 
 F = TypeVar("F", bound=Callable[..., Any])
 

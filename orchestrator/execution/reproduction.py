@@ -14,10 +14,10 @@ from orchestrator.models.info import weights_digest
 from orchestrator.models.resolve import content_digest, resolve_name
 from orchestrator.registry import Registry
 from orchestrator.registry.lineage import written_again
-from orchestrator.registry.parameter_values import RECORDED_DIGITS
-from orchestrator.registry.place_tags import is_internal
+from orchestrator.registry.parameters import RECORDED_DIGITS
 from orchestrator.registry.records import RunRecord
-from orchestrator.registry.run_differences import make_of
+from orchestrator.registry.tables import is_internal
+from orchestrator.reports.run_differences import make_of
 from orchestrator.reports.run_texts import code_line
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec

@@ -25,9 +25,9 @@ from orchestrator.planning.checks import check_inputs
 from orchestrator.planning.disk import check_disk
 from orchestrator.planning.plan import PlanRow, plan_rows
 from orchestrator.progress import UNDER_WAY
-from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
+from orchestrator.registry.tables import PIPELINE
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
 from orchestrator.specs import PipelineSpec, Spec, SweepSpec

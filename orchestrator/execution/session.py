@@ -30,10 +30,10 @@ from orchestrator.progress import UNDER_WAY, show_progress
 from orchestrator.progress.run_views import StageView
 from orchestrator.provenance.machine import capture
 from orchestrator.registry.patience import retry_while_unavailable
-from orchestrator.registry.place_tags import INPUTS, PIPELINE
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
+from orchestrator.registry.tables import INPUTS, PIPELINE
 from orchestrator.run_ids import new_run_id
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from orchestrator.registry.parameter_values import RECORDED_DIGITS
+from orchestrator.registry.parameters import RECORDED_DIGITS
 from orchestrator.results import Split
 from orchestrator.tasks import Task
 

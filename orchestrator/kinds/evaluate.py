@@ -13,7 +13,7 @@ from orchestrator.kinds.data_digests import data_digests
 from orchestrator.kinds.resolved import Resolved
 from orchestrator.kinds.start_checks import trains_on_gpu
 from orchestrator.progress import counted
-from orchestrator.registry.parameter_values import RECORDED_DIGITS
+from orchestrator.registry.parameters import RECORDED_DIGITS
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import EvaluationResult
 from orchestrator.retrieval.searching import Reranking

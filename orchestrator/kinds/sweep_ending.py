@@ -13,11 +13,11 @@ from orchestrator.cells import short_value
 from orchestrator.finetuning.model_record import read_saved_definition
 from orchestrator.finetuning.running_trials import values_text
 from orchestrator.progress import duration
-from orchestrator.registry.groups.group_records import group_code, replicate_text, scored_trials, varied_parameters
-from orchestrator.registry.groups.leaderboard import trial_groups
-from orchestrator.registry.place_tags import PIPELINE
+from orchestrator.registry.group_records import group_code, replicate_text, scored_trials, varied_parameters
+from orchestrator.registry.leaderboard import trial_groups
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
+from orchestrator.registry.tables import PIPELINE
 from orchestrator.significance.comparison import seeds_of_each_group
 from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import Summary, summarize

@@ -13,7 +13,7 @@ from orchestrator.errors import NotFoundError
 from orchestrator.measurements import COLLAPSED, score_bounds
 from orchestrator.progress import counted
 from orchestrator.registry import Registry
-from orchestrator.registry.groups.group_records import choice_words, scored_trials
+from orchestrator.registry.group_records import choice_words, scored_trials
 from orchestrator.registry.records import ModelRecord, RunRecord
 from orchestrator.specs.references import NAME_FIELDS, RANDOM, STAGE_MARK
 from orchestrator.storage import join, read_json

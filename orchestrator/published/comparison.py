@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from orchestrator.errors import NotFoundError
-from orchestrator.registry.groups.group_records import scored_trials
-from orchestrator.registry.groups.leaderboard import trial_groups
+from orchestrator.registry.group_records import scored_trials
+from orchestrator.registry.leaderboard import trial_groups
 from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import summarize
 from orchestrator.specs.references import RANDOM

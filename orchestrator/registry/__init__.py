@@ -1,16 +1,15 @@
 """The SQL record of every run: what was asked, what happened, what came out. Exports load on first use (PEP 562).
 
-registry.py        `Registry`, the way in; recorder.py: what a driver writes; records.py: what is handed out
-runs/              what is written of a run while it works: its life, trials, measurements, data, costs
-marks.py           what people add to runs: tags, flags, notes; place_tags.py: tags that the laboratory sets
-queries/           the language of queries, and runs as tables
-groups/            groups of runs that differ only in their seed: leaderboard and comparison
-lineage.py         what was made of what
-keeping/           trash, backups, merging
-tracker_exports.py runs for other trackers
-engines/           SQLite and PostgreSQL: opening, differences, quick writing, errors
-tables.py          the tables and views
-revisions.py       revisions of the tables, by the scripts in migrations/
+the way in         registry (`Registry`), seed_groups (its methods about groups), records (what it returns)
+a run at work      recorder (what a driver writes), lifecycle, trials, run_metrics, run_usage, parameters, patience
+questions          query_tree, filters (the parser), fields, conditions, selection, run_grouping, recorded_names
+groups of seeds    groups, group_records, roll_up, leaderboard, group_comparison, kept_predictions, model_origins
+                   (which scores are refused)
+models and data    registered_models, lineage (what was made of what)
+people             marks (tags, flags, notes), trash
+the whole          backups, merging
+the database       tables (read this first), column_types, database, location, dialects and sqlite_engine (SQLite and
+                   PostgreSQL), write_transactions (quick writing), database_errors, migrations/
 """
 
 from importlib import import_module

@@ -29,12 +29,11 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, liter
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import find_row, upsert_rows
+from orchestrator.registry.dialects import find_row, upsert_rows
+from orchestrator.registry.parameters import load_parameters
 from orchestrator.registry.registered_models import named_version
-from orchestrator.registry.run_records import find_run
-from orchestrator.registry.runs.run_parameters import load_parameters
+from orchestrator.registry.run_records import find_run, load_kept_trials
 from orchestrator.registry.tables import ALL_RUNS, DATASETS, LINEAGE, MODELS, RUN_DATASETS, RUNS
-from orchestrator.registry.trial_rows import load_kept_trials
 from orchestrator.run_states import RunState
 
 _MAX_FILES = 1000

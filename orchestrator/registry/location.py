@@ -2,15 +2,22 @@
 
 Passwords are kept out of everything that a person sees: `display_url` hides them, and errors about a broken URL do not
 repeat it.
+
+SQLAlchemy is loaded where a URL is asked for: completion reads a file without it.
 """
 
+from __future__ import annotations
+
+import sqlite3
 import stat
 from pathlib import Path
-
-from sqlalchemy import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from orchestrator.errors import RegistryError
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
 
 _POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
 _SUPPORTED = "a path to a .sqlite file, sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
@@ -18,6 +25,9 @@ _SUPPORTED = "a path to a .sqlite file, sqlite:///PATH or postgresql://USER:PASS
 
 def resolve_url(text: str) -> URL:
     """Turn a path, a URL or `file:PATH` into SQLAlchemy's URL. Raises: RegistryError where it is none of them."""
+    from sqlalchemy import URL, make_url
+    from sqlalchemy.exc import ArgumentError
+
     if text.startswith("file:"):
         text = _read_private(Path(text.removeprefix("file:").removeprefix("//")).expanduser())
     if not text.strip():
@@ -66,3 +76,40 @@ def without_secrets(text: str, url: URL) -> str:
         for word in (secret,) if isinstance(secret, str) else secret or ():
             text = text.replace(word, "***") if word else text
     return text
+
+
+BUSY_TIMEOUT_S = 30.0
+
+
+def reading_address(path: Path) -> str:
+    """Address by which SQLite opens a file for reading."""
+    return f"file:{quote(str(path))}?{_mode(path)}"
+
+
+def _mode(path: Path) -> str:
+    """Find out how a file is opened for reading: as others may be writing it, or, where that cannot be, as it rests.
+
+    Beside a file with a write-ahead log SQLite makes a file that its readers share. In a folder that cannot be written
+    nobody writes the log either, so that the file alone holds everything.
+
+    Raises: RegistryError where a log is there that cannot be read.
+    """
+    try:
+        probe = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=BUSY_TIMEOUT_S)
+        try:
+            probe.execute("PRAGMA schema_version").fetchone()
+        finally:
+            probe.close()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            return "mode=rw"  # to fail again, with the error in its place
+        log = path.with_name(f"{path.name}-wal")
+        if log.exists() and log.stat().st_size:
+            raise RegistryError(
+                f"The registry {path} has its newest part in {log.name}, which cannot be read in a folder that cannot "
+                "be written; copy both files to another folder, and name that copy with --registry."
+            ) from error
+        return "mode=ro&immutable=1"
+    except sqlite3.DatabaseError:
+        return "mode=rw"  # no database: to fail again, with the error in its place
+    return "mode=rw"

@@ -17,9 +17,8 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, delete, select
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.database import Database
-from orchestrator.registry.engines.dialects import select_runs, upsert_rows
-from orchestrator.registry.place_tags import is_internal
-from orchestrator.registry.tables import MARKS, OWN_MARKS, RUNS, STAGES
+from orchestrator.registry.dialects import select_runs, upsert_rows
+from orchestrator.registry.tables import MARKS, OWN_MARKS, RUNS, STAGES, is_internal
 
 Flag = Literal["pinned", "archived"]
 _KEY = ("run_id", "kind", "word")

@@ -16,10 +16,10 @@ from typing import Any
 
 from orchestrator.errors import RegistryError, RunStoppedError, superseded
 from orchestrator.provenance.machine import MadeWith
+from orchestrator.registry.parameters import trial_id
 from orchestrator.registry.patience import patient
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.trial_rows import trial_id
 from orchestrator.repeating import repeating
 from orchestrator.results import CheckpointEvent, Event, MetricEvent, ModelResult, Split, WorkersEvent
 from orchestrator.run_ids import new_run_id

@@ -14,14 +14,12 @@ from sqlalchemy import func, select
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.nearest import nearest
 from orchestrator.registry.database import Database
-from orchestrator.registry.groups.seed_groups import SeedGroups
+from orchestrator.registry.fields import Test
 from orchestrator.registry.marks import RunAnnotations
-from orchestrator.registry.queries.fields import Test
-from orchestrator.registry.queries.run_listing import list_runs, read_in_order
-from orchestrator.registry.queries.selection import Selection
-from orchestrator.registry.record_table import RecordTable
-from orchestrator.registry.records import AttemptRecord, RunRecord
+from orchestrator.registry.parameters import load_parameters
+from orchestrator.registry.records import AttemptRecord, RecordTable, RunRecord
 from orchestrator.registry.registered_models import RegisteredModels
+from orchestrator.registry.run_metrics import RunMetrics
 from orchestrator.registry.run_records import (
     find_run,
     load_records,
@@ -30,20 +28,19 @@ from orchestrator.registry.run_records import (
     load_spec_values,
     newest_called,
 )
-from orchestrator.registry.runs.run_costs import RunCosts
-from orchestrator.registry.runs.run_datasets import RunCheckpoints, RunDatasets
-from orchestrator.registry.runs.run_metrics import RunMetrics
-from orchestrator.registry.runs.run_parameters import load_parameters
-from orchestrator.registry.runs.trials import SweepTrials
+from orchestrator.registry.run_usage import RunCheckpoints, RunCosts, RunDatasets
+from orchestrator.registry.seed_groups import SeedGroups
+from orchestrator.registry.selection import Selection, list_runs, read_in_order
 from orchestrator.registry.tables import ATTEMPTS, CODE_DIFFS, MARKS, RUNS, STAGES
+from orchestrator.registry.trials import SweepTrials
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
     import pandas
 
-    from orchestrator.registry.keeping.trash import Trash
+    from orchestrator.registry.lifecycle import RunLifecycle
     from orchestrator.registry.lineage import Lineage
-    from orchestrator.registry.runs.lifecycle import RunLifecycle
+    from orchestrator.registry.trash import Trash
 
 
 _NUM_COMPARED = 1000
@@ -129,7 +126,7 @@ class Registry(SeedGroups):
     @cached_property
     def lifecycle(self) -> RunLifecycle:
         """Writer of runs: creates them, starts attempts, sends heartbeats, finishes."""
-        from orchestrator.registry.runs.lifecycle import RunLifecycle
+        from orchestrator.registry.lifecycle import RunLifecycle
 
         return RunLifecycle(self._database)
 
@@ -143,7 +140,7 @@ class Registry(SeedGroups):
     @cached_property
     def trash(self) -> Trash:
         """Runs that were removed and can be restored."""
-        from orchestrator.registry.keeping.trash import Trash
+        from orchestrator.registry.trash import Trash
 
         return Trash(self._database)
 
@@ -238,7 +235,7 @@ class Registry(SeedGroups):
 
         Raises: InputError.
         """
-        from orchestrator.registry.queries.run_grouping import group_runs
+        from orchestrator.registry.run_grouping import group_runs
 
         with self._selection(filter, trials, archived) as (selection, conditions):
             return group_runs(selection, conditions, by, aggregates, pivot, sort)
@@ -373,7 +370,7 @@ class Registry(SeedGroups):
 
         Raises: RegistryError where no copy can be made, or a server's has no folder to go to.
         """
-        from orchestrator.registry.keeping.backups import back_up_before_migration  # what it needs is long in loading
+        from orchestrator.registry.backups import back_up_before_migration  # what it needs is long in loading
 
         back_up = partial(back_up_before_migration, self._database.url, folder=backups)
         return self._database.upgrade(back_up if with_backup else None)

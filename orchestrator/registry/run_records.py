@@ -8,8 +8,8 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, fun
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry.column_types import StateText, utc_now
-from orchestrator.registry.engines.dialects import select_items, select_runs
-from orchestrator.registry.parameter_values import decode_parameter
+from orchestrator.registry.dialects import select_items, select_runs
+from orchestrator.registry.parameters import decode_parameter
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.tables import NAMES, PARAMETERS, RUNS, of_whole_run
 from orchestrator.run_states import RunState
@@ -82,6 +82,21 @@ def load_runs(
     statement: Select[Any] = select(*record_columns(RunRecord, RUNS, read)).where(*conditions)
     rows = connection.execute(statement.order_by(RUNS.c.created_at.desc(), RUNS.c.id.desc()).limit(limit))
     return [RunRecord(*row) for row in rows]
+
+
+def load_kept_trials(connection: Connection, sweep_ids: Collection[str]) -> dict[str, str]:
+    """Id of the trial whose model each of these sweeps kept, by the sweep's id; runs without one are left out.
+
+    What the model of a sweep began with is in the parameters of that trial.
+    """
+    if not sweep_ids:
+        return {}
+    sweep, trial = RUNS.alias(), RUNS.alias()
+    is_kept = (trial.c.parent_id == sweep.c.key) & (trial.c.model_folder == sweep.c.model_folder)
+    kept = (
+        select(sweep.c.id, trial.c.id).join(trial, is_kept).where(sweep.c.id.in_(select_items(connection, sweep_ids)))
+    )
+    return {row[0]: row[1] for row in connection.execute(kept.order_by(trial.c.id))}
 
 
 def load_spec_values(

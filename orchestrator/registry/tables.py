@@ -42,8 +42,18 @@ from sqlalchemy import (
 )
 
 from orchestrator.registry.column_types import FreeText, Json, NameKey, RunKey, StateText, UtcTime, utc_now
-from orchestrator.registry.place_tags import PIPELINE
 from orchestrator.run_states import RunState
+
+PIPELINE = "pipeline:"
+"""Beginning of the tag of a pipeline's stage; the pipeline's id follows."""
+INPUTS = "inputs:"
+"""Beginning of the tag of a stage that tells what it works on; a digest follows."""
+
+
+def is_internal(tag: str) -> bool:
+    """Whether a tag says where a run itself belongs: only the laboratory sets it, no trial or stage inherits it."""
+    return tag.startswith((PIPELINE, INPUTS))
+
 
 METADATA = MetaData()
 _STORED_STATES = ", ".join(f"'{state}'" for state in RunState if not state.is_derived)
@@ -317,7 +327,7 @@ OWN_MARKS = Table(
     Index("ix_own_marks_word", "word", "kind", "run_id"),
     sqlite_with_rowid=False,
 )
-"""Tags, flags and notes that were added to runs, and the places that runs have (`place_tags`)."""
+"""Tags, flags and notes that were added to runs, and the places that runs have (`PIPELINE`, `INPUTS`)."""
 STAGES = _view(
     "stages",
     # The pipeline is found by the tag, and the tag by the pipeline: an index answers either question.

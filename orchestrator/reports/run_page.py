@@ -14,7 +14,7 @@ from orchestrator.cells import short_value
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.measurements import best_first, is_better_lower, is_of_the_machine, score_bounds
 from orchestrator.progress import duration
-from orchestrator.registry.groups.group_records import (
+from orchestrator.registry.group_records import (
     choice_words,
     group_code,
     replicate_text,
@@ -22,9 +22,8 @@ from orchestrator.registry.groups.group_records import (
     varied_parameters,
     varying_paths,
 )
-from orchestrator.registry.groups.leaderboard import trial_groups
-from orchestrator.registry.place_tags import is_internal
-from orchestrator.registry.run_differences import make_of
+from orchestrator.registry.leaderboard import trial_groups
+from orchestrator.registry.tables import is_internal
 from orchestrator.reports.blocks import Block, Chart, Code, Facts, Page, Row, Section, Table, Words, run_cell
 from orchestrator.reports.charts import (
     MIN_TRIALS,
@@ -36,6 +35,7 @@ from orchestrator.reports.charts import (
     setting_importances,
 )
 from orchestrator.reports.predictions import prediction_blocks
+from orchestrator.reports.run_differences import make_of
 from orchestrator.reports.run_texts import TEST, attempt_line, changed_spec, data_line, make_lines, score_lines
 from orchestrator.run_states import RunState
 from orchestrator.significance.ranking import SeedNoise

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.cells import cell
 from orchestrator.progress import counted
-from orchestrator.registry.groups.group_records import choice_sentence, group_label, noise_sentence, recipe_text
-from orchestrator.registry.groups.leaderboard import SHOWN_DIGITS
+from orchestrator.registry.group_records import choice_sentence, group_label, noise_sentence, recipe_text
+from orchestrator.registry.leaderboard import SHOWN_DIGITS
 from orchestrator.reports.blocks import Block, Page, Section, Table, Words, run_cell
 from orchestrator.reports.charts import Spread, seed_spread
 
 if TYPE_CHECKING:
-    from orchestrator.registry.groups.group_records import GroupRecord
+    from orchestrator.registry.group_records import GroupRecord
     from orchestrator.registry.registry import Registry
 
 _MOST_GROUPS, _MOST_ROWS = 30, 200

@@ -12,9 +12,9 @@ import pytest
 from tests.contracts.imports import PACKAGES, imports_of, source_files
 
 
-def room_of(module: str, depth: int = 2) -> str:
-    """A folder or a single module directly inside one of the packages, or of a folder so deep."""
-    return ".".join(module.split(".")[:depth])
+def room_of(module: str) -> str:
+    """A folder or a single module directly inside one of the packages."""
+    return ".".join(module.split(".")[:2])
 
 
 def file_graph() -> dict[str, set[str]]:
@@ -23,14 +23,12 @@ def file_graph() -> dict[str, set[str]]:
     return {module: {found.module for found in imports_of(module)} & modules - {module} for module in modules}
 
 
-def room_graph(inside: str = "", depth: int = 2) -> dict[str, set[str]]:
-    """Each room with those that its modules name; of modules whose names begin with `inside` alone."""
+def room_graph() -> dict[str, set[str]]:
+    """Each room with those that its modules name."""
     graph: dict[str, set[str]] = {}
     for module, named in file_graph().items():
-        if module.startswith(inside):
-            room = room_of(module, depth)
-            others = {room_of(other, depth) for other in named if other.startswith(inside)}
-            graph.setdefault(room, set()).update(others - {room})
+        room = room_of(module)
+        graph.setdefault(room, set()).update({room_of(other) for other in named} - {room})
     return graph
 
 
@@ -46,12 +44,6 @@ def find_ring(graph: Mapping[str, Set[str]]) -> list[str]:
 
 def test_rooms_make_no_ring() -> None:
     assert not find_ring(room_graph()), "move what both need into a room below them"
-
-
-def test_rooms_of_the_registry_make_no_ring() -> None:
-    graph = room_graph("orchestrator.registry.", depth=3)
-    assert "orchestrator.registry.engines" in graph["orchestrator.registry.queries"]
-    assert not find_ring(graph), "move what both need into a room below them, or beside the tables"
 
 
 def test_files_make_no_ring() -> None:

@@ -58,7 +58,7 @@ def _runs_of(registry: "Registry", what: str) -> list["RunRecord"]:
     A pipeline stands for its stages. Raises: NotFoundError.
     """
     from orchestrator.errors import NotFoundError
-    from orchestrator.registry.queries.query_tree import quoted
+    from orchestrator.registry.query_tree import quoted
 
     of_task = f"task = {quoted(what)} and state = 'COMPLETED'"
     rows = registry.run_table(of_task, trials=False, limit=_NEWEST_OF_TASK).records

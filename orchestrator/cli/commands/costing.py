@@ -65,7 +65,7 @@ def recorded_cost(registry: "Registry", run: "RunRecord", home: "Path") -> str |
 def _runs_of(registry: "Registry", what: str | None, since: str | None) -> list["RunRecord"]:
     """Runs of a task, or since a time, the newest first; else a run, or a pipeline's stages. Raises: NotFoundError."""
     from orchestrator.costs import own_stages
-    from orchestrator.registry.queries.query_tree import quoted
+    from orchestrator.registry.query_tree import quoted
 
     condition = f"task = {quoted(str(what))}"
     if (time := time_of(since, "--since")) is not None:

@@ -56,7 +56,7 @@ def query(
     0.9), ages (created_at > 7d), and/or/not, parentheses, in, like, between, is null. `orchestrator help queries`
     tells the rest.
     """
-    from orchestrator.registry.groups.group_records import varied_parameters
+    from orchestrator.registry.group_records import varied_parameters
 
     if not text.strip() and since is None:
         raise click.UsageError(

@@ -87,7 +87,7 @@ def no_groups(registry: "Registry", num_archived: int) -> str:
 
 def _show_briefly(rows: list[dict[str, Any]], empty: str, by: str, *, several_tasks: bool) -> None:
     """Show the places with the columns that tell them apart, in 80 characters where that is possible."""
-    from orchestrator.registry.groups.group_records import group_label
+    from orchestrator.registry.group_records import group_label
 
     for row in rows:
         row["#"] = None if row["rank"] is None else f"{row['rank']}{f' {_MAY_BE_BEST}' if _is_also_best(row) else ''}"
@@ -130,7 +130,7 @@ def seeds_text(row: dict[str, Any]) -> str:
 
 def _tell_of(rows: list[dict[str, Any]]) -> None:
     """Say what the table's numbers hide: noise, doubts of single places, what the first place was chosen from."""
-    from orchestrator.registry.groups.group_records import choice_sentence, noise_sentence
+    from orchestrator.registry.group_records import choice_sentence, noise_sentence
 
     if not rows:
         return

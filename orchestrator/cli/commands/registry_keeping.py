@@ -16,7 +16,7 @@ from orchestrator.cli.reading import reading_options
 from orchestrator.progress import counted
 
 if TYPE_CHECKING:
-    from orchestrator.registry.keeping.merging import Merged
+    from orchestrator.registry.merging import Merged
 
 _COLUMNS = ["what", "id", "name", "change", "remark"]
 
@@ -35,7 +35,7 @@ def backup(path: str, overwrite: bool) -> None:
     """
     say_now("copying the registry")
     from orchestrator.progress import size_text
-    from orchestrator.registry.keeping.backups import back_up_registry
+    from orchestrator.registry.backups import back_up_registry
 
     target = Path(path).expanduser()
     form = back_up_registry(current_settings().registry, target, overwrite=overwrite)
@@ -60,7 +60,7 @@ def merge(other: str, unfinished: bool, dry_run: bool, form: str | None, output:
     """
     say_now(f"reading {_without_password(other)}")
     from orchestrator.registry.database import Database
-    from orchestrator.registry.keeping.merging import merge_registry, open_other
+    from orchestrator.registry.merging import merge_registry, open_other
 
     merged = []
     with (

@@ -12,7 +12,6 @@ from orchestrator.cli.messages import notify
 from orchestrator.cli.output import show_rows
 from orchestrator.cli.reading import reading_options
 from orchestrator.progress import counted
-from orchestrator.registry.place_tags import PIPELINE
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
@@ -149,6 +148,8 @@ def _tell_reach(registry: "Registry", run: "RunRecord", flag: "Flag", *, sets: b
 
 def _why_the_same(registry: "Registry", run: "RunRecord", flag: "Flag", *, sets: bool) -> str:
     """Reason why a flag that was set did not reach a run, or why one that was cleared still does."""
+    from orchestrator.registry.tables import PIPELINE
+
     if sets:
         users = [tag.removeprefix(PIPELINE) for tag in registry.tags(run.id) if tag.startswith(PIPELINE)]
         shown = [user.id for user in registry.run_records(users) if user.id not in registry.annotations.flagged(flag)]

@@ -15,7 +15,6 @@ from orchestrator.cli.commands.next_steps import model_commands
 from orchestrator.cli.commands.run_annotating import marks_of, note_lines
 from orchestrator.cli.frame import current_settings, given_options, resume_command
 from orchestrator.measurements import is_of_the_machine
-from orchestrator.registry.place_tags import is_internal
 from orchestrator.reports.run_texts import attempt_line, changed_spec, code_line, data_line, score_lines
 from orchestrator.run_states import RunState
 
@@ -79,6 +78,7 @@ def stage_lines(registry: "Registry", run: "RunRecord") -> dict[str, str]:
 def _identity(registry: "Registry", run: "RunRecord") -> dict[str, Any]:
     """Identity of a run, its outcome, and the notes of people on it."""
     from orchestrator.progress import duration
+    from orchestrator.registry.tables import is_internal
 
     took = None if run.seconds is None else duration(run.seconds)
     return {
@@ -153,7 +153,7 @@ def _changes(changed: Mapping[str, Any]) -> dict[str, str]:
 
 def _changed_fields(run: "RunRecord") -> dict[str, Any]:
     """Fields of a spec that differ from their defaults, by dotted path, without kind, name and tags."""
-    from orchestrator.registry.parameter_values import flatten
+    from orchestrator.registry.parameters import flatten
 
     return {path: value for path, value in flatten(changed_spec(run)).items() if path not in ("kind", "name", "tags")}
 
@@ -170,7 +170,7 @@ def _typed(value: Any) -> str:
 
 def _sources(registry: "Registry", run: "RunRecord") -> dict[str, str]:
     """The data and the code that a run was made of."""
-    from orchestrator.registry.run_differences import make_of
+    from orchestrator.reports.run_differences import make_of
 
     make = make_of(registry, run)
     lines = {f"data.{n}": data_line(row) for n, row in enumerate(registry.datasets.table(run.id).records, 1)}
@@ -199,7 +199,7 @@ def _can_be_drawn(registry: "Registry", run: "RunRecord") -> bool:
 
 def find_best_trial(registry: "Registry", run: "RunRecord") -> BestTrial | None:
     """The best trial of a sweep; None where no trial has a score, and for any other run."""
-    from orchestrator.registry.groups.group_records import (
+    from orchestrator.registry.group_records import (
         choice_words,
         replicate_text,
         scored_trials,

@@ -14,7 +14,7 @@ from orchestrator.cli.reading import output_options
 
 if TYPE_CHECKING:
     from orchestrator.registry.records import RunRecord
-    from orchestrator.registry.run_differences import Difference, RunComparison
+    from orchestrator.reports.run_differences import Difference, RunComparison
 
 WIDTH = 80
 _DIGEST_CHARS = 12
@@ -45,7 +45,7 @@ def diff(first: str, second: str, form: str | None, output: str | None) -> None:
     Spec, data, code, environment and scores of runs, trials or stages of pipelines. Code and environment are those of
     the newest attempt; a trial's are its sweep's.
     """
-    from orchestrator.registry.run_differences import compare_runs
+    from orchestrator.reports.run_differences import compare_runs
 
     with open_registry() as registry:
         comparison = compare_runs(registry, find_run(registry, first).id, find_run(registry, second).id)

@@ -29,11 +29,11 @@ def no_such_run(registry: "Registry", filter: str) -> str:
 
 def given_conditions(states: Sequence[RunState], task: str | None, kind: str | None, where: str | None) -> str:
     """The query for the options that were given. Raises: InputError for a `where` that is none."""
-    from orchestrator.registry.queries.query_tree import quoted
+    from orchestrator.registry.query_tree import quoted
 
     conditions = []
     if where is not None and where.strip():
-        from orchestrator.registry.queries.filters import parse_filter
+        from orchestrator.registry.filters import parse_filter
 
         parse_filter(where)  # by itself, so that it cannot close the parentheses that it is put into
         conditions.append(f"({where})")
@@ -55,7 +55,7 @@ def since_too(text: str, since: str | None) -> str:
     if time is None:
         return text
     if text.strip():
-        from orchestrator.registry.queries.filters import parse_filter
+        from orchestrator.registry.filters import parse_filter
 
         parse_filter(text)
     condition = f"created_at >= '{time.isoformat()}'"

@@ -88,7 +88,7 @@ def _write_for(tracker: str, run_ids: tuple[str, ...], where: str, output: str) 
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{output} is a file; name a folder")
     say_now(f"writing for {tracker}")
-    from orchestrator.registry.tracker_exports import TRACKERS, load_runs, write_runs
+    from orchestrator.reports.tracker_exports import TRACKERS, load_runs, write_runs
 
     with open_registry() as registry:
         named = [find_run(registry, run_id).id for run_id in run_ids]

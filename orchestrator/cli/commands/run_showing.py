@@ -46,7 +46,7 @@ def _whole_record(registry: "Registry", run: "RunRecord", form: str) -> dict[str
     """All that is recorded of a run."""
     from dataclasses import asdict
 
-    from orchestrator.registry.run_differences import make_of
+    from orchestrator.reports.run_differences import make_of
 
     record: dict[str, Any] = asdict(run)
     spec = record.pop("spec")
@@ -90,7 +90,7 @@ def _whole_record(registry: "Registry", run: "RunRecord", form: str) -> dict[str
 
 def _whole_make(attempt: "AttemptRecord | None") -> dict[str, Any]:
     """All that is recorded of what an attempt was made with, but for the changes of its code themselves."""
-    from orchestrator.registry.parameter_values import flatten
+    from orchestrator.registry.parameters import flatten
 
     if attempt is None or attempt.code is None:
         return {}

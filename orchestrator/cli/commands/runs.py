@@ -42,7 +42,7 @@ runs.add_command(show)
 @reading_options
 def trials(run_id: str, form: str | None, output: str | None) -> None:
     """Trials of a sweep: what varied, and the scores."""
-    from orchestrator.registry.groups.group_records import varied_parameters
+    from orchestrator.registry.group_records import varied_parameters
 
     with open_registry() as registry:
         run = find_run(registry, run_id)

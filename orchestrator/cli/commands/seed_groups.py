@@ -24,8 +24,8 @@ from orchestrator.measurements import is_better_lower, score_bounds
 from orchestrator.progress import counted
 
 if TYPE_CHECKING:
-    from orchestrator.registry.groups.group_comparison import Comparison
-    from orchestrator.registry.groups.group_records import GroupRecord, GroupRun
+    from orchestrator.registry.group_comparison import Comparison
+    from orchestrator.registry.group_records import GroupRecord, GroupRun
     from orchestrator.significance.ranking import SeedNoise
 
 _DECIMALS = 12
@@ -60,7 +60,7 @@ def list_groups(task: str | None, archived: bool, form: str | None, output: str 
     if num_groups:
         empty = f"there are {counted(num_groups, 'group')}; --offset is beyond the last one"
     if shows_briefly(form, output):
-        from orchestrator.registry.groups.group_records import group_label
+        from orchestrator.registry.group_records import group_label
 
         page = table.records[current_reading().offset :]
         differing = [name for name in ("init_from", "size") if len({row[name] for row in page}) > 1]
@@ -102,7 +102,7 @@ def show_group(group: str, form: str | None, output: str | None) -> None:
 
 
 def _group_row(group: "GroupRecord", noise: "SeedNoise | None") -> dict[str, Any]:
-    from orchestrator.registry.groups.group_records import group_notes
+    from orchestrator.registry.group_records import group_notes
 
     summary, best = group.summary, group.best
     interval = noise.interval(summary, score_bounds(group.metric)) if noise and summary else None
@@ -165,7 +165,7 @@ def compare(names: tuple[str, ...], form: str | None, output: str | None) -> Non
 
 
 def _show_comparison(comparison: "Comparison", noise: "SeedNoise | None") -> None:
-    from orchestrator.registry.groups.group_records import group_label
+    from orchestrator.registry.group_records import group_label
 
     first, second = comparison.first, comparison.second
     show_paragraph(f"{first.label} beside {second.label}: {comparison.words}")

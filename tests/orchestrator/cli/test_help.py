@@ -18,8 +18,8 @@ from orchestrator.cli.entry import cli
 from orchestrator.cli.topics import load_topics
 from orchestrator.corpus.input_files import FORMATS
 from orchestrator.registry import Registry
-from orchestrator.registry.queries.fields import NAMES
-from orchestrator.registry.queries.query_tree import FUNCTIONS, METRIC_SPLITS, UNITS_S
+from orchestrator.registry.fields import FIELD_NAMES
+from orchestrator.registry.query_tree import FUNCTIONS, METRIC_SPLITS, UNITS_S
 from orchestrator.results import MetricEvent, ModelResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
@@ -100,7 +100,7 @@ def test_the_kinds_of_specs_are_told() -> None:
 
 def test_the_fields_of_queries_are_told() -> None:
     fields = {word for row in table_rows(TOPICS["queries"].text) for word in re.findall(r"`([\w.]+)`", row[0])}
-    assert fields == {*NAMES, "metrics.X", "params.X", "tags.X"}
+    assert fields == {*FIELD_NAMES, "metrics.X", "params.X", "tags.X"}
     assert all(
         f"{function}(" in TOPICS["queries"].text or f"`{function}`" in TOPICS["queries"].text for function in FUNCTIONS
     )

@@ -14,7 +14,7 @@ import pytest
 from orchestrator.cli.ages import age_s, time_of
 from orchestrator.cli.confirming import is_confirmed
 from orchestrator.errors import InputError
-from orchestrator.registry.queries.conditions import as_time
+from orchestrator.registry.conditions import as_time
 
 
 def test_an_age_is_seconds_hours_or_days() -> None:

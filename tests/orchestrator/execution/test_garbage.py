@@ -17,9 +17,9 @@ from orchestrator.cli.entry import run_command_line
 from orchestrator.errors import RunFailedError
 from orchestrator.execution import garbage
 from orchestrator.execution.garbage import delete_garbage, find_garbage
+from orchestrator.registry.parameters import trial_id
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.tables import ALL_RUNS
-from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import DatasetResult, MetricEvent, ModelResult, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings
@@ -277,7 +277,7 @@ def test_a_run_that_is_restored_meanwhile_keeps_its_files(settings: Settings, re
     items = [item for item in find_garbage(settings, DAY_S) if item.what == garbage.TRASH]
     assert [item.run_id for item in items] == ["back"]
     with pytest.MonkeyPatch.context() as patched:  # its last step, which takes it out of the trash, has not come yet
-        patched.setattr("orchestrator.registry.keeping.trash.Trash.drop", lambda *_: None)
+        patched.setattr("orchestrator.registry.trash.Trash.drop", lambda *_: None)
         recorder.registry.trash.restore("back")
     assert list(delete_garbage(items, settings, 30 * DAY_S)) == []
     assert (folder / "log.txt").exists()

@@ -13,9 +13,9 @@ from orchestrator.cli.entry import run_command_line
 from orchestrator.errors import NotFoundError, RunFailedError
 from orchestrator.execution.garbage import Removal, find_removals, remove_runs
 from orchestrator.registry import Registry
+from orchestrator.registry.parameters import trial_id
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.tables import ALL_RUNS
-from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import ModelResult, TrialResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings

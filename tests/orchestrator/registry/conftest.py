@@ -1,6 +1,13 @@
-"""Tests of the registry that `make test` runs on PostgreSQL too; the others run there in `make test-long`."""
+"""Registries that a file's tests only read; and which tests `make test` runs on PostgreSQL too: the others run there in
+`make test-long`.
+"""
+
+from collections.abc import Iterator
 
 import pytest
+
+from orchestrator.registry import Registry
+from tests.orchestrator.registry.query_samples import fill
 
 _FILES = {
     "test_database_errors",
@@ -33,3 +40,19 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     is_on_postgresql = item.get_closest_marker("postgres") is not None
     if is_on_postgresql and (item.path.stem in _FILES or getattr(item, "originalname", "") in _TESTS):
         item.add_marker("core")
+
+
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def module_location(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where a file's registry can be."""
+    if request.param == "sqlite":
+        return str(tmp_path_factory.mktemp("query") / "registry.sqlite")
+    return str(request.getfixturevalue("postgres_module_location"))
+
+
+@pytest.fixture(scope="module")
+def filled(module_location: str) -> Iterator[Registry]:
+    """The sample runs."""
+    with Registry(module_location) as registry:
+        fill(registry)
+        yield registry

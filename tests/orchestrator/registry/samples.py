@@ -10,8 +10,8 @@ from sqlalchemy import Select, Table, insert, select, update
 from orchestrator.provenance.machine import MadeWith
 from orchestrator.provenance.source_code import SourceCode
 from orchestrator.registry import Registry
+from orchestrator.registry.database import MIGRATIONS, NEWEST_REVISION
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION
 from orchestrator.registry.tables import ALIASES, ATTEMPTS, CODE_DIFFS, LINEAGE, METADATA, OWN_MARKS, SERIES
 from orchestrator.results import CheckpointEvent, DatasetResult, MetricEvent, ModelResult, TrialResult
 from orchestrator.run_states import RunState
@@ -107,7 +107,7 @@ def fill_every_table(registry: Registry) -> str:
 def newer_migrations(folder: Path, statement: str) -> Path:
     """The migrations and one more, of revision 9999, that executes a statement."""
     shutil.copytree(MIGRATIONS, folder)
-    (folder / "versions" / "9999_newer.py").write_text(
+    (folder / "9999_newer.py").write_text(
         f"from alembic import op\n\nrevision = '9999'\ndown_revision = '{NEWEST_REVISION}'\n\n\n"
         f"def upgrade() -> None:\n    op.execute({statement!r})\n"
     )

@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
-from orchestrator.registry.revisions import NEWEST_REVISION
+from orchestrator.registry.database import NEWEST_REVISION
 from tests.orchestrator.registry.samples import new_run, newer_migrations
 from tests.orchestrator.registry.writers import (
     NUM_ROUNDS,

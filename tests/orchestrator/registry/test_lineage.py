@@ -12,9 +12,9 @@ from sqlalchemy import insert, update
 from orchestrator.errors import NotFoundError
 from orchestrator.registry import Registry
 from orchestrator.registry.lineage import LineageTree
+from orchestrator.registry.parameters import trial_id
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.tables import ALL_RUNS, LINEAGE
-from orchestrator.registry.trial_rows import trial_id
 from orchestrator.results import DatasetResult, FileCount, TokenizerResult
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import model_result, trial_result

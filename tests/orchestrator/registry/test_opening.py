@@ -79,8 +79,8 @@ def test_a_path_through_a_file_cannot_be_opened(tmp_path: Path) -> None:
 def as_nobody(path: Path, statement: str) -> str:
     """What a statement says in a process of its own: root may write everywhere, so root becomes nobody first."""
     program = (
-        "import os, sys, orchestrator.registry.registry, orchestrator.registry.queries.run_listing, pandas\n"
-        "import orchestrator.specs.recipe, alembic.script, orchestrator.registry.runs.lifecycle\n"
+        "import os, sys, orchestrator.registry.registry, orchestrator.registry.selection, pandas\n"
+        "import orchestrator.specs.recipe, alembic.script, orchestrator.registry.lifecycle\n"
         "from orchestrator.registry import Registry\n"
         "if os.geteuid() == 0: os.setgid(65534); os.setuid(65534)\n"
         f"try: {statement}\nexcept Exception as error: print(type(error).__name__, error)\n"

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry import Registry
-from orchestrator.registry.queries.recorded_names import RecordedNames
+from orchestrator.registry.recorded_names import RecordedNames
 from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import model_result, new_run, trial_result
 

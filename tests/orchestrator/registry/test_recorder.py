@@ -241,7 +241,7 @@ def test_a_runs_seconds_are_counted_by_a_clock_that_does_not_jump(
     run = recorder.start({"kind": "pretrain"}, "f")
     clock.now_s += 90.0
     after_jump = datetime.now(UTC) + jump
-    monkeypatch.setattr("orchestrator.registry.runs.lifecycle.utc_now", lambda: after_jump)
+    monkeypatch.setattr("orchestrator.registry.lifecycle.utc_now", lambda: after_jump)
     recorder.complete(run.id, RunOutcome())
     assert recorder.registry.run(run.id).seconds == 90.0
 

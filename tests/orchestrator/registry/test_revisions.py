@@ -11,9 +11,9 @@ from sqlalchemy import create_engine, make_url, text
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
-from orchestrator.registry.engines.sqlite_engine import VERSION_TABLE
+from orchestrator.registry.database import MIGRATIONS, NEWEST_REVISION
 from orchestrator.registry.location import resolve_url
-from orchestrator.registry.revisions import MIGRATIONS, NEWEST_REVISION
+from orchestrator.registry.sqlite_engine import VERSION_TABLE
 from orchestrator.registry.tables import METADATA
 from tests.orchestrator.registry.samples import new_run
 
@@ -44,7 +44,7 @@ def test_an_empty_database_gets_the_tables_that_the_code_maps(registry: Registry
 
 
 def test_the_newest_script_is_the_newest_revision() -> None:
-    assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [NEWEST_REVISION]
+    assert ScriptDirectory(str(MIGRATIONS), version_locations=[str(MIGRATIONS)]).get_heads() == [NEWEST_REVISION]
 
 
 def test_a_newer_schema_is_refused(registry: Registry, location: str) -> None:
@@ -71,7 +71,7 @@ def test_making_the_tables_breaks_off_whole(registry: Registry, monkeypatch: pyt
         raise RuntimeError("power cut")
 
     with monkeypatch.context() as patched:
-        patched.setattr("orchestrator.registry.revisions.insert", broken)
+        patched.setattr("orchestrator.registry.database.insert", broken)
         with pytest.raises(RuntimeError, match="power cut"):
             registry.upgrade()
     assert registry.current_revision() is None

@@ -10,7 +10,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-from orchestrator.registry import revisions
+from orchestrator.registry import database
 from orchestrator.registry.registry import Registry
 from orchestrator.results import MetricEvent, ModelResult
 from tests.waiting import PATIENCE_S
@@ -77,7 +77,7 @@ def write(location: str, shared: str, number: int) -> str:
 
 def migrate(location: str, shared: str, number: int) -> str:
     """Upgrade to the revision `9999` of the folder `shared`, and return the revision that is reached."""
-    revisions.MIGRATIONS, revisions.NEWEST_REVISION = Path(shared), "9999"
+    database.MIGRATIONS, database.NEWEST_REVISION = Path(shared), "9999"
     with Registry(location) as registry:
         return registry.upgrade(Path(shared).parent / "backups")
 

@@ -1,0 +1,125 @@
+"""Backups of a registry, made while others write: whole or not at all, and read once before they count.
+
+A SQLite file is copied by SQLite itself, a server's tables go into an archive of `pg_dump`. Before tables are brought
+to a newer revision, a copy is made of them as they are: of a SQLite file beside it, of a server's into a folder.
+"""
+
+import logging
+import os
+import shutil
+import sqlite3
+import subprocess
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import URL, make_url, text
+
+from bert_core.checkpoints.manifest import atomic_write
+from orchestrator.errors import InputError, RegistryError
+from orchestrator.registry.database import Database
+from orchestrator.registry.dialects import open_engine
+from orchestrator.registry.location import display_url, without_secrets
+from orchestrator.registry.sqlite_engine import back_up
+
+logger = logging.getLogger(__name__)
+
+
+def back_up_registry(location: str, path: Path, *, overwrite: bool = False) -> str:
+    """Write a copy of a registry to a file while writers go on; returns its form, `sqlite` or `pg_dump`.
+
+    Raises: RegistryError where there is no registry, or it cannot be read; InputError where the file cannot be written.
+    """
+    with closing(Database(location, read_only=True)) as database:
+        if database.current_revision() is None:
+            raise RegistryError(f"There is no registry at {database}; check the path.")
+    _check_target(path, database.url, overwrite=overwrite)
+    _copy(database.url, path)
+    return "sqlite" if database.dialect == "sqlite" else "pg_dump"
+
+
+def back_up_before_migration(url: URL, revision: str, folder: Path | None) -> Path:
+    """Make a copy of a registry that is named after its revision and the time; returns where.
+
+    Args:
+        folder: for a server's copy, made where it is not there; that of a SQLite file lies beside the file.
+
+    Raises: RegistryError, which says that nothing was changed.
+    """
+    source = Path(url.database or "registry")
+    place = source.parent if url.get_backend_name() == "sqlite" else folder
+    stays = f"The registry {display_url(url)} stays at revision {revision}"
+    if place is None:
+        raise RegistryError(f"{stays}: name the folder for its backup, or say that none is wanted.")
+    path = place / f"{source.name}.{revision}-{datetime.now(UTC):%Y%m%dT%H%M%S%fZ}.backup"
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        _copy(url, path)
+    except (OSError, sqlite3.Error, RegistryError) as error:
+        raise RegistryError(
+            f"{stays}: no backup could be made in {place} ({str(error).rstrip('.')}); mend that, or back it up "
+            "elsewhere and upgrade with --no-backup."
+        ) from error
+    logger.info(f"the registry as it was, at revision {revision}, is kept in {path}")
+    return path
+
+
+def _copy(url: URL, path: Path) -> None:
+    """Write a copy of a registry, whole or not at all."""
+    if url.get_backend_name() == "sqlite":
+        atomic_write(path, lambda temporary: copy_file(url, temporary))
+        return
+    program = shutil.which("pg_dump")
+    if program is None:
+        raise RegistryError(
+            f"The registry {display_url(url)} is backed up by pg_dump, which is not on this machine; install "
+            "PostgreSQL's client programs."
+        )
+    atomic_write(path, lambda temporary: _dump(url, program, temporary))
+
+
+def copy_file(url: URL, path: Path) -> None:
+    """Copy a SQLite file as it stands at one moment into one that needs no log beside it, and check the copy."""
+    back_up(url, path)
+    with closing(sqlite3.connect(path)) as copy:
+        copy.execute("PRAGMA journal_mode = DELETE")
+        problem = copy.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if problem != "ok":
+        raise RegistryError(f"The registry {url.database} is damaged ({problem}); restore it from a backup.")
+    shutil.copymode(str(url.database), path)
+
+
+def _check_target(path: Path, url: URL, *, overwrite: bool) -> None:
+    """Refuse a file that cannot be written, or that holds something. Raises: InputError."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name a file in it")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {path.absolute().parent}; make it, or name another file")
+    is_itself = url.get_backend_name() == "sqlite" and path.exists() and path.samefile(str(url.database))
+    if is_itself:
+        raise InputError(f"{path} is the registry itself; name another file")
+    if path.exists() and not overwrite:
+        raise InputError(f"{path} is there already; name another file, or give --overwrite")
+    if not os.access(path.absolute().parent, os.W_OK):
+        raise InputError(f"{path} cannot be written: permission denied; name another file")
+
+
+def _dump(url: URL, program: str, path: Path) -> None:
+    """Have `pg_dump` write the registry's schema; the password goes by the environment, which others cannot read."""
+    engine = open_engine(url, read_only=True)
+    with engine.connect() as connection:
+        schema = str(connection.scalar(text("SELECT current_schema()")))
+    engine.dispose()
+    secrets = {"PGPASSWORD": url.password} if url.password else {}
+    plain = make_url(display_url(url)).set(password=None).render_as_string(hide_password=False)
+    options = ["--format=custom", "--no-owner", "--no-privileges", "--no-password", f"--schema={schema}"]
+    done = subprocess.run(
+        [program, *options, f"--file={path}", f"--dbname={plain}"],
+        env={**os.environ, **secrets},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        cause = without_secrets(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message", url)
+        raise RegistryError(f"pg_dump could not back up {display_url(url)}: {cause}")

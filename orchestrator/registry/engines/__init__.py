@@ -1,1 +1,0 @@
-"""Engines of SQLite and PostgreSQL: opening them, their differences, quick writing, and their errors."""

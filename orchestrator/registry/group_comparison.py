@@ -1,0 +1,407 @@
+"""Comparison of groups: whether their difference is more than luck, over seeds and over the examples they answered.
+
+each two groups   tests over seeds, and over examples (`example_comparison`); each is made once
+all of them       how many can tell anything; among so many the seeds' test is chosen, and p-values are corrected
+
+Which test over seeds speaks follows from the numbers of seeds and of comparisons and from whether seeds show noise,
+never from what the tests say:
+
+    six or more seeds in common     paired permutation: it needs six pairs to be able to find anything at 95 %, and
+                                    seven to eleven where two to fifty comparisons are corrected for
+    fewer, two or more on each side Welch's test over all seeds of both
+    one seed on a side              none: the noise of seeds is not known, and only examples can speak
+    a side's scores all equal       no Welch's test, which would take any difference for certain
+    both sides' scores all equal    none at all, likewise
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import combinations
+from statistics import stdev
+from typing import Any
+
+import numpy as np
+from sqlalchemy import ColumnElement, Connection, select
+
+from orchestrator.errors import InputError
+from orchestrator.measurements import is_better_lower
+from orchestrator.registry.dialects import select_items
+from orchestrator.registry.group_records import GroupRecord, varying_paths
+from orchestrator.registry.groups import find_group
+from orchestrator.registry.kept_predictions import (
+    OF_RIGHT_ANSWERS,
+    Pair,
+    PredictionRow,
+    read_predictions,
+    same_examples,
+    scores_for,
+)
+from orchestrator.registry.tables import RUNS
+from orchestrator.run_states import RunState
+from orchestrator.significance.comparison import (
+    POWER,
+    DifferenceResult,
+    McNemarResult,
+    compare_answers,
+    compare_means,
+    holm,
+    least_p_value,
+    pairs_of_seeds,
+    seeds_of_each_group,
+)
+from orchestrator.significance.resampling import (
+    ScoreOfWeights,
+    bootstrap_interval,
+    compare_over_examples,
+    compare_pairs,
+)
+from orchestrator.significance.summary import LEVEL, Interval, has_spread, why_noise_is_unknown
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class AnswerComparison:
+    """McNemar's test of two runs' answers."""
+
+    first_run: str
+    second_run: str
+    result: McNemarResult
+    corrected_p_value: float
+    """Exact p-value, corrected by Holm's method for the pairs of runs."""
+
+
+@dataclass(frozen=True)
+class ExampleComparison:
+    """Two groups over the same examples, the first one's score minus the second one's.
+
+    Runs are paired by their seed; where the groups have none in common, one run of each is taken, the best one.
+    """
+
+    num_examples: int
+    answers: Sequence[AnswerComparison]
+    """Comparison of right and wrong answers, for each pair of runs; empty where answers are not right or wrong."""
+    score: DifferenceResult | None
+    """Difference of the score, the mean over the pairs of runs; None for a score that the kept rows do not give."""
+    is_of_answers: bool
+    """Whether the score that ranks is the share of right answers."""
+
+    @property
+    def answers_about(self) -> str:
+        """Name of what McNemar's test counts: right answers, or for a score not of these, examples without an error."""
+        return "right answers" if self.is_of_answers else "wholly right examples"
+
+    @property
+    def result(self) -> McNemarResult | DifferenceResult:
+        """Result of the test that speaks: McNemar's of the only pair, where it is about the score, or the bootstrap."""
+        is_alone = len(self.answers) == 1 and self.is_of_answers
+        return self.answers[0].result if self.score is None or is_alone else self.score
+
+    @property
+    def test(self) -> str:
+        """Test that speaks, in words."""
+        if self.result is self.score:
+            return f"paired bootstrap over {self.num_examples:,} examples"
+        about = "" if self.is_of_answers else f" of {self.answers_about}"
+        return f"McNemar's exact test{about} over {self.num_examples:,} examples"
+
+
+def compare_examples(
+    first: GroupRecord, second: GroupRecord, predictions: Mapping[str, str]
+) -> ExampleComparison | None:
+    """Compare two groups by kept predictions; None where there are none of the same examples, or nothing to count.
+
+    Args:
+        predictions: file of predictions of each run that has one, by the run's id.
+    """
+    pairs: list[tuple[str, str, list[Pair]]] = []
+    for one, other in _pairs_of_runs(first, second, predictions):
+        rows, other_rows = ([row for run_id in runs for row in _read(predictions[run_id])] for runs in (one, other))
+        side_by_side = same_examples(rows, other_rows)
+        if side_by_side is not None:
+            pairs.append((one[0], other[0], side_by_side))
+    if not pairs:
+        return None
+    answers, score = _compare_answers(pairs), _compare_scores(first.metric, [rows for _, _, rows in pairs])
+    if score is None and len(answers) != 1:
+        return None
+    return ExampleComparison(len(pairs[0][2]), answers, score, first.metric in OF_RIGHT_ANSWERS)
+
+
+def _read(path: str) -> list[PredictionRow]:
+    """Rows of a file of predictions; none where it is not there any more, or is none."""
+    try:
+        return read_predictions(path)
+    except InputError as error:
+        logger.warning(str(error))
+        return []
+
+
+def _pairs_of_runs(
+    first: GroupRecord, second: GroupRecord, predictions: Mapping[str, str]
+) -> list[tuple[list[str], list[str]]]:
+    """Runs that kept predictions, paired by seed; the runs of a seed's folds stand together, as one."""
+    sides: list[dict[int, dict[int, str]]] = []
+    for group in (first, second):
+        by_seed: dict[int, dict[int, str]] = defaultdict(dict)
+        for run in group.runs:
+            if run.is_scored and run.id in predictions and run.seed is not None:
+                by_seed[run.seed][run.fold or 0] = run.id
+        sides.append(by_seed)
+    if common := sorted(sides[0].keys() & sides[1].keys()):
+        one, other = ([[own[seed][fold] for fold in sorted(own[seed])] for seed in common] for own in sides)
+        return list(zip(one, other, strict=True))
+    best = [[group.best.id] for group in (first, second) if group.best is not None and group.best.id in predictions]
+    return [(best[0], best[1])] if len(best) == 2 else []
+
+
+def _compare_answers(pairs: Sequence[tuple[str, str, Sequence[Pair]]]) -> list[AnswerComparison]:
+    """Compare the answers of each pair of runs; none where answers are not right or wrong, but near or far."""
+    results = []
+    for one, other, rows in pairs:
+        names = [name for name in ("correct", "exact_match") if all(name in row for both in rows for row in both)]
+        if not names:
+            return []
+        first, second = ([bool(row[names[0]]) for row in side] for side in zip(*rows, strict=True))
+        results.append((one, other, compare_answers(first, second)))
+    corrected = holm([result.p_value for _, _, result in results])
+    return [AnswerComparison(*found, p_value) for found, p_value in zip(results, corrected, strict=True)]
+
+
+def _compare_scores(metric: str, pairs: Sequence[Sequence[Pair]]) -> DifferenceResult | None:
+    """Compare the mean score over the pairs of runs: the examples that are drawn are the same for every run."""
+    order = {row["id"]: place for place, (row, _) in enumerate(pairs[0])}
+    scores: list[tuple[ScoreOfWeights, ScoreOfWeights]] = []
+    for rows in pairs:
+        if len(rows) != len(order):
+            return None
+        aligned = sorted(rows, key=lambda both: order.get(both[0]["id"], -1))
+        found = scores_for(metric, [row for row, _ in aligned], [row for _, row in aligned])
+        if found is None:
+            return None
+        scores.append(found)
+
+    def mean_score(side: int) -> ScoreOfWeights:
+        return lambda weights: np.asarray(np.mean([both[side](weights) for both in scores], axis=0), dtype=float)
+
+    return compare_over_examples(len(order), mean_score(0), mean_score(1))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Comparison of two groups: of their scores, the first one's minus the second one's."""
+
+    first: GroupRecord
+    second: GroupRecord
+    differences: Sequence[float]
+    """Differences of the scores of seeds in common, in the order of the seeds."""
+    shows_noise: bool
+    """Whether the seeds in common do not all score the same on both sides."""
+    paired: DifferenceResult | None
+    """Permutation test over the seeds in common; None where there are fewer than two."""
+    welch: DifferenceResult
+    """Welch's test over all seeds."""
+    examples: ExampleComparison | None
+    """Comparison over the examples that runs of both answered; None where no predictions of the same ones are kept,
+    or these do not give the score."""
+    num_telling: int = 1
+    """Number of comparisons, made at once, that can tell anything: among so many the seeds' test is chosen."""
+    num_comparisons: int = 1
+    """Number of comparisons that p-values are corrected for."""
+    corrected_p_value: float | None = None
+    """p-value, corrected by Holm's method for all the comparisons that were asked for at once."""
+    test_alone: str = ""
+    """Test that finds the difference to be more than luck where nothing else is asked, with its p-value; else empty."""
+
+    @property
+    def _level(self) -> float:
+        """Level of the first of Holm's steps."""
+        return 1 - (1 - LEVEL) / self.num_telling
+
+    @property
+    def of_seeds(self) -> DifferenceResult:
+        """Result of the test over seeds; it has no p-value where the noise of seeds is not known."""
+        finds_something = least_p_value(len(self.differences)) < 1 - self._level
+        return self.paired if self.paired is not None and self.shows_noise and finds_something else self.welch
+
+    @property
+    def _speaking_examples(self) -> ExampleComparison | None:
+        return self.examples if self.of_seeds.p_value is None else None
+
+    @property
+    def result(self) -> DifferenceResult | McNemarResult:
+        """Result of the test that speaks: over seeds, or where these show no noise, over examples."""
+        return self._speaking_examples.result if self._speaking_examples else self.of_seeds
+
+    @property
+    def test(self) -> str:
+        """Test that speaks, in words; empty where the noise of seeds is not known, and nothing else tells."""
+        if self._speaking_examples:
+            return self._speaking_examples.test
+        if self.of_seeds is self.paired:
+            return f"paired permutation over {len(self.differences)} common seeds"
+        sizes = f"{len(self.first.seeds)} and {len(self.second.seeds)} seeds"
+        return "" if self.welch.p_value is None else f"Welch's test over {sizes}"
+
+    @property
+    def bootstrap(self) -> Interval | None:
+        """Bootstrap interval, over common seeds where these speak; None where the noise of seeds is not known."""
+        if self.of_seeds is self.paired:
+            return bootstrap_interval(self.differences, [0.0])
+        known = self.of_seeds.p_value is not None
+        return bootstrap_interval(self.first.scores, self.second.scores) if known else None
+
+    @property
+    def num_seeds_needed(self) -> int | None:
+        """Number of seeds of each group that would settle a difference of this size; None where no number would."""
+        result = self.of_seeds
+        if result is self.paired:
+            return pairs_of_seeds(result.difference, stdev(self.differences), self._level)
+        if result.p_value is None:
+            return None
+        return seeds_of_each_group(result.difference, stdev(self.first.scores), stdev(self.second.scores), self._level)
+
+    @property
+    def p_value(self) -> float | None:
+        """p-value of the test that speaks; None where nothing can tell."""
+        return self.result.p_value
+
+    @property
+    def differs_in(self) -> Mapping[str, tuple[Any, Any]]:
+        """Values in which the groups differ, by path."""
+        one, other = ({**group.parameters, "code": group.code_version} for group in (self.first, self.second))
+        return {path: (one.get(path), other.get(path)) for path in sorted(varying_paths([one, other]))}
+
+    @property
+    def is_distinguishable(self) -> bool | None:
+        """Whether the groups differ by more than luck; None where nothing can tell."""
+        return None if self.corrected_p_value is None else self.corrected_p_value < 1 - LEVEL
+
+    @property
+    def words(self) -> str:
+        """The answer in one sentence: whether the groups differ, by what, and how many seeds would settle it."""
+        result, amount = self.result, partial(_amount, self.first.metric)
+        if self.p_value is None:
+            why = why_noise_is_unknown(self.first.scores, self.second.scores)
+            return (
+                f"nothing can tell: difference {amount(result.difference)} cannot be held against the noise of seeds "
+                f"({why}), and no predictions of the same examples are kept that tell of {self.first.metric}; "
+                "run further seeds"
+            )
+        interval = result.interval
+        within = (
+            "" if interval is None else f", 95 % interval {amount(interval.low, unit='')} to {amount(interval.high)}"
+        )
+        p_value = f"p = {_p_text(self.p_value)} ({self.test})"
+        if self.num_comparisons > 1 and self.corrected_p_value is not None:
+            corrected = _p_text(self.corrected_p_value)
+            p_value += f"; corrected for {self.num_comparisons} comparisons (Holm): p = {corrected}"
+        facts = f"difference {amount(result.difference)}{within}, {p_value}"
+        if self._speaking_examples:
+            why = why_noise_is_unknown(self.first.scores, self.second.scores)
+            models = "these two models are" if self.is_distinguishable else "not even these two models are"
+            return f"{models} distinguishable: {facts}; {why}: whether further seeds would say so is not known"
+        if not self.is_distinguishable:
+            alone = f", though alone they would be by {self.test_alone}" if self.test_alone else ""
+            among = f" among {self.num_comparisons} comparisons{alone}" if self.num_comparisons > 1 else ""
+            return f"not distinguishable{among}: {facts}{_further(self)}"
+        is_first = (result.difference > 0) != is_better_lower(self.first.metric)
+        return f"distinguishable: {'the first' if is_first else 'the second'} is better, {facts}"
+
+
+def _corrected(alone: Sequence[Comparison]) -> list[Comparison]:
+    """Choose the tests among so many comparisons, and correct their p-values."""
+    num_telling = max(1, sum(one.p_value is not None for one in alone))
+    found = [replace(one, num_telling=num_telling) for one in alone]
+    known = [one.p_value for one in found if one.p_value is not None]
+    corrected = iter(holm(known))
+    return [
+        replace(
+            one,
+            corrected_p_value=None if one.p_value is None else next(corrected),
+            num_comparisons=len(known) or 1,
+            test_alone=f"{by_itself.test} (p = {_p_text(p_value)})" if p_value < 1 - LEVEL else "",
+        )
+        for one, by_itself in zip(found, alone, strict=True)
+        for p_value in [1.0 if by_itself.p_value is None else by_itself.p_value]
+    ]
+
+
+def _check_comparable(groups: Sequence[GroupRecord]) -> None:
+    """Check that groups are scored alike. Raises: InputError."""
+    first = groups[0]
+    for group in groups:
+        for what, field in (("task", "task"), ("score", "metric"), ("split", "split"), ("data", "data")):
+            one, other = getattr(first, field), getattr(group, field)
+            if one != other:
+                raise InputError(
+                    f"groups {first.label} and {group.label} cannot be compared: the {what} of one is {one}, of "
+                    f"the other {other}; score both models on the same data, each by "
+                    "a run of a spec with `kind: evaluate`: orchestrator schema evaluate"
+                )
+        if not group.seeds:
+            why = group.refusal or "no run of it completed with a score"
+            raise InputError(f"group {group.label} cannot be compared: {why}")
+
+
+def compare_named(connection: Connection, names: Sequence[str], state: ColumnElement[RunState]) -> list[Comparison]:
+    """Compare what names stand for, as `Registry.compare` describes it."""
+    groups = [find_group(connection, name, state) for name in names]
+    if len(groups) < 2:
+        raise InputError("name at least two groups, runs or trials to compare: `orchestrator groups list` shows groups")
+    for (one, first), (other, second) in combinations(zip(names, groups, strict=True), 2):
+        if [run.id for run in first.runs] == [run.id for run in second.runs]:
+            raise InputError(f"{one} and {other} are the same runs; name different ones")
+    _check_comparable(groups)
+    ids = [run.id for group in groups for run in group.runs if run.is_scored]
+    kept = select(RUNS.c.id, RUNS.c.predictions_path).where(RUNS.c.id.in_(select_items(connection, ids)))
+    predictions = {run_id: path for run_id, path in connection.execute(kept) if path}
+    alone = [
+        _compare(first, second, compare_examples(first, second, predictions))
+        for first, second in combinations(groups, 2)
+    ]
+    return _corrected(alone)
+
+
+def _compare(first: GroupRecord, second: GroupRecord, examples: ExampleComparison | None) -> Comparison:
+    """Compare two groups, alone."""
+    one, other = ({seed.seed: seed.score for seed in group.seeds} for group in (first, second))
+    common = sorted(seed for seed in one.keys() & other.keys() if seed is not None)
+    differences = [one[seed] - other[seed] for seed in common]
+    shows_noise = any(has_spread([scores[seed] for seed in common]) for scores in (one, other) if common)
+    paired = compare_pairs(differences) if len(common) > 1 else None
+    welch = compare_means(first.scores, second.scores)
+    return Comparison(first, second, differences, shows_noise, paired, welch, examples)
+
+
+def _further(comparison: Comparison) -> str:
+    """Words on the number of seeds that would settle a difference that is not settled."""
+    needed = comparison.num_seeds_needed
+    if needed is None:
+        return "; no number of seeds settles so small a difference"
+    if needed <= min(len(comparison.first.seeds), len(comparison.second.seeds)):
+        return f"; {needed} seeds each find a difference of this size {POWER:.0%} of the time"
+    return f"; about {needed} seeds each would settle a difference of this size"
+
+
+def _amount(metric: str, value: float, unit: str = " points") -> str:
+    """Text of a difference: of scores, which are fractions, in points of a hundred."""
+    if is_better_lower(metric):
+        return f"{value:.4g}"
+    decimals = 1 if abs(value) >= 0.001 or not value else 1 - math.floor(math.log10(100 * abs(value)))
+    return f"{100 * value:.{min(decimals, 4)}f}{unit}"
+
+
+def _p_text(p_value: float) -> str:
+    """Text of a p-value.
+
+    >>> _p_text(0.03125), _p_text(1e-9)
+    ('0.031', 'under 0.001')
+    """
+    return f"{p_value:.2g}" if p_value >= 0.001 else "under 0.001"

@@ -1,1 +1,0 @@
-"""Keeping of a registry: the trash, backups, exports, merging, and runs brought from other registries."""

@@ -1,0 +1,227 @@
+"""Predictions that runs kept: read from their files, and scored over examples that are drawn of them."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from operator import eq
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bert_core.metrics.spans import entity_spans
+from orchestrator.errors import InputError, OrchestratorError
+from orchestrator.significance.resampling import Numbers, ScoreOfWeights, spearman_of
+from orchestrator.storage import read_bytes
+
+PredictionRow = Mapping[str, Any]
+CLASS, TAGS, VALUE, ANSWER, OTHER = "class", "list of tags", "value", "answer", "list or choice"
+"""Kinds of predictions, in words."""
+_TAG = re.compile(r"O|[BI]-.+", re.DOTALL)
+
+
+def read_predictions(path: str) -> list[PredictionRow]:
+    """Rows of a file of predictions, all of one kind.
+
+    Raises: InputError where the file is not there, or a line of it is no prediction, which is named.
+    """
+    rows: list[PredictionRow] = []
+    before = None
+    try:
+        for number, line in enumerate(read_bytes(path).decode().split("\n"), start=1):
+            if not line.strip():
+                continue
+            rows.append(json.loads(line))
+            kind = prediction_kind(rows[-1])
+            if kind is None:
+                raise ValueError(f"line {number} is no prediction beside what is right, in a form that a task keeps")
+            if before not in (None, kind):
+                raise ValueError(f"line {number} predicts a {kind}, and those before it a {before}")
+            before = kind
+    except (OSError, ValueError, OrchestratorError) as error:
+        raise InputError(f"The predictions at {path} cannot be read: {error}") from error
+    return rows
+
+
+def prediction_kind(row: Any) -> str | None:
+    """Kind of prediction that a row says it is: CLASS, TAGS, VALUE, ANSWER or OTHER; None for what is none."""
+    if not isinstance(row, dict) or not {"prediction", "gold"} <= row.keys() or not _is_sound(row):
+        return None
+    predicted, gold = row["prediction"], row["gold"]
+    if "words" in row:
+        has_tags = all(_are_texts(side) and all(map(_TAG.fullmatch, side)) for side in (predicted, gold))
+        return TAGS if has_tags and _are_texts(row["words"]) else None
+    if "exact_match" in row:
+        has_scores = all(_is_number(row.get(name)) for name in ("exact_match", "f1"))
+        return ANSWER if has_scores and isinstance(predicted, str) and isinstance(gold, list) else None
+    if isinstance(predicted, str) and isinstance(gold, str):
+        return CLASS
+    # The place of a choice is a number, too, but right or wrong.
+    return VALUE if _is_number(predicted) and _is_number(gold) and "correct" not in row else OTHER
+
+
+def _is_sound(row: Mapping[str, Any]) -> bool:
+    """Whether the parts that every kind may have are what they should be."""
+    given = row.get("probabilities", ())
+    numbers = [*(given.values() if isinstance(given, dict) else given if isinstance(given, list | tuple) else [None])]
+    items = [item for side in ("prediction", "gold") if isinstance(row[side], list) for item in row[side]]
+    return (
+        all(map(_is_number, [*numbers, row.get("error", 0)]))
+        and all(isinstance(item, str | int | float) for item in items)
+        and isinstance(row.get("id", ""), str | int)
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+Pair = tuple[PredictionRow, PredictionRow]
+"""Rows of two models on the same example."""
+
+
+def same_examples(first: Sequence[PredictionRow], second: Sequence[PredictionRow]) -> list[Pair] | None:
+    """Rows of the same examples side by side; None unless both sides have just the same ones, with the same gold."""
+    other = {row.get("id"): row for row in second}
+    ids = {row.get("id") for row in first}
+    if not first or not len(first) == len(second) == len(other) or None in ids or ids != other.keys():
+        return None
+    pairs = [(row, other[row["id"]]) for row in first]
+    return pairs if all(row.get("gold") == twin.get("gold") for row, twin in pairs) else None
+
+
+def scores_for(
+    metric: str, first: Sequence[PredictionRow], second: Sequence[PredictionRow]
+) -> tuple[ScoreOfWeights, ScoreOfWeights] | None:
+    """Scores of two models' rows over examples that are drawn; None where rows lack what a score is made of."""
+    for count, score in _WAYS.get(metric, ()):
+        counts = count([*first, *second])
+        if counts is not None:
+            return score(counts[: len(first)]), score(counts[len(first) :])
+    return None
+
+
+Count = Callable[[Sequence[PredictionRow]], Numbers | None]
+"""Function from N rows to K numbers of each, (N, K); None where rows lack what these are made of."""
+Way = tuple[Count, Callable[[Numbers], ScoreOfWeights]]
+"""Way to count, and to score the examples that are drawn by these numbers."""
+
+
+def _of_sums(score: Callable[[Numbers], Numbers]) -> Callable[[Numbers], ScoreOfWeights]:
+    """A score that is made of the sums (R, K) of K numbers of each example that is drawn."""
+    return lambda counts: lambda weights: score(weights @ counts)
+
+
+_SIDES = ("prediction", "gold")
+
+
+def _have(kind: Any, rows: Sequence[PredictionRow], names: Sequence[str] = _SIDES) -> bool:
+    return all(isinstance(row.get(name), kind) for row in rows for name in names)
+
+
+def _count(numbers: Callable[[Any], Sequence[float]], kind: Any, *names: str) -> Count:
+    """Numbers of each row, where its values of these names, or else both sides, are of a type."""
+    return lambda rows: np.asarray([*map(numbers, rows)], float) if _have(kind, rows, names or _SIDES) else None
+
+
+def _hits(row: PredictionRow) -> tuple[int, int, int]:
+    """Hits, guesses and gold parts of a row, as entities or selected sentences."""
+    guesses, gold = (set(entity_spans(row[side])) if "words" in row else set(row[side]) for side in _SIDES)
+    return len(guesses & gold), len(guesses), len(gold)
+
+
+def _confusions(rows: Sequence[PredictionRow]) -> Numbers | None:
+    """Cell of the confusion matrix that each row is in, labels in their order.
+
+    Each row says the probabilities of the same labels, of which its prediction and its gold label are.
+    """
+    labels: Any = rows[0].get("probabilities")
+    if not _have(dict, rows, ("probabilities",)) or any(row["probabilities"].keys() != labels.keys() for row in rows):
+        return None
+    if not _have(str, rows) or any(row[side] not in labels for row in rows for side in _SIDES):
+        return None
+    number = {label: place for place, label in enumerate(labels)}
+    counts = np.zeros((len(rows), len(number) ** 2))
+    cells = [number[row["gold"]] * len(number) + number[row["prediction"]] for row in rows]
+    counts[np.arange(len(rows)), cells] = 1.0
+    return counts
+
+
+def _matrices(sums: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """Right answers, guesses and gold examples of each class: (R, C) each."""
+    size = round(sums.shape[1] ** 0.5)
+    cells = sums.reshape(-1, size, size)
+    return np.einsum("rcc->rc", cells), cells.sum(axis=1), cells.sum(axis=2)
+
+
+def _f1_of_second_class(sums: Numbers) -> Numbers:
+    right, guesses, gold = _matrices(sums)
+    return _ratio(2 * right[:, 1], guesses[:, 1] + gold[:, 1])
+
+
+def _macro_f1(sums: Numbers) -> Numbers:
+    right, guesses, gold = _matrices(sums)
+    occurs = guesses + gold > 0
+    return _ratio((_ratio(2 * right, guesses + gold) * occurs).sum(axis=1), occurs.sum(axis=1).astype(float))
+
+
+def _matthews(sums: Numbers) -> Numbers:
+    """Correlation of class indicators (Gorodkin 2004), by the counts of the confusion matrix."""
+    right, guesses, gold = _matrices(sums)
+    total = gold.sum(axis=1)
+    covariance = right.sum(axis=1) * total - (guesses * gold).sum(axis=1)
+    scale = np.sqrt((total**2 - (guesses**2).sum(axis=1)) * (total**2 - (gold**2).sum(axis=1)))
+    return _ratio(covariance, scale)
+
+
+def _pearson(values: Numbers) -> ScoreOfWeights:
+    """Pearson's correlation, by the moments of the values."""
+    own, theirs = values.T
+    moments = np.column_stack([np.ones_like(own), own, theirs, own * own, theirs * theirs, own * theirs])
+
+    def score(weights: Numbers) -> Numbers:
+        total, x, y, xx, yy, xy = (weights @ moments).T
+        scale = np.sqrt(np.maximum(total * xx - x * x, 0) * np.maximum(total * yy - y * y, 0))
+        return _ratio(total * xy - x * y, scale)
+
+    return score
+
+
+def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
+    """Quotient; 0 where there is nothing to divide by, as the scores themselves have it."""
+    quotient: Numbers = np.divide(
+        numerator, denominator, out=np.zeros_like(numerator, dtype=float), where=denominator > 0
+    )
+    return quotient
+
+
+_MEAN = _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 1]))
+_PARTS, _VALUES = _count(_hits, list), _count(lambda row: [row[side] for side in _SIDES], int | float)
+_RIGHT_WORDS = _count(lambda row: (sum(map(eq, row["prediction"], row["gold"])), len(row["gold"])), list)
+_F1_OF_PARTS = (_PARTS, _of_sums(lambda sums: _ratio(2 * sums[:, 0], sums[:, 1] + sums[:, 2])))
+
+
+def _own(name: str) -> Way:
+    """Mean of a value that each row has itself."""
+    return _count(lambda row: (row[name], 1.0), int | float, name), _MEAN
+
+
+OF_RIGHT_ANSWERS = {"accuracy": "correct", "subset_accuracy": "correct", "exact_match": "exact_match"}
+"""Scores that are the share of right answers, which McNemar's test compares, and the key by which a row is right."""
+_WAYS: Mapping[str, Sequence[Way]] = {
+    **{metric: (_own(key),) for metric, key in OF_RIGHT_ANSWERS.items()},
+    "f1": (_own("f1"), (_confusions, _of_sums(_f1_of_second_class)), _F1_OF_PARTS),
+    "micro_f1": (_F1_OF_PARTS,),
+    "macro_f1": ((_confusions, _of_sums(_macro_f1)),),
+    "matthews_correlation": ((_confusions, _of_sums(_matthews)),),
+    "precision": ((_PARTS, _MEAN),),
+    "recall": ((_PARTS, _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 2]))),),
+    "word_accuracy": ((_RIGHT_WORDS, _MEAN),),
+    "pearson": ((_VALUES, _pearson),),
+    "spearman": ((_VALUES, lambda values: spearman_of(*values.T)),),
+}
+"""Ways for each score, of which the first that fits the rows is taken."""

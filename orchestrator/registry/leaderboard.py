@@ -1,0 +1,252 @@
+"""Leaderboard of a task: groups of runs in the order of their scores, with all that these leave unsaid.
+
+Scores on different validation data, or by different scores, say nothing about one another: they are ranked apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from statistics import fmean
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, and_, select
+
+from orchestrator.measurements import is_better_lower, score_bounds
+from orchestrator.registry.dialects import select_items
+from orchestrator.registry.group_records import (
+    FOLDS_PATH,
+    GroupRecord,
+    GroupRun,
+    Row,
+    group_notes,
+    recipe_text,
+    scored_trials,
+    varying_paths,
+)
+from orchestrator.registry.groups import RANKED_KINDS, load_groups, of_task
+from orchestrator.registry.model_origins import taken_path
+from orchestrator.registry.records import RecordTable, paused_collection
+from orchestrator.registry.roll_up import Numbers, Ranking, joined_key, load_rankings, numbers_of, split_key
+from orchestrator.registry.tables import MODELS, RUNS
+from orchestrator.significance.ranking import SeedNoise, SeedStatistics
+from orchestrator.significance.summary import Summary
+
+Order = Literal["lower", "mean", "median", "best"]
+"""Number that ranks groups: the worse end of the mean's interval, the mean, the median, or the best seed."""
+
+LEADERBOARD_COLUMNS = (
+    *("task", "rank", "num_ranked", "may_be_best", "metric", "split", "data"),
+    *("mean", "sd", "low", "high", "n", "folds", "median", "worst", "best"),
+    *("completed", "failed", "pruned", "collapsed", "nan", "unfinished", "baseline", "test", "test_run"),
+    *("kind", "init_from", "size", "recipe", "notes", "origin", "model", "run", "group"),
+)
+_NUMBERS = ("mean", "sd", "low", "high", "median", "worst", "best", "baseline", "test")
+_INIT_FROM, _SIZE = "recipe.init_from", "recipe.size"
+_OWN_COLUMNS = (_INIT_FROM, _SIZE, taken_path("validation"), taken_path("test"), "split")
+"""Parameters that the leaderboard has columns of their own for."""
+_NAMING = ("model", "teacher", "num_hidden_layers")
+"""Parameters by which students and evaluated models are always known."""
+_EXECUTION = "execution."
+SHOWN_DIGITS = 8
+"""Digits of a digest of data that the leaderboard has."""
+_MIN_TOLD_APART = 10
+"""Places of each ranking that a recipe is told apart from at least, however few are asked for."""
+
+
+class _Place(NamedTuple):
+    """A group in its place, by its numbers."""
+
+    ranking: Ranking
+    key: str
+    rank: int
+    num_ranked: int
+    interval: tuple[float, float] | tuple[None, None]
+    """Interval of its mean, moderated over these; None without a score, or where no group has seeds that differ."""
+    may_be_best: bool | None
+    """Whether it may have the best true mean of these; None as the interval."""
+
+
+def noise_of(numbers: Numbers) -> SeedNoise | None:
+    """Noise of the seeds of a ranking's groups; None where no group has seeds that differ."""
+    return SeedNoise.of_columns(numbers["n"], numbers["mean"], numbers["sd"]) if len(numbers) else None
+
+
+def in_order(
+    numbers: Numbers, metric: str, by: Order, noise: SeedNoise | None, limit: int | None = None
+) -> NDArray[np.intp]:
+    """Places of the groups of a ranking in an array of their numbers, the best first; those without a score come last.
+
+    Args:
+        limit: number of the first ones that are asked for; None for all.
+    """
+    scored, mean = numbers["n"] > 0, numbers["mean"]
+    sign, bounds = 1.0 if is_better_lower(metric) else -1.0, score_bounds(metric)
+    value = mean if by == "lower" else numbers[by]
+    if by == "lower" and noise is not None:
+        value = mean + sign * noise.half_widths(np.maximum(numbers["n"], 1), mean, numbers["sd"])
+        if bounds is not None:
+            value = np.where((bounds[0] <= mean) & (mean <= bounds[1]), np.clip(value, *bounds), value)
+    value = np.where(scored, sign * value, np.inf)
+    first = np.arange(len(numbers))
+    if limit is not None and limit < len(numbers):  # few of many need to be sorted
+        first = np.flatnonzero(value <= np.partition(value, limit)[limit])
+    few, value = numbers[first], value[first]
+    # Of equals, one that can be used comes first.
+    means = np.where(few["n"] > 0, sign * few["mean"], 0.0)
+    return first[np.lexsort((few["code"], few["key"], -few["has_model"], means, value))][:limit]
+
+
+def _places(ranking: Ranking, numbers: Numbers, by: Order, limit: int | None) -> Iterator[_Place]:
+    """Yield the first places of a ranking."""
+    noise, num_scored = noise_of(numbers), int(np.count_nonzero(numbers["n"]))
+    sign, bounds = 1.0 if is_better_lower(ranking.metric) else -1.0, score_bounds(ranking.metric)
+    first, statistics = in_order(numbers, ranking.metric, by, noise, limit), numbers[[*SeedStatistics._fields]]
+    best = SeedStatistics(*statistics[np.argmin(np.where(numbers["n"] > 0, sign * numbers["mean"], np.inf))].item())
+    for rank, place in enumerate(first.tolist(), start=1):
+        own, interval, may_be_best = SeedStatistics(*statistics[place].item()), None, None
+        if noise is not None and own.n:
+            interval, may_be_best = noise.interval(own, bounds), noise.may_be_best(own, best, num_scored)
+        key = joined_key(*numbers[["key", "code"]][place].item())
+        yield _Place(ranking, key, rank, len(numbers), interval or (None, None), may_be_best)
+
+
+def trial_groups(rows: Sequence[Row], metric: str) -> list[GroupRecord]:
+    """The scored trials of a sweep, by group, in the order of the leaderboard; their parameters are those of the rows.
+
+    A group none of whose seeds has all of its folds is left out.
+    """
+    of_group: dict[str, list[GroupRun]] = defaultdict(list)
+    parameters: dict[str, dict[str, Any]] = {}
+    for place, row in enumerate(scored_trials(rows, metric)):
+        folder = None if place else ""  # a sweep keeps the best trial's model: of equals its group comes first
+        score, baseline = (row.get(f"metrics.{name}{metric}") for name in ("", "baseline."))
+        run = GroupRun(row["id"], row["seed"], row["state"], score, baseline, None, False, folder, None, None)
+        of_group[row["group"]].append(run._replace(fold=row.get("params.fold")))
+        own = {name: value for name, value in row.items() if name.startswith("params.")}
+        parameters.setdefault(row["group"], own | {FOLDS_PATH: row.get("params.folds") or 1})
+    groups = [
+        GroupRecord(key, "sweep", "", metric, "validation", runs, parameters=parameters[key])
+        for key, runs in of_group.items()
+    ]
+    scored = [group for group in groups if group.seeds]
+    numbers = numbers_of(scored)
+    return [scored[place] for place in in_order(numbers, metric, "lower", noise_of(numbers))]
+
+
+def load_noise(connection: Connection, group: GroupRecord) -> SeedNoise | None:
+    """Load the noise of seeds in the ranking of a group, as the leaderboard has it."""
+    numbers = load_rankings(connection, group.task).get(Ranking.of(group), numbers_of([]))
+    key, code = split_key(group.key)
+    is_other = (numbers["key"] != key) | (numbers["code"] != code)
+    return noise_of(np.concatenate([numbers[is_other], numbers_of([group])]))
+
+
+@paused_collection()
+def rank_groups(
+    connection: Connection, task: str | None, by: Order, *, archived: bool, across_code: bool, limit: int | None
+) -> RecordTable:
+    """Rank the groups, as `Registry.leaderboard` describes it."""
+    rankings = load_rankings(connection, task, archived=archived, across_code=across_code)
+    order = {one: (*one[:2], one.split != "validation", -numbers["newest"].max()) for one, numbers in rankings.items()}
+    most = None if limit is None else max(limit, _MIN_TOLD_APART)
+    ordered = sorted(rankings, key=order.__getitem__)
+    places = [place for ranking in ordered for place in _places(ranking, rankings[ranking], by, most)]
+    keys = {place.key.partition(".")[0] for place in places}
+    are_placed = and_(of_task(None, archived=archived), RUNS.c.group_key.in_(select_items(connection, keys)))
+    found = load_groups(connection, are_placed, across_code=across_code)
+    groups = {(Ranking.of(group), group.key): group for group in found}
+    texts = _recipe_texts([groups[place.ranking, place.key] for place in places])
+    shown = [(place, groups[place[:2]]) for place in places if limit is None or place.rank <= limit]
+    models = _load_labels(connection, [group.best.model_folder for _, group in shown if group.best])
+    records = []
+    for place, group in shown:
+        folder = group.best.model_folder if group.best else None
+        notes = "; ".join(group_notes(group, _twins(rankings[place.ranking], place.key)))
+        more = {"recipe": texts[id(group)], "notes": notes, "model": models.get(str(folder), folder)}
+        records.append(_record(place, group) | more)
+    return RecordTable(LEADERBOARD_COLUMNS, records, dict.fromkeys(_NUMBERS, "float64"))
+
+
+def _twins(numbers: Numbers, key: str) -> list[str]:
+    """Keys of the groups that differ from one in the version of the code alone."""
+    plain, own = split_key(key)
+    first, end = (np.searchsorted(numbers["key"], np.uint64(plain), side) for side in ("left", "right"))
+    return [joined_key(plain, code) for code in numbers["code"][first:end].tolist() if code != own]
+
+
+def _load_labels(connection: Connection, folders: Iterable[str | None]) -> dict[str, str]:
+    """Label of the registered model in each folder that has one."""
+    is_shown = MODELS.c.folder.in_(select_items(connection, {folder for folder in folders if folder is not None}))
+    labels = select(MODELS.c.folder, MODELS.c.name, MODELS.c.version).where(is_shown)
+    return {folder: f"{name}@{version}" for folder, name, version in connection.execute(labels)}
+
+
+def _record(one: _Place, group: GroupRecord) -> dict[str, Any]:
+    """Values of the leaderboard's columns that the group has by itself."""
+    summary, best, tested = group.summary, group.best, group.tested
+    told: dict[str, Any] = summary._asdict() if summary else {**dict.fromkeys(Summary._fields), "n": 0}
+    low, high = one.interval
+    return {
+        "task": group.task,
+        "rank": one.rank if summary else None,
+        "num_ranked": one.num_ranked,
+        "may_be_best": one.may_be_best,
+        "metric": group.metric,
+        "split": group.split,
+        "data": (group.data or "")[:SHOWN_DIGITS] or None,
+        **{name: told[name] for name in ("mean", "sd", "n", "median")},
+        "low": low,
+        "high": high,
+        "folds": group.parameters.get(FOLDS_PATH),
+        "worst": told["highest" if is_better_lower(group.metric) else "lowest"],
+        "best": group.best_score,
+        **group.counts,
+        "baseline": _baseline(group),
+        "test": tested.test if tested else None,
+        "test_run": tested.id if tested else None,
+        "kind": group.kind,
+        "init_from": group.parameters.get(_INIT_FROM),
+        "size": group.parameters.get(_SIZE),
+        "origin": group.origin,
+        "run": best.id if best else group.runs[-1].id,
+        "group": group.key,
+    }
+
+
+def _baseline(group: GroupRecord) -> float | None:
+    """Score of what needs no reading, beside the best run, or where each run is of one fold on average."""
+    known = [run.baseline for run in group.runs if run.is_scored and run.baseline is not None]
+    if group.num_folds > 1 and known:
+        return fmean(known)
+    return group.best.baseline if group.best else None
+
+
+def _recipe_texts(groups: Sequence[GroupRecord]) -> dict[int, str]:
+    """Values in which each group differs from others of its task and kind, by its `id`."""
+    by_kind: dict[tuple[str, str | None], list[GroupRecord]] = defaultdict(list)
+    for group in groups:
+        by_kind[group.task, group.kind if group.kind in RANKED_KINDS else None].append(group)
+    texts = {}
+    for (_, kind), some in by_kind.items():
+        told = {*varying_paths([group.parameters for group in some]), *(_NAMING if kind else ())} - {*_OWN_COLUMNS}
+        paths = sorted(path for path in told if not path.startswith(_EXECUTION))
+        shows_code = len({group.code_version for group in some}) > 1
+        for group in some:
+            values = {path: group.parameters[path] for path in paths if path in group.parameters}
+            code = {"code": group.code_version} if shows_code and group.code_version is not None else {}
+            texts[id(group)] = recipe_text(values | code)
+    rows = {id(group): _shown(group, texts[id(group)]) for group in groups}
+    num_alike = Counter(rows.values())
+    for group in groups:
+        if num_alike[rows[id(group)]] > 1:
+            texts[id(group)] = f"{texts[id(group)]} group={group.label}".lstrip()
+    return texts
+
+
+def _shown(group: GroupRecord, recipe: str) -> tuple[str | None, ...]:
+    """All columns that tell a group's recipe apart."""
+    own = [repr(group.parameters.get(path)) for path in _OWN_COLUMNS]
+    return group.task, group.kind, group.metric, group.split, group.data, *own, recipe

@@ -1,1 +1,0 @@
-"""Alembic scripts, oldest first; `orchestrator.registry.revisions` runs them."""

@@ -1,0 +1,323 @@
+"""Data that models were trained and chosen on: a score on the same data flatters, and on test data it is refused.
+
+A split's data are known by digests of the examples that a run took, of the whole split, and of the file. Models are
+followed from the names in runs' parameters to the runs that made them, and from these to what they were made of, back
+to the first.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache, lru_cache
+from typing import Any, NamedTuple, Self
+
+from sqlalchemy import Connection, func, or_, select
+
+from orchestrator.registry.column_types import name_of_key
+from orchestrator.registry.dialects import json_object, select_items, select_runs
+from orchestrator.registry.parameters import (
+    FILE_DIGEST,
+    KIND_END,
+    RECORDED_DIGITS,
+    TAKEN_DIGEST,
+    WHOLE_DIGEST,
+    decode_stored,
+    trial_id,
+)
+from orchestrator.registry.registered_models import split_version
+from orchestrator.registry.run_records import load_kept_trials
+from orchestrator.registry.tables import (
+    DATASETS,
+    LINEAGE,
+    MODELS,
+    NAMES,
+    PARAMETERS,
+    RUN_DATASETS,
+    RUNS,
+    SERIES,
+)
+from orchestrator.results import Split
+
+Parameters = Mapping[str, Any]
+
+
+class SplitData(NamedTuple):
+    """Digests of the data of one split; None where they were not recorded."""
+
+    taken: str | None = None
+    """Digest of the examples that were used: of the file, of how it was read, and of the limit."""
+    whole: str | None = None
+    """The same digest without the limit; that of the examples themselves where there was none."""
+    file: str | None = None
+    """Digest of the file's content, however it was read."""
+
+    @classmethod
+    def of(cls, parameters: Parameters, split: Split) -> Self:
+        """Data of a split by the parameters of a run. Where no whole was recorded, the examples are taken for it."""
+        taken, whole, file = map(parameters.get, _paths(split))
+        return cls(taken, taken if whole is None else whole, file)
+
+
+def taken_path(split: Split) -> str:
+    """Path of the parameter with the digest of the examples of a split that a run took."""
+    return f"data.{split}{TAKEN_DIGEST}"
+
+
+@cache  # a board of many groups asks for the same few again and again
+def _paths(split: Split) -> tuple[str, ...]:
+    return tuple(f"data.{split}{end}" for end in (TAKEN_DIGEST, WHOLE_DIGEST, FILE_DIGEST))
+
+
+TEST_DIGEST = taken_path("test")
+"""Parameter with the digest of a run's test data."""
+_MODEL, _MODEL_DIGEST = "model", "data.model_digest"
+NAME_PATHS = frozenset((_MODEL, "rerank", "teacher", "init_from", "recipe.init_from", "pretraining.init_from", "run"))
+"""Paths of the parameters that name models: those that an evaluation scores, and those that a model is made of."""
+_MAKING_PATHS = (*NAME_PATHS, _MODEL_DIGEST, *_paths("train"), *_paths("validation"))
+"""Paths of the parameters by which it is known what a run's model was made of, and with which data."""
+_IN_RUN_FOLDER = re.compile(r"(?:^|/)runs/([0-9a-f]{12})(?:/trials/([0-9a-f]{16}))?(?=/|$)")
+"""Path in the folder of a run, which is called by the run's id, or in that of a trial, by its key."""
+
+Origin = str
+"""Earlier use of the data of a score: the model was `trained` or `chosen` on them, before these words `partly` where on
+some of them at least, after them `earlier` where a model that it was made of was, a start model or teacher; `same
+file`: any of these was so on their file, of which it is not known whether it was read into the same examples; `apart`:
+nothing of this is known, and the model was chosen on other data."""
+_SAME_FILE, _APART = "same file", "apart"
+_USES, _EARLIER = ("trained", "chosen"), " earlier"
+
+
+def origin_sentence(origin: Origin | None, model: str, data: str) -> str:
+    """Sentence on the earlier use of data.
+
+    >>> origin_sentence("partly chosen earlier", "its model", "these data")
+    'its model was made of one that was chosen on at least some of these data'
+    """
+    if origin is None:
+        return f"it is not known on which data {model} was chosen"
+    if origin == _SAME_FILE:
+        how = "was trained or chosen on the same file, read another way"
+        return f"{model}, or one that it was made of, {how}: whether on {data} is not known"
+    made = "made of one that was " if origin.endswith(_EARLIER) else ""
+    some = "at least some of " if origin.startswith("partly ") else ""
+    use = origin.removeprefix("partly ").removesuffix(_EARLIER)
+    return f"{model} was chosen on other data" if origin == _APART else f"{model} was {made}{use} on {some}{data}"
+
+
+Used = frozenset[tuple[str, str, str]]
+"""Data that a model was made with: the use (`trained` or `chosen`, with `earlier` after it where it was that of a model
+that it was made of), the kind of digest as `SplitData` has it, and the digest. Data of which it is not known what was
+taken are left out."""
+
+
+def data_used(parameters: Parameters, when: str = "") -> Used:
+    """Data that a run trains and chooses its model on, by its parameters; `when` follows the words for these uses."""
+    splits: tuple[Split, Split] = ("train", "validation")
+    return frozenset(
+        (use + when, kind, digest)
+        for use, split in zip(_USES, splits, strict=True)
+        for data in [SplitData.of(parameters, split)]
+        for kind, digest in data._asdict().items()
+        if data.taken is not None and digest is not None
+    )
+
+
+def use_of(used: Used, data: SplitData) -> Origin | None:
+    """Use that was made of the data of a score, the gravest that is certain; None where it is not known.
+
+    A limit takes the first examples (`max_train_examples`), and no split is without examples: two parts of one whole
+    share the first example at least. Of a file that was read another way, as with other labels or without its broken
+    records, nothing is certain: the examples that both took may be different ones.
+
+    >>> part = frozenset([("trained", "taken", "first 100"), ("trained", "whole", "w"), ("trained", "file", "f")])
+    >>> [use_of(part, SplitData(taken, "w", "f")) for taken in ("first 100", "w")]
+    ['trained', 'partly trained']
+    >>> use_of(part, SplitData("otherwise", "otherwise", "f")), use_of(part, SplitData("x", "x", "x"))
+    ('same file', None)
+    """
+    if data.taken is None:
+        return None
+    taken, whole, file = map(str, data)
+    for use in _USES:
+        for part, digests in (("", (("taken", taken), ("taken", whole))), ("partly ", (("whole", whole),))):
+            for when in ("", _EARLIER):
+                if any((use + when, *digest) in used for digest in digests):
+                    return f"{part}{use}{when}"
+    if any((use + when, "file", file) in used for use in _USES for when in ("", _EARLIER)):
+        return _SAME_FILE
+    return _APART if any(use == "chosen" for use, _, _ in used) else None
+
+
+def load_test_refusals(connection: Connection, run_ids: Collection[str]) -> dict[str, str]:
+    """Reason for each of these runs, trials and evaluations whose score on the test split is refused, by its id.
+
+    A file that was read another way may have given other examples, and refuses nothing.
+    """
+    of_tests = select(NAMES.c.key).where(NAMES.c.text.startswith("test."))
+    is_tested = SERIES.c.run_id.in_(select_runs(connection, run_ids)), SERIES.c.name.in_(of_tests)
+    scored = connection.scalars(select(SERIES.c.run_id).where(*is_tested).distinct()).all()
+    kept = load_kept_trials(connection, scored)  # the score of a sweep is that of the trial whose model it kept
+    texts = load_parameters_of(connection, {*scored, *kept.values()}, (*_MAKING_PATHS, *_paths("test")))
+    made_with = {run_id: texts[run_id] | texts.get(kept.get(run_id, ""), {}) for run_id in scored}
+    tested = {run_id: own for run_id, own in made_with.items() if TEST_DIGEST in own}
+    uses = {
+        run_id: use_of(used, SplitData.of(tested[run_id], "test"))
+        for run_id, used in load_origins(connection, tested).items()
+    }
+    return {
+        run_id: origin_sentence(use, "the model", "the test data")
+        for run_id, use in uses.items()
+        if use not in (None, _APART, _SAME_FILE)
+    }
+
+
+def load_origins(connection: Connection, runs: Mapping[str, Parameters]) -> dict[str, Used]:
+    """Data that the model of each run was trained and chosen on, and earlier those of all models that it was made of.
+
+    Args:
+        runs: parameters of each run. A run that names a `model` is an evaluation: it made none, and its model is that
+            one.
+    """
+    makers: dict[str, frozenset[str]] = {}  # of the models that a run names, as far as they are known here
+    parameters: dict[str, Parameters] = {}
+    unread = runs
+    while unread:
+        references = _load_references(connection, unread)
+        found = _load_makers(connection, frozenset().union(*references.values()))
+        for run_id, named in references.items():
+            makers[run_id] = frozenset(found[reference] for reference in named if reference in found)
+        unread = load_parameters_of(connection, {*found.values()} - parameters.keys(), _MAKING_PATHS)
+        parameters |= unread
+    texts = _load_texts(connection, parameters) if parameters else {}
+
+    @cache
+    def data_of(run_ids: frozenset[str], when: str) -> Used:
+        read = ((f"trained{when}", "file", file) for run_id in run_ids for file in texts.get(run_id, ()))
+        return frozenset(read).union(*(data_used(parameters[run_id], when) for run_id in run_ids))
+
+    @cache
+    def ancestors_of(run_ids: frozenset[str]) -> frozenset[str]:
+        """Makers of what the models of some makers were made of."""
+        found, nearest = frozenset[str](), run_ids
+        while nearest:
+            nearest = frozenset().union(*(makers.get(run_id, ()) for run_id in nearest)) - found
+            found |= nearest
+        return found
+
+    origins = {}
+    for run_id, own in runs.items():
+        nearest = makers.get(run_id, frozenset())
+        earlier, made_with = ancestors_of(nearest), data_of(nearest, "")
+        if _MODEL not in own:  # what it names is what its own model was made of
+            earlier, made_with = nearest | earlier, data_used(own)
+        origins[run_id] = made_with | data_of(earlier, _EARLIER)
+    return origins
+
+
+def _load_texts(connection: Connection, run_ids: Collection[str]) -> dict[str, set[str]]:
+    """Digests of the files of text that runs read, by run, whatever labels they have."""
+    of_run = DATASETS.c.fingerprint == RUN_DATASETS.c.fingerprint
+    corpora = select(RUN_DATASETS.c.run_id, DATASETS.c.files).join(DATASETS, of_run).where(DATASETS.c.kind == "corpus")
+    read: dict[str, set[str]] = defaultdict(set)
+    for run_id, files in connection.execute(corpora.where(RUN_DATASETS.c.run_id.in_(select_runs(connection, run_ids)))):
+        read[run_id] |= {file["digest"][:RECORDED_DIGITS] for file in files if file.get("digest")}
+    return read
+
+
+_Reference = tuple[str, str | None]
+"""Name of a model in a run, and the digest of the weights that it meant then, None where that was not recorded: it may
+mean others here."""
+
+
+def _load_references(connection: Connection, runs: Mapping[str, Parameters]) -> dict[str, frozenset[_Reference]]:
+    """Models that runs name in their parameters, by run.
+
+    A name means the weights that the run's lineage has recorded. That of a trial is its sweep's, which has the start
+    model of the trial whose model it kept.
+    """
+    names = {
+        run_id: [name for path in NAME_PATHS & own.keys() if isinstance(name := own[path], str) and name != "random"]
+        for run_id, own in runs.items()
+    }
+    meant: dict[tuple[str, str], str] = {}
+    if asked := [run_id for run_id, some in names.items() if any("@" in name for name in some)]:
+        of_run = LINEAGE.c.run_id == func.coalesce(RUNS.c.parent_id, RUNS.c.key)
+        edges = select(RUNS.c.id, LINEAGE.c.parent_name, LINEAGE.c.parent).join(LINEAGE, of_run)
+        is_asked = RUNS.c.id.in_(select_items(connection, asked)), LINEAGE.c.role.in_(("weights", "teacher"))
+        meant = {
+            (run_id, name): one[:RECORDED_DIGITS] for run_id, name, one in connection.execute(edges.where(*is_asked))
+        }
+    return {
+        run_id: frozenset(
+            (name, own.get(_MODEL_DIGEST) if name == own.get(_MODEL) else meant.get((run_id, name)))
+            for name in names[run_id]
+        )
+        for run_id, own in runs.items()
+    }
+
+
+def _load_makers(connection: Connection, references: Collection[_Reference]) -> dict[_Reference, str]:
+    """Id of the run that made a model, by how it is named; the maker of a sweep's model is the trial that it kept.
+
+    A model is named by its label, by its folder, by the run that made it, or by a path in the folder of that run.
+    """
+    if not references:
+        return {}
+    names = {name for name, _ in references}
+    digests = {digest for _, digest in references if digest is not None}
+    run_ids = {name: _run_of_path(name) or name for name in names}
+    asked = select_items(connection, {*names, *digests, *run_ids.values(), *(split_version(name)[0] for name in names)})
+    recorded = {*connection.scalars(select(RUNS.c.id).where(RUNS.c.id.in_(asked)))}
+    digest = func.substr(MODELS.c.digest, 1, RECORDED_DIGITS)
+    of_digests = [digest.in_(asked)] if digests else []  # which reads all models
+    is_asked = or_(MODELS.c.name.in_(asked), MODELS.c.folder.in_(asked), *of_digests)
+    columns = MODELS.c.run_id, MODELS.c.name, MODELS.c.version, MODELS.c.folder, digest
+    of_name: dict[str, tuple[str | None, str]] = {}
+    of_digest: dict[str | None, str] = {}
+    for maker, name, version, folder, weights in connection.execute(
+        select(*columns).where(is_asked, MODELS.c.run_id.is_not(None))
+    ):
+        of_digest[weights] = str(maker)
+        of_name |= dict.fromkeys((f"{name}@{version}", folder), (weights, str(maker)))
+    makers: dict[_Reference, str] = {}
+    for name, meant in references:
+        weights, named = of_name.get(name, (meant, run_ids[name]))
+        is_meant = meant in (None, weights) and (name in of_name or named in recorded)
+        if maker := named if is_meant else of_digest.get(meant):
+            makers[name, meant] = maker
+    kept = load_kept_trials(connection, {*makers.values()})
+    return {reference: kept.get(maker, maker) for reference, maker in makers.items()}
+
+
+def _run_of_path(name: str) -> str | None:
+    """Id of the run or trial in whose folder a path lies; None of a path that lies elsewhere, and of other names."""
+    found = _IN_RUN_FOLDER.search(name)
+    if found is None:
+        return None
+    run_id, key = found.groups()
+    return str(run_id) if key is None else trial_id(run_id, key)
+
+
+def load_parameters_of(
+    connection: Connection, run_ids: Collection[str], paths: Iterable[str] = (), *, without: Iterable[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Load the parameters of several runs, by run and dotted path; a run without any has none.
+
+    Args:
+        paths: parameters that are asked for; all when empty.
+        without: parameters that are left out.
+    """
+    if not run_ids:
+        return {}
+    stored = json_object(connection, name_of_key(PARAMETERS.c.path), PARAMETERS.c.kind + KIND_END + PARAMETERS.c.text)
+    of_run = select(PARAMETERS.c.run_id, stored).where(PARAMETERS.c.run_id.in_(select_runs(connection, run_ids)))
+    named = select(NAMES.c.key).where(NAMES.c.text.in_(paths or without))
+    asked = of_run.where(PARAMETERS.c.path.in_(named) if paths else PARAMETERS.c.path.not_in(named))
+    parameters: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
+    for run_id, own in connection.execute(asked.group_by(PARAMETERS.c.run_id)).all():
+        parameters[run_id] = {path: _decode(value) for path, value in own.items()}
+    return parameters
+
+
+_decode = lru_cache(maxsize=10_000)(decode_stored)
+"""A few values stand in most recipes, and each is decoded once."""

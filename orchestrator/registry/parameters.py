@@ -1,0 +1,238 @@
+"""Parameters: values of a spec by dotted path, with their types, as rows, and digests of them all."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
+from math import isfinite, isnan
+from typing import Any
+
+from sqlalchemy import Connection, Integer, Select, bindparam, select, type_coerce
+
+from orchestrator.registry.column_types import replace_unstorable
+from orchestrator.registry.dialects import list_value, select_list, upsert_rows
+from orchestrator.registry.tables import NAMES, PARAMETERS
+from orchestrator.registry.write_transactions import Prepared, WriteTransaction
+
+_TASK = "task."
+_TASK_COLUMNS = ("task.id", "task.metric")
+_DATA = "data."
+_TEST_DATA = "data.test_digest"
+_EVALUATION = "evaluate"
+_DATA_PLACES = ("task.files", "task.folder")
+"""Parameters that say where data lie, not what they are."""
+TAKEN_DIGEST, WHOLE_DIGEST, FILE_DIGEST = "_digest", "_whole_digest", "_file_digest"
+"""Ends of the paths of a split's digests: of the examples that a run took, of all without its limit, of the file."""
+RECORDED_DIGITS = 16
+"""Digits of a digest of data, or of a model's weights, that the parameters of runs have."""
+
+KIND_END = ":"
+"""End of the kind, where a statement joins the kind and the text of a parameter: a colon, which no kind has."""
+
+LARGEST_EXACT = 2**53
+"""Whole number from which on a double may be another one than was written."""
+
+_NOT_SHAPING = frozenset({"execution"})
+"""Parts of a path below which no parameter shapes a result."""
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flatten nested sections into dotted paths: `{"recipe": {"seed": 0}}` becomes `{"recipe.seed": 0}`.
+
+    A list of sections gets numbers as path parts; a list of plain values stays one value.
+
+    >>> flatten({"recipe": {"seed": 0}, "phases": [{"share": 1.0}], "tags": ["a", "b"]})
+    {'recipe.seed': 0, 'phases.0.share': 1.0, 'tags': ['a', 'b']}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        path = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            flat |= flatten(value, f"{path}.")
+        elif _holds_sections(value):
+            flat |= flatten({str(index): item for index, item in enumerate(value)}, f"{path}.")
+        else:
+            flat[path] = list(value) if isinstance(value, tuple) else value
+    return flat
+
+
+def _holds_sections(value: Any) -> bool:
+    return isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value)
+
+
+def encode_parameter(value: Any) -> tuple[str, str, float | None]:
+    """Encode a value as kind, text and number, the columns of the parameters table in their order.
+
+    >>> encode_parameter(5e-05), encode_parameter(True), encode_parameter("tiny")
+    (('number', '5e-05', 5e-05), ('boolean', 'true', 1.0), ('text', 'tiny', None))
+    """
+    if value is None:
+        return "null", "null", None
+    if isinstance(value, bool):
+        return "boolean", json.dumps(value), float(value)
+    if isinstance(value, int | float):
+        number = float(value)
+        plain = int.__repr__ if isinstance(value, int) else float.__repr__  # what JSON writes, sooner
+        text = plain(value) if isfinite(number) else json.dumps(number)
+        return "number", text, None if isnan(number) else number
+    if isinstance(value, str):
+        return "text", replace_unstorable(value), None
+    return "json", json.dumps(value, default=str), None
+
+
+def decode_stored(stored: str) -> Any:
+    """Decode a value from its kind and text as statements join them, with `KIND_END` between."""
+    kind, _, text = stored.partition(KIND_END)
+    return decode_parameter(kind, text)
+
+
+def decode_parameter(kind: str, text: str) -> Any:
+    """Decode a value from its kind and text, as `encode_parameter` wrote them."""
+    if kind == "number":
+        return _decode_number(text)
+    return text if kind == "text" else json.loads(text)
+
+
+_decode_number = lru_cache(maxsize=10_000)(json.loads)
+"""The same few numbers are read again and again: the recipe of a sweep for each of its trials."""
+
+
+def is_source_digest(path: str) -> bool:
+    """Whether a parameter tells what a split's examples were taken from, which makes runs no different.
+
+    The examples have a digest of their own.
+    """
+    return path.startswith(_DATA) and path.endswith((WHOLE_DIGEST, FILE_DIGEST))
+
+
+def group_digest(parameters: Mapping[str, Any]) -> str:
+    """Digest of parameters without seed and fold: 16 hexadecimal digits, equal for trials that differ in these alone.
+
+    Where digests of the data are recorded, these count, and no paths. The data of a test are no part of a group, but of
+    one of evaluations, which are scored on nothing else.
+    """
+    is_evaluated = parameters.get("kind") == _EVALUATION
+    has_digests = any(path.startswith(_DATA) for path in parameters)
+    return digest(
+        {
+            path: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+            for path, value in parameters.items()
+            if path.rpartition(".")[2] not in ("seed", "seeds", "fold")
+            and (path != _TEST_DATA or is_evaluated)
+            and not (has_digests and path.startswith(_DATA_PLACES))
+            and not is_source_digest(path)
+        }
+    )
+
+
+def run_group_digest(kind: str, parameters: Mapping[str, Any]) -> str:
+    """Digest of a run's parameters without its seed and without how it was carried out."""
+    shaping = {path: value for path, value in parameters.items() if _NOT_SHAPING.isdisjoint(path.split("."))}
+    return group_digest({"kind": kind, **shaping})
+
+
+def told_task_fields(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a task that a trial is told of: those that were given and change what is learned or scored.
+
+    Its id and score have columns of their own, and its data have digests.
+    """
+    defaults = _task_defaults()
+    return {
+        path: value
+        for path, value in parameters.items()
+        if path.startswith(_TASK)
+        and path not in _TASK_COLUMNS
+        and not path.startswith(_DATA_PLACES)
+        and value != defaults.get(path)
+    }
+
+
+@cache
+def _task_defaults() -> dict[str, Any]:
+    from orchestrator.specs.task import TaskSpec
+
+    given = {name: field.get_default(call_default_factory=True) for name, field in TaskSpec.model_fields.items()}
+    return {f"{_TASK}{name}": list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+
+
+def digest(value: Any) -> str:
+    """Digest of plain values: the first 16 hexadecimal digits of SHA-256 over them as JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(replace_unstorable(text).encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=10_000)
+def trial_id(sweep_id: str, key: str) -> str:
+    """Id of a trial: the same whenever it is recorded, and by whichever process."""
+    return digest([sweep_id, key])[:12]
+
+
+def write_parameters(transaction: WriteTransaction, parameters: Mapping[int, Mapping[str, Any]]) -> None:
+    """Write parameters of runs, by the run's key."""
+    rows = [
+        (replace_unstorable(path), key, *encode_parameter(value))
+        for key, own in parameters.items()
+        for path, value in own.items()
+    ]
+    if rows:
+        paths, runs, kinds, texts, numbers = map(list, zip(*rows, strict=True))
+        keys = name_keys(transaction, paths)
+        columns = {"path": [keys[path] for path in paths], "run_id": runs, "kind": kinds, "text": texts}
+        transaction.upsert(
+            PARAMETERS,
+            columns | {"number": numbers},
+            ["path", "run_id"],
+            ["kind", "text", "number"],
+        )
+
+
+def read_parameters(transaction: WriteTransaction, key: int) -> dict[str, Any]:
+    """Read the parameters of a run by dotted path, to write by them."""
+    rows = transaction.read(_select_statement(transaction.dialect), {"key": key})
+    return {path: decode_parameter(kind, text) for path, kind, text in rows}
+
+
+def load_parameters(connection: Connection, run_id: str) -> dict[str, Any]:
+    """Load the parameters of a run by dotted path."""
+    rows = connection.execute(_of_run(PARAMETERS.c.run_id == run_id))
+    return {path: decode_parameter(kind, text) for path, kind, text in rows}
+
+
+def _of_run(is_its: Any) -> Select[str, str, str]:
+    columns = select(NAMES.c.text, PARAMETERS.c.kind, PARAMETERS.c.text)
+    return columns.join(NAMES, NAMES.c.key == PARAMETERS.c.path).where(is_its).order_by(NAMES.c.text)
+
+
+@lru_cache
+def _select_statement(dialect: str) -> Prepared:
+    is_its = type_coerce(PARAMETERS.c.run_id, Integer) == bindparam("key", type_=Integer)
+    return Prepared(_of_run(is_its), dialect, ["key"])
+
+
+def name_keys(transaction: WriteTransaction, texts: Iterable[str]) -> dict[str, int]:
+    """Keys of names, which are made where they are not there yet."""
+    keys, new = transaction.keys, transaction.new_keys
+    wanted = dict.fromkeys(texts)
+    missing = sorted(text for text in wanted if text not in keys and text not in new)  # in one order, against deadlocks
+    if missing:
+        _find(transaction, missing)
+        if unknown := [text for text in missing if text not in new]:
+            transaction.upsert(NAMES, {"text": unknown}, ["text"], [])
+            _find(transaction, unknown)
+    return {text: keys.get(text) or new[text] for text in wanted}
+
+
+def _find(transaction: WriteTransaction, texts: list[str]) -> None:
+    found = transaction.read(_find_statement(transaction.dialect), {"texts": list_value(transaction.dialect, texts)})
+    transaction.new_keys.update(found)
+
+
+@lru_cache
+def _find_statement(dialect: str) -> Prepared:
+    named = select(NAMES.c.text, NAMES.c.key).where(NAMES.c.text.in_(select_list(dialect, "texts")))
+    return Prepared(named, dialect, ["texts"])
+
+
+def record_names(connection: Connection, texts: Iterable[str]) -> None:
+    """Record names, for rows that come after."""
+    upsert_rows(connection, NAMES, ("text",), (), [{"text": text} for text in sorted(set(texts))])

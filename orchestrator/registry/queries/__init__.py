@@ -1,1 +1,0 @@
-"""Queries of runs: the language, its fields and values, the plans of SQL, and tables of what was found."""

@@ -1,0 +1,269 @@
+"""Groups of the runs that a query selects, by the values of fields, with aggregates of their scores or other fields.
+
+The database groups and aggregates; each group comes as one row. Where scores of several measurements or tasks would be
+taken together, it is asked once more, with these as fields of the groups.
+"""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
+
+from sqlalchemy import Connection, Double, and_, case, cast, func, or_, select
+
+from orchestrator.errors import InputError
+from orchestrator.measurements import is_better_lower
+from orchestrator.progress import counted
+from orchestrator.registry.column_types import median
+from orchestrator.registry.dialects import select_items
+from orchestrator.registry.fields import FIELDS, Column, Field, Test, parameter
+from orchestrator.registry.model_origins import load_test_refusals, taken_path
+from orchestrator.registry.records import RecordTable
+from orchestrator.registry.selection import Selection
+from orchestrator.registry.tables import RUNS
+from orchestrator.run_states import RunState
+
+MAX_PIVOT_COLUMNS = 50
+SCORE = "score"
+"""Field that an aggregate is of where it names none."""
+AGGREGATES = ("count", "n", "mean", "sd", "min", "max", "median", "sum", "best", "worst")
+"""`count` is the number of runs, `n` of those whose value counts, `best` the highest one, of a loss the lowest."""
+DEFAULT_AGGREGATES = ("count", "n", "mean", "sd", "min", "max")
+_OF_NUMBERS: dict[str, Any] = {"mean": func.avg, "sd": func.stddev_samp, "median": median, "sum": func.sum}
+_METRIC, _TASK, _TEST = "metric", "task", "metrics.test."
+_DATA = f"params.{taken_path('validation')}"
+_REFUSED = "left out: the test score of {}, refused; `orchestrator runs show` says why"
+_MEASUREMENT = re.compile(r"metrics\.([\w./-]+)")
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One aggregate that was asked for."""
+
+    label: str
+    """Heading of its column: the words of the person who asked."""
+    function: str
+    """One of `AGGREGATES`."""
+    field: str
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Make one of its text. Raises: InputError."""
+        found = re.fullmatch(r"\s*(\w+)\s*(?:\(\s*(.+?)\s*\))?\s*", text)
+        function = found[1].lower() if found else text
+        if found is None or function not in AGGREGATES:
+            raise InputError(
+                f"{text.strip()!r} is no aggregate; there are {', '.join(AGGREGATES)}, such as max(seconds)."
+            )
+        if function == "count" and found[2]:
+            function = "n"
+        label = text.strip() if found[2] is None else f"{found[1]}({found[2]})"
+        return cls(label, function, found[2] or SCORE)
+
+    @property
+    def is_of_scores(self) -> bool:
+        """Whether it aggregates the scores of the runs rather than their number or another field."""
+        return self.field == SCORE and self.function != "count"
+
+    def takes_lowest(self, metric: str | None) -> bool:
+        """Whether it is the lowest value rather than the highest, of scores of a measurement."""
+        if self.function in ("min", "max"):
+            return self.function == "min"
+        measured = _MEASUREMENT.search(self.field)
+        name = metric or "" if self.field == SCORE else measured[1] if measured else self.field
+        return is_better_lower(name) == (self.function == "best")
+
+
+def group_runs(
+    selection: Selection,
+    conditions: Sequence[Test],
+    by: str | Sequence[str],
+    aggregates: str | Sequence[str],
+    pivot: str | None,
+    sort: str | None,
+) -> RecordTable:
+    """Group the runs of which conditions are true, as `Registry.grouped` describes it. Raises: InputError."""
+    keys, notes = list(dict.fromkeys(_parts(by))), list[str]()
+    if not keys:
+        raise InputError("Runs are grouped by one field at least, such as task.")
+    asked = [Aggregate.parse(text) for text in _parts(aggregates) or (("mean",) if pivot else DEFAULT_AGGREGATES)]
+    connection, pivots = selection.connection, [pivot] if pivot else []
+    fields = {name: selection.field(name) for name in (*keys, *pivots)}
+    measured = {one.field: selection.field(one.field) for one in asked if one.function != "count"}
+    counts: dict[str, Test] = {SCORE: RUNS.c.state == RunState.COMPLETED}
+    if tests := [field.of_runs(field.value.is_not(None)) for name, field in measured.items() if _TEST in name]:
+        tested = connection.scalars(select(RUNS.c.id).where(*conditions, or_(*tests))).all()
+        if refused := load_test_refusals(connection, tested):  # runs whose models were made with the test data
+            counts |= {name: RUNS.c.id.not_in(select_items(connection, refused)) for name in measured if _TEST in name}
+            notes.append(_REFUSED.format(counted(len(refused), "run")))
+    if any(one.is_of_scores for one in asked):
+        conditions, left_out = _with_own_scores(connection, measured[SCORE], conditions)
+        notes += left_out
+        ranked = select(RUNS.c.metric).where(*conditions, counts[SCORE], RUNS.c.metric.is_not(None)).distinct()
+        if _METRIC not in fields and len(connection.scalars(ranked.limit(2)).all()) > 1:
+            keys.append(_METRIC)
+    read = partial(_read_groups, connection, measured=measured, counts=counts, conditions=conditions, aggregates=asked)
+    groups, are_mixed = read({name: fields.get(name) or FIELDS[name] for name in (*keys, *pivots)})
+    if any(several_tasks for several_tasks, _ in are_mixed):
+        keys.append(_TASK)
+        groups, are_mixed = read({name: fields.get(name) or FIELDS[name] for name in (*keys, *pivots)})
+    if num_mixed := sum(bool(several_data) for _, several_data in are_mixed):
+        mixed = counted(num_mixed, "group")
+        notes.append(
+            f"scores on different validation data are taken together in {mixed}; to part them, group by {_DATA}, too"
+        )
+    groups.sort(key=lambda group: [_rank(group[name]) for name in (*keys, *pivots)])
+    labels = list(dict.fromkeys(one.label for one in asked))
+    table = _pivoted(groups, keys, labels, pivot) if pivot else RecordTable([*keys, *labels], groups)
+    return replace(_sorted(table, sort), notes=notes)
+
+
+def _with_own_scores(connection: Connection, score: Field, conditions: Sequence[Test]) -> tuple[list[Test], list[str]]:
+    """Conditions without runs whose trials are selected, whose score is that of the best one; notes on what counts not.
+
+    Such a score would count twice, and those of runs that have not completed are no results.
+    """
+    parents = select(RUNS.c.parent_id).where(*conditions, RUNS.c.parent_id.is_not(None)).correlate(None)
+    num_parents = connection.scalar(select(func.count()).select_from(RUNS).where(*conditions, RUNS.c.key.in_(parents)))
+    notes = []
+    if num_parents:
+        notes.append(f"left out: {counted(num_parents, 'run')} whose trials are here, with the score of the best one")
+    own = [*conditions, RUNS.c.key.not_in(parents)] if num_parents else list(conditions)
+    unfinished = select(func.count()).select_from(RUNS).where(*own, RUNS.c.state != RunState.COMPLETED)
+    if num_unfinished := connection.scalar(unfinished.where(score.of_runs(score.value.is_not(None)))):
+        notes.append(f"left out: the score of {counted(num_unfinished, 'run')} not completed")
+    return own, notes
+
+
+def _read_groups(
+    connection: Connection,
+    fields: Mapping[str, Field],
+    *,
+    measured: Mapping[str, Field],
+    counts: Mapping[str, Test],
+    conditions: Sequence[Test],
+    aggregates: Sequence[Aggregate],
+) -> tuple[list[dict[str, Any]], list[tuple[Any, Any]]]:
+    """Read groups by the values of fields: these and the aggregates; and whether scores are of several tasks, and data.
+
+    Args:
+        measured: fields that are aggregated, by name.
+        counts: conditions for the runs whose value of a field counts; all do where there is none.
+
+    Raises: InputError for aggregates that a field's values have not.
+    """
+    joined = {id(field): field for field in (*fields.values(), *measured.values())}
+    columns: dict[tuple[str, str], Column] = {("", "count"): func.count()}
+    for one in aggregates:
+        if one.function != "count":
+            columns |= _columns(one, measured[one.field], counts.get(one.field))
+    if any(one.is_of_scores for one in aggregates):
+        data = parameter(taken_path("validation"))
+        joined[id(data)] = data
+        is_scored = and_(counts[SCORE], measured[SCORE].value.is_not(None))
+        metric, task, taken = (case((is_scored, column)) for column in (RUNS.c.metric, RUNS.c.task, data.value))
+        columns |= {("scored", "metric"): func.min(metric), ("scored", "tasks"): func.min(task) != func.max(task)}
+        columns["scored", "data"] = func.min(taken) != func.max(taken)
+    shown = [func.min(column) for field in fields.values() for column in field.shown]
+    statement = select(*shown, *columns.values()).select_from(RUNS)
+    for field in joined.values():
+        statement = field.beside(statement)
+    groups, are_mixed = list[dict[str, Any]](), list[tuple[Any, Any]]()
+    for row in connection.execute(
+        statement.where(*conditions).group_by(*(k for field in fields.values() for k in field.keys))
+    ):
+        values = iter(row)
+        group = {name: field.show(*(next(values) for _ in field.shown)) for name, field in fields.items()}
+        found = dict(zip(columns, values, strict=True))
+        groups.append(group | {one.label: _made(one, found) for one in aggregates})
+        are_mixed.append((found.get(("scored", "tasks")), found.get(("scored", "data"))))
+    return groups, are_mixed
+
+
+def _columns(one: Aggregate, field: Field, counting: Test | None) -> dict[tuple[str, str], Column]:
+    """Columns that an aggregate is made of, by the field and what of it; numbers apart from what is none."""
+    parts, made = field.parts, dict[tuple[str, str], Column]()
+    number = field.table.c.number if field.kind == "parameter" else parts.get("number", parts.get("boolean"))
+    for kind, column in (("", number), ("other ", parts.get("text", parts.get("time")))):
+        if column is None:
+            continue
+        value = column if counting is None else case((counting, column))
+        made[one.field, f"{kind}n"] = func.count(value)
+        if one.function not in ("n", *_OF_NUMBERS):
+            made |= {(one.field, f"{kind}min"): func.min(value), (one.field, f"{kind}max"): func.max(value)}
+        elif one.function != "n" and not kind:
+            made[one.field, one.function] = _OF_NUMBERS[one.function](cast(value, Double))
+    return made
+
+
+def _made(one: Aggregate, found: Mapping[tuple[str, str], Any]) -> Any:
+    """The value of an aggregate. Raises: InputError for text among numbers."""
+    if one.function == "count":
+        return found["", "count"]
+    num_numbers, num_others = (found.get((one.field, name), 0) for name in ("n", "other n"))
+    if one.function == "n":
+        return num_numbers + num_others
+    if one.function in _OF_NUMBERS:
+        if num_others:
+            raise InputError(f"{one.function} takes numbers, and {one.field} has other values; count, min and max do")
+        value = found.get((one.field, one.function))
+        return None if value is None or math.isnan(value) else value
+    if num_numbers and num_others:  # which have no order
+        raise InputError(f"{one.function} takes values of one type, and {one.field} has several")
+    end = "min" if one.takes_lowest(found.get(("scored", "metric"))) else "max"
+    return found.get((one.field, f"other {end}" if num_others else end))
+
+
+def _pivoted(groups: Sequence[dict[str, Any]], by: Sequence[str], labels: Sequence[str], pivot: str) -> RecordTable:
+    """Table with a column for each value of a field and each aggregate. Raises: InputError for too many values."""
+    headings = {_rank(group[pivot]): group[pivot] for group in groups}
+    if len(headings) > MAX_PIVOT_COLUMNS:
+        raise InputError(f"{pivot} has {len(headings)} values; at most {MAX_PIVOT_COLUMNS} become columns.")
+
+    def column(label: str, value: Any) -> str:
+        shown = "none" if value is None else str(value).lower() if isinstance(value, bool) else value
+        place = f"{pivot.rpartition('.')[2]}={shown}"
+        return place if len(labels) == 1 else f"{label} {place}"
+
+    rows: dict[Hashable, dict[str, Any]] = defaultdict(dict)
+    for group in groups:
+        own = {name: group[name] for name in by}
+        rows[tuple(map(_rank, own.values()))] |= own | {column(label, group[pivot]): group[label] for label in labels}
+    columns = [column(label, headings[rank]) for rank in sorted(headings) for label in labels]
+    return RecordTable([*by, *dict.fromkeys(columns)], list(rows.values()))
+
+
+def _sorted(table: RecordTable, sort: str | None) -> RecordTable:
+    """The table sorted by a column, those without a value last. Raises: InputError for a column that it has not."""
+    if not sort:
+        return table
+    column, descends = sort.removeprefix("-"), sort.startswith("-")
+    if column not in table.columns:
+        raise InputError(f"Cannot sort groups by {column!r}; they have: {', '.join(table.columns)}")
+    having = [record for record in table.records if record.get(column) is not None]
+    having.sort(key=lambda record: _rank(record[column]), reverse=descends)
+    without = [record for record in table.records if record.get(column) is None]
+    return replace(table, records=having + without)
+
+
+def _parts(text: str | Sequence[str]) -> list[str]:
+    """Parts of a text between its commas, those in parentheses aside."""
+    if not isinstance(text, str):
+        return [part.strip() for part in text]
+    return [part.strip() for part in re.split(r",(?![^(]*\))", text) if part.strip()]
+
+
+def _rank(value: Any) -> tuple[int, Any]:
+    """Sort key of a value: numbers, then times, then text, true and false, lists, and what has no value."""
+    if value is None:
+        return 9, 0
+    if isinstance(value, bool):
+        return 4, value
+    if isinstance(value, int | float):
+        return (1, 0) if math.isnan(value) else (0, value)
+    if isinstance(value, str):
+        return 3, value
+    return (5, str(value)) if isinstance(value, list | dict) else (2, value)

@@ -1,1 +1,0 @@
-"""Everything that is written of a run while it works: its life, trials, measurements, data, costs, notes."""

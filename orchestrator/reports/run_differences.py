@@ -1,0 +1,178 @@
+"""Differences between two runs, whatever their kinds: settings, data, code, environment and scores, field by field.
+
+A trial is compared by its whole recipe; its code and environment are those of the attempt of its sweep that made it.
+Of any other run the newest attempt counts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from orchestrator.measurements import is_of_the_machine
+from orchestrator.provenance.source_code import SourceCode
+from orchestrator.registry.model_origins import SplitData
+from orchestrator.registry.parameters import is_source_digest
+from orchestrator.registry.records import AttemptRecord, RunRecord
+from orchestrator.registry.registry import Registry
+from orchestrator.results import Split
+
+SECTIONS = ("run", "spec", "data", "code", "environment", "scores", "speed", "stages")
+_DATA_PARAMETERS = "data."
+_DIGEST = ".digest"
+_SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One field in which two runs differ; None where a run has no such field."""
+
+    section: str
+    field: str
+    first: Any
+    second: Any
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Two runs and all in which they differ."""
+
+    first: RunRecord
+    second: RunRecord
+    differences: list[Difference]
+    same: list[str]
+    """Sections that both have, without any difference."""
+    unknown: dict[str, list[str]] = field(default_factory=dict)
+    """Sections that were not recorded of a run, with the ids of the runs."""
+    refusals: dict[str, str] = field(default_factory=dict)
+    """Reasons why the score on the test split is refused, by the id of the run."""
+    has_left_out_counts: bool = False
+    """Whether counts of data that one run alone has are left out."""
+    same_files: list[str] = field(default_factory=list)
+    """Splits for which both read the same file, into different examples."""
+
+    def of(self, section: str) -> list[Difference]:
+        """Return the differences of a section."""
+        return [each for each in self.differences if each.section == section]
+
+
+def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
+    """Compare two runs, given by the beginnings of their ids. Raises: NotFoundError."""
+    runs = registry.run(first), registry.run(second)
+    both = [_sections(registry, run) for run in runs]
+    data = [sections["data"] or {} for sections in both]
+    has_left_out, same_files = _leave_out_counts(*data), _take_same_files(*data)
+    differences, same, unknown = list[Difference](), list[str](), dict[str, list[str]]()
+    for section in SECTIONS:
+        one, other = (sections[section] for sections in both)
+        if one is None or other is None:
+            unknown[section] = [run.id for run, fields in zip(runs, (one, other), strict=True) if fields is None]
+            continue
+        values = {name: (one.get(name), other.get(name)) for name in [*one, *other]}
+        found = [Difference(section, name, *pair) for name, pair in values.items() if not _is_same(*pair)]
+        differences += found
+        same += [section] if one and not found else []
+    refusals = registry.test_refusals([run.id for run in runs])
+    return RunComparison(*runs, differences, same, unknown, refusals, has_left_out, same_files)
+
+
+def make_of(registry: Registry, run: RunRecord) -> AttemptRecord | None:
+    """Return the newest attempt of a run; None for a run that has none.
+
+    A trial was made by an attempt of its sweep: the newest one that ran its code, or else the newest one.
+    """
+    attempts = registry.attempts(run.parent_id or run.id)
+    if run.parent_id is not None:
+        versions = [one.code and SourceCode(**one.code).code_version for one in attempts]
+        of_its_code = [one for one, version in zip(attempts, versions, strict=True) if version == run.code_version]
+        attempts = of_its_code or attempts
+    return attempts[-1] if attempts else None
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values are the same: 16 is 16.0, NaN is NaN, an empty list is no value, and 1 is not true."""
+    if one in (None, []) and other in (None, []):
+        return True
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    return bool(one == other or (one != one and other != other))
+
+
+def _sections(registry: Registry, run: RunRecord) -> dict[str, dict[str, Any] | None]:
+    """Fields of a run by section; None for a section that was not recorded of it."""
+    parameters = registry.parameters(run.id)
+    attempt = make_of(registry, run)
+    metrics = registry.metrics.latest(run.id)
+    return {
+        "run": {"kind": run.kind, "task": run.task, "state": str(run.state), "error": run.error},
+        "spec": {path: value for path, value in parameters.items() if not path.startswith(_DATA_PARAMETERS)},
+        "data": _data(registry, run, parameters),
+        "code": _code(attempt),
+        "environment": _environment(attempt),
+        "scores": {name: value for name, value in metrics.items() if not is_of_the_machine(name)},
+        "speed": {"seconds": run.seconds, **{n: value for n, value in metrics.items() if is_of_the_machine(n)}},
+        "stages": {stage.name.rpartition("/")[2]: stage.id for stage in reversed(registry.stages(run.id))},
+    }
+
+
+def _data(registry: Registry, run: RunRecord, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Digests and counts of a run's data, and the digests of the models and tokenizers that it began with."""
+    found: dict[str, Any] = {}
+    for row in registry.datasets.table(run.id).records:
+        name = f"{row['kind']} {row['name']}"
+        found[f"{name}{_DIGEST}"] = row["fingerprint"]
+        found |= {f"{name}.{count}": number for count, number in row["counts"].items()}
+        found |= {f"{name}.{file['path']}.num_bytes": file["num_bytes"] for file in row["files"]}
+    found |= {path: value for path, value in parameters.items() if path.startswith(_DATA_PARAMETERS)}
+    return found
+
+
+def _leave_out_counts(*both: dict[str, Any]) -> bool:
+    """Remove the counts of data that one run alone has, whose digests say enough; return whether there were any."""
+    one, other = ({name.removesuffix(_DIGEST) for name in data if name.endswith(_DIGEST)} for data in both)
+    alone, num_fields = tuple(f"{name}." for name in one ^ other), sum(map(len, both))
+    for data in both:
+        for name in [name for name in data if name.startswith(alone) and not name.endswith(_DIGEST)]:
+            del data[name]
+    return sum(map(len, both)) < num_fields
+
+
+def _take_same_files(*both: dict[str, Any]) -> list[str]:
+    """Remove the digests of what data were taken from, since a remote file has none and would look different.
+
+    Returns: splits whose file is the same in both runs while the examples are not, by a limit or by how it was read.
+    """
+    splits = {split: [SplitData.of(data, split) for data in both] for split in _SPLITS}
+    for data in both:
+        for name in filter(is_source_digest, [*data]):
+            del data[name]
+    pairs = [(split, one, other) for split, (one, other) in splits.items() if one.file is not None]
+    return [split for split, one, other in pairs if one.file == other.file and one.taken != other.taken]
+
+
+def _code(attempt: AttemptRecord | None) -> dict[str, Any] | None:
+    """Code of an attempt; None where it was not recorded."""
+    if attempt is None or attempt.code is None:
+        return None
+    code = attempt.code
+    return {
+        "package": code["version"],
+        "commit": code["commit"],
+        "no commit": code["reason"],
+        "changes": code["diff_digest"],
+        "changed files": list(code["changed_files"]) or None,
+    }
+
+
+def _environment(attempt: AttemptRecord | None) -> dict[str, Any] | None:
+    """Command, versions and machine of an attempt; None where they were not recorded."""
+    if attempt is None or not attempt.environment:
+        return None
+    values = dict(attempt.environment)
+    versions = values.pop("versions", {})
+    return {
+        "command": attempt.command,
+        "overrides": list(attempt.overrides or []) or None,
+        **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
+        **dict(versions),
+        "worker hosts": sorted({host for group in attempt.workers or () for host in group["hosts"]}) or None,
+    }

@@ -1,0 +1,156 @@
+"""Numbers of groups, kept as runs end. Alone: pytest tests/orchestrator/registry/test_roll_up.py"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, func, insert, select, update
+
+from orchestrator.errors import RegistryError
+from orchestrator.registry import Registry
+from orchestrator.registry.merging import merge_registry
+from orchestrator.registry.tables import ALL_RUNS, OPEN_RUNS, RANKED_GROUPS
+from orchestrator.results import MetricEvent
+from orchestrator.run_states import RunState
+from tests.orchestrator.registry.group_samples import evaluated, new_sweep, scored, seeds, set_code
+from tests.orchestrator.registry.samples import model_result, new_run
+
+RATES = (1e-5, 2e-5, 3e-5)
+
+
+def ended_sweep(registry: Registry, first: int = 0, code: str | None = None) -> str:
+    """A sweep of three groups with two seeds each, which has ended."""
+    sweep = new_sweep(registry)
+    if code is not None:
+        set_code(registry, sweep, code)
+    for rate in RATES:
+        seeds(registry, [0.7 + rate * 1e4, 0.8 - rate * 1e3], first=first, sweep=sweep, learning_rate=rate)
+    registry.lifecycle.finish(sweep, RunState.COMPLETED)
+    return sweep
+
+
+def read_live(registry: Registry, **options: Any) -> list[dict[str, Any]]:
+    """The leaderboard, read from the runs alone."""
+    with registry._database.connection(writing=True) as connection:
+        packs = connection.execute(select(RANKED_GROUPS)).mappings().all()
+        opened = connection.scalars(select(OPEN_RUNS.c.run_id)).all()
+        connection.execute(delete(RANKED_GROUPS))
+        runs = connection.scalars(select(ALL_RUNS.c.id).where(ALL_RUNS.c.id.not_in(opened))).all()
+        connection.execute(insert(OPEN_RUNS), [{"run_id": run} for run in runs])
+    try:
+        return list(registry.leaderboard(**options).records)
+    finally:
+        with registry._database.connection(writing=True) as connection:
+            connection.execute(delete(OPEN_RUNS).where(OPEN_RUNS.c.run_id.in_(runs)))
+            connection.execute(insert(RANKED_GROUPS), list(map(dict, packs)))
+
+
+def check(registry: Registry) -> None:
+    """Check that the roll-up is that of the runs, and a board the same as without it."""
+    assert registry.check_groups() == []
+    for options in ({}, {"archived": True}, {"across_code": True}, {"limit": 2, "by": "median"}):
+        assert list(registry.leaderboard(**options).records) == read_live(registry, **options)  # type: ignore[arg-type]
+
+
+def late_trial(registry: Registry, sweep: str) -> None:
+    registry.trials.record(sweep, [scored("late", 0.99, 7, number=9, parameters={"learning_rate": RATES[0]})])
+
+
+def late_score(registry: Registry, sweep: str) -> None:
+    trial = str(registry.trials.table(sweep).values("id")[0])
+    registry.metrics.record(trial, [MetricEvent(9, "validation", {"accuracy": 0.95})], final=True)
+
+
+def resume_and_drop(registry: Registry, sweep: str) -> None:
+    with registry._database.connection(writing=True) as connection:
+        connection.execute(update(ALL_RUNS).where(ALL_RUNS.c.id == sweep).values(state=RunState.FAILED))
+    registry.lifecycle.start_attempt(sweep)
+    registry.trials.drop(sweep)
+
+
+def add_and_drop(registry: Registry, sweep: str) -> None:
+    late_trial(registry, sweep)
+    resume_and_drop(registry, sweep)
+
+
+def put_and_restore(registry: Registry, sweep: str) -> None:
+    registry.trash.put(sweep, 0)
+    assert registry.check_groups() == []
+    registry.trash.restore(sweep)
+
+
+CHANGES: list[Callable[[Registry, str], object]] = [
+    late_trial,
+    late_score,
+    resume_and_drop,
+    add_and_drop,
+    put_and_restore,
+    lambda registry, sweep: registry.trash.put(sweep, 0),
+    lambda registry, sweep: registry.lifecycle.remove(sweep),
+    lambda registry, sweep: registry.annotations.set_flag(sweep, "archived"),
+    lambda registry, sweep: registry.trials.set_metric(sweep, "mrpc", "accuracy"),
+    lambda registry, sweep: registry.lifecycle.reopen(sweep, {"kind": "sweep"}, "f"),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_numbers_of_groups_follow_whatever_becomes_of_a_run(
+    registry: Registry, change: Callable[[Registry, str], object]
+) -> None:
+    first, second = ended_sweep(registry), ended_sweep(registry, first=2, code="0.1.0+g1")
+    check(registry)
+    change(registry, first)
+    check(registry)
+    ended_sweep(registry, first=4)
+    registry.lifecycle.finish(first, RunState.COMPLETED) if registry.run_records([first]) else None
+    check(registry)
+    assert registry.run(second).state == RunState.COMPLETED
+
+
+def test_a_run_that_is_not_there_opens_no_other(registry: Registry) -> None:
+    ended_sweep(registry)
+    with pytest.raises(RegistryError):
+        registry.trials.drop("nowhere")
+    with registry._database.connection(writing=False) as connection:
+        assert connection.scalar(select(func.count()).select_from(OPEN_RUNS)) == 0
+
+
+def test_runs_that_have_ended_are_read_from_the_roll_up_alone(registry: Registry) -> None:
+    ended_sweep(registry)
+    with registry._database.connection(writing=True) as connection:
+        assert connection.scalar(select(func.count()).select_from(OPEN_RUNS)) == 0
+        connection.execute(delete(RANKED_GROUPS))
+    assert registry.leaderboard().records == []
+    assert len(registry.check_groups(mend=True)) == len(RATES)
+    assert [row["n"] for row in registry.leaderboard().records] == [2, 2, 2]
+    check(registry)
+
+
+def test_a_score_that_another_run_has_refused_ranks_again_when_that_run_is_gone(registry: Registry) -> None:
+    sweep = new_sweep(registry)
+    registry.trials.set_data(sweep, {"train": "the test file", "validation": "v"})
+    seeds(registry, [0.8, 0.9], sweep=sweep)
+    registry.lifecycle.finish(sweep, RunState.COMPLETED)
+    registry.models.register("m", model_result(), sweep)
+    evaluated(registry, "test", "the test file", 0.95)
+    student = new_run(registry, kind="distill", task="sst2", metric="accuracy")
+    registry.lifecycle.start_attempt(student)
+    registry.lifecycle.finish(student, RunState.FAILED)
+    for change, ranks in (
+        (lambda: None, [1, None, None]),
+        (lambda: registry.trash.put(sweep, 0), [1, None]),
+        (lambda: registry.trash.restore(sweep), [1, None, None]),
+    ):
+        change()
+        assert sorted([row["rank"] for row in registry.leaderboard().records], key=str) == ranks
+        check(registry)
+
+
+def test_merged_runs_are_rolled_up(registry: Registry, tmp_path: Any) -> None:
+    ended_sweep(registry)
+    with Registry(str(tmp_path / "there.sqlite")) as there:
+        ended_sweep(there, first=2)
+        seeds(there, [0.1])
+        assert {one.change for one in merge_registry(registry._database, there._database, unfinished=True)} == {"new"}
+    check(registry)
+    assert [row["n"] for row in registry.leaderboard().records] == [4, 4, 4, 1]
