@@ -127,7 +127,7 @@ def _empty(run_id: str, registry: Registry) -> None:
     for removed in registry.trash.records():
         if removed.run_id == run_id and removed.storage_path is not None and exists(removed.storage_path):
             delete(take_name(removed.storage_path))
-    registry.trash.drop(run_id)
+    registry.lifecycle.remove(run_id)
 
 
 def _any_at_work(registry: Registry) -> bool:
@@ -385,7 +385,7 @@ def _trials_of(registry: Registry, run: RunRecord) -> set[str]:
 
 def _labels_of(registry: Registry, run: RunRecord, trials: set[str]) -> list[str]:
     """Models whose files a run and its trials hold."""
-    return [model.label for model in (*registry.models.left_by(run), *registry.models.of_runs(trials))]
+    return [model.label for model in (*registry.models.left_by(run), *registry.models.of_run(*trials))]
 
 
 def _need(registry: Registry, run: RunRecord, trials: set[str], *, going: Set[str] = frozenset()) -> str:
