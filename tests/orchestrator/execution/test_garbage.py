@@ -277,7 +277,7 @@ def test_a_run_that_is_restored_meanwhile_keeps_its_files(settings: Settings, re
     items = [item for item in find_garbage(settings, DAY_S) if item.what == garbage.TRASH]
     assert [item.run_id for item in items] == ["back"]
     with pytest.MonkeyPatch.context() as patched:  # its last step, which takes it out of the trash, has not come yet
-        patched.setattr("orchestrator.registry.trash.Trash.drop", lambda *_: None)
+        patched.setattr("orchestrator.registry.lifecycle.RunLifecycle.remove", lambda *_: None)
         recorder.registry.trash.restore("back")
     assert list(delete_garbage(items, settings, 30 * DAY_S)) == []
     assert (folder / "log.txt").exists()
