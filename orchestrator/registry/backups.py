@@ -39,10 +39,7 @@ def back_up_registry(location: str, path: Path, *, overwrite: bool = False) -> s
 
 
 def back_up_before_migration(url: URL, revision: str, folder: Path | None) -> Path:
-    """Make a copy of a registry that is named after its revision and the time; returns where.
-
-    Args:
-        folder: for a server's copy, made where it is not there; that of a SQLite file lies beside the file.
+    """Copy a registry beside a SQLite file, or else into `folder`, named after revision and time; returns where.
 
     Raises: RegistryError, which says that nothing was changed.
     """

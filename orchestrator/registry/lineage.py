@@ -99,10 +99,7 @@ class Lineage:
                 _write_edges(connection, _made_in_run(connection, run), run_id=run.id, recorded_at=run.created_at)
 
     def record_export(self, folder: str, target: str) -> None:
-        """Record that the model in a folder was exported to another one; nothing for a model that is not registered.
-
-        Other weights in the same place are another node.
-        """
+        """Record that the registered model in a folder was exported; other weights in that place are another node."""
         with self._database.connection(writing=True) as connection:
             if (model := _model_node(connection, folder)) is not None:
                 place = absolute(target)
@@ -264,11 +261,8 @@ def _files(data: Row[Any], spec: Mapping[str, Any]) -> list[str]:
 def _find_node(connection: Connection, name: str, *, file_first: bool) -> LineageNode:
     """Find a node: by a model's name, a path, a name of data, the beginning of a digest, or else a run's id or name.
 
-    Args:
-        file_first: whether a path that is a file's and that of the corpus made of it means the file: all that was made
-            of the corpus was made of the file, too, and a tokenizer of the file alone.
-
-    Raises: NotFoundError, also where several runs' ids begin so, or the run has made nothing.
+    A path that is a file's and that of the corpus made of it means the file where `file_first`: all that was made of
+    the corpus was made of the file, too. Raises: NotFoundError, also for several runs, or one that has made nothing.
     """
     if (model := _model_node(connection, name)) is not None:
         return model
@@ -358,10 +352,7 @@ def _file_reason(connection: Connection, edge: Edge) -> str | None:
 
 
 def written_again(path: Path, digest: str | None, since: datetime) -> datetime | None:
-    """Time at which a file was written, where that is after `since` and it has not the content of before.
-
-    Args:
-        digest: SHA-256 of the content of before; None where it is not known: then the time alone decides.
+    """Time at which a file was written, where that is after `since` and its SHA-256 is another, or was not known.
 
     Raises: OSError where the file's time cannot be read.
     """

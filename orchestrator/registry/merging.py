@@ -147,11 +147,7 @@ def open_other(target: Database, location: str) -> Database:
 
 
 def other_tables(needed: bool) -> list[Table]:
-    """Tables without a rule of their own, whose rows are joined by primary key.
-
-    Args:
-        needed: whether runs may need their rows; else their rows name runs.
-    """
+    """Tables without a rule of their own: those whose rows runs may need, or else those whose rows name runs."""
     known = {*_WITH_RULES, *_tables_of_runs()}
     tables = [table for table in METADATA.sorted_tables if table not in known]
     return [table for table in tables if not table.info.get("is_derived") and ("run_id" not in table.c) == needed]
@@ -247,10 +243,7 @@ def _models_of(connection: Connection, run_id: str | None) -> Sequence[Row[Any]]
 
 
 def _bring_models(here: Connection, models: Iterable[Row[Any]]) -> list[tuple[Row[Any], int]]:
-    """Bring the records of models; weights that are known here by this name keep their version.
-
-    Returns those that were not registered here, each with the version that it has here.
-    """
+    """Bring models; returns those that were not registered here, each with the version that it has here."""
     brought = []
     for model in models:
         lock_until_commit(here, f"models/{model.name}")
@@ -275,11 +268,7 @@ def _renamed(model: Row[Any], version: int) -> str:
 
 
 def _merge_aliases(there: Connection, here: Connection, coming: Collection[tuple[str, str]]) -> Iterator[Merged]:
-    """Join aliases.
-
-    Args:
-        coming: models that have come, or would, by name and digest.
-    """
+    """Join aliases; those of models that are not here, and not `coming`, are conflicts."""
     is_its = (MODELS.c.name == ALIASES.c.name) & (MODELS.c.version == ALIASES.c.version)
     with_weights = select(ALIASES, MODELS.c.digest).join(MODELS, is_its).order_by(ALIASES.c.name, ALIASES.c.alias)
     for alias in there.execute(with_weights).all():

@@ -93,8 +93,7 @@ class RegisteredModels:
     def left_by(self, run: RunRecord) -> list[ModelRecord]:
         """Models that a run left, newest first: also one that another run had registered with the same weights.
 
-        That one is known by its folder, so that it is told of the first run and of the newest one that came to it. A
-        trial's belong to its sweep.
+        That one is known by its folder: that of the newest run that came to it. A trial's belong to its sweep.
         """
         is_its: ColumnElement[bool] = MODELS.c.run_id == run.id
         if run.parent_id is None:
