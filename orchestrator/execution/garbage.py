@@ -380,7 +380,7 @@ def _alias_labels(registry: Registry, labels: Sequence[str]) -> set[str]:
 
 
 def _trials_of(registry: Registry, run: RunRecord) -> set[str]:
-    return {trial.id for trial in registry.selected(f"parent = '{run.id}'")}
+    return set(registry.run_ids(f"parent = '{run.id}'"))
 
 
 def _labels_of(registry: Registry, run: RunRecord, trials: set[str]) -> list[str]:
@@ -393,14 +393,14 @@ def _need(registry: Registry, run: RunRecord, trials: set[str], *, going: Set[st
     own = {run.id, *trials}
     models = _labels_of(registry, run, trials)
     named = registry.named_in_specs(NAME_FIELDS, except_of=own | going)
-    reached = {*own, *models, *_alias_labels(registry, models)} & named
+    reached = {*own, *models, *_alias_labels(registry, models)} & named.keys()
     if run.storage_path is not None:
         folder = absolute(run.storage_path)
         if folder in places_of(named):
             reached |= {name for name in named if folder in places_of([name])}
     if not reached:
         return ""
-    users = registry.runs_naming(NAME_FIELDS, reached, except_of=own | going)
+    users = registry.run_records({run_id for name in reached for run_id in named[name]})
     listed = ", ".join(f"{user.id} ({user.name})" for user in users[:MAX_CANDIDATES])
     return f"other runs started from its model, or read its files: {listed}{', …' * (len(users) > MAX_CANDIDATES)}"
 

@@ -9,7 +9,7 @@ import math
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -17,7 +17,6 @@ from sqlalchemy import (
     Select,
     SQLColumnExpression,
     String,
-    Table,
     Text,
     and_,
     case,
@@ -54,13 +53,11 @@ from orchestrator.run_states import RunState
 
 Column = SQLColumnExpression[Any]
 Test = ColumnElement[bool]
-_TYPES = {"time": "time", "flag": "boolean"}
-_TYPES |= dict.fromkeys(("text", "state", "kind", "commit", "group", "tag value"), "text")
-COMMIT_MARK, COMMIT_DIGITS = "+g", 12
+_TYPES = {"time": "time", "flag": "boolean"} | dict.fromkeys(("whole number", "seconds", "number"), "number")
+_COMMIT_MARK, COMMIT_DIGITS = "+g", 12
 """Mark before the commit in a code version, `0.1.0+g1f2e3d4c5b6a.d0a1b2c3d`, and the commit's number of digits."""
 _OF_VERSIONS = string.ascii_letters + string.digits + "._-!"
 """Characters of a version before its commit."""
-
 _ALL = true()
 
 
@@ -74,24 +71,24 @@ class Field:
     value: Column
     """The value; of a parameter its text."""
     table: Any = None
-    """Table whose rows hold the value; None where it is of the run itself."""
-    links: tuple[tuple[Column, Column], ...] = ()
-    """Columns of a row that say which run it is of, each with the column of the run."""
+    """Table whose rows hold the value, each with the key of its run; None where it is of the run itself."""
     where: Test = _ALL
     """Condition for the rows of the table."""
+    link: tuple[Column, Column] | None = None
+    """Column of a row, and what it is equal to in the row's run."""
     has_value: Test | None = None
-    """Whether a row, or the run, has a value at all; None: where it is not NULL."""
+    """Whether a row, or the run, has a value at all, where it is not the same as that it is not NULL."""
     also: tuple[Column, ...] = ()
     """Other texts of a row by which it is found."""
     of_several: bool = False
     """Whether a run may have several values."""
-    name: str = ""
-    """Key of a tag."""
 
     @property
     def present(self) -> Test:
         """Whether a row, or the run, has a value: a NaN is one."""
-        return self.value.is_not(None) if self.has_value is None else self.has_value
+        if self.has_value is not None:
+            return self.has_value
+        return (self.table.c.run_id if self.kind == "number" else self.value).is_not(None)
 
     @property
     def is_nan(self) -> Test | None:
@@ -104,7 +101,7 @@ class Field:
     def parts(self) -> Mapping[str, Column]:
         """The value by its type: number, text, boolean or time; NULL in a run whose value is of another type."""
         if self.kind != "parameter":
-            return {_TYPES.get(self.kind, "number"): self.value}
+            return {_TYPES.get(self.kind, "text"): self.value}
         return {
             "number": case((self.table.c.kind == "number", self.table.c.number)),
             "text": case((self.table.c.kind.in_(("text", "json")), self.table.c.text)),
@@ -142,54 +139,48 @@ class Field:
 
     @property
     def sort_keys(self) -> tuple[Column, ...]:
-        """Columns to sort by; runs without the first come last, by the second one where there is one."""
+        """Columns to sort by, each with the runs without it last."""
         return (self.table.c.number, self.table.c.text) if self.kind == "parameter" else (self.value,)
 
-    @cached_property
     def lowest(self) -> "Field":
         """The field itself; where a run may have several values, one of the lowest of them."""
         if not self.of_several:
             return self
-        ((mine, theirs),) = self.links
-        lowest = select(mine.label("run"), func.min(self.value).label("value")).where(self.where).group_by(mine)
-        rows = lowest.subquery()
-        return Field(self.kind, rows.c.value, rows, ((rows.c.run, theirs),))
+        run = self.table.c.run_id
+        rows = select(run, func.min(self.value).label("value")).where(self.where).group_by(run).subquery()
+        return Field(self.kind, rows.c.value, rows)
 
     def of_runs(self, test: Test) -> Test:
         """Condition for runs that have a value of which a test is true; never NULL, so that it can be negated."""
         if self.table is None:
             return and_(self.present, test)
-        inner, outer = zip(*self.links, strict=True)
-        is_any = [mine.in_(select(theirs).distinct().correlate(None)) for mine, theirs in self.links[1:]]
-        rows = select(*inner).where(self.where, *is_any, test).correlate(None)
-        return outer[0].in_(rows) if len(outer) == 1 else func.coalesce(tuple_(*outer).in_(rows), false())
+        run = self.table.c.run_id
+        if self.link is None:
+            return RUNS.c.key.in_(select(run).where(self.where, test).correlate(None))
+        mine, theirs = self.link
+        is_any = mine.in_(select(theirs).distinct().correlate(None))
+        rows = select(run, mine).where(self.where, is_any, test).correlate(None)
+        return func.coalesce(tuple_(RUNS.c.key, theirs).in_(rows), false())
 
     def beside(self, statement: Select[Any], *, outer: bool = True) -> Select[Any]:
         """Join the rows of the field to a statement that selects of runs."""
         if self.table is None:
             return statement
-        return statement.join(self.table, and_(self._is_of_run(), self.where), isouter=outer)
-
-    def _is_of_run(self) -> Test:
-        return and_(*(mine == theirs for mine, theirs in self.links))
-
-
-def _rows(table: Table) -> Any:
-    return table.alias()
+        linked = _ALL if self.link is None else self.link[0] == self.link[1]
+        return statement.join(self.table, and_(self.table.c.run_id == RUNS.c.key, linked, self.where), isouter=outer)
 
 
 @lru_cache
 def metric(series: str) -> Field:
     """Field of the latest value of a measurement: of `validation.f1`."""
-    row = _rows(SERIES)
-    links = ((row.c.run_id, RUNS.c.key),)
-    return Field("number", row.c.value, row, links, where=row.c.name == series, has_value=row.c.run_id.is_not(None))
+    row = SERIES.alias()
+    return Field("number", row.c.value, row, row.c.name == series)
 
 
 @lru_cache
 def history(function: str, series: str, step: int | None) -> Field:
     """Field of one value of a measurement's history; the best, worst, lowest and highest are of what was no NaN."""
-    row, points = _rows(SERIES), _rows(POINTS)
+    row, points = SERIES.alias(), POINTS.alias()
 
     def picked(column: Any, order: Any = None) -> Any:
         chosen = select(column).where(points.c.series == row.c.key)
@@ -203,57 +194,23 @@ def history(function: str, series: str, step: int | None) -> Field:
         takes_lowest = {"min": True, "max": False, "best": falls, "worst": not falls}[function]
         value = picked((func.min if takes_lowest else func.max)(points.c.value))
     has_value = picked(func.max(points.c.step)).is_not(None)
-    return Field("number", value, row, ((row.c.run_id, RUNS.c.key),), where=row.c.name == series, has_value=has_value)
+    return Field("number", value, row, row.c.name == series, has_value=has_value)
 
 
 @lru_cache
 def parameter(path: str) -> Field:
     """Field of a parameter by its whole path."""
-    row = _rows(PARAMETERS)
-    where = and_(row.c.path == path, row.c.kind != "null")
-    return Field("parameter", row.c.text, row, ((row.c.run_id, RUNS.c.key),), where=where)
+    row = PARAMETERS.alias()
+    return Field("parameter", row.c.text, row, and_(row.c.path == path, row.c.kind != "null"))
 
 
 @lru_cache
 def tag_value(key: str) -> Field:
     """Field `tags.KEY`: whether a run has the tag KEY, or what follows the colon in its tag `KEY:VALUE`."""
-    row = _rows(MARKS)
+    row = MARKS.alias()
     is_so_called = or_(row.c.word == key, func.substr(row.c.word, 1, len(key) + 1) == f"{key}:")
     word, where = func.substr(row.c.word, len(key) + 2), and_(row.c.kind == "tag", is_so_called)
-    return Field("tag value", word, row, ((row.c.run_id, RUNS.c.key),), where=where, of_several=True, name=key)
-
-
-def _several(row: Any, value: Column, *also: Column, where: Test | None = None) -> Field:
-    where = row.c.run_id.is_not(None) if where is None else where
-    return Field("text", value, row, ((row.c.run_id, RUNS.c.key),), where=where, also=also, of_several=True)
-
-
-def _dataset() -> Field:
-    row = _rows(RUN_DATASETS)
-    name = select(DATASETS.c.name).where(DATASETS.c.fingerprint == row.c.fingerprint).correlate(row).scalar_subquery()
-    return _several(row, name, row.c.fingerprint)
-
-
-def _model() -> Field:
-    row = _rows(MODELS)
-    return _several(row, row.c.name, row.c.name + "@" + cast(row.c.version, String))
-
-
-def _score() -> Field:
-    row = _rows(SERIES)
-    ranking = key_of_name(literal(f"{METRIC_SPLITS[0]}.") + RUNS.c.metric)
-    links = ((row.c.run_id, RUNS.c.key), (row.c.name, ranking))
-    return Field("number", row.c.value, row, links, has_value=row.c.run_id.is_not(None))
-
-
-def _flag(flag: Flag) -> Field:
-    return Field("flag", case((is_flagged(flag), 1.0), else_=0.0), has_value=_ALL)
-
-
-def _commit() -> Field:
-    local = func.ltrim(RUNS.c.code_version, _OF_VERSIONS)
-    digits = func.substr(local, 1 + len(COMMIT_MARK), COMMIT_DIGITS)
-    return Field("commit", case((RUNS.c.code_version.contains(COMMIT_MARK, autoescape=True), digits)))
+    return Field("tag value", word, row, where, of_several=True)
 
 
 def state_field(state: ColumnElement[RunState]) -> Field:
@@ -261,7 +218,14 @@ def state_field(state: ColumnElement[RunState]) -> Field:
     return Field("state", type_coerce(state, Text), has_value=_ALL)
 
 
-_tag, _note = _rows(MARKS), _rows(OWN_MARKS)
+def _flag(flag: Flag) -> Field:
+    return Field("flag", case((is_flagged(flag), 1.0), else_=0.0), has_value=_ALL)
+
+
+_tag, _note, _model, _data, _score = (each.alias() for each in (MARKS, OWN_MARKS, MODELS, RUN_DATASETS, SERIES))
+_data_name = select(DATASETS.c.name).where(DATASETS.c.fingerprint == _data.c.fingerprint).correlate(_data)
+_ranking = key_of_name(literal(f"{METRIC_SPLITS[0]}.") + RUNS.c.metric)
+_commit = func.substr(func.ltrim(RUNS.c.code_version, _OF_VERSIONS), 1 + len(_COMMIT_MARK), COMMIT_DIGITS)
 FIELDS: Mapping[str, Field] = {
     "id": Field("text", RUNS.c.id),
     "name": Field("text", RUNS.c.name),
@@ -282,12 +246,19 @@ FIELDS: Mapping[str, Field] = {
     "created_at": Field("time", RUNS.c.created_at),
     "started_at": Field("time", RUNS.c.started_at),
     "finished_at": Field("time", RUNS.c.finished_at),
-    "score": _score(),
-    "commit": _commit(),
-    "tag": _several(_tag, _tag.c.word, where=_tag.c.kind == "tag"),
-    "model": _model(),
-    "dataset": _dataset(),
-    "note": _several(_note, _note.c.text, where=_note.c.kind == "note"),
+    "score": Field("number", _score.c.value, _score, link=(_score.c.name, _ranking)),
+    "commit": Field("commit", case((RUNS.c.code_version.contains(_COMMIT_MARK, autoescape=True), _commit))),
+    "tag": Field("text", _tag.c.word, _tag, _tag.c.kind == "tag", of_several=True),
+    "model": Field(
+        "text",
+        _model.c.name,
+        _model,
+        _model.c.run_id.is_not(None),
+        also=(_model.c.name + "@" + cast(_model.c.version, String),),
+        of_several=True,
+    ),
+    "dataset": Field("text", _data_name.scalar_subquery(), _data, also=(_data.c.fingerprint,), of_several=True),
+    "note": Field("text", _note.c.text, _note, _note.c.kind == "note", of_several=True),
     "archived": _flag("archived"),
     "pinned": _flag("pinned"),
 }

@@ -22,10 +22,10 @@ from orchestrator.registry.registered_models import RegisteredModels
 from orchestrator.registry.run_metrics import RunMetrics
 from orchestrator.registry.run_records import (
     find_run,
+    load_named,
     load_records,
     load_runs,
     load_runs_of,
-    load_spec_values,
     newest_called,
 )
 from orchestrator.registry.run_usage import RunCheckpoints, RunCosts, RunDatasets
@@ -63,10 +63,8 @@ class Registry(SeedGroups):
         annotations   notes, tags and flags that people add to runs
         trash         runs that were removed and can be restored
 
-    Methods about groups of runs that differ in the seed are those of `SeedGroups`.
-
-    Methods return frozen records (`records.py`), plain values, or a `RecordTable` of these, whose `frame()` makes it
-    a `pandas.DataFrame`; `runs` returns the DataFrame itself.
+    Methods about groups of runs that differ in the seed are those of `SeedGroups`. Methods return frozen records
+    (`records.py`), plain values, or a `RecordTable`, whose `frame()` is a `pandas.DataFrame`.
 
     **Opening.** Making a `Registry` opens nothing. The first use connects, gives an empty database its tables, and
     refuses tables of another revision. After `close`, or the end of a `with` block, the next use connects again.
@@ -75,13 +73,12 @@ class Registry(SeedGroups):
     and must not be carried over a fork. Any number of processes may read and write one database. In a run only the
     driver writes; workers and trials send it events and results (`orchestrator.results`).
 
-    **Transactions.** Each method is one transaction: committed when it returns, rolled back when it raises. So other
+    **Transactions.** Each method is one transaction: committed when it returns, rolled back when it raises. Other
     readers see all of a call or nothing of it, and what a returned call wrote survives the death of the process.
 
-    **Idempotence.** Rows have natural keys and writes are upserts, so that a call may be repeated: it changes nothing
-    more. This is how a caller recovers from a call whose outcome is unknown because the connection broke. Two calls
-    make something new each time, unless the id or the number is given: `lifecycle.create` and
-    `lifecycle.start_attempt`.
+    **Idempotence.** Rows have natural keys and writes are upserts: a call may be repeated, and changes nothing more,
+    as after a broken connection, when its outcome is unknown. Two calls make something new each time, unless the id or
+    the number is given: `lifecycle.create` and `lifecycle.start_attempt`.
 
     **States.** `orchestrator.run_states` says which state may follow which. A change that it does not allow is ignored
     by `lifecycle.finish` and `trials`, which makes repeated and late reports harmless, and refused by
@@ -160,7 +157,7 @@ class Registry(SeedGroups):
         trials: bool = True,
         archived: bool = True,
     ) -> RecordTable:
-        """Runs and trials that a query selects, a record each, newest first unless sorted otherwise.
+        """Runs and trials that a query selects, a record each.
 
         Columns: those of `RUN_COLUMNS`, `tags`, then a `metrics.…` and a `params.…` column for each metric and
         parameter that any of these runs has. A parameter is called by the last part of its path, by the whole path
@@ -169,15 +166,15 @@ class Registry(SeedGroups):
         Args:
             filter: a query, such as `metrics.f1 > 0.9 and params.recipe.size = 'tiny'`; all runs when empty.
             sort: a field, `-field` or `field desc` for descending order; runs without the field come last.
-            limit: number of rows at most.
-            offset: number of rows that are left out before the first.
+            limit: number of rows at most, after the first `offset` ones.
             trials: whether trials are included, beside runs without a parent.
             archived: whether archived runs and their trials are included.
 
         Raises: InputError with a caret under the place that is wrong.
         """
         with self._selection(filter, trials, archived) as (selection, conditions):
-            return list_runs(selection, conditions, sort, limit, offset)
+            keys = read_in_order(selection, RUNS.c.key, conditions, sort, limit, offset)
+            return list_runs(selection.connection, selection.state, keys)
 
     def run_ids(
         self, filter: str = "", *, sort: str = "-created_at", trials: bool = True, archived: bool = True
@@ -190,11 +187,6 @@ class Registry(SeedGroups):
         """Number of the runs and trials that a query selects. Raises: InputError, as `run_table` does."""
         with self._selection(filter, trials, archived) as (selection, conditions):
             return selection.connection.scalar(select(func.count()).select_from(RUNS).where(*conditions)) or 0
-
-    def selected(self, filter: str, *, trials: bool = True) -> list[RunRecord]:
-        """Records of the runs that a query selects, the newest first; nothing else is read of them."""
-        with self._selection(filter, trials) as (selection, conditions):
-            return load_runs(selection.connection, selection.state, *conditions)
 
     def unmatched(self, filter: str) -> list[str]:
         """Tell what a query asks for that no run has: why it finds nothing. Raises: InputError."""
@@ -224,14 +216,12 @@ class Registry(SeedGroups):
 
         Args:
             by: fields whose values make a group, as one text with commas or several.
-            filter: a query, as `run_table` takes it; all runs when empty.
+            filter: a query, as `run_table` takes it, as are `trials` and `archived`.
             aggregates: `count`, `n` (how many have a value), `mean`, `sd`, `min`, `max`, `median`, `sum`, `best` and
                 `worst`, of the score; or of a field: `max(seconds)`, `mean(best(metrics.loss))`. When empty count, n,
                 mean, sd, min and max of the score; with a pivot the mean.
             pivot: field each of whose values becomes a column, such as `seed`.
             sort: a column of the table, `-mean` from the largest down; groups stand in the order of `by` when None.
-            trials: whether trials are included, beside runs without a parent.
-            archived: whether archived runs and their trials are included.
 
         Raises: InputError.
         """
@@ -258,11 +248,6 @@ class Registry(SeedGroups):
         with self._database.connection(writing=False) as connection:
             return find_run(connection, wanted, self._state())
 
-    def newest_called(self, name: str) -> tuple[RunRecord, int] | None:
-        """Newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
-        with self._database.connection(writing=False) as connection:
-            return newest_called(connection, name, self._state())
-
     def find_run(self, wanted: str, *, or_task: bool = False) -> RunRecord:
         """Run or trial as `run` finds it. Raises: NotFoundError, as `run`, with what was nearly meant.
 
@@ -274,28 +259,29 @@ class Registry(SeedGroups):
         except SeveralRunsError:
             raise
         except NotFoundError as error:
-            removed = [one for one in self.trash.called(wanted) if one.claimed_at is None]
-            if removed:
-                where = f"Run {removed[0].run_id} ({removed[0].name}) is in the trash"
-                raise NotFoundError(
-                    f"{where}; to bring it back: orchestrator runs restore {removed[0].run_id}"
-                ) from None
-            if "@" in wanted and self._is_model(wanted):
-                raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`") from None
-            newest = select(RUNS.c.name).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at.desc())
-            with self._database.connection(writing=False) as connection:
-                names = [*connection.scalars(newest.limit(_NUM_COMPARED))]
-            names = [*dict.fromkeys([*names, *(self.ranked_tasks() if or_task else ())])]
-            close = nearest(wanted, names, 1) if wanted else []
-            hint = f"; did you mean {close[0]}?" if close else ", and none is called so." if names else "."
-            raise NotFoundError(f"{str(error).rstrip('.')}{hint}") from None
+            no_run = str(error).rstrip(".")
+        for removed in (one for one in self.trash.called(wanted) if one.claimed_at is None):
+            back = f"orchestrator runs restore {removed.run_id}"
+            raise NotFoundError(f"Run {removed.run_id} ({removed.name}) is in the trash; to bring it back: {back}")
+        if "@" in wanted and self._is_model(wanted):
+            raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`")
+        newest = select(RUNS.c.name).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at.desc())
+        with self._database.connection(writing=False) as connection:
+            names = [*connection.scalars(newest.limit(_NUM_COMPARED)), *(self.ranked_tasks() if or_task else ())]
+        close = nearest(wanted, dict.fromkeys(names), 1) if wanted else []
+        hint = f"; did you mean {close[0]}?" if close else ", and none is called so." if names else "."
+        raise NotFoundError(f"{no_run}{hint}")
 
     def _is_model(self, name: str) -> bool:
         try:
-            self.models.get(name)
+            return bool(self.models.get(name))
         except NotFoundError:
             return False
-        return True
+
+    def newest_called(self, name: str) -> tuple[RunRecord, int] | None:
+        """Newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
+        with self._database.connection(writing=False) as connection:
+            return newest_called(connection, name, self._state())
 
     def run_records(self, run_ids: Collection[str]) -> list[RunRecord]:
         """Records of the runs with these ids, the newest first; without those that are not there."""
@@ -314,22 +300,13 @@ class Registry(SeedGroups):
         with self._database.connection(writing=False) as connection:  # without the parser, which takes longer to load
             return load_runs(connection, self._state(), RUNS.c.key.in_(of_pipeline), RUNS.c.parent_id.is_(None))
 
-    def named_in_specs(self, fields: Collection[str], *, except_of: Collection[str] = ()) -> set[str]:
-        """Values that these fields have, wherever they stand in a spec, in any run but some."""
-        with self._database.connection(writing=False) as connection:
-            return {value for _, value in load_spec_values(connection, fields, except_of)}
+    def named_in_specs(self, fields: Collection[str], *, except_of: Collection[str] = ()) -> dict[str, set[str]]:
+        """Values of these fields, wherever they stand in a spec or a list, each with the ids of its runs.
 
-    def runs_naming(
-        self, fields: Collection[str], names: Collection[str], *, except_of: Collection[str] = ()
-    ) -> list[RunRecord]:
-        """Runs that name one of these values in one of these fields of their spec, or of a trial's; the newest first.
-
-        Args:
-            except_of: runs and trials whose own specs are not read.
+        A trial's are those of its sweep. Specs of the runs and trials `except_of` are not read.
         """
         with self._database.connection(writing=False) as connection:
-            wanted = load_spec_values(connection, fields, except_of, names)
-            return load_runs_of(connection, self._state(), {run_id for run_id, value in wanted if value in names})
+            return load_named(connection, fields, except_of)
 
     def attempts(self, run_id: str) -> list[AttemptRecord]:
         """Attempts of a run, in order."""
@@ -365,8 +342,7 @@ class Registry(SeedGroups):
     def upgrade(self, backups: Path | None = None, *, with_backup: bool = True) -> str:
         """Bring the tables to the newest revision and return it; of several processes one does the work.
 
-        Before tables are changed, unless `with_backup` is False, a SQLite file is copied beside itself, a server's
-        tables by `pg_dump` into the folder `backups`.
+        Before tables are changed, a SQLite file is copied beside itself, a server's tables by `pg_dump` into `backups`.
 
         Raises: RegistryError where no copy can be made, or a server's has no folder to go to.
         """

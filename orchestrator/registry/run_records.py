@@ -1,6 +1,7 @@
 """Records of runs: runs by what a person calls them, and any row as its frozen record."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -99,27 +100,21 @@ def load_kept_trials(connection: Connection, sweep_ids: Collection[str]) -> dict
     return {row[0]: row[1] for row in connection.execute(kept.order_by(trial.c.id))}
 
 
-def load_spec_values(
-    connection: Connection, fields: Collection[str], except_of: Collection[str], names: Collection[str] | None = None
-) -> Iterator[tuple[str, str]]:
-    """Load the values that fields have, wherever they stand in a spec, of any run but some; a list's each by itself.
-
-    Args:
-        names: values that are looked for; all when None.
-
-    Yields: id of the run, of a trial that of its sweep, and a value.
-    """
+def load_named(connection: Connection, fields: Collection[str], except_of: Collection[str]) -> dict[str, set[str]]:
+    """Load the values of fields, wherever they stand in a spec, of any run but some; each with the ids of its runs."""
     ends = (NAMES.c.text.endswith(f".{field}", autoescape=True) for field in sorted(fields))
     paths = select(NAMES.c.key).where(or_(NAMES.c.text.in_(fields), *ends))
     whole = func.coalesce(RUNS.c.parent_id, RUNS.c.key)
     rows = select(whole, PARAMETERS.c.kind, PARAMETERS.c.text).join(RUNS, RUNS.c.key == PARAMETERS.c.run_id)
     is_other = PARAMETERS.c.run_id.not_in(select_runs(connection, except_of))
-    rows = rows.where(PARAMETERS.c.path.in_(paths), is_other, PARAMETERS.c.kind != "null").distinct()
-    if names is not None:
-        rows = rows.where(or_(PARAMETERS.c.kind == "json", PARAMETERS.c.text.in_(select_items(connection, names))))
-    for run_id, kind, text in connection.execute(rows):
-        value = decode_parameter(kind, text)
-        yield from ((run_id, str(each)) for each in (value if isinstance(value, list) else [value]))
+    named: dict[str, set[str]] = defaultdict(set)
+    for run_id, *stored in connection.execute(
+        rows.where(PARAMETERS.c.path.in_(paths), is_other, PARAMETERS.c.kind != "null").distinct()
+    ):
+        value = decode_parameter(*stored)
+        for each in value if isinstance(value, list) else [value]:
+            named[str(each)].add(run_id)
+    return named
 
 
 def load_records(connection: Connection, statement: Select[Any], kind: type[R]) -> list[R]:
