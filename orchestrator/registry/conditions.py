@@ -34,6 +34,7 @@ _IN_WORDS = {
     **{"number": "a number without quotes", "text": "text in quotes", "boolean": "true or false without quotes"},
     **{"time": "a time like 2026-11-20 or 2026-11-20T10:45 (UTC)", "age": "an age like 7d without quotes"},
 }
+_TYPES: Mapping[type, str] = {bool: "boolean", str: "text", Age: "age", int: "number", float: "number"}
 _MORE_TYPES = {"seconds": ("age",), "time": ("age",), "tag value": ("boolean",)}
 """Types of values, by the kind of the field that is compared with these beside those of its own parts."""
 _WORDS_SAMPLE = 20_000
@@ -84,12 +85,6 @@ def _wrong_type(types: Sequence[str]) -> WrongValueError:
     return WrongValueError(f"compare it with {', or '.join(_IN_WORDS[each] for each in types)}")
 
 
-def _type_of(value: Value) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    return "text" if isinstance(value, str) else "age" if isinstance(value, Age) else "number"
-
-
 def _test(connection: Connection, field: Field, operator: str, value: Value) -> Test:
     """Condition for one row of a field, or for the run itself, whose value compares so with one that is no null."""
     kind, parts = field.kind, field.parts
@@ -99,7 +94,7 @@ def _test(connection: Connection, field: Field, operator: str, value: Value) -> 
         return field.is_nan
     if operator == "like" and "text" not in parts:
         raise WrongValueError(f"like compares text, and this is a {kind}")
-    wanted, types = _type_of(value), (*parts, *_MORE_TYPES.get(kind, ()))
+    wanted, types = _TYPES[type(value)], (*parts, *_MORE_TYPES.get(kind, ()))
     if ("time" if kind == "time" and wanted == "text" else wanted) not in types:
         raise _wrong_type(types)
     if kind == "time":
@@ -255,7 +250,7 @@ def _check_parameter(connection: Connection, field: Field, operator: str, values
     def occurs_as(kind: str) -> bool:
         return occurs(connection, rows.where(field.table.c.kind.in_(("text", "json") if kind == "text" else (kind,))))
 
-    if not all(map(occurs_as, map(_type_of, values))):
+    if not all(occurs_as(_TYPES[type(value)]) for value in values):
         if types := list(filter(occurs_as, field.parts)):  # else no run has it, or only runs whose value is null
             raise _wrong_type(types)
         return
@@ -278,15 +273,11 @@ def nearest_words(connection: Connection, field: Field, text: str) -> str:
     """
     first = select(field.parts["text"].label("word")).where(field.where).limit(_WORDS_SAMPLE).subquery()
     words = connection.scalars(select(first.c.word).where(first.c.word.is_not(None)).distinct())
-    known = sorted(_plain(word) for word in words if not is_internal(word))
+    known = sorted(word for word in words if not is_internal(word))
     near = nearest(text, known)
-    return offer([*map(repr, near)] if len(near) < len(known) else [], [*map(repr, known)])
+    return offer([*map(shortened, near)] if len(near) < len(known) else [], [*map(shortened, known)])
 
 
 def shortened(text: str) -> str:
     """A text in quotes, for a message."""
-    return repr(_plain(text))
-
-
-def _plain(text: str) -> str:
-    return text if len(text) <= 40 else text[:39] + "…"
+    return repr(text if len(text) <= 40 else text[:39] + "…")

@@ -122,7 +122,7 @@ class RecordedNames:
         return list(dict.fromkeys(tag.partition(":")[0] for tag, _ in self.named("tags")))
 
     def nearest_fields(self, name: str, others: Sequence[str]) -> str:
-        """What a person may have meant by the name of a field that no run has, else which fields there are.
+        """The end of a message about a field that no run has: the nearest ones, else which fields there are.
 
         Args:
             others: names of the fields that every run has.

@@ -10,7 +10,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,19 +18,10 @@ from sqlalchemy import ColumnElement, Connection, Integer, Select, and_, not_, o
 
 from orchestrator.errors import InputError
 from orchestrator.nearest import nearest
+from orchestrator.registry import fields
 from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.conditions import WrongValueError, condition, nearest_words, occurs, shortened
-from orchestrator.registry.fields import (
-    FIELD_NAMES,
-    FIELDS,
-    Field,
-    Test,
-    history,
-    metric,
-    parameter,
-    state_field,
-    tag_value,
-)
+from orchestrator.registry.fields import FIELD_NAMES, FIELDS, Field, Test
 from orchestrator.registry.group_records import group_key
 from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.parameters import decode_parameter
@@ -60,7 +51,6 @@ from orchestrator.run_states import RunState
 _NEEDS_PARSING = frozenset("('\"")
 """Signs of a field that is more than a plain name: a function of one, or a name in quotes."""
 _SORT = re.compile(r"(-?)\s*(.*?)(?:\s+(asc|desc))?", re.IGNORECASE | re.DOTALL)
-_AREAS = ("metrics", "params", "tags")
 _OFFERED = ("task", "tag", "model", "dataset", "name", "host", "experiment")
 """Fields of text with words to choose from."""
 
@@ -128,17 +118,16 @@ class Selection:
     def _test(self, tree: Condition) -> Test:
         if isinstance(tree, Comparison):
             field = self._field(tree.operand)
-            values = [self._value(value, tree, field) for value in tree.values]
-            return self._condition(field, tree.operand, tree.operator, values)
+            return self._condition(field, tree, [self._value(value, tree, field) for value in tree.values])
         if tree.word == "not":
             return not_(self._test(tree.parts[0]))
         return (and_ if tree.word == "and" else or_)(*map(self._test, tree.parts))
 
-    def _condition(self, field: Field, operand: Operand, operator: str, values: Sequence[Value | Field]) -> Test:
+    def _condition(self, field: Field, tree: Comparison, values: Sequence[Value | Field]) -> Test:
         try:
-            return condition(self.connection, field, operator, values)
+            return condition(self.connection, field, tree.operator, values)
         except WrongValueError as error:
-            raise MisplacedError(operand.place, f"{operand}: {error}:") from None
+            raise MisplacedError(tree.operand.place, f"{tree.operand}: {error}:") from None
 
     def _value(self, value: Value | Operand, tree: Comparison, field: Field) -> Value | Field:
         """The value, or the field that is compared with; a word that should stand in quotes is told of."""
@@ -147,11 +136,12 @@ class Selection:
         try:
             return self._field(value)
         except MisplacedError:
-            if isinstance(value, HistoryValue) or value.name.startswith(_AREAS) or "text" not in field.parts:
+            is_of_area = str(value).startswith(("metrics.", "params.", "tags."))
+            if isinstance(value, HistoryValue) or is_of_area or "text" not in field.parts:
                 raise
         text = f"'{value.name}'" if tree.operator != "in" else f"('{value.name}', …)"
         hint = f"text stands in quotes: {tree.operand} {tree.operator} {text}"
-        raise MisplacedError(value.place, f"{value.name} is no field, and {hint}:") from None
+        raise MisplacedError(value.place, f"{value.name} is no field, and {hint}:")
 
     def _field(self, operand: Operand) -> Field:
         """Field of an operand. Raises: MisplacedError, which gives the nearest names."""
@@ -159,23 +149,20 @@ class Selection:
             return self._history(operand)
         name = replace_unstorable(operand.name if operand.in_quotes is None else f"{operand.name}.{operand.in_quotes}")
         area, _, rest = name.partition(".")
-        is_of_area = bool(rest) or operand.in_quotes is not None
-        if area == "tags" and is_of_area:
-            return tag_value(rest)  # a tag may come, so that one of no run is no error
-        if area == "metrics" and is_of_area:
-            series = _measurement(operand)
-            if self._names.has_metric(series):
-                return metric(series)
-        elif area == "params" and is_of_area:
-            path = self._path(rest, operand)
-            if path is not None:
-                return parameter(path)
+        if rest or operand.in_quotes is not None:
+            if area == "tags":
+                return fields.tag_value(rest)  # a tag may come, so that one of no run is no error
+            if area == "metrics" and self._names.has_metric(_measurement(operand)):
+                return fields.metric(_measurement(operand))
+            if area == "params" and (path := self._path(rest, operand)) is not None:
+                return fields.parameter(path)
         elif name == "state":
-            return state_field(self.state)
+            return fields.state_field(self.state)
         elif name in FIELDS:
             return FIELDS[name]
-        nearest_ones = self._names.nearest_fields(name, FIELD_NAMES)
-        raise MisplacedError(operand.place, f"No run has a field {name!r}{nearest_ones}:")
+        raise MisplacedError(
+            operand.place, f"No run has a field {name!r}{self._names.nearest_fields(name, FIELD_NAMES)}:"
+        )
 
     def _path(self, name: str, operand: FieldName) -> str | None:
         """Path of a parameter, which a name without dots may be the last part of; None where no run has such a one.
@@ -194,36 +181,33 @@ class Selection:
         return ending[0]
 
     def _history(self, operand: HistoryValue) -> Field:
-        function, series, step = operand.function, operand.metric, operand.step
+        function, series, step, place = operand.function, operand.metric, operand.step, operand.place
         if function not in FUNCTIONS:
-            raise MisplacedError(operand.place, f"{function} is no function; there are {', '.join(FUNCTIONS)}:")
+            raise MisplacedError(place, f"{function} is no function; there are {', '.join(FUNCTIONS)}:")
         if self._field(series).kind != "number" or not series.name.startswith("metrics"):
-            such = f"{function} takes a measurement, such as metrics.f1"
-            raise MisplacedError(series.place, f"{series} has no history; {such}:")
+            message = f"{series} has no history; {function} takes a measurement, such as metrics.f1:"
+            raise MisplacedError(series.place, message)
         if (function == "at") != (step is not None):
-            message = "at takes a step, at(metrics.loss, 1000), and the other functions none:"
-            raise MisplacedError(operand.place, message)
+            raise MisplacedError(place, "at takes a step, at(metrics.loss, 1000), and the other functions none:")
         if step is not None and not (0 <= step < 2**63 and step == int(step)):
-            message = f"a step is a whole number from 0 to 2**63 - 1, and not {str(step)[:40]}:"
-            raise MisplacedError(operand.place, message)
-        return history(function, _measurement(series), None if step is None else int(step))
+            raise MisplacedError(place, f"a step is a whole number from 0 to 2**63 - 1, and not {str(step)[:40]}:")
+        return fields.history(function, _measurement(series), None if step is None else int(step))
 
-    def _unmatched_words(self, comparison: Comparison) -> list[str]:
+    def _unmatched_words(self, tree: Comparison) -> list[str]:
         """Tell which texts of a comparison no run is equal to; such a run may come, so that it is no error."""
-        field, operand, told = self._field(comparison.operand), comparison.operand, list[str]()
+        field, name, told = self._field(tree.operand), str(tree.operand), list[str]()
         if field.kind == "tag value":
             if occurs(self.connection, select(field.value).where(field.where)):
                 return []
-            key, keys = str(operand).partition(".")[2], self._names.tag_keys()
+            key, keys = name.partition(".")[2], self._names.tag_keys()
             near, known = ([field_text(f"tags.{key}") for key in some] for some in (nearest(key, keys), keys))
             return [f"no run has the tag {shortened(key)}{offer(near, known)}"]
-        for value in comparison.values if field.kind in ("text", "kind", "group") else ():
-            if not isinstance(value, str):
-                continue
-            is_so = self._condition(field, operand, "=", [value])
-            if not occurs(self.connection, select(RUNS.c.id).where(is_so)):
-                those = nearest_words(self.connection, field, value) if str(operand) in _OFFERED else ""
-                told.append(f"no run has {operand} = {shortened(value)}{those}")
+        for value in tree.values if field.kind in ("text", "kind", "group") else ():
+            if isinstance(value, str):
+                is_so = self._condition(field, replace(tree, operator="="), [value])
+                if not occurs(self.connection, select(RUNS.c.id).where(is_so)):
+                    those = nearest_words(self.connection, field, value) if name in _OFFERED else ""
+                    told.append(f"no run has {name} = {shortened(value)}{those}")
         return told
 
 
@@ -257,7 +241,8 @@ def read_in_order(
     check_page(limit, offset)
     field, descends = selection.order(sort)
     key = field.lowest()
-    order: list[Any] = [part for each in key.sort_keys for part in (each.is_(None), each.desc() if descends else each)]
+    keys: Any = (key.table.c.number, key.table.c.text) if key.kind == "parameter" else (key.value,)
+    order: list[Any] = [part for each in keys for part in (each.is_(None), each.desc() if descends else each)]
     order += [RUNS.c.created_at.desc(), RUNS.c.id.desc()]
     if key is FIELDS["created_at"]:  # as in its index
         order = [each.desc() if descends else each for each in (RUNS.c.created_at, RUNS.c.id)]
@@ -277,7 +262,7 @@ def list_runs(connection: Connection, state: ColumnElement[RunState], keys: Sequ
 
     A parameter's column has the last part of its path where no other one of the table ends so.
     """
-    shown = [FIELDS.get(name, state_field(state)).value for name in RUN_COLUMNS]
+    shown = [FIELDS.get(name, fields.state_field(state)).value for name in RUN_COLUMNS]
     runs: Select[Any] = select(RUNS.c.key, RUNS.c.code_version, *shown)
     records: dict[int, dict[str, Any]] = {key: {} for key in keys}
     tags: dict[int, list[str]] = defaultdict(list)
