@@ -150,19 +150,17 @@ def history(function: str, series: str, step: int | None) -> Field:
     """Field of one value of a measurement's history; the best, worst, lowest and highest are of what was no NaN."""
     row, points = tables.SERIES.alias(), tables.POINTS.alias()
 
-    def picked(column: Any, order: Any = None) -> Any:
-        chosen = sql.select(column).where(points.c.series == row.c.key)
-        chosen = chosen if step is None else chosen.where(points.c.step <= step)
-        return (chosen if order is None else chosen.order_by(order).limit(1)).correlate(row).scalar_subquery()
-
+    its = [points.c.series == row.c.key, *([] if step is None else [points.c.step <= step])]
     if function in ("first", "last", "at"):
-        value = picked(points.c.value, points.c.step.asc() if function == "first" else points.c.step.desc())
+        order = points.c.step.asc() if function == "first" else points.c.step.desc()
+        value = sql.select(points.c.value).where(*its).order_by(order).limit(1)
     else:
         falls = is_better_lower(series.partition(".")[2])
         takes_lowest = {"min": True, "max": False, "best": falls, "worst": not falls}[function]
-        value = picked((sql.func.min if takes_lowest else sql.func.max)(points.c.value))
-    has_value = picked(sql.func.max(points.c.step)).is_not(None)
-    return Field("number", value, row, row.c.name == series, has_value=has_value)
+        value = sql.select((sql.func.min if takes_lowest else sql.func.max)(points.c.value)).where(*its)
+    has_value = sql.select(points.c.step).where(*its).correlate(row).exists()
+    shown = value.correlate(row).scalar_subquery()
+    return Field("number", shown, row, row.c.name == series, has_value=has_value)
 
 
 @lru_cache

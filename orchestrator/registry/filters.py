@@ -131,10 +131,9 @@ class _Tree(Transformer[Token, Any]):
 
     def field(self, token: Token) -> FieldName:
         """The name, of which the part after the last dot may stand in quotes: `metrics."f1_C++"`."""
-        if token[-1] not in "'\"":
-            return FieldName(str(token), None, token.start_pos or 0)
-        area, _, rest = token.partition("." + token[-1])
-        return FieldName(area, _unquoted(token[-1] + rest), token.start_pos or 0)
+        area, quote, rest = token.partition("." + token[-1]) if token[-1] in "'\"" else (str(token), "", "")
+        name = f"{area}.{_unquoted(quote[1] + rest)}" if quote else area
+        return FieldName(name, bool(quote), token.start_pos or 0)
 
     def history(self, function: Token, metric: Token, step: Token | None = None) -> HistoryValue:
         number = None if step is None else step.value

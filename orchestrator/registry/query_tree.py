@@ -41,7 +41,7 @@ def field_text(name: str) -> str:
     split, _, last = rest.partition(".")
     if area == "metrics" and split in METRIC_SPLITS and last:
         area, rest = f"{area}.{split}", last
-    return str(FieldName(area, rest))
+    return area + '."' + rest.replace('"', '""') + '"'
 
 
 def short_names(paths: Iterable[str]) -> dict[str, str]:
@@ -87,15 +87,16 @@ Value = str | int | float | bool | None | Age
 
 @dataclass(frozen=True)
 class FieldName:
-    """Name of a field: plain words with dots, and after the last dot perhaps one in quotes, which is taken exactly."""
+    """Name of a field: words with dots, the last of which may have been in quotes."""
 
     name: str
-    in_quotes: str | None = None
+    is_quoted: bool = False
+    """Whether a part was in quotes, so that the name is taken exactly."""
     place: int = field(default=0, compare=False)
     """Position of the name in the text."""
 
     def __str__(self) -> str:
-        return self.name if self.in_quotes is None else self.name + '."' + self.in_quotes.replace('"', '""') + '"'
+        return field_text(self.name) if self.is_quoted else self.name
 
 
 @dataclass(frozen=True)
@@ -157,10 +158,7 @@ class MisplacedError(Exception):
 
 @contextmanager
 def errors_in(text: str) -> Iterator[None]:
-    """Raise a MisplacedError as an InputError: its message, the line of the text, and a caret under the place.
-
-    Of a long line the part around the place is shown; characters that a terminal does not show are blank.
-    """
+    """Raise a MisplacedError as an InputError: its message, the line of the text around it, and a caret under it."""
     try:
         yield
     except MisplacedError as error:

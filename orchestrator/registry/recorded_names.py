@@ -25,7 +25,6 @@ _NUM_LISTED = 8
 _SQLITE = "sqlite:///"
 _BUSY_TIMEOUT_S = 1.0
 _ALIASES = "model_aliases JOIN models USING (name, version)"
-"""Aliases of models that were not removed."""
 _CALLED = "SELECT key FROM runs WHERE name = :name OR id LIKE :prefix"
 _NAMED = "SELECT key FROM names WHERE text = :name"
 _RECORDED = {
@@ -44,8 +43,6 @@ _RECORDED = {
 """Statements for names of each kind, with what each is in a few words."""
 Named = list[tuple[str, str]]
 """Names, each with what it is in a few words."""
-Read = Callable[[str, Mapping[str, Any]], Sequence[Any]]
-"""Function that runs a statement with its values and returns the rows."""
 
 
 class RecordedNames:
@@ -54,8 +51,8 @@ class RecordedNames:
     Raises: RegistryError, sqlite3.Error, or SQLAlchemy's errors from every method, where the registry cannot be read.
     """
 
-    def __init__(self, read: Read) -> None:
-        self._read = read
+    def __init__(self, read: Callable[[str, Mapping[str, Any]], Sequence[Any]]) -> None:
+        self._read = read  # runs a statement with its values and returns the rows
 
     @classmethod
     def at(cls, location: str) -> Self:
@@ -70,12 +67,10 @@ class RecordedNames:
         return cls(lambda statement, values: connection.execute(text(statement), dict(values)).all())
 
     def named(self, what: str, run: str = "") -> Named:
-        """Names of one kind, the newest first or in order, 200 at most.
+        """Names of one kind, a key of `_RECORDED`, the newest first or in order, 200 at most.
 
         Args:
-            what: `runs` whose ids begin so, trials too where the characters name some; `tasks` that trials were scored
-                on; `tags` that people gave, to a run where one is named; `aliases` of models; `removed` runs.
-            run: name of runs, or the beginning of their ids.
+            run: name of runs, or the beginning of their ids; trials are offered only where it is given.
         """
         rows = self._read(f"{_RECORDED[what]} LIMIT :most", {"most": MAX_NAMES, **_called(run)})
         return [(str(name), str(about or "")) for name, about in rows]
@@ -122,7 +117,7 @@ class RecordedNames:
         return list(dict.fromkeys(tag.partition(":")[0] for tag, _ in self.named("tags")))
 
     def nearest_fields(self, name: str, others: Sequence[str]) -> str:
-        """The end of a message about a field that no run has: the nearest ones, else which fields there are.
+        """The end of a message about a field that no run has: the nearest ones, else which ones there are.
 
         Args:
             others: names of the fields that every run has.

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import func, select
@@ -14,20 +13,14 @@ from sqlalchemy import func, select
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.nearest import nearest
 from orchestrator.registry.database import Database
+from orchestrator.registry.dialects import select_items
 from orchestrator.registry.fields import Test
 from orchestrator.registry.marks import RunAnnotations
 from orchestrator.registry.parameters import load_parameters
 from orchestrator.registry.records import AttemptRecord, RecordTable, RunRecord
 from orchestrator.registry.registered_models import RegisteredModels
 from orchestrator.registry.run_metrics import RunMetrics
-from orchestrator.registry.run_records import (
-    find_run,
-    load_named,
-    load_records,
-    load_runs,
-    load_runs_of,
-    newest_called,
-)
+from orchestrator.registry.run_records import find_run, load_named, load_records, load_runs, newest_called
 from orchestrator.registry.run_usage import RunCheckpoints, RunCosts, RunDatasets
 from orchestrator.registry.seed_groups import SeedGroups
 from orchestrator.registry.selection import Selection, list_runs, read_in_order
@@ -50,7 +43,8 @@ _NUM_COMPARED = 1000
 class Registry(SeedGroups):
     """SQL record of runs: what was asked, what happened, what came out. On SQLite or PostgreSQL.
 
-    Runs are read with the methods below. Each attribute writes and reads one subject:
+    Runs are read with the methods below, groups of runs that differ in the seed with those of `SeedGroups`. Each
+    attribute writes and reads one subject:
 
         lifecycle     create a run, start an attempt, send heartbeats, finish
         trials        trials of a sweep
@@ -63,8 +57,7 @@ class Registry(SeedGroups):
         annotations   notes, tags and flags that people add to runs
         trash         runs that were removed and can be restored
 
-    Methods about groups of runs that differ in the seed are those of `SeedGroups`. Methods return frozen records
-    (`records.py`), plain values, or a `RecordTable`, whose `frame()` is a `pandas.DataFrame`.
+    Methods return frozen records (`records.py`), plain values, or a `RecordTable`, whose `frame()` is a DataFrame.
 
     **Opening.** Making a `Registry` opens nothing. The first use connects, gives an empty database its tables, and
     refuses tables of another revision. After `close`, or the end of a `with` block, the next use connects again.
@@ -73,38 +66,36 @@ class Registry(SeedGroups):
     and must not be carried over a fork. Any number of processes may read and write one database. In a run only the
     driver writes; workers and trials send it events and results (`orchestrator.results`).
 
-    **Transactions.** Each method is one transaction: committed when it returns, rolled back when it raises. Other
-    readers see all of a call or nothing of it, and what a returned call wrote survives the death of the process.
+    **Transactions.** Each method is one transaction: committed when it returns, rolled back when it raises. What a
+    returned call wrote survives the death of the process.
 
-    **Idempotence.** Rows have natural keys and writes are upserts: a call may be repeated, and changes nothing more,
-    as after a broken connection, when its outcome is unknown. Two calls make something new each time, unless the id or
-    the number is given: `lifecycle.create` and `lifecycle.start_attempt`.
+    **Idempotence.** Rows have natural keys and writes are upserts: a call whose outcome is unknown may be repeated, and
+    changes nothing more. Only `lifecycle.create` without an id and `lifecycle.start_attempt` without a number make
+    something new each time.
 
     **States.** `orchestrator.run_states` says which state may follow which. A change that it does not allow is ignored
-    by `lifecycle.finish` and `trials`, which makes repeated and late reports harmless, and refused by
-    `lifecycle.start_attempt`.
+    by `lifecycle.finish` and `trials`, which makes late reports harmless, and refused by `lifecycle.start_attempt`.
 
     **Attempts.** Attempts of a run are numbered, and the newest one owns the run. An older attempt that wakes up
     changes neither the state nor the heartbeat of the run: `lifecycle.heartbeat` returns False to it, and
     `lifecycle.finish` ends its own row alone. Measurements and checkpoints are not fenced: an exact resume computes the
     same values for the same steps, so an older attempt can only repeat them; it should end at its next heartbeat.
 
-    **Times.** They are taken from the clock of the database, so that drivers on different machines agree. Times in
-    records and frames are in UTC and carry the time zone; a query's time without a zone is in UTC.
+    **Times.** They are taken from the clock of the database, so that drivers on different machines agree. Times are in
+    UTC and carry the time zone; a query's time without a zone is in UTC.
 
     Raises:
         RegistryError: from every method, where the database cannot be opened, read or written, or a run that a row
             belongs to is not there.
-        RegistryUnavailableError: a RegistryError that may go away by itself: server down, file locked. Calls may be
-            repeated until it does.
+        RegistryUnavailableError: a RegistryError that may go away by itself: server down, file locked.
         NotFoundError: no run, sweep or model of that name or id; the message lists candidates.
         InputError: a query with an error, or an attempt of a run that has completed.
 
     Args:
         location: path of a .sqlite file, `sqlite:///PATH`, `postgresql://…`, or `file:PATH` of a private file that
             holds such a URL. Anything else raises RegistryError.
-        read_only: open it for reading alone: nothing is created, upgraded or written. A registry that is not there
-            reads as an empty one, and one in a folder that cannot be written can be read.
+        read_only: open it for reading alone. A registry that is not there reads as an empty one, and one in a folder
+            that cannot be written can be read.
         lost_after_s: age in seconds at which the last heartbeat of a running run is too old, so that it reads as LOST.
     """
 
@@ -206,13 +197,10 @@ class Registry(SeedGroups):
     ) -> RecordTable:
         """Groups of the runs that a query selects, a row each: `grouped("params.recipe.size", "task = 'mrpc'")`.
 
-        Columns: the fields of `by`, then the aggregates. Scores of different measurements or tasks are never taken
-        together: where runs have several, `metric` and `task` become fields of `by`. A run with several tags
-        is in the group of each.
-
-        Aggregates of the score take completed runs alone, and leave out runs whose trials are selected as well: the
-        score of a sweep is that of its best trial. `notes` tell how many. With `count` alone, and of
-        a field that is named, as in `mean(metrics.loss)`, every run that is selected counts.
+        Scores of different measurements or tasks are never taken together: where runs have several, `metric` and `task`
+        become fields of `by`. A run with several tags is in the group of each. Aggregates of the score take completed
+        runs alone, and leave out runs whose trials are selected as well: the score of a sweep is that of its best
+        trial. `notes` tell how many. Aggregates of a field that is named take every run that is selected.
 
         Args:
             by: fields whose values make a group, as one text with commas or several.
@@ -249,11 +237,7 @@ class Registry(SeedGroups):
             return find_run(connection, wanted, self._state())
 
     def find_run(self, wanted: str, *, or_task: bool = False) -> RunRecord:
-        """Run or trial as `run` finds it. Raises: NotFoundError, as `run`, with what was nearly meant.
-
-        Args:
-            or_task: whether a task may have been meant, too.
-        """
+        """Run or trial as `run` finds it. Raises: NotFoundError with the run, or the task, that was nearly meant."""
         try:
             return self.run(wanted)
         except SeveralRunsError:
@@ -286,7 +270,7 @@ class Registry(SeedGroups):
     def run_records(self, run_ids: Collection[str]) -> list[RunRecord]:
         """Records of the runs with these ids, the newest first; without those that are not there."""
         with self._database.connection(writing=False) as connection:
-            return load_runs_of(connection, self._state(), run_ids)
+            return load_runs(connection, self._state(), RUNS.c.id.in_(select_items(connection, run_ids)))
 
     def newest_completed(self, fingerprint: str) -> RunRecord | None:
         """Newest completed run of a spec, by its fingerprint; None where there is none."""
@@ -301,9 +285,9 @@ class Registry(SeedGroups):
             return load_runs(connection, self._state(), RUNS.c.key.in_(of_pipeline), RUNS.c.parent_id.is_(None))
 
     def named_in_specs(self, fields: Collection[str], *, except_of: Collection[str] = ()) -> dict[str, set[str]]:
-        """Values of these fields, wherever they stand in a spec or a list, each with the ids of its runs.
+        """Values of these fields, wherever they stand in the specs of other runs, each with the ids of these.
 
-        A trial's are those of its sweep. Specs of the runs and trials `except_of` are not read.
+        A trial stands for its sweep; of `except_of`, runs or trials, no spec is read.
         """
         with self._database.connection(writing=False) as connection:
             return load_named(connection, fields, except_of)
@@ -370,7 +354,5 @@ class Registry(SeedGroups):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

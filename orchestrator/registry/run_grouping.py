@@ -7,8 +7,8 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Double, and_, case, cast, func, or_, select
 
@@ -35,14 +35,11 @@ _DATA = taken_path("validation")
 _MEASUREMENT = re.compile(r"metrics\.([\w./-]+)")
 
 
-@dataclass(frozen=True)
-class Aggregate:
-    """One aggregate that was asked for."""
+class Aggregate(NamedTuple):
+    """Aggregate that was asked for: the words of the person, one of `AGGREGATES`, and the name of a field."""
 
     label: str
-    """Heading of its column: the words of the person who asked."""
     function: str
-    """One of `AGGREGATES`."""
     field: str
 
 
@@ -108,10 +105,7 @@ def _refused_tests(
 def _with_own_scores(
     connection: Connection, score: Field, conditions: Sequence[Test], notes: list[str]
 ) -> Sequence[Test]:
-    """Conditions without runs whose trials are selected, whose score is that of the best one, and would count twice.
-
-    Notes are added on these runs, and on those that have not completed, whose scores are no results.
-    """
+    """Conditions without runs whose trials are selected, which have the score of the best one; adds notes on those."""
     parents = select(RUNS.c.parent_id).where(*conditions, RUNS.c.parent_id.is_not(None)).correlate(None)
     num_runs = select(func.count()).select_from(RUNS)
     if num_parents := connection.scalar(num_runs.where(*conditions, RUNS.c.key.in_(parents))):
@@ -135,11 +129,8 @@ def _read_groups(
     """Read groups by the values of fields: these and the aggregates; and how many have scores on different data.
 
     Args:
-        measured: fields that are aggregated, by name.
-        counts: conditions for the runs whose value of a field counts; all do where there is none.
+        counts: conditions, by the name of a `measured` field, for the runs whose value counts.
         metric: name of the scores, where it is no field of the groups.
-
-    Raises: InputError for aggregates that a field's values have not.
     """
     joined = {id(field): field for field in (*fields.values(), *measured.values())}
     columns: dict[tuple[str, str], Column] = {("", "count"): func.count()}
@@ -224,14 +215,12 @@ def _pivoted(groups: Sequence[dict[str, Any]], by: Sequence[str], labels: Sequen
 
 def _sorted(table: RecordTable, sort: str | None) -> RecordTable:
     """The table sorted by a column, those without a value last. Raises: InputError for a column that it has not."""
-    if not sort:
-        return table
-    column, descends = sort.removeprefix("-"), sort.startswith("-")
-    if column not in table.columns:
+    column, descends = (sort or "").removeprefix("-"), (sort or "").startswith("-")
+    if column and column not in table.columns:
         raise InputError(f"Cannot sort groups by {column!r}; they have: {', '.join(table.columns)}")
     having = [record for record in table.records if record.get(column) is not None]
-    having.sort(key=lambda record: _rank(record[column]), reverse=descends)
     without = [record for record in table.records if record.get(column) is None]
+    having.sort(key=lambda record: _rank(record[column]), reverse=descends)
     return replace(table, records=having + without)
 
 

@@ -30,11 +30,7 @@ def state_as_read(lost_after_s: float) -> ColumnElement[RunState]:
 
 
 def find_run(connection: Connection, wanted: str, state: ColumnElement[RunState]) -> RunRecord:
-    """Run or trial that a text means: by its whole id, its exact name (the newest), or the beginning of its id.
-
-    Raises: NotFoundError, which lists candidates; SeveralRunsError for the beginning of several ids, and for a name
-        that another run's id begins with.
-    """
+    """Run or trial that a text means, as `Registry.run` finds it. Raises: NotFoundError, SeveralRunsError."""
     for whole in load_runs(connection, state, RUNS.c.id == wanted.lower(), limit=1):
         return whole
     named = newest_called(connection, wanted, state) if wanted else None
@@ -44,17 +40,16 @@ def find_run(connection: Connection, wanted: str, state: ColumnElement[RunState]
         is_near = RUNS.c.id.between(begins, begins + "z" * MIN_ID_DIGITS)  # which an index answers
         is_begun = and_(is_near, RUNS.c.id.startswith(begins, autoescape=True))
         begun = load_runs(connection, state, is_begun, limit=MAX_CANDIDATES + 1)
-    if named is not None:
-        others = [run for run in begun if run.id != named[0].id]
-        if others:
-            raise SeveralRunsError(
-                f"{wanted!r} is the name of run {named[0].id}, and begins the id of {_listed(others)}; give a whole id."
-            )
+    others = [run for run in begun if named is None or run.id != named[0].id]
+    if named is not None and not others:
         return named[0]
-    if len(begun) == 1:
+    if named is None and len(begun) == 1:
         return begun[0]
-    if begun:
-        raise SeveralRunsError(f"{wanted!r} begins the ids of several runs; give more of it: {_listed(begun)}.")
+    if others:
+        what = (
+            "begins the ids of several runs" if named is None else f"is the name of run {named[0].id} and begins an id"
+        )
+        raise SeveralRunsError(f"{wanted!r} {what}; give a whole id: {_listed(others)}.")
     recent = load_runs(connection, state, RUNS.c.parent_id.is_(None), limit=MAX_CANDIDATES)
     known = f"the latest are: {_listed(recent)}" if recent else "the registry has no run yet"
     short = f" ({MIN_ID_DIGITS} characters are needed)" if wanted and len(wanted) < MIN_ID_DIGITS else ""
@@ -70,11 +65,6 @@ def newest_called(connection: Connection, name: str, state: ColumnElement[RunSta
     return None
 
 
-def load_runs_of(connection: Connection, state: ColumnElement[RunState], run_ids: Collection[str]) -> list[RunRecord]:
-    """Load the runs with these ids, the newest first."""
-    return load_runs(connection, state, RUNS.c.id.in_(select_items(connection, run_ids)))
-
-
 def load_runs(
     connection: Connection, state: ColumnElement[RunState], *conditions: ColumnElement[bool], limit: int | None = None
 ) -> list[RunRecord]:
@@ -86,10 +76,7 @@ def load_runs(
 
 
 def load_kept_trials(connection: Connection, sweep_ids: Collection[str]) -> dict[str, str]:
-    """Id of the trial whose model each of these sweeps kept, by the sweep's id; runs without one are left out.
-
-    What the model of a sweep began with is in the parameters of that trial.
-    """
+    """Id of the trial whose model each of these sweeps kept, by the sweep's id; runs without one are left out."""
     if not sweep_ids:
         return {}
     sweep, trial = RUNS.alias(), RUNS.alias()
@@ -124,13 +111,9 @@ def load_records(connection: Connection, statement: Select[Any], kind: type[R]) 
 
 
 def record_columns(kind: type[Any], table: Table, read: Mapping[str, Any] | None = None) -> list[Any]:
-    """Columns in the order of a record's fields: of many records each is made of them in half the time of whole rows.
-
-    Args:
-        read: columns of fields that are no columns of the table, or that are read in another way.
-    """
-    given = read or {}
-    return [given[field.name] if field.name in given else table.c[field.name] for field in fields(kind)]
+    """Columns in the order of a record's fields, `read` before the table's: in half the time of whole rows."""
+    columns = {**table.c, **(read or {})}
+    return [columns[field.name] for field in fields(kind)]
 
 
 def metric_name(series: str) -> str:

@@ -147,9 +147,9 @@ class Selection:
         """Field of an operand. Raises: MisplacedError, which gives the nearest names."""
         if isinstance(operand, HistoryValue):
             return self._history(operand)
-        name = replace_unstorable(operand.name if operand.in_quotes is None else f"{operand.name}.{operand.in_quotes}")
+        name = replace_unstorable(operand.name)
         area, _, rest = name.partition(".")
-        if rest or operand.in_quotes is not None:
+        if rest or operand.is_quoted:
             if area == "tags":
                 return fields.tag_value(rest)  # a tag may come, so that one of no run is no error
             if area == "metrics" and self._names.has_metric(_measurement(operand)):
@@ -171,7 +171,7 @@ class Selection:
         """
         paths = self._names.paths
         ending = paths_called(name, paths)
-        if operand.in_quotes is not None or "." in name or not ending:
+        if operand.is_quoted or "." in name or not ending:
             return name if name in paths or not paths else None  # in an empty registry no name is wrong
         if len(ending) > 1:  # which is looked into only here: names of removed runs are harmless elsewhere
             ending = [path for path in ending if self._names.is_of_a_run(path)] or ending
@@ -187,10 +187,11 @@ class Selection:
         if self._field(series).kind != "number" or not series.name.startswith("metrics"):
             message = f"{series} has no history; {function} takes a measurement, such as metrics.f1:"
             raise MisplacedError(series.place, message)
-        if (function == "at") != (step is not None):
-            raise MisplacedError(place, "at takes a step, at(metrics.loss, 1000), and the other functions none:")
-        if step is not None and not (0 <= step < 2**63 and step == int(step)):
-            raise MisplacedError(place, f"a step is a whole number from 0 to 2**63 - 1, and not {str(step)[:40]}:")
+        if (function == "at") != (step is not None) or not (step is None or (0 <= step < 2**63 and step == int(step))):
+            message = (
+                "at(metrics.loss, 1000) takes a step, a whole number from 0 to 2**63 - 1; other functions take none:"
+            )
+            raise MisplacedError(place, message)
         return fields.history(function, _measurement(series), None if step is None else int(step))
 
     def _unmatched_words(self, tree: Comparison) -> list[str]:
@@ -199,7 +200,7 @@ class Selection:
         if field.kind == "tag value":
             if occurs(self.connection, select(field.value).where(field.where)):
                 return []
-            key, keys = name.partition(".")[2], self._names.tag_keys()
+            key, keys = getattr(tree.operand, "name", "").partition(".")[2], self._names.tag_keys()
             near, known = ([field_text(f"tags.{key}") for key in some] for some in (nearest(key, keys), keys))
             return [f"no run has the tag {shortened(key)}{offer(near, known)}"]
         for value in tree.values if field.kind in ("text", "kind", "group") else ():
@@ -221,8 +222,8 @@ def _parsed(text: str) -> Condition | None:
 
 
 def _measurement(operand: FieldName) -> str:
-    """Name of a measurement's series, `validation.f1`: what stands in quotes is no split."""
-    parts = [*operand.name.split(".")[1:], *([] if operand.in_quotes is None else [operand.in_quotes])]
+    """Name of a measurement's series: `validation.f1` for `metrics.f1`."""
+    parts = operand.name.split(".")[1:]
     has_split = len(parts) > 1 and parts[0] in METRIC_SPLITS
     return replace_unstorable(".".join(parts if has_split else [METRIC_SPLITS[0], *parts]))
 
