@@ -251,8 +251,9 @@ class Registry(SeedGroups):
             raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`")
         newest = select(RUNS.c.name).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at.desc())
         with self._database.connection(writing=False) as connection:
-            names = [*connection.scalars(newest.limit(_NUM_COMPARED)), *(self.ranked_tasks() if or_task else ())]
-        close = nearest(wanted, dict.fromkeys(names), 1) if wanted else []
+            names = dict.fromkeys(connection.scalars(newest.limit(_NUM_COMPARED)))
+        names |= dict.fromkeys(self.ranked_tasks() if or_task else ())
+        close = nearest(wanted, names, 1) if wanted else []
         hint = f"; did you mean {close[0]}?" if close else ", and none is called so." if names else "."
         raise NotFoundError(f"{no_run}{hint}")
 
