@@ -92,10 +92,10 @@ def _test(connection: Connection, field: Field, operator: str, value: Value) -> 
         if operator != "=" or field.is_nan is None:
             raise WrongValueError("only measurements and parameters are nan, which has no order; `is nan` finds it")
         return field.is_nan
-    if operator == "like" and "text" not in parts:
-        raise WrongValueError(f"like compares text, and this is a {kind}")
     wanted, types = _TYPES[type(value)], (*parts, *_MORE_TYPES.get(kind, ()))
-    if ("time" if kind == "time" and wanted == "text" else wanted) not in types:
+    if kind == "time" and wanted == "text" and operator != "like":
+        wanted = "time"
+    if wanted not in types:
         raise _wrong_type(types)
     if kind == "time":
         return _of_time(field.value, operator, value)
@@ -116,15 +116,12 @@ def _of_text(connection: Connection, field: Field, operator: str, value: str) ->
         return field.value.startswith(text.lower()[:COMMIT_DIGITS], autoescape=True)
     if operator == "=" and kind == "group":
         return _of_group(connection, text.lower())
-    return or_(*(_compare(each, operator, text) for each in (field.parts["text"], *field.also)))
-
-
-def _compare(column: Any, operator: str, value: Any) -> Test:
+    texts = (field.parts["text"], *field.also)
     if operator != "like":
-        return _ORDER[operator](column, value)  # type: ignore[no-any-return]
+        return or_(*(_ORDER[operator](each, text) for each in texts))
     # `\%`, `\_` and `\\` are the signs themselves; any other backslash is one, and no database's own escaping shows
-    pattern = re.sub(r"\\([%_\\]?)", lambda found: "\\" + (found[1] or "\\"), value)
-    return folded(column).like(folded(pattern), escape="\\")
+    pattern = folded(re.sub(r"\\([%_\\]?)", lambda found: "\\" + (found[1] or "\\"), text))
+    return or_(*(folded(each).like(pattern, escape="\\") for each in texts))
 
 
 def _of_number(connection: Connection, field: Field, operator: str, value: int | float | Age) -> Test:
