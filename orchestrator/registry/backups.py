@@ -17,8 +17,7 @@ from sqlalchemy import URL, make_url, text
 
 from bert_core.checkpoints.manifest import atomic_write
 from orchestrator.errors import InputError, RegistryError
-from orchestrator.registry.database import Database
-from orchestrator.registry.dialects import open_engine
+from orchestrator.registry.database import Database, open_engine
 from orchestrator.registry.location import display_url, without_secrets
 from orchestrator.registry.sqlite_engine import back_up
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Self
 
 from sqlalchemy import Connection, func, or_, select
 
-from orchestrator.registry.column_types import name_of_key
-from orchestrator.registry.dialects import json_object, select_items, select_runs
+from orchestrator.registry.column_types import json_object, name_of_key
+from orchestrator.registry.dialects import select_items, select_runs
 from orchestrator.registry.parameters import (
     FILE_DIGEST,
     KIND_END,
@@ -309,7 +309,7 @@ def load_parameters_of(
     """
     if not run_ids:
         return {}
-    stored = json_object(connection, name_of_key(PARAMETERS.c.path), PARAMETERS.c.kind + KIND_END + PARAMETERS.c.text)
+    stored = json_object(name_of_key(PARAMETERS.c.path), PARAMETERS.c.kind + KIND_END + PARAMETERS.c.text)
     of_run = select(PARAMETERS.c.run_id, stored).where(PARAMETERS.c.run_id.in_(select_runs(connection, run_ids)))
     named = select(NAMES.c.key).where(NAMES.c.text.in_(paths or without))
     asked = of_run.where(PARAMETERS.c.path.in_(named) if paths else PARAMETERS.c.path.not_in(named))

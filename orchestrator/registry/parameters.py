@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Integer, Select, bindparam, select, type_coerce
 
 from orchestrator.registry.column_types import replace_unstorable
-from orchestrator.registry.dialects import list_value, select_list, upsert_rows
+from orchestrator.registry.dialects import select_list, upsert_rows
 from orchestrator.registry.tables import NAMES, PARAMETERS
 from orchestrator.registry.write_transactions import Prepared, WriteTransaction
 
@@ -223,7 +223,7 @@ def name_keys(transaction: WriteTransaction, texts: Iterable[str]) -> dict[str, 
 
 
 def _find(transaction: WriteTransaction, texts: list[str]) -> None:
-    found = transaction.read(_find_statement(transaction.dialect), {"texts": list_value(transaction.dialect, texts)})
+    found = transaction.read(_find_statement(transaction.dialect), {"texts": texts})
     transaction.new_keys.update(found)
 
 

@@ -24,7 +24,7 @@ from sqlalchemy import (
 from orchestrator.errors import NotFoundError
 from orchestrator.registry.column_types import FreeText, utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.dialects import list_value, select_list, upsert
+from orchestrator.registry.dialects import select_list, upsert
 from orchestrator.registry.parameters import (
     TAKEN_DIGEST,
     group_digest,
@@ -218,7 +218,7 @@ class _TrialWriter:
         """Key and state of each of these trials that is recorded already."""
         if not ids:
             return {}
-        given = {"ids": list_value(self._dialect, ids)}
+        given = {"ids": ids}
         rows = self._transaction.read(_states_statement(self._dialect), given)
         return {row: (key, RunState(state)) for row, key, state in rows}
 
