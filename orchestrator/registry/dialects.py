@@ -79,11 +79,9 @@ def upsert(
     new = insert.excluded
     changes = {name: new[name] for name in update} | dict(also(new) if also else {})
     if not changes:
-        nothing: Insert = insert.on_conflict_do_nothing(index_elements=keys or None)
-        return nothing
+        return insert.on_conflict_do_nothing(index_elements=keys or None)  # type: ignore[no-any-return]
     where = None if newer is None else newer(new)
-    changed: Insert = insert.on_conflict_do_update(index_elements=keys, set_=changes, where=where)
-    return changed
+    return insert.on_conflict_do_update(index_elements=keys, set_=changes, where=where)  # type: ignore[no-any-return]
 
 
 def upsert_rows(

@@ -286,10 +286,7 @@ LINEAGE = Table(
     Index("ix_lineage_parent", "parent"),
     Index("ix_lineage_run_id", "run_id"),
 )
-"""Edges from what something was made of to what was made of it, by the digests of both.
-
-Names are those at the time; a row outlives the run that recorded it.
-"""
+"""Edges from what something was made of to what was made of it, by digests; a row outlives the run that recorded it."""
 OWN_MARKS = Table(
     "own_marks",
     METADATA,
@@ -348,8 +345,7 @@ Tags and flags reach others, notes and places do not. A stage of several pipelin
 when one of them is, and archived when all are: it is put away when nothing that is shown uses it any more.
 """
 
-_DERIVED = {"is_derived": True}
-"""Rows follow from those of runs (`groups/roll_up.py`): a merge brings none."""
+_DERIVED = {"is_derived": True}  # rows follow from those of runs (`roll_up.py`): a merge brings none
 OPEN_RUNS = Table("open_runs", METADATA, _run(primary_key=True), info=_DERIVED, sqlite_with_rowid=False)
 """Runs whose groups are read from the runs themselves: each has not ended, or has changed since.
 

@@ -25,11 +25,7 @@ _MOST_KEYS = 50_000
 
 
 class Prepared:
-    """A statement as the driver of one kind of database takes it.
-
-    Args:
-        names: columns and parameters that each row gives a value for.
-    """
+    """A statement as a driver takes it; each row gives values for the columns and parameters `names`."""
 
     def __init__(self, statement: Executable, dialect: str, names: Sequence[str]) -> None:
         assert isinstance(statement, ClauseElement)
@@ -57,13 +53,7 @@ class Prepared:
 
 
 class WriteTransaction:
-    """One open transaction.
-
-    Args:
-        cursor: of the driver.
-        dialect: kind of database: `sqlite` or `postgresql`.
-        keys: keys of names and series that are known to be committed, by what they are the keys of.
-    """
+    """One open transaction, with the keys of names and series that are known to be committed, by name and curve."""
 
     def __init__(self, cursor: Any, dialect: str, keys: dict[Any, int]) -> None:
         self._cursor = cursor
