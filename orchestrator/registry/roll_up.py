@@ -86,9 +86,11 @@ def joined_key(key: int, code: int = -1) -> str:
 
 
 def open_run(connection: Connection, run_id: str) -> None:
-    """Open a run that is about to change, and take it out of the roll-up."""
+    """Open a run that is about to change, and take it out of the roll-up; nothing of one at work is rolled up."""
     connection.execute(upsert(connection.dialect.name, OPEN_RUNS, ("run_id",)), {"run_id": run_id})
-    roll_up_runs(connection, [run_id])  # one that is open already may be rolled up as well: `open_statement`
+    state = connection.scalar(select(ALL_RUNS.c.state).where(ALL_RUNS.c.id == run_id))
+    if state is not None and state.is_final:  # although it may be open already: `open_statement`
+        roll_up_runs(connection, [run_id])
 
 
 def roll_up(connection: Connection) -> None:

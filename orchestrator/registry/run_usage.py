@@ -25,21 +25,17 @@ class RunDatasets:
 
     def record(self, run_id: str, result: DatasetResult) -> None:
         """Record data and that this run made or used it."""
-        files = [asdict(file) for file in result.files]
-        row = {"kind": result.kind, "name": result.name, "fingerprint": result.fingerprint, "path": result.path}
-        own = {"counts": dict(result.counts), "files": files, "tokenizer_digest": result.tokenizer_digest}
-        self._record(run_id, {**row, **own})
+        self._record(run_id, {name: value for name, value in asdict(result).items() if name != "reused"})
 
     def record_tokenizer(self, run_id: str, result: TokenizerResult) -> None:
         """Record a tokenizer and that this run trained it."""
-        row = {"kind": "tokenizer", "name": "tokenizer", "fingerprint": result.fingerprint, "path": result.folder}
-        self._record(run_id, {**row, "counts": {"vocab_size": result.vocab_size}, "files": []})
+        own = {"fingerprint": result.fingerprint, "path": result.folder, "counts": {"vocab_size": result.vocab_size}}
+        self._record(run_id, {"kind": "tokenizer", "name": "tokenizer", "files": [], "tokenizer_digest": None, **own})
 
     def _record(self, run_id: str, row: dict[str, Any]) -> None:
-        link = {"run_id": run_id, "fingerprint": row["fingerprint"]}
+        link, changing = {"run_id": run_id, "fingerprint": row["fingerprint"]}, ("path", "counts", "files")
         with self._database.connection(writing=True) as connection:
-            changing = tuple(name for name in ("path", "counts", "files", "tokenizer_digest") if name in row)
-            upsert_rows(connection, DATASETS, ("fingerprint",), changing, [row])
+            upsert_rows(connection, DATASETS, ("fingerprint",), (*changing, "tokenizer_digest"), [row])
             upsert_rows(connection, OWN_DATASETS, tuple(link), (), [link])
 
     def tokenizer_at(self, path: str) -> str | None:
@@ -53,11 +49,9 @@ class RunDatasets:
         data = DATASETS.c
         columns = (data.name, data.kind, data.fingerprint, data.path, data.counts, data.files, data.recorded_at)
         statement = select(*columns).join(RUN_DATASETS, RUN_DATASETS.c.fingerprint == data.fingerprint)
+        ordered = statement.where(RUN_DATASETS.c.run_id == run_id).order_by(data.kind, data.name)
         with self._database.connection(writing=False) as connection:
-            rows = connection.execute(
-                statement.where(RUN_DATASETS.c.run_id == run_id).order_by(data.kind, data.name)
-            ).all()
-        return record_table([column.key for column in columns], rows)
+            return record_table([column.key for column in columns], connection.execute(ordered).all())
 
 
 class RunCheckpoints:
@@ -103,18 +97,15 @@ class RunCosts:
     def trial_seconds(self, sweep_id: str, attempt: int) -> float | None:
         """Seconds that a sweep's trials have worked in one attempt, those at work included; None without trials."""
         columns = select(RUNS.c.started_at, RUNS.c.finished_at, RUNS.c.seconds).where(RUNS.c.parent_id == sweep_id)
+        its = ATTEMPTS.c.run_id == sweep_id, ATTEMPTS.c.number == attempt
         with self._database.connection(writing=False) as connection:
             trials = connection.execute(columns).all()
-            its = ATTEMPTS.c.run_id == sweep_id, ATTEMPTS.c.number == attempt
             begun_at, now = connection.execute(select(ATTEMPTS.c.started_at, utc_now()).where(*its)).one()
-        if not trials:
-            return None
-        spent_s = 0.0
+        spent_s = []
         for started_at, finished_at, seconds in trials:
             if started_at is None:  # recorded with its end alone
-                spent_s += 0.0 if finished_at is not None and finished_at < begun_at else seconds or 0.0
-                continue
-            passed_s = max(0.0, ((finished_at or now) - max(started_at, begun_at)).total_seconds())
-            # What its process has measured leaves out the time that the trial waited.
-            spent_s += passed_s if seconds is None else min(passed_s, seconds)
-        return spent_s
+                spent_s.append(0.0 if finished_at is not None and finished_at < begun_at else seconds or 0.0)
+            else:  # what the trial's process has measured leaves out the time that the trial waited
+                passed_s = max(0.0, ((finished_at or now) - max(started_at, begun_at)).total_seconds())
+                spent_s.append(passed_s if seconds is None else min(passed_s, seconds))
+        return sum(spent_s) if spent_s else None
