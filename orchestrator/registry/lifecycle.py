@@ -109,8 +109,6 @@ class RunLifecycle:
         Args:
             number: number of the attempt, where it was announced before: the same process may start it twice, which
                 changes nothing. The next number when left out.
-            job_id: id of the job on a cluster whose driver this is.
-            made_with: code, command and machine of the driver.
 
         Raises: InputError for a run that cannot run again, or whose attempt of this number is another process's;
             NotFoundError.
@@ -139,10 +137,8 @@ class RunLifecycle:
                 attempt |= asdict(made_with)
                 diff = attempt["code"].pop("diff")
                 if diff is not None:
-                    attempt["diff_digest"] = attempt["code"]["diff_digest"]
-                    upsert_rows(
-                        connection, CODE_DIFFS, ("digest",), (), [{"digest": attempt["diff_digest"], "diff": diff}]
-                    )
+                    attempt["diff_digest"] = digest = attempt["code"]["diff_digest"]
+                    upsert_rows(connection, CODE_DIFFS, ("digest",), (), [{"digest": digest, "diff": diff}])
             connection.execute(insert(ATTEMPTS).values(attempt))
             changes = {**place, "state": RunState.RUNNING, "attempt": number, "error": None, "finished_at": None}
             changes |= {"started_at": run.started_at or utc_now(), "heartbeat_at": utc_now()}

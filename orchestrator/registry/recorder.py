@@ -117,10 +117,7 @@ class Recorder:
             self.registry.lifecycle.record_workers(run_id, self._attempts[run_id][0], workers)
 
     def record_device(self, run_id: str, device: str) -> None:
-        """Record the kind of device that this attempt trains on, `cpu` or `gpu`, as a tag `device:…` of the run.
-
-        A warning says where an earlier attempt trained on another: its bits do not come again.
-        """
+        """Record the kind of device that this attempt trains on, `cpu` or `gpu`, as a tag; warn of another before."""
         tag, known = f"device:{device}", self.registry.tags(run_id)
         if tag not in known and any(each.startswith("device:") for each in known):
             logger.warning(
@@ -130,7 +127,7 @@ class Recorder:
         self.registry.tag(run_id, tag)
 
     def record_model(self, run_id: str, model: ModelResult) -> None:
-        """Register a run's model under the name of its experiment, as a new version unless it is there already."""
+        """Register a run's model under the name of its experiment."""
         self.registry.models.register(self.registry.run(run_id).experiment, model, run_id)
 
     def record_final_metrics(

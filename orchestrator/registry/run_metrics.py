@@ -79,12 +79,12 @@ class RunMetrics:
         with self._database.connection(writing=False) as connection:
             for series, *point in connection.execute(statement.order_by(POINTS.c.series, POINTS.c.step)):
                 found[series].append(point)
-        columns = ("split", "name", "step", "epoch", "value")
         rows = [
             (*series.split(".", 1), step, epoch, _measured(value))
             for series in _in_order(found)
             for step, epoch, value in found[series]
         ]
+        columns = ("split", "name", "step", "epoch", "value")
         return record_table(columns, rows, step="int64", epoch="float64", value="float64")
 
 
@@ -139,8 +139,7 @@ def write_metrics(transaction: WriteTransaction, curves: Curves, *, final: bool)
         value, limit = values[newest], _LAST_STEP if final else steps[newest]
         latest.append((steps[newest], None if math.isnan(value) else value, int(final), series, int(final), limit))
     # A result has no epoch of its own; the point that it confirms keeps the epoch it was measured at.
-    changing = ["value"] if final else ["value", "epoch"]
-    transaction.upsert(POINTS, points, ["series", "step"], changing)
+    transaction.upsert(POINTS, points, ["series", "step"], ["value"] if final else ["value", "epoch"])
     transaction.run_many(_latest_statement(transaction.dialect), latest)
 
 
