@@ -76,16 +76,9 @@ class RunAnnotations:
             _take(connection, run_id, "note", [word])
             return note
 
-    def tag(self, run_id: str, tags: Sequence[str], *, by_hand: bool = True) -> None:
-        """Add tags to a run.
-
-        Args:
-            by_hand: whether a person adds them, who may not say where a run belongs.
-
-        Raises: InputError for a tag that is empty or reserved, where a person adds it.
-        """
-        if by_hand:
-            _check_tags(tags)
+    def tag(self, run_id: str, tags: Sequence[str]) -> None:
+        """Add a person's tags to a run. Raises: InputError for a tag that is empty or says where a run belongs."""
+        _check_tags(tags)
         with self._database.connection(writing=True) as connection:
             add_marks(connection, run_id, "tag", tags)
 

@@ -15,7 +15,7 @@ from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.nearest import nearest
 from orchestrator.registry.database import Database
 from orchestrator.registry.fields import Test
-from orchestrator.registry.marks import RunAnnotations
+from orchestrator.registry.marks import RunAnnotations, add_marks
 from orchestrator.registry.parameters import load_parameters
 from orchestrator.registry.records import AttemptRecord, RecordTable, RunRecord
 from orchestrator.registry.registered_models import RegisteredModels
@@ -356,7 +356,8 @@ class Registry(SeedGroups):
 
     def tag(self, run_id: str, *tags: str) -> None:
         """Add tags to a run, reserved ones too; queries find by them its trials as well, and a pipeline's stages."""
-        self.annotations.tag(run_id, tags, by_hand=False)
+        with self._database.connection(writing=True) as connection:
+            add_marks(connection, run_id, "tag", tags)
 
     def open(self) -> None:
         """Connect, and create or check the tables, now rather than on first use: for who wants to know at once."""
