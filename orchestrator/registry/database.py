@@ -305,3 +305,10 @@ class Database:
                 except OSError as error:
                     raise translate(error, self._url) from error
             return self._engine
+
+
+class RegistryPart:
+    """Attribute of `Registry` that writes and reads one subject."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database

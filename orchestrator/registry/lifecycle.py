@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, or_, select, updat
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.provenance.machine import MadeWith
 from orchestrator.registry.column_types import replace_unstorable, utc_now
-from orchestrator.registry.database import Database
+from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import change_row, find_row, upsert, upsert_rows
 from orchestrator.registry.marks import add_marks
 from orchestrator.registry.parameters import flatten, load_parameters, record_parameters, run_group_digest
@@ -23,11 +23,8 @@ from orchestrator.run_ids import new_run_id
 from orchestrator.run_states import RunState
 
 
-class RunLifecycle:
+class RunLifecycle(RegistryPart):
     """`registry.lifecycle`: creates runs and moves them from state to state."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def remove(self, run_id: str) -> None:
         """Delete a run that has ended, with its trials and all that is recorded of them; one at work stays."""

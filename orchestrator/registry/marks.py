@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, delete, select
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import replace_unstorable
-from orchestrator.registry.database import Database
+from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import select_runs, upsert_rows
 from orchestrator.registry.tables import MARKS, OWN_MARKS, RUNS, STAGES, is_internal
 
@@ -46,11 +46,8 @@ class NoteRecord:
     written_at: datetime
 
 
-class RunAnnotations:
+class RunAnnotations(RegistryPart):
     """`registry.annotations`: writes and reads what people add to runs. Each call may be repeated."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def note(self, run_id: str, text: str, author: str | None = None) -> None:
         """Add a note to a run; a text that is there already stays as it is. Raises: InputError for an empty one."""

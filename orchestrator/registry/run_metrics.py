@@ -12,7 +12,7 @@ from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_colum
 
 from orchestrator.errors import InputError
 from orchestrator.registry.column_types import key_of_run, replace_unstorable
-from orchestrator.registry.database import Database
+from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import upsert
 from orchestrator.registry.parameters import name_keys
 from orchestrator.registry.query_tree import METRIC_SPLITS
@@ -29,11 +29,8 @@ _FIRST_STEP, _LAST_STEP = 1 - 2**63, 2**63 - 1
 """Steps before and after all others."""
 
 
-class RunMetrics:
+class RunMetrics(RegistryPart):
     """`registry.metrics`: writes and reads measurements. Natural key: (run, split, name, step)."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def record(self, run_id: str, events: Iterable[MetricEvent], *, final: bool = False) -> int:
         """Record measurements and return how many; the value of the highest step becomes the latest value.

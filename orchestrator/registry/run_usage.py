@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import select, update
 
 from orchestrator.registry.column_types import utc_now
-from orchestrator.registry.database import Database
+from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import select_runs, upsert_rows
 from orchestrator.registry.records import AttemptCostRecord, CheckpointRecord, RecordTable, record_table
 from orchestrator.registry.run_records import load_records, record_columns
@@ -17,11 +17,8 @@ from orchestrator.registry.tables import ATTEMPTS, CHECKPOINTS, DATASETS, OWN_DA
 from orchestrator.results import CheckpointEvent, DatasetResult, TokenizerResult
 
 
-class RunDatasets:
+class RunDatasets(RegistryPart):
     """`registry.datasets`: writes and reads data and which runs used it. Natural key: the data's fingerprint."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def record(self, run_id: str, result: DatasetResult) -> None:
         """Record data and that this run made or used it."""
@@ -54,11 +51,8 @@ class RunDatasets:
             return record_table([column.key for column in columns], connection.execute(ordered).all())
 
 
-class RunCheckpoints:
+class RunCheckpoints(RegistryPart):
     """`registry.checkpoints`: writes and reads the checkpoints of runs. Natural key: (run, step)."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def record(self, run_id: str, events: Iterable[CheckpointEvent]) -> None:
         """Record checkpoints that are complete on the storage."""
@@ -74,11 +68,8 @@ class RunCheckpoints:
             return load_records(connection, statement, CheckpointRecord)
 
 
-class RunCosts:
+class RunCosts(RegistryPart):
     """`registry.costs`: writes and reads what attempts have taken. Natural key: (run, attempt)."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def record(self, cost: AttemptCostRecord) -> None:
         """Record what an attempt has taken so far, in place of what was recorded of it before."""
