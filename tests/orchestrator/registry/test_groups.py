@@ -81,7 +81,7 @@ def test_a_sweep_stands_for_its_own_trials_alone(registry: Registry) -> None:
 def test_what_is_no_group_is_told_with_what_there_is(registry: Registry) -> None:
     sweep = group_of(registry, 1e-5, [0.8])
     registry.trials.record(sweep, [trial_result("other", seed=3, number=9, metrics={"accuracy": 0.1})])
-    with pytest.raises(InputError, match=rf"{sweep} has 2 groups of trials; name one of them"):
+    with pytest.raises(InputError, match=f"{sweep} stands for 2 groups"):
         registry.group(sweep)
     with pytest.raises(NotFoundError, match="No group's digest begins with 'nothere'"):
         registry.group("nothere")
