@@ -168,7 +168,7 @@ def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) ->
     # The best of what is here stays, also where a run that was merged from elsewhere is better: its weights are there.
     elsewhere = {sweep.id for sweep in sweeps if sweep.storage_path is None or not exists(sweep.storage_path)}
     own = set(frame.loc[~frame["parent"].isin(elsewhere), "id"])
-    everywhere = registry.groups(archived=True)
+    everywhere = registry.groups_of(own)
     groups = [replace(group, runs=[run for run in group.runs if run.id in own]) for group in everywhere]
     kept = {*models["run_id"].dropna(), *named, *best_of_groups(groups), *pinned}
     for sweep in sweeps:

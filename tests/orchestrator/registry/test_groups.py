@@ -69,7 +69,7 @@ def test_a_group_is_found_by_its_beginning_by_a_trial_and_by_its_sweep(registry:
     assert (whole.scores, whole.task, whole.metric, whole.data) == ([0.8, 0.9], "sst2", "accuracy", "v")
     assert registry.group(whole.key[:6]) == whole
     assert registry.group(trial_id(sweep, "k1")).scores == [0.9]
-    assert [group.key for group in registry.groups("sst2")] == [whole.key]
+    assert registry.leaderboard("sst2").values("group") == [whole.key]
 
 
 def test_a_sweep_stands_for_its_own_trials_alone(registry: Registry) -> None:
