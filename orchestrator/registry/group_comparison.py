@@ -91,7 +91,7 @@ class ExampleComparison:
 
     @property
     def answers_about(self) -> str:
-        """Name of what McNemar's test counts: right answers, or for a score not of these, examples without an error."""
+        """Name of what McNemar's test counts."""
         return "right answers" if self.is_of_answers else "wholly right examples"
 
     @property
@@ -102,7 +102,6 @@ class ExampleComparison:
 
     @property
     def test(self) -> str:
-        """Test that speaks, in words."""
         about = "" if self.is_of_answers else f" of {self.answers_about}"
         test = "paired bootstrap" if self.result is self.score else f"McNemar's exact test{about}"
         return f"{test} over {self.num_examples:,} examples"
@@ -202,8 +201,6 @@ class Comparison:
     """Number of comparisons, made at once, that can tell anything: p-values are corrected for so many."""
     corrected_p_value: float | None = None
     """p-value, corrected by Holm's method for all the comparisons that were asked for at once."""
-    test_alone: str = ""
-    """Test that finds the difference to be more than luck where nothing else is asked, with its p-value; else empty."""
 
     @cached_property
     def _common(self) -> list[tuple[float, float]]:
@@ -277,7 +274,6 @@ class Comparison:
 
     @property
     def p_value(self) -> float | None:
-        """p-value of the test that speaks; None where nothing can tell."""
         return self.result.p_value
 
     @property
@@ -312,8 +308,7 @@ class Comparison:
             models = "these two models are" if self.is_distinguishable else "not even these two models are"
             return f"{models} distinguishable: {facts}; {why}: whether further seeds would say so is not known"
         if not self.is_distinguishable:
-            alone = f", though alone they would be by {self.test_alone}" if self.test_alone else ""
-            among = f" among {self.num_comparisons} comparisons{alone}" if self.num_comparisons > 1 else ""
+            among = f" among {self.num_comparisons} comparisons" if self.num_comparisons > 1 else ""
             return f"not distinguishable{among}: {facts}; {self._further()}"
         is_first = (result.difference > 0) != is_better_lower(self.first.metric)
         return f"distinguishable: {'the first' if is_first else 'the second'} is better, {facts}"
@@ -330,35 +325,10 @@ class Comparison:
 
 def _corrected(alone: Sequence[Comparison]) -> list[Comparison]:
     """Choose the tests among so many comparisons, and correct their p-values."""
-    num_telling = sum(one.p_value is not None for one in alone)
-    among = [replace(one, num_comparisons=num_telling) if num_telling else one for one in alone]
-    corrected = iter(holm([one.p_value for one in among if one.p_value is not None]))
-    return [
-        replace(
-            one,
-            corrected_p_value=None if one.p_value is None else next(corrected),
-            test_alone=f"{by_itself.test} (p = {_p_text(p_value)})" if p_value < 1 - LEVEL else "",
-        )
-        for one, by_itself in zip(among, alone, strict=True)
-        for p_value in [1.0 if by_itself.p_value is None else by_itself.p_value]
-    ]
-
-
-def _check_comparable(groups: Sequence[GroupRecord]) -> None:
-    """Check that groups are scored alike. Raises: InputError."""
-    first = groups[0]
-    for group in groups:
-        for what, field in (("task", "task"), ("score", "metric"), ("split", "split"), ("data", "data")):
-            one, other = getattr(first, field), getattr(group, field)
-            if one != other:
-                raise InputError(
-                    f"groups {first.label} and {group.label} cannot be compared: the {what} of one is {one}, of "
-                    f"the other {other}; score both models on the same data, each by "
-                    "a run of a spec with `kind: evaluate`: orchestrator schema evaluate"
-                )
-        if not group.seeds:
-            why = group.refusal or "no run of it completed with a score"
-            raise InputError(f"group {group.label} cannot be compared: {why}")
+    num_telling = max(1, sum(one.p_value is not None for one in alone))
+    found = [replace(one, num_comparisons=num_telling) for one in alone]
+    corrected = iter(holm([one.p_value for one in found if one.p_value is not None]))
+    return [one if one.p_value is None else replace(one, corrected_p_value=next(corrected)) for one in found]
 
 
 def compare_named(connection: Connection, names: Sequence[str], state: ColumnElement[RunState]) -> list[Comparison]:
@@ -369,7 +339,18 @@ def compare_named(connection: Connection, names: Sequence[str], state: ColumnEle
     for (one, first), (other, second) in combinations(zip(names, groups, strict=True), 2):
         if [run.id for run in first.runs] == [run.id for run in second.runs]:
             raise InputError(f"{one} and {other} are the same runs; name different ones")
-    _check_comparable(groups)
+    first = groups[0]
+    for group in groups:
+        for field in ("task", "metric", "split", "data"):
+            one, other = getattr(first, field), getattr(group, field)
+            if one != other:
+                raise InputError(
+                    f"groups {first.label} and {group.label} cannot be compared: the {field} of one is {one}, of the "
+                    f"other {other}; score both models on the same data by runs of a spec with `kind: evaluate`"
+                )
+        if not group.seeds:
+            why = group.refusal or "no run of it completed with a score"
+            raise InputError(f"group {group.label} cannot be compared: {why}")
     ids = [run.id for group in groups for run in group.runs if run.is_scored]
     kept = select(RUNS.c.id, RUNS.c.predictions_path).where(RUNS.c.id.in_(select_items(connection, ids)))
     predictions = {run_id: path for run_id, path in connection.execute(kept) if path}

@@ -44,7 +44,6 @@ from orchestrator.registry.group_records import (
 )
 from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.model_origins import (
-    TEST_DIGEST,
     SplitData,
     load_origins,
     load_parameters_of,
@@ -59,7 +58,7 @@ from orchestrator.run_states import RunState
 _EVALUATION = "evaluate"
 RANKED_KINDS = ("distill", _EVALUATION)
 """Kinds of runs without trials whose own scores are ranked."""
-_NUM_GROUP_COLUMNS = 6
+_NUM_GROUP_COLUMNS = 5
 """Number of the columns that tell groups apart, the first ones of a run's row; the last one is the code's version."""
 
 
@@ -79,8 +78,7 @@ def load_groups(
 ) -> list[GroupRecord]:
     """Load the groups of the runs that a condition selects, with these runs alone, across their code if asked.
 
-    A group's runs come from any number of sweeps. Runs of a task without a score that ranks are in no group. Scores on
-    other test data are other groups, also those of registries that recorded one key for all of them.
+    A group's runs come from any number of sweeps. Runs of a task without a score that ranks are in no group.
     """
     found: dict[tuple[Any, ...], list[Row[Any]]] = defaultdict(list)
     for row in connection.execute(_ranked_runs().where(condition)).all():
@@ -135,7 +133,7 @@ def _ranked_runs() -> Select[Any]:
     """Statement that selects the runs of groups with their scores: unfinished ones first, then the oldest."""
     score, baseline, test, collapsed = (SERIES.alias().c for _ in range(4))
     parent = RUNS.alias().c
-    split, seed, tested_on = (PARAMETERS.alias().c for _ in range(3))
+    split, seed = (PARAMETERS.alias().c for _ in range(2))
     is_alone = RUNS.c.parent_id.is_(None)
     scored_split = func.coalesce(split.text, "validation")
 
@@ -150,7 +148,6 @@ def _ranked_runs() -> Select[Any]:
         RUNS.c.metric,
         RUNS.c.group_key,
         scored_split.label("split"),
-        tested_on.text,
         RUNS.c.code_version,
     )
     of_run: Sequence[Any] = (  # in the order of `GroupRun`
@@ -170,7 +167,6 @@ def _ranked_runs() -> Select[Any]:
         .outerjoin(parent.id.table, parent.key == RUNS.c.parent_id)
         .outerjoin(split.path.table, and_(is_parameter(split, "split"), RUNS.c.kind == _EVALUATION))
         .outerjoin(seed.path.table, is_parameter(seed, SEED_PATH))
-        .outerjoin(tested_on.path.table, and_(is_parameter(tested_on, TEST_DIGEST), RUNS.c.kind == _EVALUATION))
         .outerjoin(score.name.table, is_of(score, scored_split, RUNS.c.metric))
         .outerjoin(baseline.name.table, is_of(baseline, literal("validation"), literal("baseline.") + RUNS.c.metric))
         .outerjoin(test.name.table, and_(is_of(test, literal("test"), RUNS.c.metric), RUNS.c.kind != _EVALUATION))

@@ -59,7 +59,6 @@ def _paths(split: Split) -> tuple[str, ...]:
     return tuple(f"data.{split}{end}" for end in (TAKEN_DIGEST, WHOLE_DIGEST, FILE_DIGEST))
 
 
-TEST_DIGEST = taken_path("test")
 _MODEL, _MODEL_DIGEST = "model", "data.model_digest"
 NAME_PATHS = frozenset((_MODEL, "rerank", "teacher", "init_from", "recipe.init_from", "pretraining.init_from", "run"))
 """Paths of the parameters that name models: those that an evaluation scores, and those that a model is made of."""

@@ -235,7 +235,7 @@ def test_what_was_not_scored_alike_is_not_compared(registry: Registry) -> None:
     one = group_of(registry, 1e-5, [0.8, 0.9])
     with pytest.raises(InputError, match=r"the data of one is v, of the other w; .* a spec with `kind: evaluate`"):
         registry.compare(one, group_of(registry, 2e-5, [0.8, 0.9], data="w"))
-    with pytest.raises(InputError, match="the score of one is accuracy, of the other f1"):
+    with pytest.raises(InputError, match="the metric of one is accuracy, of the other f1"):
         registry.compare(one, group_of(registry, 2e-5, [0.8, 0.9], metric="f1"))
     with pytest.raises(InputError, match="cannot be compared: no run of it completed with a score"):
         registry.compare(one, group_of(registry, 3e-5, [float("nan")]))
