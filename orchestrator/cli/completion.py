@@ -92,7 +92,7 @@ def _registered(context: click.Context, incomplete: str) -> Named:
 def _tags(context: click.Context, incomplete: str) -> Items:
     """Tags: for `untag` those of the run that was named before."""
     run_id = context.params.get("run_id") if context.info_name == "untag" else None
-    return _offered(_names(context).tags(run_id or ""), incomplete)
+    return _offered(_names(context).named("tags", run_id or ""), incomplete)
 
 
 def _aliases(context: click.Context, incomplete: str) -> Items:

@@ -127,7 +127,7 @@ def _empty(run_id: str, registry: Registry) -> None:
     for removed in registry.trash.records():
         if removed.run_id == run_id and removed.storage_path is not None and exists(removed.storage_path):
             delete(take_name(removed.storage_path))
-    registry.trash.drop(run_id)
+    registry.lifecycle.remove(run_id)
 
 
 def _any_at_work(registry: Registry) -> bool:
@@ -168,7 +168,7 @@ def _weights(registry: Registry, frame: "pandas.DataFrame", pinned: set[str]) ->
     # The best of what is here stays, also where a run that was merged from elsewhere is better: its weights are there.
     elsewhere = {sweep.id for sweep in sweeps if sweep.storage_path is None or not exists(sweep.storage_path)}
     own = set(frame.loc[~frame["parent"].isin(elsewhere), "id"])
-    everywhere = registry.groups(archived=True)
+    everywhere = registry.groups_of(own)
     groups = [replace(group, runs=[run for run in group.runs if run.id in own]) for group in everywhere]
     kept = {*models["run_id"].dropna(), *named, *best_of_groups(groups), *pinned}
     for sweep in sweeps:
@@ -380,12 +380,12 @@ def _alias_labels(registry: Registry, labels: Sequence[str]) -> set[str]:
 
 
 def _trials_of(registry: Registry, run: RunRecord) -> set[str]:
-    return {trial.id for trial in registry.selected(f"parent = '{run.id}'")}
+    return set(registry.run_ids(f"parent = '{run.id}'"))
 
 
 def _labels_of(registry: Registry, run: RunRecord, trials: set[str]) -> list[str]:
     """Models whose files a run and its trials hold."""
-    return [model.label for model in (*registry.models.left_by(run), *registry.models.of_runs(trials))]
+    return [model.label for model in (*registry.models.left_by(run), *registry.models.of_run(*trials))]
 
 
 def _need(registry: Registry, run: RunRecord, trials: set[str], *, going: Set[str] = frozenset()) -> str:
@@ -393,14 +393,14 @@ def _need(registry: Registry, run: RunRecord, trials: set[str], *, going: Set[st
     own = {run.id, *trials}
     models = _labels_of(registry, run, trials)
     named = registry.named_in_specs(NAME_FIELDS, except_of=own | going)
-    reached = {*own, *models, *_alias_labels(registry, models)} & named
+    reached = {*own, *models, *_alias_labels(registry, models)} & named.keys()
     if run.storage_path is not None:
         folder = absolute(run.storage_path)
         if folder in places_of(named):
             reached |= {name for name in named if folder in places_of([name])}
     if not reached:
         return ""
-    users = registry.runs_naming(NAME_FIELDS, reached, except_of=own | going)
+    users = registry.run_records({run_id for name in reached for run_id in named[name]})
     listed = ", ".join(f"{user.id} ({user.name})" for user in users[:MAX_CANDIDATES])
     return f"other runs started from its model, or read its files: {listed}{', …' * (len(users) > MAX_CANDIDATES)}"
 

@@ -8,8 +8,8 @@ groups of seeds    groups, group_records, roll_up, leaderboard, group_comparison
 models and data    registered_models, lineage (what was made of what)
 people             marks (tags, flags, notes), trash
 the whole          backups, merging
-the database       tables (read this first), column_types, database, location, dialects and sqlite_engine (SQLite and
-                   PostgreSQL), write_transactions (quick writing), database_errors, migrations/
+the database       tables (read this first), column_types, database, location, dialects (SQLite and PostgreSQL),
+                   sqlite_engine, write_transactions (quick writing), database_errors, migrations/
 """
 
 from importlib import import_module
@@ -22,17 +22,10 @@ if TYPE_CHECKING:  # what the table says, for type checkers and editors
     from orchestrator.registry.records import RunRecord as RunRecord
     from orchestrator.registry.registry import Registry as Registry
 
-_EXPORTS = {
-    "Registry": "orchestrator.registry.registry",
-    "AttemptRecord": "orchestrator.registry.records",
-    "CheckpointRecord": "orchestrator.registry.records",
-    "ModelRecord": "orchestrator.registry.records",
-    "RunRecord": "orchestrator.registry.records",
-}
 __all__ = ["AttemptRecord", "CheckpointRecord", "ModelRecord", "Registry", "RunRecord"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _EXPORTS:
-        return getattr(import_module(_EXPORTS[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{'registry' if name == 'Registry' else 'records'}"), name)

@@ -17,8 +17,7 @@ from sqlalchemy import URL, make_url, text
 
 from bert_core.checkpoints.manifest import atomic_write
 from orchestrator.errors import InputError, RegistryError
-from orchestrator.registry.database import Database
-from orchestrator.registry.dialects import open_engine
+from orchestrator.registry.database import Database, open_engine
 from orchestrator.registry.location import display_url, without_secrets
 from orchestrator.registry.sqlite_engine import back_up
 
@@ -39,10 +38,7 @@ def back_up_registry(location: str, path: Path, *, overwrite: bool = False) -> s
 
 
 def back_up_before_migration(url: URL, revision: str, folder: Path | None) -> Path:
-    """Make a copy of a registry that is named after its revision and the time; returns where.
-
-    Args:
-        folder: for a server's copy, made where it is not there; that of a SQLite file lies beside the file.
+    """Copy a registry beside a SQLite file, or else into `folder`, named after revision and time; returns where.
 
     Raises: RegistryError, which says that nothing was changed.
     """
@@ -66,16 +62,8 @@ def back_up_before_migration(url: URL, revision: str, folder: Path | None) -> Pa
 
 def _copy(url: URL, path: Path) -> None:
     """Write a copy of a registry, whole or not at all."""
-    if url.get_backend_name() == "sqlite":
-        atomic_write(path, lambda temporary: copy_file(url, temporary))
-        return
-    program = shutil.which("pg_dump")
-    if program is None:
-        raise RegistryError(
-            f"The registry {display_url(url)} is backed up by pg_dump, which is not on this machine; install "
-            "PostgreSQL's client programs."
-        )
-    atomic_write(path, lambda temporary: _dump(url, program, temporary))
+    copy = copy_file if url.get_backend_name() == "sqlite" else _dump
+    atomic_write(path, lambda temporary: copy(url, temporary))
 
 
 def copy_file(url: URL, path: Path) -> None:
@@ -91,35 +79,35 @@ def copy_file(url: URL, path: Path) -> None:
 
 def _check_target(path: Path, url: URL, *, overwrite: bool) -> None:
     """Refuse a file that cannot be written, or that holds something. Raises: InputError."""
-    if path.is_dir():
-        raise InputError(f"{path} is a folder; name a file in it")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {path.absolute().parent}; make it, or name another file")
-    is_itself = url.get_backend_name() == "sqlite" and path.exists() and path.samefile(str(url.database))
-    if is_itself:
+    if path.is_dir() or not os.access(path.absolute().parent, os.W_OK):
+        raise InputError(f"{path} cannot be written; name a file in a folder that is there and is yours")
+    if url.get_backend_name() == "sqlite" and path.exists() and path.samefile(str(url.database)):
         raise InputError(f"{path} is the registry itself; name another file")
     if path.exists() and not overwrite:
         raise InputError(f"{path} is there already; name another file, or give --overwrite")
-    if not os.access(path.absolute().parent, os.W_OK):
-        raise InputError(f"{path} cannot be written: permission denied; name another file")
 
 
-def _dump(url: URL, program: str, path: Path) -> None:
+def _dump(url: URL, path: Path) -> None:
     """Have `pg_dump` write the registry's schema; the password goes by the environment, which others cannot read."""
+    program = shutil.which("pg_dump")
+    if program is None:
+        raise RegistryError(
+            f"The registry {display_url(url)} is backed up by pg_dump, which is not on this machine; install "
+            "PostgreSQL's client programs."
+        )
     engine = open_engine(url, read_only=True)
     with engine.connect() as connection:
         schema = str(connection.scalar(text("SELECT current_schema()")))
     engine.dispose()
-    secrets = {"PGPASSWORD": url.password} if url.password else {}
     plain = make_url(display_url(url)).set(password=None).render_as_string(hide_password=False)
     options = ["--format=custom", "--no-owner", "--no-privileges", "--no-password", f"--schema={schema}"]
     done = subprocess.run(
         [program, *options, f"--file={path}", f"--dbname={plain}"],
-        env={**os.environ, **secrets},
+        env={**os.environ, **({"PGPASSWORD": url.password} if url.password else {})},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
     )
     if done.returncode:
-        cause = without_secrets(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message", url)
+        cause = without_secrets((done.stderr.strip() or "no message").splitlines()[-1], url)
         raise RegistryError(f"pg_dump could not back up {display_url(url)}: {cause}")

@@ -1,42 +1,29 @@
 """Column types and SQL functions that mean the same on SQLite and PostgreSQL."""
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import (
-    BindParameter,
-    ColumnElement,
-    DateTime,
-    Dialect,
-    Double,
-    Integer,
-    Text,
-    literal,
-    type_coerce,
-)
+from sqlalchemy import ColumnElement, Dialect, literal, literal_column, type_coerce
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.expression import FunctionElement
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy.types import ARRAY, JSON, DateTime, Double, Integer, Text, TypeDecorator, TypeEngine
 
 from orchestrator.run_states import RunState
-
-_STATES = {str(state): state for state in RunState}
-"""Looked up, a state takes a tenth of the time that calling the class takes."""
 
 
 class UtcTime(TypeDecorator[datetime]):
     """Time in UTC: stored without a time zone, returned with one."""
 
-    impl = DateTime
-    cache_ok = True
+    impl, cache_ok = DateTime, True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        return None if value is None else value.astimezone(UTC).replace(tzinfo=None)
+        return value and value.astimezone(UTC).replace(tzinfo=None)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        return None if value is None else value.replace(tzinfo=UTC)
+        return value and value.replace(tzinfo=UTC)
 
 
 def replace_unstorable(text: str) -> str:
@@ -49,24 +36,63 @@ def replace_unstorable(text: str) -> str:
 class FreeText(TypeDecorator[str]):
     """Text from outside, such as a name, a path or an error message: any characters at all."""
 
-    impl = Text
-    cache_ok = True
+    impl, cache_ok = Text, True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        return None if value is None else replace_unstorable(value)
+        return value and replace_unstorable(value)
 
 
 class StateText(TypeDecorator[RunState]):
     """A `RunState`, stored as its name. Any text can be compared with it, as queries do."""
 
-    impl = Text
-    cache_ok = True
+    impl, cache_ok = Text, True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         return None if value is None else str(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> RunState | None:
-        return None if value is None else _STATES.get(value) or RunState(value)
+        return None if value is None else RunState(value)
+
+
+class Json(TypeDecorator[Any]):
+    """Plain values, stored as JSON text so that both databases hold the same bytes."""
+
+    impl, cache_ok = Text, True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str:
+        return json.dumps(value, default=str)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        return None if value is None else json.loads(value)
+
+
+class TextList(TypeDecorator[Iterable[str]]):
+    """Texts as one parameter, whose items `dialects.select_list` selects."""
+
+    impl, cache_ok = Text, True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(Text() if dialect.name == "sqlite" else ARRAY(Text))
+
+    def process_bind_param(self, value: Iterable[str] | None, dialect: Dialect) -> Any:
+        items = list(value or ())
+        return json.dumps(items) if dialect.name == "sqlite" else items
+
+
+class _Found(FunctionElement[Any]):
+    """SQL function: what the row of a table that has a value in one column has in another."""
+
+    inherit_cache = True
+
+    def __init__(self, wanted: str, table: str, given: str, value: Any) -> None:
+        self.type = Integer() if wanted == "key" else Text()
+        super().__init__(*map(literal_column, (wanted, table, given)), value)
+
+
+@compiles(_Found)
+def _compile_found(element: _Found, compiler: SQLCompiler, **options: Any) -> str:
+    wanted, table, given, value = (compiler.process(clause, **options) for clause in element.clauses)
+    return f"(SELECT referred.{wanted} FROM {table} AS referred WHERE referred.{given} = {value})"
 
 
 class ReferenceKey(TypeDecorator[str]):
@@ -77,137 +103,73 @@ class ReferenceKey(TypeDecorator[str]):
     or that a column is not in, is given as a selection of keys (`dialects.select_runs`).
     """
 
-    impl = Integer
-    cache_ok = True
-    key_of: type[FunctionElement[int]]
-    text_of: type[FunctionElement[str]]
+    impl, cache_ok = Integer, True
 
-    def bind_expression(self, bindparam: BindParameter[str]) -> Any:
+    def __init__(self, table: str, column: str) -> None:
+        super().__init__()
+        self.table, self.column = table, column
+
+    def key_of(self, text: Any) -> ColumnElement[Any]:
+        """Key of the row that has a text."""
+        return _Found("key", self.table, self.column, text)
+
+    def text_of(self, key: Any) -> ColumnElement[Any]:
+        """Text of the row with a key."""
+        return _Found(self.column, self.table, "key", key)
+
+    def bind_expression(self, bindparam: Any) -> ColumnElement[Any]:
         return self.key_of(type_coerce(bindparam, Text))
 
-    def column_expression(self, column: ColumnElement[str]) -> ColumnElement[str]:
+    def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
         return self.text_of(column)
 
 
-class Json(TypeDecorator[Any]):
-    """Plain values, stored as JSON text so that both databases hold the same bytes."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: Any, dialect: Dialect) -> str:
-        return json.dumps(value, default=str)
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        return None if value is None else json.loads(value)
+RUN_KEY, NAME_KEY = ReferenceKey("all_runs", "id"), ReferenceKey("names", "text")
+key_of_run, id_of_run = RUN_KEY.key_of, RUN_KEY.text_of
+key_of_name, name_of_key = NAME_KEY.key_of, NAME_KEY.text_of
 
 
-class utc_now(FunctionElement[datetime]):  # noqa: N801  (an SQL function)
-    """SQL function: the database's clock, less `seconds_ago`. One clock serves drivers on different machines."""
+class _Function(FunctionElement[Any]):
+    """SQL function that each kind of database writes in its own way; `sqlite_engine` defines what SQLite lacks."""
 
-    type = UtcTime()
-    inherit_cache = True
-
-    def __init__(self, seconds_ago: float = 0.0) -> None:
-        super().__init__(*((literal(-float(seconds_ago)),) if seconds_ago else ()))
+    sqlite: str
+    postgresql: str
 
 
-class _Found(FunctionElement[Any]):
-    """SQL function: what a row of a table has in one column, found by another."""
-
-    row: str
-    """Column that is wanted, table, and column that is given."""
-
-
-@compiles(_Found)
-def _found(element: _Found, compiler: SQLCompiler, **options: Any) -> str:
-    wanted, table, given = element.row.split()
-    value = compiler.process(element.clauses, **options)
-    return f"(SELECT referred.{wanted} FROM {table} AS referred WHERE referred.{given} = {value})"
+@compiles(_Function)
+def _compile_function(element: _Function, compiler: SQLCompiler, **options: Any) -> str:
+    text: str = getattr(element, compiler.dialect.name)
+    return text.format(compiler.process(element.clauses, **options))
 
 
-class key_of_run(_Found):  # noqa: N801  (an SQL function)
-    """SQL function: the key of the run with an id."""
-
-    type, row, inherit_cache = Integer(), "key all_runs id", True
-
-
-class id_of_run(_Found):  # noqa: N801  (an SQL function)
-    """SQL function: the id of the run with a key."""
-
-    type, row, inherit_cache = Text(), "id all_runs key", True
-
-
-class key_of_name(_Found):  # noqa: N801  (an SQL function)
-    """SQL function: the key of a name."""
-
-    type, row, inherit_cache = Integer(), "key names text", True
-
-
-class name_of_key(_Found):  # noqa: N801  (an SQL function)
-    """SQL function: the name with a key."""
-
-    type, row, inherit_cache = Text(), "text names key", True
-
-
-class RunKey(ReferenceKey):
-    """Reference to a run, by its id."""
-
-    cache_ok = True
-    key_of, text_of = key_of_run, id_of_run
-
-
-class NameKey(ReferenceKey):
-    """Reference to a name, by its text."""
-
-    cache_ok = True
-    key_of, text_of = key_of_name, name_of_key
-
-
-class folded(FunctionElement[str]):  # noqa: N801  (an SQL function)
+class folded(_Function):  # noqa: N801  (an SQL function)
     """SQL function: a text in small letters, those of any alphabet; SQLite's own knows ASCII, PostgreSQL's a locale."""
 
-    type = Text()
-    inherit_cache = True
+    type, inherit_cache = Text(), True
+    sqlite, postgresql = "folded({})", 'lower(({}) COLLATE "und-x-icu")'
 
 
-@compiles(folded, "sqlite")
-def _sqlite_folded(element: folded, compiler: SQLCompiler, **options: Any) -> str:
-    return f"folded({compiler.process(element.clauses, **options)})"  # `sqlite_engine` defines it
-
-
-@compiles(folded, "postgresql")
-def _postgresql_folded(element: folded, compiler: SQLCompiler, **options: Any) -> str:
-    return f'lower(({compiler.process(element.clauses, **options)}) COLLATE "und-x-icu")'
-
-
-class median(FunctionElement[float]):  # noqa: N801  (an SQL function)
+class median(_Function):  # noqa: N801  (an SQL function)
     """SQL aggregate: the median of numbers."""
 
-    type = Double()
-    inherit_cache = True
+    type, inherit_cache = Double(), True
+    sqlite, postgresql = "median({})", "percentile_cont(0.5) WITHIN GROUP (ORDER BY {})"
 
 
-@compiles(median, "sqlite")
-def _sqlite_median(element: median, compiler: SQLCompiler, **options: Any) -> str:
-    return f"median({compiler.process(element.clauses, **options)})"  # `sqlite_engine` defines it
+class json_object(_Function):  # noqa: N801  (an SQL function)
+    """SQL aggregate: keys and values of a group's rows as one dictionary; a tuple for each row would cost far more."""
+
+    type, inherit_cache = JSON(), True
+    sqlite, postgresql = "json_group_object({})", "json_object_agg({})"
 
 
-@compiles(median, "postgresql")
-def _postgresql_median(element: median, compiler: SQLCompiler, **options: Any) -> str:
-    return f"percentile_cont(0.5) WITHIN GROUP (ORDER BY {compiler.process(element.clauses, **options)})"
+class utc_now(_Function):  # noqa: N801  (an SQL function)
+    """SQL function: the database's clock, less `seconds_ago`. One clock serves drivers on different machines."""
 
-
-@compiles(utc_now, "sqlite")
-def _sqlite_now(element: utc_now, compiler: SQLCompiler, **options: Any) -> str:
-    shift = compiler.process(element.clauses, **options)
-    modifier = f", {shift} || ' seconds'" if shift else ""
+    type, inherit_cache = UtcTime(), True
     # SQLite counts milliseconds; SQLAlchemy reads six digits.
-    return f"(strftime('%Y-%m-%d %H:%M:%f', 'now'{modifier}) || '000')"
+    sqlite = "(strftime('%Y-%m-%d %H:%M:%f', 'now', {} || ' seconds') || '000')"
+    postgresql = "(statement_timestamp() AT TIME ZONE 'UTC' + make_interval(secs => {}))"
 
-
-@compiles(utc_now, "postgresql")
-def _postgresql_now(element: utc_now, compiler: SQLCompiler, **options: Any) -> str:
-    shift = compiler.process(element.clauses, **options)
-    now = "(statement_timestamp() AT TIME ZONE 'UTC')"
-    return f"({now} + make_interval(secs => {shift}))" if shift else now
+    def __init__(self, seconds_ago: float = 0.0) -> None:
+        super().__init__(literal(-float(seconds_ago)) if seconds_ago else literal_column("0"))

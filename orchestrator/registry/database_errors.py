@@ -7,94 +7,73 @@ help where the file is read-only, the disk is full, or a table is missing: someb
 import sqlite3
 
 from sqlalchemy import URL
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import SQLAlchemyError
 
-from orchestrator.errors import RegistryError, RegistryUnavailableError
+from orchestrator.errors import InputError, RegistryError, RegistryUnavailableError
 from orchestrator.registry.location import display_url, without_secrets
 
-_SQLITE = (
-    ("not a database", "is not a SQLite database; give another path with --registry"),
-    ("unable to open", "cannot be opened; check that its folder exists and may be written"),
-    ("readonly", "cannot be written; check the permissions of the file and its folder"),
-    ("is locked", "is held by another process for too long; try again when that one is done"),
-    ("disk is full", "cannot be written because the disk is full; free some space and resume"),
-    ("disk I/O error", "cannot be read or written: the disk reports an error; check the disk, then resume"),
-    ("malformed", "is damaged; restore it from a backup"),
-    ("no such table", "lacks a table ({cause}); restore it from a backup"),
-    ("no such column", "lacks a column ({cause}); restore it from a backup"),
-    ("has no column", "lacks a column ({cause}); restore it from a backup"),
-)
-"""Part of SQLite's own message, and what it means for a person."""
-_POSTGRESQL = {
-    "25006": "cannot be written ({cause}); give the URL of the one that may be written",
-    "42501": "cannot be used: {cause}; grant it, or give another user in the URL",
-    "42703": "lacks a column ({cause}); restore it from a backup",
-    "42P01": "lacks a table ({cause}); restore it from a backup",
-    "53100": "cannot be written because the server's disk is full; free some space and resume",
+_MEANINGS = {
+    ("not a database",): "is not a SQLite database; give another path with --registry",
+    ("unable to open",): "cannot be opened; check that it is a file, and that its folder exists and may be written",
+    ("readonly", "25006"): "cannot be written ({cause}); check the permissions of the file and its folder, or the URL",
+    ("42501",): "cannot be used: {cause}; grant it, or give another user in the URL",
+    ("is locked",): "is held by another process for too long; try again when that one is done",
+    ("disk is full", "53100"): "cannot be written because the disk is full; free some space and resume",
+    ("disk I/O error",): "cannot be read or written: the disk reports an error; check the disk, then resume",
+    ("malformed", "no such table", "no such column", "has no column", "42703", "42P01"): (
+        "is damaged ({cause}); restore it from a backup"
+    ),
 }
-"""SQLSTATE, and what it means for a person (PostgreSQL's documentation, appendix A)."""
-
+"""Parts of SQLite's own message, or SQLSTATEs (PostgreSQL's documentation, appendix A), and what they mean."""
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
-_PASSING_STATES = {
-    "40001",  # serialization failure
-    "40P01",  # deadlock
-    "53300",  # too many connections
-    "55P03",  # lock not available
-    "57P01",  # shut down by an administrator
-    "57P02",  # shut down by a crash
-    "57P03",  # cannot connect now
-}
+_PASSING = ("08", "40001", "40P01", "53300", "55P03", "57P01", "57P02", "57P03")
+"""Beginnings of SQLSTATEs: connection, serialization, deadlock, too many connections, lock, shutdown, crash, start."""
 _PASSING_REFUSALS = ("starting up", "shutting down", "recovery mode", "not yet accepting", "too many", "slots are")
 """Parts of a server's refusals to connect that pass; these come without an SQLSTATE."""
+_OUT_OF_RANGE = "22003"
+_TOO_LARGE = "A number is larger than the registry holds: a seed or step from 2**63 on, a parameter from 1.8e308 on."
 
 
-def translate(error: Exception, url: URL) -> RegistryError:
-    """Error of the registry for an error of its database: a RegistryUnavailableError where waiting helps."""
-    kind = RegistryUnavailableError if isinstance(error, DBAPIError) and _passes(error, url) else RegistryError
-    return kind(explain(error, url))
+def is_of_database(error: Exception) -> bool:
+    """Whether an error comes from the database, SQLAlchemy or a driver (those of psycopg have an SQLSTATE)."""
+    return isinstance(error, SQLAlchemyError | sqlite3.Error | OverflowError) or hasattr(error, "sqlstate")
 
 
-def _passes(error: DBAPIError, url: URL) -> bool:
-    """Whether the database may answer again without anybody's help."""
-    if url.get_backend_name() == "sqlite":
-        code = getattr(error.orig, "sqlite_errorcode", sqlite3.SQLITE_OK)
-        return code & 0xFF in _BUSY  # the higher bits tell more about the same code
-    state = getattr(error.orig, "sqlstate", None)
-    if state is not None:
-        return state in _PASSING_STATES or state.startswith("08")
-    refusal = str(error.orig)
-    is_refused = "FATAL" in refusal and not any(sign in refusal for sign in _PASSING_REFUSALS)
-    return error.connection_invalidated or (_is_of_connection(error) and not is_refused)
+def translate(error: Exception, url: URL) -> InputError | RegistryError:
+    """Error of the registry for an error of its database: a RegistryUnavailableError where waiting helps.
 
-
-def _is_of_connection(error: DBAPIError) -> bool:
-    """Whether PostgreSQL's driver could not reach the server, or lost it."""
-    return type(error.orig).__name__ in ("OperationalError", "InterfaceError", "ConnectionTimeout")
-
-
-def explain(error: Exception, url: URL) -> str:
-    """One sentence that names the registry, says what is wrong and what to do; secrets of the URL are not in it."""
+    Its one sentence names the registry, says what is wrong and what to do; secrets of the URL are not in it.
+    """
+    original = getattr(error, "orig", None) or error
+    state: str | None = getattr(original, "sqlstate", None)
+    if isinstance(original, OverflowError) or state == _OUT_OF_RANGE:
+        return InputError(_TOO_LARGE)
     place = f"The registry {display_url(url)}"
-    cause = _cause(error, url)
-    if url.get_backend_name() == "sqlite":
-        for sign, meaning in _SQLITE:
-            if sign in cause:
-                return f"{place} {meaning.format(cause=cause)}."
-        if isinstance(error, OSError):
-            return f"{place} cannot be opened: {error.strerror or cause} ({error.filename}); give another --registry."
-    elif isinstance(error, DBAPIError):
-        state = getattr(error.orig, "sqlstate", None)
-        if state in _POSTGRESQL:
-            return f"{place} {_POSTGRESQL[state].format(cause=cause)}."
-        if error.connection_invalidated or "connect" in cause or (state is None and _is_of_connection(error)):
-            advice = "Check that the server runs, its host, user, password and database."
-            return f"{place} cannot be reached: {cause}. {advice}"
-    if "FOREIGN KEY" in cause.upper() or ("run_id" in cause and "NULL" in cause.upper()):
-        return f"{place} has no such run: {cause}."
-    return f"{place} refused: {cause}."
-
-
-def _cause(error: Exception, url: URL) -> str:
-    original = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     lines = without_secrets(str(original), url).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(original).__name__
+    cause = lines[0].rstrip(".") if lines else type(original).__name__
+    kind = RegistryUnavailableError if _passes(original, state) else RegistryError
+    for signs, meaning in _MEANINGS.items():
+        if any(sign in (state or cause) for sign in signs):
+            return kind(f"{place} {meaning.format(cause=cause)}.")
+    if _is_of_connection(original, state) or (state is not None and "connect" in cause):
+        advice = "Check that the server runs, its host, user, password and database."
+        return kind(f"{place} cannot be reached: {cause}. {advice}")
+    if "FOREIGN KEY" in cause.upper() or ("run_id" in cause and "NULL" in cause.upper()):
+        return kind(f"{place} has no such run: {cause}.")
+    return kind(f"{place} refused: {cause}.")
+
+
+def _passes(original: BaseException, state: str | None) -> bool:
+    """Whether the database may answer again without anybody's help."""
+    if isinstance(original, sqlite3.Error):
+        return getattr(original, "sqlite_errorcode", 0) & 0xFF in _BUSY  # the higher bits tell more of the same code
+    if state is not None:
+        return state.startswith(_PASSING)
+    is_refused = "FATAL" in str(original) and not any(sign in str(original) for sign in _PASSING_REFUSALS)
+    return _is_of_connection(original, state) and not is_refused
+
+
+def _is_of_connection(original: BaseException, state: str | None) -> bool:
+    """Whether PostgreSQL's driver could not reach the server, or lost it."""
+    is_of_psycopg = not isinstance(original, sqlite3.Error) and state is None
+    return is_of_psycopg and type(original).__name__ in ("OperationalError", "InterfaceError", "ConnectionTimeout")

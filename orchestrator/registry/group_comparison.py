@@ -1,8 +1,5 @@
 """Comparison of groups: whether their difference is more than luck, over seeds and over the examples they answered.
 
-each two groups   tests over seeds, and over examples (`example_comparison`); each is made once
-all of them       how many can tell anything; among so many the seeds' test is chosen, and p-values are corrected
-
 Which test over seeds speaks follows from the numbers of seeds and of comparisons and from whether seeds show noise,
 never from what the tests say:
 
@@ -21,7 +18,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import combinations
 from statistics import stdev
 from typing import Any
@@ -94,7 +91,7 @@ class ExampleComparison:
 
     @property
     def answers_about(self) -> str:
-        """Name of what McNemar's test counts: right answers, or for a score not of these, examples without an error."""
+        """Name of what McNemar's test counts."""
         return "right answers" if self.is_of_answers else "wholly right examples"
 
     @property
@@ -105,11 +102,9 @@ class ExampleComparison:
 
     @property
     def test(self) -> str:
-        """Test that speaks, in words."""
-        if self.result is self.score:
-            return f"paired bootstrap over {self.num_examples:,} examples"
         about = "" if self.is_of_answers else f" of {self.answers_about}"
-        return f"McNemar's exact test{about} over {self.num_examples:,} examples"
+        test = "paired bootstrap" if self.result is self.score else f"McNemar's exact test{about}"
+        return f"{test} over {self.num_examples:,} examples"
 
 
 def compare_examples(
@@ -199,36 +194,46 @@ class Comparison:
 
     first: GroupRecord
     second: GroupRecord
-    differences: Sequence[float]
-    """Differences of the scores of seeds in common, in the order of the seeds."""
-    shows_noise: bool
-    """Whether the seeds in common do not all score the same on both sides."""
-    paired: DifferenceResult | None
-    """Permutation test over the seeds in common; None where there are fewer than two."""
-    welch: DifferenceResult
-    """Welch's test over all seeds."""
     examples: ExampleComparison | None
     """Comparison over the examples that runs of both answered; None where no predictions of the same ones are kept,
     or these do not give the score."""
-    num_telling: int = 1
-    """Number of comparisons, made at once, that can tell anything: among so many the seeds' test is chosen."""
     num_comparisons: int = 1
-    """Number of comparisons that p-values are corrected for."""
+    """Number of comparisons, made at once, that can tell anything: p-values are corrected for so many."""
     corrected_p_value: float | None = None
     """p-value, corrected by Holm's method for all the comparisons that were asked for at once."""
-    test_alone: str = ""
-    """Test that finds the difference to be more than luck where nothing else is asked, with its p-value; else empty."""
+
+    @cached_property
+    def _common(self) -> list[tuple[float, float]]:
+        """Scores of both of the seeds in common, in the order of the seeds."""
+        one, other = ({seed.seed: seed.score for seed in group.seeds} for group in (self.first, self.second))
+        return [(one[seed], other[seed]) for seed in one if seed in other and seed is not None]
+
+    @property
+    def differences(self) -> list[float]:
+        """Differences of the scores of seeds in common, in the order of the seeds."""
+        return [one - other for one, other in self._common]
+
+    @cached_property
+    def paired(self) -> DifferenceResult | None:
+        """Permutation test over the seeds in common; None where there are fewer than two."""
+        return compare_pairs(self.differences) if len(self._common) > 1 else None
+
+    @cached_property
+    def welch(self) -> DifferenceResult:
+        """Welch's test over all seeds."""
+        return compare_means(self.first.scores, self.second.scores)
 
     @property
     def _level(self) -> float:
         """Level of the first of Holm's steps."""
-        return 1 - (1 - LEVEL) / self.num_telling
+        return 1 - (1 - LEVEL) / self.num_comparisons
 
     @property
     def of_seeds(self) -> DifferenceResult:
         """Result of the test over seeds; it has no p-value where the noise of seeds is not known."""
-        finds_something = least_p_value(len(self.differences)) < 1 - self._level
-        return self.paired if self.paired is not None and self.shows_noise and finds_something else self.welch
+        finds_something = least_p_value(len(self._common)) < 1 - self._level
+        shows_noise = any(map(has_spread, zip(*self._common, strict=True)))
+        return self.paired if self.paired is not None and shows_noise and finds_something else self.welch
 
     @property
     def _speaking_examples(self) -> ExampleComparison | None:
@@ -269,7 +274,6 @@ class Comparison:
 
     @property
     def p_value(self) -> float | None:
-        """p-value of the test that speaks; None where nothing can tell."""
         return self.result.p_value
 
     @property
@@ -287,67 +291,44 @@ class Comparison:
     def words(self) -> str:
         """The answer in one sentence: whether the groups differ, by what, and how many seeds would settle it."""
         result, amount = self.result, partial(_amount, self.first.metric)
-        if self.p_value is None:
-            why = why_noise_is_unknown(self.first.scores, self.second.scores)
+        difference, corrected = f"difference {amount(result.difference)}", self.corrected_p_value
+        is_known = self.of_seeds.p_value is not None
+        why = "" if is_known else why_noise_is_unknown(self.first.scores, self.second.scores)
+        if self.p_value is None or corrected is None:
             return (
-                f"nothing can tell: difference {amount(result.difference)} cannot be held against the noise of seeds "
-                f"({why}), and no predictions of the same examples are kept that tell of {self.first.metric}; "
-                "run further seeds"
+                f"nothing can tell: {difference} cannot be held against the noise of seeds ({why}), and no predictions "
+                f"of the same examples are kept that tell of {self.first.metric}; run further seeds"
             )
-        interval = result.interval
-        within = (
-            "" if interval is None else f", 95 % interval {amount(interval.low, unit='')} to {amount(interval.high)}"
-        )
-        p_value = f"p = {_p_text(self.p_value)} ({self.test})"
-        if self.num_comparisons > 1 and self.corrected_p_value is not None:
-            corrected = _p_text(self.corrected_p_value)
-            p_value += f"; corrected for {self.num_comparisons} comparisons (Holm): p = {corrected}"
-        facts = f"difference {amount(result.difference)}{within}, {p_value}"
-        if self._speaking_examples:
-            why = why_noise_is_unknown(self.first.scores, self.second.scores)
+        low, high = result.interval or (math.nan, math.nan)
+        facts = f"{difference}, 95 % interval {amount(low, unit='')} to {amount(high)}, p = {_p_text(self.p_value)} "
+        facts += f"({self.test})"
+        if self.num_comparisons > 1:
+            facts += f"; corrected for {self.num_comparisons} comparisons (Holm): p = {_p_text(corrected)}"
+        if not is_known:
             models = "these two models are" if self.is_distinguishable else "not even these two models are"
             return f"{models} distinguishable: {facts}; {why}: whether further seeds would say so is not known"
         if not self.is_distinguishable:
-            alone = f", though alone they would be by {self.test_alone}" if self.test_alone else ""
-            among = f" among {self.num_comparisons} comparisons{alone}" if self.num_comparisons > 1 else ""
-            return f"not distinguishable{among}: {facts}{_further(self)}"
+            among = f" among {self.num_comparisons} comparisons" if self.num_comparisons > 1 else ""
+            return f"not distinguishable{among}: {facts}; {self._further()}"
         is_first = (result.difference > 0) != is_better_lower(self.first.metric)
         return f"distinguishable: {'the first' if is_first else 'the second'} is better, {facts}"
+
+    def _further(self) -> str:
+        """Words on the number of seeds that would settle the difference."""
+        needed = self.num_seeds_needed
+        if needed is None:
+            return "no number of seeds settles so small a difference"
+        if needed <= min(len(self.first.seeds), len(self.second.seeds)):
+            return f"{needed} seeds each find a difference of this size {POWER:.0%} of the time"
+        return f"about {needed} seeds each would settle a difference of this size"
 
 
 def _corrected(alone: Sequence[Comparison]) -> list[Comparison]:
     """Choose the tests among so many comparisons, and correct their p-values."""
     num_telling = max(1, sum(one.p_value is not None for one in alone))
-    found = [replace(one, num_telling=num_telling) for one in alone]
-    known = [one.p_value for one in found if one.p_value is not None]
-    corrected = iter(holm(known))
-    return [
-        replace(
-            one,
-            corrected_p_value=None if one.p_value is None else next(corrected),
-            num_comparisons=len(known) or 1,
-            test_alone=f"{by_itself.test} (p = {_p_text(p_value)})" if p_value < 1 - LEVEL else "",
-        )
-        for one, by_itself in zip(found, alone, strict=True)
-        for p_value in [1.0 if by_itself.p_value is None else by_itself.p_value]
-    ]
-
-
-def _check_comparable(groups: Sequence[GroupRecord]) -> None:
-    """Check that groups are scored alike. Raises: InputError."""
-    first = groups[0]
-    for group in groups:
-        for what, field in (("task", "task"), ("score", "metric"), ("split", "split"), ("data", "data")):
-            one, other = getattr(first, field), getattr(group, field)
-            if one != other:
-                raise InputError(
-                    f"groups {first.label} and {group.label} cannot be compared: the {what} of one is {one}, of "
-                    f"the other {other}; score both models on the same data, each by "
-                    "a run of a spec with `kind: evaluate`: orchestrator schema evaluate"
-                )
-        if not group.seeds:
-            why = group.refusal or "no run of it completed with a score"
-            raise InputError(f"group {group.label} cannot be compared: {why}")
+    found = [replace(one, num_comparisons=num_telling) for one in alone]
+    corrected = iter(holm([one.p_value for one in found if one.p_value is not None]))
+    return [one if one.p_value is None else replace(one, corrected_p_value=next(corrected)) for one in found]
 
 
 def compare_named(connection: Connection, names: Sequence[str], state: ColumnElement[RunState]) -> list[Comparison]:
@@ -358,36 +339,27 @@ def compare_named(connection: Connection, names: Sequence[str], state: ColumnEle
     for (one, first), (other, second) in combinations(zip(names, groups, strict=True), 2):
         if [run.id for run in first.runs] == [run.id for run in second.runs]:
             raise InputError(f"{one} and {other} are the same runs; name different ones")
-    _check_comparable(groups)
+    first = groups[0]
+    for group in groups:
+        for field in ("task", "metric", "split", "data"):
+            one, other = getattr(first, field), getattr(group, field)
+            if one != other:
+                raise InputError(
+                    f"groups {first.label} and {group.label} cannot be compared: the {field} of one is {one}, of the "
+                    f"other {other}; score both models on the same data by runs of a spec with `kind: evaluate`"
+                )
+        if not group.seeds:
+            why = group.refusal or "no run of it completed with a score"
+            raise InputError(f"group {group.label} cannot be compared: {why}")
     ids = [run.id for group in groups for run in group.runs if run.is_scored]
     kept = select(RUNS.c.id, RUNS.c.predictions_path).where(RUNS.c.id.in_(select_items(connection, ids)))
     predictions = {run_id: path for run_id, path in connection.execute(kept) if path}
-    alone = [
-        _compare(first, second, compare_examples(first, second, predictions))
-        for first, second in combinations(groups, 2)
-    ]
-    return _corrected(alone)
-
-
-def _compare(first: GroupRecord, second: GroupRecord, examples: ExampleComparison | None) -> Comparison:
-    """Compare two groups, alone."""
-    one, other = ({seed.seed: seed.score for seed in group.seeds} for group in (first, second))
-    common = sorted(seed for seed in one.keys() & other.keys() if seed is not None)
-    differences = [one[seed] - other[seed] for seed in common]
-    shows_noise = any(has_spread([scores[seed] for seed in common]) for scores in (one, other) if common)
-    paired = compare_pairs(differences) if len(common) > 1 else None
-    welch = compare_means(first.scores, second.scores)
-    return Comparison(first, second, differences, shows_noise, paired, welch, examples)
-
-
-def _further(comparison: Comparison) -> str:
-    """Words on the number of seeds that would settle a difference that is not settled."""
-    needed = comparison.num_seeds_needed
-    if needed is None:
-        return "; no number of seeds settles so small a difference"
-    if needed <= min(len(comparison.first.seeds), len(comparison.second.seeds)):
-        return f"; {needed} seeds each find a difference of this size {POWER:.0%} of the time"
-    return f"; about {needed} seeds each would settle a difference of this size"
+    return _corrected(
+        [
+            Comparison(first, second, compare_examples(first, second, predictions))
+            for first, second in combinations(groups, 2)
+        ]
+    )
 
 
 def _amount(metric: str, value: float, unit: str = " points") -> str:
@@ -399,9 +371,4 @@ def _amount(metric: str, value: float, unit: str = " points") -> str:
 
 
 def _p_text(p_value: float) -> str:
-    """Text of a p-value.
-
-    >>> _p_text(0.03125), _p_text(1e-9)
-    ('0.031', 'under 0.001')
-    """
     return f"{p_value:.2g}" if p_value >= 0.001 else "under 0.001"

@@ -37,11 +37,7 @@ def code_digest(code_version: str) -> str:
 
 
 def group_code(key: str) -> str:
-    """Digest of the code in a group's key; empty where it is not known.
-
-    >>> group_code("3f2a77c0b1d2e3f4.1a2b3c4d"), group_code("3f2a77c0b1d2e3f4")
-    ('1a2b3c4d', '')
-    """
+    """Digest of the code in a group's key; empty where it is not known."""
     return key.partition(".")[2]
 
 
@@ -53,17 +49,6 @@ def group_label(key: str, num_digits: int = LABEL_DIGITS) -> str:
     """
     recipe, dot, code = key.partition(".")
     return f"{recipe[:num_digits]}{dot}{code}"
-
-
-def distinct_labels(keys: Sequence[str]) -> list[str]:
-    """Short forms of groups' keys, all with as many more digits as tell the keys apart.
-
-    >>> distinct_labels(["3f2a77c0b1d2e3f4", "3f2a77c0b2d2e3f4"])
-    ['3f2a77c0b1', '3f2a77c0b2']
-    """
-    lengths = range(LABEL_DIGITS, max(LABEL_DIGITS, *map(len, keys)) + 1)
-    forms = ([group_label(key, num_digits) for key in keys] for num_digits in lengths)
-    return next((labels for labels in forms if len(set(labels)) == len(keys)), list(keys))
 
 
 SEED_PATH, FOLD_PATH, FOLDS_PATH = "recipe.seed", "recipe.fold", "task.split.folds"
@@ -108,7 +93,6 @@ class SeedScore(NamedTuple):
 
     @property
     def num_runs(self) -> int:
-        """Number of its runs."""
         return sum(map(len, self.folds))
 
 
@@ -116,9 +100,8 @@ class SeedScore(NamedTuple):
 class GroupRecord:
     """Runs that differ only in seed and fold: of one recipe and task, on the same data, with the same threads and code.
 
-    Nothing of a group is left out. A seed that ran on folds of the data, or again, counts once in `n`, by the mean of
-    its runs: folds are no seeds, the same bits are no new evidence, and runs that differ although nothing else does are
-    told in its notes.
+    A seed that ran on folds of the data, or again, counts once, by the mean of its runs: folds are no seeds, and the
+    same bits are no new evidence.
     """
 
     key: str
@@ -131,7 +114,7 @@ class GroupRecord:
     split: str
     """Split that the score is of."""
     runs: Sequence[GroupRun]
-    """Every run of the group that was asked for, those that have not ended first, then the oldest."""
+    """Those that have not ended first, then the oldest."""
     data: str | None = None
     """Digest of the data that were scored; None where it was not recorded."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -147,12 +130,11 @@ class GroupRecord:
 
     @property
     def label(self) -> str:
-        """Short form of the key, which `groups show` and `groups compare` take."""
         return group_label(self.key)
 
     @cached_property
     def seeds(self) -> Sequence[SeedScore]:
-        """Score of each seed that has one, by seed; of folds, a seed that lacks some has none."""
+        """Score of each seed, by seed; a seed that lacks some of the folds has none."""
         runs: dict[int | None, dict[int | None, list[float]]] = defaultdict(lambda: defaultdict(list))
         for run in self._scored_runs:
             runs[run.seed][run.fold].append(run.score or 0.0)
@@ -169,7 +151,6 @@ class GroupRecord:
 
     @property
     def scores(self) -> list[float]:
-        """Score of each seed."""
         return [seed.score for seed in self.seeds]
 
     @cached_property
@@ -190,12 +171,9 @@ class GroupRecord:
 
     @property
     def tested(self) -> GroupRun | None:
-        """Run whose score on the test split stands for the group: the best on validation of those that may show one.
-
-        Of equals it is the newest.
-        """
-        shown = [run for run in self._scored_runs if run.test_refusal is None]
-        tested = [run for run in shown if run.test is not None and math.isfinite(run.test)]
+        """Run whose score on the test split stands for the group: the best on validation of those that may show one."""
+        may_show = [run for run in self._scored_runs if run.test_refusal is None]
+        tested = [run for run in may_show if run.test is not None and math.isfinite(run.test)]
         return max(reversed(tested), key=lambda run: self._sign * (run.score or 0.0), default=None)
 
     @property
@@ -213,11 +191,7 @@ class GroupRecord:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Numbers of runs: `completed`, `failed` and `pruned` ones with whatever score; `unfinished`, or stopped, ones.
-
-        Of completed ones: `collapsed`, which never left the baseline and whose scores count; `nan`, whose score is no
-        finite number and counts nowhere.
-        """
+        """Numbers of runs by their end. Of completed ones: `collapsed`, whose scores count, and `nan`, which do not."""
         completed = [run for run in self.runs if run.state == RunState.COMPLETED]
         ended = (RunState.COMPLETED, RunState.FAILED, RunState.PRUNED)
         return {
@@ -229,8 +203,7 @@ class GroupRecord:
 
 
 def _mean(scores: Sequence[float]) -> float:
-    """Mean of scores, a single one as it is."""
-    return scores[0] if len(scores) == 1 else sum(scores) / len(scores)
+    return sum(scores) / len(scores)
 
 
 def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
@@ -339,11 +312,7 @@ def scored_trials(rows: Sequence[Row], metric: str) -> list[Row]:
 
 
 def choice_words(num_scored: int) -> str:
-    """Words on what the score of a sweep was chosen from, empty of one trial alone.
-
-    >>> choice_words(8), choice_words(1)
-    ('best of 8 trials on the validation data', '')
-    """
+    """Words on what the score of a sweep was chosen from, empty of one trial alone."""
     return f"best of {num_scored} trials on the validation data" if num_scored > 1 else ""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -37,7 +37,6 @@ from orchestrator.registry.group_records import (
     SEED_PATH,
     GroupRecord,
     GroupRun,
-    distinct_labels,
     group_code,
     group_key,
     group_label,
@@ -45,7 +44,6 @@ from orchestrator.registry.group_records import (
 )
 from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.model_origins import (
-    TEST_DIGEST,
     SplitData,
     load_origins,
     load_parameters_of,
@@ -57,13 +55,10 @@ from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, fin
 from orchestrator.registry.tables import PARAMETERS, RUNS, SERIES
 from orchestrator.run_states import RunState
 
-if TYPE_CHECKING:
-    pass
-
 _EVALUATION = "evaluate"
 RANKED_KINDS = ("distill", _EVALUATION)
 """Kinds of runs without trials whose own scores are ranked."""
-_NUM_GROUP_COLUMNS = 6
+_NUM_GROUP_COLUMNS = 5
 """Number of the columns that tell groups apart, the first ones of a run's row; the last one is the code's version."""
 
 
@@ -83,15 +78,12 @@ def load_groups(
 ) -> list[GroupRecord]:
     """Load the groups of the runs that a condition selects, with these runs alone, across their code if asked.
 
-    A group's runs come from any number of sweeps. Runs of a task without a score that ranks are in no group. Scores on
-    other test data are other groups, also those of registries that recorded one key for all of them.
+    A group's runs come from any number of sweeps. Runs of a task without a score that ranks are in no group.
     """
     found: dict[tuple[Any, ...], list[Row[Any]]] = defaultdict(list)
-    ranked = _ranked_runs().where(condition)
-    for row in connection.execute(ranked).all():
+    for row in connection.execute(_ranked_runs().where(condition)).all():
         found[row[: _NUM_GROUP_COLUMNS - across_code]].append(row)
-    newest = [rows[-1].id for rows in found.values()]
-    parameters = load_parameters_of(connection, newest, without=(SEED_PATH, FOLD_PATH))
+    parameters = load_parameters_of(connection, [rows[-1].id for rows in found.values()])
     origins = load_origins(connection, parameters)
     of_all = chain.from_iterable(found.values())
     tested = [row.id for row in of_all if row.test is not None or (row.kind, row.split) == (_EVALUATION, "test")]
@@ -101,11 +93,12 @@ def load_groups(
     groups = []
     for rows in found.values():
         last = rows[-1]
-        data = SplitData.of(parameters[last.id], last.split)
+        own = {path: value for path, value in parameters[last.id].items() if path not in (SEED_PATH, FOLD_PATH)}
+        data = SplitData.of(own, last.split)
         versions = tuple(dict.fromkeys(row.code_version for row in rows))
         code = last.code_version if len(versions) == 1 else None
         is_evaluated = last.of_kind == _EVALUATION
-        reasons = {} if is_evaluated else refusals
+        shown = {} if is_evaluated else refusals
         groups.append(
             GroupRecord(
                 key=group_key(last.group_key, code),
@@ -114,12 +107,12 @@ def load_groups(
                 metric=last.metric,
                 split=last.split,
                 runs=[
-                    GroupRun._make((*row[_NUM_GROUP_COLUMNS + 2 :], reasons.get(row.id), fold))
+                    GroupRun._make((*row[_NUM_GROUP_COLUMNS + 2 :], shown.get(row.id), fold))
                     for row in rows
                     for fold in [folds.get(row.id, {}).get(FOLD_PATH)]
                 ],
                 data=data.taken,
-                parameters=parameters[last.id],
+                parameters=own,
                 code_version=code,
                 pooled_versions=versions if len(versions) > 1 else (),
                 origin=use_of(origins[last.id], data) or (None if is_evaluated else "chosen"),
@@ -140,7 +133,7 @@ def _ranked_runs() -> Select[Any]:
     """Statement that selects the runs of groups with their scores: unfinished ones first, then the oldest."""
     score, baseline, test, collapsed = (SERIES.alias().c for _ in range(4))
     parent = RUNS.alias().c
-    split, seed, tested_on = (PARAMETERS.alias().c for _ in range(3))
+    split, seed = (PARAMETERS.alias().c for _ in range(2))
     is_alone = RUNS.c.parent_id.is_(None)
     scored_split = func.coalesce(split.text, "validation")
 
@@ -155,7 +148,6 @@ def _ranked_runs() -> Select[Any]:
         RUNS.c.metric,
         RUNS.c.group_key,
         scored_split.label("split"),
-        tested_on.text,
         RUNS.c.code_version,
     )
     of_run: Sequence[Any] = (  # in the order of `GroupRun`
@@ -175,7 +167,6 @@ def _ranked_runs() -> Select[Any]:
         .outerjoin(parent.id.table, parent.key == RUNS.c.parent_id)
         .outerjoin(split.path.table, and_(is_parameter(split, "split"), RUNS.c.kind == _EVALUATION))
         .outerjoin(seed.path.table, is_parameter(seed, SEED_PATH))
-        .outerjoin(tested_on.path.table, and_(is_parameter(tested_on, TEST_DIGEST), RUNS.c.kind == _EVALUATION))
         .outerjoin(score.name.table, is_of(score, scored_split, RUNS.c.metric))
         .outerjoin(baseline.name.table, is_of(baseline, literal("validation"), literal("baseline.") + RUNS.c.metric))
         .outerjoin(test.name.table, and_(is_of(test, literal("test"), RUNS.c.metric), RUNS.c.kind != _EVALUATION))
@@ -203,13 +194,13 @@ def find_group(connection: Connection, name: str, state: ColumnElement[RunState]
     named = newest_called(connection, name, state) if keys and not shown else None
     if named is not None:
         raise SeveralRunsError(f"{name!r} is the name of run {named[0].id}, and begins a group's digest; give that id.")
-    if len(keys) == 1:
+    if len(keys) > 1:
+        begun = listed([*keys], MAX_CANDIDATES)
+        raise SeveralRunsError(f"{name!r} begins the digests of several groups; give more of it: {begun}.")
+    if keys:
         ((own_digest, version),) = keys.values()
         is_own = and_(RUNS.c.group_key == own_digest, RUNS.c.code_version.is_not_distinct_from(version))
         return _only(load_groups(connection, is_own), name)
-    if keys:
-        labels = listed(distinct_labels([*keys]), MAX_CANDIDATES)
-        raise SeveralRunsError(f"{name!r} begins the digests of several groups; give more of it: {labels}.")
     try:
         run = find_run(connection, name, state)
     except NotFoundError as error:
@@ -227,12 +218,8 @@ def find_group(connection: Connection, name: str, state: ColumnElement[RunState]
 def _only(groups: Sequence[GroupRecord], name: str) -> GroupRecord:
     if len(groups) == 1:
         return groups[0]
-    if len({group.key for group in groups}) < len(groups):
-        named = [f"{group.runs[-1].id} ({group.metric}, data {group.data})" for group in groups]
-        problem = f"{name} stands for {len(groups)} groups with other scores or on other data; name one by a run of it"
-    else:
-        labels = distinct_labels([group.key for group in groups])
-        named = [f"{label} ({group.metric})" for label, group in zip(labels, groups, strict=True)]
-        shown = "name one of them, as `orchestrator groups list` shows them"
-        problem = f"{name} has {len(groups)} groups of trials; {shown}"
-    raise InputError(f"{problem}: {listed(named, MAX_CANDIDATES)}")
+    told = [f"{one.label} ({one.metric}, run {one.runs[-1].id})" for one in groups]
+    raise InputError(
+        f"{name} stands for {len(groups)} groups; name one by its digest, as `orchestrator groups list` shows it, "
+        f"or by a run of it: {listed(told, MAX_CANDIDATES)}"
+    )

@@ -26,18 +26,18 @@ def read_predictions(path: str) -> list[PredictionRow]:
     Raises: InputError where the file is not there, or a line of it is no prediction, which is named.
     """
     rows: list[PredictionRow] = []
-    before = None
+    first = None
     try:
         for number, line in enumerate(read_bytes(path).decode().split("\n"), start=1):
             if not line.strip():
                 continue
             rows.append(json.loads(line))
             kind = prediction_kind(rows[-1])
+            first = first or kind
             if kind is None:
                 raise ValueError(f"line {number} is no prediction beside what is right, in a form that a task keeps")
-            if before not in (None, kind):
-                raise ValueError(f"line {number} predicts a {kind}, and those before it a {before}")
-            before = kind
+            if kind != first:
+                raise ValueError(f"line {number} predicts a {kind}, and those before it a {first}")
     except (OSError, ValueError, OrchestratorError) as error:
         raise InputError(f"The predictions at {path} cannot be read: {error}") from error
     return rows
@@ -123,9 +123,9 @@ def _have(kind: Any, rows: Sequence[PredictionRow], names: Sequence[str] = _SIDE
     return all(isinstance(row.get(name), kind) for row in rows for name in names)
 
 
-def _count(numbers: Callable[[Any], Sequence[float]], kind: Any, *names: str) -> Count:
-    """Numbers of each row, where its values of these names, or else both sides, are of a type."""
-    return lambda rows: np.asarray([*map(numbers, rows)], float) if _have(kind, rows, names or _SIDES) else None
+def _count(numbers: Callable[[Any], Sequence[float]], kind: Any, names: Sequence[str] = _SIDES) -> Count:
+    """Numbers of each row, where its values of these names are of a type."""
+    return lambda rows: np.asarray([*map(numbers, rows)], float) if _have(kind, rows, names) else None
 
 
 def _hits(row: PredictionRow) -> tuple[int, int, int]:
@@ -158,15 +158,15 @@ def _matrices(sums: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     return np.einsum("rcc->rc", cells), cells.sum(axis=1), cells.sum(axis=2)
 
 
-def _f1_of_second_class(sums: Numbers) -> Numbers:
+def _class_f1(sums: Numbers) -> tuple[Numbers, Numbers]:
+    """F1 of each class, 0 of one that does not occur, and how many times each is a guess or gold: (R, C) each."""
     right, guesses, gold = _matrices(sums)
-    return _ratio(2 * right[:, 1], guesses[:, 1] + gold[:, 1])
+    return _ratio(2 * right, guesses + gold), guesses + gold
 
 
 def _macro_f1(sums: Numbers) -> Numbers:
-    right, guesses, gold = _matrices(sums)
-    occurs = guesses + gold > 0
-    return _ratio((_ratio(2 * right, guesses + gold) * occurs).sum(axis=1), occurs.sum(axis=1).astype(float))
+    scores, times = _class_f1(sums)
+    return _ratio(scores.sum(axis=1), (times > 0).sum(axis=1))
 
 
 def _matthews(sums: Numbers) -> Numbers:
@@ -193,9 +193,8 @@ def _pearson(values: Numbers) -> ScoreOfWeights:
 
 def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
     """Quotient; 0 where there is nothing to divide by, as the scores themselves have it."""
-    quotient: Numbers = np.divide(
-        numerator, denominator, out=np.zeros_like(numerator, dtype=float), where=denominator > 0
-    )
+    quotient: Numbers = np.zeros_like(numerator, dtype=float)
+    np.divide(numerator, denominator, out=quotient, where=denominator > 0)
     return quotient
 
 
@@ -207,14 +206,14 @@ _F1_OF_PARTS = (_PARTS, _of_sums(lambda sums: _ratio(2 * sums[:, 0], sums[:, 1] 
 
 def _own(name: str) -> Way:
     """Mean of a value that each row has itself."""
-    return _count(lambda row: (row[name], 1.0), int | float, name), _MEAN
+    return _count(lambda row: (row[name], 1.0), int | float, (name,)), _MEAN
 
 
 OF_RIGHT_ANSWERS = {"accuracy": "correct", "subset_accuracy": "correct", "exact_match": "exact_match"}
 """Scores that are the share of right answers, which McNemar's test compares, and the key by which a row is right."""
 _WAYS: Mapping[str, Sequence[Way]] = {
     **{metric: (_own(key),) for metric, key in OF_RIGHT_ANSWERS.items()},
-    "f1": (_own("f1"), (_confusions, _of_sums(_f1_of_second_class)), _F1_OF_PARTS),
+    "f1": (_own("f1"), (_confusions, _of_sums(lambda sums: _class_f1(sums)[0][:, 1])), _F1_OF_PARTS),
     "micro_f1": (_F1_OF_PARTS,),
     "macro_f1": ((_confusions, _of_sums(_macro_f1)),),
     "matthews_correlation": ((_confusions, _of_sums(_matthews)),),

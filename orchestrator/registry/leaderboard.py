@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from orchestrator.registry.group_records import (
     GroupRecord,
     GroupRun,
     Row,
+    group_label,
     group_notes,
     recipe_text,
     scored_trials,
@@ -45,8 +46,10 @@ LEADERBOARD_COLUMNS = (
 )
 _NUMBERS = ("mean", "sd", "low", "high", "median", "worst", "best", "baseline", "test")
 _INIT_FROM, _SIZE = "recipe.init_from", "recipe.size"
-_OWN_COLUMNS = (_INIT_FROM, _SIZE, taken_path("validation"), taken_path("test"), "split")
+_OWN_COLUMNS = {_INIT_FROM, _SIZE, taken_path("validation"), taken_path("test"), "split"}
 """Parameters that the leaderboard has columns of their own for."""
+_TELLING = ("task", "kind", "metric", "split", "data", "init_from", "size", "recipe")
+"""Columns that tell a group's recipe apart."""
 _NAMING = ("model", "teacher", "num_hidden_layers")
 """Parameters by which students and evaluated models are always known."""
 _EXECUTION = "execution."
@@ -56,17 +59,8 @@ _MIN_TOLD_APART = 10
 """Places of each ranking that a recipe is told apart from at least, however few are asked for."""
 
 
-class _Place(NamedTuple):
-    """A group in its place, by its numbers."""
-
-    ranking: Ranking
-    key: str
-    rank: int
-    num_ranked: int
-    interval: tuple[float, float] | tuple[None, None]
-    """Interval of its mean, moderated over these; None without a score, or where no group has seeds that differ."""
-    may_be_best: bool | None
-    """Whether it may have the best true mean of these; None as the interval."""
+_Place = tuple[Ranking, str, dict[str, Any]]
+"""Ranking and key of a group, and the columns that tell its place among all."""
 
 
 def noise_of(numbers: Numbers) -> SeedNoise | None:
@@ -106,11 +100,11 @@ def _places(ranking: Ranking, numbers: Numbers, by: Order, limit: int | None) ->
     first, statistics = in_order(numbers, ranking.metric, by, noise, limit), numbers[[*SeedStatistics._fields]]
     best = SeedStatistics(*statistics[np.argmin(np.where(numbers["n"] > 0, sign * numbers["mean"], np.inf))].item())
     for rank, place in enumerate(first.tolist(), start=1):
-        own, interval, may_be_best = SeedStatistics(*statistics[place].item()), None, None
+        own, (low, high), may_be_best = SeedStatistics(*statistics[place].item()), (None, None), None
         if noise is not None and own.n:
-            interval, may_be_best = noise.interval(own, bounds), noise.may_be_best(own, best, num_scored)
-        key = joined_key(*numbers[["key", "code"]][place].item())
-        yield _Place(ranking, key, rank, len(numbers), interval or (None, None), may_be_best)
+            (low, high), may_be_best = noise.interval(own, bounds), noise.may_be_best(own, best, num_scored)
+        told = {"rank": rank, "num_ranked": len(numbers), "may_be_best": may_be_best, "low": low, "high": high}
+        yield ranking, joined_key(*numbers[["key", "code"]][place].item()), told
 
 
 def trial_groups(rows: Sequence[Row], metric: str) -> list[GroupRecord]:
@@ -154,20 +148,28 @@ def rank_groups(
     most = None if limit is None else max(limit, _MIN_TOLD_APART)
     ordered = sorted(rankings, key=order.__getitem__)
     places = [place for ranking in ordered for place in _places(ranking, rankings[ranking], by, most)]
-    keys = {place.key.partition(".")[0] for place in places}
+    keys = {key.partition(".")[0] for _, key, _ in places}
     are_placed = and_(of_task(None, archived=archived), RUNS.c.group_key.in_(select_items(connection, keys)))
     found = load_groups(connection, are_placed, across_code=across_code)
     groups = {(Ranking.of(group), group.key): group for group in found}
-    texts = _recipe_texts([groups[place.ranking, place.key] for place in places])
-    shown = [(place, groups[place[:2]]) for place in places if limit is None or place.rank <= limit]
-    models = _load_labels(connection, [group.best.model_folder for _, group in shown if group.best])
+    texts = _recipe_texts([groups[ranking, key] for ranking, key, _ in places])
+    models = _load_labels(connection, [group.best.model_folder for group in groups.values() if group.best])
     records = []
-    for place, group in shown:
+    for ranking, key, told in places:
+        group = groups[ranking, key]
         folder = group.best.model_folder if group.best else None
-        notes = "; ".join(group_notes(group, _twins(rankings[place.ranking], place.key)))
+        notes = "; ".join(group_notes(group, _twins(rankings[ranking], key)))
         more = {"recipe": texts[id(group)], "notes": notes, "model": models.get(str(folder), folder)}
-        records.append(_record(place, group) | more)
-    return RecordTable(LEADERBOARD_COLUMNS, records, dict.fromkeys(_NUMBERS, "float64"))
+        records.append(told | _columns_of(group) | more)
+    tellings = [repr([record[name] for name in _TELLING]) for record in records]
+    num_alike = Counter(tellings)
+    for record, telling in zip(records, tellings, strict=True):
+        if num_alike[telling] > 1:
+            record["recipe"] = f"{record['recipe']} group={group_label(record['group'])}".lstrip()
+    shown = [record for record in records if limit is None or record["rank"] <= limit]
+    for record in shown:
+        record["rank"] = record["rank"] if record["n"] else None
+    return RecordTable(LEADERBOARD_COLUMNS, shown, dict.fromkeys(_NUMBERS, "float64"))
 
 
 def _twins(numbers: Numbers, key: str) -> list[str]:
@@ -184,22 +186,14 @@ def _load_labels(connection: Connection, folders: Iterable[str | None]) -> dict[
     return {folder: f"{name}@{version}" for folder, name, version in connection.execute(labels)}
 
 
-def _record(one: _Place, group: GroupRecord) -> dict[str, Any]:
+def _columns_of(group: GroupRecord) -> dict[str, Any]:
     """Values of the leaderboard's columns that the group has by itself."""
     summary, best, tested = group.summary, group.best, group.tested
     told: dict[str, Any] = summary._asdict() if summary else {**dict.fromkeys(Summary._fields), "n": 0}
-    low, high = one.interval
     return {
-        "task": group.task,
-        "rank": one.rank if summary else None,
-        "num_ranked": one.num_ranked,
-        "may_be_best": one.may_be_best,
-        "metric": group.metric,
-        "split": group.split,
-        "data": (group.data or "")[:SHOWN_DIGITS] or None,
         **{name: told[name] for name in ("mean", "sd", "n", "median")},
-        "low": low,
-        "high": high,
+        **{name: getattr(group, name) for name in ("task", "metric", "split", "kind", "origin")},
+        "data": (group.data or "")[:SHOWN_DIGITS] or None,
         "folds": group.parameters.get(FOLDS_PATH),
         "worst": told["highest" if is_better_lower(group.metric) else "lowest"],
         "best": group.best_score,
@@ -207,10 +201,8 @@ def _record(one: _Place, group: GroupRecord) -> dict[str, Any]:
         "baseline": _baseline(group),
         "test": tested.test if tested else None,
         "test_run": tested.id if tested else None,
-        "kind": group.kind,
         "init_from": group.parameters.get(_INIT_FROM),
         "size": group.parameters.get(_SIZE),
-        "origin": group.origin,
         "run": best.id if best else group.runs[-1].id,
         "group": group.key,
     }
@@ -231,22 +223,11 @@ def _recipe_texts(groups: Sequence[GroupRecord]) -> dict[int, str]:
         by_kind[group.task, group.kind if group.kind in RANKED_KINDS else None].append(group)
     texts = {}
     for (_, kind), some in by_kind.items():
-        told = {*varying_paths([group.parameters for group in some]), *(_NAMING if kind else ())} - {*_OWN_COLUMNS}
+        told = {*varying_paths([group.parameters for group in some]), *(_NAMING if kind else ())} - _OWN_COLUMNS
         paths = sorted(path for path in told if not path.startswith(_EXECUTION))
         shows_code = len({group.code_version for group in some}) > 1
         for group in some:
             values = {path: group.parameters[path] for path in paths if path in group.parameters}
             code = {"code": group.code_version} if shows_code and group.code_version is not None else {}
             texts[id(group)] = recipe_text(values | code)
-    rows = {id(group): _shown(group, texts[id(group)]) for group in groups}
-    num_alike = Counter(rows.values())
-    for group in groups:
-        if num_alike[rows[id(group)]] > 1:
-            texts[id(group)] = f"{texts[id(group)]} group={group.label}".lstrip()
     return texts
-
-
-def _shown(group: GroupRecord, recipe: str) -> tuple[str | None, ...]:
-    """All columns that tell a group's recipe apart."""
-    own = [repr(group.parameters.get(path)) for path in _OWN_COLUMNS]
-    return group.task, group.kind, group.metric, group.split, group.data, *own, recipe

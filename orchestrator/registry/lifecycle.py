@@ -12,25 +12,19 @@ from sqlalchemy import Connection, Row, delete, func, insert, or_, select, updat
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.provenance.machine import MadeWith
 from orchestrator.registry.column_types import replace_unstorable, utc_now
-from orchestrator.registry.database import Database
+from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import change_row, find_row, upsert, upsert_rows
-from orchestrator.registry.marks import add_tags
-from orchestrator.registry.parameters import encode_parameter, flatten, load_parameters, record_names, run_group_digest
+from orchestrator.registry.marks import add_marks
+from orchestrator.registry.parameters import flatten, load_parameters, record_parameters, run_group_digest
 from orchestrator.registry.roll_up import keys_of_runs, open_run, roll_up, roll_up_again, roll_up_tests
-from orchestrator.registry.tables import ALL_RUNS, ATTEMPTS, CODE_DIFFS, OPEN_RUNS, PARAMETERS
+from orchestrator.registry.tables import ALL_RUNS, ATTEMPTS, CODE_DIFFS, OPEN_RUNS, RUNS
 from orchestrator.results import WorkersEvent
 from orchestrator.run_ids import new_run_id
 from orchestrator.run_states import RunState
 
-_COLUMNS_OF_THEIR_OWN = ("kind", "name", "tags")
-"""Fields of a spec that are columns of the run, and so no parameters."""
 
-
-class RunLifecycle:
+class RunLifecycle(RegistryPart):
     """`registry.lifecycle`: creates runs and moves them from state to state."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def remove(self, run_id: str) -> None:
         """Delete a run that has ended, with its trials and all that is recorded of them; one at work stays."""
@@ -58,38 +52,42 @@ class RunLifecycle:
         """Create a run, with its spec as parameters, and return its id. A `run_id` that is there changes nothing.
 
         Args:
-            name: what a person calls the run; its experiment is called the same.
+            name: of the run and of its experiment.
             fingerprint: digest of the spec.
-            metric: score that ranks the runs of the task; None for a run without a task.
-            run_id: id of the run; a new one when left out.
+            metric: score that ranks the runs of the task.
+
+        Raises: InputError for a run that was removed.
         """
-        run_id = run_id or new_run_id()
-        row = {
-            "id": run_id,
-            "kind": kind,
-            "name": name,
-            "task": task,
-            "metric": metric,
-            "seed": seed,
-            "spec": dict(spec),
-            "storage_path": storage_path,
-        }
+        parameters, run_id = _parameters_of(spec), run_id or new_run_id()
+        row: dict[str, Any] = {"id": run_id, "kind": kind, "name": name, "task": task, "metric": metric, "seed": seed}
+        row |= {"spec": dict(spec), "fingerprint": fingerprint, "storage_path": storage_path}
         with self._database.connection(writing=True) as connection:
-            _insert_run(connection, row, fingerprint, tags)
+            row["group_key"] = run_group_digest(kind, parameters)
+            statement = upsert(connection.dialect.name, ALL_RUNS, ("id",)).returning(ALL_RUNS.c.id)
+            if connection.execute(statement, row).first() is not None:
+                record_parameters(connection, run_id, parameters)
+                connection.execute(insert(OPEN_RUNS), {"run_id": run_id})
+                add_marks(connection, run_id, "tag", tags)
+            elif find_row(connection, RUNS, id=run_id) is None:
+                raise InputError(f"run {run_id} was removed; to bring it back: orchestrator runs restore {run_id}")
         return run_id
 
     def reopen(self, run_id: str, spec: Mapping[str, Any], fingerprint: str) -> None:
-        """Give a run a spec with more work, under its id; a completed one is STOPPED until its next attempt.
+        """Give a run a spec with the same fields and more work; a completed run is STOPPED until its next attempt.
 
         Raises: NotFoundError.
         """
         with self._database.connection(writing=True) as connection:
             run = _locked(connection, run_id)
             open_run(connection, run_id)
-            _replace_spec(connection, run, spec, fingerprint)
+            old = load_parameters(connection, run_id)
+            new = {path: value for path, value in _parameters_of(spec).items() if old.get(path, value) != value}
+            record_parameters(connection, run_id, new)
+            changes = {"spec": dict(spec), "fingerprint": fingerprint}
+            changes["group_key"] = run_group_digest(run.kind, old | new)
             if run.state == RunState.COMPLETED:
-                changes = {"state": RunState.STOPPED, "error": "it has more to do"}
-                change_row(connection, ALL_RUNS, changes, id=run_id)
+                changes |= {"state": RunState.STOPPED, "error": "it has more to do"}
+            change_row(connection, ALL_RUNS, changes, id=run_id)
 
     def start_attempt(
         self,
@@ -108,8 +106,6 @@ class RunLifecycle:
         Args:
             number: number of the attempt, where it was announced before: the same process may start it twice, which
                 changes nothing. The next number when left out.
-            job_id: id of the job on a cluster whose driver this is.
-            made_with: code, command and machine of the driver.
 
         Raises: InputError for a run that cannot run again, or whose attempt of this number is another process's;
             NotFoundError.
@@ -118,55 +114,68 @@ class RunLifecycle:
             run = _locked(connection, run_id)
             if not run.state.may_become(RunState.RUNNING):
                 raise InputError(f"Run {run_id} has ended as {run.state}; there is nothing to resume.")
-            if number is not None and number <= run.attempt:
-                _refuse_others(find_row(connection, ATTEMPTS, run_id=run_id, number=number), host, pid)
+            number = run.attempt + 1 if number is None else number
+            if number <= run.attempt:
+                known = find_row(connection, ATTEMPTS, run_id=run_id, number=number)
+                if known is not None and (known.host, known.pid) != (host and replace_unstorable(host), pid):
+                    raise InputError(
+                        f"Run {run_id} was resumed by process {known.pid} on {known.host} just now; leave it to that "
+                        "one, or end it, then resume."
+                    )
                 return number
             open_run(connection, run_id)
-            number = run.attempt + 1 if number is None else number
-            died_at = run.heartbeat_at or utc_now()
-            message = "another attempt took over"
-            lost = _end_attempts(connection, run_id, RunState.LOST, message, before=number, at=died_at)
+            died_at, message = run.heartbeat_at or utc_now(), "another attempt took over"
+            lost = _end_attempts(connection, run_id, RunState.LOST, message, at=died_at)
             if lost:
                 _stop_trials(connection, run_id, message, at=func.coalesce(ALL_RUNS.c.heartbeat_at, died_at))
             place = {"host": host, "pid": pid}
-            own = {"run_id": run_id, "number": number, "job_id": job_id, **place}
-            connection.execute(insert(ATTEMPTS).values(own | _attempt_columns(connection, made_with)))
-            changes = {
-                **place,
-                "state": RunState.RUNNING,
-                "attempt": number,
-                "code_version": made_with.code.code_version if made_with else None,
-                "seconds": run.seconds if not lost else (run.seconds or 0.0) + sum(lost),
-                "error": None,
-                "started_at": run.started_at or utc_now(),
-                "finished_at": None,
-                "heartbeat_at": utc_now(),
-            }
+            attempt: dict[str, Any] = {"run_id": run_id, "number": number, "job_id": job_id, **place}
+            if made_with is not None:
+                attempt |= asdict(made_with)
+                diff = attempt["code"].pop("diff")
+                if diff is not None:
+                    attempt["diff_digest"] = digest = attempt["code"]["diff_digest"]
+                    upsert_rows(connection, CODE_DIFFS, ("digest",), (), [{"digest": digest, "diff": diff}])
+            connection.execute(insert(ATTEMPTS).values(attempt))
+            changes = {**place, "state": RunState.RUNNING, "attempt": number, "error": None, "finished_at": None}
+            changes |= {"started_at": run.started_at or utc_now(), "heartbeat_at": utc_now()}
+            changes["code_version"] = made_with.code.code_version if made_with else None
+            changes["seconds"] = sum(lost, run.seconds or 0.0) if lost else run.seconds
             change_row(connection, ALL_RUNS, changes, id=run_id)
         return number
 
     def record_workers(self, run_id: str, number: int, events: Iterable[WorkersEvent]) -> None:
-        """Record groups of training workers of an attempt. A group that begins earlier than one before replaces it."""
+        """Record groups of training workers of an attempt. A group that begins earlier than others replaces these.
+
+        A group has the machine of its rank 0 where that is not the driver's own. Raises: NotFoundError.
+        """
         with self._database.connection(writing=True) as connection:
             attempt = find_row(connection, ATTEMPTS, run_id=run_id, number=number)
             if attempt is None:
                 raise NotFoundError(f"Run {run_id} has no attempt {number}.")
-            change_row(connection, ATTEMPTS, {"workers": _with_groups(attempt, events)}, run_id=run_id, number=number)
+            driver = (attempt.environment or {}).get("hostname", attempt.host)
+            groups: list[dict[str, Any]] = attempt.workers or []
+            for event in events:
+                groups = [group for group in groups if group["first_step"] < event.first_step]
+                if groups and groups[-1]["hosts"] == list(event.hosts):
+                    continue
+                groups.append({"first_step": event.first_step, "hosts": list(event.hosts)})
+                if event.machine is not None and event.machine.get("hostname") != driver:
+                    groups[-1]["machine"] = dict(event.machine)
+            change_row(connection, ATTEMPTS, {"workers": groups}, run_id=run_id, number=number)
 
     def heartbeat(self, run_id: str, attempt: int | None = None) -> bool:
         """Record that the driver of a run, and so the run's running trials, are alive.
 
         Returns False, and records nothing, where a newer attempt has superseded `attempt`.
         """
-        owned_by_attempt = ALL_RUNS.c.id == run_id
-        if attempt is not None:
-            owned_by_attempt &= ALL_RUNS.c.attempt == attempt
-        running = ALL_RUNS.c.state == RunState.RUNNING
         with self._database.connection(writing=True) as connection:
-            beat = update(ALL_RUNS).values(heartbeat_at=utc_now())
-            is_owned = connection.scalar(select(ALL_RUNS.c.id).where(owned_by_attempt)) is not None
+            newest = connection.scalar(select(ALL_RUNS.c.attempt).where(ALL_RUNS.c.id == run_id))
+            is_owned = newest is not None and attempt in (None, newest)
             if is_owned:
-                connection.execute(beat.where(or_(ALL_RUNS.c.id == run_id, ALL_RUNS.c.parent_id == run_id), running))
+                theirs = or_(ALL_RUNS.c.id == run_id, ALL_RUNS.c.parent_id == run_id)
+                beat = update(ALL_RUNS).where(theirs, ALL_RUNS.c.state == RunState.RUNNING)
+                connection.execute(beat.values(heartbeat_at=utc_now()))
         return is_owned
 
     def finish(
@@ -183,31 +192,28 @@ class RunLifecycle:
         """Finish a run and its open attempts, and stop its open trials; returns whether the run is now in `state`.
 
         Args:
-            state: COMPLETED, FAILED or STOPPED.
             attempt: number of the attempt that ends; the newest when left out. An older one ends itself alone.
             seconds: duration of that attempt by a clock that never jumps; by the database's clock when left out.
 
         Raises: NotFoundError.
         """
-        assert state.is_final, state
-        assert not state.is_for_trials_only, state
+        assert state in (RunState.COMPLETED, RunState.FAILED, RunState.STOPPED), state
         with self._database.connection(writing=True) as connection:
             run = _locked(connection, run_id)
             if attempt is not None and attempt < run.attempt:
-                _end_attempts(connection, run_id, state, error, before=attempt + 1, after=attempt - 1)
+                _end_attempts(connection, run_id, state, error, number=attempt)
                 return False
             if not run.state.may_become(state):
                 return bool(run.state == state)
-            ended = _end_attempts(connection, run_id, state, error, before=run.attempt + 1)
+            ended = _end_attempts(connection, run_id, state, error)
             spent = seconds if ended and seconds is not None else sum(ended)
             changes = {
                 "state": state,
                 "error": error,
                 "seconds": (run.seconds or 0.0) + spent,
-                "model_folder": model_folder,
-                "predictions_path": predictions_path,
                 "finished_at": utc_now(),
             }
+            changes |= {"model_folder": model_folder, "predictions_path": predictions_path}
             change_row(connection, ALL_RUNS, changes, id=run_id)
             _stop_trials(connection, run_id, "its sweep ended", at=utc_now())
             roll_up(connection)
@@ -223,21 +229,8 @@ def _locked(connection: Connection, run_id: str) -> Row[Any]:
 
 def _stop_trials(connection: Connection, run_id: str, error: str, *, at: Any) -> None:
     """Stop the open trials of a run, at a time."""
-    connection.execute(
-        update(ALL_RUNS)
-        .where(ALL_RUNS.c.parent_id == run_id, ALL_RUNS.c.state.in_((RunState.PENDING, RunState.RUNNING)))
-        .values(state=RunState.STOPPED, error=error, finished_at=at)
-    )
-
-
-def _refuse_others(attempt: Row[Any] | None, host: str | None, pid: int | None) -> None:
-    """Refuse an attempt that another process has started. Raises: InputError."""
-    mine = (None if host is None else replace_unstorable(host), pid)
-    if attempt is not None and (attempt.host, attempt.pid) != mine:
-        raise InputError(
-            f"Run {attempt.run_id} was resumed by process {attempt.pid} on {attempt.host} just now; leave it to that "
-            "one, or end it, then resume."
-        )
+    are_open = ALL_RUNS.c.parent_id == run_id, ALL_RUNS.c.state.in_((RunState.PENDING, RunState.RUNNING))
+    connection.execute(update(ALL_RUNS).where(*are_open).values(state=RunState.STOPPED, error=error, finished_at=at))
 
 
 def _end_attempts(
@@ -246,111 +239,19 @@ def _end_attempts(
     state: RunState,
     error: str | None,
     *,
-    before: int,
-    after: int = 0,
+    number: int | None = None,
     at: Any = None,
 ) -> list[float]:
-    """End the open attempts whose numbers lie between `after` and `before`, both excluded.
-
-    Returns their durations in seconds, by the database's clock.
-
-    Args:
-        at: when they ended; now when left out.
-    """
-    times = connection.execute(
-        update(ATTEMPTS)
-        .where(ATTEMPTS.c.run_id == run_id, ATTEMPTS.c.number < before, ATTEMPTS.c.number > after)
-        .where(ATTEMPTS.c.state == RunState.RUNNING)
-        .values(state=state, error=error, finished_at=utc_now() if at is None else at)
-        .returning(ATTEMPTS.c.started_at, ATTEMPTS.c.finished_at)
-    ).all()
-    return [
-        max(0.0, (finished_at - started_at).total_seconds())
-        for started_at, finished_at in times
-        if finished_at is not None
-    ]
-
-
-def _insert_run(connection: Connection, row: Mapping[str, Any], fingerprint: str, tags: Sequence[str]) -> None:
-    """Insert a run with all that its spec says; a run of that id which is there already stays as it is.
-
-    Args:
-        row: columns of the run, its spec among them; its group follows from them.
-        fingerprint: digest of the spec.
-    """
-    parameters = _parameters_of(row["spec"])
-    given = {
-        **row,
-        "fingerprint": fingerprint,
-        "group_key": run_group_digest(row["kind"], parameters),
-    }
-    statement = upsert(connection.dialect.name, ALL_RUNS, ("id",)).returning(ALL_RUNS.c.id)
-    if connection.execute(statement, given).first() is None:
-        known = find_row(connection, ALL_RUNS, id=row["id"])
-        if known is not None and known.removed_at is not None:
-            raise InputError(f"run {row['id']} was removed; to bring it back: orchestrator runs restore {row['id']}")
-        return
-    if parameters:
-        record_names(connection, parameters)
-        rows = [{"run_id": row["id"], "path": path, **_encoded(value)} for path, value in parameters.items()]
-        connection.execute(insert(PARAMETERS), rows)
-    connection.execute(insert(OPEN_RUNS), [{"run_id": row["id"]}])
-    add_tags(connection, row["id"], tags)
-
-
-def _replace_spec(connection: Connection, run: Row[Any], spec: Mapping[str, Any], fingerprint: str) -> None:
-    """Replace the spec of a run by one with the same fields."""
-    parameters = load_parameters(connection, run.id)
-    for path, value in _parameters_of(spec).items():
-        if path in parameters and parameters[path] != value:
-            parameters[path] = value
-            row = update(PARAMETERS).where(PARAMETERS.c.run_id == run.id, PARAMETERS.c.path == path)
-            connection.execute(row.values(**_encoded(value)))
-    group = run_group_digest(run.kind, parameters)
-    changes = {"spec": dict(spec), "fingerprint": fingerprint, "group_key": group}
-    change_row(connection, ALL_RUNS, changes, id=run.id)
+    """End the open attempts of a run, or one alone, now or at a time; return their seconds by the database's clock."""
+    ended = update(ATTEMPTS).where(ATTEMPTS.c.run_id == run_id, ATTEMPTS.c.state == RunState.RUNNING)
+    if number is not None:
+        ended = ended.where(ATTEMPTS.c.number == number)
+    ended = ended.values(state=state, error=error, finished_at=utc_now() if at is None else at)
+    times = connection.execute(ended.returning(ATTEMPTS.c.started_at, ATTEMPTS.c.finished_at))
+    return [max(0.0, (finished_at - started_at).total_seconds()) for started_at, finished_at in times]
 
 
 def _parameters_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    flat = flatten({key: value for key, value in spec.items() if key not in _COLUMNS_OF_THEIR_OWN})
+    """Parameters of a run by its spec, without the fields that are columns of the run."""
+    flat = flatten({key: value for key, value in spec.items() if key not in ("kind", "name", "tags")})
     return {replace_unstorable(path): value for path, value in flat.items()}
-
-
-def _encoded(value: Any) -> dict[str, Any]:
-    return dict(zip(("kind", "text", "number"), encode_parameter(value), strict=True))
-
-
-def _attempt_columns(connection: Connection, made_with: MadeWith | None) -> dict[str, Any]:
-    """Columns of an attempt's row; the changes of its code are written to a row of their own."""
-    if made_with is None:
-        return {}
-    code = asdict(made_with.code)
-    diff, digest = code.pop("diff"), code["diff_digest"]
-    if diff is not None:
-        upsert_rows(connection, CODE_DIFFS, ("digest",), (), [{"digest": digest, "diff": diff}])
-    return {
-        "code": code,
-        "diff_digest": digest if diff is not None else None,
-        "command": made_with.command,
-        "overrides": list(made_with.overrides),
-        "environment": dict(made_with.environment),
-    }
-
-
-def _with_groups(attempt: Row[Any], events: Iterable[WorkersEvent]) -> list[dict[str, Any]]:
-    """The attempt's groups with those that have begun since; one that begins earlier than others replaces these."""
-    groups: list[dict[str, Any]] = attempt.workers or []
-    for event in events:
-        groups = [group for group in groups if group["first_step"] < event.first_step]
-        if not groups or groups[-1]["hosts"] != list(event.hosts):
-            groups.append(_group(event, attempt))
-    return groups
-
-
-def _group(event: WorkersEvent, attempt: Row[Any]) -> dict[str, Any]:
-    """Entry for one group; the machine of rank 0 where it is not the driver's own."""
-    group = {"first_step": event.first_step, "hosts": list(event.hosts)}
-    driver = (attempt.environment or {}).get("hostname", attempt.host)
-    if event.machine is None or event.machine.get("hostname") == driver:
-        return group
-    return group | {"machine": dict(event.machine)}

@@ -17,11 +17,12 @@ import glob
 import hashlib
 import socket
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache, partial
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,10 +32,11 @@ from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import find_row, upsert_rows
 from orchestrator.registry.parameters import load_parameters
-from orchestrator.registry.registered_models import named_version
+from orchestrator.registry.registered_models import named_version, newest_labels
 from orchestrator.registry.run_records import find_run, load_kept_trials
 from orchestrator.registry.tables import ALL_RUNS, DATASETS, LINEAGE, MODELS, RUN_DATASETS, RUNS
 from orchestrator.run_states import RunState
+from orchestrator.storage.uris import absolute
 
 _MAX_FILES = 1000
 """Files that one run has edges to; of more, the first ones."""
@@ -58,15 +60,13 @@ class LineageNode(NamedTuple):
 
 
 Made = tuple[LineageNode, LineageNode, str]
-"""A child, what it was made of, and the part that this had in it: `text`, `examples`, `tokenizer`, `weights`, `teacher`
-or `copy`."""
+"""A child, what it was made of, and the part that this had in it, of `_ORDER`."""
 _ENDS = (
     (LINEAGE.c.child, LINEAGE.c.child_kind, LINEAGE.c.child_name),
     (LINEAGE.c.parent, LINEAGE.c.parent_kind, LINEAGE.c.parent_name),
 )
 _COLUMNS = (*_ENDS[0], *_ENDS[1], LINEAGE.c.role, LINEAGE.c.run_id, LINEAGE.c.recorded_at)
-Edge = Any
-"""A row of these columns: an edge as it is read."""
+Edge = Any  # a row of these columns
 
 
 @dataclass(frozen=True)
@@ -92,25 +92,17 @@ class Lineage:
         self._database = database
 
     def record_run(self, run_id: str) -> None:
-        """Record the edges that follow from what is recorded of a completed run; relative paths are meant from here.
-
-        An edge that is there already keeps its names, takes the newer of both times, and a run where it has none any
-        more.
-        """
+        """Record the edges that follow from what is recorded of a completed run; relative paths are meant from here."""
         with self._database.connection(writing=True) as connection:
             run = find_row(connection, RUNS, id=run_id)
             if run is not None and run.state == RunState.COMPLETED and run.parent_id is None:
                 _write_edges(connection, _made_in_run(connection, run), run_id=run.id, recorded_at=run.created_at)
 
     def record_export(self, folder: str, target: str) -> None:
-        """Record that the model in a folder was exported to another one; nothing for a model that is not registered.
-
-        Other weights in the same place are another node.
-        """
-        place = target if "://" in target else str(Path(target).absolute())
+        """Record that the registered model in a folder was exported; other weights in that place are another node."""
         with self._database.connection(writing=True) as connection:
-            model = _model_node(connection, folder)
-            if model is not None:
+            if (model := _model_node(connection, folder)) is not None:
+                place = absolute(target)
                 export = _place_node("export", f"{place} {model.digest}")._replace(name=place)
                 _write_edges(connection, [(export, model, "copy")])
 
@@ -141,22 +133,20 @@ def _reached(nodes: Select[Any], end: ColumnElement[Any], other_end: ColumnEleme
     return select(reached.union(select(other_end).join(reached, end == reached.c.digest)).c.digest)
 
 
-def _grow(
-    root: LineageNode, edges: Sequence[Edge], stale: Callable[[str], str | None], *, downward: bool
-) -> LineageTree:
+def _grow(root: LineageNode, edges: Sequence[Edge], stale: Mapping[str, str | None], *, downward: bool) -> LineageTree:
     """Make the tree of a node from edges: from parents to children (downward), or from children to parents."""
     drawn: set[str] = set()
-    by_end: defaultdict[str, list[Edge]] = defaultdict(list)
+    below: defaultdict[str, list[Edge]] = defaultdict(list)
     for edge in sorted(edges, key=lambda edge: (_ORDER.index(edge.role), edge.parent_name, edge.child_name)):
-        by_end[edge.parent if downward else edge.child].append(edge)
+        below[edge.parent if downward else edge.child].append(edge)
 
     def branch(node: LineageNode, role: str | None = None, run_id: str | None = None) -> LineageTree:
-        below = by_end[node.digest]
-        is_repeated = node.digest in drawn and bool(below)
+        is_repeated = node.digest in drawn and bool(below[node.digest])
         drawn.add(node.digest)
-        ends = ((LineageNode(*edge[:3] if downward else edge[3:6]), edge.role, edge.run_id) for edge in below)
-        branches = () if is_repeated else tuple(branch(*end) for end in ends)
-        return LineageTree(node, role, run_id, stale(node.digest), branches, is_repeated)
+        edges = () if is_repeated else below[node.digest]
+        ends = ((LineageNode(*edge[:3] if downward else edge[3:6]), edge.role, edge.run_id) for edge in edges)
+        branches = tuple(branch(*end) for end in ends)
+        return LineageTree(node, role, run_id, stale.get(node.digest), branches, is_repeated)
 
     return branch(root)
 
@@ -188,32 +178,58 @@ def _made_in_run(connection: Connection, run: Row[Any]) -> list[Made]:
     data = connection.execute(linked.where(RUN_DATASETS.c.run_id == run.id).order_by(DATASETS.c.name)).all()
     models = connection.execute(select(MODELS).where(MODELS.c.run_id == run.id).order_by(MODELS.c.name)).all()
     tokenizers = {each.tokenizer_digest for each in data if each.tokenizer_digest is not None}
-    digest = tokenizers.pop() if len(tokenizers) == 1 else None
+    named = [*_named_parents(connection, run, tokenizers.pop() if len(tokenizers) == 1 else None)]
     pairs: list[Made] = []
     for each in data:
         made = _data_node(each)
         role = "examples" if each.kind == "task" else "text"
         pairs += [(made, _place_node("file", path), role) for path in _files(each, run.spec)]
         if each.kind == "corpus":
-            named = _named_parents(connection, run, digest)
             pairs += [(made, node, part) for node, part in named if part == "tokenizer"]
-        role = each.kind if each.kind == "tokenizer" else role
-        pairs += [(_node_of(model), made, role) for model in models]
-    for model in models:
-        pairs += [(_node_of(model), *named) for named in _named_parents(connection, run, digest, model.folder)]
+        pairs += [(_node_of(model), made, "tokenizer" if each.kind == "tokenizer" else role) for model in models]
+    pairs += [(_node_of(model), node, part) for model in models for node, part in named]
     return [*dict.fromkeys(pairs)]
 
 
-def _model_node(connection: Connection, name: str, before: datetime | None = None) -> LineageNode | None:
-    """Node of a registered model, by its name, `name@version`, `name@alias` or folder; None for no model.
+def _named_parents(
+    connection: Connection, run: Row[Any], tokenizer_digest: str | None
+) -> Iterator[tuple[LineageNode, str]]:
+    """Yield the models and tokenizers that a run named, each with its role; of a sweep, the trial whose model it kept.
 
-    Args:
-        before: time at which the name was said; None for now. A folder is asked for what lies in it now.
+    Specs name models by versions or folders alone (`models.resolve.pin_names`), so that a name means the same later.
     """
+    named_by = load_kept_trials(connection, [run.id]).get(run.id, run.id)
+    names = {
+        (path.rpartition(".")[2], value)
+        for path, value in load_parameters(connection, named_by).items()
+        if isinstance(value, str) and value != "random" and not path.startswith("space.")
+    }
+    has_weights = any(field in ("init_from", "teacher") for field, _ in names)
+    for field, name in sorted(names):
+        if field == "tokenizer" and not has_weights:
+            yield _tokenizer_node(connection, name, run.created_at, tokenizer_digest), "tokenizer"
+        elif field in _ROLES:
+            yield _model_node(connection, name) or _place_node("model", name), _ROLES[field]
+
+
+def _model_node(connection: Connection, name: str) -> LineageNode | None:
+    """Node of a registered model, by its name, `name@version`, `name@alias` or folder; None for no model."""
     newest = select(MODELS).order_by(MODELS.c.version.desc(), MODELS.c.created_at.desc()).limit(1)
-    model = connection.execute(named_version(name, before)).first()
-    model = model or connection.execute(newest.where(MODELS.c.folder == name)).first()
+    in_folder = newest.where(MODELS.c.folder == name)
+    model = connection.execute(named_version(name)).first() or connection.execute(in_folder).first()
     return None if model is None else _node_of(model)
+
+
+def _tokenizer_node(connection: Connection, name: str, before: datetime, digest: str | None) -> LineageNode:
+    """Node of the tokenizer that a name meant: that of the digest, else the last one in that folder by then."""
+    is_it = DATASETS.c.path == name if digest is None else DATASETS.c.fingerprint == digest
+    by_then = DATASETS.c.recorded_at <= before
+    newest = select(DATASETS).order_by(by_then.desc(), DATASETS.c.recorded_at.desc()).limit(1)
+    tokenizer = connection.execute(newest.where(DATASETS.c.kind == "tokenizer", is_it)).first()
+    if tokenizer is not None:
+        return _data_node(tokenizer)
+    unknown = _place_node("tokenizer", name) if digest is None else LineageNode(digest, "tokenizer", name)
+    return _model_node(connection, name) or unknown
 
 
 def _place_node(kind: str, place: str) -> LineageNode:
@@ -230,118 +246,55 @@ def _data_node(data: Row[Any]) -> LineageNode:
     return LineageNode(data.fingerprint, data.kind, data.path if data.kind == "tokenizer" else data.name)
 
 
-def _named_parents(
-    connection: Connection, run: Row[Any], tokenizer_digest: str | None, folder: str | None = None
-) -> Iterator[tuple[LineageNode, str]]:
-    """Yield the models and tokenizers that a run named when it was made, each with its role.
-
-    Models are those that were recorded before, where they were: a name may mean another one in another registry. Of a
-    sweep, the trial decides that left the model, or whose model it kept.
-
-    Args:
-        tokenizer_digest: digest of the tokenizer that was used; None where it was not recorded.
-        folder: that of the model whose parents are asked for; None: those of all that the run made.
-    """
-    left_it = select(RUNS.c.id).where(RUNS.c.parent_id == run.id, RUNS.c.model_folder == folder).limit(1)
-    trial = (folder and connection.scalar(left_it)) or load_kept_trials(connection, [run.id]).get(run.id)
-    names = {
-        (path.rpartition(".")[2], value)
-        for path, value in load_parameters(connection, trial or run.id).items()
-        if isinstance(value, str) and value != "random" and not path.startswith("space.")
-    }
-    of_models = LINEAGE.c.run_id == run.id, LINEAGE.c.role.in_(("weights", "teacher"))
-    recorded = {row.parent_name: LineageNode(*row) for row in connection.execute(select(*_ENDS[1]).where(*of_models))}
-    has_weights = any(field in ("init_from", "teacher") for field, _ in names)
-    for field, name in sorted(names):
-        if field == "tokenizer" and not has_weights:
-            yield _tokenizer_node(connection, name, run.created_at, tokenizer_digest), "tokenizer"
-        elif field in _ROLES:
-            model = recorded.get(name) or _model_node(connection, name, run.created_at) or _place_node("model", name)
-            yield model, _ROLES[field]
-
-
-def _tokenizer_node(connection: Connection, name: str, before: datetime, digest: str | None) -> LineageNode:
-    """Node of the tokenizer that a name meant: that of the digest, else the last one in that folder by then."""
-    trained = select(DATASETS).where(DATASETS.c.kind == "tokenizer")
-    if digest is not None:
-        tokenizer = connection.execute(trained.where(DATASETS.c.fingerprint == digest)).first()
-    else:
-        by_then = DATASETS.c.recorded_at <= before
-        newest = trained.where(DATASETS.c.path == name).order_by(by_then.desc(), DATASETS.c.recorded_at.desc())
-        tokenizer = connection.execute(newest.limit(1)).first()
-    if tokenizer is not None:
-        return _data_node(tokenizer)
-    unknown = _place_node("tokenizer", name) if digest is None else LineageNode(digest, "tokenizer", name)
-    return _model_node(connection, name, before) or unknown
-
-
 def _files(data: Row[Any], spec: Mapping[str, Any]) -> list[str]:
     """Absolute paths of the files that data was made of; a tokenizer's are those that its run's spec names."""
-    paths = [str(file["path"]) for file in data.files]
-    if not paths and data.kind == "tokenizer":
+    named: Any = [file["path"] for file in data.files]
+    if not named and data.kind == "tokenizer":
         named = (spec.get("corpus") or {}).get("files") or ()
-        paths = [str(path) for path in ([named] if isinstance(named, str) else named)]
-    return [path for pattern in paths for path in _found(pattern)][:_MAX_FILES]
-
-
-def _found(pattern: str) -> list[str]:
-    """Absolute paths that a path or a pattern means here; a URI stays as it is."""
-    if "://" in pattern:
-        return [pattern]
-    place = str(Path(pattern).expanduser().absolute())
-    is_pattern = glob.has_magic(place) and not Path(place).exists()
-    return (sorted(glob.glob(place, recursive=True)) if is_pattern else []) or [place]  # noqa: PTH207 - any root
+    paths: list[str] = []
+    for place in map(absolute, [named] if isinstance(named, str) else named):
+        is_pattern = glob.has_magic(place) and not Path(place).exists()
+        paths += (sorted(glob.glob(place, recursive=True)) if is_pattern else []) or [place]  # noqa: PTH207 - any root
+    return paths[:_MAX_FILES]
 
 
 def _find_node(connection: Connection, name: str, *, file_first: bool) -> LineageNode:
     """Find a node: by a model's name, a path, a name of data, the beginning of a digest, or else a run's id or name.
 
-    Args:
-        file_first: whether a path that is a file's and that of the corpus made of it means the file: all that was made
-            of the corpus was made of the file, too, and a tokenizer of the file alone.
-
-    Raises: NotFoundError, also where several runs' ids begin so, or the run has made nothing.
+    A path that is a file's and that of the corpus made of it means the file where `file_first`: all that was made of
+    the corpus was made of the file, too. Raises: NotFoundError, also for several runs, or one that has made nothing.
     """
-    model = _model_node(connection, name)
-    if model is not None:
+    if (model := _model_node(connection, name)) is not None:
         return model
-    ends = [select(*end, LINEAGE.c.recorded_at, literal(place)) for place, end in enumerate(_ENDS)]
-    digest, kind, called, recorded_at, is_parent = union_all(*ends).subquery().c
-    is_there = called == (name if "://" in name or "\0" in name else str(Path(name or ".").absolute()))
+    digest, kind, called, recorded_at = union_all(*(select(*end, LINEAGE.c.recorded_at) for end in _ENDS)).subquery().c
+    is_there = called == absolute(name)
     is_called = [is_there, called == name]
     if name.strip("./"):
         is_called.append(called.endswith("/" + name.removeprefix("./").removeprefix("/"), autoescape=True))
     if len(name) >= _FEWEST_DIGITS:
         is_called.append(digest.startswith(name.lower(), autoescape=True))
-    order = [is_parent.desc(), kind != "file"] if file_first else [is_parent]
-    found = select(digest, kind, called).where(or_(*is_called))
-    for row in connection.execute(found.order_by(is_there.desc(), *order, recorded_at.desc()).limit(1)):
-        return LineageNode(*row)
-    if name and (made := _made_by(connection, name)) is not None:
-        return made
-    newest = connection.execute(select(MODELS).order_by(MODELS.c.created_at.desc()).limit(5)).all()
-    known = f"; models are: {', '.join(_node_of(model).name for model in newest)}" if newest else ""
-    raise NotFoundError(
-        f"nothing called {name!r} stands in the lineage; give a model, run, file or the beginning of a digest{known}"
-    )
+    is_file = kind == "file"
+    order = is_there.desc(), is_file.desc() if file_first else is_file, recorded_at.desc()
+    found = connection.execute(select(digest, kind, called).where(or_(*is_called)).order_by(*order)).first()
+    return _made_by(connection, name) if found is None else LineageNode(*found)
 
 
-def _made_by(connection: Connection, name: str) -> LineageNode | None:
-    """Find what a run has made, its model first, of a trial that its sweep kept the sweep's; None where there is none.
-
-    Raises: NotFoundError of a run that made nothing, or where several ids begin so.
-    """
+def _made_by(connection: Connection, name: str) -> LineageNode:
+    """Find what a run has made, its model first; a kept trial stands for its sweep. Raises: NotFoundError."""
     try:
         called = find_run(connection, name, RUNS.c.state.expression)
     except SeveralRunsError:
         raise
     except NotFoundError:
-        return None
+        labels = newest_labels(connection)
+        raise NotFoundError(
+            f"nothing called {name!r} stands in the lineage; give a model, run, file or the beginning of a digest"
+            + (f"; models are: {labels}" if labels else "")
+        ) from None
     parent = called.parent_id
     is_kept = parent is not None and load_kept_trials(connection, [parent]).get(parent) == called.id
-    maker = select(RUNS).where(RUNS.c.id == (parent if is_kept else called.id))
-    run = connection.execute(maker.where(RUNS.c.state == RunState.COMPLETED, RUNS.c.parent_id.is_(None))).first()
-    if run is None or not (edges := _made_in_run(connection, run)):
+    run = find_row(connection, RUNS, id=parent if is_kept else called.id)
+    if run is None or run.parent_id or run.state != RunState.COMPLETED or not (edges := _made_in_run(connection, run)):
         raise NotFoundError(
             f"run {called.id} ({called.name}, {called.kind}) made nothing that stands in the lineage; "
             f"what it used and recorded: orchestrator runs show {called.id}"
@@ -349,30 +302,32 @@ def _made_by(connection: Connection, name: str) -> LineageNode | None:
     return min((made for made, _, _ in edges), key=lambda node: node.kind != "model")
 
 
-def _staleness(connection: Connection, edges: Sequence[Edge]) -> Callable[[str], str | None]:
-    """Function from the digest of a node to why it is stale: a parent has changed, or is stale itself."""
+def _staleness(connection: Connection, edges: Sequence[Edge]) -> dict[str, str | None]:
+    """Reasons why children are stale, by digest: a parent has changed, or is stale itself; None where they are not."""
     parents: defaultdict[str, list[Edge]] = defaultdict(list)
     for edge in edges:
         parents[edge.child].append(edge)
     reasons: dict[str, str | None] = {}
-    newer_model, newer_data = (cache(partial(newer, connection)) for newer in (_newer_model, _newer_data))
+
+    @cache
+    def newer(kind: str, digest: str) -> str | None:
+        return (_newer_data if kind in _MAKING_KINDS else _newer_model)(connection, digest)
 
     def changed(edge: Edge) -> str | None:
-        if edge.parent_kind == "file":
-            return _file_reason(connection, edge)
-        return newer_data(edge.parent) if edge.parent_kind in _MAKING_KINDS else newer_model(edge.parent)
+        is_file = edge.parent_kind == "file"
+        return _file_reason(connection, edge) if is_file else newer(edge.parent_kind, edge.parent)
 
     def why(digest: str) -> str | None:
         if digest not in reasons:
             reasons[digest] = None  # for a ring to end
             own = filter(None, map(changed, parents[digest]))
             made = (f"made of {edge.parent_name}, which is stale" for edge in parents[digest] if why(edge.parent))
-            reasons[digest] = next(own, None) or next(made, None)
+            reasons[digest] = next(chain(own, made), None)
         return reasons[digest]
 
     for edge in edges:  # the oldest first, so that each finds its parents' reasons there
         why(edge.child)
-    return why
+    return reasons
 
 
 def _file_reason(connection: Connection, edge: Edge) -> str | None:
@@ -381,28 +336,23 @@ def _file_reason(connection: Connection, edge: Edge) -> str | None:
     run = find_row(connection, RUNS, id=edge.run_id) if edge.run_id else None
     if not path.is_absolute() or (run is not None and run.host not in (None, socket.gethostname())):
         return None
+    data = find_row(connection, DATASETS, fingerprint=edge.child)
+    files = {str(file["path"]): file for file in (data.files if data else ())}
+    read = files.get(edge.parent_name, files.get(path.name, {}))
     try:
         status = path.stat()
+        if read and read["num_bytes"] != status.st_size:
+            return f"{path.name} has {status.st_size:,} bytes now, {read['num_bytes']:,} were read"
+        written_at = written_again(path, read.get("digest"), edge.recorded_at) if path.is_file() else None
     except FileNotFoundError:
         return f"{path.name} is gone"
     except OSError:
         return None
-    data = find_row(connection, DATASETS, fingerprint=edge.child)
-    files = {str(file["path"]): file for file in (data.files if data else ())}
-    read = files.get(edge.parent_name, files.get(path.name, {}))
-    if read and read["num_bytes"] != status.st_size:
-        return f"{path.name} has {status.st_size:,} bytes now, {read['num_bytes']:,} were read"
-    if path.is_file():
-        written_at = written_again(path, read.get("digest"), edge.recorded_at)
-        return None if written_at is None else f"{path.name} was written again, {written_at:%Y-%m-%d %H:%M}"
-    return None
+    return None if written_at is None else f"{path.name} was written again, {written_at:%Y-%m-%d %H:%M}"
 
 
 def written_again(path: Path, digest: str | None, since: datetime) -> datetime | None:
-    """Time at which a file was written, where that is after `since` and it has not the content of before.
-
-    Args:
-        digest: SHA-256 of the content of before; None where it is not known: then the time alone decides.
+    """Time at which a file was written, where that is after `since` and its SHA-256 is another, or was not known.
 
     Raises: OSError where the file's time cannot be read.
     """

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -19,8 +22,7 @@ from orchestrator.errors import RegistryError
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
-_POSTGRESQL = ("postgresql", "postgres", "postgresql+psycopg")
-_SUPPORTED = "a path to a .sqlite file, sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE"
+_NEEDED = "The registry needs a path to a .sqlite file, sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE."
 
 
 def resolve_url(text: str) -> URL:
@@ -30,21 +32,16 @@ def resolve_url(text: str) -> URL:
 
     if text.startswith("file:"):
         text = _read_private(Path(text.removeprefix("file:").removeprefix("//")).expanduser())
-    if not text.strip():
-        raise RegistryError(f"The registry's URL is empty; give {_SUPPORTED}.")
-    if "://" not in text:
-        return URL.create("sqlite", database=str(Path(text).expanduser().absolute()))
     try:
-        url = make_url(text)
+        url = make_url(text) if "://" in text else URL.create("sqlite", database=text)
     except (ArgumentError, ValueError):
-        raise RegistryError(f"The registry's URL cannot be understood; give {_SUPPORTED}.") from None
-    if url.drivername in _POSTGRESQL:
+        raise RegistryError(_NEEDED) from None
+    if url.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
         return url.set(drivername="postgresql+psycopg")
-    if url.drivername not in ("sqlite", "sqlite+pysqlite"):
-        raise RegistryError(f"The registry cannot live in {url.drivername!r}; give {_SUPPORTED}.")
-    if not url.database or url.database == ":memory:":
-        raise RegistryError("The registry needs a file of its own: sqlite:///PATH, or simply the path.")
-    return URL.create("sqlite", database=str(Path(url.database).expanduser().absolute()))
+    path = (url.database or "") if url.get_backend_name() == "sqlite" else ""
+    if path.strip() in ("", ":memory:"):
+        raise RegistryError(_NEEDED)
+    return URL.create("sqlite", database=str(Path(path).expanduser().absolute()))
 
 
 def _read_private(path: Path) -> str:
@@ -65,51 +62,43 @@ def display_url(url: URL) -> str:
     """The URL for messages: the path of a SQLite file, or the address of a server without its secrets."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
-    secret = [key for key in url.query if "pass" in key.lower()]
-    return url.set(drivername="postgresql").difference_update_query(secret).render_as_string(hide_password=True)
+    hidden = url.set(drivername="postgresql").difference_update_query(_secrets(url))
+    return hidden.render_as_string(hide_password=True)
 
 
 def without_secrets(text: str, url: URL) -> str:
     """`text` with `***` in place of every secret of the URL."""
-    secrets = [url.password, *(value for key, value in url.query.items() if "pass" in key.lower())]
-    for secret in secrets:
-        for word in (secret,) if isinstance(secret, str) else secret or ():
-            text = text.replace(word, "***") if word else text
+    for secret in filter(None, (url.password, *chain(*_secrets(url).values()))):
+        text = text.replace(secret, "***")
     return text
+
+
+def _secrets(url: URL) -> dict[str, Sequence[str]]:
+    return {key: values for key, values in url.normalized_query.items() if "pass" in key.lower()}
 
 
 BUSY_TIMEOUT_S = 30.0
 
 
 def reading_address(path: Path) -> str:
-    """Address by which SQLite opens a file for reading."""
-    return f"file:{quote(str(path))}?{_mode(path)}"
-
-
-def _mode(path: Path) -> str:
-    """Find out how a file is opened for reading: as others may be writing it, or, where that cannot be, as it rests.
+    """Address by which SQLite opens a file for reading: as others may be writing it, or else as it rests.
 
     Beside a file with a write-ahead log SQLite makes a file that its readers share. In a folder that cannot be written
     nobody writes the log either, so that the file alone holds everything.
 
     Raises: RegistryError where a log is there that cannot be read.
     """
+    address = f"file:{quote(str(path))}"
     try:
-        probe = sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=BUSY_TIMEOUT_S)
-        try:
+        with closing(sqlite3.connect(f"{address}?mode=rw", uri=True, timeout=BUSY_TIMEOUT_S)) as probe:
             probe.execute("PRAGMA schema_version").fetchone()
-        finally:
-            probe.close()
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-            return "mode=rw"  # to fail again, with the error in its place
-        log = path.with_name(f"{path.name}-wal")
-        if log.exists() and log.stat().st_size:
-            raise RegistryError(
-                f"The registry {path} has its newest part in {log.name}, which cannot be read in a folder that cannot "
-                "be written; copy both files to another folder, and name that copy with --registry."
-            ) from error
-        return "mode=ro&immutable=1"
-    except sqlite3.DatabaseError:
-        return "mode=rw"  # no database: to fail again, with the error in its place
-    return "mode=rw"
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            log = path.with_name(f"{path.name}-wal")
+            if log.exists() and log.stat().st_size:
+                raise RegistryError(
+                    f"The registry {path} has its newest part in {log.name}, which cannot be read in a folder that "
+                    "cannot be written; copy both files to another folder, and name that copy with --registry."
+                ) from error
+            return f"{address}?mode=ro&immutable=1"
+    return f"{address}?mode=rw"  # where another error is met again, in its place

@@ -6,22 +6,21 @@ and stages that begin later are reached as well. Pipelines that have been remove
 """
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, delete, select
+from sqlalchemy import ColumnElement, Connection, delete, select
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import replace_unstorable
-from orchestrator.registry.database import Database
+from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import select_runs, upsert_rows
 from orchestrator.registry.tables import MARKS, OWN_MARKS, RUNS, STAGES, is_internal
 
 Flag = Literal["pinned", "archived"]
-_KEY = ("run_id", "kind", "word")
 
 
 @cache
@@ -30,10 +29,11 @@ def is_flagged(flag: Flag) -> ColumnElement[bool]:
     return RUNS.c.key.in_(select(MARKS.c.run_id).where(MARKS.c.kind == "flag", MARKS.c.word == flag))
 
 
-def add_tags(connection: Connection, run_id: str, tags: Sequence[str]) -> None:
-    """Add tags to a run; one that it has already changes nothing."""
-    rows = [{"run_id": run_id, "kind": "place" if is_internal(tag) else "tag", "word": tag} for tag in tags]
-    upsert_rows(connection, OWN_MARKS, _KEY, (), rows)
+def add_marks(connection: Connection, run_id: str, kind: str, words: Iterable[str], **columns: str | None) -> None:
+    """Add marks of a kind to a run: `tag`, `flag` or `note`; one that it has already changes nothing."""
+    own = {"run_id": run_id, **columns}
+    rows = [{**own, "word": word, "kind": "place" if kind == "tag" and is_internal(word) else kind} for word in words]
+    upsert_rows(connection, OWN_MARKS, ("run_id", "kind", "word"), (), rows)
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,8 @@ class NoteRecord:
     written_at: datetime
 
 
-class RunAnnotations:
+class RunAnnotations(RegistryPart):
     """`registry.annotations`: writes and reads what people add to runs. Each call may be repeated."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def note(self, run_id: str, text: str, author: str | None = None) -> None:
         """Add a note to a run; a text that is there already stays as it is. Raises: InputError for an empty one."""
@@ -58,69 +55,45 @@ class RunAnnotations:
         if not text:
             raise InputError("a note needs some text")
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-        row = {"run_id": run_id, "kind": "note", "word": digest, "text": text, "author": author}
         with self._database.connection(writing=True) as connection:
-            upsert_rows(connection, OWN_MARKS, _KEY, (), [row])
+            add_marks(connection, run_id, "note", [digest], text=text, author=author)
 
-    def notes(self, run_id: str) -> list[NoteRecord]:
-        """Notes on a run, the oldest first."""
+    def notes(self, run_ids: str | Collection[str]) -> list[NoteRecord]:
+        """Notes on a run or on several, the oldest first."""
         with self._database.connection(writing=False) as connection:
-            return [_record(row) for row in connection.execute(_notes().where(OWN_MARKS.c.run_id == run_id))]
-
-    def notes_of(self, run_ids: Collection[str]) -> dict[str, list[str]]:
-        """Texts of the notes on some runs, the oldest first, by the ids of the runs that have any."""
-        found: dict[str, list[str]] = {}
-        with self._database.connection(writing=False) as connection:
-            for row in connection.execute(_notes().where(OWN_MARKS.c.run_id.in_(select_runs(connection, run_ids)))):
-                found.setdefault(row.run_id, []).append(_record(row).text)
-        return found
+            return [note for _, note in _load_notes(connection, [run_ids] if isinstance(run_ids, str) else run_ids)]
 
     def remove_note(self, run_id: str, number: int) -> NoteRecord:
         """Remove a note by its place, from 1 on, and return it. Raises: NotFoundError."""
         with self._database.connection(writing=True) as connection:
-            rows = connection.execute(_notes().where(OWN_MARKS.c.run_id == run_id)).all()
-            if not 1 <= number <= len(rows):
-                raise NotFoundError(f"run {run_id} has no note {number}; it has {len(rows)}")
-            note = rows[number - 1]
-            its = OWN_MARKS.c.run_id == run_id, OWN_MARKS.c.kind == "note", OWN_MARKS.c.word == note.word
-            connection.execute(delete(OWN_MARKS).where(*its))
-            return _record(note)
+            notes = _load_notes(connection, [run_id])
+            if not 1 <= number <= len(notes):
+                raise NotFoundError(f"run {run_id} has no note {number}; it has {len(notes)}")
+            word, note = notes[number - 1]
+            _take(connection, run_id, "note", [word])
+            return note
 
-    def tag(self, run_id: str, tags: Sequence[str], *, by_hand: bool = True) -> None:
-        """Add tags to a run.
-
-        Args:
-            by_hand: whether a person adds them, who may not say where a run belongs.
-
-        Raises: InputError for a tag that is empty or reserved, where a person adds it.
-        """
-        if by_hand:
-            _check_tags(tags)
+    def tag(self, run_id: str, tags: Sequence[str]) -> None:
+        """Add a person's tags to a run. Raises: InputError for a tag that is empty or says where a run belongs."""
+        _check_tags(tags)
         with self._database.connection(writing=True) as connection:
-            add_tags(connection, run_id, tags)
+            add_marks(connection, run_id, "tag", tags)
 
     def untag(self, run_id: str, tags: Sequence[str]) -> list[str]:
         """Take tags from a run; returns those that it had by itself. Raises: InputError, as `tag` does."""
         _check_tags(tags)
         with self._database.connection(writing=True) as connection:
-            gone = delete(OWN_MARKS).where(
-                OWN_MARKS.c.run_id == run_id, OWN_MARKS.c.kind == "tag", OWN_MARKS.c.word.in_(tags)
-            )
-            return sorted(connection.scalars(gone.returning(OWN_MARKS.c.word)))
+            return _take(connection, run_id, "tag", tags)
 
     def set_flag(self, run_id: str, flag: Flag) -> None:
         """Set a flag of a run, which reaches its trials and, of a pipeline, its stages."""
         with self._database.connection(writing=True) as connection:
-            upsert_rows(connection, OWN_MARKS, _KEY, (), [{"run_id": run_id, "kind": "flag", "word": flag}])
+            add_marks(connection, run_id, "flag", [flag])
 
     def clear_flag(self, run_id: str, flag: Flag) -> None:
         """Take a flag from a run; what it reached has it no longer, unless by itself or through another run."""
         with self._database.connection(writing=True) as connection:
-            connection.execute(
-                delete(OWN_MARKS).where(
-                    OWN_MARKS.c.run_id == run_id, OWN_MARKS.c.kind == "flag", OWN_MARKS.c.word == flag
-                )
-            )
+            _take(connection, run_id, "flag", [flag])
 
     def flagged(self, flag: Flag) -> set[str]:
         """Ids of the runs that a flag reaches: those that have it, and what belongs to them."""
@@ -136,21 +109,26 @@ class RunAnnotations:
         with self._database.connection(writing=False) as connection:
             own = connection.execute(select(RUNS.c.id, RUNS.c.parent_id).where(RUNS.c.key.in_(reaches))).first()
             family = [one for one in own or () if one is not None]
-            if not family:
-                return []
-            pipelines = select(STAGES.c.pipeline).where(STAGES.c.run_id.in_(family)).order_by(STAGES.c.pipeline)
+            of_family = STAGES.c.run_id.in_(select_runs(connection, family))
+            pipelines = select(STAGES.c.pipeline).where(of_family).order_by(STAGES.c.pipeline)
             candidates = [*family, *connection.scalars(pipelines)]
             having = select(OWN_MARKS.c.run_id).where(OWN_MARKS.c.kind == kind, OWN_MARKS.c.word == word)
-            bearing = set(connection.scalars(having.where(OWN_MARKS.c.run_id.in_(candidates))))
+            bearing = {*connection.scalars(having.where(OWN_MARKS.c.run_id.in_(select_runs(connection, candidates))))}
         return [candidate for candidate in candidates if candidate in bearing]
 
 
-def _notes() -> Select[Any]:
-    return select(OWN_MARKS).where(OWN_MARKS.c.kind == "note").order_by(OWN_MARKS.c.at, OWN_MARKS.c.word)
+def _take(connection: Connection, run_id: str, kind: str, words: Sequence[str]) -> list[str]:
+    """Take marks from a run; returns the words of those that it had."""
+    its = OWN_MARKS.c.run_id == run_id, OWN_MARKS.c.kind == kind, OWN_MARKS.c.word.in_(words)
+    return sorted(connection.scalars(delete(OWN_MARKS).where(*its).returning(OWN_MARKS.c.word)))
 
 
-def _record(note: Row[Any]) -> NoteRecord:
-    return NoteRecord(note.run_id, note.text or "", note.author, note.at)
+def _load_notes(connection: Connection, run_ids: Collection[str]) -> list[tuple[str, NoteRecord]]:
+    """Notes on some runs with their words, the oldest first."""
+    mark = OWN_MARKS.c
+    notes = select(mark.word, mark.run_id, mark.text, mark.author, mark.at).where(mark.kind == "note")
+    theirs = notes.where(mark.run_id.in_(select_runs(connection, run_ids))).order_by(mark.at, mark.word)
+    return [(word, NoteRecord(*note)) for word, *note in connection.execute(theirs)]
 
 
 def _check_tags(tags: Sequence[str]) -> None:

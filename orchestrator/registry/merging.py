@@ -10,42 +10,24 @@
                    here, and is here again, names it again
 
 Names, data and changes of code come first, as runs rest on them, and are told only where they differ. Each run is one
-transaction. So a merge that breaks off is done again, and one that is done again changes nothing. What is in the
-other's trash stays there.
-
-Which tables belong to runs follows from the tables themselves. A run, its trials and their rows are the same in two
-registries where a digest of each table's rows is.
+transaction, and those that are the same in both take none. So a merge that breaks off is done again, and one that is
+done again changes nothing. What is in the other's trash stays there. Which tables belong to runs follows from the
+tables themselves.
 """
 
-import hashlib
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Integer,
-    Result,
-    Row,
-    Select,
-    String,
-    Table,
-    Text,
-    bindparam,
-    collate,
-    insert,
-    or_,
-    select,
-    type_coerce,
-    update,
-)
+from sqlalchemy import Connection, Executable, Row, Select, Table, bindparam, func, insert, select, union_all, update
 
 from orchestrator.errors import InputError, RegistryError
-from orchestrator.registry.column_types import ReferenceKey, key_of_run
+from orchestrator.registry.column_types import NAME_KEY, RUN_KEY
 from orchestrator.registry.database import Database
-from orchestrator.registry.dialects import change_row, find_row, lock_until_commit, upsert
+from orchestrator.registry.dialects import find_row, lock_until_commit, select_list, upsert
 from orchestrator.registry.parameters import record_names
 from orchestrator.registry.registered_models import free_version
 from orchestrator.registry.roll_up import roll_up, roll_up_tests
@@ -58,21 +40,28 @@ from orchestrator.registry.tables import (
     NAMES,
     OPEN_RUNS,
     OWN_MARKS,
+    PARAMETERS,
     POINTS,
     RUNS,
     SERIES,
 )
 
 _ROWS_AT_ONCE = 5_000
-_KEY = key_of_run(bindparam("run", type_=Text))
-_FAMILY = select(ALL_RUNS.c.key).where(or_(ALL_RUNS.c.key == _KEY, type_coerce(ALL_RUNS.c.parent_id, Integer) == _KEY))
-"""Select the keys of a run, whose id is a parameter, and of its trials."""
+_RUNS_AT_ONCE = 500
 _WITH_RULES = (OWN_MARKS, ALL_MODELS, ALIASES, NAMES)
+_COUNTED = (PARAMETERS, POINTS)
+"""Tables of which the number of rows tells enough: values follow from the spec, or come with a later sign of life."""
 _OF_THIS_PLACE = (
     *("path", "files", "recorded_at", "created_at", "name", "child_name", "parent_name", "run_id"),
     "tokenizer_digest",  # the fingerprint follows from it
 )
 """Columns that say where something lies and when it was seen, which two machines may tell differently of the same."""
+_WHOLE = func.coalesce(ALL_RUNS.c.parent_id, ALL_RUNS.c.key)
+_IS_ITS_SERIES = (
+    SERIES.c.run_id == bindparam("run_id", type_=RUN_KEY),
+    SERIES.c.name == bindparam("name", type_=NAME_KEY),
+)
+_INSERT_POINTS = insert(POINTS).values(series=select(SERIES.c.key).where(*_IS_ITS_SERIES).scalar_subquery())
 
 
 @dataclass(frozen=True)
@@ -89,11 +78,7 @@ class Merged:
 
 
 def merge_registry(
-    target: Database,
-    source: Database,
-    *,
-    unfinished: bool = False,
-    dry_run: bool = False,
+    target: Database, source: Database, *, unfinished: bool = False, dry_run: bool = False
 ) -> Iterator[Merged]:
     """Join what `source` has to `target`; yields what became of each thing as soon as it is there.
 
@@ -106,29 +91,46 @@ def merge_registry(
         with target.connection(writing=not dry_run) as here:
             if not dry_run:
                 record_names(here, there.scalars(select(NAMES.c.text)).all())
-            needed = [one for table in other_tables(True) for one in _merge_rows(there, here, table, dry_run=dry_run)]
-        oldest_first = select(RUNS.c.id).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at, RUNS.c.id)
-        for run_id in list(there.scalars(oldest_first)):
-            with target.connection(writing=not dry_run) as here:
-                merged = _merge_run(there, here, run_id, unfinished=unfinished, dry_run=dry_run)
-            yield merged  # it is there for good
-            if merged.change in ("new", "joined", "unchanged"):
-                coming |= {(model.name, model.digest) for model in _models_of(there, run_id)}
+            needed = [one for table in other_tables(True) for one in _merge_rows(there, here, table)]
+        oldest_first = select(RUNS).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at, RUNS.c.id)
+        runs = there.execute(oldest_first.with_only_columns(RUNS.c.id, RUNS.c.name, RUNS.c.state)).all()
+        for start in range(0, len(runs), _RUNS_AT_ONCE):
+            some = runs[start : start + _RUNS_AT_ONCE]
+            with target.connection(writing=False) as here:
+                ours = _digests(here, [run.id for run in some])
+            theirs = _digests(there, ours)
+            for run in some:
+                if run.id in ours and ours[run.id] == theirs[run.id]:
+                    yield Merged("run", run.id, run.name, "unchanged")
+                    continue
+                with target.connection(writing=not dry_run) as here:
+                    change, remark = _merge_run(there, here, run, unfinished=unfinished)
+                yield Merged("run", run.id, run.name, change, remark)  # it is there for good
+                if change in ("new", "joined", "unchanged"):
+                    coming |= {(model.name, model.digest) for model in _models_of(there, run.id)}
         with target.connection(writing=not dry_run) as here:
-            orphans = there.execute(_models().where(MODELS.c.run_id.is_(None))).all()
-            coming |= {(model.name, model.digest) for model in orphans}
             rest = [one for one in needed if one.change == "conflict"]
-            for model, version in _bring_models(here, orphans, dry_run=dry_run):
-                label = f"{model.name}@{version}"
-                rest.append(Merged("model", label, model.name, "new", _renamed(model, version)))
-            if not dry_run:
-                _keep_numbers(there, here)
-            rest += _merge_aliases(there, here, coming, dry_run=dry_run)
-            for table in other_tables(False):
-                rest += _merge_rows(there, here, table, dry_run=dry_run)
+            for model, version in _bring_models(here, orphans := _models_of(there, None)):
+                rest.append(Merged("model", f"{model.name}@{version}", model.name, "new", _renamed(model, version)))
+            # Numbers of models that were removed there: specs that come from there mean those weights.
+            removed = there.execute(select(ALL_MODELS).where(ALL_MODELS.c.removed_at.is_not(None))).mappings()
+            if rows := [{**model, "run_id": None} for model in removed]:
+                _write(here, upsert(here.dialect.name, ALL_MODELS, ()), rows)
+            rest += _merge_aliases(there, here, coming | {(model.name, model.digest) for model in orphans})
+            rest += [one for table in other_tables(False) for one in _merge_rows(there, here, table)]
             if not dry_run:
                 roll_up_tests(here)
         yield from rest
+
+
+def _writes(here: Connection) -> bool:
+    """Whether a connection is for writing, as that of a dry run is not."""
+    return bool(here.get_execution_options()["writing"])
+
+
+def _write(here: Connection, statement: Executable, rows: Any = None) -> None:
+    if _writes(here):
+        here.execute(statement, rows)
 
 
 def open_other(target: Database, location: str) -> Database:
@@ -148,11 +150,7 @@ def open_other(target: Database, location: str) -> Database:
 
 
 def other_tables(needed: bool) -> list[Table]:
-    """Tables without a rule of their own, whose rows are joined by primary key.
-
-    Args:
-        needed: whether runs may need their rows; else their rows name runs.
-    """
+    """Tables without a rule of their own: those whose rows runs may need, or else those whose rows name runs."""
     known = {*_WITH_RULES, *_tables_of_runs()}
     tables = [table for table in METADATA.sorted_tables if table not in known]
     return [table for table in tables if not table.info.get("is_derived") and ("run_id" not in table.c) == needed]
@@ -165,129 +163,104 @@ def _tables_of_runs() -> list[Table]:
     return [ALL_RUNS, *(table for table in owned if table is not OWN_MARKS and not table.info.get("is_derived"))]
 
 
-def _merge_run(there: Connection, here: Connection, run_id: str, *, unfinished: bool, dry_run: bool) -> Merged:
-    other, known = (find_row(*place, id=run_id) for place in ((there, RUNS), (here, ALL_RUNS)))
-    assert other is not None, run_id
-    merged = ("run", run_id, other.name)
+def _merge_run(there: Connection, here: Connection, run: Any, *, unfinished: bool) -> tuple[str, str]:
+    """Bring a run that is not the same here; returns what has changed, and a remark."""
+    known = find_row(here, ALL_RUNS, id=run.id)
     if known is not None and known.removed_at is not None:
-        remark = f"it is in the trash here; to bring it back: orchestrator runs restore {run_id}"
-        return Merged(*merged, "removed", remark)
+        return "removed", f"it is in the trash here; to bring it back: orchestrator runs restore {run.id}"
     if known is not None:
-        ours, theirs = (_digests(connection, run_id) for connection in (here, there))
-        if differing := [name for name in ours if ours[name] != theirs[name]]:
-            return Merged(*merged, "conflict", f"both have a run of this id, and differ in {', '.join(differing)}")
-    elif not other.state.is_final and not unfinished:
-        return Merged(*merged, "unfinished", f"it is {other.state} there; merge again when it has ended")
-    elif not dry_run:
-        _copy_run(there, here, run_id)
-    missing = _missing_marks(there, here, run_id)
-    if missing and not dry_run:
-        keys = tuple(column.name for column in OWN_MARKS.primary_key)
-        here.execute(upsert(here.dialect.name, OWN_MARKS, keys, ("text", "author", "at")), missing)
-    brought = _bring_models(here, _models_of(there, run_id), dry_run=dry_run)
+        ours, theirs = (_digests(connection, [run.id])[run.id] for connection in (here, there))
+        names = ["runs" if table is ALL_RUNS else table.name for table in _tables_of_runs()]
+        if differing := [name for name in names if ours[name] != theirs[name]]:
+            return "conflict", f"both have a run of this id, and differ in {', '.join(differing)}"
+    elif not run.state.is_final and not unfinished:
+        return "unfinished", f"it is {run.state} there; merge again when it has ended"
+    elif _writes(here):
+        for table in _tables_of_runs():
+            for rows in _rows(there, table, run.id):
+                here.execute(_INSERT_POINTS if table is POINTS else insert(table), rows)
+        here.execute(insert(OPEN_RUNS), [{"run_id": run.id}])
+        roll_up(here)
+    keys = tuple(column.name for column in OWN_MARKS.primary_key)
+    marks, others = (
+        {tuple(row[name] for name in keys): row for rows in _rows(connection, OWN_MARKS, run.id) for row in rows}
+        for connection in (here, there)
+    )
+    missing = [row for key, row in others.items() if key not in marks or row["at"] < marks[key]["at"]]
+    if missing:
+        _write(here, upsert(here.dialect.name, OWN_MARKS, keys, ("text", "author", "at")), missing)
+    brought = _bring_models(here, _models_of(there, run.id))
     remark = "; ".join(filter(None, (_renamed(model, version) for model, version in brought)))
-    return Merged(*merged, "new" if known is None else "joined" if missing else "unchanged", remark)
+    return "new" if known is None else "joined" if missing else "unchanged", remark
 
 
-def _digests(connection: Connection, run_id: str) -> dict[str, str]:
-    """Digest of what each table has of a run and its trials: equal in two registries that have the same of it."""
-    found = {}
-    for table in _tables_of_runs():
-        digest = hashlib.sha256()
-        for part in _rows_of_run(connection, table, run_id).partitions():
-            digest.update(repr([*map(tuple, part)]).encode())
-        found[RUNS.name if table is ALL_RUNS else table.name] = digest.hexdigest()
+def _digests(connection: Connection, run_ids: Iterable[str]) -> defaultdict[str, Counter[str]]:
+    """Digest of what each table has of a run and its trials, by the run's id: equal where two registries have the same.
+
+    It is the sum of the rows' hashes, whatever their order.
+    """
+    found: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    dialect = connection.dialect.name
+    given = {"runs": [*run_ids]}
+    for table in (*_tables_of_runs(), OWN_MARKS, MODELS):
+        statement: Any = _select_rows(table, dialect)
+        if table in _COUNTED:
+            statement = statement.with_only_columns(_WHOLE, func.count()).group_by(ALL_RUNS.c.key)
+        for run_id, *row in connection.execute(statement, given).all():
+            found[run_id]["runs" if table is ALL_RUNS else table.name] += hash(repr(row))
     return found
 
 
-def _copy_run(there: Connection, here: Connection, run_id: str) -> None:
-    """Insert a run, its trials and their rows."""
-    for table in _tables_of_runs():
-        for part in _rows_of_run(there, table, run_id).mappings().partitions():
-            rows = [dict(row) for row in part]
-            here.execute(insert(table), _with_series(here, rows, run_id) if table is POINTS else rows)
-    here.execute(insert(OPEN_RUNS), [{"run_id": run_id}])
-    roll_up(here)
-
-
-def _rows_of_run(connection: Connection, table: Table, run_id: str) -> Result[Any]:
-    """Rows of a table that belong to a run or its trials, in the order of what tells them."""
-    return connection.execute(_select_rows(table, connection.dialect.name), {"run": run_id})
+def _rows(connection: Connection, table: Table, run_id: str) -> Iterator[list[dict[str, Any]]]:
+    """Rows of a table that belong to a run or its trials, some thousands at a time, a run before its trials."""
+    dialect = connection.dialect.name
+    ordered = _select_rows(table, dialect).order_by(ALL_RUNS.c.key).execution_options(yield_per=_ROWS_AT_ONCE)
+    rows = connection.execute(ordered, {"runs": [run_id]})
+    names = list(rows.keys())[1:]
+    for part in rows.partitions():
+        yield [dict(zip(names, row[1:], strict=True)) for row in part]
 
 
 @cache
 def _select_rows(table: Table, dialect: str) -> Select[Any]:
-    """Statement that selects the rows of a table that belong to a family.
+    """Statement for the rows of a table that belong to some runs or their trials, after the id of the run itself.
 
     Without keys, which each registry counts by itself: points have the run and the name of their series.
     """
-    series = SERIES.c
-    keys = {ALL_RUNS: [ALL_RUNS.c.id], SERIES: [series.run_id, series.name]}
-    keys[POINTS] = [*keys[SERIES], POINTS.c.step]
-    told_by = keys.get(table, [*table.primary_key])
-    names = {"key", "series", *(key.name for key in told_by)}
-    rows = select(*told_by, *(column for column in table.columns if column.name not in names)).select_from(table)
+    run, trial = ALL_RUNS.alias(), ALL_RUNS.alias()
+    wanted = select(run.c.key).where(run.c.id.in_(select_list(dialect, "runs")))
+    family = union_all(wanted, select(trial.c.key).where(trial.c.parent_id.in_(wanted)))
+    columns = [column for column in table.columns if column.name not in ("key", "series")]
+    if table is ALL_RUNS:
+        return select(_WHOLE, *columns).where(ALL_RUNS.c.key.in_(family))
+    rows, owner = select(_WHOLE, *columns).select_from(table), table.c.get("run_id", SERIES.c.run_id)
     if table is POINTS:
-        rows = rows.join(SERIES, series.key == POINTS.c.series)
-    owner = ALL_RUNS.c.key if table is ALL_RUNS else table.c.get("run_id", series.run_id)
-    texts = [key.type.text_of(key) if isinstance(key.type, ReferenceKey) else key for key in told_by]
-    # Texts in the order that SQLite has: that of PostgreSQL depends on the server's locale.
-    order = [collate(key, "C") if dialect == "postgresql" and isinstance(key.type, String) else key for key in texts]
-    first = [ALL_RUNS.c.parent_id.is_not(None)] if table is ALL_RUNS else []
-    return rows.where(owner.in_(_FAMILY)).order_by(*first, *order).execution_options(yield_per=_ROWS_AT_ONCE)
+        rows = rows.add_columns(owner, SERIES.c.name).join(SERIES)
+    return rows.join(ALL_RUNS, ALL_RUNS.c.key == owner).where(owner.in_(family))
 
 
-def _with_series(here: Connection, points: list[dict[str, Any]], run_id: str) -> list[dict[str, Any]]:
-    """Points with the keys that their series have here, in place of run and name."""
-    known = select(SERIES.c.run_id, SERIES.c.name, SERIES.c.key).where(SERIES.c.run_id.in_(_FAMILY))
-    keys = {(run, name): key for run, name, key in here.execute(known, {"run": run_id})}
-    return [{**point, "series": keys[point.pop("run_id"), point.pop("name")]} for point in points]
+def _models_of(connection: Connection, run_id: str | None) -> Sequence[Row[Any]]:
+    """Models that a run registered, in the order of their versions; those of no run for None."""
+    its = select(MODELS).where(MODELS.c.run_id == run_id)
+    return connection.execute(its.order_by(MODELS.c.name, MODELS.c.version)).all()
 
 
-def _missing_marks(there: Connection, here: Connection, run_id: str) -> list[dict[str, Any]]:
-    """Marks of a run and its trials there that it has not here, or has with a later time."""
-    ours, theirs = (
-        {tuple(row[column.name] for column in OWN_MARKS.primary_key): dict(row) for row in rows.mappings()}
-        for rows in (_rows_of_run(connection, OWN_MARKS, run_id) for connection in (here, there))
-    )
-    return [row for key, row in theirs.items() if key not in ours or _age(row) < _age(ours[key])]
-
-
-def _age(mark: dict[str, Any]) -> tuple[Any, str]:
-    return mark["at"], repr(mark)
-
-
-def _models() -> Select[Any]:
-    return select(MODELS).order_by(MODELS.c.name, MODELS.c.version)
-
-
-def _models_of(connection: Connection, run_id: str) -> Sequence[Row[Any]]:
-    """Models that a run and its trials registered, in the order of their versions."""
-    return connection.execute(_models().where(MODELS.c.run_id.in_(_FAMILY)), {"run": run_id}).all()
-
-
-def _bring_models(here: Connection, models: Iterable[Row[Any]], *, dry_run: bool) -> list[tuple[Row[Any], int]]:
-    """Bring the records of models; weights that are known here by this name keep their version.
-
-    Returns those that were not registered here, each with the version that it has here.
-    """
+def _bring_models(here: Connection, models: Iterable[Row[Any]]) -> list[tuple[Row[Any], int]]:
+    """Bring models; returns those that were not registered here, each with the version that it has here."""
     brought = []
     for model in models:
-        if not dry_run:
-            lock_until_commit(here, f"models/{model.name}")
+        lock_until_commit(here, f"models/{model.name}")
         known = find_row(here, ALL_MODELS, name=model.name, digest=model.digest)
         version = free_version(here, model.name, model.version) if known is None else known.version
-        if known is None or known.removed_at is not None:
+        is_new = known is None or known.removed_at is not None
+        if is_new:
             brought.append((model, version))
-        if dry_run:
-            continue
         if known is None:
-            here.execute(insert(ALL_MODELS), [{**model._mapping, "version": version}])
-            continue
-        changes: dict[str, Any] = {"run_id": known.run_id or model.run_id}
-        if known.removed_at is not None:
-            changes = {name: model._mapping[name] for name in ("created_at", "folder", "run_id", "removed_at")}
-        change_row(here, ALL_MODELS, changes, name=known.name, version=known.version)
+            _write(here, insert(ALL_MODELS), [{**model._mapping, "version": version}])
+        elif is_new or known.run_id is None:
+            changed = ("created_at", "folder", "run_id", "removed_at") if is_new else ("run_id",)
+            is_it = ALL_MODELS.c.name == model.name, ALL_MODELS.c.version == version
+            _write(here, update(ALL_MODELS).where(*is_it).values({name: model._mapping[name] for name in changed}))
     return brought
 
 
@@ -297,58 +270,44 @@ def _renamed(model: Row[Any], version: int) -> str:
     return "" if version == model.version else f"model {theirs} is {model.name}@{version} here"
 
 
-def _keep_numbers(there: Connection, here: Connection) -> None:
-    """Note the numbers of models that were removed there: specs that come from there mean those weights."""
-    removed = select(ALL_MODELS).where(ALL_MODELS.c.removed_at.is_not(None))
-    if rows := [{**model, "run_id": None} for model in there.execute(removed).mappings()]:
-        here.execute(upsert(here.dialect.name, ALL_MODELS, ()), rows)
-
-
-def _merge_aliases(
-    there: Connection, here: Connection, coming: Collection[tuple[str, str]], *, dry_run: bool
-) -> Iterator[Merged]:
-    """Join aliases.
-
-    Args:
-        coming: models that have come, or would, by name and digest.
-    """
+def _merge_aliases(there: Connection, here: Connection, coming: Collection[tuple[str, str]]) -> Iterator[Merged]:
+    """Join aliases; those of models that are not here, and not `coming`, are conflicts."""
     is_its = (MODELS.c.name == ALIASES.c.name) & (MODELS.c.version == ALIASES.c.version)
     with_weights = select(ALIASES, MODELS.c.digest).join(MODELS, is_its).order_by(ALIASES.c.name, ALIASES.c.alias)
     for alias in there.execute(with_weights).all():
-        same = (MODELS.c.name == alias.name) & (MODELS.c.digest == alias.digest)
-        version = here.scalar(select(MODELS.c.version).where(same))
+        model = find_row(here, MODELS, name=alias.name, digest=alias.digest)
         own = find_row(here, ALIASES, name=alias.name, alias=alias.alias)
         merged = ("alias", f"{alias.name}@{alias.alias}", alias.name)
-        if own is not None and own.version != version:
+        if own is not None and (model is None or own.version != model.version):
             remark = f"here it is {own.name}@{own.version}, there other weights, {alias.name}@{alias.version}"
             yield Merged(*merged, "conflict", f"{remark}; to move it: orchestrator models alias")
-        elif own is None and version is None and (alias.name, alias.digest) not in coming:
+        elif model is None and (alias.name, alias.digest) not in coming:
             yield Merged(*merged, "conflict", f"its model, {alias.name}@{alias.version}, does not come")
         elif own is None:
-            if not dry_run:
-                values = {name: alias._mapping[name] for name in ("name", "alias", "set_at")}
-                here.execute(insert(ALIASES), [{**values, "version": version}])
-            yield Merged(*merged, "new", f"it is {alias.name}@{version or alias.version}")
+            version = alias.version if model is None else model.version
+            values = {"name": alias.name, "alias": alias.alias, "set_at": alias.set_at, "version": version}
+            _write(here, insert(ALIASES), [values])
+            yield Merged(*merged, "new", f"it is {alias.name}@{version}")
 
 
-def _merge_rows(there: Connection, here: Connection, table: Table, *, dry_run: bool) -> Iterator[Merged]:
+def _merge_rows(there: Connection, here: Connection, table: Table) -> Iterator[Merged]:
     """Join the rows of a table by primary key; a run that is not here is not named."""
-
-    def is_here(run_id: str | None) -> bool:
-        return run_id is not None and find_row(here, RUNS, id=run_id) is not None
-
-    for row in there.execute(select(table).order_by(*table.primary_key)).mappings().all():
-        is_it = [column == row[column.name] for column in table.primary_key]
-        own = here.execute(select(table).where(*is_it)).mappings().first()
-        merged = (table.name, " ".join(str(row[key.name]) for key in table.primary_key), str(row.get("name", "")))
-        run = {"run_id": row["run_id"] if is_here(row["run_id"]) else None} if "run_id" in row else {}
+    keys = [column.name for column in table.primary_key]
+    ours, theirs = (
+        {tuple(row[key] for key in keys): dict(row) for row in connection.execute(select(table)).mappings()}
+        for connection in (here, there)
+    )
+    runs = {*here.scalars(select(RUNS.c.id))} if "run_id" in table.c else set()
+    for key, row in sorted(theirs.items()):
+        own = ours.get(key)
+        merged = (table.name, " ".join(map(str, key)), str(row.get("name", "")))
+        run = {"run_id": row["run_id"] if row["run_id"] in runs else None} if "run_id" in row else {}
         if own is None:
-            if not dry_run:
-                here.execute(upsert(here.dialect.name, table, ()), [{**row, **run}])
+            _write(here, upsert(here.dialect.name, table, ()), [row | run])
             yield Merged(*merged, "new")
-        elif run.get("run_id") and not is_here(own["run_id"]):  # as lineage loses it when the run is removed
-            if not dry_run:
-                here.execute(update(table).where(*is_it).values(run))
+        elif run.get("run_id") and own["run_id"] not in runs:  # as lineage loses it when the run is removed
+            is_it = (table.c[name] == value for name, value in zip(keys, key, strict=True))
+            _write(here, update(table).where(*is_it).values(run))
             yield Merged(*merged, "joined")
         elif differing := [name for name in row if row[name] != own[name] and name not in _OF_THIS_PLACE]:
             yield Merged(*merged, "conflict", f"they differ in {', '.join(differing)}")

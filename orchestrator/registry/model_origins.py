@@ -1,20 +1,20 @@
 """Data that models were trained and chosen on: a score on the same data flatters, and on test data it is refused.
 
 A split's data are known by digests of the examples that a run took, of the whole split, and of the file. Models are
-followed from the names in runs' parameters to the runs that made them, and from these to what they were made of, back
-to the first.
+followed from the names in runs' parameters to the runs that made them, and on to the first.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache, lru_cache
+from itertools import product
 from typing import Any, NamedTuple, Self
 
 from sqlalchemy import Connection, func, or_, select
 
-from orchestrator.registry.column_types import name_of_key
-from orchestrator.registry.dialects import json_object, select_items, select_runs
+from orchestrator.registry.column_types import json_object, name_of_key
+from orchestrator.registry.dialects import select_items, select_runs
 from orchestrator.registry.parameters import (
     FILE_DIGEST,
     KIND_END,
@@ -26,16 +26,7 @@ from orchestrator.registry.parameters import (
 )
 from orchestrator.registry.registered_models import split_version
 from orchestrator.registry.run_records import load_kept_trials
-from orchestrator.registry.tables import (
-    DATASETS,
-    LINEAGE,
-    MODELS,
-    NAMES,
-    PARAMETERS,
-    RUN_DATASETS,
-    RUNS,
-    SERIES,
-)
+from orchestrator.registry.tables import DATASETS, LINEAGE, MODELS, NAMES, PARAMETERS, RUN_DATASETS, RUNS, SERIES
 from orchestrator.results import Split
 
 Parameters = Mapping[str, Any]
@@ -47,7 +38,7 @@ class SplitData(NamedTuple):
     taken: str | None = None
     """Digest of the examples that were used: of the file, of how it was read, and of the limit."""
     whole: str | None = None
-    """The same digest without the limit; that of the examples themselves where there was none."""
+    """The same digest without the limit."""
     file: str | None = None
     """Digest of the file's content, however it was read."""
 
@@ -68,8 +59,6 @@ def _paths(split: Split) -> tuple[str, ...]:
     return tuple(f"data.{split}{end}" for end in (TAKEN_DIGEST, WHOLE_DIGEST, FILE_DIGEST))
 
 
-TEST_DIGEST = taken_path("test")
-"""Parameter with the digest of a run's test data."""
 _MODEL, _MODEL_DIGEST = "model", "data.model_digest"
 NAME_PATHS = frozenset((_MODEL, "rerank", "teacher", "init_from", "recipe.init_from", "pretraining.init_from", "run"))
 """Paths of the parameters that name models: those that an evaluation scores, and those that a model is made of."""
@@ -79,10 +68,9 @@ _IN_RUN_FOLDER = re.compile(r"(?:^|/)runs/([0-9a-f]{12})(?:/trials/([0-9a-f]{16}
 """Path in the folder of a run, which is called by the run's id, or in that of a trial, by its key."""
 
 Origin = str
-"""Earlier use of the data of a score: the model was `trained` or `chosen` on them, before these words `partly` where on
-some of them at least, after them `earlier` where a model that it was made of was, a start model or teacher; `same
-file`: any of these was so on their file, of which it is not known whether it was read into the same examples; `apart`:
-nothing of this is known, and the model was chosen on other data."""
+"""Earlier use of the data of a score: `trained` or `chosen` on them; before the word `partly`, where on some of them at
+least; after it `earlier`, where a start model or teacher was. `same file`: on their file, perhaps read into other
+examples. `apart`: nothing of this is known, and the model was chosen on other data."""
 _SAME_FILE, _APART = "same file", "apart"
 _USES, _EARLIER = ("trained", "chosen"), " earlier"
 
@@ -95,19 +83,19 @@ def origin_sentence(origin: Origin | None, model: str, data: str) -> str:
     """
     if origin is None:
         return f"it is not known on which data {model} was chosen"
+    if origin == _APART:
+        return f"{model} was chosen on other data"
     if origin == _SAME_FILE:
         how = "was trained or chosen on the same file, read another way"
         return f"{model}, or one that it was made of, {how}: whether on {data} is not known"
     made = "made of one that was " if origin.endswith(_EARLIER) else ""
     some = "at least some of " if origin.startswith("partly ") else ""
-    use = origin.removeprefix("partly ").removesuffix(_EARLIER)
-    return f"{model} was chosen on other data" if origin == _APART else f"{model} was {made}{use} on {some}{data}"
+    return f"{model} was {made}{origin.removeprefix('partly ').removesuffix(_EARLIER)} on {some}{data}"
 
 
 Used = frozenset[tuple[str, str, str]]
-"""Data that a model was made with: the use (`trained` or `chosen`, with `earlier` after it where it was that of a model
-that it was made of), the kind of digest as `SplitData` has it, and the digest. Data of which it is not known what was
-taken are left out."""
+"""Data that a model was made with: the use (`trained` or `chosen`, of a model that it was made of with `earlier`), the
+kind of digest as `SplitData` has it, and the digest. Data of which it is not known what was taken are left out."""
 
 
 def data_used(parameters: Parameters, when: str = "") -> Used:
@@ -125,9 +113,8 @@ def data_used(parameters: Parameters, when: str = "") -> Used:
 def use_of(used: Used, data: SplitData) -> Origin | None:
     """Use that was made of the data of a score, the gravest that is certain; None where it is not known.
 
-    A limit takes the first examples (`max_train_examples`), and no split is without examples: two parts of one whole
-    share the first example at least. Of a file that was read another way, as with other labels or without its broken
-    records, nothing is certain: the examples that both took may be different ones.
+    A limit takes the first examples (`max_train_examples`): two parts of one whole share the first example at least.
+    Of a file that was read another way nothing is certain: the examples that both took may be different ones.
 
     >>> part = frozenset([("trained", "taken", "first 100"), ("trained", "whole", "w"), ("trained", "file", "f")])
     >>> [use_of(part, SplitData(taken, "w", "f")) for taken in ("first 100", "w")]
@@ -137,13 +124,11 @@ def use_of(used: Used, data: SplitData) -> Origin | None:
     """
     if data.taken is None:
         return None
-    taken, whole, file = map(str, data)
-    for use in _USES:
-        for part, digests in (("", (("taken", taken), ("taken", whole))), ("partly ", (("whole", whole),))):
-            for when in ("", _EARLIER):
-                if any((use + when, *digest) in used for digest in digests):
-                    return f"{part}{use}{when}"
-    if any((use + when, "file", file) in used for use in _USES for when in ("", _EARLIER)):
+    parts = (("", {("taken", data.taken), ("taken", data.whole)}), ("partly ", {("whole", data.whole)}))
+    for use, (part, digests), when in product(_USES, parts, ("", _EARLIER)):
+        if any((use + when, *digest) in used for digest in digests):
+            return f"{part}{use}{when}"
+    if any(one[1:] == ("file", data.file) for one in used):
         return _SAME_FILE
     return _APART if any(use == "chosen" for use, _, _ in used) else None
 
@@ -159,16 +144,12 @@ def load_test_refusals(connection: Connection, run_ids: Collection[str]) -> dict
     kept = load_kept_trials(connection, scored)  # the score of a sweep is that of the trial whose model it kept
     texts = load_parameters_of(connection, {*scored, *kept.values()}, (*_MAKING_PATHS, *_paths("test")))
     made_with = {run_id: texts[run_id] | texts.get(kept.get(run_id, ""), {}) for run_id in scored}
-    tested = {run_id: own for run_id, own in made_with.items() if TEST_DIGEST in own}
-    uses = {
-        run_id: use_of(used, SplitData.of(tested[run_id], "test"))
-        for run_id, used in load_origins(connection, tested).items()
-    }
-    return {
-        run_id: origin_sentence(use, "the model", "the test data")
-        for run_id, use in uses.items()
-        if use not in (None, _APART, _SAME_FILE)
-    }
+    refusals = {}
+    for run_id, used in load_origins(connection, made_with).items():
+        use = use_of(used, SplitData.of(made_with[run_id], "test"))
+        if use not in (None, _APART, _SAME_FILE):
+            refusals[run_id] = origin_sentence(use, "the model", "the test data")
+    return refusals
 
 
 def load_origins(connection: Connection, runs: Mapping[str, Parameters]) -> dict[str, Used]:
@@ -191,26 +172,24 @@ def load_origins(connection: Connection, runs: Mapping[str, Parameters]) -> dict
     texts = _load_texts(connection, parameters) if parameters else {}
 
     @cache
-    def data_of(run_ids: frozenset[str], when: str) -> Used:
+    def data_of(run_ids: frozenset[str], when: str = "") -> Used:
         read = ((f"trained{when}", "file", file) for run_id in run_ids for file in texts.get(run_id, ()))
         return frozenset(read).union(*(data_used(parameters[run_id], when) for run_id in run_ids))
 
     @cache
     def ancestors_of(run_ids: frozenset[str]) -> frozenset[str]:
-        """Makers of what the models of some makers were made of."""
+        """Makers of these runs' start models and teachers, and of theirs."""
         found, nearest = frozenset[str](), run_ids
         while nearest:
-            nearest = frozenset().union(*(makers.get(run_id, ()) for run_id in nearest)) - found
+            nearest = frozenset().union(*(makers[run_id] for run_id in nearest)) - found
             found |= nearest
         return found
 
     origins = {}
     for run_id, own in runs.items():
-        nearest = makers.get(run_id, frozenset())
-        earlier, made_with = ancestors_of(nearest), data_of(nearest, "")
-        if _MODEL not in own:  # what it names is what its own model was made of
-            earlier, made_with = nearest | earlier, data_used(own)
-        origins[run_id] = made_with | data_of(earlier, _EARLIER)
+        made_by = makers[run_id] if _MODEL in own else frozenset([run_id])
+        made_with = data_of(made_by) if _MODEL in own else data_used(own)
+        origins[run_id] = made_with | data_of(ancestors_of(made_by), _EARLIER)
     return origins
 
 
@@ -229,11 +208,10 @@ _Reference = tuple[str, str | None]
 mean others here."""
 
 
-def _load_references(connection: Connection, runs: Mapping[str, Parameters]) -> dict[str, frozenset[_Reference]]:
-    """Models that runs name in their parameters, by run.
+def _load_references(connection: Connection, runs: Mapping[str, Parameters]) -> dict[str, set[_Reference]]:
+    """Models that runs name in their parameters, by run; a name means the weights that the run's lineage has recorded.
 
-    A name means the weights that the run's lineage has recorded. That of a trial is its sweep's, which has the start
-    model of the trial whose model it kept.
+    The lineage of a trial is its sweep's, which has the start model of the trial whose model it kept.
     """
     names = {
         run_id: [name for path in NAME_PATHS & own.keys() if isinstance(name := own[path], str) and name != "random"]
@@ -244,14 +222,13 @@ def _load_references(connection: Connection, runs: Mapping[str, Parameters]) -> 
         of_run = LINEAGE.c.run_id == func.coalesce(RUNS.c.parent_id, RUNS.c.key)
         edges = select(RUNS.c.id, LINEAGE.c.parent_name, LINEAGE.c.parent).join(LINEAGE, of_run)
         is_asked = RUNS.c.id.in_(select_items(connection, asked)), LINEAGE.c.role.in_(("weights", "teacher"))
-        meant = {
-            (run_id, name): one[:RECORDED_DIGITS] for run_id, name, one in connection.execute(edges.where(*is_asked))
-        }
+        for run_id, name, digest in connection.execute(edges.where(*is_asked)):
+            meant[run_id, name] = digest[:RECORDED_DIGITS]
     return {
-        run_id: frozenset(
+        run_id: {
             (name, own.get(_MODEL_DIGEST) if name == own.get(_MODEL) else meant.get((run_id, name)))
             for name in names[run_id]
-        )
+        }
         for run_id, own in runs.items()
     }
 
@@ -263,10 +240,10 @@ def _load_makers(connection: Connection, references: Collection[_Reference]) -> 
     """
     if not references:
         return {}
-    names = {name for name, _ in references}
+    run_ids = {name: _run_named(name) for name, _ in references}
     digests = {digest for _, digest in references if digest is not None}
-    run_ids = {name: _run_of_path(name) or name for name in names}
-    asked = select_items(connection, {*names, *digests, *run_ids.values(), *(split_version(name)[0] for name in names)})
+    labels = {split_version(name)[0] for name in run_ids}
+    asked = select_items(connection, {*run_ids, *digests, *run_ids.values(), *labels})
     recorded = {*connection.scalars(select(RUNS.c.id).where(RUNS.c.id.in_(asked)))}
     digest = func.substr(MODELS.c.digest, 1, RECORDED_DIGITS)
     of_digests = [digest.in_(asked)] if digests else []  # which reads all models
@@ -289,30 +266,25 @@ def _load_makers(connection: Connection, references: Collection[_Reference]) -> 
     return {reference: kept.get(maker, maker) for reference, maker in makers.items()}
 
 
-def _run_of_path(name: str) -> str | None:
-    """Id of the run or trial in whose folder a path lies; None of a path that lies elsewhere, and of other names."""
+def _run_named(name: str) -> str:
+    """Id of the run or trial in whose folder a path lies; the name itself where it is no such path."""
     found = _IN_RUN_FOLDER.search(name)
     if found is None:
-        return None
+        return name
     run_id, key = found.groups()
     return str(run_id) if key is None else trial_id(run_id, key)
 
 
 def load_parameters_of(
-    connection: Connection, run_ids: Collection[str], paths: Iterable[str] = (), *, without: Iterable[str] = ()
+    connection: Connection, run_ids: Collection[str], paths: Iterable[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Load the parameters of several runs, by run and dotted path; a run without any has none.
-
-    Args:
-        paths: parameters that are asked for; all when empty.
-        without: parameters that are left out.
-    """
+    """Load the parameters of several runs, those with some paths or all; a run without any has none."""
     if not run_ids:
         return {}
-    stored = json_object(connection, name_of_key(PARAMETERS.c.path), PARAMETERS.c.kind + KIND_END + PARAMETERS.c.text)
-    of_run = select(PARAMETERS.c.run_id, stored).where(PARAMETERS.c.run_id.in_(select_runs(connection, run_ids)))
-    named = select(NAMES.c.key).where(NAMES.c.text.in_(paths or without))
-    asked = of_run.where(PARAMETERS.c.path.in_(named) if paths else PARAMETERS.c.path.not_in(named))
+    stored = json_object(name_of_key(PARAMETERS.c.path), PARAMETERS.c.kind + KIND_END + PARAMETERS.c.text)
+    asked = select(PARAMETERS.c.run_id, stored).where(PARAMETERS.c.run_id.in_(select_runs(connection, run_ids)))
+    if paths:
+        asked = asked.where(PARAMETERS.c.path.in_(select(NAMES.c.key).where(NAMES.c.text.in_(paths))))
     parameters: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
     for run_id, own in connection.execute(asked.group_by(PARAMETERS.c.run_id)).all():
         parameters[run_id] = {path: _decode(value) for path, value in own.items()}

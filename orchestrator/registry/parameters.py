@@ -7,33 +7,26 @@ from functools import cache, lru_cache
 from math import isfinite, isnan
 from typing import Any
 
-from sqlalchemy import Connection, Integer, Select, bindparam, select, type_coerce
+from sqlalchemy import ColumnElement, Connection, Integer, Select, bindparam, select, type_coerce
 
 from orchestrator.registry.column_types import replace_unstorable
-from orchestrator.registry.dialects import list_value, select_list, upsert_rows
+from orchestrator.registry.dialects import select_list, upsert_rows
 from orchestrator.registry.tables import NAMES, PARAMETERS
 from orchestrator.registry.write_transactions import Prepared, WriteTransaction
 
-_TASK = "task."
-_TASK_COLUMNS = ("task.id", "task.metric")
-_DATA = "data."
-_TEST_DATA = "data.test_digest"
-_EVALUATION = "evaluate"
+DATA, RECIPE, TASK = "data.", "recipe.", "task."
+"""Beginnings of the paths of parameters: digests of the data of a run, its recipe, its task."""
 _DATA_PLACES = ("task.files", "task.folder")
 """Parameters that say where data lie, not what they are."""
 TAKEN_DIGEST, WHOLE_DIGEST, FILE_DIGEST = "_digest", "_whole_digest", "_file_digest"
 """Ends of the paths of a split's digests: of the examples that a run took, of all without its limit, of the file."""
 RECORDED_DIGITS = 16
 """Digits of a digest of data, or of a model's weights, that the parameters of runs have."""
-
 KIND_END = ":"
 """End of the kind, where a statement joins the kind and the text of a parameter: a colon, which no kind has."""
-
 LARGEST_EXACT = 2**53
 """Whole number from which on a double may be another one than was written."""
-
-_NOT_SHAPING = frozenset({"execution"})
-"""Parts of a path below which no parameter shapes a result."""
+_KEY, _VALUE = ("path", "run_id"), ("kind", "text", "number")
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -49,15 +42,11 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         path = f"{prefix}{key}"
         if isinstance(value, Mapping) and value:
             flat |= flatten(value, f"{path}.")
-        elif _holds_sections(value):
+        elif isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value):
             flat |= flatten({str(index): item for index, item in enumerate(value)}, f"{path}.")
         else:
             flat[path] = list(value) if isinstance(value, tuple) else value
     return flat
-
-
-def _holds_sections(value: Any) -> bool:
-    return isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value)
 
 
 def encode_parameter(value: Any) -> tuple[str, str, float | None]:
@@ -82,8 +71,7 @@ def encode_parameter(value: Any) -> tuple[str, str, float | None]:
 
 def decode_stored(stored: str) -> Any:
     """Decode a value from its kind and text as statements join them, with `KIND_END` between."""
-    kind, _, text = stored.partition(KIND_END)
-    return decode_parameter(kind, text)
+    return decode_parameter(*stored.split(KIND_END, 1))
 
 
 def decode_parameter(kind: str, text: str) -> Any:
@@ -93,16 +81,12 @@ def decode_parameter(kind: str, text: str) -> Any:
     return text if kind == "text" else json.loads(text)
 
 
-_decode_number = lru_cache(maxsize=10_000)(json.loads)
-"""The same few numbers are read again and again: the recipe of a sweep for each of its trials."""
+_decode_number = lru_cache(maxsize=10_000)(json.loads)  # the same few, for each trial of a sweep
 
 
 def is_source_digest(path: str) -> bool:
-    """Whether a parameter tells what a split's examples were taken from, which makes runs no different.
-
-    The examples have a digest of their own.
-    """
-    return path.startswith(_DATA) and path.endswith((WHOLE_DIGEST, FILE_DIGEST))
+    """Whether a parameter tells what a split's examples were taken from: runs with the same examples do not differ."""
+    return path.startswith(DATA) and path.endswith((WHOLE_DIGEST, FILE_DIGEST))
 
 
 def group_digest(parameters: Mapping[str, Any]) -> str:
@@ -111,24 +95,25 @@ def group_digest(parameters: Mapping[str, Any]) -> str:
     Where digests of the data are recorded, these count, and no paths. The data of a test are no part of a group, but of
     one of evaluations, which are scored on nothing else.
     """
-    is_evaluated = parameters.get("kind") == _EVALUATION
-    has_digests = any(path.startswith(_DATA) for path in parameters)
+    ignored = () if parameters.get("kind") == "evaluate" else ("data.test_digest",)
+    places = _DATA_PLACES if any(path.startswith(DATA) for path in parameters) else ()
     return digest(
         {
             path: float(value) if isinstance(value, int) and not isinstance(value, bool) else value
             for path, value in parameters.items()
             if path.rpartition(".")[2] not in ("seed", "seeds", "fold")
-            and (path != _TEST_DATA or is_evaluated)
-            and not (has_digests and path.startswith(_DATA_PLACES))
+            and path not in ignored
+            and not path.startswith(places)
             and not is_source_digest(path)
         }
     )
 
 
 def run_group_digest(kind: str, parameters: Mapping[str, Any]) -> str:
-    """Digest of a run's parameters without its seed and without how it was carried out."""
-    shaping = {path: value for path, value in parameters.items() if _NOT_SHAPING.isdisjoint(path.split("."))}
-    return group_digest({"kind": kind, **shaping})
+    """Digest of a run's parameters without its seed and without how it was carried out (`execution`)."""
+    return group_digest(
+        {"kind": kind} | {path: value for path, value in parameters.items() if "execution" not in path.split(".")}
+    )
 
 
 def told_task_fields(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,22 +122,17 @@ def told_task_fields(parameters: Mapping[str, Any]) -> dict[str, Any]:
     Its id and score have columns of their own, and its data have digests.
     """
     defaults = _task_defaults()
-    return {
-        path: value
-        for path, value in parameters.items()
-        if path.startswith(_TASK)
-        and path not in _TASK_COLUMNS
-        and not path.startswith(_DATA_PLACES)
-        and value != defaults.get(path)
-    }
+    fields = {path: value for path, value in parameters.items() if path.startswith(TASK)}
+    apart = {path for path in fields if path in ("task.id", "task.metric") or path.startswith(_DATA_PLACES)}
+    return {path: value for path, value in fields.items() if path not in apart and value != defaults.get(path)}
 
 
 @cache
 def _task_defaults() -> dict[str, Any]:
     from orchestrator.specs.task import TaskSpec
 
-    given = {name: field.get_default(call_default_factory=True) for name, field in TaskSpec.model_fields.items()}
-    return {f"{_TASK}{name}": list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+    fields = TaskSpec.model_fields.items()
+    return flatten({"task": {name: field.get_default(call_default_factory=True) for name, field in fields}})
 
 
 def digest(value: Any) -> str:
@@ -175,38 +155,46 @@ def write_parameters(transaction: WriteTransaction, parameters: Mapping[int, Map
         for path, value in own.items()
     ]
     if rows:
-        paths, runs, kinds, texts, numbers = map(list, zip(*rows, strict=True))
+        paths, *columns = map(list, zip(*rows, strict=True))
         keys = name_keys(transaction, paths)
-        columns = {"path": [keys[path] for path in paths], "run_id": runs, "kind": kinds, "text": texts}
-        transaction.upsert(
-            PARAMETERS,
-            columns | {"number": numbers},
-            ["path", "run_id"],
-            ["kind", "text", "number"],
-        )
+        named = dict(zip(("run_id", *_VALUE), columns, strict=True))
+        transaction.upsert(PARAMETERS, {"path": [keys[path] for path in paths], **named}, _KEY, _VALUE)
+
+
+def record_parameters(connection: Connection, run_id: str, parameters: Mapping[str, Any]) -> None:
+    """Record parameters of a run, in place of those at the same paths."""
+    record_names(connection, parameters)
+    rows = [
+        {"run_id": run_id, "path": path, **dict(zip(_VALUE, encode_parameter(value), strict=True))}
+        for path, value in parameters.items()
+    ]
+    upsert_rows(connection, PARAMETERS, _KEY, _VALUE, rows)
 
 
 def read_parameters(transaction: WriteTransaction, key: int) -> dict[str, Any]:
-    """Read the parameters of a run by dotted path, to write by them."""
-    rows = transaction.read(_select_statement(transaction.dialect), {"key": key})
-    return {path: decode_parameter(kind, text) for path, kind, text in rows}
+    """Read the parameters of the run with a key by dotted path, to write by them."""
+    return _decoded(transaction.read(_select_statement(transaction.dialect), {"key": key}))
 
 
 def load_parameters(connection: Connection, run_id: str) -> dict[str, Any]:
     """Load the parameters of a run by dotted path."""
-    rows = connection.execute(_of_run(PARAMETERS.c.run_id == run_id))
+    return _decoded(connection.execute(_select(PARAMETERS.c.run_id == run_id)))
+
+
+def _decoded(rows: Iterable[Any]) -> dict[str, Any]:
     return {path: decode_parameter(kind, text) for path, kind, text in rows}
 
 
-def _of_run(is_its: Any) -> Select[str, str, str]:
+def _select(is_its: ColumnElement[bool]) -> Select[str, str, str]:
     columns = select(NAMES.c.text, PARAMETERS.c.kind, PARAMETERS.c.text)
     return columns.join(NAMES, NAMES.c.key == PARAMETERS.c.path).where(is_its).order_by(NAMES.c.text)
 
 
 @lru_cache
 def _select_statement(dialect: str) -> Prepared:
-    is_its = type_coerce(PARAMETERS.c.run_id, Integer) == bindparam("key", type_=Integer)
-    return Prepared(_of_run(is_its), dialect, ["key"])
+    return Prepared(
+        _select(type_coerce(PARAMETERS.c.run_id, Integer) == bindparam("key", type_=Integer)), dialect, ["key"]
+    )
 
 
 def name_keys(transaction: WriteTransaction, texts: Iterable[str]) -> dict[str, int]:
@@ -223,7 +211,7 @@ def name_keys(transaction: WriteTransaction, texts: Iterable[str]) -> dict[str, 
 
 
 def _find(transaction: WriteTransaction, texts: list[str]) -> None:
-    found = transaction.read(_find_statement(transaction.dialect), {"texts": list_value(transaction.dialect, texts)})
+    found = transaction.read(_find_statement(transaction.dialect), {"texts": texts})
     transaction.new_keys.update(found)
 
 

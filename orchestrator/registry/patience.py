@@ -1,17 +1,12 @@
 """Patience with a registry that does not answer: it is asked again, for an hour at most."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from orchestrator.errors import RegistryUnavailableError
-
-if TYPE_CHECKING:
-    from orchestrator.registry.registry import Registry
 
 logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -23,46 +18,39 @@ RETRY_S = 5.0
 
 
 def retry_while_unavailable(use: Callable[[], _T], given_up: threading.Event | None = None) -> _T:
-    """Write to the registry, or read it; while it does not answer, say so once and try again, for PATIENCE_S at most.
+    """Write to the registry, or read it; while it does not answer, warn once and try again, for PATIENCE_S at most.
 
-    What it is given may be done twice: a broken connection leaves open whether the first try was committed. Once
-    `given_up` is set, by another thread, nothing is tried again.
+    It may be done twice: a broken connection leaves open whether the first try was committed. Training goes on
+    meanwhile: measurements wait in the event queue, and checkpoints carry what is not recorded.
 
-    Training goes on meanwhile: measurements wait in the event queue, and checkpoints carry what is not recorded, so
-    that nothing is lost even when the driver ends before the registry is back.
+    Args:
+        given_up: once another thread has set it, nothing is tried again.
     """
-    give_up_at = time.monotonic() + PATIENCE_S
-    has_said = False
+    given_up = given_up or threading.Event()
+    give_up_at, has_said = time.monotonic() + PATIENCE_S, False
     while True:
         try:
             return use()
         except RegistryUnavailableError as error:
-            if time.monotonic() > give_up_at or (given_up is not None and given_up.is_set()):
+            if given_up.is_set() or time.monotonic() > give_up_at:
                 raise
             if not has_said:
                 logger.warning("%s Trying again for %.0f minutes.", error, PATIENCE_S / 60)
             has_said = True
-            if given_up is None:
-                time.sleep(RETRY_S)
-            else:
-                given_up.wait(RETRY_S)
+        given_up.wait(RETRY_S)
 
 
-def patient(registry: Registry, given_up: threading.Event | None = None) -> Registry:
-    """The registry, each of whose calls is tried again while it does not answer, as `retry_while_unavailable` does."""
-    return cast("Registry", _Patient(registry, given_up))
+def patient(registry: _T, given_up: threading.Event | None = None) -> _T:
+    """A registry, or a part of it, whose methods wait for it; what they return does not, and it has no `with`."""
+    return cast(_T, _Patient(registry, given_up))
 
 
 class _Patient:
-    """A registry, or one of its parts, whose methods wait for it; what they return does not, and there is no `with`."""
-
-    def __init__(self, waited_for: object, given_up: threading.Event | None) -> None:
-        self._waited_for, self._given_up = waited_for, given_up
+    def __init__(self, registry: object, given_up: threading.Event | None) -> None:
+        self._registry, self._given_up = registry, given_up
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._waited_for, name)
-        if isinstance(found, str):
-            return found
-        if not callable(found):
-            return _Patient(found, self._given_up)
-        return lambda *given, **named: retry_while_unavailable(lambda: found(*given, **named), self._given_up)
+        found = getattr(self._registry, name)
+        if callable(found):
+            return lambda *given, **named: retry_while_unavailable(lambda: found(*given, **named), self._given_up)
+        return found if isinstance(found, str) else patient(found, self._given_up)

@@ -75,7 +75,6 @@ class Age:
 
     @property
     def seconds(self) -> float:
-        """Length in seconds."""
         return self.number * UNITS_S[self.unit]
 
     def __str__(self) -> str:
@@ -88,15 +87,16 @@ Value = str | int | float | bool | None | Age
 
 @dataclass(frozen=True)
 class FieldName:
-    """Name of a field: plain words with dots, and after the last dot perhaps one in quotes, which is taken exactly."""
+    """Name of a field: words with dots, the last of which may have been in quotes."""
 
     name: str
-    in_quotes: str | None = None
+    is_quoted: bool = False
+    """Whether a part was in quotes, so that the name is taken exactly."""
     place: int = field(default=0, compare=False)
     """Position of the name in the text."""
 
     def __str__(self) -> str:
-        return self.name if self.in_quotes is None else self.name + '."' + self.in_quotes.replace('"', '""') + '"'
+        return field_text(self.name) if self.is_quoted else self.name
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,6 @@ class HistoryValue:
     function: str
     metric: FieldName
     step: int | float | None = None
-    """Second argument of the function; None where there is none."""
     place: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
@@ -128,30 +127,25 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Not:
-    """Negation of a condition."""
-
-    part: "Condition"
-
-
-@dataclass(frozen=True)
 class Combination:
-    """Two or more conditions joined by `and` or by `or`."""
+    """Conditions joined by `and` or by `or`; after `not` a single one."""
 
     word: str
     parts: tuple["Condition", ...]
 
 
-Condition = Comparison | Not | Combination
+Condition = Comparison | Combination
 
 
-def comparisons(condition: Condition) -> Iterator[Comparison]:
-    """Every comparison of a query, whether negated or not."""
-    if isinstance(condition, Comparison):
-        yield condition
-    else:
-        for part in condition.parts if isinstance(condition, Combination) else (condition.part,):
-            yield from comparisons(part)
+def comparisons(condition: Condition) -> Iterator[tuple[Comparison, int]]:
+    """Every comparison of a query, with its depth; without recursion, since a tree may be too deep for it."""
+    pending = [(condition, 1)]
+    while pending:
+        part, depth = pending.pop()
+        if isinstance(part, Comparison):
+            yield part, depth
+        else:
+            pending += [(child, depth + 1) for child in reversed(part.parts)]
 
 
 class MisplacedError(Exception):
@@ -164,31 +158,13 @@ class MisplacedError(Exception):
 
 @contextmanager
 def errors_in(text: str) -> Iterator[None]:
-    """Raise InputError with a caret, as `error_at` makes it, for a MisplacedError."""
+    """Raise a MisplacedError as an InputError: its message, the line of the text around it, and a caret under it."""
     try:
         yield
     except MisplacedError as error:
-        raise error_at(text, error.place, str(error)) from None
-
-
-def error_at(text: str, place: int, message: str) -> InputError:
-    """Make an error about one place in the text: the message, the line, and a caret under the place.
-
-    Of a long line the part around the place is shown; characters that a terminal does not show are blank.
-    """
-    start = text.rfind("\n", 0, place) + 1
-    line, place = text[start:].split("\n", 1)[0], place - start
-    if len(line) > 2 * _SHOWN_AROUND:
-        begin = max(0, place - _SHOWN_AROUND)
-        shown = line[begin : place + _SHOWN_AROUND]
-        before = "…" if begin else ""
-        after = "…" if place + _SHOWN_AROUND < len(line) else ""
-        line, place = before + shown + after, place - begin + len(before)
-    visible = "".join(letter if letter.isprintable() else " " for letter in line)
-    return InputError(f"{message}\n  {visible}\n  {' ' * place}^")
-
-
-def shown_word(text: str, place: int) -> str:
-    """The word that stands at a place in the text, for a message; at least one character, at most 40."""
-    found = re.compile(r"[\w.:%@+/-]{1,40}").match(text, place)
-    return found[0] if found else text[place : place + 1]
+        before, after = text[: error.place].rpartition("\n")[2], text[error.place :].partition("\n")[0]
+        if len(before) + len(after) > 2 * _SHOWN_AROUND:
+            before = before if len(before) <= _SHOWN_AROUND else "…" + before[-_SHOWN_AROUND:]
+            after = after if len(after) <= _SHOWN_AROUND else after[:_SHOWN_AROUND] + "…"
+        visible = "".join(letter if letter.isprintable() else " " for letter in before + after)
+        raise InputError(f"{error}\n  {visible}\n  {' ' * len(before)}^") from None

@@ -42,8 +42,8 @@ class Recorder:
     """Writer of one driver's runs. It knows which attempt it speaks for, so that a superseded one changes nothing.
 
     Args:
-        job_id: id of the job on a cluster whose driver this is; None where there is none.
-        made_with: code, command and machine of this driver, which stand in each of its attempts.
+        job_id: id of the job on a cluster whose driver this is.
+        made_with: code, command and machine of this driver.
     """
 
     def __init__(self, registry: Registry, job_id: str | None = None, made_with: MadeWith | None = None) -> None:
@@ -70,10 +70,9 @@ class Recorder:
         Args:
             spec: the whole spec as plain values (`model_dump(mode="json")`).
             metric: the score that ranks, where the task's reader knows it; the spec's when left out.
-            run_id: of a run that was announced before; a new one when left out.
         """
         task = spec.get("task") or {}
-        new_id = run_id or new_run_id()  # known before the first try, so that a second one makes no second run
+        run_id = run_id or new_run_id()  # known before the first try, so that a second one makes no second run
         self.registry.lifecycle.create(
             kind=str(spec["kind"]),
             name=str(spec.get("name") or spec["kind"]),
@@ -84,20 +83,17 @@ class Recorder:
             seed=spec.get("seed"),
             tags=spec.get("tags") or (),
             storage_path=storage_path,
-            run_id=new_id,
+            run_id=run_id,
         )
-        return self.resume(new_id)
+        return self.resume(run_id)
 
     def resume(self, run_id: str, after: int | None = None) -> RunRecord:
-        """Record another attempt of a run that is there.
-
-        Of two processes that do so at once, one is refused.
+        """Record another attempt of a run that is there; of two processes that do so at once, one is refused.
 
         Args:
-            after: number of the attempt that was seen to have ended, maybe some time ago: where another process has
-                begun the next one since, this one is refused. The newest one of now when left out.
+            after: number of the attempt that was seen to have ended; the newest one of now when left out.
 
-        Raises: NotFoundError; InputError where the run has completed, or another process has just resumed it.
+        Raises: NotFoundError; InputError where the run has completed, or another process has resumed it since.
         """
         began_at = time.monotonic()
         number = self.registry.lifecycle.start_attempt(
@@ -121,13 +117,9 @@ class Recorder:
             self.registry.lifecycle.record_workers(run_id, self._attempts[run_id][0], workers)
 
     def record_device(self, run_id: str, device: str) -> None:
-        """Record the kind of device that this attempt trains on, `cpu` or `gpu`, as a tag `device:…` of the run.
-
-        A warning says where an earlier attempt trained on another: its bits do not come again.
-        """
-        tag, prefix = f"device:{device}", "device:"
-        known = self.registry.tags(run_id)
-        if any(each.startswith(prefix) and each != tag for each in known) and tag not in known:
+        """Record the kind of device that this attempt trains on, `cpu` or `gpu`, as a tag; warn of another before."""
+        tag, known = f"device:{device}", self.registry.tags(run_id)
+        if tag not in known and any(each.startswith("device:") for each in known):
             logger.warning(
                 f"this attempt trains on {device.upper()}s, an earlier one did not: weights will differ in the last "
                 "bits from those of a run on one kind of device"
@@ -135,7 +127,7 @@ class Recorder:
         self.registry.tag(run_id, tag)
 
     def record_model(self, run_id: str, model: ModelResult) -> None:
-        """Register a run's model under the name of its experiment, as a new version unless it is there already."""
+        """Register a run's model under the name of its experiment."""
         self.registry.models.register(self.registry.run(run_id).experiment, model, run_id)
 
     def record_final_metrics(
@@ -171,10 +163,9 @@ class Recorder:
 
     @contextmanager
     def heartbeating(self, run_id: str, interval_s: float = HEARTBEAT_INTERVAL_S) -> Iterator[threading.Event]:
-        """Say from a thread that the run is alive, until the end of the block.
+        """Say from a thread that the run is alive, also after failures, until the end of the block.
 
-        Yields an event that is set when a newer attempt has superseded this one: time to stop. A registry that cannot
-        be reached is tried again at the next beat.
+        Yields an event that is set when a newer attempt has superseded this one: time to stop.
         """
         is_superseded, (attempt, _) = threading.Event(), self._attempts[run_id]
 

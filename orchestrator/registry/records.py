@@ -33,7 +33,7 @@ class RunRecord:
     """Digest of the spec."""
     parent_id: str | None
     number: int | None
-    """Place of a trial in its sweep; None for a run that is no trial."""
+    """Place of a trial in its sweep."""
     task: str | None
     metric: str | None
     """Score that ranks the runs of the task."""
@@ -42,12 +42,10 @@ class RunRecord:
     """Digest of the parameters without the seed: equal for trials that differ only in their seed."""
     spec: Mapping[str, Any]
     storage_path: str | None
-    """Folder of the run on the storage."""
     model_folder: str | None
-    """Folder of the model that the run left, in Hugging Face layout."""
     predictions_path: str | None
     attempt: int
-    """Number of the newest attempt; 0 before the first."""
+    """Number of the newest one; 0 before the first."""
     host: str | None
     pid: int | None
     error: str | None
@@ -81,10 +79,8 @@ class AttemptRecord:
     job_id: str | None = None
     """Id of the job on a cluster that carries it out; None for one that was started by hand."""
     workers: Sequence[Mapping[str, Any]] | None = None
-    """Groups of training workers, in order: `first_step`, the steps that had ended before, `hosts`, by rank, and
-    `machine`, that of rank 0, where it is not the driver's.
-
-    A group none of whose steps were kept is left out."""
+    """Groups of training workers with steps that were kept, in order: `first_step`, the steps that had ended before,
+    `hosts`, by rank, and `machine`, that of rank 0, where it is not the driver's."""
     code: Mapping[str, Any] | None = None
     """Code of the driver: the fields of `provenance.source_code.SourceCode` but for the changes themselves."""
     diff_digest: str | None = None
@@ -99,15 +95,13 @@ class AttemptRecord:
 
 @dataclass(frozen=True)
 class AttemptCostRecord:
-    """Costs of one start of a run, as they were last recorded."""
+    """Costs of one start of a run, as they were last recorded; of CPUs and GPUs the number held, times the seconds."""
 
     run_id: str
     number: int
     seconds: float
     cpu_seconds: float
-    """CPUs that the attempt held, times the seconds."""
     gpu_seconds: float
-    """GPUs that the attempt held, times the seconds."""
     gpu_type: str | None = None
 
 
@@ -138,7 +132,7 @@ class ModelRecord:
 
     @property
     def label(self) -> str:
-        """Name and version as `name@version`, which names these weights in specs and commands."""
+        """Name and version as specs and commands have them: `name@version`."""
         return f"{self.name}@{self.version}"
 
 
@@ -159,9 +153,9 @@ class RecordTable:
 
     columns: Sequence[str]
     records: Sequence[dict[str, Any]]
-    """Plain values by column; times are in UTC. A record may lack a column, and then has no value there."""
+    """Plain values by column; a record may lack a column, and then has no value there."""
     dtypes: Mapping[str, str] = field(default_factory=dict)
-    """Dtypes of a DataFrame's columns, where those do not follow from the values, as in a table without records."""
+    """Dtypes of a DataFrame's columns that do not follow from the values, as in a table without records."""
     notes: Sequence[str] = ()
     """Sentences on what the values leave out."""
 
@@ -187,11 +181,9 @@ def record_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], **dtypes
 
 @contextmanager
 def paused_collection() -> Iterator[None]:
-    """Keep the collector of cycles from running; also a decorator.
+    """Keep the collector of cycles from running: it takes half of the time where many rows become objects that stay.
 
-    It looks for garbage each time some hundreds of objects have been made, and then again among all that are still
-    held. Where a hundred thousand rows become objects that are all held, it finds nothing and takes up to half of the
-    time. What is not part of a cycle is freed at once all the same.
+    Also a decorator.
     """
     was_enabled = gc.isenabled()
     if was_enabled:  # else another pause ends after this one has looked, and nothing would end this one

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import func, select
@@ -14,20 +13,14 @@ from sqlalchemy import func, select
 from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.nearest import nearest
 from orchestrator.registry.database import Database
+from orchestrator.registry.dialects import select_items
 from orchestrator.registry.fields import Test
-from orchestrator.registry.marks import RunAnnotations
+from orchestrator.registry.marks import RunAnnotations, add_marks
 from orchestrator.registry.parameters import load_parameters
 from orchestrator.registry.records import AttemptRecord, RecordTable, RunRecord
 from orchestrator.registry.registered_models import RegisteredModels
 from orchestrator.registry.run_metrics import RunMetrics
-from orchestrator.registry.run_records import (
-    find_run,
-    load_records,
-    load_runs,
-    load_runs_of,
-    load_spec_values,
-    newest_called,
-)
+from orchestrator.registry.run_records import find_run, load_named, load_records, load_runs, newest_called
 from orchestrator.registry.run_usage import RunCheckpoints, RunCosts, RunDatasets
 from orchestrator.registry.seed_groups import SeedGroups
 from orchestrator.registry.selection import Selection, list_runs, read_in_order
@@ -50,7 +43,8 @@ _NUM_COMPARED = 1000
 class Registry(SeedGroups):
     """SQL record of runs: what was asked, what happened, what came out. On SQLite or PostgreSQL.
 
-    Runs are read with the methods below. Each attribute writes and reads one subject:
+    Runs are read with the methods below, groups of runs that differ in the seed with those of `SeedGroups`. Each
+    attribute writes and reads one subject:
 
         lifecycle     create a run, start an attempt, send heartbeats, finish
         trials        trials of a sweep
@@ -63,10 +57,7 @@ class Registry(SeedGroups):
         annotations   notes, tags and flags that people add to runs
         trash         runs that were removed and can be restored
 
-    Methods about groups of runs that differ in the seed are those of `SeedGroups`.
-
-    Methods return frozen records (`records.py`), plain values, or a `RecordTable` of these, whose `frame()` makes it
-    a `pandas.DataFrame`; `runs` returns the DataFrame itself.
+    Methods return frozen records (`records.py`), plain values, or a `RecordTable`, whose `frame()` is a DataFrame.
 
     **Opening.** Making a `Registry` opens nothing. The first use connects, gives an empty database its tables, and
     refuses tables of another revision. After `close`, or the end of a `with` block, the next use connects again.
@@ -75,39 +66,36 @@ class Registry(SeedGroups):
     and must not be carried over a fork. Any number of processes may read and write one database. In a run only the
     driver writes; workers and trials send it events and results (`orchestrator.results`).
 
-    **Transactions.** Each method is one transaction: committed when it returns, rolled back when it raises. So other
-    readers see all of a call or nothing of it, and what a returned call wrote survives the death of the process.
+    **Transactions.** Each method is one transaction: committed when it returns, rolled back when it raises. What a
+    returned call wrote survives the death of the process.
 
-    **Idempotence.** Rows have natural keys and writes are upserts, so that a call may be repeated: it changes nothing
-    more. This is how a caller recovers from a call whose outcome is unknown because the connection broke. Two calls
-    make something new each time, unless the id or the number is given: `lifecycle.create` and
-    `lifecycle.start_attempt`.
+    **Idempotence.** Rows have natural keys and writes are upserts: a call whose outcome is unknown may be repeated, and
+    changes nothing more. Only `lifecycle.create` without an id and `lifecycle.start_attempt` without a number make
+    something new each time.
 
     **States.** `orchestrator.run_states` says which state may follow which. A change that it does not allow is ignored
-    by `lifecycle.finish` and `trials`, which makes repeated and late reports harmless, and refused by
-    `lifecycle.start_attempt`.
+    by `lifecycle.finish` and `trials`, which makes late reports harmless, and refused by `lifecycle.start_attempt`.
 
     **Attempts.** Attempts of a run are numbered, and the newest one owns the run. An older attempt that wakes up
     changes neither the state nor the heartbeat of the run: `lifecycle.heartbeat` returns False to it, and
     `lifecycle.finish` ends its own row alone. Measurements and checkpoints are not fenced: an exact resume computes the
     same values for the same steps, so an older attempt can only repeat them; it should end at its next heartbeat.
 
-    **Times.** They are taken from the clock of the database, so that drivers on different machines agree. Times in
-    records and frames are in UTC and carry the time zone; a query's time without a zone is in UTC.
+    **Times.** They are taken from the clock of the database, so that drivers on different machines agree. Times are in
+    UTC and carry the time zone; a query's time without a zone is in UTC.
 
     Raises:
         RegistryError: from every method, where the database cannot be opened, read or written, or a run that a row
             belongs to is not there.
-        RegistryUnavailableError: a RegistryError that may go away by itself: server down, file locked. Calls may be
-            repeated until it does.
+        RegistryUnavailableError: a RegistryError that may go away by itself: server down, file locked.
         NotFoundError: no run, sweep or model of that name or id; the message lists candidates.
         InputError: a query with an error, or an attempt of a run that has completed.
 
     Args:
         location: path of a .sqlite file, `sqlite:///PATH`, `postgresql://…`, or `file:PATH` of a private file that
             holds such a URL. Anything else raises RegistryError.
-        read_only: open it for reading alone: nothing is created, upgraded or written. A registry that is not there
-            reads as an empty one, and one in a folder that cannot be written can be read.
+        read_only: open it for reading alone. A registry that is not there reads as an empty one, and one in a folder
+            that cannot be written can be read.
         lost_after_s: age in seconds at which the last heartbeat of a running run is too old, so that it reads as LOST.
     """
 
@@ -160,7 +148,7 @@ class Registry(SeedGroups):
         trials: bool = True,
         archived: bool = True,
     ) -> RecordTable:
-        """Runs and trials that a query selects, a record each, newest first unless sorted otherwise.
+        """Runs and trials that a query selects, a record each.
 
         Columns: those of `RUN_COLUMNS`, `tags`, then a `metrics.…` and a `params.…` column for each metric and
         parameter that any of these runs has. A parameter is called by the last part of its path, by the whole path
@@ -169,15 +157,15 @@ class Registry(SeedGroups):
         Args:
             filter: a query, such as `metrics.f1 > 0.9 and params.recipe.size = 'tiny'`; all runs when empty.
             sort: a field, `-field` or `field desc` for descending order; runs without the field come last.
-            limit: number of rows at most.
-            offset: number of rows that are left out before the first.
+            limit: number of rows at most, after the first `offset` ones.
             trials: whether trials are included, beside runs without a parent.
             archived: whether archived runs and their trials are included.
 
         Raises: InputError with a caret under the place that is wrong.
         """
         with self._selection(filter, trials, archived) as (selection, conditions):
-            return list_runs(selection, conditions, sort, limit, offset)
+            keys = read_in_order(selection, RUNS.c.key, conditions, sort, limit, offset)
+            return list_runs(selection.connection, selection.state, keys)
 
     def run_ids(
         self, filter: str = "", *, sort: str = "-created_at", trials: bool = True, archived: bool = True
@@ -190,11 +178,6 @@ class Registry(SeedGroups):
         """Number of the runs and trials that a query selects. Raises: InputError, as `run_table` does."""
         with self._selection(filter, trials, archived) as (selection, conditions):
             return selection.connection.scalar(select(func.count()).select_from(RUNS).where(*conditions)) or 0
-
-    def selected(self, filter: str, *, trials: bool = True) -> list[RunRecord]:
-        """Records of the runs that a query selects, the newest first; nothing else is read of them."""
-        with self._selection(filter, trials) as (selection, conditions):
-            return load_runs(selection.connection, selection.state, *conditions)
 
     def unmatched(self, filter: str) -> list[str]:
         """Tell what a query asks for that no run has: why it finds nothing. Raises: InputError."""
@@ -214,24 +197,19 @@ class Registry(SeedGroups):
     ) -> RecordTable:
         """Groups of the runs that a query selects, a row each: `grouped("params.recipe.size", "task = 'mrpc'")`.
 
-        Columns: the fields of `by`, then the aggregates. Scores of different measurements or tasks are never taken
-        together: where runs have several, `metric` and `task` become fields of `by`. A run with several tags
-        is in the group of each.
-
-        Aggregates of the score take completed runs alone, and leave out runs whose trials are selected as well: the
-        score of a sweep is that of its best trial. `notes` tell how many. With `count` alone, and of
-        a field that is named, as in `mean(metrics.loss)`, every run that is selected counts.
+        Scores of different measurements or tasks are never taken together: where runs have several, `metric` and `task`
+        become fields of `by`. A run with several tags is in the group of each. Aggregates of the score take completed
+        runs alone, and leave out runs whose trials are selected as well: the score of a sweep is that of its best
+        trial. `notes` tell how many. Aggregates of a field that is named take every run that is selected.
 
         Args:
             by: fields whose values make a group, as one text with commas or several.
-            filter: a query, as `run_table` takes it; all runs when empty.
+            filter: a query, as `run_table` takes it, as are `trials` and `archived`.
             aggregates: `count`, `n` (how many have a value), `mean`, `sd`, `min`, `max`, `median`, `sum`, `best` and
                 `worst`, of the score; or of a field: `max(seconds)`, `mean(best(metrics.loss))`. When empty count, n,
                 mean, sd, min and max of the score; with a pivot the mean.
             pivot: field each of whose values becomes a column, such as `seed`.
             sort: a column of the table, `-mean` from the largest down; groups stand in the order of `by` when None.
-            trials: whether trials are included, beside runs without a parent.
-            archived: whether archived runs and their trials are included.
 
         Raises: InputError.
         """
@@ -258,49 +236,42 @@ class Registry(SeedGroups):
         with self._database.connection(writing=False) as connection:
             return find_run(connection, wanted, self._state())
 
-    def newest_called(self, name: str) -> tuple[RunRecord, int] | None:
-        """Newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
-        with self._database.connection(writing=False) as connection:
-            return newest_called(connection, name, self._state())
-
     def find_run(self, wanted: str, *, or_task: bool = False) -> RunRecord:
-        """Run or trial as `run` finds it. Raises: NotFoundError, as `run`, with what was nearly meant.
-
-        Args:
-            or_task: whether a task may have been meant, too.
-        """
+        """Run or trial as `run` finds it. Raises: NotFoundError with the run, or the task, that was nearly meant."""
         try:
             return self.run(wanted)
         except SeveralRunsError:
             raise
         except NotFoundError as error:
-            removed = [one for one in self.trash.called(wanted) if one.claimed_at is None]
-            if removed:
-                where = f"Run {removed[0].run_id} ({removed[0].name}) is in the trash"
-                raise NotFoundError(
-                    f"{where}; to bring it back: orchestrator runs restore {removed[0].run_id}"
-                ) from None
-            if "@" in wanted and self._is_model(wanted):
-                raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`") from None
-            newest = select(RUNS.c.name).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at.desc())
-            with self._database.connection(writing=False) as connection:
-                names = [*connection.scalars(newest.limit(_NUM_COMPARED))]
-            names = [*dict.fromkeys([*names, *(self.ranked_tasks() if or_task else ())])]
-            close = nearest(wanted, names, 1) if wanted else []
-            hint = f"; did you mean {close[0]}?" if close else ", and none is called so." if names else "."
-            raise NotFoundError(f"{str(error).rstrip('.')}{hint}") from None
+            no_run = str(error).rstrip(".")
+        for removed in (one for one in self.trash.called(wanted) if one.claimed_at is None):
+            back = f"orchestrator runs restore {removed.run_id}"
+            raise NotFoundError(f"Run {removed.run_id} ({removed.name}) is in the trash; to bring it back: {back}")
+        if "@" in wanted and self._is_model(wanted):
+            raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`")
+        newest = select(RUNS.c.name).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at.desc())
+        with self._database.connection(writing=False) as connection:
+            names = dict.fromkeys(connection.scalars(newest.limit(_NUM_COMPARED)))
+        names |= dict.fromkeys(self.ranked_tasks() if or_task else ())
+        close = nearest(wanted, names, 1) if wanted else []
+        hint = f"; did you mean {close[0]}?" if close else ", and none is called so." if names else "."
+        raise NotFoundError(f"{no_run}{hint}")
 
     def _is_model(self, name: str) -> bool:
         try:
-            self.models.get(name)
+            return bool(self.models.get(name))
         except NotFoundError:
             return False
-        return True
+
+    def newest_called(self, name: str) -> tuple[RunRecord, int] | None:
+        """Newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
+        with self._database.connection(writing=False) as connection:
+            return newest_called(connection, name, self._state())
 
     def run_records(self, run_ids: Collection[str]) -> list[RunRecord]:
         """Records of the runs with these ids, the newest first; without those that are not there."""
         with self._database.connection(writing=False) as connection:
-            return load_runs_of(connection, self._state(), run_ids)
+            return load_runs(connection, self._state(), RUNS.c.id.in_(select_items(connection, run_ids)))
 
     def newest_completed(self, fingerprint: str) -> RunRecord | None:
         """Newest completed run of a spec, by its fingerprint; None where there is none."""
@@ -314,22 +285,13 @@ class Registry(SeedGroups):
         with self._database.connection(writing=False) as connection:  # without the parser, which takes longer to load
             return load_runs(connection, self._state(), RUNS.c.key.in_(of_pipeline), RUNS.c.parent_id.is_(None))
 
-    def named_in_specs(self, fields: Collection[str], *, except_of: Collection[str] = ()) -> set[str]:
-        """Values that these fields have, wherever they stand in a spec, in any run but some."""
-        with self._database.connection(writing=False) as connection:
-            return {value for _, value in load_spec_values(connection, fields, except_of)}
+    def named_in_specs(self, fields: Collection[str], *, except_of: Collection[str] = ()) -> dict[str, set[str]]:
+        """Values of these fields, wherever they stand in the specs of other runs, each with the ids of these.
 
-    def runs_naming(
-        self, fields: Collection[str], names: Collection[str], *, except_of: Collection[str] = ()
-    ) -> list[RunRecord]:
-        """Runs that name one of these values in one of these fields of their spec, or of a trial's; the newest first.
-
-        Args:
-            except_of: runs and trials whose own specs are not read.
+        A trial stands for its sweep; of `except_of`, runs or trials, no spec is read.
         """
         with self._database.connection(writing=False) as connection:
-            wanted = load_spec_values(connection, fields, except_of, names)
-            return load_runs_of(connection, self._state(), {run_id for run_id, value in wanted if value in names})
+            return load_named(connection, fields, except_of)
 
     def attempts(self, run_id: str) -> list[AttemptRecord]:
         """Attempts of a run, in order."""
@@ -356,7 +318,8 @@ class Registry(SeedGroups):
 
     def tag(self, run_id: str, *tags: str) -> None:
         """Add tags to a run, reserved ones too; queries find by them its trials as well, and a pipeline's stages."""
-        self.annotations.tag(run_id, tags, by_hand=False)
+        with self._database.connection(writing=True) as connection:
+            add_marks(connection, run_id, "tag", tags)
 
     def open(self) -> None:
         """Connect, and create or check the tables, now rather than on first use: for who wants to know at once."""
@@ -365,8 +328,7 @@ class Registry(SeedGroups):
     def upgrade(self, backups: Path | None = None, *, with_backup: bool = True) -> str:
         """Bring the tables to the newest revision and return it; of several processes one does the work.
 
-        Before tables are changed, unless `with_backup` is False, a SQLite file is copied beside itself, a server's
-        tables by `pg_dump` into the folder `backups`.
+        Before tables are changed, a SQLite file is copied beside itself, a server's tables by `pg_dump` into `backups`.
 
         Raises: RegistryError where no copy can be made, or a server's has no folder to go to.
         """
@@ -394,7 +356,5 @@ class Registry(SeedGroups):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

@@ -13,14 +13,13 @@ rolled up again when any run is removed, restored or merged. What a board shows 
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
-from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, Select, and_, bindparam, delete, func, insert, not_, or_, select, union
+from sqlalchemy import Connection, and_, bindparam, delete, func, insert, not_, or_, select, union
 
 from orchestrator.registry.dialects import lock_until_commit, select_items, select_runs, upsert
 from orchestrator.registry.group_records import GroupRecord
@@ -37,10 +36,14 @@ NUMBERS = np.dtype(
 score; whether its best run left a model; statistics of its seeds; and when its newest run ended, in seconds."""
 Numbers = NDArray[Any]
 _NO_NUMBERS = np.array([], NUMBERS)
-_COLUMNS = (
-    *(RANKED_GROUPS.c.task, RANKED_GROUPS.c.metric, RANKED_GROUPS.c.split, RANKED_GROUPS.c.data),
-    RANKED_GROUPS.c.numbers,
-)
+_OPEN = select(OPEN_RUNS.c.run_id)
+_PACKS = select(*RANKED_GROUPS.primary_key, RANKED_GROUPS.c.numbers).order_by(*RANKED_GROUPS.primary_key)
+_LIVE = [select(RUNS.c.group_key).where(column.in_(_OPEN)) for column in (RUNS.c.key, RUNS.c.parent_id)]
+_LIVE_KEYS = {
+    True: union(*_LIVE),
+    False: union(*_LIVE, select(RUNS.c.group_key).where(is_flagged("archived"))),
+}
+"""Statements for the keys of the groups that are read from the runs, by whether archived runs belong to them."""
 
 
 class Ranking(NamedTuple):
@@ -54,7 +57,6 @@ class Ranking(NamedTuple):
 
     @classmethod
     def of(cls, group: GroupRecord) -> "Ranking":
-        """The ranking that a group belongs to."""
         return cls(group.task, group.metric, group.split, group.data or "")
 
 
@@ -86,16 +88,17 @@ def joined_key(key: int, code: int = -1) -> str:
 
 
 def open_run(connection: Connection, run_id: str) -> None:
-    """Open a run that is about to change, and take it out of the roll-up."""
+    """Open a run that is about to change, and take it out of the roll-up; nothing of one at work is rolled up."""
     connection.execute(upsert(connection.dialect.name, OPEN_RUNS, ("run_id",)), {"run_id": run_id})
-    roll_up_runs(connection, [run_id])  # one that is open already may be rolled up as well: `open_statement`
+    state = connection.scalar(select(ALL_RUNS.c.state).where(ALL_RUNS.c.id == run_id))
+    if state is not None and state.is_final:  # although it may be open already: `open_statement`
+        roll_up_runs(connection, [run_id])
 
 
 def roll_up(connection: Connection) -> None:
     """Roll up the groups of the open runs that have ended."""
-    states = [state for state in RunState if state.is_final]
-    are_open = ALL_RUNS.c.key.in_(select(OPEN_RUNS.c.run_id))
-    run_ids = connection.scalars(select(ALL_RUNS.c.id).where(are_open, ALL_RUNS.c.state.in_(states))).all()
+    has_ended = ALL_RUNS.c.state.in_([state for state in RunState if state.is_final])
+    run_ids = connection.scalars(select(ALL_RUNS.c.id).where(ALL_RUNS.c.key.in_(_OPEN), has_ended)).all()
     if run_ids:
         connection.execute(delete(OPEN_RUNS).where(OPEN_RUNS.c.run_id.in_(select_runs(connection, run_ids))))
         roll_up_runs(connection, run_ids)
@@ -127,25 +130,27 @@ def roll_up_again(connection: Connection, keys: Collection[str]) -> None:
         return
     table = RANKED_GROUPS
     lock_until_commit(connection, table.name)
-    beginnings = {_beginning(key) for key in keys}
-    touched = select(*_COLUMNS, RANKED_GROUPS.c.beginning).where(RANKED_GROUPS.c.beginning.in_(beginnings))
-    stored = {
-        (Ranking(*row[:4]), row.beginning): np.frombuffer(row.numbers, NUMBERS) for row in connection.execute(touched)
-    }
-    made, gone = _make_packs(connection, keys), _as_numbers(keys)
-    packs = []
-    for ranking, beginning in {*stored, *made}:
-        old = stored.get((ranking, beginning), _NO_NUMBERS)
-        new = np.concatenate([old[~np.isin(old["key"], gone)], made.get((ranking, beginning), _NO_NUMBERS)])
-        ordered = new[np.lexsort((new["code"], new["key"]))].tobytes()
-        if ordered != old.tobytes():
-            packs.append(ranking._asdict() | {"beginning": beginning, "numbers": ordered})
+    touched = _PACKS.where(table.c.beginning.in_({key[:2] for key in keys}))
+    stored = {tuple(place): np.frombuffer(pack, NUMBERS) for *place, pack in connection.execute(touched)}
+    made, packs = _make_packs(connection, keys), []
+    for place in {*stored, *made}:
+        old = stored.get(place, _NO_NUMBERS)
+        new = _replace(old, keys, made.get(place, _NO_NUMBERS)).tobytes()
+        if new != old.tobytes():
+            packs.append(dict(zip(table.primary_key.columns.keys(), place, strict=True)) | {"numbers": new})
     if packs:
         is_it = [column == bindparam(f"old_{column.key}") for column in table.primary_key]
         old_keys = [{f"old_{name}": value for name, value in pack.items() if name != "numbers"} for pack in packs]
         connection.execute(delete(table).where(*is_it), old_keys)
     if filled := [pack for pack in packs if pack["numbers"]]:
         connection.execute(insert(table), filled)
+
+
+def _replace(numbers: Numbers, keys: Iterable[str], new: Numbers) -> Numbers:
+    """Replace the numbers of the groups with these keys; those of all stand in the order of the keys."""
+    gone = np.array([int(key, 16) for key in keys], np.uint64)
+    joined = np.concatenate([numbers[~np.isin(numbers["key"], gone)], new])
+    return joined[np.lexsort((joined["code"], joined["key"]))]
 
 
 def check_roll_up(connection: Connection, *, mend: bool = False) -> list[str]:
@@ -155,7 +160,7 @@ def check_roll_up(connection: Connection, *, mend: bool = False) -> list[str]:
         mend: whether all groups are rolled up anew.
     """
     keys = set(connection.scalars(select(RUNS.c.group_key).where(is_ranked()).distinct()))
-    made = [(ranking, numbers) for (ranking, _), numbers in _make_packs(connection, keys).items()]
+    made = [(place[:4], numbers) for place, numbers in _make_packs(connection, keys).items()]
     stored, followed = (
         {(*ranking, *one) for ranking, numbers in packs for one in numbers.tolist()}
         for packs in (_read_packs(connection, None), made)
@@ -164,24 +169,16 @@ def check_roll_up(connection: Connection, *, mend: bool = False) -> list[str]:
     if mend:
         connection.execute(delete(RANKED_GROUPS))
         roll_up_again(connection, keys)
-    return sorted(differing - _live_keys(connection, archived=True))
+    return sorted(differing.difference(connection.scalars(_LIVE_KEYS[True])))
 
 
-def _make_packs(connection: Connection, keys: Collection[str]) -> dict[tuple[Ranking, str], Numbers]:
+def _make_packs(connection: Connection, keys: Collection[str]) -> dict[tuple[str, ...], Numbers]:
     """Make the numbers of the groups with these keys, by ranking and beginning, from the runs that are not open."""
-    is_open = func.coalesce(RUNS.c.parent_id, RUNS.c.key).in_(select(OPEN_RUNS.c.run_id))
-    found: dict[tuple[Ranking, str], list[GroupRecord]] = defaultdict(list)
+    is_open = func.coalesce(RUNS.c.parent_id, RUNS.c.key).in_(_OPEN)
+    found: dict[tuple[str, ...], list[GroupRecord]] = defaultdict(list)
     for group in load_groups(connection, and_(RUNS.c.group_key.in_(select_items(connection, keys)), not_(is_open))):
-        found[Ranking.of(group), _beginning(group.key)].append(group)
+        found[*Ranking.of(group), group.key[:2]].append(group)
     return {place: numbers_of(groups) for place, groups in found.items()}
-
-
-def _beginning(key: str) -> str:
-    return key[:2]
-
-
-def _as_numbers(keys: Iterable[str]) -> NDArray[np.uint64]:
-    return np.array([int(key, 16) for key in keys], np.uint64)
 
 
 def load_rankings(
@@ -193,7 +190,8 @@ def load_rankings(
         archived: whether archived runs belong to them.
         across_code: whether runs that differ in the version of the code belong to one group.
     """
-    rankings, live = dict(_read_packs(connection, task)), _live_keys(connection, archived=archived)
+    rankings = dict(_read_packs(connection, task))
+    live = {key for (key,) in connection.execute(_LIVE_KEYS[archived]).all()}
     if across_code:
         for numbers in rankings.values():
             is_twin = numbers["key"][1:] == numbers["key"][:-1]
@@ -205,38 +203,14 @@ def load_rankings(
     for group in load_groups(connection, read, across_code=across_code):
         if task in (None, group.task):
             found[Ranking.of(group)].append(group)
-    gone = _as_numbers(live)
-    for ranking in {*rankings, *found}:
-        numbers = rankings.pop(ranking, _NO_NUMBERS)
-        kept = numbers[~np.isin(numbers["key"], gone)]
-        own = numbers_of(sorted(found[ranking], key=lambda group: group.key))
-        joined = np.insert(kept, np.searchsorted(kept["key"], own["key"]), own) if len(own) else kept
-        if len(joined):
-            rankings[ranking] = joined
-    return rankings
+    joined = {
+        ranking: _replace(rankings.get(ranking, _NO_NUMBERS), live, numbers_of(found[ranking]))
+        for ranking in {*rankings, *found}
+    }
+    return {ranking: numbers for ranking, numbers in joined.items() if len(numbers)}
 
 
 def _read_packs(connection: Connection, task: str | None) -> Iterator[tuple[Ranking, Numbers]]:
-    asked = _select_packs() if task is None else _select_packs().where(RANKED_GROUPS.c.task == task)
-    rows = connection.execute(asked).all()
+    rows = connection.execute(_PACKS if task is None else _PACKS.where(RANKED_GROUPS.c.task == task)).all()
     for ranking, of_ranking in groupby(rows, key=itemgetter(slice(4))):
-        yield Ranking(*ranking), np.frombuffer(b"".join(row[4] for row in of_ranking), NUMBERS)
-
-
-@cache
-def _select_packs() -> Select[str, str, str, str, bytes]:
-    return select(*_COLUMNS).order_by(*RANKED_GROUPS.primary_key)
-
-
-def _live_keys(connection: Connection, *, archived: bool) -> set[str]:
-    """Keys of the groups that are read from the runs."""
-    return {key for (key,) in connection.execute(_select_live(archived)).all()}
-
-
-@cache
-def _select_live(archived: bool) -> Any:
-    opened = select(OPEN_RUNS.c.run_id)
-    are_live: list[Any] = [RUNS.c.key.in_(opened), RUNS.c.parent_id.in_(opened)]
-    if not archived:
-        are_live.append(is_flagged("archived"))
-    return union(*(select(RUNS.c.group_key).where(each) for each in are_live))
+        yield Ranking(*ranking), np.frombuffer(b"".join(row.numbers for row in of_ranking), NUMBERS)

@@ -1,16 +1,14 @@
 """Groups of the runs that a query selects, by the values of fields, with aggregates of their scores or other fields.
 
-The database groups and aggregates; each group comes as one row. Where scores of several measurements or tasks would be
-taken together, it is asked once more, with these as fields of the groups.
+The database groups and aggregates; each group comes as one row.
 """
 
 import math
 import re
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Double, and_, case, cast, func, or_, select
 
@@ -19,7 +17,7 @@ from orchestrator.measurements import is_better_lower
 from orchestrator.progress import counted
 from orchestrator.registry.column_types import median
 from orchestrator.registry.dialects import select_items
-from orchestrator.registry.fields import FIELDS, Column, Field, Test, parameter
+from orchestrator.registry.fields import Column, Field, Test, parameter
 from orchestrator.registry.model_origins import load_test_refusals, taken_path
 from orchestrator.registry.records import RecordTable
 from orchestrator.registry.selection import Selection
@@ -33,48 +31,16 @@ AGGREGATES = ("count", "n", "mean", "sd", "min", "max", "median", "sum", "best",
 """`count` is the number of runs, `n` of those whose value counts, `best` the highest one, of a loss the lowest."""
 DEFAULT_AGGREGATES = ("count", "n", "mean", "sd", "min", "max")
 _OF_NUMBERS: dict[str, Any] = {"mean": func.avg, "sd": func.stddev_samp, "median": median, "sum": func.sum}
-_METRIC, _TASK, _TEST = "metric", "task", "metrics.test."
-_DATA = f"params.{taken_path('validation')}"
-_REFUSED = "left out: the test score of {}, refused; `orchestrator runs show` says why"
+_DATA = taken_path("validation")
 _MEASUREMENT = re.compile(r"metrics\.([\w./-]+)")
 
 
-@dataclass(frozen=True)
-class Aggregate:
-    """One aggregate that was asked for."""
+class Aggregate(NamedTuple):
+    """Aggregate that was asked for: the words of the person, one of `AGGREGATES`, and the name of a field."""
 
     label: str
-    """Heading of its column: the words of the person who asked."""
     function: str
-    """One of `AGGREGATES`."""
     field: str
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Make one of its text. Raises: InputError."""
-        found = re.fullmatch(r"\s*(\w+)\s*(?:\(\s*(.+?)\s*\))?\s*", text)
-        function = found[1].lower() if found else text
-        if found is None or function not in AGGREGATES:
-            raise InputError(
-                f"{text.strip()!r} is no aggregate; there are {', '.join(AGGREGATES)}, such as max(seconds)."
-            )
-        if function == "count" and found[2]:
-            function = "n"
-        label = text.strip() if found[2] is None else f"{found[1]}({found[2]})"
-        return cls(label, function, found[2] or SCORE)
-
-    @property
-    def is_of_scores(self) -> bool:
-        """Whether it aggregates the scores of the runs rather than their number or another field."""
-        return self.field == SCORE and self.function != "count"
-
-    def takes_lowest(self, metric: str | None) -> bool:
-        """Whether it is the lowest value rather than the highest, of scores of a measurement."""
-        if self.function in ("min", "max"):
-            return self.function == "min"
-        measured = _MEASUREMENT.search(self.field)
-        name = metric or "" if self.field == SCORE else measured[1] if measured else self.field
-        return is_better_lower(name) == (self.function == "best")
 
 
 def group_runs(
@@ -86,101 +52,110 @@ def group_runs(
     sort: str | None,
 ) -> RecordTable:
     """Group the runs of which conditions are true, as `Registry.grouped` describes it. Raises: InputError."""
-    keys, notes = list(dict.fromkeys(_parts(by))), list[str]()
+    keys, pivots, connection = list(dict.fromkeys(_parts(by))), [pivot] if pivot else [], selection.connection
     if not keys:
         raise InputError("Runs are grouped by one field at least, such as task.")
-    asked = [Aggregate.parse(text) for text in _parts(aggregates) or (("mean",) if pivot else DEFAULT_AGGREGATES)]
-    connection, pivots = selection.connection, [pivot] if pivot else []
-    fields = {name: selection.field(name) for name in (*keys, *pivots)}
+    asked = [_aggregate(text) for text in _parts(aggregates) or (("mean",) if pivot else DEFAULT_AGGREGATES)]
     measured = {one.field: selection.field(one.field) for one in asked if one.function != "count"}
-    counts: dict[str, Test] = {SCORE: RUNS.c.state == RunState.COMPLETED}
-    if tests := [field.of_runs(field.value.is_not(None)) for name, field in measured.items() if _TEST in name]:
-        tested = connection.scalars(select(RUNS.c.id).where(*conditions, or_(*tests))).all()
-        if refused := load_test_refusals(connection, tested):  # runs whose models were made with the test data
-            counts |= {name: RUNS.c.id.not_in(select_items(connection, refused)) for name in measured if _TEST in name}
-            notes.append(_REFUSED.format(counted(len(refused), "run")))
-    if any(one.is_of_scores for one in asked):
-        conditions, left_out = _with_own_scores(connection, measured[SCORE], conditions)
-        notes += left_out
-        ranked = select(RUNS.c.metric).where(*conditions, counts[SCORE], RUNS.c.metric.is_not(None)).distinct()
-        if _METRIC not in fields and len(connection.scalars(ranked.limit(2)).all()) > 1:
-            keys.append(_METRIC)
-    read = partial(_read_groups, connection, measured=measured, counts=counts, conditions=conditions, aggregates=asked)
-    groups, are_mixed = read({name: fields.get(name) or FIELDS[name] for name in (*keys, *pivots)})
-    if any(several_tasks for several_tasks, _ in are_mixed):
-        keys.append(_TASK)
-        groups, are_mixed = read({name: fields.get(name) or FIELDS[name] for name in (*keys, *pivots)})
-    if num_mixed := sum(bool(several_data) for _, several_data in are_mixed):
+    counts, notes = _refused_tests(connection, measured, conditions)
+    metrics = set[str]()
+    if SCORE in measured:
+        counts[SCORE] = RUNS.c.state == RunState.COMPLETED
+        conditions = _with_own_scores(connection, measured[SCORE], conditions, notes)
+        ranked = select(RUNS.c.metric, RUNS.c.task).where(*conditions, counts[SCORE], RUNS.c.metric.is_not(None))
+        kinds = connection.execute(ranked.distinct()).all()
+        metrics, tasks = {metric for metric, _ in kinds}, {kind for kind in kinds if kind.task is not None}
+        are_mixed = {"metric": len(metrics) > 1, "task": len(tasks) > len({metric for metric, _ in tasks})}
+        keys += [name for name, is_mixed in are_mixed.items() if is_mixed and name not in (*keys, *pivots)]
+    fields = {name: selection.field(name) for name in (*keys, *pivots)}
+    groups, num_mixed = _read_groups(connection, fields, measured, counts, conditions, asked, max(metrics, default=""))
+    if num_mixed:
+        remedy = f"to part them, group by params.{_DATA}, too"
         mixed = counted(num_mixed, "group")
-        notes.append(
-            f"scores on different validation data are taken together in {mixed}; to part them, group by {_DATA}, too"
-        )
-    groups.sort(key=lambda group: [_rank(group[name]) for name in (*keys, *pivots)])
+        notes.append(f"scores on different validation data are taken together in {mixed}; {remedy}")
+    groups.sort(key=lambda group: [_rank(group[name]) for name in fields])
     labels = list(dict.fromkeys(one.label for one in asked))
     table = _pivoted(groups, keys, labels, pivot) if pivot else RecordTable([*keys, *labels], groups)
     return replace(_sorted(table, sort), notes=notes)
 
 
-def _with_own_scores(connection: Connection, score: Field, conditions: Sequence[Test]) -> tuple[list[Test], list[str]]:
-    """Conditions without runs whose trials are selected, whose score is that of the best one; notes on what counts not.
+def _aggregate(text: str) -> Aggregate:
+    found = re.fullmatch(r"\s*(\w+)\s*(?:\(\s*(.+?)\s*\))?\s*", text)
+    if found is None or (function := found[1].lower()) not in AGGREGATES:
+        raise InputError(f"{text.strip()!r} is no aggregate; there are {', '.join(AGGREGATES)}, such as max(seconds).")
+    if found[2] is None:
+        return Aggregate(text.strip(), function, SCORE)
+    return Aggregate(f"{found[1]}({found[2]})", "n" if function == "count" else function, found[2])
 
-    Such a score would count twice, and those of runs that have not completed are no results.
-    """
+
+def _refused_tests(
+    connection: Connection, measured: Mapping[str, Field], conditions: Sequence[Test]
+) -> tuple[dict[str, Test], list[str]]:
+    """Conditions, by field, for the runs whose models were made without the test data; a note on the others."""
+    names = [name for name in measured if "metrics.test." in name]
+    tests = [measured[name].of_runs(measured[name].value.is_not(None)) for name in names]
+    tested = connection.scalars(select(RUNS.c.id).where(*conditions, or_(*tests))).all() if tests else ()
+    refused = load_test_refusals(connection, tested)
+    if not refused:
+        return {}, []
+    note = f"left out: the test score of {counted(len(refused), 'run')}, refused; `orchestrator runs show` says why"
+    return {name: RUNS.c.id.not_in(select_items(connection, refused)) for name in names}, [note]
+
+
+def _with_own_scores(
+    connection: Connection, score: Field, conditions: Sequence[Test], notes: list[str]
+) -> Sequence[Test]:
+    """Conditions without runs whose trials are selected, which have the score of the best one; adds notes on those."""
     parents = select(RUNS.c.parent_id).where(*conditions, RUNS.c.parent_id.is_not(None)).correlate(None)
-    num_parents = connection.scalar(select(func.count()).select_from(RUNS).where(*conditions, RUNS.c.key.in_(parents)))
-    notes = []
-    if num_parents:
+    num_runs = select(func.count()).select_from(RUNS)
+    if num_parents := connection.scalar(num_runs.where(*conditions, RUNS.c.key.in_(parents))):
         notes.append(f"left out: {counted(num_parents, 'run')} whose trials are here, with the score of the best one")
-    own = [*conditions, RUNS.c.key.not_in(parents)] if num_parents else list(conditions)
-    unfinished = select(func.count()).select_from(RUNS).where(*own, RUNS.c.state != RunState.COMPLETED)
+        conditions = [*conditions, RUNS.c.key.not_in(parents)]
+    unfinished = num_runs.where(*conditions, RUNS.c.state != RunState.COMPLETED)
     if num_unfinished := connection.scalar(unfinished.where(score.of_runs(score.value.is_not(None)))):
         notes.append(f"left out: the score of {counted(num_unfinished, 'run')} not completed")
-    return own, notes
+    return conditions
 
 
 def _read_groups(
     connection: Connection,
     fields: Mapping[str, Field],
-    *,
     measured: Mapping[str, Field],
     counts: Mapping[str, Test],
     conditions: Sequence[Test],
-    aggregates: Sequence[Aggregate],
-) -> tuple[list[dict[str, Any]], list[tuple[Any, Any]]]:
-    """Read groups by the values of fields: these and the aggregates; and whether scores are of several tasks, and data.
+    asked: Sequence[Aggregate],
+    metric: str,
+) -> tuple[list[dict[str, Any]], int]:
+    """Read groups by the values of fields: these and the aggregates; and how many have scores on different data.
 
     Args:
-        measured: fields that are aggregated, by name.
-        counts: conditions for the runs whose value of a field counts; all do where there is none.
-
-    Raises: InputError for aggregates that a field's values have not.
+        counts: conditions, by the name of a `measured` field, for the runs whose value counts.
+        metric: name of the scores, where it is no field of the groups.
     """
     joined = {id(field): field for field in (*fields.values(), *measured.values())}
     columns: dict[tuple[str, str], Column] = {("", "count"): func.count()}
-    for one in aggregates:
+    for one in asked:
         if one.function != "count":
             columns |= _columns(one, measured[one.field], counts.get(one.field))
-    if any(one.is_of_scores for one in aggregates):
-        data = parameter(taken_path("validation"))
+    if SCORE in measured:
+        data = parameter(_DATA)
         joined[id(data)] = data
-        is_scored = and_(counts[SCORE], measured[SCORE].value.is_not(None))
-        metric, task, taken = (case((is_scored, column)) for column in (RUNS.c.metric, RUNS.c.task, data.value))
-        columns |= {("scored", "metric"): func.min(metric), ("scored", "tasks"): func.min(task) != func.max(task)}
-        columns["scored", "data"] = func.min(taken) != func.max(taken)
+        taken = case((and_(counts[SCORE], measured[SCORE].value.is_not(None)), data.value))
+        columns["", "are mixed"] = func.min(taken) != func.max(taken)
     shown = [func.min(column) for field in fields.values() for column in field.shown]
     statement = select(*shown, *columns.values()).select_from(RUNS)
     for field in joined.values():
         statement = field.beside(statement)
-    groups, are_mixed = list[dict[str, Any]](), list[tuple[Any, Any]]()
-    for row in connection.execute(
-        statement.where(*conditions).group_by(*(k for field in fields.values() for k in field.keys))
-    ):
+    own = [key for field in fields.values() for key in field.keys]
+    groups, num_mixed = list[dict[str, Any]](), 0
+    for row in connection.execute(statement.where(*conditions).group_by(*own)):
         values = iter(row)
         group = {name: field.show(*(next(values) for _ in field.shown)) for name, field in fields.items()}
         found = dict(zip(columns, values, strict=True))
-        groups.append(group | {one.label: _made(one, found) for one in aggregates})
-        are_mixed.append((found.get(("scored", "tasks")), found.get(("scored", "data"))))
-    return groups, are_mixed
+        scores = group.get("metric") or metric
+        groups.append(group | {one.label: _made(one, found, scores) for one in asked})
+        num_mixed += bool(found.get(("", "are mixed")))
+    return groups, num_mixed
 
 
 def _columns(one: Aggregate, field: Field, counting: Test | None) -> dict[tuple[str, str], Column]:
@@ -199,21 +174,23 @@ def _columns(one: Aggregate, field: Field, counting: Test | None) -> dict[tuple[
     return made
 
 
-def _made(one: Aggregate, found: Mapping[tuple[str, str], Any]) -> Any:
+def _made(one: Aggregate, found: Mapping[tuple[str, str], Any], metric: str) -> Any:
     """The value of an aggregate. Raises: InputError for text among numbers."""
     if one.function == "count":
         return found["", "count"]
     num_numbers, num_others = (found.get((one.field, name), 0) for name in ("n", "other n"))
     if one.function == "n":
         return num_numbers + num_others
+    if num_others and (num_numbers or one.function in _OF_NUMBERS):
+        raise InputError(f"{one.function} takes numbers, and {one.field} has other values; count and n do")
     if one.function in _OF_NUMBERS:
-        if num_others:
-            raise InputError(f"{one.function} takes numbers, and {one.field} has other values; count, min and max do")
         value = found.get((one.field, one.function))
         return None if value is None or math.isnan(value) else value
-    if num_numbers and num_others:  # which have no order
-        raise InputError(f"{one.function} takes values of one type, and {one.field} has several")
-    end = "min" if one.takes_lowest(found.get(("scored", "metric"))) else "max"
+    end = one.function
+    if end in ("best", "worst"):
+        measured = _MEASUREMENT.search(one.field)
+        name = metric if one.field == SCORE else measured[1] if measured else one.field
+        end = "min" if is_better_lower(name) == (end == "best") else "max"
     return found.get((one.field, f"other {end}" if num_others else end))
 
 
@@ -238,14 +215,12 @@ def _pivoted(groups: Sequence[dict[str, Any]], by: Sequence[str], labels: Sequen
 
 def _sorted(table: RecordTable, sort: str | None) -> RecordTable:
     """The table sorted by a column, those without a value last. Raises: InputError for a column that it has not."""
-    if not sort:
-        return table
-    column, descends = sort.removeprefix("-"), sort.startswith("-")
-    if column not in table.columns:
+    column, descends = (sort or "").removeprefix("-"), (sort or "").startswith("-")
+    if column and column not in table.columns:
         raise InputError(f"Cannot sort groups by {column!r}; they have: {', '.join(table.columns)}")
     having = [record for record in table.records if record.get(column) is not None]
-    having.sort(key=lambda record: _rank(record[column]), reverse=descends)
     without = [record for record in table.records if record.get(column) is None]
+    having.sort(key=lambda record: _rank(record[column]), reverse=descends)
     return replace(table, records=having + without)
 
 

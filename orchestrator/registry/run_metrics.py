@@ -12,15 +12,16 @@ from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_colum
 
 from orchestrator.errors import InputError
 from orchestrator.registry.column_types import key_of_run, replace_unstorable
-from orchestrator.registry.database import Database
+from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import upsert
 from orchestrator.registry.parameters import name_keys
 from orchestrator.registry.query_tree import METRIC_SPLITS
 from orchestrator.registry.records import RecordTable, record_table
 from orchestrator.registry.run_records import metric_name
-from orchestrator.registry.tables import OPEN_RUNS, POINTS, SERIES
+from orchestrator.registry.tables import ALL_RUNS, OPEN_RUNS, POINTS, SERIES
 from orchestrator.registry.write_transactions import Prepared, WriteTransaction
 from orchestrator.results import MetricEvent
+from orchestrator.run_states import RunState
 
 Curves = dict[tuple[str, str, str], tuple[list[int], list[float], list[float]]]
 """Steps, values and epochs of points by their run, split and name; an epoch that is not known is NaN."""
@@ -28,11 +29,8 @@ _FIRST_STEP, _LAST_STEP = 1 - 2**63, 2**63 - 1
 """Steps before and after all others."""
 
 
-class RunMetrics:
+class RunMetrics(RegistryPart):
     """`registry.metrics`: writes and reads measurements. Natural key: (run, split, name, step)."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def record(self, run_id: str, events: Iterable[MetricEvent], *, final: bool = False) -> int:
         """Record measurements and return how many; the value of the highest step becomes the latest value.
@@ -44,7 +42,7 @@ class RunMetrics:
         curves = metric_curves([(run_id, events)])
         if curves:
             with self._database.transaction() as transaction:
-                if final:
+                if final or not curves.keys() <= transaction.keys.keys():  # which an end of the run here empties
                     transaction.run(open_statement(transaction.dialect), {"run_id": run_id})
                 write_metrics(transaction, curves, final=final)
         return sum(len(steps) for steps, _, _ in curves.values())
@@ -78,19 +76,18 @@ class RunMetrics:
         with self._database.connection(writing=False) as connection:
             for series, *point in connection.execute(statement.order_by(POINTS.c.series, POINTS.c.step)):
                 found[series].append(point)
-        columns = ("split", "name", "step", "epoch", "value")
         rows = [
             (*series.split(".", 1), step, epoch, _measured(value))
             for series in _in_order(found)
             for step, epoch, value in found[series]
         ]
+        columns = ("split", "name", "step", "epoch", "value")
         return record_table(columns, rows, step="int64", epoch="float64", value="float64")
 
 
-def _in_order(names: Iterable[str]) -> list[str]:
+def _in_order(series: Iterable[str]) -> list[str]:
     """Names of series: those of the validation first, then of the training, then of a test."""
-    parts = sorted(name.split(".", 1) for name in names)
-    return [".".join(part) for part in sorted(parts, key=lambda part: part[0], reverse=True)]
+    return sorted(sorted(series), key=lambda name: name.partition(".")[0], reverse=True)
 
 
 def _measured(value: float | None) -> float:
@@ -102,25 +99,20 @@ def metric_curves(measured: Iterable[tuple[str, Iterable[MetricEvent]]]) -> Curv
     curves: Curves = {}
     try:
         for run_id, events in measured:
-            _add_to_curves(curves, run_id, events)
+            for event in events:
+                step, split = int(event.step), event.split  # plain numbers: a server takes them as text
+                epoch = math.nan if event.epoch is None else float(event.epoch)
+                for name, value in event.values.items():
+                    key = (run_id, split, name)
+                    if key not in curves:
+                        curves[key] = ([], [], [])
+                    steps, values, epochs = curves[key]
+                    steps.append(step)
+                    values.append(float(value))
+                    epochs.append(epoch)
     except OverflowError:
         raise InputError("A measurement is larger than any number that the registry holds, 1.8e308.") from None
     return curves
-
-
-def _add_to_curves(curves: Curves, run_id: str, events: Iterable[MetricEvent]) -> None:
-    for event in events:
-        step, split = int(event.step), event.split  # plain numbers: a server takes them as text
-        epoch = math.nan if event.epoch is None else float(event.epoch)
-        for name, value in event.values.items():
-            key = (run_id, split, name)
-            curve = curves.get(key)
-            if curve is None:
-                curve = curves[key] = ([], [], [])
-            steps, numbers, epochs = curve
-            steps.append(step)
-            numbers.append(float(value))
-            epochs.append(epoch)
 
 
 def write_metrics(transaction: WriteTransaction, curves: Curves, *, final: bool) -> None:
@@ -130,6 +122,8 @@ def write_metrics(transaction: WriteTransaction, curves: Curves, *, final: bool)
         final: whether they are results, of which the last one counts, rather than measurements, of which the one of
             the highest step does.
     """
+    if not curves:
+        return
     points: dict[str, list[Any]] = {"series": [], "step": [], "value": [], "epoch": []}
     latest = []
     for series, (steps, values, epochs) in zip(_series_keys(transaction, curves), curves.values(), strict=True):
@@ -142,8 +136,7 @@ def write_metrics(transaction: WriteTransaction, curves: Curves, *, final: bool)
         value, limit = values[newest], _LAST_STEP if final else steps[newest]
         latest.append((steps[newest], None if math.isnan(value) else value, int(final), series, int(final), limit))
     # A result has no epoch of its own; the point that it confirms keeps the epoch it was measured at.
-    changing = ["value"] if final else ["value", "epoch"]
-    transaction.upsert(POINTS, points, ["series", "step"], changing)
+    transaction.upsert(POINTS, points, ["series", "step"], ["value"] if final else ["value", "epoch"])
     transaction.run_many(_latest_statement(transaction.dialect), latest)
 
 
@@ -182,5 +175,7 @@ def _latest_statement(dialect: str) -> Prepared:
 
 @lru_cache
 def open_statement(dialect: str) -> Prepared:
-    """Open a run again whose trials or scores change after its end (`groups/roll_up.py`)."""
-    return Prepared(upsert(dialect, OPEN_RUNS, ("run_id",)), dialect, ("run_id",))
+    """Open a run again whose trials or scores change after its end (`roll_up.py`)."""
+    run = select(ALL_RUNS.c.key).where(ALL_RUNS.c.id == bindparam("run_id", type_=Text))
+    run = run.where(ALL_RUNS.c.state != RunState.RUNNING)  # which is open anyway
+    return Prepared(upsert(dialect, OPEN_RUNS, ("run_id",)).from_select(["run_id"], run), dialect, ["run_id"])

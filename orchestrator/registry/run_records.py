@@ -1,6 +1,7 @@
 """Records of runs: runs by what a person calls them, and any row as its frozen record."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -29,11 +30,7 @@ def state_as_read(lost_after_s: float) -> ColumnElement[RunState]:
 
 
 def find_run(connection: Connection, wanted: str, state: ColumnElement[RunState]) -> RunRecord:
-    """Run or trial that a text means: by its whole id, its exact name (the newest), or the beginning of its id.
-
-    Raises: NotFoundError, which lists candidates; SeveralRunsError for the beginning of several ids, and for a name
-        that another run's id begins with.
-    """
+    """Run or trial that a text means, as `Registry.run` finds it. Raises: NotFoundError, SeveralRunsError."""
     for whole in load_runs(connection, state, RUNS.c.id == wanted.lower(), limit=1):
         return whole
     named = newest_called(connection, wanted, state) if wanted else None
@@ -43,17 +40,16 @@ def find_run(connection: Connection, wanted: str, state: ColumnElement[RunState]
         is_near = RUNS.c.id.between(begins, begins + "z" * MIN_ID_DIGITS)  # which an index answers
         is_begun = and_(is_near, RUNS.c.id.startswith(begins, autoescape=True))
         begun = load_runs(connection, state, is_begun, limit=MAX_CANDIDATES + 1)
-    if named is not None:
-        others = [run for run in begun if run.id != named[0].id]
-        if others:
-            raise SeveralRunsError(
-                f"{wanted!r} is the name of run {named[0].id}, and begins the id of {_listed(others)}; give a whole id."
-            )
+    others = [run for run in begun if named is None or run.id != named[0].id]
+    if named is not None and not others:
         return named[0]
-    if len(begun) == 1:
+    if named is None and len(begun) == 1:
         return begun[0]
-    if begun:
-        raise SeveralRunsError(f"{wanted!r} begins the ids of several runs; give more of it: {_listed(begun)}.")
+    if others:
+        what = (
+            "begins the ids of several runs" if named is None else f"is the name of run {named[0].id} and begins an id"
+        )
+        raise SeveralRunsError(f"{wanted!r} {what}; give a whole id: {_listed(others)}.")
     recent = load_runs(connection, state, RUNS.c.parent_id.is_(None), limit=MAX_CANDIDATES)
     known = f"the latest are: {_listed(recent)}" if recent else "the registry has no run yet"
     short = f" ({MIN_ID_DIGITS} characters are needed)" if wanted and len(wanted) < MIN_ID_DIGITS else ""
@@ -69,11 +65,6 @@ def newest_called(connection: Connection, name: str, state: ColumnElement[RunSta
     return None
 
 
-def load_runs_of(connection: Connection, state: ColumnElement[RunState], run_ids: Collection[str]) -> list[RunRecord]:
-    """Load the runs with these ids, the newest first."""
-    return load_runs(connection, state, RUNS.c.id.in_(select_items(connection, run_ids)))
-
-
 def load_runs(
     connection: Connection, state: ColumnElement[RunState], *conditions: ColumnElement[bool], limit: int | None = None
 ) -> list[RunRecord]:
@@ -85,10 +76,7 @@ def load_runs(
 
 
 def load_kept_trials(connection: Connection, sweep_ids: Collection[str]) -> dict[str, str]:
-    """Id of the trial whose model each of these sweeps kept, by the sweep's id; runs without one are left out.
-
-    What the model of a sweep began with is in the parameters of that trial.
-    """
+    """Id of the trial whose model each of these sweeps kept, by the sweep's id; runs without one are left out."""
     if not sweep_ids:
         return {}
     sweep, trial = RUNS.alias(), RUNS.alias()
@@ -99,27 +87,21 @@ def load_kept_trials(connection: Connection, sweep_ids: Collection[str]) -> dict
     return {row[0]: row[1] for row in connection.execute(kept.order_by(trial.c.id))}
 
 
-def load_spec_values(
-    connection: Connection, fields: Collection[str], except_of: Collection[str], names: Collection[str] | None = None
-) -> Iterator[tuple[str, str]]:
-    """Load the values that fields have, wherever they stand in a spec, of any run but some; a list's each by itself.
-
-    Args:
-        names: values that are looked for; all when None.
-
-    Yields: id of the run, of a trial that of its sweep, and a value.
-    """
+def load_named(connection: Connection, fields: Collection[str], except_of: Collection[str]) -> dict[str, set[str]]:
+    """Load the values of fields, wherever they stand in a spec, of any run but some; each with the ids of its runs."""
     ends = (NAMES.c.text.endswith(f".{field}", autoescape=True) for field in sorted(fields))
     paths = select(NAMES.c.key).where(or_(NAMES.c.text.in_(fields), *ends))
     whole = func.coalesce(RUNS.c.parent_id, RUNS.c.key)
     rows = select(whole, PARAMETERS.c.kind, PARAMETERS.c.text).join(RUNS, RUNS.c.key == PARAMETERS.c.run_id)
     is_other = PARAMETERS.c.run_id.not_in(select_runs(connection, except_of))
-    rows = rows.where(PARAMETERS.c.path.in_(paths), is_other, PARAMETERS.c.kind != "null").distinct()
-    if names is not None:
-        rows = rows.where(or_(PARAMETERS.c.kind == "json", PARAMETERS.c.text.in_(select_items(connection, names))))
-    for run_id, kind, text in connection.execute(rows):
-        value = decode_parameter(kind, text)
-        yield from ((run_id, str(each)) for each in (value if isinstance(value, list) else [value]))
+    named: dict[str, set[str]] = defaultdict(set)
+    for run_id, *stored in connection.execute(
+        rows.where(PARAMETERS.c.path.in_(paths), is_other, PARAMETERS.c.kind != "null").distinct()
+    ):
+        value = decode_parameter(*stored)
+        for each in value if isinstance(value, list) else [value]:
+            named[str(each)].add(run_id)
+    return named
 
 
 def load_records(connection: Connection, statement: Select[Any], kind: type[R]) -> list[R]:
@@ -129,13 +111,9 @@ def load_records(connection: Connection, statement: Select[Any], kind: type[R]) 
 
 
 def record_columns(kind: type[Any], table: Table, read: Mapping[str, Any] | None = None) -> list[Any]:
-    """Columns in the order of a record's fields: of many records each is made of them in half the time of whole rows.
-
-    Args:
-        read: columns of fields that are no columns of the table, or that are read in another way.
-    """
-    given = read or {}
-    return [given[field.name] if field.name in given else table.c[field.name] for field in fields(kind)]
+    """Columns in the order of a record's fields, `read` before the table's: in half the time of whole rows."""
+    columns = {**table.c, **(read or {})}
+    return [columns[field.name] for field in fields(kind)]
 
 
 def metric_name(series: str) -> str:

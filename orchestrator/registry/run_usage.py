@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import select, update
 
 from orchestrator.registry.column_types import utc_now
-from orchestrator.registry.database import Database
+from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import select_runs, upsert_rows
 from orchestrator.registry.records import AttemptCostRecord, CheckpointRecord, RecordTable, record_table
 from orchestrator.registry.run_records import load_records, record_columns
@@ -17,29 +17,22 @@ from orchestrator.registry.tables import ATTEMPTS, CHECKPOINTS, DATASETS, OWN_DA
 from orchestrator.results import CheckpointEvent, DatasetResult, TokenizerResult
 
 
-class RunDatasets:
+class RunDatasets(RegistryPart):
     """`registry.datasets`: writes and reads data and which runs used it. Natural key: the data's fingerprint."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def record(self, run_id: str, result: DatasetResult) -> None:
         """Record data and that this run made or used it."""
-        files = [asdict(file) for file in result.files]
-        row = {"kind": result.kind, "name": result.name, "fingerprint": result.fingerprint, "path": result.path}
-        own = {"counts": dict(result.counts), "files": files, "tokenizer_digest": result.tokenizer_digest}
-        self._record(run_id, {**row, **own})
+        self._record(run_id, {name: value for name, value in asdict(result).items() if name != "reused"})
 
     def record_tokenizer(self, run_id: str, result: TokenizerResult) -> None:
         """Record a tokenizer and that this run trained it."""
-        row = {"kind": "tokenizer", "name": "tokenizer", "fingerprint": result.fingerprint, "path": result.folder}
-        self._record(run_id, {**row, "counts": {"vocab_size": result.vocab_size}, "files": []})
+        own = {"fingerprint": result.fingerprint, "path": result.folder, "counts": {"vocab_size": result.vocab_size}}
+        self._record(run_id, {"kind": "tokenizer", "name": "tokenizer", "files": [], "tokenizer_digest": None, **own})
 
     def _record(self, run_id: str, row: dict[str, Any]) -> None:
-        link = {"run_id": run_id, "fingerprint": row["fingerprint"]}
+        link, changing = {"run_id": run_id, "fingerprint": row["fingerprint"]}, ("path", "counts", "files")
         with self._database.connection(writing=True) as connection:
-            changing = tuple(name for name in ("path", "counts", "files", "tokenizer_digest") if name in row)
-            upsert_rows(connection, DATASETS, ("fingerprint",), changing, [row])
+            upsert_rows(connection, DATASETS, ("fingerprint",), (*changing, "tokenizer_digest"), [row])
             upsert_rows(connection, OWN_DATASETS, tuple(link), (), [link])
 
     def tokenizer_at(self, path: str) -> str | None:
@@ -53,18 +46,13 @@ class RunDatasets:
         data = DATASETS.c
         columns = (data.name, data.kind, data.fingerprint, data.path, data.counts, data.files, data.recorded_at)
         statement = select(*columns).join(RUN_DATASETS, RUN_DATASETS.c.fingerprint == data.fingerprint)
+        ordered = statement.where(RUN_DATASETS.c.run_id == run_id).order_by(data.kind, data.name)
         with self._database.connection(writing=False) as connection:
-            rows = connection.execute(
-                statement.where(RUN_DATASETS.c.run_id == run_id).order_by(data.kind, data.name)
-            ).all()
-        return record_table([column.key for column in columns], rows)
+            return record_table([column.key for column in columns], connection.execute(ordered).all())
 
 
-class RunCheckpoints:
+class RunCheckpoints(RegistryPart):
     """`registry.checkpoints`: writes and reads the checkpoints of runs. Natural key: (run, step)."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def record(self, run_id: str, events: Iterable[CheckpointEvent]) -> None:
         """Record checkpoints that are complete on the storage."""
@@ -80,11 +68,8 @@ class RunCheckpoints:
             return load_records(connection, statement, CheckpointRecord)
 
 
-class RunCosts:
+class RunCosts(RegistryPart):
     """`registry.costs`: writes and reads what attempts have taken. Natural key: (run, attempt)."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def record(self, cost: AttemptCostRecord) -> None:
         """Record what an attempt has taken so far, in place of what was recorded of it before."""
@@ -103,18 +88,15 @@ class RunCosts:
     def trial_seconds(self, sweep_id: str, attempt: int) -> float | None:
         """Seconds that a sweep's trials have worked in one attempt, those at work included; None without trials."""
         columns = select(RUNS.c.started_at, RUNS.c.finished_at, RUNS.c.seconds).where(RUNS.c.parent_id == sweep_id)
+        its = ATTEMPTS.c.run_id == sweep_id, ATTEMPTS.c.number == attempt
         with self._database.connection(writing=False) as connection:
             trials = connection.execute(columns).all()
-            its = ATTEMPTS.c.run_id == sweep_id, ATTEMPTS.c.number == attempt
             begun_at, now = connection.execute(select(ATTEMPTS.c.started_at, utc_now()).where(*its)).one()
-        if not trials:
-            return None
-        spent_s = 0.0
+        spent_s = []
         for started_at, finished_at, seconds in trials:
             if started_at is None:  # recorded with its end alone
-                spent_s += 0.0 if finished_at is not None and finished_at < begun_at else seconds or 0.0
-                continue
-            passed_s = max(0.0, ((finished_at or now) - max(started_at, begun_at)).total_seconds())
-            # What its process has measured leaves out the time that the trial waited.
-            spent_s += passed_s if seconds is None else min(passed_s, seconds)
-        return spent_s
+                spent_s.append(0.0 if finished_at is not None and finished_at < begun_at else seconds or 0.0)
+            else:  # what the trial's process has measured leaves out the time that the trial waited
+                passed_s = max(0.0, ((finished_at or now) - max(started_at, begun_at)).total_seconds())
+                spent_s.append(passed_s if seconds is None else min(passed_s, seconds))
+        return sum(spent_s) if spent_s else None

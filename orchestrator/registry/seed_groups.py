@@ -25,11 +25,7 @@ if TYPE_CHECKING:
 
 
 class SeedGroups:
-    """Groups of runs that differ only in their seed: the part of `Registry` that ranks and compares them.
-
-    Args:
-        lost_after_s: as `Registry` takes it.
-    """
+    """Groups of runs that differ only in their seed: the part of `Registry` that ranks and compares them."""
 
     def __init__(self, database: Database, lost_after_s: float) -> None:
         self._database = database
@@ -114,15 +110,6 @@ class SeedGroups:
         with self._database.connection(writing=False) as connection:
             asked = of_task(task, archived=True), is_flagged("archived")
             return connection.scalar(select(func.count()).select_from(RUNS).where(is_ranked(), *asked)) or 0
-
-    def groups(self, task: str | None = None, *, archived: bool = False) -> list[GroupRecord]:
-        """Groups of runs that differ only in their seed, of a task or of all.
-
-        Args:
-            archived: whether archived runs and their trials belong to them.
-        """
-        with self._database.connection(writing=False) as connection:
-            return load_groups(connection, of_task(task, archived=archived))
 
     def groups_of(self, run_ids: Collection[str], *, archived: bool = True) -> list[GroupRecord]:
         """Groups of some runs, each with all of its runs.

@@ -7,42 +7,32 @@ error; a word of which a run may come is told where nothing was found.
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Integer, Select, and_, not_, or_, select, type_coerce
 
 from orchestrator.errors import InputError
 from orchestrator.nearest import nearest
+from orchestrator.registry import fields
 from orchestrator.registry.column_types import replace_unstorable
-from orchestrator.registry.conditions import WrongValueError, condition, occurs, shortened, words_of
-from orchestrator.registry.fields import (
-    FIELD_NAMES,
-    FIELDS,
-    Field,
-    Test,
-    history,
-    metric,
-    parameter,
-    state_field,
-    tag_value,
-)
+from orchestrator.registry.conditions import WrongValueError, condition, nearest_words, occurs, shortened
+from orchestrator.registry.fields import FIELD_NAMES, FIELDS, Field, Test
+from orchestrator.registry.group_records import group_key
 from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.parameters import decode_parameter
 from orchestrator.registry.query_tree import (
     FUNCTIONS,
     METRIC_SPLITS,
-    Combination,
     Comparison,
     Condition,
     FieldName,
     HistoryValue,
     MisplacedError,
-    Not,
     Operand,
     Value,
     comparisons,
@@ -55,12 +45,12 @@ from orchestrator.registry.query_tree import (
 from orchestrator.registry.recorded_names import RecordedNames, offer
 from orchestrator.registry.records import RecordTable, check_page, paused_collection
 from orchestrator.registry.run_records import metric_name
-from orchestrator.registry.tables import MARKS, NAMES, PARAMETERS, RUNS, SERIES, is_internal
+from orchestrator.registry.tables import MARKS, NAMES, PARAMETERS, RUNS, SERIES
 from orchestrator.run_states import RunState
 
 _NEEDS_PARSING = frozenset("('\"")
 """Signs of a field that is more than a plain name: a function of one, or a name in quotes."""
-_AREAS = ("metrics", "params", "tags")
+_SORT = re.compile(r"(-?)\s*(.*?)(?:\s+(asc|desc))?", re.IGNORECASE | re.DOTALL)
 _OFFERED = ("task", "tag", "model", "dataset", "name", "host", "experiment")
 """Fields of text with words to choose from."""
 
@@ -84,13 +74,13 @@ class Selection:
             trials: whether trials are among them, beside runs without a parent.
             archived: whether archived runs are; they are in any case where the query asks for the field `archived`.
         """
-        tree, found = _parsed(text), list[Test]()
-        if tree is not None:
+        found, asked = list[Test](), set[Value | Operand]()
+        if (tree := _parsed(text)) is not None:
             with errors_in(text):
                 found.append(self._test(tree))
+            asked = {each for one, _ in comparisons(tree) for each in (one.operand, *one.values)}
         if not trials:
             found.append(RUNS.c.parent_id.is_(None))
-        asked = () if tree is None else [each for one in comparisons(tree) for each in (one.operand, *one.values)]
         if not archived and FieldName("archived") not in asked:
             found.append(not_(is_flagged("archived")))
         return found
@@ -99,7 +89,7 @@ class Selection:
         """Tell what a query asks for that no run has, such as a task that no run is of: why it finds nothing."""
         tree, told = _parsed(text), list[str]()
         with errors_in(text):
-            for each in () if tree is None else comparisons(tree):
+            for each, _ in () if tree is None else comparisons(tree):
                 if each.operator in ("=", "in"):
                     told += self._unmatched_words(each)
                 elif each.operator == "like":  # a star, where the language has a percent sign
@@ -110,14 +100,10 @@ class Selection:
 
     def order(self, text: str) -> tuple[Field, bool]:
         """Sort key, and whether it descends: `-created_at`, `best(metrics.f1) desc`, `task`. Raises: InputError."""
-        name, _, direction = text.strip().rpartition(" ")
-        if direction.lower() not in ("asc", "desc"):
-            name, direction = text.strip(), ""
-        descends = name.startswith("-") != (direction.lower() == "desc")
-        bare = name.removeprefix("-").strip()
-        if " " in bare and not _NEEDS_PARSING.intersection(bare):
+        dash, name, direction = _SORT.fullmatch(text.strip()).groups("")  # type: ignore[union-attr]
+        if " " in name and not _NEEDS_PARSING.intersection(name):
             raise InputError(f"Cannot sort by {text!r}: after the field, say asc or desc.")
-        return self.field(bare), descends
+        return self.field(name), bool(dash) != (direction.lower() == "desc")
 
     def field(self, text: str) -> Field:
         """Field of a text that is nothing but one: `metrics.f1`, `best(metrics.f1)`. Raises: InputError."""
@@ -130,19 +116,18 @@ class Selection:
             return self._field(operand)
 
     def _test(self, tree: Condition) -> Test:
-        if isinstance(tree, Combination):
-            return (and_ if tree.word == "and" else or_)(*map(self._test, tree.parts))
-        if isinstance(tree, Not):
-            return not_(self._test(tree.part))
-        field = self._field(tree.operand)
-        values = [self._value(value, tree, field) for value in tree.values]
-        return self._condition(field, tree.operand, tree.operator, values)
+        if isinstance(tree, Comparison):
+            field = self._field(tree.operand)
+            return self._condition(field, tree, [self._value(value, tree, field) for value in tree.values])
+        if tree.word == "not":
+            return not_(self._test(tree.parts[0]))
+        return (and_ if tree.word == "and" else or_)(*map(self._test, tree.parts))
 
-    def _condition(self, field: Field, operand: Operand, operator: str, values: Sequence[Value | Field]) -> Test:
+    def _condition(self, field: Field, tree: Comparison, values: Sequence[Value | Field]) -> Test:
         try:
-            return condition(self.connection, field, operator, values)
+            return condition(self.connection, field, tree.operator, values)
         except WrongValueError as error:
-            raise MisplacedError(operand.place, f"{operand}: {error}:") from None
+            raise MisplacedError(tree.operand.place, f"{tree.operand}: {error}:") from None
 
     def _value(self, value: Value | Operand, tree: Comparison, field: Field) -> Value | Field:
         """The value, or the field that is compared with; a word that should stand in quotes is told of."""
@@ -151,75 +136,79 @@ class Selection:
         try:
             return self._field(value)
         except MisplacedError:
-            if isinstance(value, HistoryValue) or value.name.startswith(_AREAS) or "text" not in field.parts:
+            is_of_area = str(value).startswith(("metrics.", "params.", "tags."))
+            if isinstance(value, HistoryValue) or is_of_area or "text" not in field.parts:
                 raise
         text = f"'{value.name}'" if tree.operator != "in" else f"('{value.name}', …)"
         hint = f"text stands in quotes: {tree.operand} {tree.operator} {text}"
-        raise MisplacedError(value.place, f"{value.name} is no field, and {hint}:") from None
+        raise MisplacedError(value.place, f"{value.name} is no field, and {hint}:")
 
     def _field(self, operand: Operand) -> Field:
         """Field of an operand. Raises: MisplacedError, which gives the nearest names."""
         if isinstance(operand, HistoryValue):
             return self._history(operand)
-        area, _, rest = replace_unstorable(operand.name).partition(".")
-        parts = [*filter(None, [rest]), *([] if operand.in_quotes is None else [replace_unstorable(operand.in_quotes)])]
-        if area == "tags" and parts:
-            return tag_value(".".join(parts))  # a tag may come, so that one of no run is no error
-        if area == "metrics" and parts:
-            series = _measurement(operand)
-            if self._names.has_metric(series):
-                return metric(series)
-        elif area == "params" and parts:
-            path = _path(".".join(parts), operand, self._names)
-            if path is not None:
-                return parameter(path)
-        elif operand.in_quotes is None and operand.name == "state":
-            return state_field(self.state)
-        elif operand.in_quotes is None and operand.name in FIELDS:
-            return FIELDS[operand.name]
-        name = operand.name if operand.in_quotes is None else f"{operand.name}.{operand.in_quotes}"
+        name = replace_unstorable(operand.name)
+        area, _, rest = name.partition(".")
+        if rest or operand.is_quoted:
+            if area == "tags":
+                return fields.tag_value(rest)  # a tag may come, so that one of no run is no error
+            if area == "metrics" and self._names.has_metric(_measurement(operand)):
+                return fields.metric(_measurement(operand))
+            if area == "params" and (path := self._path(rest, operand)) is not None:
+                return fields.parameter(path)
+        elif name == "state":
+            return fields.state_field(self.state)
+        elif name in FIELDS:
+            return FIELDS[name]
         raise MisplacedError(
-            operand.place, f"No run has a field {name!r}; {self._names.nearest_fields(name, FIELD_NAMES)}:"
+            operand.place, f"No run has a field {name!r}{self._names.nearest_fields(name, FIELD_NAMES)}:"
         )
 
-    def _history(self, operand: HistoryValue) -> Field:
-        function, series, step = operand.function, operand.metric, operand.step
-        if function not in FUNCTIONS:
-            known = ", ".join(FUNCTIONS)
-            raise MisplacedError(operand.place, f"{function} is no function; there are {known}:")
-        if self._field(series).kind != "number" or not series.name.startswith("metrics"):
-            newest_first = select(RUNS.c.metric).where(RUNS.c.metric.is_not(None)).order_by(RUNS.c.created_at.desc())
-            such = f"metrics.{self.connection.scalar(newest_first.limit(1)) or 'f1'}"
-            message = f"{series} has no history; {function} takes a measurement, such as {such}:"
-            raise MisplacedError(series.place, message)
-        if (function == "at") != (step is not None):
-            message = "at takes a step, at(metrics.loss, 1000), and the other functions none:"
-            raise MisplacedError(operand.place, message)
-        if step is not None and not (0 <= step < 2**63 and step == int(step)):
-            message = f"a step is a whole number from 0 to 2**63 - 1, and not {str(step)[:40]}:"
-            raise MisplacedError(operand.place, message)
-        return history(function, _measurement(series), None if step is None else int(step))
+    def _path(self, name: str, operand: FieldName) -> str | None:
+        """Path of a parameter, which a name without dots may be the last part of; None where no run has such a one.
 
-    def _unmatched_words(self, comparison: Comparison) -> list[str]:
+        Raises: MisplacedError for a last part of several.
+        """
+        paths = self._names.paths
+        ending = paths_called(name, paths)
+        if operand.is_quoted or "." in name or not ending:
+            return name if name in paths or not paths else None  # in an empty registry no name is wrong
+        if len(ending) > 1:  # which is looked into only here: names of removed runs are harmless elsewhere
+            ending = [path for path in ending if self._names.is_of_a_run(path)] or ending
+        if len(ending) > 1:
+            which = ", ".join(field_text(f"params.{path}") if "." in path else f'params."{path}"' for path in ending)
+            raise MisplacedError(operand.place, f"params.{name} is {' or '.join(ending)}; say which: {which}")
+        return ending[0]
+
+    def _history(self, operand: HistoryValue) -> Field:
+        function, series, step, place = operand.function, operand.metric, operand.step, operand.place
+        if function not in FUNCTIONS:
+            raise MisplacedError(place, f"{function} is no function; there are {', '.join(FUNCTIONS)}:")
+        if self._field(series).kind != "number" or not series.name.startswith("metrics"):
+            message = f"{series} has no history; {function} takes a measurement, such as metrics.f1:"
+            raise MisplacedError(series.place, message)
+        if (function == "at") != (step is not None) or not (step is None or (0 <= step < 2**63 and step == int(step))):
+            message = (
+                "at(metrics.loss, 1000) takes a step, a whole number from 0 to 2**63 - 1; other functions take none:"
+            )
+            raise MisplacedError(place, message)
+        return fields.history(function, _measurement(series), None if step is None else int(step))
+
+    def _unmatched_words(self, tree: Comparison) -> list[str]:
         """Tell which texts of a comparison no run is equal to; such a run may come, so that it is no error."""
-        field, operand, told = self._field(comparison.operand), str(comparison.operand), list[str]()
+        field, name, told = self._field(tree.operand), str(tree.operand), list[str]()
         if field.kind == "tag value":
             if occurs(self.connection, select(field.value).where(field.where)):
                 return []
-            keys = self._names.tag_keys()
-            near, known = ([field_text(f"tags.{key}") for key in some] for some in (nearest(field.name, keys), keys))
-            return [f"no run has the tag {shortened(field.name)}{_those(near, known)}"]
-        for value in comparison.values if field.kind in ("text", "kind", "group") else ():
-            if not isinstance(value, str):
-                continue
-            is_so = self._condition(field, comparison.operand, "=", [value])
-            if occurs(self.connection, select(RUNS.c.id).where(is_so)):
-                continue
-            offered = words_of(self.connection, field) if operand in _OFFERED else []
-            known = [word for word in offered if not is_internal(word)]
-            near = nearest(value, known)
-            those = _those([*map(repr, near)] if len(near) < len(known) else [], [*map(repr, known)])
-            told.append(f"no run has {operand} = {shortened(value)}{those}")
+            key, keys = getattr(tree.operand, "name", "").partition(".")[2], self._names.tag_keys()
+            near, known = ([field_text(f"tags.{key}") for key in some] for some in (nearest(key, keys), keys))
+            return [f"no run has the tag {shortened(key)}{offer(near, known)}"]
+        for value in tree.values if field.kind in ("text", "kind", "group") else ():
+            if isinstance(value, str):
+                is_so = self._condition(field, replace(tree, operator="="), [value])
+                if not occurs(self.connection, select(RUNS.c.id).where(is_so)):
+                    those = nearest_words(self.connection, field, value) if name in _OFFERED else ""
+                    told.append(f"no run has {name} = {shortened(value)}{those}")
         return told
 
 
@@ -233,36 +222,10 @@ def _parsed(text: str) -> Condition | None:
 
 
 def _measurement(operand: FieldName) -> str:
-    """Name of a measurement's series, `validation.f1`: what stands in quotes is no split."""
-    _, *parts = operand.name.split(".", 1)
-    split, _, rest = (parts[0] if parts else "").partition(".")
-    if split in METRIC_SPLITS and (rest or operand.in_quotes is not None):
-        names = [*filter(None, [rest]), operand.in_quotes]
-    else:
-        split, names = METRIC_SPLITS[0], [*parts, operand.in_quotes]
-    return f"{split}.{replace_unstorable('.'.join(name for name in names if name is not None))}"
-
-
-def _path(name: str, operand: FieldName, names: RecordedNames) -> str | None:
-    """Path of a parameter, which a name without dots may be the last part of; None where no run has such a one.
-
-    Raises: MisplacedError for a last part of several.
-    """
-    paths = names.paths
-    ending = paths_called(name, paths)
-    if operand.in_quotes is not None or "." in name or not ending:
-        return name if name in paths or not paths else None  # in an empty registry no name is wrong
-    if len(ending) > 1:  # which is looked into only here: names of removed runs are harmless elsewhere
-        ending = [path for path in ending if names.is_of_a_run(path)] or ending
-    if len(ending) > 1:
-        which = ", ".join(field_text(f"params.{path}") if "." in path else f'params."{path}"' for path in ending)
-        raise MisplacedError(operand.place, f"params.{name} is {' or '.join(ending)}; say which: {which}")
-    return ending[0]
-
-
-def _those(near: Sequence[str], known: Sequence[str]) -> str:
-    """The end of a message about a word that no run has: the nearest ones, else what there is; empty of nothing."""
-    return f"; {offer(near, known)}" if near or known else ""
+    """Name of a measurement's series: `validation.f1` for `metrics.f1`."""
+    parts = operand.name.split(".")[1:]
+    has_split = len(parts) > 1 and parts[0] in METRIC_SPLITS
+    return replace_unstorable(".".join(parts if has_split else [METRIC_SPLITS[0], *parts]))
 
 
 RUN_COLUMNS = (
@@ -272,58 +235,36 @@ RUN_COLUMNS = (
 _RUNS_PER_STATEMENT = 5_000
 
 
-@paused_collection()
-def list_runs(
-    selection: Selection, conditions: Sequence[Test], sort: str, limit: int | None, offset: int
-) -> RecordTable:
-    """List the runs of which conditions are true, as `Registry.run_table` describes it. Raises: InputError."""
-    keys = read_in_order(selection, RUNS.c.key, conditions, sort, limit, offset)
-    return _table(selection.connection, selection.state, keys)
-
-
 def read_in_order(
     selection: Selection, column: Any, conditions: Sequence[Test], sort: str, limit: int | None = None, offset: int = 0
 ) -> list[Any]:
     """Read a column of runs in the order of a field; those without it come last, newest first. Raises: InputError."""
     check_page(limit, offset)
     field, descends = selection.order(sort)
-    key = field.lowest
-    columns = [each.desc() if descends else each for each in key.sort_keys]
+    key = field.lowest()
+    keys: Any = (key.table.c.number, key.table.c.text) if key.kind == "parameter" else (key.value,)
+    order: list[Any] = [part for each in keys for part in (each.is_(None), each.desc() if descends else each)]
+    order += [RUNS.c.created_at.desc(), RUNS.c.id.desc()]
     if key is FIELDS["created_at"]:  # as in its index
-        order = [*columns, RUNS.c.id.desc() if descends else RUNS.c.id]
-    else:
-        empty = [each.is_(None) for each in key.sort_keys]
-        order = [*chain(*zip(empty, columns, strict=True)), RUNS.c.created_at.desc(), RUNS.c.id.desc()]
+        order = [each.desc() if descends else each for each in (RUNS.c.created_at, RUNS.c.id)]
     page = key.beside(select(column)).where(*conditions).order_by(*order).limit(limit).offset(offset)
     return list(selection.connection.scalars(page))
 
 
 def list_trials(connection: Connection, state: ColumnElement[RunState], sweep_id: str) -> RecordTable:
     """List the trials of a sweep, in order, with the columns of `Registry.run_table`."""
-    of_sweep = select(RUNS.c.key).where(RUNS.c.parent_id == sweep_id)
-    return _table(connection, state, connection.scalars(of_sweep.order_by(RUNS.c.number, RUNS.c.id)).all())
+    of_sweep = select(RUNS.c.key).where(RUNS.c.parent_id == sweep_id).order_by(RUNS.c.number, RUNS.c.id)
+    return list_runs(connection, state, connection.scalars(of_sweep).all())
 
 
-def _key(column: Any) -> ColumnElement[int]:
-    """Reference as the key that it is, of which many are read sooner than of the texts that they stand for."""
-    return type_coerce(column, Integer)
-
-
-def _of_runs(table: Any, keys: Sequence[int], *columns: Any) -> Select[Any]:
-    """Select columns of rows that belong to some runs, after the run's key."""
-    return select(_key(table.c.run_id), *columns).where(_key(table.c.run_id).in_(keys))
-
-
-def _table(connection: Connection, state: ColumnElement[RunState], keys: Sequence[int]) -> RecordTable:
-    """Table of runs in the order of their keys here, with their tags, metrics and parameters.
+@paused_collection()
+def list_runs(connection: Connection, state: ColumnElement[RunState], keys: Sequence[int]) -> RecordTable:
+    """List runs in the order of their keys here, with their tags, metrics and parameters.
 
     A parameter's column has the last part of its path where no other one of the table ends so.
     """
-    fields = {name: FIELDS.get(name, state_field(state)) for name in RUN_COLUMNS}
-    shown: list[Any] = [RUNS.c.key, *(column for field in fields.values() for column in field.shown)]
-    statement = select(*shown).select_from(RUNS)
-    for field in fields.values():
-        statement = field.beside(statement)
+    shown = [FIELDS.get(name, fields.state_field(state)).value for name in RUN_COLUMNS]
+    runs: Select[Any] = select(RUNS.c.key, RUNS.c.code_version, *shown)
     records: dict[int, dict[str, Any]] = {key: {} for key in keys}
     tags: dict[int, list[str]] = defaultdict(list)
     metrics: set[str] = set()
@@ -331,11 +272,9 @@ def _table(connection: Connection, state: ColumnElement[RunState], keys: Sequenc
     texts = dict(connection.execute(select(NAMES.c.key, NAMES.c.text)).all())
     for start in range(0, len(keys), _RUNS_PER_STATEMENT):
         some = keys[start : start + _RUNS_PER_STATEMENT]
-        for row in connection.execute(statement.where(RUNS.c.key.in_(some))):
-            key, *columns = row
-            values = iter(columns)
-            for name, field in fields.items():
-                records[key][name] = field.show(*(next(values) for _ in field.shown))
+        for key, code_version, *values in connection.execute(runs.where(RUNS.c.key.in_(some))):
+            records[key] |= zip(RUN_COLUMNS, values, strict=True)
+            records[key]["group"] = group_key(records[key]["group"], code_version)
         for key, tag in connection.execute(_of_runs(MARKS, some, MARKS.c.word).where(MARKS.c.kind == "tag")):
             tags[key].append(tag)
         for key, name, value in connection.execute(_of_runs(SERIES, some, _key(SERIES.c.name), SERIES.c.value)):
@@ -344,7 +283,7 @@ def _table(connection: Connection, state: ColumnElement[RunState], keys: Sequenc
         stored = _of_runs(PARAMETERS, some, _key(PARAMETERS.c.path), PARAMETERS.c.kind, PARAMETERS.c.text)
         for key, path, kind, text in connection.execute(stored):
             parameters.append((key, texts[path], decode_parameter(kind, text)))
-    names = {path: f"params.{name}" for path, name in short_names(dict.fromkeys(p for _, p, _ in parameters)).items()}
+    names = {path: f"params.{name}" for path, name in short_names({path: None for _, path, _ in parameters}).items()}
     for key, path, value in parameters:
         records[key][names[path]] = value
     for key, record in records.items():
@@ -354,3 +293,13 @@ def _table(connection: Connection, state: ColumnElement[RunState], keys: Sequenc
     dtypes = dict.fromkeys([*measured, "seconds"], "float64") | dict.fromkeys(["seed", "number"], "Int64")
     columns_of_all = [*RUN_COLUMNS, "tags", *measured, *sorted(names.values())]
     return RecordTable(columns_of_all, [record for record in records.values() if "id" in record], dtypes)
+
+
+def _of_runs(table: Any, keys: Sequence[int], *columns: Any) -> Select[Any]:
+    """Select columns of rows that belong to some runs, after the run's key."""
+    return select(_key(table.c.run_id), *columns).where(_key(table.c.run_id).in_(keys))
+
+
+def _key(column: Any) -> ColumnElement[int]:
+    """Reference as the key that it is, of which many are read sooner than of the texts that they stand for."""
+    return type_coerce(column, Integer)

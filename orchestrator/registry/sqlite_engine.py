@@ -9,13 +9,14 @@ milliseconds at most, and a few for seconds.
 import math
 import sqlite3
 import time
-from collections.abc import Collection
-from contextlib import closing
+from collections.abc import Callable, Collection
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from sqlalchemy import URL, Connection, Engine, StaticPool, create_engine, event
+from sqlalchemy import URL, Connection, Engine, PoolProxiedConnection, QueuePool, StaticPool, create_engine, event
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry.location import BUSY_TIMEOUT_S, reading_address
@@ -24,39 +25,29 @@ VERSION_TABLE = "registry_revision"
 """Table that every registry has: it holds the revision of the others."""
 
 
-def open_for_writing(url: URL) -> Engine:
-    """Make an engine for a file, and the file's folder too. Raises: RegistryError, OSError."""
-    path = file_of(url)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(url, hide_parameters=True, connect_args={"timeout": BUSY_TIMEOUT_S})
-    event.listen(engine, "connect", partial(_prepare, path=path))
-    event.listen(engine, "begin", _begin)
-    return engine
-
-
-def open_for_reading(url: URL) -> Engine:
-    """Make an engine for a file that may lie where nothing can be written; a missing file reads as an empty registry.
+def open_file(path: Path, *, read_only: bool) -> Engine:
+    """Make an engine for a file, and its folder too; where it is only read, a missing file reads as an empty registry.
 
     Raises: RegistryError.
     """
-    path = file_of(url)
-    if not path.exists():
+    if read_only and not path.exists():
         return open_empty()
-    address = reading_address(path)
-
-    def connect() -> sqlite3.Connection:
-        return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
-
-    engine = create_engine(url, hide_parameters=True, creator=connect)
-    event.listen(engine, "connect", _set_up)
-    event.listen(engine, "begin", _begin)
-    return engine
+    if not read_only:
+        with suppress(OSError):  # which SQLite meets as well
+            path.parent.mkdir(parents=True, exist_ok=True)
+    address = reading_address(path) if read_only else f"file:{quote(str(path))}"
+    connect = partial(sqlite3.connect, address, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
+    return _engine(None if read_only else path, creator=connect, poolclass=QueuePool)
 
 
 def open_empty() -> Engine:
     """Make an engine for a database in memory, without tables."""
-    engine = create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
-    event.listen(engine, "connect", _set_up)
+    return _engine(None, connect_args={"check_same_thread": False}, poolclass=StaticPool)
+
+
+def _engine(written: Path | None, **options: Any) -> Engine:
+    engine = create_engine("sqlite://", hide_parameters=True, **options)
+    event.listen(engine, "connect", partial(_set_up, written=written))
     event.listen(engine, "begin", _begin)
     return engine
 
@@ -64,72 +55,58 @@ def open_empty() -> Engine:
 def back_up(url: URL, target: Path) -> None:
     """Write a copy of a file as it stands at one moment, its write-ahead log included; writers need not stop."""
     with (
-        closing(sqlite3.connect(reading_address(file_of(url)), uri=True, timeout=BUSY_TIMEOUT_S)) as source,
+        closing(sqlite3.connect(reading_address(Path(str(url.database))), uri=True, timeout=BUSY_TIMEOUT_S)) as source,
         closing(sqlite3.connect(target)) as copy,
     ):
         source.backup(copy)
 
 
-def file_of(url: URL) -> Path:
-    """Path of a URL's file. Raises: RegistryError where that is a folder."""
-    path = Path(str(url.database))
-    if path.is_dir():
-        raise RegistryError(f"The registry {path} is a folder; name a file in it, {path / 'registry.sqlite'} say.")
-    return path
-
-
-def _set_up(connection: sqlite3.Connection, _record: Any) -> None:
+def _set_up(connection: sqlite3.Connection, _record: Any, *, written: Path | None) -> None:
     """Leave the beginning of transactions to `_begin`, and define the functions that PostgreSQL has by itself."""
     connection.isolation_level = None
-    # 32 MB of pages: those of a big registry lie apart, and with SQLite's 2 MB a board reads most of them again and
-    # again.
+    # 32 MB of pages: those of a big registry lie apart, and with SQLite's 2 MB a board reads most of them repeatedly.
     connection.execute("PRAGMA cache_size = -32768")
     connection.create_function("folded", 1, lambda text: text and text.lower(), deterministic=True)
-    connection.create_aggregate("stddev_samp", 1, _Deviation)
-    connection.create_aggregate("median", 1, _Median)
-
-
-class _Numbers:
-    """Aggregate of the numbers of a group; NULLs aside."""
-
-    def __init__(self) -> None:
-        self._numbers: list[float] = []
-
-    def step(self, number: Any, /) -> None:
-        if number is not None:
-            self._numbers.append(number)
-
-
-class _Deviation(_Numbers):
-    def finalize(self) -> Any:
-        number = len(self._numbers)
-        mean = sum(self._numbers) / max(number, 1)
-        if number < 2 or not math.isfinite(mean):
-            return None
-        return math.sqrt(sum((each - mean) * (each - mean) for each in self._numbers) / (number - 1))
-
-
-class _Median(_Numbers):
-    def finalize(self) -> Any:
-        ordered, number = sorted(self._numbers), len(self._numbers)
-        return (ordered[(number - 1) // 2] + ordered[number // 2]) / 2 if ordered else None
-
-
-def _prepare(connection: sqlite3.Connection, record: Any, path: Path) -> None:
-    _set_up(connection, record)
+    connection.create_aggregate("stddev_samp", 1, partial(_Aggregate, _deviation))
+    connection.create_aggregate("median", 1, partial(_Aggregate, _median))
+    if written is None:
+        return
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA synchronous = NORMAL")
     # Pages of the log between two copies into the file, 16 MB: four times SQLite's own, so that the pages which every
     # trial changes are copied less often.
     connection.execute("PRAGMA wal_autocheckpoint = 4000")
     if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-        _refuse_foreign_file(connection, path)  # before the switch, which is written into the file
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+        refuse_foreign([name for (name,) in tables], str(written))  # before the switch, which is written into the file
         _switch_to_wal(connection)
 
 
-def _refuse_foreign_file(connection: sqlite3.Connection, path: Path) -> None:
-    names = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
-    refuse_foreign([name for (name,) in names], str(path))
+class _Aggregate:
+    """Aggregate of the numbers of a group, NULLs aside."""
+
+    def __init__(self, compute: Callable[[list[float]], float | None]) -> None:
+        self._numbers: list[float] = []
+        self._compute = compute
+
+    def step(self, number: Any, /) -> None:
+        if number is not None:
+            self._numbers.append(number)
+
+    def finalize(self) -> Any:
+        return self._compute(self._numbers)
+
+
+def _deviation(numbers: list[float]) -> float | None:
+    mean = sum(numbers) / max(len(numbers), 1)
+    if len(numbers) < 2 or not math.isfinite(mean):
+        return None
+    return math.sqrt(sum((each - mean) * (each - mean) for each in numbers) / (len(numbers) - 1))
+
+
+def _median(numbers: list[float]) -> float | None:
+    ordered, number = sorted(numbers), len(numbers)
+    return (ordered[(number - 1) // 2] + ordered[number // 2]) / 2 if ordered else None
 
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:
@@ -146,21 +123,22 @@ def _switch_to_wal(connection: sqlite3.Connection) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    driver: Any = connection.connection.driver_connection
-    is_writing, known = bool(connection.get_execution_options().get("writing")), connection.connection.info
-    if known.get("is_writing") != is_writing:  # a pragma makes SQLite forget its prepared statements
-        driver.execute(f"PRAGMA query_only = {'OFF' if is_writing else 'ON'}")
-        known["is_writing"] = is_writing
+    is_writing = bool(connection.get_execution_options().get("writing"))
+    driver = allow_writing(connection.connection, is_writing)
     driver.execute("BEGIN IMMEDIATE" if is_writing else "BEGIN")
 
 
-def refuse_foreign(tables: Collection[str], place: str) -> None:
-    """Refuse a database that has tables, and not the one that every registry has. Raises: RegistryError.
+def allow_writing(connection: PoolProxiedConnection, is_writing: bool = True) -> Any:
+    """Let a connection write, or not, and return the driver's own."""
+    driver: Any = connection.driver_connection
+    if connection.info.get("is_writing") != is_writing:  # a pragma makes SQLite forget its prepared statements
+        driver.execute(f"PRAGMA query_only = {'OFF' if is_writing else 'ON'}")
+        connection.info["is_writing"] = is_writing
+    return driver
 
-    Args:
-        tables: names of all tables of the database.
-        place: what messages call the database.
-    """
+
+def refuse_foreign(tables: Collection[str], place: str) -> None:
+    """Refuse a database that has tables, and not the one that every registry has. Raises: RegistryError."""
     if tables and VERSION_TABLE not in tables:
         raise RegistryError(
             f"The database {place} is another program's: it has a table {min(tables)!r} that is not the "

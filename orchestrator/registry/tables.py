@@ -19,29 +19,11 @@ itself (`column_types`).
 
 from typing import Any
 
-from sqlalchemy import (
-    DDL,
-    BigInteger,
-    CheckConstraint,
-    Column,
-    ColumnElement,
-    Double,
-    ForeignKey,
-    ForeignKeyConstraint,
-    Identity,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Table,
-    Text,
-    UniqueConstraint,
-    event,
-    func,
-    select,
-)
+from sqlalchemy import BigInteger, Column, Double, Integer, LargeBinary, MetaData, Table, Text, event, func, select
+from sqlalchemy.schema import DDL, CheckConstraint, ForeignKey, ForeignKeyConstraint, Identity, Index, UniqueConstraint
+from sqlalchemy.sql import ColumnElement
 
-from orchestrator.registry.column_types import FreeText, Json, NameKey, RunKey, StateText, UtcTime, utc_now
+from orchestrator.registry.column_types import NAME_KEY, RUN_KEY, FreeText, Json, StateText, UtcTime, utc_now
 from orchestrator.run_states import RunState
 
 PIPELINE = "pipeline:"
@@ -64,13 +46,9 @@ def _column(name: str, kind: Any, *more: Any, **options: Any) -> Column[Any]:
     return Column(name, kind, *more, nullable=False, **options)
 
 
-def _run(*, is_key: bool = False) -> Column[Any]:
+def _run(**options: Any) -> Column[Any]:
     """The run that a row belongs to, and goes with."""
-    return _column("run_id", RunKey, ForeignKey("all_runs.key", ondelete="CASCADE"), primary_key=is_key)
-
-
-def _name(name: str, *, is_key: bool = False) -> Column[Any]:
-    return _column(name, NameKey, ForeignKey("names.key"), primary_key=is_key)
+    return _column("run_id", RUN_KEY, ForeignKey("all_runs.key", ondelete="CASCADE"), **options)
 
 
 def _now(name: str) -> Column[Any]:
@@ -80,8 +58,7 @@ def _now(name: str) -> Column[Any]:
 
 def _view(name: str, selected: str, *columns: Column[Any]) -> Table:
     """A view. It keeps the columns that it was made with: a migration that adds one makes it again."""
-    created = DDL(f"CREATE VIEW {name} AS {selected}")  # type: ignore[no-untyped-call]
-    event.listen(METADATA, "after_create", created)
+    event.listen(METADATA, "after_create", DDL(f"CREATE VIEW {name} AS {selected}"))  # type: ignore[no-untyped-call]
     return Table(name, MetaData(), *columns)
 
 
@@ -95,7 +72,7 @@ ALL_RUNS = Table(
     METADATA,
     Column("key", Integer, Identity(), primary_key=True),
     _column("id", Text),
-    Column("parent_id", RunKey),
+    Column("parent_id", RUN_KEY, ForeignKey("all_runs.key", ondelete="CASCADE")),
     Column("trial_key", Text),  # natural key of a trial within its sweep
     Column("number", Integer),  # place of a trial in its sweep
     _column("kind", Text),
@@ -123,7 +100,6 @@ ALL_RUNS = Table(
     Column("removed_at", UtcTime),  # when a person removed it
     Column("claimed_at", UtcTime),  # when a garbage collection began to delete its files: it cannot be restored
     Column("num_bytes", BigInteger),  # size of its files when it was removed
-    ForeignKeyConstraint(["parent_id"], ["all_runs.key"], ondelete="CASCADE"),
     UniqueConstraint("id", name="uq_runs_id"),
     CheckConstraint(f"state IN ({_STORED_STATES})", name="ck_runs_state"),
     UniqueConstraint("parent_id", "trial_key", name="uq_runs_parent_id_trial_key"),
@@ -159,8 +135,8 @@ NAMES = Table(
 PARAMETERS = Table(
     "parameters",
     METADATA,
-    _name("path", is_key=True),
-    _run(is_key=True),
+    _column("path", NAME_KEY, ForeignKey("names.key"), primary_key=True),
+    _run(primary_key=True),
     _column("kind", Text),  # text, number, boolean, null or json (a list)
     _column("text", FreeText),  # text itself, or any other value as JSON
     Column("number", Double),  # value of a number, as a double; NULL for NaN; 0 or 1 for a boolean
@@ -173,7 +149,7 @@ SERIES = Table(
     METADATA,
     Column("key", Integer, Identity(), primary_key=True),
     _run(),
-    _name("name"),  # its split and name: `validation.f1`
+    _column("name", NAME_KEY, ForeignKey("names.key")),  # its split and name: `validation.f1`
     _column("step", BigInteger),
     Column("value", Double),
     _column("final", Integer),  # 1 where the value belongs to the run's result, the score of the model that was kept
@@ -195,7 +171,7 @@ POINTS = Table(
 ATTEMPTS = Table(
     "attempts",
     METADATA,
-    _run(is_key=True),
+    _run(primary_key=True),
     Column("number", Integer, primary_key=True),
     _column("state", StateText, default=RunState.RUNNING),
     Column("host", FreeText),
@@ -227,7 +203,7 @@ CODE_DIFFS = Table(
 CHECKPOINTS = Table(
     "checkpoints",
     METADATA,
-    _run(is_key=True),
+    _run(primary_key=True),
     _column("step", BigInteger, primary_key=True),
     _column("path", FreeText),
     _column("digest", Text),
@@ -251,7 +227,7 @@ DATASETS = Table(
 OWN_DATASETS = Table(
     "own_datasets",
     METADATA,
-    _run(is_key=True),
+    _run(primary_key=True),
     Column("fingerprint", Text, ForeignKey("datasets.fingerprint"), primary_key=True),
     Index("ix_own_datasets_fingerprint", "fingerprint"),
 )
@@ -261,7 +237,7 @@ RUN_DATASETS = _view(
     """SELECT run_id, fingerprint FROM own_datasets
 UNION ALL SELECT trial.key, own.fingerprint FROM own_datasets AS own
     JOIN all_runs AS trial ON trial.parent_id = own.run_id""",
-    Column("run_id", RunKey),
+    Column("run_id", RUN_KEY),
     Column("fingerprint", Text),
 )
 """Data that runs, or their sweeps, made or used."""
@@ -270,14 +246,13 @@ ALL_MODELS = Table(
     METADATA,
     Column("name", FreeText, primary_key=True),
     Column("version", Integer, primary_key=True),
-    Column("run_id", RunKey),
+    Column("run_id", RUN_KEY, ForeignKey("all_runs.key", ondelete="SET NULL")),
     _column("folder", FreeText),
     _column("digest", Text),
     _column("head", Text),
     _column("num_parameters", BigInteger),
     _now("created_at"),
     Column("removed_at", UtcTime),  # when it was removed; the row keeps its number from other weights
-    ForeignKeyConstraint(["run_id"], ["all_runs.key"], ondelete="SET NULL"),
     UniqueConstraint("name", "digest", name="uq_models_name_digest"),
     Index("ix_models_run_id", "run_id"),
     Index("ix_models_folder", "folder"),
@@ -306,19 +281,16 @@ LINEAGE = Table(
     _column("child_name", FreeText),
     _column("parent_kind", Text),
     _column("parent_name", FreeText),
-    Column("run_id", RunKey, ForeignKey("all_runs.key", ondelete="SET NULL")),
+    Column("run_id", RUN_KEY, ForeignKey("all_runs.key", ondelete="SET NULL")),
     _now("recorded_at"),
     Index("ix_lineage_parent", "parent"),
     Index("ix_lineage_run_id", "run_id"),
 )
-"""Edges from what something was made of to what was made of it, by the digests of both.
-
-Names are those at the time; a row outlives the run that recorded it.
-"""
+"""Edges from what something was made of to what was made of it, by digests; a row outlives the run that recorded it."""
 OWN_MARKS = Table(
     "own_marks",
     METADATA,
-    _run(is_key=True),
+    _run(primary_key=True),
     Column("kind", Text, primary_key=True),  # tag, flag, note or place: a tag that says where the run itself belongs
     Column("word", FreeText, primary_key=True),  # the tag or the flag; of a note the digest of its text
     Column("text", FreeText),  # text of a note
@@ -335,8 +307,8 @@ STAGES = _view(
     JOIN runs AS pipeline ON place.word = '{PIPELINE}' || pipeline.id
         AND pipeline.id = substr(place.word, {len(PIPELINE) + 1})
     WHERE place.kind = 'place'""",
-    Column("run_id", RunKey),
-    Column("pipeline", RunKey),
+    Column("run_id", RUN_KEY),
+    Column("pipeline", RUN_KEY),
 )
 """Runs that are stages of pipelines which were not removed."""
 _REACHES = "mark.kind IN ('tag', 'flag')"
@@ -363,7 +335,7 @@ UNION ALL SELECT stage.run_id, mark.kind, mark.word {_OF_PIPELINES} WHERE {_OF_T
 UNION ALL SELECT trial.key, mark.kind, mark.word {_OF_PIPELINES}
     JOIN all_runs AS trial ON trial.parent_id = stage.run_id
     WHERE {_OF_THE_FIRST} AND {_NOT_ITS_OWN.format("trial.key")}""",
-    Column("run_id", RunKey),
+    Column("run_id", RUN_KEY),
     Column("kind", Text),  # as in `own_marks`; a place stands here a second time, as a tag
     Column("word", FreeText),
 )
@@ -373,9 +345,8 @@ Tags and flags reach others, notes and places do not. A stage of several pipelin
 when one of them is, and archived when all are: it is put away when nothing that is shown uses it any more.
 """
 
-_DERIVED = {"is_derived": True}
-"""Rows follow from those of runs (`groups/roll_up.py`): a merge brings none."""
-OPEN_RUNS = Table("open_runs", METADATA, _run(is_key=True), info=_DERIVED, sqlite_with_rowid=False)
+_DERIVED = {"is_derived": True}  # rows follow from those of runs (`roll_up.py`): a merge brings none
+OPEN_RUNS = Table("open_runs", METADATA, _run(primary_key=True), info=_DERIVED, sqlite_with_rowid=False)
 """Runs whose groups are read from the runs themselves: each has not ended, or has changed since.
 
 With a row's number of its own SQLite would take NULL for a new key.

@@ -5,12 +5,12 @@ Its files stay where they are until then. Whoever deletes the files claims the r
 restoration cannot cross: either the run is back by then, and its files stay, or it is claimed, and cannot be restored.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, delete, func, or_, select, text, update
+from sqlalchemy import ColumnElement, Connection, func, or_, select, text, update
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.registry.column_types import utc_now
@@ -18,7 +18,7 @@ from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import change_row, find_row
 from orchestrator.registry.roll_up import roll_up_runs, roll_up_tests
 from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, record_columns
-from orchestrator.registry.tables import ALL_MODELS, ALL_RUNS, OWN_MARKS, PIPELINE
+from orchestrator.registry.tables import ALL_MODELS, ALL_RUNS, OWN_MARKS, PIPELINE, RUNS
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,11 @@ class TrashRecord:
     kind: str
     num_trials: int
     storage_path: str | None
-    """Folder in which its files still lie."""
     num_bytes: int
     created_at: datetime
     removed_at: datetime
     claimed_at: datetime | None
-    """Time at which a garbage collection began to delete its files, so that it cannot be restored any more."""
+    """Time from which on it cannot be restored: a garbage collection began to delete its files."""
 
 
 class Trash:
@@ -45,33 +44,28 @@ class Trash:
         self._database = database
 
     def put(self, run_id: str, num_bytes: int) -> bool:
-        """Remove a run that has ended, with its trials and models; returns whether it was there.
-
-        Args:
-            num_bytes: size of its files, which stay where they are.
-        """
+        """Remove a run that has ended, with its trials and models; returns whether it was there. Its files stay."""
         with self._database.connection(writing=True) as connection:
-            run = find_row(connection, ALL_RUNS, id=run_id, for_update=True)
-            if run is None or run.removed_at is not None or run.parent_id or not run.state.is_final:
+            run = find_row(connection, RUNS, id=run_id, for_update=True)
+            if run is None or run.parent_id or not run.state.is_final:
                 return False
             change_row(connection, ALL_RUNS, {"num_bytes": num_bytes}, id=run_id)
             _mark(connection, run_id, None, connection.scalar(select(utc_now())))
-        return True
+            return True
 
     def records(self, *conditions: ColumnElement[bool]) -> list[TrashRecord]:
         """Runs in the trash, the newest first; those alone for which all conditions are true."""
-        run, trial = ALL_RUNS.c, ALL_RUNS.alias()
-        num_trials = select(func.count()).where(trial.c.parent_id == run.key).scalar_subquery()
-        read = {"run_id": run.id, "num_trials": num_trials, "num_bytes": func.coalesce(run.num_bytes, 0)}
-        removed = select(*record_columns(TrashRecord, ALL_RUNS, read)).where(run.removed_at.is_not(None), *conditions)
-        newest_first = removed.where(run.parent_id.is_(None)).order_by(run.removed_at.desc(), run.id)
+        trial = ALL_RUNS.alias()
+        num_trials = select(func.count()).where(trial.c.parent_id == ALL_RUNS.c.key).scalar_subquery()
+        columns = record_columns(TrashRecord, ALL_RUNS, {"run_id": ALL_RUNS.c.id, "num_trials": num_trials})
+        are_removed = ALL_RUNS.c.removed_at.is_not(None), ALL_RUNS.c.parent_id.is_(None)
+        found = select(*columns).where(*are_removed, *conditions)
         with self._database.connection(writing=False) as connection:
-            return [TrashRecord(*row) for row in connection.execute(newest_first)]
+            rows = connection.execute(found.order_by(ALL_RUNS.c.removed_at.desc(), ALL_RUNS.c.id))
+            return [TrashRecord(*row) for row in rows]
 
     def called(self, wanted: str) -> list[TrashRecord]:
         """Runs in the trash with that id, else those of that name and those whose id begins so, the newest first."""
-        if not wanted:
-            return []
         begins = ALL_RUNS.c.id.startswith(wanted.lower(), autoescape=True)
         is_begun = [begins] if len(wanted) >= MIN_ID_DIGITS else []
         return self.records(ALL_RUNS.c.id == wanted.lower()) or self.records(or_(ALL_RUNS.c.name == wanted, *is_begun))
@@ -88,17 +82,14 @@ class Trash:
         what = "stands for several runs in the trash; give the id of one" if found else "is no run in the trash"
         raise NotFoundError(f"{wanted!r} {what}; there are: {listed or 'none'}")
 
-    def stages_of(self, pipeline_id: str) -> Sequence[TrashRecord]:
+    def stages_of(self, pipeline_id: str) -> list[TrashRecord]:
         """Stages of a pipeline that are in the trash and can be restored, the oldest first."""
-        is_stage = ALL_RUNS.c.key.in_(select(OWN_MARKS.c.run_id).where(OWN_MARKS.c.word == f"{PIPELINE}{pipeline_id}"))
-        found = self.records(is_stage, ALL_RUNS.c.claimed_at.is_(None))
+        of_pipeline = select(OWN_MARKS.c.run_id).where(OWN_MARKS.c.word == f"{PIPELINE}{pipeline_id}")
+        found = self.records(ALL_RUNS.c.key.in_(of_pipeline), ALL_RUNS.c.claimed_at.is_(None))
         return sorted(found, key=lambda stage: (stage.created_at, stage.run_id))
 
     def restore(self, run_id: str) -> None:
-        """Bring a run back as it was, with its trials and models.
-
-        Raises: NotFoundError; InputError where its files are being deleted.
-        """
+        """Bring a run back as it was, with its trials and models. Raises: NotFoundError; InputError if claimed."""
         with self._database.connection(writing=True) as connection:
             run = find_row(connection, ALL_RUNS, id=run_id, for_update=True)
             if run is None or run.removed_at is None:
@@ -106,7 +97,7 @@ class Trash:
             if run.claimed_at is not None:
                 raise InputError(
                     f"run {run_id} cannot be restored: a garbage collection has deleted its files, or does so, since "
-                    f"{run.claimed_at:%Y-%m-%d %H:%M} UTC; what is left of it goes with: orchestrator gc"
+                    f"{run.claimed_at:%Y-%m-%d %H:%M} UTC; what is left goes with: orchestrator gc"
                 )
             change_row(connection, ALL_RUNS, {"num_bytes": None}, id=run_id)
             _mark(connection, run_id, run.removed_at, None)
@@ -115,9 +106,9 @@ class Trash:
     def claiming(self) -> Iterator[Callable[[str], bool]]:
         """Hold off whoever writes runs until the end of the block, to see what may go and to claim it.
 
-        The block gets a function that claims a run in the trash, whose files are about to be deleted, and returns
-        whether they may be: not where the run is back, or gone. Whoever finds a claim may claim again, to finish what
-        another has begun. The block reads by another `Registry`, and writes nothing else.
+        The block gets a function that claims a run in the trash, and returns whether its files may be deleted: not
+        where the run is back, or gone. A claim may be claimed again, to finish what another has begun. The block reads
+        by another `Registry`, and writes nothing else.
         """
         with self._database.connection(writing=True) as connection:
             if self._database.dialect == "postgresql":  # SQLite has one lock, which the transaction holds
@@ -131,11 +122,6 @@ class Trash:
                 return True
 
             yield claim
-
-    def drop(self, run_id: str) -> None:
-        """Forget a run in the trash for good; the versions of its models are never given to others."""
-        with self._database.connection(writing=True) as connection:
-            connection.execute(delete(ALL_RUNS).where(ALL_RUNS.c.id == run_id, ALL_RUNS.c.removed_at.is_not(None)))
 
 
 def _mark(connection: Connection, run_id: str, before: datetime | None, after: datetime | None) -> None:

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Text,
-    and_,
-    bindparam,
-    case,
-    delete,
-    literal_column,
-    null,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Text, bindparam, case, delete, or_, select, update
 
 from orchestrator.errors import NotFoundError
 from orchestrator.registry.column_types import FreeText, utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.dialects import list_value, select_list, upsert
+from orchestrator.registry.dialects import change_row, select_list, upsert
 from orchestrator.registry.parameters import (
+    DATA,
+    RECIPE,
     TAKEN_DIGEST,
+    TASK,
     group_digest,
+    load_parameters,
     read_parameters,
+    record_parameters,
     run_group_digest,
     told_task_fields,
     trial_id,
@@ -43,48 +35,17 @@ from orchestrator.registry.write_transactions import Prepared, WriteTransaction
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 
-_CHANGES_PER_STATEMENT = 500
-"""Changes of trials that are written at once: a statement has no room for the ids of any number."""
-
-
-_DATA = "data."
-"""Beginning of the parameters that say which data a sweep's trials learn from and are scored on."""
-_RECIPE = "recipe."
-_THREADS = "threads_per_trial"
-_TASK = "task."
-
-
-_STARTED = {"state": RunState.RUNNING, "attempt": 1}
-_NEVER_STARTED = {"attempt": 0}
-"""Values of the row of a trial that begins, and of one that was not recorded before its end."""
-_ROW_COLUMNS = (
-    "id",
-    "parent_id",
-    "trial_key",
-    "number",
-    "kind",
-    "name",
-    "task",
-    "metric",
-    "seed",
-    "group_key",
-    "spec",
-    "host",
-    "code_version",
-)
-_END_COLUMNS = ("state", "error", "seconds", "model_folder", "predictions_path", "host")
+_SHARED = ("task", "metric", "host", "code_version")
+"""Columns that a trial has from its sweep."""
+_ROW = ("id", "parent_id", "trial_key", "number", "kind", "name", "seed", "group_key", "spec", *_SHARED)
+_END = ("state", "error", "seconds", "model_folder", "predictions_path", "host")
 
 
 class SweepTrials:
-    """`registry.trials`: writes and reads the trials of sweeps. Natural key: (sweep, key).
-
-    Args:
-        lost_after_s: as `Registry` takes it.
-    """
+    """`registry.trials`: writes and reads the trials of sweeps. Natural key: (sweep, key)."""
 
     def __init__(self, database: Database, lost_after_s: float) -> None:
-        self._database = database
-        self._lost_after_s = lost_after_s
+        self._database, self._lost_after_s = database, lost_after_s
 
     def record(self, sweep_id: str, changes: Sequence[TrialChange]) -> list[str]:
         """Record what became of trials, all in one transaction, and return the trial's id for each change.
@@ -95,9 +56,7 @@ class SweepTrials:
         Raises: NotFoundError where there is no such sweep.
         """
         with self._database.transaction() as transaction:
-            writer = _TrialWriter(transaction, sweep_id)
-            for begin in range(0, len(changes), _CHANGES_PER_STATEMENT):
-                writer.write(changes[begin : begin + _CHANGES_PER_STATEMENT])
+            _TrialWriter(transaction, sweep_id).write(changes)
         return [trial_id(sweep_id, change.key) for change in changes]
 
     def states(self, sweep_id: str) -> dict[str, RunState]:
@@ -121,29 +80,23 @@ class SweepTrials:
         """Set which data the trials of a sweep, or a run itself, learn from and are scored on: digests by name.
 
         A split's name stands for the examples that are used; `train_file` for its file and `train_whole` for all of its
-        examples without a limit, which make no groups. Trials that are recorded from then on have these as parameters,
-        as the sweep does: `data.train_digest`. Trials with different examples are no group, whatever the paths in the
-        spec say.
+        examples without a limit, which make no groups. The sweep, and trials that are recorded from then on, have these
+        as parameters, such as `data.train_digest`.
         """
-        data = {f"{_DATA}{name}{TAKEN_DIGEST}": value for name, value in digests.items()}
+        data = {f"{DATA}{name}{TAKEN_DIGEST}": value for name, value in digests.items()}
         with self._database.connection(writing=True) as connection:
             _open_run(connection, sweep_id)
-        with self._database.transaction() as transaction:
-            run = _read_run(transaction, sweep_id)
-            parameters = read_parameters(transaction, run.key) | data
-            write_parameters(transaction, {run.key: parameters})
-            group = {"row": sweep_id, "group": run_group_digest(run.kind, parameters)}
-            transaction.run(_group_statement(transaction.dialect), group)
+            record_parameters(connection, sweep_id, data)
+            kind = connection.scalars(select(ALL_RUNS.c.kind).where(ALL_RUNS.c.id == sweep_id)).one()
+            group = run_group_digest(kind, load_parameters(connection, sweep_id))
+            change_row(connection, ALL_RUNS, {"group_key": group}, id=sweep_id)
 
     def set_metric(self, sweep_id: str, task: str, metric: str) -> None:
         """Set the task of a sweep and of its trials, and the score that ranks them."""
         with self._database.connection(writing=True) as connection:
             _open_run(connection, sweep_id)
-            connection.execute(
-                update(ALL_RUNS)
-                .where(or_(ALL_RUNS.c.id == sweep_id, ALL_RUNS.c.parent_id == sweep_id))
-                .values(task=task, metric=metric)
-            )
+            theirs = or_(ALL_RUNS.c.id == sweep_id, ALL_RUNS.c.parent_id == sweep_id)
+            connection.execute(update(ALL_RUNS).where(theirs).values(task=task, metric=metric))
 
     def table(self, sweep_id: str) -> RecordTable:
         """Trials of a sweep by number, a record each, with the columns of `Registry.runs`."""
@@ -157,83 +110,78 @@ def _open_run(connection: Connection, run_id: str) -> None:
     open_run(connection, run_id)
 
 
-def _read_run(transaction: WriteTransaction, run_id: str) -> _RunColumns:
-    """Read the columns of a run by which its trials and data are written. Raises: NotFoundError."""
-    found = transaction.read(_run_statement(transaction.dialect), {"row": run_id})
-    if not found:
-        raise NotFoundError(f"No run {run_id} in the registry.")
-    return _RunColumns(run_id, *found[0])
-
-
 class _TrialWriter:
-    """Writes trials of a sweep in a transaction, with the values that all of them share."""
+    """Writes trials of a sweep in a transaction. Raises: NotFoundError."""
 
-    def __init__(self, transaction: WriteTransaction, run_id: str) -> None:
-        self._transaction = transaction
-        self._dialect = transaction.dialect
-        self._run = _read_run(transaction, run_id)
+    def __init__(self, transaction: WriteTransaction, sweep_id: str) -> None:
+        self._transaction, self._dialect, self._sweep_id = transaction, transaction.dialect, sweep_id
+        found = transaction.read(_sweep_statement(self._dialect), {"row": sweep_id})
+        if not found:
+            raise NotFoundError(f"No run {sweep_id} in the registry.")
+        self._key, self._state, self._name, *shared = found[0]
+        self._shared = dict(zip(_SHARED, shared, strict=True))
 
     @cached_property
     def _parameters(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """Parameters of the sweep: its recipe, its task, and what else its trials share; read for new trials alone."""
-        parameters = read_parameters(self._transaction, self._run.key)
+        parameters = read_parameters(self._transaction, self._key)
         recipe, task, shared = (
             {path: value for path, value in parameters.items() if path.startswith(beginning)}
-            for beginning in (_RECIPE, _TASK, (_DATA, _THREADS))
+            for beginning in (RECIPE, TASK, (DATA, "threads_per_trial"))
         )
         return recipe, task, shared | told_task_fields(task)
 
     def write(self, changes: Sequence[TrialChange]) -> None:
         """Write what became of trials; the result of each is the last of its changes."""
-        if RunState(self._run.state).is_final:
-            self._transaction.run(open_statement(self._dialect), {"run_id": self._run.id})
+        if RunState(self._state).is_final:
+            self._transaction.run(open_statement(self._dialect), {"run_id": self._sweep_id})
         starts = [change for change in changes if isinstance(change, TrialStart)]
         results = [change for change in changes if isinstance(change, TrialResult)]
-        own: list[TrialStart | TrialResult] = [*starts, *results]
-        recorded = self._recorded({self._id(change) for change in own})
-        states = {row: state for row, (_, state) in recorded.items()}
-        recipes = {self._id(change): self._recipe_of(change) for change in own if self._id(change) not in states}
-        self._run_many(_start_statement, [self._row(start) | _STARTED for start in starts])
+        states, begun, ends = self._insert_new([*starts, *results]), [], []
         for start in starts:
-            before = states.get(self._id(start), RunState.PENDING)
-            states[self._id(start)] = RunState.RUNNING if before.may_become(RunState.RUNNING) else before
-        known, ends = set(states), []
-        for each in results:  # one of several results of a trial follows those before it, as in calls of their own
-            if states.get(self._id(each), RunState.PENDING).may_become(each.state):
-                states[self._id(each)] = each.state
-                ends.append(each)
-        begun = [end for end in ends if self._id(end) in known]
-        unknown = [end for end in ends if self._id(end) not in known]
-        self._run_many(_end_statement, [{"row": self._id(end)} | self._end_values(end) for end in begun])
-        self._run_many(_insert_statement, [self._row(end) | _NEVER_STARTED | self._end_values(end) for end in unknown])
-        kept = [{"row": self._id(each), "folder": each.model.folder} for each in results if each.model is not None]
-        self._run_many(_folder_statement, kept)
-        new = {row: key for row, (key, _) in self._recorded(recipes).items()}
-        write_parameters(self._transaction, {new[row]: recipe for row, recipe in recipes.items()})
+            if states[self._id(start)].may_become(RunState.RUNNING):
+                states[self._id(start)] = RunState.RUNNING
+                begun.append({"row": self._id(start), "code": self._shared["code_version"]})
+        for result in results:  # one of several results of a trial follows those before it, as in calls of their own
+            if states[self._id(result)].may_become(result.state):
+                states[self._id(result)] = result.state
+                ends.append(result)
+        self._run_many(_start_statement, begun)
+        self._run_many(_end_statement, [self._end_values(end) for end in ends])
+        # Where the model of a completed trial is kept is known only when the sweep ends.
+        kept = [{"row": self._id(one), "folder": one.model.folder} for one in results if one.model is not None]
+        self._run_many(_folder_statement, [one for one in kept if states[one["row"]] is RunState.COMPLETED])
         measured = [(self._id(change), change.events) for change in changes if isinstance(change, TrialEvents)]
-        self._write_metrics(measured, final=False)
-        self._write_metrics([(self._id(result), _result_events(result)) for result in ends], final=True)
+        write_metrics(self._transaction, metric_curves(measured), final=False)
+        scores = [(self._id(end), [MetricEvent(end.best_step, "validation", end.metrics)]) for end in ends]
+        write_metrics(self._transaction, metric_curves(scores), final=True)
 
-    def _recorded(self, ids: Collection[str]) -> dict[str, tuple[int, RunState]]:
-        """Key and state of each of these trials that is recorded already."""
-        if not ids:
+    def _insert_new(self, changes: Sequence[TrialStart | TrialResult]) -> dict[str, RunState]:
+        """Insert the trials that are not recorded yet, and return the state of each by its id; other writers wait."""
+        if not changes:
             return {}
-        given = {"ids": list_value(self._dialect, ids)}
-        rows = self._transaction.read(_states_statement(self._dialect), given)
-        return {row: (key, RunState(state)) for row, key, state in rows}
+        first: dict[str, TrialStart | TrialResult] = {}
+        for change in changes:
+            first.setdefault(self._id(change), change)
+        asked = _states_statement(self._dialect), {"ids": [*first]}
+        states = {row: RunState(state) for row, state in self._transaction.read(*asked)}
+        recipes = {}
+        for row, change in first.items():
+            if row not in states:
+                recipe = self._recipe_of(change)
+                inserted = _insert_statement(self._dialect), self._row(change, recipe)
+                ((key, state),) = self._transaction.read(*inserted)
+                states[row], recipes[key] = RunState(state), recipe
+        write_parameters(self._transaction, recipes)
+        return states
 
     def _run_many(self, statement: Callable[[str], Prepared], rows: Sequence[dict[str, Any]]) -> None:
         if rows:
             prepared = statement(self._dialect)
             self._transaction.run_many(prepared, [prepared.values(row) for row in rows])
 
-    def _write_metrics(self, measured: Sequence[tuple[str, Sequence[MetricEvent]]], *, final: bool) -> None:
-        curves = metric_curves(measured)
-        if curves:
-            write_metrics(self._transaction, curves, final=final)
-
     def _id(self, change: TrialChange) -> str:
-        return trial_id(self._run.id, change.key)
+        return trial_id(self._sweep_id, change.key)
 
     def _recipe_of(self, trial: TrialStart | TrialResult) -> dict[str, Any]:
         """Parameters of a trial: the sweep's recipe, with the trial's own values and seed in their places.
@@ -241,144 +189,61 @@ class _TrialWriter:
         The data, the task's fields and the number of threads are the sweep's; they change scores too, so that they are
         part of the group.
         """
-        own = {path if "." in path else f"{_RECIPE}{path}": value for path, value in trial.parameters.items()}
+        own = {path if "." in path else f"{RECIPE}{path}": value for path, value in trial.parameters.items()}
         recipe, _, shared = self._parameters
-        return recipe | own | {f"{_RECIPE}seed": trial.seed} | shared
+        return recipe | own | {f"{RECIPE}seed": trial.seed} | shared
 
-    def _row(self, trial: TrialStart | TrialResult) -> dict[str, Any]:
-        """Row of a trial."""
-        return {
-            "id": self._id(trial),
-            "parent_id": self._run.id,
-            "trial_key": trial.key,
-            "number": trial.number,
-            "kind": "trial",
-            "name": f"{self._run.name} #{trial.number}",
-            "task": self._run.task,
-            "metric": self._run.metric,
-            "seed": trial.seed,
-            "group_key": group_digest(self._recipe_of(trial) | self._parameters[1]),
-            "spec": dict(trial.parameters),
-            "host": self._run.host,
-            "code_version": self._run.code_version,
-        }
+    def _row(self, trial: TrialStart | TrialResult, recipe: dict[str, Any]) -> dict[str, Any]:
+        place = {"id": self._id(trial), "parent_id": self._sweep_id, "trial_key": trial.key, "number": trial.number}
+        own = {"kind": "trial", "name": f"{self._name} #{trial.number}", "seed": trial.seed}
+        group = group_digest(recipe | self._parameters[1])
+        return {**place, **own, "group_key": group, "spec": dict(trial.parameters), **self._shared}
 
     def _end_values(self, result: TrialResult) -> dict[str, Any]:
-        """Values of a trial's row that are known when it has ended; one that does not say its host is its sweep's."""
-        return {
-            "state": result.state,
-            "error": result.error,
-            "seconds": result.seconds,
-            "model_folder": result.model.folder if result.model else None,
-            "predictions_path": result.predictions_path,
-            "host": result.host or self._run.host,
-        }
+        place = {"row": self._id(result), "host": result.host or self._shared["host"]}
+        files = {"model_folder": result.model and result.model.folder, "predictions_path": result.predictions_path}
+        return {**place, **files, "state": result.state, "error": result.error, "seconds": result.seconds}
 
 
-def _result_events(result: TrialResult) -> list[MetricEvent]:
-    """Scores of a result as the measurements of its best step."""
-    return [MetricEvent(result.best_step, "validation", result.metrics)]
-
-
-class _RunColumns(NamedTuple):
-    """Columns of a sweep that its trials take over, its key and its kind."""
-
-    id: str
-    key: int
-    kind: str
-    name: str
-    task: str | None
-    metric: str | None
-    host: str | None
-    code_version: str | None
-    state: str
+_IS_ROW = ALL_RUNS.c.id == bindparam("row", type_=Text)
 
 
 @lru_cache
-def _run_statement(dialect: str) -> Prepared:
-    """Read the columns of a sweep that its trials take over."""
-    columns = [ALL_RUNS.c[name] for name in _RunColumns._fields[1:]]
-    return Prepared(select(*columns).where(ALL_RUNS.c.id == bindparam("row", type_=Text)), dialect, ("row",))
-
-
-@lru_cache
-def _group_statement(dialect: str) -> Prepared:
-    """Set the digest of the group that a run is of."""
-    statement = update(ALL_RUNS).where(ALL_RUNS.c.id == bindparam("row", type_=Text))
-    return Prepared(statement.values(group_key=bindparam("group", type_=Text)), dialect, ("row", "group"))
+def _sweep_statement(dialect: str) -> Prepared:
+    columns = (ALL_RUNS.c[name] for name in ("key", "state", "name", *_SHARED))
+    return Prepared(select(*columns).where(_IS_ROW), dialect, ["row"])
 
 
 @lru_cache
 def _states_statement(dialect: str) -> Prepared:
-    """Read the keys and states of those trials that are recorded."""
-    statement = select(ALL_RUNS.c.id, ALL_RUNS.c.key, ALL_RUNS.c.state).where(
-        ALL_RUNS.c.id.in_(select_list(dialect, "ids"))
-    )
-    return Prepared(statement, dialect, ("ids",))
-
-
-@lru_cache
-def _start_statement(dialect: str) -> Prepared:
-    """Insert a trial that begins, or let one that is there begin again, if its state allows that."""
-    statement = upsert(
-        dialect,
-        ALL_RUNS,
-        ("id",),
-        ("state", "error", "heartbeat_at", "finished_at", "code_version"),
-        _may_change,
-        _time_from_now,
-    )
-    statement = statement.values(started_at=utc_now(), heartbeat_at=utc_now(), error=None, finished_at=None)
-    return Prepared(statement, dialect, (*_ROW_COLUMNS, *_STARTED))
+    asked = select(ALL_RUNS.c.id, ALL_RUNS.c.state).where(ALL_RUNS.c.id.in_(select_list(dialect, "ids")))
+    return Prepared(asked.order_by(ALL_RUNS.c.id).with_for_update(key_share=True), dialect, ["ids"])
 
 
 @lru_cache
 def _insert_statement(dialect: str) -> Prepared:
-    """Insert a trial that was not recorded before its end; a later one of its ends finds it there."""
-    changing = (*_END_COLUMNS, "finished_at")
-    statement = upsert(dialect, ALL_RUNS, ("id",), changing, _may_change).values(finished_at=utc_now())
-    return Prepared(statement, dialect, tuple(dict.fromkeys((*_ROW_COLUMNS, *_NEVER_STARTED, *_END_COLUMNS))))
+    """Insert a trial, or find the one that another process has just inserted."""
+    inserted = upsert(dialect, ALL_RUNS, ("id",), ("id",)).values(state=RunState.PENDING, attempt=0)
+    return Prepared(inserted.returning(ALL_RUNS.c.key, ALL_RUNS.c.state), dialect, _ROW)
+
+
+@lru_cache
+def _start_statement(dialect: str) -> Prepared:
+    """Let a trial begin, timed anew where it had ended; one at work only says so again."""
+    is_at_work = ALL_RUNS.c.state == RunState.RUNNING
+    started_at = case((is_at_work, ALL_RUNS.c.started_at), else_=utc_now())
+    begun = {"state": RunState.RUNNING, "attempt": 1, "started_at": started_at, "heartbeat_at": utc_now()}
+    begun |= dict.fromkeys(("error", "seconds", "finished_at")) | {"code_version": bindparam("code", type_=Text)}
+    return Prepared(update(ALL_RUNS).where(_IS_ROW).values(begun), dialect, ["row", "code"])
 
 
 @lru_cache
 def _end_statement(dialect: str) -> Prepared:
-    """End a trial that is recorded."""
-    state = bindparam("state", type_=Text)
-    changed = {name: bindparam(name, type_=ALL_RUNS.c[name].type) for name in _END_COLUMNS}
-    statement = update(ALL_RUNS).where(ALL_RUNS.c.id == bindparam("row", type_=Text), _reachable(state))
-    return Prepared(statement.values(**changed, finished_at=utc_now()), dialect, ("row", *_END_COLUMNS))
+    ended = {name: bindparam(name, type_=ALL_RUNS.c[name].type) for name in _END}
+    return Prepared(update(ALL_RUNS).where(_IS_ROW).values(ended | {"finished_at": utc_now()}), dialect, ["row", *_END])
 
 
 @lru_cache
 def _folder_statement(dialect: str) -> Prepared:
-    """Set the model folder of a completed trial; where its model is kept is known only when the sweep ends."""
     folder = bindparam("folder", type_=FreeText)
-    statement = update(ALL_RUNS).where(
-        ALL_RUNS.c.id == bindparam("row", type_=Text),
-        ALL_RUNS.c.state == literal_column(f"'{RunState.COMPLETED}'"),
-        ALL_RUNS.c.model_folder.is_distinct_from(folder),
-    )
-    return Prepared(statement.values(model_folder=folder), dialect, ("row", "folder"))
-
-
-def _time_from_now(new: Any) -> dict[str, Any]:
-    """Columns by which a trial that begins again, after its end, is timed anew; one at work only says so again."""
-    is_at_work = ALL_RUNS.c.state == _constant(RunState.RUNNING)
-    return {"started_at": case((is_at_work, ALL_RUNS.c.started_at), else_=new.started_at), "seconds": null()}
-
-
-def _may_change(new: Any) -> ColumnElement[bool]:
-    """Condition under which the row that is there may come to the state of the new row."""
-    return _reachable(new.state)
-
-
-def _reachable(state: Any) -> ColumnElement[bool]:
-    reachable = [each for each in RunState if each.predecessors]
-    return or_(
-        *(and_(state == _constant(each), ALL_RUNS.c.state.in_(map(_constant, each.predecessors))) for each in reachable)
-    )
-
-
-def _constant(state: RunState) -> ColumnElement[str]:
-    """State as a constant of the SQL text: bound parameters would cost time in every trial's statements."""
-    return literal_column(f"'{state}'")
+    return Prepared(update(ALL_RUNS).where(_IS_ROW).values(model_folder=folder), dialect, ["row", "folder"])

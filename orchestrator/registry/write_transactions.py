@@ -4,17 +4,16 @@ Running a statement through SQLAlchemy costs several times what the database nee
 the text of a statement once, and the driver runs it, on a connection that is kept for the next transaction.
 """
 
-import contextlib
-import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Dialect, Engine, Executable, Table
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import URL, Dialect, Engine, Executable, PoolProxiedConnection, Table
 from sqlalchemy.sql.expression import ClauseElement
+
+from orchestrator.registry.sqlite_engine import allow_writing
 
 Values = tuple[Any, ...]
 _ROWS_AT_ONCE = (100, 10, 1)
@@ -26,11 +25,7 @@ _MOST_KEYS = 50_000
 
 
 class Prepared:
-    """A statement as the driver of one kind of database takes it.
-
-    Args:
-        names: columns and parameters that each row gives a value for.
-    """
+    """A statement as a driver takes it; each row gives values for the columns and parameters `names`."""
 
     def __init__(self, statement: Executable, dialect: str, names: Sequence[str]) -> None:
         assert isinstance(statement, ClauseElement)
@@ -39,15 +34,14 @@ class Prepared:
         assert not left_out, f"no value for {left_out}"  # a default that only SQLAlchemy would fill in
         self.sql = str(compiled)
         convert = compiled._bind_processors
-        constants = {name: value for name, value in compiled.params.items() if name not in names}
-        self._constants = {
-            name: convert[name](value) if value is not None and name in convert else value
-            for name, value in constants.items()
-        }
         self._order = list(compiled.positiontup)
-        self._conversions = [
-            (place, convert[name]) for place, name in enumerate(self._order) if name in names and name in convert
-        ]
+        self._constants = {
+            name: convert[name](value) if name in convert else value
+            for name, value in compiled.params.items()
+            if name not in names
+        }
+        given = [(place, name) for place, name in enumerate(self._order) if name in names]
+        self._conversions = [(place, convert[name]) for place, name in given if name in convert]
 
     def values(self, row: Mapping[str, Any]) -> Values:
         """Values of one row in the order of the statement, as they are stored."""
@@ -59,13 +53,7 @@ class Prepared:
 
 
 class WriteTransaction:
-    """One open transaction.
-
-    Args:
-        cursor: of the driver.
-        dialect: kind of database: `sqlite` or `postgresql`.
-        keys: keys of names and series that are known to be committed, by what they are the keys of.
-    """
+    """One open transaction, with the keys of names and series that are known to be committed, by name and curve."""
 
     def __init__(self, cursor: Any, dialect: str, keys: dict[Any, int]) -> None:
         self._cursor = cursor
@@ -74,13 +62,13 @@ class WriteTransaction:
         self.new_keys: dict[Any, int] = {}
         """Keys that this transaction has found or made."""
 
-    def run(self, statement: Prepared, row: Mapping[str, Any]) -> None:
-        """Run a statement once."""
-        self._cursor.execute(statement.sql, statement.values(row))
+    def run(self, statement: Prepared, row: Mapping[str, Any]) -> Any:
+        """Run a statement once, and return the driver's cursor."""
+        return self._cursor.execute(statement.sql, statement.values(row))
 
     def read(self, statement: Prepared, row: Mapping[str, Any]) -> list[Values]:
         """Run a statement that returns rows, and return them as the driver gives them."""
-        rows: list[Values] = self._cursor.execute(statement.sql, statement.values(row)).fetchall()
+        rows: list[Values] = self.run(statement, row).fetchall()
         return rows
 
     def run_many(self, statement: Prepared, rows: Sequence[Values]) -> None:
@@ -150,121 +138,63 @@ def _array(values: Sequence[Any]) -> str | Sequence[Any]:
 @lru_cache
 def _driver_dialect(name: str) -> Dialect:
     """Dialect whose statements have parameters by their place, which is what the driver takes fastest."""
-    if name == "sqlite":
-        from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
-
-        return SQLiteDialect_pysqlite(paramstyle="qmark")
-    from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
-
-    return PGDialect_psycopg(paramstyle="format")  # type: ignore[no-untyped-call]
+    driver, style = ("sqlite", "qmark") if name == "sqlite" else ("postgresql+psycopg", "format")
+    make: Any = URL.create(driver).get_dialect()
+    dialect: Dialect = make(paramstyle=style)
+    return dialect
 
 
-class _Writers:
-    """Connections for writing, kept between transactions; threads may share this object."""
+class Writers:
+    """Connections for writing, kept between transactions; threads may share this object.
+
+    They come from SQLAlchemy's pool, which finds out whether they still live, and are kept for a moment, since asking
+    costs as much as a short transaction.
+    """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._idle: list[Any] = []
+        self.engine = engine
+        self._is_sqlite = engine.dialect.name == "sqlite"
+        self._idle: list[tuple[PoolProxiedConnection, Any, float]] = []
         self._keys: dict[Any, int] = {}
 
     def forget_keys(self) -> None:
         """Forget the keys of series, which a transaction is about to remove, and of names."""
         self._keys = {}  # another thread's transaction goes on with those that it began with
 
-    def _keep(self, transaction: WriteTransaction) -> None:
+    @contextmanager
+    def transaction(self) -> Iterator[WriteTransaction]:
+        """Open a transaction: committed at the end of the block, rolled back when the block raises."""
+        connection, driver = self._connect()
+        try:
+            if self._is_sqlite:
+                driver.execute("BEGIN IMMEDIATE")
+            transaction = WriteTransaction(driver.cursor(), self.engine.dialect.name, self._keys)
+            yield transaction
+            if self._is_sqlite:
+                driver.execute("COMMIT")  # prepared once
+            else:
+                driver.commit()
+        except BaseException:
+            connection.invalidate()  # it is closed, and its transaction and its locks go with it
+            raise
+        self._idle.append((connection, driver, time.monotonic()))
         transaction.keys.update(transaction.new_keys)
         if len(transaction.keys) > _MOST_KEYS:
             self.forget_keys()
 
-
-class SqliteWriters(_Writers):
-    """Connections for writing one SQLite file."""
-
-    @contextmanager
-    def transaction(self) -> Iterator[WriteTransaction]:
-        """Open a transaction: committed at the end of the block, rolled back when the block raises."""
-        connection = self._idle.pop() if self._idle else self._connect()
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            transaction = WriteTransaction(connection.cursor(), "sqlite", self._keys)
-            yield transaction
-            connection.execute("COMMIT")
-            self._keep(transaction)
-        finally:
-            if connection.in_transaction:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-            if connection.in_transaction:
-                connection.close()  # it goes with its locks
-            else:
-                self._idle.append(connection)
-
     def close(self) -> None:
         """Close the connections that no transaction uses."""
         while self._idle:
-            self._idle.pop().close()
-
-    def _connect(self) -> Any:
-        pooled = self._engine.raw_connection()
-        connection: Any = pooled.driver_connection
-        pooled.detach()
-        connection.execute("PRAGMA query_only = OFF")  # it may have read before
-        return connection
-
-
-class ServerWriters(_Writers):
-    """Connections for writing to a server.
-
-    They come from SQLAlchemy's pool, which finds out whether they still live, and are kept for a moment, since asking
-    costs as much as a short transaction.
-    """
-
-    @contextmanager
-    def transaction(self) -> Iterator[WriteTransaction]:
-        """Open a transaction: committed at the end of the block, rolled back when the block raises."""
-        import psycopg
-
-        dialect, connection, is_done = self._engine.dialect, None, False
-        try:
-            connection = self._connect()
-            transaction = WriteTransaction(connection.cursor(), dialect.name, self._keys)
-            yield transaction
-            connection.commit()
-            is_done = True
-            self._keep(transaction)
-        except psycopg.Error as error:
-            is_broken = connection is not None and dialect.is_disconnect(error, connection, None)  # type: ignore[arg-type]
-            if connection is not None and is_broken:
-                connection.invalidate(error)
-            raise as_sqlalchemy_error(error, psycopg.Error, connection_invalidated=is_broken) from error
-        finally:
-            if is_done:
-                self._idle.append((connection, time.monotonic()))
-            elif connection is not None:
-                connection.close()  # which rolls back what is not committed
-
-    def close(self) -> None:
-        """Give the connections that no transaction uses back to the pool."""
-        while self._idle:
             self._idle.pop()[0].close()
+        self.engine.dispose()
 
-    def _connect(self) -> Any:
-        while self._idle:
-            connection, used_at = self._idle.pop()
-            if time.monotonic() - used_at < _TRUSTED_S:
-                return connection
-            connection.close()
-        return self._engine.raw_connection()
-
-
-def as_sqlalchemy_error(error: Exception, base: type[Exception], *, connection_invalidated: bool = False) -> DBAPIError:
-    """Wrap an error of a driver as SQLAlchemy does, so that one place tells what it means.
-
-    Args:
-        base: base class of the driver's errors.
-    """
-    wrapped = DBAPIError.instance(
-        None, None, error, base, hide_parameters=True, connection_invalidated=connection_invalidated
-    )
-    assert isinstance(wrapped, DBAPIError)
-    return wrapped
+    def _connect(self) -> tuple[PoolProxiedConnection, Any]:
+        """Connection of the pool, and the driver's own."""
+        with suppress(IndexError):  # where none is idle
+            while True:
+                connection, driver, used_at = self._idle.pop()
+                if time.monotonic() - used_at < _TRUSTED_S:
+                    return connection, driver
+                connection.close()
+        connection = self.engine.raw_connection()
+        return connection, allow_writing(connection) if self._is_sqlite else connection.driver_connection

@@ -5,7 +5,7 @@ Of any other run the newest attempt counts.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from orchestrator.measurements import is_of_the_machine
@@ -16,7 +16,6 @@ from orchestrator.registry.records import AttemptRecord, RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.results import Split
 
-SECTIONS = ("run", "spec", "data", "code", "environment", "scores", "speed", "stages")
 _DATA_PARAMETERS = "data."
 _DIGEST = ".digest"
 _SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -41,17 +40,14 @@ class RunComparison:
     differences: list[Difference]
     same: list[str]
     """Sections that both have, without any difference."""
-    unknown: dict[str, list[str]] = field(default_factory=dict)
+    unknown: dict[str, list[str]]
     """Sections that were not recorded of a run, with the ids of the runs."""
-    refusals: dict[str, str] = field(default_factory=dict)
+    refusals: dict[str, str]
     """Reasons why the score on the test split is refused, by the id of the run."""
-    has_left_out_counts: bool = False
-    """Whether counts of data that one run alone has are left out."""
-    same_files: list[str] = field(default_factory=list)
+    same_files: list[str]
     """Splits for which both read the same file, into different examples."""
 
     def of(self, section: str) -> list[Difference]:
-        """Return the differences of a section."""
         return [each for each in self.differences if each.section == section]
 
 
@@ -60,10 +56,10 @@ def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
     runs = registry.run(first), registry.run(second)
     both = [_sections(registry, run) for run in runs]
     data = [sections["data"] or {} for sections in both]
-    has_left_out, same_files = _leave_out_counts(*data), _take_same_files(*data)
+    same_files = _take_same_files(*data)
     differences, same, unknown = list[Difference](), list[str](), dict[str, list[str]]()
-    for section in SECTIONS:
-        one, other = (sections[section] for sections in both)
+    for section, one in both[0].items():
+        other = both[1][section]
         if one is None or other is None:
             unknown[section] = [run.id for run, fields in zip(runs, (one, other), strict=True) if fields is None]
             continue
@@ -72,18 +68,14 @@ def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
         differences += found
         same += [section] if one and not found else []
     refusals = registry.test_refusals([run.id for run in runs])
-    return RunComparison(*runs, differences, same, unknown, refusals, has_left_out, same_files)
+    return RunComparison(*runs, differences, same, unknown, refusals, same_files)
 
 
 def make_of(registry: Registry, run: RunRecord) -> AttemptRecord | None:
-    """Return the newest attempt of a run; None for a run that has none.
-
-    A trial was made by an attempt of its sweep: the newest one that ran its code, or else the newest one.
-    """
+    """Newest attempt of a run; of a trial the newest of its sweep that ran its code, or else the newest one."""
     attempts = registry.attempts(run.parent_id or run.id)
     if run.parent_id is not None:
-        versions = [one.code and SourceCode(**one.code).code_version for one in attempts]
-        of_its_code = [one for one, version in zip(attempts, versions, strict=True) if version == run.code_version]
+        of_its_code = [one for one in attempts if one.code and SourceCode(**one.code).code_version == run.code_version]
         attempts = of_its_code or attempts
     return attempts[-1] if attempts else None
 
@@ -99,9 +91,7 @@ def _is_same(one: Any, other: Any) -> bool:
 
 def _sections(registry: Registry, run: RunRecord) -> dict[str, dict[str, Any] | None]:
     """Fields of a run by section; None for a section that was not recorded of it."""
-    parameters = registry.parameters(run.id)
-    attempt = make_of(registry, run)
-    metrics = registry.metrics.latest(run.id)
+    parameters, metrics, attempt = registry.parameters(run.id), registry.metrics.latest(run.id), make_of(registry, run)
     return {
         "run": {"kind": run.kind, "task": run.task, "state": str(run.state), "error": run.error},
         "spec": {path: value for path, value in parameters.items() if not path.startswith(_DATA_PARAMETERS)},
@@ -122,29 +112,23 @@ def _data(registry: Registry, run: RunRecord, parameters: Mapping[str, Any]) -> 
         found[f"{name}{_DIGEST}"] = row["fingerprint"]
         found |= {f"{name}.{count}": number for count, number in row["counts"].items()}
         found |= {f"{name}.{file['path']}.num_bytes": file["num_bytes"] for file in row["files"]}
-    found |= {path: value for path, value in parameters.items() if path.startswith(_DATA_PARAMETERS)}
-    return found
-
-
-def _leave_out_counts(*both: dict[str, Any]) -> bool:
-    """Remove the counts of data that one run alone has, whose digests say enough; return whether there were any."""
-    one, other = ({name.removesuffix(_DIGEST) for name in data if name.endswith(_DIGEST)} for data in both)
-    alone, num_fields = tuple(f"{name}." for name in one ^ other), sum(map(len, both))
-    for data in both:
-        for name in [name for name in data if name.startswith(alone) and not name.endswith(_DIGEST)]:
-            del data[name]
-    return sum(map(len, both)) < num_fields
+    return found | {path: value for path, value in parameters.items() if path.startswith(_DATA_PARAMETERS)}
 
 
 def _take_same_files(*both: dict[str, Any]) -> list[str]:
     """Remove the digests of what data were taken from, since a remote file has none and would look different.
 
+    The counts of data that one run alone has are removed, too: their digests say enough.
+
     Returns: splits whose file is the same in both runs while the examples are not, by a limit or by how it was read.
     """
     splits = {split: [SplitData.of(data, split) for data in both] for split in _SPLITS}
+    one, other = ({name.removesuffix(_DIGEST) for name in data if name.endswith(_DIGEST)} for data in both)
+    alone = tuple(f"{name}." for name in one ^ other)
     for data in both:
-        for name in filter(is_source_digest, [*data]):
-            del data[name]
+        for name in [*data]:
+            if is_source_digest(name) or (name.startswith(alone) and not name.endswith(_DIGEST)):
+                del data[name]
     pairs = [(split, one, other) for split, (one, other) in splits.items() if one.file is not None]
     return [split for split, one, other in pairs if one.file == other.file and one.taken != other.taken]
 

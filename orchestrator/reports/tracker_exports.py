@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from orchestrator.errors import InputError
 from orchestrator.registry.records import RunRecord
@@ -55,14 +55,6 @@ class ExportedRun:
         """Seconds since 1970 at which the run began, told as the time of every measurement: a history has steps."""
         return (self.record.started_at or self.record.created_at).timestamp()
 
-    def renamed(self, new_name: Callable[[str], str]) -> Self:
-        """The same run with other names of its parameters and measurements."""
-        return replace(
-            self,
-            parameters={new_name(path): value for path, value in self.parameters.items()},
-            measurements=[one._replace(name=new_name(one.name)) for one in self.measurements],
-        )
-
 
 def load_runs(registry: Registry, run_ids: Iterable[str], *, where: str = "") -> list[ExportedRun]:
     """Runs by the beginnings of their ids, each with its trials; a query's runs where no ids are given.
@@ -81,14 +73,10 @@ def _load(registry: Registry, record: RunRecord, refusal: str | None) -> Exporte
     """Load what is exported of a run; that its test score is refused, and why, is a note."""
     refused = [] if refusal is None else [f"The test score is refused: {refusal}."]
     history = sorted(registry.metrics.history(record.id).records, key=lambda row: row["step"])
-    return ExportedRun(
-        record,
-        registry.parameters(record.id),
-        registry.tags(record.id),
-        [*refused, *(note.text for note in registry.annotations.notes(record.id))],
-        [Measurement(f"{row['split']}/{row['name']}", row["step"], row["value"]) for row in history],
-        registry.metrics.latest(record.id),
-    )
+    measurements = [Measurement(f"{row['split']}/{row['name']}", row["step"], row["value"]) for row in history]
+    notes = [*refused, *(note.text for note in registry.annotations.notes(record.id))]
+    parameters, result = registry.parameters(record.id), registry.metrics.latest(record.id)
+    return ExportedRun(record, parameters, registry.tags(record.id), notes, measurements, result)
 
 
 def _write_events(runs: Iterable[ExportedRun], folder: Path) -> None:
@@ -126,10 +114,7 @@ def _write_events(runs: Iterable[ExportedRun], folder: Path) -> None:
 
 
 _OUR_ID = "orchestrator.run_id"
-_ROWS_AT_ONCE = 500
-_PARAMETERS_AT_ONCE = 100
-_LONGEST_PARAMETER = 6_000
-"""MLflow refuses longer values."""
+_ROWS_AT_ONCE, _PARAMETERS_AT_ONCE, _LONGEST_PARAMETER = 500, 100, 6_000  # MLflow refuses more
 _STATUS = {"COMPLETED": "FINISHED", "FAILED": "FAILED", "STOPPED": "KILLED", "PRUNED": "KILLED"}
 
 
@@ -239,10 +224,8 @@ def mlflow_name(name: str) -> str:
     plain = re.sub(r"[^/\w.\- ]", code, name)
     if posixpath.normpath(plain) != plain or plain.startswith(("/", ".")):
         plain = re.sub(r"[/.]", code, plain)
-    if len(plain) <= _LONGEST_NAME:
-        return plain
     digest = hashlib.sha256(plain.encode()).hexdigest()[:8]
-    return f"{plain[: _LONGEST_NAME - 9]}_{digest}"
+    return plain if len(plain) <= _LONGEST_NAME else f"{plain[: _LONGEST_NAME - 9]}_{digest}"
 
 
 TRACKERS = {
@@ -275,7 +258,9 @@ def write_runs(
     def renamed() -> Iterator[ExportedRun]:
         for run in runs:
             on_run(run)
-            yield run.renamed(chosen.name)
+            parameters = {chosen.name(path): value for path, value in run.parameters.items()}
+            named = [one._replace(name=chosen.name(one.name)) for one in run.measurements]
+            yield replace(run, parameters=parameters, measurements=named)
 
     chosen.write(renamed(), folder)
     names = {name for run in runs for name in (*run.parameters, *(one.name for one in run.measurements))}

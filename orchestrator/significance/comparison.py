@@ -79,7 +79,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 class McNemarResult:
     """Two accuracies over the same examples, the first one's minus the second one's."""
 
-    num_examples: int
     only_first: int
     """Number of examples that the first model alone has right."""
     only_second: int
@@ -101,14 +100,14 @@ def compare_answers(first: Sequence[bool], second: Sequence[bool]) -> McNemarRes
     pairs = list(zip(first, second, strict=True))
     only_first = sum(one and not other for one, other in pairs)
     only_second = sum(other and not one for one, other in pairs)
-    return McNemarResult(
-        len(pairs),
-        only_first,
-        only_second,
-        (only_first - only_second) / len(pairs),
-        _paired_interval(len(pairs), only_first, only_second),
-        sign_test(only_first, only_second),
-    )
+    # Bonett and Price (2012), Adjusted Wald confidence interval for a difference of binomial proportions based on
+    # paired data: one example is added to each kind that differs, which keeps the coverage of small samples.
+    total = len(pairs) + 2
+    one, other = (only_first + 1) / total, (only_second + 1) / total
+    half = normal_quantile(LEVEL) * math.sqrt((one + other - (one - other) ** 2) / total)
+    interval = Interval(max(-1.0, one - other - half), min(1.0, one - other + half))
+    difference, p_value = (only_first - only_second) / len(pairs), sign_test(only_first, only_second)
+    return McNemarResult(only_first, only_second, difference, interval, p_value)
 
 
 def sign_test(num_first: int, num_second: int) -> float:
@@ -125,18 +124,6 @@ def sign_test(num_first: int, num_second: int) -> float:
         arrangements = arrangements * (total - number) // (number + 1)
         tail += arrangements
     return 2 * tail / (1 << total)  # of whole numbers, which no float would hold
-
-
-def _paired_interval(num_examples: int, only_first: int, only_second: int) -> Interval:
-    """Interval of the difference of paired proportions.
-
-    Source: Bonett and Price (2012), Adjusted Wald confidence interval for a difference of binomial proportions based on
-    paired data: one example is added to each kind that differs, which keeps the coverage of small samples.
-    """
-    total = num_examples + 2
-    one, other = (only_first + 1) / total, (only_second + 1) / total
-    half = normal_quantile(LEVEL) * math.sqrt((one + other - (one - other) ** 2) / total)
-    return Interval(max(-1.0, one - other - half), min(1.0, one - other + half))
 
 
 def least_p_value(num_pairs: int) -> float:
@@ -177,16 +164,16 @@ def pairs_of_seeds(difference: float, sd: float, level: float = LEVEL) -> int | 
 
 def _least_number(difference: float, variance: float, degrees_of: Callable[[int], int], level: float) -> int | None:
     """Smallest number from 2 on that is at least (t + t')² · variance / difference²; the right side falls with it."""
+    # One side alone counts in the power: beyond it lie 1 - POWER, so that both sides leave 2 · POWER - 1 within.
+    levels = level, 2 * POWER - 1
 
     def needed(number: int) -> float:
-        degrees = degrees_of(number)
-        # One side alone counts in the power: beyond it lie 1 - POWER, so that both sides leave 2 · POWER - 1 within.
-        return (t_quantile(level, degrees) + t_quantile(2 * POWER - 1, degrees)) ** 2 * ratio
+        return sum(t_quantile(each, degrees_of(number)) for each in levels) ** 2 * ratio
 
     if not difference:
         return None
     ratio = variance / difference**2
-    if (normal_quantile(level) + normal_quantile(2 * POWER - 1)) ** 2 * ratio > MOST_SEEDS:
+    if sum(map(normal_quantile, levels)) ** 2 * ratio > MOST_SEEDS:
         return None
     low, high = 1, 2
     while needed(high) > high:

@@ -130,9 +130,7 @@ class SeedNoise(NamedTuple):
         The truly best group is among these with a probability of 95 %: it is left out only where one of the G - 1
         others beats it by luck, and each of these does with a probability of at most 0.05 / (G - 1), on one side. As
         only one group is the best, nothing is corrected for the number of groups that are left out. Holm's method over
-        the differences to the first place promises nothing of the kind, since the first place was chosen by the scores,
-        and leaves out fewer: with three seeds it keeps 17.6 of 20 groups of which one is 1.5 standard deviations ahead,
-        this 17.2, and 19.6 of 20 equal ones, this 19.3.
+        the differences to the first place promises nothing of the kind, since the first place was chosen by the scores.
 
         Source: Gupta (1965), On some multiple decision (selection and ranking) rules; these are the groups whose upper
         end is not 0 in Hsu (1984), Constrained simultaneous confidence intervals for multiple comparisons with the

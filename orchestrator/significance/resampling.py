@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.significance.comparison import MOST_EXACT_PAIRS, NUM_DRAWN, DifferenceResult
-from orchestrator.significance.summary import LEVEL, Interval
+from orchestrator.significance.summary import LEVEL, ROUNDING, Interval
 
 NUM_RESAMPLES = 10_000
 NUM_EXAMPLE_RESAMPLES = 2_000
@@ -21,7 +21,6 @@ _DRAWN_AT_A_TIME = 2_000_000
 Numbers = NDArray[np.float64]
 ScoreOfWeights = Callable[[Numbers], Numbers]
 """Function from weights (R, N), how often each of N examples was drawn in each of R resamples, to R scores."""
-_ROUNDING = 1e-12
 _SEED = 0
 """Seed of whatever is drawn: the same scores have the same intervals."""
 
@@ -44,10 +43,10 @@ def compare_pairs(differences: Sequence[float]) -> DifferenceResult:
     means = _all_subset_means(values) if len(values) <= MOST_EXACT_PAIRS else _drawn_subset_means(values)
     num_arrangements = len(means) + 1
     difference = float(values.mean())
-    rounding = _ROUNDING * float(np.abs(values).max())
+    rounding = ROUNDING * float(np.abs(values).max())
     others = np.sum(means <= rounding) if difference > 0 else np.sum(means >= -rounding)
     p_value = 1.0 if abs(difference) <= rounding else min(1.0, 2.0 * (1 + int(others)) / num_arrangements)
-    num_rejected = math.floor((1.0 - LEVEL) * num_arrangements / 2 + _ROUNDING)
+    num_rejected = math.floor((1.0 - LEVEL) * num_arrangements / 2 + ROUNDING)
     interval = None
     if num_rejected:
         means.sort()

@@ -98,7 +98,7 @@ def t_p_value(t: float, degrees_of_freedom: float) -> float:
     if math.isinf(t):
         return 0.0
     if degrees_of_freedom >= _NORMAL_FROM:
-        return normal_p_value(t)
+        return math.erfc(abs(t) / math.sqrt(2.0))
     squared = t * t
     whole = degrees_of_freedom + squared
     return _incomplete_beta(degrees_of_freedom / 2, 0.5, degrees_of_freedom / whole, squared / whole)
@@ -119,11 +119,6 @@ def t_quantile(level: float, degrees_of_freedom: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if t_p_value(middle, degrees_of_freedom) > outside else (low, middle)
     return high
-
-
-def normal_p_value(z: float) -> float:
-    """Probability that a standard normal number lies at least as far from zero as `z`, on either side."""
-    return math.erfc(abs(z) / math.sqrt(2.0))
 
 
 def normal_quantile(level: float) -> float:

@@ -60,7 +60,6 @@ MAY = {
     # a model folder's pytorch_model.bin, with torch's own reader that makes tensors alone
     "bert_core.checkpoints.tensor_files": ["torch.load ['weights only']"],
     # names of states, which the code lists
-    "orchestrator.registry.trials": 2 * ["literal_column ['SQL from pieces']"],
 }
 
 

@@ -73,7 +73,7 @@ def _runs_of(registry: "Registry", what: str | None, since: str | None) -> list[
     elif not registry.num_runs(condition, trials=False):
         run = find_anything(registry, str(what))
         return own_stages(run, registry) if run.kind == "pipeline" else [run]
-    return registry.selected(f"kind != 'pipeline' and {condition}", trials=False)
+    return registry.run_records(registry.run_ids(f"kind != 'pipeline' and {condition}", trials=False))
 
 
 def _row(run: "RunRecord", usage: "Usage | None", prices: "PriceTable | None") -> dict[str, Any]:

@@ -71,9 +71,11 @@ def _show_notes(run_id: str, form: str | None, output: str | None) -> None:
 
 def add_notes(registry: "Registry", rows: Sequence[dict[str, Any]]) -> None:
     """Add to each row of a run, by its id, the texts of its notes, for `--columns note`; None where it has none."""
-    notes = registry.annotations.notes_of([row["id"] for row in rows])
+    texts: dict[str, list[str]] = {}
+    for one in registry.annotations.notes([row["id"] for row in rows]):
+        texts.setdefault(one.run_id, []).append(one.text)
     for row in rows:
-        row["note"] = "; ".join(notes.get(row["id"], ())) or None
+        row["note"] = "; ".join(texts.get(row["id"], ())) or None
 
 
 def note_lines(registry: "Registry", run_id: str) -> dict[str, Any]:

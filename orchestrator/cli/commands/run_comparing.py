@@ -159,10 +159,8 @@ def refusal_sentences(refusals: Mapping[str, str]) -> list[str]:
 
 
 def same_sentences(comparison: "RunComparison") -> list[str]:
-    """Sentences on what is left out, on what is the same in both runs, and on what was not recorded of one."""
+    """Sentences on what is the same in both runs, and on what was not recorded of one."""
     sentences = []
-    if comparison.has_left_out_counts:
-        sentences.append("The data differ; counts of data that one run alone has are left out.")
     if comparison.same_files:
         named = " and ".join(comparison.same_files)
         sentences.append(f"Other examples of the same file, or the same file read another way: the {named} data.")

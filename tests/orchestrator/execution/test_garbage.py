@@ -104,7 +104,7 @@ def test_weights_are_kept_that_the_leaderboard_shows_for_each_code_and_score(
     with registry._database.connection(writing=True) as connection:
         other_code = update(ALL_RUNS).where(ALL_RUNS.c.parent_id == "b").values(code_version="other")
         connection.execute(other_code)
-    shown = {run.id for group in registry.groups() for run in (group.best, group.tested) if run}
+    shown = {run.id for group in registry.groups_of(registry.run_ids()) for run in (group.best, group.tested) if run}
     assert shown == {trial_id("c", "equal"), trial_id("b", "k"), trial_id("c", "tested")}
     weights = {path.removeprefix("home/storage/runs/") for what, path in found(settings) if what == "trial weights"}
     assert weights == {"a/trials/k/model", "c/trials/k/model"}
@@ -277,7 +277,7 @@ def test_a_run_that_is_restored_meanwhile_keeps_its_files(settings: Settings, re
     items = [item for item in find_garbage(settings, DAY_S) if item.what == garbage.TRASH]
     assert [item.run_id for item in items] == ["back"]
     with pytest.MonkeyPatch.context() as patched:  # its last step, which takes it out of the trash, has not come yet
-        patched.setattr("orchestrator.registry.trash.Trash.drop", lambda *_: None)
+        patched.setattr("orchestrator.registry.lifecycle.RunLifecycle.remove", lambda *_: None)
         recorder.registry.trash.restore("back")
     assert list(delete_garbage(items, settings, 30 * DAY_S)) == []
     assert (folder / "log.txt").exists()

@@ -15,7 +15,6 @@ from orchestrator.registry.query_tree import (
     Comparison,
     Condition,
     HistoryValue,
-    Not,
     Operand,
     Value,
 )
@@ -103,8 +102,8 @@ def selected(condition: Any) -> list[int]:
 
 def holds(tree: Condition, run: Mapping[str, Any]) -> bool:
     """The language's meaning in plain Python: whether a query is true of a run."""
-    if isinstance(tree, Not):
-        return not holds(tree.part, run)
+    if isinstance(tree, Combination) and tree.word == "not":
+        return not holds(tree.parts[0], run)
     if isinstance(tree, Combination):
         return (all if tree.word == "and" else any)(holds(part, run) for part in tree.parts)
     if tree.operator == "in":
@@ -182,8 +181,8 @@ def moment(value: Any) -> datetime:
 
 def written(tree: Condition) -> str:
     """The tree as text, every part in parentheses."""
-    if isinstance(tree, Not):
-        return f"NOT ({written(tree.part)})"
+    if isinstance(tree, Combination) and tree.word == "not":
+        return f"NOT ({written(tree.parts[0])})"
     if isinstance(tree, Combination):
         return f" {tree.word} ".join(f"({written(part)})" for part in tree.parts)
     values = [literal(value) for value in tree.values]

@@ -35,8 +35,8 @@ def execute(location: str, statement: str) -> None:
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        ("DROP TABLE points", "lacks a table .*points.*; restore it from a backup"),
-        ("ALTER TABLE points RENAME epoch TO age", "lacks a column .*epoch.*; restore it from a backup"),
+        ("DROP TABLE points", "is damaged .*points.*; restore it from a backup"),
+        ("ALTER TABLE points RENAME epoch TO age", "is damaged .*epoch.*; restore it from a backup"),
     ],
 )
 def test_damaged_tables_are_not_waited_for(registry: Registry, damage: str, says: str) -> None:

@@ -20,7 +20,6 @@ from orchestrator.registry.query_tree import (
     Condition,
     FieldName,
     HistoryValue,
-    Not,
     field_text,
 )
 from orchestrator.registry.tables import ALL_RUNS
@@ -104,7 +103,7 @@ leaves = st.one_of(
 trees = st.recursive(
     leaves,
     lambda inner: (
-        inner.map(Not)
+        inner.map(lambda part: Combination("not", (part,)))
         | st.builds(Combination, st.sampled_from(["and", "or"]), st.lists(inner, min_size=2, max_size=3).map(tuple))
     ),
     max_leaves=6,

@@ -19,7 +19,7 @@ from tests.orchestrator.registry.samples import trial_result
 def test_the_newest_of_equal_runs_stands_for_the_group(registry: Registry) -> None:
     for number in range(3):
         seeds(registry, [0.9 if number else 0.8], first=number)
-    (group,) = registry.groups()
+    (group,) = registry.groups_of(registry.run_ids())
     assert group.best is not None
     assert group.best.seed == 2
     tested = dataclasses.replace(group, runs=[run._replace(test=0.7) for run in group.runs])

@@ -93,7 +93,7 @@ def test_runs_are_found_by_what_they_and_their_trials_name(registry: Registry) -
     new_run(registry, spec={"kind": "pretrain", "init_from": "second@1", "name": "first@1"})
 
     def found(*except_of: str) -> set[str]:
-        return {run.id for run in registry.runs_naming(["init_from"], ["first@1"], except_of=except_of)}
+        return registry.named_in_specs(["init_from"], except_of=except_of)["first@1"]
 
     assert found() == {one, other, listing, sweep}
     assert found(one, trial) == {other, listing}

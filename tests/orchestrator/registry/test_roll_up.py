@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import delete, func, insert, select, update
 
 from orchestrator.errors import RegistryError
-from orchestrator.registry import Registry
+from orchestrator.registry import Registry, roll_up
 from orchestrator.registry.merging import merge_registry
 from orchestrator.registry.tables import ALL_RUNS, OPEN_RUNS, RANKED_GROUPS
 from orchestrator.results import MetricEvent
@@ -105,6 +105,33 @@ def test_numbers_of_groups_follow_whatever_becomes_of_a_run(
     registry.lifecycle.finish(first, RunState.COMPLETED) if registry.run_records([first]) else None
     check(registry)
     assert registry.run(second).state == RunState.COMPLETED
+
+
+def test_a_score_that_comes_late_to_a_run_without_a_result_is_on_the_board(registry: Registry) -> None:
+    ended_sweep(registry)
+    run_id = new_run(registry, kind="distill", task="sst2", metric="accuracy")
+    registry.lifecycle.start_attempt(run_id)
+    for step, score in enumerate((0.51, 0.92, 0.73)):
+        registry.metrics.record(run_id, [MetricEvent(step, "validation", {"accuracy": score})])
+        registry.lifecycle.finish(run_id, RunState.COMPLETED)
+        check(registry)
+        assert score in registry.leaderboard().values("mean")
+
+
+def test_nothing_is_rolled_up_anew_for_a_run_that_has_not_ended(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rolled_up: list[Any] = []
+    monkeypatch.setattr(roll_up, "roll_up_again", lambda connection, keys: rolled_up.append(keys))
+    sweep = new_sweep(registry)
+    for change in (
+        registry.lifecycle.start_attempt,
+        lambda sweep: registry.trials.set_data(sweep, {"train": "t"}),
+        registry.trials.drop,
+        registry.lifecycle.start_attempt,
+    ):
+        change(sweep)
+    assert rolled_up == []
 
 
 def test_a_run_that_is_not_there_opens_no_other(registry: Registry) -> None:

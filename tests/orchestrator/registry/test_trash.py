@@ -130,10 +130,10 @@ def test_a_model_comes_back_under_its_number_which_no_other_has_got_meanwhile(tm
         assert [model.label for model in registry.models.of_run(run_id)] == [f"{name}@1"]
 
 
-def test_what_was_dropped_is_gone(registry: Registry) -> None:
+def test_what_was_removed_for_good_is_gone(registry: Registry) -> None:
     run_id = fill(registry)
     registry.trash.put(run_id, 0)
-    registry.trash.drop(run_id)
+    registry.lifecycle.remove(run_id)
     with pytest.raises(NotFoundError):
         registry.trash.restore(run_id)
 

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from orchestrator.registry import Registry, trials
+from orchestrator.registry import Registry
 from orchestrator.registry.parameters import trial_id
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialStart
 from orchestrator.run_states import RunState
@@ -44,10 +44,7 @@ def test_a_trial_is_one_row_from_its_start_to_its_end(registry: Registry) -> Non
     assert (len(registry.runs()), list(registry.runs(trials=False).id)) == (2, [sweep])
 
 
-def test_what_becomes_of_many_trials_at_a_time_is_what_becomes_of_each(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trials, "_CHANGES_PER_STATEMENT", 4)
+def test_what_becomes_of_many_trials_at_a_time_is_what_becomes_of_each(registry: Registry) -> None:
     changes: list[TrialChange] = []
     for number in range(5):
         rates = {"learning_rate": number * 1e-5}
