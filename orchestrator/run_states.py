@@ -41,16 +41,6 @@ class RunState(StrEnum):
         """Whether a process carries the run out."""
         return self is RunState.RUNNING
 
-    @property
-    def is_for_trials_only(self) -> bool:
-        """Whether only trials of a sweep can have this state."""
-        return self is RunState.PRUNED
-
-    @property
-    def predecessors(self) -> tuple["RunState", ...]:
-        """Stored states of a run that `may_become` this one."""
-        return tuple(state for state in RunState if not state.is_derived and state.may_become(self))
-
     def may_become(self, other: "RunState") -> bool:
         """Whether a run or trial in this state may be put into the `other` one; RUNNING again is a new attempt."""
         return other in _SUCCESSORS[self]

@@ -210,6 +210,8 @@ def _in_order(field: Field, low: "Value | Field", high: "Value | Field") -> "tup
     def number(one: "Value | Field") -> float:
         if field.kind == "time" and isinstance(one, str | Age):
             return (now - timedelta(seconds=_age_s(one)) if isinstance(one, Age) else as_time(one)).timestamp()
+        if field.kind == "time":
+            return math.nan
         return one.seconds if isinstance(one, Age) else one if isinstance(one, int | float) else math.nan
 
     if number(low) > number(end):

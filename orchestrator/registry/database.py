@@ -124,8 +124,10 @@ class Database:
             opened = writers.engine.connect().execution_options(writing=writing, postgresql_readonly=not writing)
             with opened as connection, connection.begin():
                 yield connection
+                if writing:
+                    writers.forget_keys()  # of what the connection may have removed, before SQLite lets others write
             if writing:
-                writers.forget_keys()  # of what the connection may have removed
+                writers.forget_keys()  # and what others have found until a server's commit
 
     @contextmanager
     def transaction(self) -> Iterator[WriteTransaction]:

@@ -8,6 +8,7 @@ SQLAlchemy is loaded where a URL is asked for: completion reads a file without i
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 from collections.abc import Sequence
@@ -88,7 +89,7 @@ def reading_address(path: Path) -> str:
 
     Raises: RegistryError where a log is there that cannot be read.
     """
-    address = f"file:{quote(str(path))}"
+    address = f"file:{quote(os.fsencode(path))}"
     try:
         with closing(sqlite3.connect(f"{address}?mode=rw", uri=True, timeout=BUSY_TIMEOUT_S)) as probe:
             probe.execute("PRAGMA schema_version").fetchone()

@@ -6,6 +6,7 @@ and stages that begin later are reached as well. Pipelines that have been remove
 """
 
 import hashlib
+import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -135,5 +136,7 @@ def _check_tags(tags: Sequence[str]) -> None:
     for tag in tags:
         if not tag.strip():
             raise InputError("a tag needs some text")
+        if any(unicodedata.category(sign) in ("Cc", "Zl", "Zp") for sign in tag):
+            raise InputError(f"the tag {tag!r} has control characters; give words")
         if is_internal(tag):
             raise InputError(f"the tag {tag!r} says where a run belongs, and is set by the laboratory alone")

@@ -22,7 +22,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Executable, Row, Select, Table, bindparam, func, insert, select, union_all, update
+from sqlalchemy import (
+    Connection,
+    Executable,
+    Row,
+    Select,
+    Table,
+    bindparam,
+    func,
+    insert,
+    or_,
+    select,
+    union_all,
+    update,
+)
 
 from orchestrator.errors import InputError, RegistryError
 from orchestrator.registry.column_types import NAME_KEY, RUN_KEY
@@ -40,7 +53,6 @@ from orchestrator.registry.tables import (
     NAMES,
     OPEN_RUNS,
     OWN_MARKS,
-    PARAMETERS,
     POINTS,
     RUNS,
     SERIES,
@@ -49,8 +61,6 @@ from orchestrator.registry.tables import (
 _ROWS_AT_ONCE = 5_000
 _RUNS_AT_ONCE = 500
 _WITH_RULES = (OWN_MARKS, ALL_MODELS, ALIASES, NAMES)
-_COUNTED = (PARAMETERS, POINTS)
-"""Tables of which the number of rows tells enough: values follow from the spec, or come with a later sign of life."""
 _OF_THIS_PLACE = (
     *("path", "files", "recorded_at", "created_at", "name", "child_name", "parent_name", "run_id"),
     "tokenizer_digest",  # the fingerprint follows from it
@@ -197,16 +207,17 @@ def _merge_run(there: Connection, here: Connection, run: Any, *, unfinished: boo
 def _digests(connection: Connection, run_ids: Iterable[str]) -> defaultdict[str, Counter[str]]:
     """Digest of what each table has of a run and its trials, by the run's id: equal where two registries have the same.
 
-    It is the sum of the rows' hashes, whatever their order.
+    It is the sum of the rows' hashes, whatever their order. Points are told by their number: each series has its latest
+    one besides.
     """
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     dialect = connection.dialect.name
     given = {"runs": [*run_ids]}
     for table in (*_tables_of_runs(), OWN_MARKS, MODELS):
         statement: Any = _select_rows(table, dialect)
-        if table in _COUNTED:
+        if table is POINTS:
             statement = statement.with_only_columns(_WHOLE, func.count()).group_by(ALL_RUNS.c.key)
-        for run_id, *row in connection.execute(statement, given).all():
+        for run_id, *row in connection.execute(statement.execution_options(yield_per=_ROWS_AT_ONCE), given):
             found[run_id]["runs" if table is ALL_RUNS else table.name] += hash(repr(row))
     return found
 
@@ -240,16 +251,18 @@ def _select_rows(table: Table, dialect: str) -> Select[Any]:
 
 
 def _models_of(connection: Connection, run_id: str | None) -> Sequence[Row[Any]]:
-    """Models that a run registered, in the order of their versions; those of no run for None."""
-    its = select(MODELS).where(MODELS.c.run_id == run_id)
-    return connection.execute(its.order_by(MODELS.c.name, MODELS.c.version)).all()
+    """Models that a run and its trials registered, in the order of their versions; those of no run for None."""
+    family = select(ALL_RUNS.c.key).where(or_(ALL_RUNS.c.id == run_id, ALL_RUNS.c.parent_id == run_id))
+    are_its = MODELS.c.run_id.is_(None) if run_id is None else MODELS.c.run_id.in_(family)
+    return connection.execute(select(MODELS).where(are_its).order_by(MODELS.c.name, MODELS.c.version)).all()
 
 
 def _bring_models(here: Connection, models: Iterable[Row[Any]]) -> list[tuple[Row[Any], int]]:
     """Bring models; returns those that were not registered here, each with the version that it has here."""
     brought = []
     for model in models:
-        lock_until_commit(here, f"models/{model.name}")
+        if _writes(here):
+            lock_until_commit(here, f"models/{model.name}")
         known = find_row(here, ALL_MODELS, name=model.name, digest=model.digest)
         version = free_version(here, model.name, model.version) if known is None else known.version
         is_new = known is None or known.removed_at is not None

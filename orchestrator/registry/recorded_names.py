@@ -114,7 +114,8 @@ class RecordedNames:
 
     def tag_keys(self) -> list[str]:
         """Keys of tags: the text before the colon, all of a tag without one."""
-        return list(dict.fromkeys(tag.partition(":")[0] for tag, _ in self.named("tags")))
+        tags = self._read("SELECT DISTINCT word FROM own_marks WHERE kind = 'tag' ORDER BY word", {})
+        return list(dict.fromkeys(tag.partition(":")[0] for (tag,) in tags))
 
     def nearest_fields(self, name: str, others: Sequence[str]) -> str:
         """The end of a message about a field that no run has: the nearest ones, else which ones there are.

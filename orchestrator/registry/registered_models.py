@@ -65,8 +65,9 @@ class RegisteredModels:
         with self._database.connection(writing=True) as connection:
             record = _find_model(connection, model)
             before = find_row(connection, ALIASES, name=record.name, alias=alias)
-            values = {"name": record.name, "alias": alias, "version": record.version}
-            upsert_rows(connection, ALIASES, ("name", "alias"), ("version", "set_at"), [values])
+            if before is None or before.version != record.version:
+                values = {"name": record.name, "alias": alias, "version": record.version}
+                upsert_rows(connection, ALIASES, ("name", "alias"), ("version", "set_at"), [values])
             return record, before and before.version
 
     def remove_alias(self, name: str, alias: str) -> None:

@@ -254,7 +254,7 @@ class Registry(SeedGroups):
             names = dict.fromkeys(connection.scalars(newest.limit(_NUM_COMPARED)))
         names |= dict.fromkeys(self.ranked_tasks() if or_task else ())
         close = nearest(wanted, names, 1) if wanted else []
-        hint = f"; did you mean {close[0]}?" if close else ", and none is called so." if names else "."
+        hint = f"; did you mean {close[0]}?" if close else "."
         raise NotFoundError(f"{no_run}{hint}")
 
     def _is_model(self, name: str) -> bool:

@@ -7,6 +7,7 @@ milliseconds at most, and a few for seconds.
 """
 
 import math
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Collection
@@ -14,7 +15,6 @@ from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, PoolProxiedConnection, QueuePool, StaticPool, create_engine, event
 
@@ -30,14 +30,17 @@ def open_file(path: Path, *, read_only: bool) -> Engine:
 
     Raises: RegistryError.
     """
-    if read_only and not path.exists():
+    if os.path.isdir(path):  # noqa: PTH112 - False, as below, of a path that cannot be asked for
+        raise RegistryError(f"The registry {path} is a folder; name a file in it, {path / 'registry.sqlite'} say.")
+    if read_only and not os.path.exists(path):  # noqa: PTH110
         return open_empty()
     if not read_only:
         with suppress(OSError):  # which SQLite meets as well
             path.parent.mkdir(parents=True, exist_ok=True)
-    address = reading_address(path) if read_only else f"file:{quote(str(path))}"
-    connect = partial(sqlite3.connect, address, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
-    return _engine(None if read_only else path, creator=connect, poolclass=QueuePool)
+    address = reading_address(path) if read_only else str(path)
+    connect = partial(sqlite3.connect, address, uri=read_only, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
+    # No thread waits for another's connection: each may keep one for writing (`Writers`).
+    return _engine(None if read_only else path, creator=connect, poolclass=QueuePool, max_overflow=-1)
 
 
 def open_empty() -> Engine:

@@ -27,23 +27,13 @@ def test_a_state_may_become_those_of_the_table_and_no_other(old: RunState, new: 
     assert old.may_become(new) == (new in ALLOWED[old])
 
 
-@pytest.mark.parametrize("state", list(RunState))
-def test_predecessors_are_the_stored_states_that_may_become_it(state: RunState) -> None:
-    expected = {old for old, following in ALLOWED.items() if state in following and old != "LOST"}
-    assert set(state.predecessors) == expected
-
-
 def test_the_ends_are_final() -> None:
     assert {state for state in RunState if state.is_final} == {"COMPLETED", "FAILED", "STOPPED", "PRUNED"}
 
 
 def test_lost_is_derived_and_nothing_is_put_into_it() -> None:
     assert [state for state in RunState if state.is_derived] == ["LOST"]
-    assert RunState.LOST.predecessors == ()
-
-
-def test_only_trials_are_pruned() -> None:
-    assert [state for state in RunState if state.is_for_trials_only] == ["PRUNED"]
+    assert not any(state.may_become(RunState.LOST) for state in RunState)
 
 
 @pytest.mark.parametrize("state", list(RunState))

@@ -1,6 +1,8 @@
-"""Several processes write at once. Alone: pytest tests/orchestrator/registry/test_concurrency.py"""
+"""Several processes, or threads, write at once. Alone: pytest tests/orchestrator/registry/test_concurrency.py"""
 
 import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from sqlalchemy import text
 from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
 from orchestrator.registry.database import NEWEST_REVISION
+from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import new_run, newer_migrations
 from tests.orchestrator.registry.writers import (
     NUM_ROUNDS,
@@ -18,6 +21,7 @@ from tests.orchestrator.registry.writers import (
     run_together,
     write,
 )
+from tests.waiting import PATIENCE_S
 
 NUM_PROCESSES = 16
 
@@ -43,6 +47,21 @@ def test_sixteen_writers_lose_nothing(location: str) -> None:
         for run_id in own:
             assert len(registry.metrics.history(run_id).records) == NUM_ROUNDS * 2
             assert registry.metrics.latest(run_id) == {"train.loss": 0.5, "train.rate": 1.0}
+
+
+def test_as_many_threads_as_there_are_write_and_read_at_once(location: str) -> None:
+    """Each may keep a connection for writing; none waits for another's."""
+    with Registry(location) as registry, ThreadPoolExecutor(24 if location.endswith("sqlite") else 8) as threads:
+        run_id, together = new_run(registry), threading.Barrier(threads._max_workers)
+
+        def record(thread: int) -> None:
+            together.wait(PATIENCE_S)
+            for step in range(5):
+                registry.metrics.record(run_id, [MetricEvent(step, "train", {f"loss_{thread}": 0.5})])
+
+        list(threads.map(record, range(threads._max_workers)))
+        assert registry.num_runs() == 1
+        assert len(registry.metrics.latest(run_id)) == threads._max_workers
 
 
 SEED = 20261122

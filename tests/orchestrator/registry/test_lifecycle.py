@@ -103,7 +103,7 @@ def test_success_that_comes_late_stands(registry: Registry) -> None:
     assert registry.run(run_id).state == "COMPLETED"
 
 
-RUN_STATES = [state for state in RunState if not state.is_derived and not state.is_for_trials_only]
+RUN_STATES = [state for state in RunState if not state.is_derived and state is not RunState.PRUNED]
 RUN_ENDS = [state for state in RUN_STATES if state.is_final]
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import insert, select, update
 from orchestrator.registry import Registry
 from orchestrator.registry.merging import Merged, merge_registry, other_tables
 from orchestrator.registry.recorder import Recorder
-from orchestrator.registry.tables import ALIASES, ALL_RUNS, DATASETS
+from orchestrator.registry.tables import ALIASES, ALL_RUNS, DATASETS, PARAMETERS
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 from tests.orchestrator.registry.samples import A_TIME, everything, fill, fill_every_table, model_result, new_run, note
@@ -91,6 +91,18 @@ def test_what_went_on_there_is_a_conflict_that_names_the_tables(here: Registry, 
     Recorder(there).record_events(A_RUN, [MetricEvent(2**41, "train", {"loss": 1.0})])
     (conflict,) = merge(here, there)
     assert conflict.remark.endswith("series, points")
+
+
+def test_a_parameter_that_differs_is_a_conflict_and_a_trials_model_comes(here: Registry, there: Registry) -> None:
+    fill(there, A_RUN)
+    trial = str(there.trials.table(A_RUN).values("id")[0])
+    there.models.register("by-its-trial", model_result("7" * 64), trial)
+    merge(here, there)
+    assert [model.name for model in here.models.of_run(trial)] == ["by-its-trial"]
+    with there._database.connection(writing=True) as connection:
+        connection.execute(update(PARAMETERS).where(PARAMETERS.c.run_id == A_RUN).values(text="other"))
+    (outcome,) = merge(here, there)
+    assert (outcome.change, outcome.remark.endswith("differ in parameters")) == ("conflict", True)
 
 
 def test_a_run_that_has_not_ended_stays_away_until_it_has(here: Registry, there: Registry) -> None:

@@ -49,7 +49,11 @@ def test_sqlite_is_opened_with_a_write_ahead_log_and_foreign_keys(tmp_path: Path
 
 
 def test_a_folder_is_no_registry(tmp_path: Path) -> None:
-    assert f"{tmp_path} cannot be opened; check that it is a file" in refusal(tmp_path)
+    assert f"{tmp_path} is a folder; name a file in it" in refusal(tmp_path)
+    with pytest.raises(RegistryError, match="is a folder"), Registry(str(tmp_path), read_only=True) as registry:
+        registry.runs()
+    with Registry(str(tmp_path / ("x" * 300)), read_only=True) as registry:
+        assert registry.runs().empty, "a name that is too long is there no more than another"
 
 
 def test_a_text_file_is_no_registry_and_stays_as_it_is(tmp_path: Path) -> None:
