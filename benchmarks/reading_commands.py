@@ -48,7 +48,7 @@ def reading_commands(sweep: str, trial: str) -> list[list[str]]:
         runs list
         runs show {sweep}
         runs show {trial}
-        runs diff {sweep} {trial}
+        compare {sweep} {trial}
         runs reproduce {sweep}
         runs trials {sweep}
         runs metrics {trial}

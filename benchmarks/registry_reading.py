@@ -112,7 +112,7 @@ def time_commands(location: str, folder: str) -> None:
     lines = [command.split() for command in commands]
     lines += [["query", "metrics.f1 > 0.90", "--limit", "30"], ["query", f"tag = '{RARE_TAG}'"]]
     lines += [["query", "metrics.f1 > 0.5", "--sort", "-params.learning_rate", "--limit", "30"]]
-    lines += [["leaderboard"], ["leaderboard", "mrpc"], ["groups", "list", "mrpc"]]
+    lines += [["leaderboard"], ["leaderboard", "mrpc"], ["leaderboard", "mrpc", "--all"]]
     lines += [["cost", "mrpc"], ["cost", "--since", "2000d"], ["query", "kind='trial'", "--group-by", "task"]]
     taken: dict[str, list[float]] = {" ".join(words): [] for words in lines}
     for _ in range(NUM_ROUNDS):

@@ -14,13 +14,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import CompletionItem, get_completion_class
 
 from orchestrator.cells import printable
-from orchestrator.cli.frame import settings_of
+from orchestrator.cli.frame import GlobalOptionsCommand, settings_of
+from orchestrator.cli.output import show_text
 
 if TYPE_CHECKING:
     from orchestrator.specs.documentation import FieldDoc
+
 
 Items = Iterable[CompletionItem[str]]
 Named = Iterable[tuple[str, str]]
@@ -90,9 +92,10 @@ def _registered(context: click.Context, incomplete: str) -> Named:
 
 
 def _tags(context: click.Context, incomplete: str) -> Items:
-    """Tags: for `untag` those of the run that was named before."""
-    run_id = context.params.get("run_id") if context.info_name == "untag" else None
-    return _offered(_names(context).named("tags", run_id or ""), incomplete)
+    """Tags, and behind a minus sign those of the run that was named before."""
+    sign = incomplete[:1] if incomplete.startswith(("+", "-")) else ""
+    of_run = (context.params.get("run_ids") or ("",))[-1] if sign == "-" else ""
+    return _offered([(sign + tag, about) for tag, about in _names(context).named("tags", of_run)], incomplete)
 
 
 def _aliases(context: click.Context, incomplete: str) -> Items:
@@ -217,7 +220,7 @@ def _values(field: "FieldDoc | None") -> Sequence[str]:
 
 def _help_words(context: click.Context, incomplete: str) -> Items:
     """Topics and commands, or the commands of the group that was named."""
-    from orchestrator.cli.topics import load_topics
+    from orchestrator.cli.helping import load_topics
 
     group: click.Command | None = context.find_root().command
     given = context.params.get("words") or ()
@@ -242,11 +245,11 @@ def _folders(context: click.Context, incomplete: str) -> Items:
 _BY_METAVAR: Mapping[str, Complete] = {
     "RUN": _runs,
     "MODEL": _models,
-    "TAG": _tags,
+    "TAG,…": _tags,
     "ALIAS": _aliases,
     "REMOVED": _removed,
     "TASK": _tasks,
-    **dict.fromkeys(("RUN|MODEL|TASK", "RUN|TASK"), _results),
+    **dict.fromkeys(("RUN|MODEL|TASK", "RUN|TASK", "A B [C …"), _results),
     "NAME": _metrics,
     "QUERY": _query_fields,
     "KIND": _spec_kinds,
@@ -257,3 +260,23 @@ _BY_METAVAR: Mapping[str, Complete] = {
     **dict.fromkeys(("DIR", "FOLDER", "URI"), _folders),
 }
 """Completion of each parameter, by the name that the help gives it, in capitals."""
+
+
+@click.command(
+    cls=GlobalOptionsCommand,
+    example="orchestrator completion bash >> ~/.bashrc\norchestrator completion zsh >> ~/.zshrc",
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print a shell completion script.
+
+    Append it to the shell's startup file as below and open a new terminal. Tab then completes commands, options, run
+    ids, models, tasks, metrics and spec fields (`orchestrator run SPEC.yaml recipe.` and Tab). In zsh, completion must
+    be enabled first (`autoload -U compinit; compinit`); for fish: `orchestrator
+    completion fish > ~/.config/fish/completions/orchestrator.fish`.
+    """
+    complete = get_completion_class(shell)
+    assert complete is not None, "click knows the shells that this command takes"
+    show_text(
+        complete(click.get_current_context().find_root().command, {}, "orchestrator", COMPLETION_VARIABLE).source()
+    )

@@ -2,28 +2,42 @@
 
 import os
 import shlex
+from collections.abc import Collection
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from orchestrator.cli.messages import REMOVED, notify
-from orchestrator.cli.output_option import check_output
+from orchestrator.cli.messages import notify
+from orchestrator.cli.reading import check_output
+from orchestrator.cli.tree import HINTS
 from orchestrator.run_ids import check_name
 from orchestrator.settings import ASKED_AT_VARIABLE, Settings, has_password, without_password
 
 _META = "orchestrator.options"
 _GLOBAL_OPTIONS = {
-    "home": ("DIR", "Folder of this machine's own files [ORCHESTRATOR_HOME; ./.orchestrator]."),
-    "storage": ("URI", "Folder or bucket that every node reaches [ORCHESTRATOR_STORAGE; HOME/storage]."),
-    "registry": ("URL", "Database URL, or file:PATH of a 0600 file with it [ORCHESTRATOR_REGISTRY; SQLite in HOME]."),
+    "home": ("DIR", "Local state and caches. [env: ORCHESTRATOR_HOME; default: ./.orchestrator]"),
+    "storage": (
+        "URI",
+        "Shared folder or bucket for artifacts. [env: ORCHESTRATOR_STORAGE; default: storage in --home]",
+    ),
+    "registry": (
+        "URL",
+        "Path or URL of the registry; file:PATH reads the URL from a private file. [env: ORCHESTRATOR_REGISTRY; "
+        "default: a SQLite file in --home]",
+    ),
     "address": (
         "ADDRESS",
-        "A Ray to run on, or a cluster's dashboard, http://… [RAY_ADDRESS; a local one is started].",
+        "Ray cluster: HOST:PORT, or its dashboard's URL. [env: RAY_ADDRESS; default: a local one is started]",
     ),
 }
 
 
+_MEANT = {
+    "RUN": "a run's name (its newest run), id, or 4+ characters of its start",
+    "MODEL": "registered name, NAME@VERSION, NAME@ALIAS, run, folder or Hub id",
+}
+"""Meanings of words in a command's usage, for the end of its help."""
 _SHOWN_PASSWORD = (
     "the password in --registry stands in this machine's list of processes and in your shell's history; put the URL "
     "into a file with mode 0600 and give --registry file:PATH"
@@ -53,6 +67,15 @@ def _global_options(*, hidden: bool) -> list[click.Parameter]:
         )
     )
     return options
+
+
+def refuse_options(names: Collection[str], reason: str) -> None:
+    """Refuse options of the running command that were given and concern nothing here. Raises: UsageError."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        if name in names and context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{parameter.opts[0]} {reason}; leave it out", context)
 
 
 def current_settings() -> Settings:
@@ -95,17 +118,21 @@ class GlobalOptionsCommand(click.Command):
     def __init__(self, *args: Any, example: str = "", **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.example = example
+        for parameter in self.params:
+            if parameter.metavar is None and isinstance(parameter.type, click.types.IntParamType | click.FloatRange):
+                parameter.metavar = "N" if isinstance(parameter.type, click.types.IntParamType) else "X"
         self.params.extend(_global_options(hidden=True))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line. Raises: UsageError, for an option that is gone with what to use instead."""
+        """Parse the command line. Raises: UsageError, for an option of another program with what to use here."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
             words = " ".join([*ctx.command_path.split()[1:], error.option_name])
-            if words in REMOVED:
-                raise click.UsageError(f"`{words}` is gone: {REMOVED[words]}", ctx) from None
-            raise
+            hint = HINTS.get(words) or HINTS.get(error.option_name)
+            if hint is None:
+                raise
+            raise click.UsageError(f"no such option {error.option_name}: {hint}", ctx) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command: here, or on the head of the cluster whose dashboard the settings name."""
@@ -131,6 +158,11 @@ class GlobalOptionsCommand(click.Command):
         super().format_options(ctx, formatter)
         options = ", ".join(f"--{name}" for name in (*_GLOBAL_OPTIONS, "debug"))
         formatter.write(f"  Also {options}; see orchestrator -h\n")
+        if any(parameter.name == "columns" for parameter in self.params):
+            formatter.write("  More on output: orchestrator help output\n")
+        named = {(parameter.metavar or "").strip("[].… ").partition("|")[0] for parameter in self.params}
+        for word in named & _MEANT.keys() if " models " not in f" {ctx.command_path} " else ():
+            formatter.write(f"  {word}: {_MEANT[word]}\n")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the example as a person would type it."""
@@ -146,7 +178,9 @@ class WritingCommand(GlobalOptionsCommand):
     def __init__(self, *args: Any, what: str = "FILE", output_help: str, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.what = what
-        self.params.append(click.Option(["-o", "--output"], metavar=what, help=output_help))  # checked below
+        self.params.append(
+            click.Option(["-o", "--output"], metavar=what, help=f"{output_help} [required]")
+        )  # checked below
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the command line, and check the place to write."""
@@ -177,11 +211,33 @@ class GlobalOptionsGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the member that the first word names. Raises: UsageError, for one that is gone with what to use."""
-        words = " ".join([*ctx.command_path.split()[1:], *args[:1]])
-        if words in REMOVED and not ctx.resilient_parsing:
-            raise click.UsageError(f"`{words}` is gone: {REMOVED[words]}", ctx)
+        """Find the member that the first word names. Raises: UsageError, with the nearest or another program's word."""
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing and not args[0].startswith("-"):
+            words = " ".join([*ctx.command_path.split()[1:], args[0]])
+            raise click.UsageError(f"no such command `{words}`{self._hint(ctx, words)}", ctx)
         return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line. Raises: UsageError, for an option of another program with what to use here."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name not in HINTS:
+                raise
+            hint = HINTS[error.option_name]
+            raise click.UsageError(f"no such option {error.option_name}: {hint}, after the command", ctx) from None
+
+    def _hint(self, ctx: click.Context, words: str) -> str:
+        """Ending of a message about a command that is not there: what to use, or the nearest ones."""
+        from orchestrator.nearest import nearest
+
+        if words in HINTS:
+            return f": {HINTS[words]}"
+        name = words.rpartition(" ")[2]
+        groups = {own: self.get_command(ctx, own) for own in self.list_commands(ctx)}
+        below = [own for own, one in groups.items() if isinstance(one, click.Group) and one.get_command(ctx, name)]
+        near = [f"{own} {name}" for own in below] or nearest(name, groups, 2)
+        return f"; did you mean {' or '.join(near)}?" if near else f"; see `{ctx.command_path} --help`"
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of the members in the order in which they were added, which is the order of use."""
@@ -196,10 +252,15 @@ def _checked_name(context: click.Context, parameter: click.Parameter, value: str
 
 
 name_option = click.option(
-    "--name", callback=_checked_name, help="The experiment's name; the spec's own, or its file's, when left out."
+    "--name", callback=_checked_name, metavar="NAME", help="Name of the run. Default: that of the spec."
 )
-nice_option = click.option(
-    "--nice", is_flag=True, help="Let this machine's other programs go first, where the run has a Ray of its own."
-)
+nice_option = click.option("--nice", is_flag=True, help="Low CPU priority (local runs only).")
 spec_argument = click.argument("spec_path", metavar="SPEC.yaml")
 overrides_argument = click.argument("overrides", metavar="[KEY=VALUE ...]", nargs=-1)
+precision_option = click.option(
+    "--precision",
+    type=click.Choice(["fp32", "bf16"]),
+    default="fp32",
+    show_default=True,
+    help="Floating-point precision; bf16 is faster on a GPU.",
+)

@@ -1,4 +1,7 @@
-"""Messages of commands for a person, on stderr: folded to the terminal's width, and above its status line."""
+"""Messages of commands for a person, on stderr: folded to the terminal's width, and above its status line.
+
+Before something is deleted, a person is asked.
+"""
 
 import logging
 import os
@@ -10,6 +13,7 @@ from typing import TextIO
 import click
 
 from orchestrator.cells import printable
+from orchestrator.errors import InputError
 from orchestrator.progress import (
     UNDER_WAY,
     clear_screen,
@@ -22,24 +26,6 @@ from orchestrator.progress.log_lines import folded
 from orchestrator.settings import ASKED_AT_VARIABLE
 
 logger = logging.getLogger(__name__)
-REMOVED = {
-    "cluster pull": "copy the cluster's registry here with `ray rsync-down`, then `orchestrator db merge FILE`; "
-    "`orchestrator help cluster` has the lines",
-    "db export": "`orchestrator db backup FILE` copies the registry",
-    "db import": "`orchestrator db merge FILE` brings in what another registry has, and reads no files of `db export`",
-    **dict.fromkeys(
-        ("run --priority", "resume --priority", "submit --priority"),
-        "a run whose place is taken waits as Ray does, for execution.max_wait_minutes (30)",
-    ),
-    "serve --num-replicas": "one process answers; requests that wait are answered together",
-    "runs reproduce --run": "the command prints what to type; `orchestrator runs diff OLD NEW` compares",
-    "cost --trials": "`orchestrator runs trials RUN` has the seconds of each",
-    "help --man": "`orchestrator COMMAND --help`, and `orchestrator help TOPIC`",
-    "tokenizer train --to": "-o names the folder",
-    "published": "`orchestrator check` compares a run, a model or a task with the published numbers, which are in "
-    "orchestrator/published/numbers.yaml with their sources",
-}
-"""Commands and options that are gone, and what to use instead."""
 at_work: list[tuple[str, Callable[[], object]]] = []
 """A line for each run at work that says how to go on with it, and what records its end, for a second signal, which ends
 the process at once."""
@@ -102,3 +88,22 @@ def status_line() -> Iterator[Callable[[str], None]]:
     """Function that replaces the status line of long work, on stderr."""
     with show_progress() as progress:
         yield progress.status
+
+
+def is_confirmed(verb: str, what: str, *, dry_run: bool, yes: bool) -> bool:
+    """Whether to go on with what cannot be undone: a person is asked, unless an option says it.
+
+    Args:
+        verb: what would be done, `delete` or `remove`.
+        what: what it would be done to, in words: `3 items, 1.2 GB`.
+
+    Raises: InputError where nobody can be asked; click.Abort for an answer that is not yes.
+    """
+    if dry_run:
+        notify(f"{what} would be {verb}d")
+        return False
+    if not yes:
+        if not is_terminal(sys.stdin):
+            raise InputError(f"{what} would be {verb}d, and nobody can be asked here; give --yes, or --dry-run")
+        click.confirm(f"{verb} {what}?", abort=True, err=True)
+    return True

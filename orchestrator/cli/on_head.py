@@ -1,5 +1,6 @@
 """Commands by a dashboard's address alone: which run on the cluster's head, and what comes back from there."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,16 +12,16 @@ from orchestrator.cli.messages import say_now
 from orchestrator.cli.output import write_file
 from orchestrator.cli.reading import READING
 from orchestrator.progress import reader_may_leave
-from orchestrator.settings import Settings
+from orchestrator.settings import API_ADDRESS_VARIABLE, Settings
 
 ON_HEAD = {
-    *("plan", "stop", "wait", "runs", "query", "leaderboard", "groups", "report"),
+    *("plan", "stop", "wait", "runs", "query", "leaderboard", "compare", "report"),
     *("cost", "check", "models", "gc", "doctor", "db"),
 }
 """Commands and groups that run where the registry and the storage are."""
 ON_THIS_MACHINE = {
-    *("resume", "board", "evaluate", "predict", "serve", "fill-mask", "next-sentence", "embed", "search", "mine"),
-    *("runs reproduce", "models card", "models export", "db backup", "db merge"),
+    *("resume", "board", "evaluate", "predict", "serve", "fill-mask", "next-sentence", "embed", "search"),
+    *("runs reproduce", "models export", "db backup", "db merge"),
 }
 """Commands that read a registry and run on this machine alone; each other command needs no registry."""
 
@@ -34,9 +35,11 @@ def status_on_head(context: click.Context, read_settings: Callable[[], Settings]
     path = " ".join(words)
     if path not in ON_THIS_MACHINE and words[0] not in ON_HEAD | ON_THIS_MACHINE:
         return None
+    settings = read_settings()
+    if not settings.address and API_ADDRESS_VARIABLE not in os.environ:
+        return None
     from orchestrator.cluster.connection import head_dashboard
 
-    settings = read_settings()
     address = head_dashboard(settings)
     if address is None:
         return None

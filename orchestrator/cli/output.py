@@ -4,21 +4,24 @@ import json
 import os
 import shutil
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cells import field_cell, heading, plain_value
+from orchestrator.cells import column_cells, field_cell, heading, plain_value
 from orchestrator.cli.messages import make_room, notify, tell_more
-from orchestrator.cli.reading import current_reading, find_columns
+from orchestrator.cli.reading import current_reading, find_columns, is_stream, output_path
 from orchestrator.progress import is_terminal
 from orchestrator.progress.log_lines import folded
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
+
+    from orchestrator.progress.tables import Column
 
 Row = Mapping[str, Any]
 _LONGEST_CELL, _LONGEST_FIELD = 500, 5_000
@@ -40,10 +43,10 @@ def show_rows(
     spare: Sequence[str] = (),
     below: Sequence[str] = (),
     page: int | None = None,
-    num_rows: int | None = None,
+    total: int | None = None,
     measurement: Callable[[Row], str | None] = _metric,
 ) -> None:
-    """Show rows as a table, JSON or CSV, as `--columns`, `--wide` and `--limit` of the command ask for.
+    """Show rows as a table, JSON or CSV, as the options of reading ask for, and how many there are beside them.
 
     Args:
         columns: columns to show; the rows may have more, which `--columns` can name.
@@ -53,7 +56,7 @@ def show_rows(
         spare: columns that are left out, from the first one on, while the terminal is too narrow for the table.
         below: columns that stand below each row where the terminal is too narrow for them beside the others.
         page: number of rows on a terminal unless `--limit` gives another; a pipe or a file gets all.
-        num_rows: number of rows that there are, where `rows` are the first `num_rows_shown` alone.
+        total: number of rows that there are, where `rows` are the page that the options ask for; None: they are all.
         measurement: name of what a row measures; its scores and values have their own number of decimals.
 
     Raises: InputError for a column that there is not.
@@ -62,26 +65,27 @@ def show_rows(
     form = chosen_form(form, output)
     if reading.columns:
         columns, spare = find_columns(reading.columns, rows, columns), ()
-    end = num_rows_shown(page, form, output)
-    listed = [{column: row.get(column) for column in columns} for row in rows[reading.offset : end]]
+    if total is None:
+        total, rows = len(rows), rows[reading.offset :][: page_size(page, form, output)]
+    listed = [{column: row.get(column) for column in columns} for row in rows]
     if form == "json":
         _write(json.dumps([plain_value(row) for row in listed], indent=2, ensure_ascii=False) + "\n", output)
     elif form == "csv":
-        _write_csv(listed, columns, output)
+        _write(csv_text(listed, columns, raw=reading.raw), output)
     elif listed:
-        _write_table(listed, columns, output, spare, below, [measurement(row) for row in rows[reading.offset : end]])
-        if end is not None and reading.limit is None:
-            tell_more(len(listed), num_rows or len(rows), reading.offset)
-    elif empty:
+        _write_table(listed, columns, output, spare, below, [measurement(row) for row in rows])
+    elif empty and not total:
         notify(empty)
+    if total and not listed:
+        notify(f"there are {total:,}, and --offset {reading.offset} skips all of them")
+    elif listed:
+        tell_more(len(listed), total, reading.offset)
 
 
-def num_rows_shown(page: int | None, form: str | None, output: str | None) -> int | None:
-    """Number of rows, from the first one on, of which `show_rows` shows any; None for all."""
-    reading = current_reading()
+def page_size(page: int | None, form: str | None, output: str | None) -> int | None:
+    """Number of rows to show: that of `--limit`, else on a terminal `page`; None for all."""
     is_paged = chosen_form(form, output) == "table" and output is None and is_terminal(sys.stdout)
-    limit = reading.limit or (page if is_paged else None)
-    return None if limit is None else reading.offset + limit
+    return current_reading().limit or (page if is_paged else None)
 
 
 def show_table(rows: Sequence[Row], columns: Sequence[str]) -> None:
@@ -101,9 +105,9 @@ def show_record(record: Row, form: str | None, output: str | None) -> None:
     if form == "json":
         _write(json.dumps(plain_value(record), indent=2, ensure_ascii=False) + "\n", output)
     elif form == "csv":
-        _write_csv([{"field": key, "value": value} for key, value in record.items()], ["field", "value"], output)
+        fields = [{"field": key, "value": value} for key, value in record.items()]
+        _write(csv_text(fields, ["field", "value"], raw=reading.raw), output)
     else:
-        from orchestrator.cli.row_texts import shortened
         from orchestrator.progress.tables import record_lines
 
         longest = None if reading.wide else _LONGEST_FIELD
@@ -145,12 +149,6 @@ def chosen_form(form: str | None, output: str | None) -> str:
     return form or (ending if ending in ("json", "csv") else "table")
 
 
-def _write_csv(rows: Sequence[Row], columns: Sequence[str], output: str | None) -> None:
-    from orchestrator.cli.row_texts import csv_text
-
-    _write(csv_text(rows, columns, raw=current_reading().raw), output)
-
-
 def _write_table(
     rows: list[dict[str, Any]],
     columns: Sequence[str],
@@ -160,7 +158,6 @@ def _write_table(
     measurements: Sequence[str | None],
 ) -> None:
     """Write a table: fitted to a terminal's width; in files and pipes one whole line per row."""
-    from orchestrator.cli.row_texts import table_columns
     from orchestrator.progress.tables import fitting, full_width, lines_with_records, plain_lines, records, rich_table
 
     longest, width = None if current_reading().wide else _LONGEST_CELL, _terminal_width(output)
@@ -239,3 +236,117 @@ def write_file(output: str, data: bytes) -> None:
             write_bytes(str(path or output), data)
         except PermissionError as error:  # it names the temporary file beside the one that was asked for
             raise InputError(f"{output} cannot be written: permission denied; name another file") from error
+
+
+def write_pieces(pieces: Iterable[bytes], output: str | None) -> None:
+    """One after the other, as they come: to stdout where `output` is None or "-", to a device or a pipe, to a file.
+
+    A file stands only when the last piece is written; until then, and where a piece cannot be had, it stays as it was.
+    """
+    from bert_core.checkpoints.manifest import atomic_write
+
+    def write(target: Path | str) -> None:
+        with click.open_file(str(target), "wb") as file:
+            for piece in pieces:
+                if target == "-":
+                    make_room(sys.stdout)
+                file.write(piece)
+                file.flush()
+
+    if output is None or output == "-":
+        write("-")
+    elif is_stream(path := output_path(output)):
+        write(path)
+    else:
+        atomic_write(path, write)
+
+
+_MEASURED = frozenset({"value", "score", "mean", "sd", "low", "high", "median", "worst", "best", "best of n"})
+_MEASURED |= {"baseline", "test"}
+"""Columns with values of what a row measures."""
+
+
+_FORMULA_SIGNS = frozenset("=+-@\t\r＝＋－＠")
+"""First characters that make a formula of a field, which can run programs and send data away (OWASP, CSV Injection)."""
+
+
+def csv_text(rows: Sequence[Row], columns: Sequence[str], *, raw: bool = False) -> str:
+    """Rows as CSV, the names of the columns first; lists and mappings in a field are JSON.
+
+    Args:
+        raw: whether texts that a spreadsheet would take for formulas stay as they are.
+    """
+    from orchestrator.storage.text_lines import csv_lines  # a table needs none
+
+    plain = ([plain_value(row.get(column)) for column in columns] for row in rows)
+    fields = [[json.dumps(v) if isinstance(v, list | dict) else v for v in values] for values in plain]
+    lines = [list(columns), *fields]
+    if not raw:
+        lines = [[safe_field(value) for value in line] for line in lines]
+    return "".join(csv_lines(lines))
+
+
+def table_columns(
+    rows: Sequence[Row],
+    columns: Sequence[str],
+    measurements: Sequence[str | None],
+    longest: int | None = None,
+) -> "list[Column]":
+    """Columns of a table, each with its heading and a text for each row.
+
+    Args:
+        measurements: name of what the scores and values of each row measure; None of a row without any.
+        longest: characters that a text may have; None for any number.
+    """
+    from orchestrator.progress.tables import Column
+
+    return [
+        Column(
+            name=column,
+            texts=(
+                heading(column),
+                *(shortened(text, longest) for text in _texts(rows, column, measurements)),
+            ),
+            is_number=all(isinstance(row[column], int | float | None) for row in rows),
+        )
+        for column in columns
+    ]
+
+
+def shortened(text: str, longest: int | None) -> str:
+    """Text that is not so long that it makes a table of no use; JSON, CSV and `--wide` have all of it."""
+    return text if longest is None or len(text) <= longest else f"{text[: longest // 2]}…{text[1 - longest // 2 :]}"
+
+
+def _texts(rows: Sequence[Row], column: str, measurements: Sequence[str | None]) -> list[str]:
+    """Texts of a column; of scores those of each measurement by themselves, for a perplexity of 50 has few decimals."""
+    if column not in _MEASURED:
+        return column_cells([row[column] for row in rows], column)
+    texts = [""] * len(rows)
+    for name in dict.fromkeys(measurements):
+        places = [place for place, other in enumerate(measurements) if other == name]
+        found = column_cells([rows[place][column] for place in places], name or column)
+        for place, text in zip(places, found, strict=True):
+            texts[place] = text
+    return texts
+
+
+def safe_field(value: Any) -> Any:
+    r"""A field without control characters, an apostrophe before what a spreadsheet would take for a formula.
+
+    >>> safe_field("=cmd|'/c calc'!A1"), safe_field("-0.5"), safe_field(-0.5), safe_field("a\x1b[31m\nb")
+    ("'=cmd|'/c calc'!A1", '-0.5', -0.5, 'a�[31m\nb')
+    """
+    if not isinstance(value, str):
+        return value
+    text = "".join(c if c in "\r\n\t" or unicodedata.category(c) not in ("Cc", "Cs") else "�" for c in value)
+    is_formula = text.lstrip(" \n")[:1] in _FORMULA_SIGNS and not _is_number(text)
+    return f"'{text}" if text and is_formula else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return not text[:1].isspace()

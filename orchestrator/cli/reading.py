@@ -1,13 +1,20 @@
-"""Options of commands that show rows or a record: which rows and columns, and where and how these are written."""
+"""Options of commands that show rows or a record: which rows and columns, in which format, and where they are written.
 
+`-f`, `-o`, and of lists `--columns` and `--limit`, stand in a command's help; the others in `orchestrator help output`.
+"""
+
+import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from orchestrator.cells import heading
-from orchestrator.cli.output_option import output_option
+from orchestrator.errors import InputError
 from orchestrator.registry.records import MOST_ROWS
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,21 +38,15 @@ class Reading:
     raw: bool = False
     """Whether CSV has texts as they are, also those that a spreadsheet would take for a formula."""
     offset: int = 0
-    """Number of rows to leave out before the first one."""
+    """Number of rows to skip before the first one."""
 
 
 def current_reading() -> Reading:
     """Options of the command that is running; none outside of a command."""
     context = click.get_current_context(silent=True)
-    given = context.meta.get(READING, {}) if context else {}
-    names = tuple(name for name in given.get("columns", "").split(",") if name)
-    return Reading(
-        columns=tuple(name.strip() for name in names),
-        wide=bool(given.get("wide")),
-        limit=given.get("rows_limit"),
-        raw=bool(given.get("raw")),
-        offset=given.get("rows_offset", 0),
-    )
+    given = dict(context.meta.get(READING, {})) if context else {}
+    names = tuple(name.strip() for name in given.pop("columns", "").split(",") if name)
+    return Reading(names, **given)
 
 
 def find_columns(wanted: Sequence[str], rows: Sequence[Mapping[str, Any]], own: Sequence[str]) -> list[str]:
@@ -81,56 +82,14 @@ def _some(known: Iterable[str], own: Sequence[str]) -> str:
     return f"; there are: {', '.join(names[:_NUM_NAMED])}{', …' if len(names) > _NUM_NAMED else ''}"
 
 
-def _remember_reading(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+def remember_reading(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     if value:
         context.meta.setdefault(READING, {})[parameter.name] = value
 
 
-raw_option = click.option(
-    "--raw",
-    is_flag=True,
-    expose_value=False,
-    callback=_remember_reading,
-    help="Leave texts in CSV as they are; otherwise a spreadsheet finds no formula in them.",
-)
-
-
-def output_options(command: F) -> F:
-    """Add the options of commands that show a record: those of its form, and `-o/--output`."""
-    return form_options(output_option("Write to a file; .json and .csv set the format")(command))
-
-
-def form_options(command: F) -> F:
-    """Add the options that say how a record is shown: `-f/--format`, `--columns` and `--wide`.
-
-    `show_rows` and `show_record` obey the last two; a command need not know of them.
-    """
-    for option in (
-        click.option(
-            "--wide",
-            is_flag=True,
-            expose_value=False,
-            callback=_remember_reading,
-            help="Show everything, however narrow the terminal.",
-        ),
-        click.option(
-            "--columns",
-            metavar="A,B,C",
-            expose_value=False,
-            callback=_remember_reading,
-            help="Show these columns alone, in this order.",
-        ),
-        raw_option,
-        click.option(
-            "-f",
-            "--format",
-            "form",
-            type=click.Choice(["table", "json", "csv"]),
-            help="Form of the output; table by default.",
-        ),
-    ):
-        command = option(command)
-    return command
+def _reading_option(name: str, text: str, **given: Any) -> Callable[[F], F]:
+    """Option that `current_reading` has; a command need not know of it."""
+    return click.option(name, expose_value=False, callback=remember_reading, help=text, **given)
 
 
 class _Limit(click.IntRange):
@@ -139,40 +98,137 @@ class _Limit(click.IntRange):
     def __init__(self) -> None:
         super().__init__(1, MOST_ROWS)
 
+    def _describe_range(self) -> str:
+        return ""
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return MOST_ROWS if value == "all" else super().convert(value, param, ctx)
+        if value == "all":
+            return MOST_ROWS
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} is no number of rows; give one from 1 on, or all", param, ctx)
 
 
-def limit_option(*names: str, **given: Any) -> Callable[[F], F]:
-    """Option `--limit` of a command that shows rows."""
-    return click.option("--limit", *names, type=_Limit(), metavar="N|all", **given)
+def format_options(command: F, *, is_list: bool = False) -> F:
+    """Add the options that say how a record is shown; of a list also which columns and rows."""
+    hidden = not is_list
+    for option in (
+        _reading_option("--offset", "Skip the first N rows.", type=click.IntRange(0, MOST_ROWS), hidden=True),
+        _reading_option("--raw", "Do not escape CSV cells that start like a formula.", is_flag=True, hidden=True),
+        _reading_option("--wide", "Do not fit the table to the terminal.", is_flag=True, hidden=True),
+        _reading_option(
+            "--limit", "Maximum number of rows; a terminal shows a page.", type=_Limit(), metavar="N|all", hidden=hidden
+        ),
+        _reading_option("--columns", "Columns to show, in order.", metavar="A,B,…", hidden=hidden),
+        click.option(
+            "-f",
+            "--format",
+            "form",
+            type=click.Choice(["table", "json", "csv"]),
+            help="Output format. [default: table]",
+        ),
+    ):
+        command = option(command)
+    return command
 
 
-def reading_options(command: F) -> F:
-    """Add the options of commands that show rows: those of a record, `--limit` and `--offset`."""
-    remembered: dict[str, Any] = {"expose_value": False, "callback": _remember_reading}
-    offset = click.option(
-        "--offset",
-        "rows_offset",
-        type=click.IntRange(0, MOST_ROWS),
-        help="Number of rows to leave out before the first one.",
-        **remembered,
-    )
-    return output_options(limit_option("rows_limit", help="Number of rows at most.", **remembered)(offset(command)))
+def output_options(command: F) -> F:
+    """Add the options of commands that show a record or a short table: `-f/--format` and `-o/--output`."""
+    return format_options(output_option("Write to FILE; .json and .csv set the format.")(command))
 
 
-def page_options(what: str, size: int) -> Callable[[F], F]:
-    """Add the options of commands that read a page of the registry: those of a record, `--limit` and `--offset`.
+def list_options(command: F) -> F:
+    """Add the options of commands that show a list: also `--columns` and `--limit`."""
+    return format_options(output_option("Write to FILE; .json and .csv set the format.")(command), is_list=True)
+
+
+def output_option(text: str) -> Callable[[F], F]:
+    """Add `-o/--output FILE` to a command; a place that cannot be written is refused before the command begins."""
+    return click.option("-o", "--output", metavar="FILE", callback=_check_given, help=text)
+
+
+def _check_given(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    if not context.resilient_parsing:
+        check_output(value)
+    return value
+
+
+def check_output(output: str | None) -> None:
+    """Check that a file can be written where `-o` says, in a folder that is there.
+
+    A folder is never made for a file: its name is more often a slip than wanted. Standard output ("-") and other URIs
+    than `file:` are not looked at.
+
+    Raises: InputError.
+    """
+    if output is None or output == "-":
+        return
+    from orchestrator.errors import InputError
+    from orchestrator.storage.uris import is_local
+
+    if not is_local(output):
+        return
+    path = output_path(output)
+    if path.is_dir():
+        raise InputError(f"{output} is a folder; name a file in it")
+    there = next(parent for parent in path.parents if parent.exists())
+    if not there.is_dir():
+        raise InputError(f"{output} cannot be written: {there} is no folder; name another file")
+    if there != path.parent:
+        raise InputError(f"{output}: there is no folder {path.parent}; make it first (mkdir -p), or name another file")
+    if not os.access(path if is_stream(path) else there, os.W_OK):
+        raise InputError(f"{output} cannot be written: permission denied; name another file")
+
+
+def output_path(output: str) -> Path:
+    """The file itself where `output` is a link; a device or a pipe as it is named."""
+    from orchestrator.storage.uris import local_path
+
+    path = local_path(output)
+    return path.absolute() if is_stream(path) else path.resolve()
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a path is a device or a pipe."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+_UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 7 * 86_400.0}
+_DATE_SHAPED = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
+_LONGEST_S = 36_500 * _UNITS_S["d"]
+"""Age that a calendar still has; a day much further back is none."""
+
+
+def age_s(age: str, option: str, *, or_else: str = "") -> float:
+    """Seconds of an age such as `30d` or `12h`, the value of an option. Raises: InputError.
 
     Args:
-        what: what the rows are, for the help: `runs, the newest ones`.
-        size: number of rows on a terminal unless `--limit` gives another (`num_rows_shown`).
+        or_else: what the option takes beside an age, for the message.
     """
-    limit = limit_option(help=f"Number of {what}; {size} on a terminal when left out.")
-    offset = click.option(
-        "--offset",
-        type=click.IntRange(0, MOST_ROWS),
-        default=0,
-        help="Number of them to leave out before the first one.",
-    )
-    return lambda command: output_options(limit(offset(command)))
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", age)
+    if found is None:
+        raise InputError(f"{option} is {age}; give an age such as 30d, 12h, 90m, 45s or 2w{or_else}")
+    seconds = float(found[1]) * _UNITS_S[found[2]]
+    if seconds > _LONGEST_S:
+        raise InputError(f"{option} is {age}; give 36500d at most")
+    return seconds
+
+
+def time_of(since: str | None, option: str) -> datetime | None:
+    """Time that a day or an age means, the value of an option; without a zone it is in UTC, as in queries and tables.
+
+    Raises: InputError.
+    """
+    if since is None:
+        return None
+    try:
+        day = datetime.fromisoformat(since)
+    except ValueError:
+        if _DATE_SHAPED.match(since):
+            raise InputError(
+                f"{option} is {since}, which the calendar has not; give a day such as 2026-11-22"
+            ) from None
+        seconds = age_s(since, option, or_else=", or a day such as 2026-11-22")
+        return datetime.now(UTC) - timedelta(seconds=seconds)
+    return day if day.tzinfo else day.replace(tzinfo=UTC)

@@ -425,7 +425,7 @@ def _refusal(
         what = "it" if which == run.id else f"its trial {which}"
         bearers = registry.annotations.bearers(which, "pinned") or [which]
         by = "" if which in bearers else f" with pipeline {', '.join(bearers)}"
-        return f"{what} is pinned{by}; orchestrator runs unpin {' '.join(bearers)}"
+        return f"{what} is pinned{by}; orchestrator runs edit {' '.join(bearers)} --unpin"
     models = _labels_of(registry, run, trials)
     for pipeline in _pipelines_of(registry, run):
         if pipeline.state != RunState.COMPLETED and pipeline.id not in going:

@@ -120,7 +120,6 @@ class Session:
                 with self.stop_watch.heeding(record, run_folder):
                     save_origin(run_folder, spec)
                     logger.info(f"run {record.id} ({record.kind} {record.name}, attempt {record.attempt})")
-                    self._mention_earlier(record)
                     for change in execution_changes(parse_spec(record.spec), spec):
                         logger.info(f"this attempt changes {change}")
                     context = RunContext(
@@ -148,15 +147,6 @@ class Session:
                 logger.warning(f"how run {record.id} ended is not recorded: {trouble}")
             raise
         return self.recorder.registry.run(record.id)
-
-    def _mention_earlier(self, record: RunRecord) -> None:
-        """Name a completed run of the same spec when a new run begins: it may be all that is wanted."""
-        if record.attempt > 1:
-            return
-        earlier = self.recorder.registry.newest_completed(record.fingerprint)
-        if earlier is not None:
-            compare = f"orchestrator runs diff {earlier.id} {record.id}"
-            logger.info(f"run {earlier.id} completed the same spec before; what differs: {compare}")
 
     def _run_kind(self, spec: Spec, context: RunContext) -> Callable[[], RunOutcome]:
         """Carry out a spec of any kind; returns the function that writes its result."""

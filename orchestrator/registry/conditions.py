@@ -169,7 +169,7 @@ def _of_group(connection: Connection, text: str) -> Test:
     found, version = _GROUP.fullmatch(text), RUNS.c.code_version
     if found is None:
         raise WrongValueError(
-            "this is a group's id; give 4 or more of its digits, in quotes, as `orchestrator groups list` shows it"
+            "this is a group's id; give 4 or more of its digits, in quotes, as `orchestrator leaderboard` shows it"
         )
     begins = RUNS.c.group_key.startswith(found[1], autoescape=True)
     if found[2] is None:

@@ -335,7 +335,7 @@ def compare_named(connection: Connection, names: Sequence[str], state: ColumnEle
     """Compare what names stand for, as `Registry.compare` describes it."""
     groups = [find_group(connection, name, state) for name in names]
     if len(groups) < 2:
-        raise InputError("name at least two groups, runs or trials to compare: `orchestrator groups list` shows groups")
+        raise InputError("name at least two groups, runs or trials to compare")
     for (one, first), (other, second) in combinations(zip(names, groups, strict=True), 2):
         if [run.id for run in first.runs] == [run.id for run in second.runs]:
             raise InputError(f"{one} and {other} are the same runs; name different ones")

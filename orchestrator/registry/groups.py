@@ -220,6 +220,6 @@ def _only(groups: Sequence[GroupRecord], name: str) -> GroupRecord:
         return groups[0]
     told = [f"{one.label} ({one.metric}, run {one.runs[-1].id})" for one in groups]
     raise InputError(
-        f"{name} stands for {len(groups)} groups; name one by its digest, as `orchestrator groups list` shows it, "
+        f"{name} stands for {len(groups)} groups; name one by its id, as `orchestrator leaderboard --all` shows it, "
         f"or by a run of it: {listed(told, MAX_CANDIDATES)}"
     )

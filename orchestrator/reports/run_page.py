@@ -311,7 +311,7 @@ def comparing_page(registry: "Registry", runs: Sequence["RunRecord"]) -> Page:
     differing: list[Block] = [_differing_settings(registry, runs, labels)]
     if len(runs) == 2:
         first, second = (run.id for run in runs)
-        differing.append(Words(f"Data, code and environment: `orchestrator runs diff {first} {second}`."))
+        differing.append(Words(f"Data, code and environment: `orchestrator compare {first} {second}`."))
     return Page(
         f"{len(runs)} runs side by side",
         ", ".join(run.id for run in runs),

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
+from orchestrator.errors import NotFoundError
+from orchestrator.nearest import did_you_mean
 from orchestrator.results import Split
 from orchestrator.specs.task import EmbeddingObjectiveName, Head, TaskSpec
 from orchestrator.tasks.bio_tags import tag_set
@@ -184,3 +186,12 @@ ON_HUB: Mapping[str, HubFiles] = {
     "squad_v2": HubFiles(_files_on_hub("rajpurkar/squad_v2@3ffb306f725f7d2ce8394bc1873b24868140c412/squad_v2")),
 }
 """Files of the known tasks that the hub has as well."""
+
+
+def check_known(task: TaskSpec) -> None:
+    """Raise NotFoundError for a task that is neither known nor a person's own."""
+    if task.id not in KNOWN_TASKS and task.head is None and not task.files:
+        raise NotFoundError(
+            f"no known task is called {task.id!r}{did_you_mean(task.id, KNOWN_TASKS)} "
+            "(a task of one's own needs head=… and files.validation=…)"
+        )

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from orchestrator.cli.commands.completing import COMPLETION_VARIABLE
+from orchestrator.cli.completion import COMPLETION_VARIABLE
 from orchestrator.cli.entry import cli
 from orchestrator.registry import Registry
 from orchestrator.results import MetricEvent, ModelResult
@@ -77,7 +77,7 @@ def test_models_are_offered_by_name_and_their_versions_after_the_sign(home: Path
 
 def test_a_leaderboards_task_and_a_runs_measurements_are_those_recorded(recorded_sweep: RecordedSweep) -> None:
     assert offered("leaderboard ") == ["sst2"]
-    assert offered("groups list ") == ["sst2"]
+    assert offered("leaderboard --all ") == ["sst2"]
     assert {"sst2", recorded_sweep.run_id} <= set(offered("cost ")) & set(offered("check "))
     assert "accuracy" in offered(f"runs metrics {recorded_sweep.trial_ids[3]} ")
     assert offered(f"runs metrics {recorded_sweep.trial_ids[3]} train.") == ["train.loss"]
@@ -90,10 +90,10 @@ def test_a_leaderboards_task_and_a_runs_measurements_are_those_recorded(recorded
 
 
 def test_tags_of_a_run_and_aliases_of_models_are_offered(recorded_sweep: RecordedSweep) -> None:
-    assert offered(f"runs untag {recorded_sweep.run_id} ") == ["tried"]
+    assert offered(f"runs edit {recorded_sweep.run_id} --tag tri") == ["tried"]
     with Registry(Settings.from_options().registry) as registry:
         registry.models.set_alias("first@1", "production")
-    assert "first@production" in offered("models card first@")
+    assert "first@production" in offered("models show first@")
     assert "production" in offered("models alias first ")
 
 

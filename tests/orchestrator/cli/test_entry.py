@@ -16,7 +16,7 @@ import pytest
 from bert_core.errors import CheckpointError
 from orchestrator.cli.entry import Interrupted, cli, run_command_line
 from orchestrator.cli.frame import GlobalOptionsCommand
-from orchestrator.cli.messages import REMOVED
+from orchestrator.cli.tree import HINTS
 from orchestrator.errors import (
     ClusterError,
     NotFoundError,
@@ -58,8 +58,10 @@ def test_help_ends_in_an_example_of_the_command(path: str, command: Command) -> 
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (["rnu"], "'run'"),
-        (["runs", "lst"], "'list'"),
+        (["rnu"], "did you mean run"),
+        (["runs", "lst"], "did you mean list?"),
+        (["lineage"], "did you mean models lineage?"),
+        (["--json", "runs", "list"], "`-f json`, after the command"),
         (["runs", "list", "--limti", "3"], "--limit"),
         (["--registri", "x", "doctor"], "--registry"),
         (["schema", "swep"], "did you mean sweep?"),
@@ -74,12 +76,14 @@ def test_a_wrong_spelling_is_wrong_usage_and_names_the_nearest(
     assert "Traceback" not in outcome.err
 
 
-@pytest.mark.parametrize("words", [*REMOVED, "published list", "cluster pull --address http://127.0.0.1:8265"])
-def test_a_removed_command_or_option_names_what_to_use_instead(command: Command, words: str) -> None:
-    outcome = command(*words.split())
+@pytest.mark.parametrize("words", [*HINTS, "groups list", "cluster pull --address http://127.0.0.1:8265"])
+def test_a_word_of_another_program_names_what_to_use_here(command: Command, words: str) -> None:
+    """Each is no command or option of ours, and its hint names one that is."""
+    outcome = command(*(["runs", "list", words] if words.startswith("-") else words.split()))
     assert (outcome.status, outcome.out) == (2, "")
-    gone = next(gone for gone in REMOVED if words.startswith(gone))
-    assert f"`{gone}` is gone: {REMOVED[gone]}" in " ".join(outcome.err.split())
+    beginnings = (words, words.split()[0], " ".join(words.split()[:2]))
+    key = next(key for key in beginnings if key in HINTS)
+    assert HINTS[key] in " ".join(outcome.err.split())
 
 
 def test_a_last_argument_is_pointed_at_the_option(command: Command) -> None:

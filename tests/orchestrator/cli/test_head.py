@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.commands import PLACES
 from orchestrator.cli.entry import Interrupted
 from orchestrator.cli.on_head import ON_HEAD, ON_THIS_MACHINE
+from orchestrator.cli.tree import PLACES
 from orchestrator.errors import ClusterError
 from orchestrator.execution.head_commands import HeadAnswer
 from orchestrator.run_ids import is_run_id
@@ -89,7 +89,7 @@ def test_on_a_cluster_the_registry_is_read_where_the_command_is(
     assert head.words == []
     monkeypatch.delenv("RAY_ADDRESS")
     assert command("runs", "list", "--debug").status == 0
-    assert head.words == ["runs", "list", "--debug", "--offset", "0"]
+    assert head.words == ["runs", "list", "--debug"]
 
 
 @pytest.mark.parametrize("words", ["resume 7f3a", "predict m", "models export m -o to"])
@@ -121,18 +121,18 @@ def test_a_followed_log_is_that_of_the_runs_newest_job(command: Command, cluster
         cluster.submitted[job_id] = {"metadata": metadata}
         cluster.logs[job_id], cluster.ends[job_id] = f"log of {job_id}\n", Details(Status.FAILED, 1)
     for run in ("words", "7f3a"):
-        outcome = command("runs", "logs", "-f", run, "--address", ADDRESS)
+        outcome = command("runs", "logs", "--follow", run, "--address", ADDRESS)
         assert (outcome.status, outcome.out) == (1, f"log of {RUN_ID}-2\n")
-    assert command("runs", "logs", "-f", "beef", "--address", ADDRESS).status == 3
+    assert command("runs", "logs", "--follow", "beef", "--address", ADDRESS).status == 3
     assert head.words == []
 
 
 @pytest.mark.heavy
 def test_a_plan_on_the_head_is_the_heads(command: Command, cluster: JobCluster, spec: str, tmp_path: Path) -> None:
     """The whole way, without Ray: a job on this machine with a home of its own."""
-    done = command("plan", spec, "--address", ADDRESS, "-o", str(tmp_path / "plan.csv"))
-    assert (done.status, done.out) == (0, ""), done.err
-    assert "tokenizer" in (tmp_path / "plan.csv").read_text()
+    done = command("plan", spec, "--address", ADDRESS, "-f", "csv")
+    assert done.status == 0, done.err
+    assert "tokenizer" in done.out
 
 
 def test_a_submitted_run_is_known_by_its_id_at_once(
@@ -144,7 +144,7 @@ def test_a_submitted_run_is_known_by_its_id_at_once(
     assert head.words == ["plan", "spec.yaml"]
     assert list(cluster.runs) == [run_id]
     assert f"orchestrator --address {ADDRESS} stop {run_id}" in outcome.err
-    assert f"orchestrator --address {ADDRESS} runs logs -f {run_id}" in outcome.err
+    assert f"orchestrator --address {ADDRESS} runs logs --follow {run_id}" in outcome.err
 
 
 @pytest.mark.heavy

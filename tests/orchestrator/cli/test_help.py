@@ -13,9 +13,9 @@ import pytest
 
 import orchestrator.errors
 from orchestrator import settings
-from orchestrator.cli.commands import PLACES
 from orchestrator.cli.entry import cli
-from orchestrator.cli.topics import load_topics
+from orchestrator.cli.helping import load_topics
+from orchestrator.cli.tree import PLACES
 from orchestrator.corpus.input_files import FORMATS
 from orchestrator.registry import Registry
 from orchestrator.registry.fields import FIELD_NAMES

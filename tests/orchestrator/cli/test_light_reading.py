@@ -39,16 +39,16 @@ def test_what_reads_loads_nothing_heavy(recorded_sweep: RecordedSweep) -> None:
         f"runs show {trials[3]}", f"runs show {sweep}",
     ]  # fmt: skip
     of_one_run = [
-        f"wait {sweep}", f"cost {sweep}", f"runs diff {trials[0]} {trials[2]}",
-        f"runs diff {sweep} {trials[3]}", f"runs logs -f {sweep}",
+        f"wait {sweep}", f"cost {sweep}", f"runs logs --follow {sweep}",
     ]  # fmt: skip
-    rankings = ["leaderboard", "groups list"]
+    of_results = [f"check {sweep}", f"stop {sweep}", f"compare {trials[0]} {trials[2]}"]
+    rankings = ["leaderboard", "leaderboard --all"]
     for lines, heavy in (
         (rankings, NOT_FOR_READING - {"numpy"} | {"lark", "pydantic"}),
         (needs_neither_the_query_parser_nor_specs, NOT_FOR_READING | {"lark", "pydantic"}),
         (of_the_registry, NOT_FOR_READING),
         (of_one_run, NOT_FOR_READING - FOR_FILES),
-        ([f"check {sweep}", f"stop {sweep}"], NOT_FOR_READING - FOR_FILES - {"numpy"}),
+        (of_results, NOT_FOR_READING - FOR_FILES - {"numpy"}),
     ):
         for command, (status, loaded) in loaded_by_each([line.split() for line in lines]).items():
             assert status == 0, command
@@ -56,7 +56,7 @@ def test_what_reads_loads_nothing_heavy(recorded_sweep: RecordedSweep) -> None:
 
 
 def test_an_error_in_a_spec_is_told_before_anything_heavy_is_loaded(home: object) -> None:
-    commands = [["run", "nothere.yaml"], ["plan", "nothere.yaml"], ["run", "nothere.yaml", "--dry-run"]]
+    commands = [["run", "nothere.yaml"], ["plan", "nothere.yaml"]]
     for command, (status, loaded) in loaded_by_each(commands).items():
         assert status == 2, command
         assert not loaded & EVERYTHING_HEAVY, command

@@ -47,7 +47,7 @@ def test_a_model_is_drawn_with_what_it_was_made_of(command: Command, model_folde
 def test_an_export_is_a_descendant(command: Command, model_folder: Path, tmp_path: Path) -> None:
     target = tmp_path / "exported"
     assert command("models", "export", "words", "-o", str(target)).status == 0
-    assert f"└── copy: export {target}" in command("models", "descendants", "words@1").out
+    assert f"└── copy: export {target}" in command("models", "lineage", "--down", "words@1").out
     tree = json.loads(command("models", "lineage", str(target), "-f", "json").out)
     assert (tree["kind"], tree["branches"][0]["name"], tree["branches"][0]["role"]) == ("export", "words@1", "copy")
     rows = list(csv.DictReader(io.StringIO(command("models", "lineage", str(target), "-f", "csv").out)))
@@ -58,4 +58,4 @@ def test_a_model_that_is_not_there_is_not_found(command: Command, model_folder: 
     outcome = command("models", "lineage", "nothing")
     assert (outcome.status, outcome.out) == (3, "")
     assert "models are: words@1" in outcome.err
-    assert command("models", "descendants", "words").err == "nothing was made of it\n"
+    assert command("models", "lineage", "--down", "words").err == "nothing was made of it\n"

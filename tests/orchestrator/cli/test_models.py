@@ -14,7 +14,7 @@ import torch
 
 from bert_core import BertConfig, BertForPreTraining
 from bert_core.text.tokenization import Tokenizer
-from orchestrator.cli.commands.own_task import own_task_values
+from orchestrator.cli.evaluating import own_task_values
 from orchestrator.errors import NotFoundError
 from orchestrator.inference.pretraining_heads import fill_mask, next_sentence
 from orchestrator.models.resolve import resolve_model

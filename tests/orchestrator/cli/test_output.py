@@ -23,7 +23,7 @@ from rich.text import Text
 from orchestrator.cells import cell, printable
 from orchestrator.cli.frame import WritingCommand
 from orchestrator.cli.output import show_lines, show_record, show_rows, write_output
-from orchestrator.cli.output_option import check_output
+from orchestrator.cli.reading import check_output
 from orchestrator.errors import InputError
 from orchestrator.progress import is_terminal
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep, commands_below
@@ -202,7 +202,7 @@ def test_every_command_that_writes_takes_output() -> None:
     [
         ["predict", "none", "none.txt"],
         ["evaluate", "none", "sst2"],
-        ["plan", "none.yaml"],
+        ["leaderboard", "none"],
         ["init", "none.csv"],
         ["runs", "list"],
     ],
@@ -218,11 +218,11 @@ def test_a_folder_that_is_not_there_is_named_first_and_never_made(command: Comma
 
 def test_standard_output_and_other_places_are_not_looked_at(command: Command) -> None:
     for output in ("s3://bucket/none/out.csv", "/dev/stdout"):
-        assert "there is no folder" not in command("plan", "none.yaml", "-o", output).err
+        assert "there is no folder" not in command("leaderboard", "none", "-o", output).err
 
 
 def test_a_file_in_this_folder_is_let_through_and_a_file_as_a_folder_is_not(command: Command, tmp_path: Path) -> None:
-    assert command("schema", "sweep", "-o", str(tmp_path / "out.csv")).status == 0
+    assert command("runs", "list", "-o", str(tmp_path / "out.csv")).status == 0
     assert (tmp_path / "out.csv").exists()
     (tmp_path / "taken").write_text("")
     with pytest.raises(InputError, match="taken is no folder"):
@@ -287,4 +287,4 @@ def test_a_command_with_a_format_has_all_options_of_reading(path: str, command: 
     options = {option for parameter in command.params for option in parameter.opts}
     forms = [parameter.type for parameter in command.params if parameter.name == "form"]
     shows_tables = any(isinstance(form, click.Choice) and "table" in form.choices for form in forms)
-    assert not shows_tables or options >= {"--columns", "--wide", "--output"}, path
+    assert not shows_tables or options >= {"--columns", "--wide", "--limit", "--offset", "--raw"}, path

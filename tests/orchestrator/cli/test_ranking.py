@@ -1,8 +1,10 @@
-"""Commands `leaderboard` and `groups`. Alone: pytest tests/orchestrator/cli/test_ranking.py"""
+"""Commands `leaderboard` and `compare`. Alone: pytest tests/orchestrator/cli/test_ranking.py"""
 
+import csv
 import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -77,13 +79,13 @@ def test_groups_that_may_be_the_best_are_marked_and_noise_that_is_not_known_told
 def test_groups_are_listed_shown_and_compared_by_what_the_list_calls_them(
     command: Command, three_groups: list[str]
 ) -> None:
-    listed = command("groups", "list", "mrpc").out.splitlines()
+    listed = command("leaderboard", "mrpc", "--all").out.splitlines()
     labels = [line.split()[0] for line in listed[1:]]
     assert len(labels) == 3
-    shown = command("groups", "show", labels[2])
+    shown = command("leaderboard", "--group", labels[2])
     assert "of 3 runs 1 failed" in shown.out
     assert [line.split()[0] for line in shown.out.splitlines()[-3:]] == ["0", "1", "9"]
-    compared = command("groups", "compare", labels[0], labels[2])
+    compared = command("compare", labels[0], labels[2])
     assert compared.status == 0
     answer = compared.out.splitlines()[0]
     assert answer.startswith(
@@ -98,16 +100,39 @@ def test_a_board_and_a_comparison_are_there_for_a_program(command: Command, thre
         (1, 5, 0, True),
         (2, 1, 0, True),
     ]
-    rows = json.loads(command("groups", "compare", *three_groups, "-f", "json").out)
+    pairs = json.loads(command("compare", *three_groups, "-f", "json").out)
+    rows = [pair["scores"] for pair in pairs]
     assert [row["distinguishable"] for row in rows] == [None, True, None], "one seed cannot be tested"
     assert rows[1]["differs_in"] == {"recipe.learning_rate": [1e-05, 3e-05]}
 
 
 def test_a_group_that_is_not_there_is_an_error_with_its_own_status(command: Command, three_groups: list[str]) -> None:
-    outcome = command("groups", "show", "nothere")
+    outcome = command("leaderboard", "--group", "nothere")
     assert (outcome.status, outcome.out, "nothere" in outcome.err) == (3, "", True)
-    assert command("groups", "list", "sst2").status == 3
-    assert command("groups", "compare", three_groups[0]).status == 2
+    assert command("leaderboard", "sst2", "--all").status == 3
+    assert command("compare", three_groups[0]).status == 2
+
+
+def test_a_comparison_is_written_whole_in_every_format(command: Command, three_groups: list[str]) -> None:
+    first, _, third = three_groups
+    assert command("compare", first, third, "-o", "both.txt").out == ""
+    text = Path("both.txt").read_text()
+    assert "distinguishable" in text
+    assert "recipe.learning_rate" in text
+    rows = list(csv.DictReader(command("compare", first, third, "-f", "csv").out.splitlines()))
+    assert {row["section"] for row in rows} >= {"comparison", "spec"}
+    label = command("leaderboard", "mrpc", "--all").out.splitlines()[1].split()[0]
+    mixed = command("compare", label, third)
+    assert (mixed.status, "recipe.learning_rate" in mixed.out or "learning_rate" in mixed.out) == (0, True)
+
+
+def test_places_are_skipped_and_options_that_do_not_go_together_refused(
+    command: Command, three_groups: list[str]
+) -> None:
+    (row,) = json.loads(command("leaderboard", "mrpc", "--offset", "2", "-f", "json").out)
+    assert row["rank"] == 3
+    label = command("leaderboard", "mrpc", "--all").out.splitlines()[1].split()[0]
+    assert command("leaderboard", "mrpc", "--group", label).status == 2
 
 
 @pytest.fixture
@@ -119,7 +144,7 @@ def long_recipes(home: object) -> None:
         record_group(recipe, (number / 100, number / 100 + 1 / 9))
 
 
-@pytest.mark.parametrize("words", [("leaderboard",), ("groups", "list")])
+@pytest.mark.parametrize("words", [("leaderboard",), ("leaderboard", "--all")])
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.heavy
 def test_a_board_with_long_recipes_stays_a_table_with_all_of_them(

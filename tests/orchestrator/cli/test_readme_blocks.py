@@ -1,4 +1,5 @@
-"""The README's blocks typed letter by letter by a stranger in a folder of small files, in their order.
+"""Blocks of the README and of the pages on pretraining, fine-tuning and models, typed letter by letter by a stranger in
+a folder of small files, in their order.
 
 Alone, minutes long: .venv/bin/pytest -m slow tests/orchestrator/cli/test_readme_blocks.py
 """
@@ -22,7 +23,8 @@ from tests.orchestrator.cli.readme_blocks import README, Block, read_blocks
 from tests.orchestrator.cli.stranger import Said, Stranger
 from tests.waiting import wait_until
 
-TEXT = README.read_text(encoding="utf-8")
+PAGES = (README, *(README.parent / "docs" / f"{name}.md" for name in ("pretraining", "fine_tuning", "models")))
+TEXT = "".join(page.read_text(encoding="utf-8") for page in PAGES)
 BLOCKS = read_blocks(TEXT)
 JOINED = TEXT.replace("\\\n", " ")
 COMMANDS = re.findall(r"^    orchestrator (.+)$", JOINED, re.MULTILINE)
@@ -46,7 +48,6 @@ NOT_TYPED = {
     "ray dashboard cluster.yaml": "needs a cluster on AWS",
     "export RAY_AUTH_MODE=token": "needs a cluster; tests/hosts types the tutorial's on three hosts",
     "orchestrator submit": "needs a cluster; tests/hosts types the tutorial's on three hosts",
-    "export RAY_API_SERVER_ADDRESS": "needs a cluster; the commands below it do, too",
 }
 """Commands that are not typed here, by a part of them, and why."""
 UNTIL_INTERRUPTED = {
@@ -75,11 +76,6 @@ def is_shown(block: Block) -> bool:
 
 def is_typed(command: str) -> bool:
     return not any(part in command for part in NOT_TYPED)
-
-
-def on_a_cluster(block: Block) -> bool:
-    """Whether a block is for a cluster: all below its first line, which says so."""
-    return block.commands[0].startswith("export RAY_API_SERVER_ADDRESS")
 
 
 def test_every_exception_is_still_needed() -> None:
@@ -116,7 +112,7 @@ def start_long_run(stranger: Stranger) -> Callable[[], object]:
 
 def commands_of(block: Block, folder: Path) -> tuple[str, ...]:
     """Commands of a block that are typed; a spec or a program is written to a file, and the file is run."""
-    if is_shown(block) or on_a_cluster(block):
+    if is_shown(block):
         return ()
     if block.language == "yaml":
         (folder / "complaints.yaml").write_text(block.text)

@@ -46,7 +46,7 @@ def test_a_database_of_another_program_is_neither_filled_nor_read(
     before = (tmp_path / "shop.sqlite").read_bytes()
     for words in (
         ("db", "upgrade"),
-        ("db", "current"),
+        ("db", "check"),
         ("db", "backup", "copy.sqlite"),
         ("runs", "list"),
     ):

@@ -3,6 +3,8 @@
 Alone: .venv/bin/pytest tests/orchestrator/cli/test_run_brief.py
 """
 
+from pathlib import Path
+
 import pytest
 
 from orchestrator.registry import Registry
@@ -73,7 +75,7 @@ def test_a_refused_test_score_is_told_by_the_run_and_beside_another(
 ) -> None:
     assert f"0.8000 (refused: {REASON})" in " ".join(command("runs", "show", sweep).out.split())
     assert REASON in " ".join(command("runs", "show", sweep, "--all").out.split())
-    difference = command("runs", "diff", sweep, recorded_sweep.trial_ids[0]).out
+    difference = command("compare", sweep, recorded_sweep.trial_ids[0]).out
     assert f"The test score of {sweep} is refused: {REASON}." in difference
 
 
@@ -82,7 +84,8 @@ def test_a_model_card_tells_it(command: Command, recorded_sweep: RecordedSweep) 
     with Registry(Settings.from_options().registry) as registry:
         registry.trials.set_data(best, {"validation": "v", "test": "v"})
         (model,) = registry.models.of_run(recorded_sweep.run_id)
-    assert f"The test score is refused: {REASON}." in command("models", "card", model.label).out
+    assert command("models", "show", model.label, "-o", "card.md").status == 0
+    assert f"The test score is refused: {REASON}." in Path("card.md").read_text()
 
 
 def test_a_query_that_shows_test_scores_names_refused_ones(command: Command, sweep: str) -> None:

@@ -1,4 +1,4 @@
-"""`runs diff`, `runs reproduce`, and what `runs show` tells of what a run was made with.
+"""`compare`, `runs reproduce`, and what `runs show` tells of what a run was made with.
 
 Alone: .venv/bin/pytest tests/orchestrator/cli/test_run_comparing.py
 """
@@ -48,7 +48,7 @@ def two_runs(recorded_sweep: RecordedSweep) -> None:
 
 @pytest.mark.usefixtures("two_runs")
 def test_two_runs_are_compared_in_sections(command: Command) -> None:
-    out = command("runs", "diff", "7f3a90b1", "9c2190b1").out
+    out = command("compare", "7f3a90b1", "9c2190b1").out
     lines = out.splitlines()
     assert lines[0].startswith(f"first   {FIRST}  pretrain words, COMPLETED, 20")
     assert lines[1].startswith(f"second  {SECOND}  pretrain words, COMPLETED, 20")
@@ -63,17 +63,18 @@ def test_two_runs_are_compared_in_sections(command: Command) -> None:
     assert "  python: 3.11.7 → 3.11" in lines
     assert "    first   data/" + "x" * 60 in lines
     assert all(len(line) <= 80 or "long/" in line for line in lines)
-    found = json.loads(command("runs", "diff", "7f3a90b1", "9c2190b1", "-f", "json").out)
+    (found,) = json.loads(command("compare", "7f3a90b1", "9c2190b1", "-f", "json").out)
     assert found["differences"]["spec"]["steps"] == {"first": 10, "second": 20}
-    rows = list(csv.DictReader(io.StringIO(command("runs", "diff", "7f3a90b1", "9c2190b1", "-f", "csv").out)))
-    assert {"section": "spec", "field": "steps", "first": "10", "second": "20"} in rows
+    rows = list(csv.DictReader(io.StringIO(command("compare", "7f3a90b1", "9c2190b1", "-f", "csv").out)))
+    step = {"section": "spec", "field": "steps", "first": "10", "second": "20"}
+    assert {"a": "7f3a90b1", "b": "9c2190b1", **step} in rows
 
 
 @pytest.mark.usefixtures("recorded_sweep")
 def test_values_that_a_table_would_round_to_the_same_are_told_apart(command: Command) -> None:
     record(FIRST, made_with("a" * 40), {"x": 0.5, "y": 1}, 0.123456789, "1" * 64)
     record(SECOND, made_with("a" * 40), {"x": 0.50000001, "y": "1"}, 0.123456780, "1" * 64)
-    lines = command("runs", "diff", FIRST, SECOND).out.splitlines()
+    lines = command("compare", FIRST, SECOND).out.splitlines()
     assert "  x: 0.5 → 0.50000001" in lines
     assert '  y: 1 → "1"' in lines
     assert "  mlm_loss: 0.123456789 → 0.12345678 (-9e-09)" in lines
@@ -81,7 +82,7 @@ def test_values_that_a_table_would_round_to_the_same_are_told_apart(command: Com
 
 @pytest.mark.heavy
 def test_unknown_runs_are_not_found(command: Command, recorded_sweep: RecordedSweep) -> None:
-    outcome = command("runs", "diff", "zzzz", recorded_sweep.run_id)
+    outcome = command("compare", "zzzz", recorded_sweep.run_id)
     assert (outcome.status, outcome.out) == (3, "")
 
 

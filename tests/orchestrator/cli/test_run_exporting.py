@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.cli.row_texts import safe_field
+from orchestrator.cli.output import safe_field
 from orchestrator.registry import Registry
 from orchestrator.settings import Settings
 from tests.orchestrator.cli.laboratory import Command, RecordedSweep
@@ -73,12 +73,12 @@ def test_some_runs_are_written_with_their_trials(
 
 
 def test_runs_are_written_for_tensorboard(command: Command, recorded_sweep: RecordedSweep, tmp_path: Path) -> None:
-    outcome = command("runs", "export", recorded_sweep.run_id[:6], "--tracker", "tensorboard", "-o", "events")
+    outcome = command("runs", "export", recorded_sweep.run_id[:6], "--to", "tensorboard", "-o", "events")
     assert outcome.status == 0
     assert "look: tensorboard --logdir events" in outcome.err
     assert len(list((tmp_path / "events").rglob("events.out.tfevents.*"))) == 6
     (tmp_path / "file").write_text("")
-    assert command("runs", "export", recorded_sweep.run_id, "--tracker", "tensorboard", "-o", "file").status == 2
+    assert command("runs", "export", recorded_sweep.run_id, "--to", "tensorboard", "-o", "file").status == 2
 
 
 def test_a_report_is_one_file_with_the_run_in_it(command: Command, recorded_sweep: RecordedSweep) -> None:

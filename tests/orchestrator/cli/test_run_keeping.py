@@ -1,4 +1,4 @@
-"""`runs note`, `tag`, `pin`, `archive`, `rm`, `trash`, `restore`, and aliases and cards of models.
+"""`runs edit`, `rm`, `restore`, `list --removed`, and aliases and cards of models.
 
 pytest tests/orchestrator/cli/test_run_keeping.py
 """
@@ -18,30 +18,32 @@ from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 
 def test_a_note_is_written_shown_and_removed(command: Command, recorded_sweep: RecordedSweep) -> None:
     run_id = recorded_sweep.run_id
-    assert f"no notes on run {run_id}" in command("runs", "note", run_id).err
-    assert command("runs", "note", run_id[:6], "too high").status == 0
-    assert command("runs", "note", run_id, "too\x1b[31m low").status == 0
-    assert "\x1b" not in command("runs", "note", run_id).out
-    assert "too high" in command("runs", "show", run_id).out
+    assert command("runs", "edit", run_id).status == 2, "nothing to change"
+    assert command("runs", "edit", run_id[:6], "--note", "too high").status == 0
+    assert command("runs", "edit", run_id, "--note", "too\x1b[31m low").status == 0
+    shown = command("runs", "show", run_id).out
+    assert "too high" in shown
+    assert "\x1b" not in shown
     whole = json.loads(command("runs", "show", run_id, "-f", "json").out)
     assert [note["text"] for note in whole["notes"]] == ["too high", "too\x1b[31m low"]
-    assert "removed from" in command("runs", "note", run_id, "--rm", "1").err
-    assert command("runs", "note", run_id, "--rm", "2").status == 3
+    assert "removed from" in command("runs", "edit", run_id, "--rm-note", "1").err
+    assert command("runs", "edit", run_id, "--rm-note", "2").status == 3
 
 
 def test_tags_are_added_and_taken(command: Command, recorded_sweep: RecordedSweep) -> None:
     run_id = recorded_sweep.run_id
-    assert f"tags of {run_id}: paper, tried" in command("runs", "tag", run_id, "paper").err
+    assert f"tags of {run_id}: paper, tried" in command("runs", "edit", run_id, "--tag", "paper").err
     assert run_id in command("query", "tag = 'paper'", "-f", "json").out
-    outcome = command("runs", "untag", run_id, "tried", "never")
-    assert f"tags of {run_id}: paper" in outcome.err
+    outcome = command("runs", "edit", run_id, "--tag", "-tried,-never,+third")
+    assert f"tags of {run_id}: paper, third" in outcome.err
     assert "has no tag 'never'" in outcome.err
-    assert command("runs", "tag", run_id, "pipeline:x").status == 2
+    for wrong in ("pipeline:x", "two\nlines", " "):
+        assert command("runs", "edit", run_id, "--tag", wrong).status == 2
 
 
 def test_an_archived_run_is_not_listed_and_that_is_said(command: Command, recorded_sweep: RecordedSweep) -> None:
     run_id = recorded_sweep.run_id
-    assert "archived sweep" in command("runs", "archive", run_id).err
+    assert "archived: sweep" in command("runs", "edit", run_id, "--archive").err
     for arguments in (("runs", "list"), ("query", "task = 'sst2'")):
         hidden = command(*arguments)
         assert run_id not in hidden.out
@@ -49,7 +51,7 @@ def test_an_archived_run_is_not_listed_and_that_is_said(command: Command, record
         assert run_id in command(*arguments, "--archived").out
     assert "sst2" not in command("leaderboard").out
     assert "sst2" in command("leaderboard", "--archived").out
-    assert command("runs", "unarchive", run_id).status == 0
+    assert command("runs", "edit", run_id, "--unarchive").status == 0
     assert run_id in command("runs", "list").out
 
 
@@ -59,7 +61,7 @@ def test_a_pinned_run_is_left_alone_by_gc_and_rm(command: Command, recorded_swee
     left = home / "storage" / "runs" / "r" / "checkpoints"
     left.mkdir()
     assert str(left) in command("gc", "--dry-run").out
-    command("runs", "pin", run_id)
+    command("runs", "edit", run_id, "--pin")
     assert str(left) not in command("gc", "--dry-run").out
     command("gc", "--yes")
     assert left.exists()
@@ -68,8 +70,9 @@ def test_a_pinned_run_is_left_alone_by_gc_and_rm(command: Command, recorded_swee
         registry._database.connection(writing=True) as connection,
     ):
         connection.exec_driver_sql(f"UPDATE all_runs SET storage_path = '/lab/{run_id}' WHERE id = '{run_id}'")
-    assert f"is pinned; orchestrator runs unpin {run_id}" in command("runs", "rm", run_id, "--yes", "--force").err
-    command("runs", "unpin", run_id)
+    refused = command("runs", "rm", run_id, "--yes", "--force").err
+    assert f"is pinned; orchestrator runs edit {run_id} --unpin" in refused
+    command("runs", "edit", run_id, "--unpin")
     assert command("runs", "rm", run_id, "--yes", "--force").status == 0
 
 
@@ -92,15 +95,16 @@ def test_a_removed_run_is_restored_as_it_was(command: Command, recorded_sweep: R
     before = command("runs", "show", run_id, "-f", "json").out, command("models", "list", "-f", "json").out
     outcome = command("runs", "rm", run_id, "--yes", "--force")
     assert outcome.status == 0
-    assert "1 run in the trash now; `orchestrator gc` frees 0.1 MB" in outcome.err
+    assert "removed 1 run, 0.1 MB" in outcome.err
     assert f"runs restore {run_id}" in outcome.err
     assert command("runs", "show", run_id).status == 3
-    trash = command("runs", "trash")
-    assert run_id in trash.out
-    assert "1 run, 0.1 MB; `orchestrator gc` deletes them for good" in trash.err
+    removed = command("runs", "list", "--removed")
+    assert run_id in removed.out
+    assert "1 run, 0.1 MB; `orchestrator gc` deletes them for good" in removed.err
     assert "restored sweep" in command("runs", "restore", run_id[:5]).err
     assert (command("runs", "show", run_id, "-f", "json").out, command("models", "list", "-f", "json").out) == before
-    assert "the trash is empty" in command("runs", "trash").err
+    assert "no run is removed" in command("runs", "list", "--removed").err
+    assert command("runs", "list", "--removed", "--task", "sst2").status == 2
 
 
 def test_the_run_of_a_name_is_removed_and_no_other_whose_id_begins_so(command: Command, home: Path) -> None:
@@ -145,7 +149,7 @@ def test_a_run_is_removed_for_good_where_asked(
 ) -> None:
     assert "removed 1 run, 0.1 MB" in command("runs", "rm", recorded_sweep.run_id, "--yes", "--force", "--now").err
     assert not removable.exists()
-    assert "the trash is empty" in command("runs", "trash").err
+    assert "no run is removed" in command("runs", "list", "--removed").err
 
 
 def model_name() -> str:
@@ -167,18 +171,18 @@ def test_an_alias_means_a_version_wherever_a_model_is_named(command: Command, re
     assert f"{name} has the aliases production" in outcome.err
     for wrong in ("3", "a b", "-x", "a" * 61):
         assert command("models", "alias", "--", name, wrong).status == 2
-    assert command("models", "unalias", f"{name}@production").status == 0
-    assert command("models", "unalias", f"{name}@production").status == 3
+    assert command("models", "alias", f"{name}@production", "--rm").status == 0
+    assert command("models", "alias", f"{name}@production", "--rm").status == 3
 
 
 def test_a_card_says_what_is_known_and_what_is_not(
     command: Command, recorded_sweep: RecordedSweep, tmp_path: Path
 ) -> None:
-    outcome = command("models", "card", model_name(), "-o", "README.md")
+    outcome = command("models", "show", model_name(), "-o", "README.md")
     card = (tmp_path / "README.md").read_text()
     assert (outcome.status, outcome.out) == (0, "")
     assert f"# {model_name()}@1" in card
     assert "| accuracy | 0.8500 | 0.5000 |" in card
     assert "95 % interval 0.7174 to 0.9326" in card  # 0.825 ± 4.303 · 0.0354 / √2, of two groups
     assert "| test.accuracy | 0.8000 |" in card
-    assert command("models", "card", "nobody").status == 3
+    assert command("models", "show", "nobody", "-o", "README.md").status == 3

@@ -49,7 +49,7 @@ def test_a_run_that_failed_says_at_which_step_and_why(
 def test_pages_of_runs_follow_one_another(command: Command, recorded_sweep: RecordedSweep, failed_run: str) -> None:
     assert _ids(command, "--limit", "1") + _ids(command, "--limit", "1", "--offset", "1") == _ids(command)
     assert command("runs", "list", "--trials", "--limit", "1", "--offset", "1").err.endswith("--offset 2\n")
-    assert command("runs", "list", "--offset", "2").err == "there are 2 runs\n"
+    assert command("runs", "list", "--offset", "2").err == "there are 2, and --offset 2 skips all of them\n"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_several_states_may_stand_in_one_option(
 def test_notes_are_a_column_that_can_be_asked_for(
     command: Command, recorded_sweep: RecordedSweep, failed_run: str
 ) -> None:
-    command("runs", "note", failed_run, "too high")
+    command("runs", "edit", failed_run, "--note", "too high")
     for words in (["runs", "list"], ["query", "kind != 'trial'"]):
         assert f"{failed_run}  too high" in command(*words, "--columns", "id,note").out
 
@@ -107,7 +107,7 @@ def _rows(command: Command, *words: str) -> list[dict[str, object]]:
 
 
 def test_trials_are_grouped_by_what_varied(command: Command, recorded_sweep: RecordedSweep) -> None:
-    for words in (["query", "kind = 'trial'"], ["runs", "list", "--trials", "--where", "kind = 'trial'"]):
+    for words in (["query", "kind = 'trial'"], ["runs", "list", "--trials", "kind = 'trial'"]):
         rows = _rows(command, *words, "--group-by", "params.learning_rate", "--agg", "count,max", "--sort", "-max")
         assert sum(int(str(row["count"])) for row in rows) == len(recorded_sweep.trial_ids)
         scores = [row["max"] for row in rows if row["max"] is not None]
@@ -142,8 +142,8 @@ def test_what_is_wrong_is_told(command: Command, recorded_sweep: RecordedSweep, 
 
 
 def test_a_condition_joins_the_other_options(command: Command, recorded_sweep: RecordedSweep) -> None:
-    ids = [row["id"] for row in _rows(command, "runs", "list", "--trials", "--where", "score > 0.8 or seed = 77")]
+    ids = [row["id"] for row in _rows(command, "runs", "list", "--trials", "score > 0.8 or seed = 77")]
     assert recorded_sweep.trial_ids[3] in ids
-    narrowed = ["runs", "list", "--trials", "--where", "score > 0.8 or seed = 77", "--kind", "trial", "--since", "2w"]
+    narrowed = ["runs", "list", "--trials", "score > 0.8 or seed = 77", "--kind", "trial", "--since", "2w"]
     assert [row["id"] for row in _rows(command, *narrowed)] == [i for i in ids if i in recorded_sweep.trial_ids]
     assert _rows(command, "query", "kind = 'trial'", "--since", "2999-01-01") == []

@@ -8,8 +8,12 @@ import orchestrator.execution.runner
 from orchestrator.cli.entry import Interrupted
 from orchestrator.errors import RunFailedError
 from orchestrator.kinds.tokenizer import TokenizerKind
+from orchestrator.registry import Registry
+from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import TokenizerResult
+from orchestrator.settings import Settings
 from orchestrator.specs import Spec
+from orchestrator.specs.loading import load_spec
 from tests.orchestrator.cli.laboratory import Command
 
 
@@ -95,3 +99,15 @@ def test_a_name_by_which_no_command_would_find_the_run_is_refused(command: Comma
     for outcome in refused:
         assert (outcome.status, outcome.out) == (2, "")
         assert f"{name!r} cannot be a run's name" in outcome.err
+
+
+def test_a_completed_run_of_the_same_spec_is_told_before_anything_heavy(
+    command: Command, spec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orchestrator.execution.runner, "run_spec", driver(None))
+    assert "completed this spec before" not in command("run", spec).err
+    with Registry(Settings.from_options().registry) as registry:
+        recorder = Recorder(registry)
+        recorder.start({"kind": "tokenizer", "name": "words"}, load_spec(spec).fingerprint(), run_id="7f3a90b1c2d4")
+        recorder.complete("7f3a90b1c2d4", RunOutcome())
+    assert "run 7f3a90b1c2d4 completed this spec before" in command("run", spec).err

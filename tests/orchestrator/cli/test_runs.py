@@ -56,7 +56,7 @@ def test_a_registry_that_was_named_and_is_not_there_is_registry_trouble(
 
 
 @pytest.mark.parametrize(
-    "arguments", [["runs", "list"], ["leaderboard"], ["models", "show", "m"], ["db", "current"], ["runs", "show", "7"]]
+    "arguments", [["runs", "list"], ["leaderboard"], ["models", "show", "m"], ["db", "check"], ["runs", "show", "7"]]
 )
 def test_reading_before_the_first_run_makes_nothing(command: Command, tmp_path: Path, arguments: list[str]) -> None:
     assert command(*arguments).status in (0, 3)
@@ -188,11 +188,11 @@ def test_models_are_listed_and_shown(command: Command, recorded_sweep: RecordedS
     assert command("models", "show", "second").status == 3
 
 
-def test_db_current_and_upgrade_say_the_revision(command: Command) -> None:
-    assert command("db", "current").out == "revision  empty\n"
-    revision = command("db", "upgrade").out
-    assert revision.strip()
-    assert json.loads(command("db", "current", "-f", "json").out) == {"revision": revision.strip()}
+def test_db_check_and_upgrade_say_the_revision(command: Command) -> None:
+    assert "at revision empty" in command("db", "check").err
+    revision = command("db", "upgrade").out.strip()
+    assert revision
+    assert f"at revision {revision}; its statistics follow from the runs" in command("db", "check").err
 
 
 def test_a_pipeline_is_shown_by_its_stages_and_stands_for_the_last_model_of_one(
@@ -244,4 +244,4 @@ def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(
     assert outcome.err.strip().endswith("; did you mean first?")
     outcome = command("runs", "show", "it's")
     assert outcome.status == 3
-    assert "none is called so" in outcome.err
+    assert "the latest are" in outcome.err

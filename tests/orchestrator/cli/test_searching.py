@@ -1,4 +1,4 @@
-"""`embed`, `search`, `mine` and the evaluation of retrieval from the command line, on tiny models with random weights.
+"""`embed`, `search` and the evaluation of retrieval from the command line, on tiny models with random weights.
 
 Alone: .venv/bin/pytest tests/orchestrator/cli/test_searching.py
 """
@@ -105,11 +105,11 @@ def test_evaluate_scores_rankings_and_reranked_ones(
         assert again["recall_at_10"] == record["recall_at_10"]
 
 
-def test_mine_writes_pairs_that_a_sweep_reads(command: Command, encoder: str, collection: TaskSpec) -> None:
+def test_search_writes_pairs_that_a_sweep_reads(command: Command, encoder: str, collection: TaskSpec) -> None:
     task = ["own", "head=retrieval", f"folder={collection.folder}", "--split", "validation"]
-    shown = command("mine", encoder, *task)
+    shown = command("search", encoder, *task, "--pairs", "-")
     assert {tuple(json.loads(line)) for line in shown.out.splitlines()} == {("query", "document", "relevant")}
-    assert command("mine", encoder, *task, "--num-negatives", "2", "-o", "pairs.jsonl").status == 0
+    assert command("search", encoder, *task, "--num-negatives", "2", "--pairs", "pairs.jsonl").status == 0
     files = {"train": "pairs.jsonl", "validation": "pairs.jsonl"}
     columns = {"text_columns": ["query", "document"], "label_column": "relevant"}
     pairs = load_task(TaskSpec.model_validate({"id": "pairs", "head": "classification", "files": files, **columns}))

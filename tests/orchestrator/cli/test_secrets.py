@@ -77,7 +77,7 @@ def test_a_run_and_what_reads_it_write_no_password(
     for words in (
         ("runs", "list"), ("runs", "show", run.out.strip(), "-f", "json"), ("runs", "logs", run.out.strip()),
         ("runs", "export", "-o", "runs.csv"), ("query", "state = 'nothing'"), ("query", "no.such = 1", "--debug"),
-        ("leaderboard",), ("models", "list"), ("db", "current"), ("runs", "show", "zzz"), ("plan", spec),
+        ("leaderboard",), ("models", "list"), ("db", "check"), ("runs", "show", "zzz"), ("plan", spec),
     ):  # fmt: skip
         outcomes.append(command(*words, *option))
     assert_silent(outcomes, secret_url, tmp_path)

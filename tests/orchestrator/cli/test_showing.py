@@ -37,7 +37,7 @@ def spec(command: Command, tmp_path: Path) -> str:
 def test_documents_are_shown_one_sentence_on_a_line(command: Command, tmp_path: Path) -> None:
     long = "A " + "very " * 40 + "long sentence."
     (tmp_path / "a.txt").write_text(f"The cat sat. It was \x1bwarm.\n{long}\n\nThe dog.\n\nThe end.")
-    outcome = command("corpus", "show", "a.txt", "--documents", "2")
+    outcome = command("corpus", "show", "a.txt", "--num", "2")
     assert (outcome.status, outcome.err) == (0, "")
     assert outcome.out.splitlines() == [
         "a.txt#1: 3 sentences",
@@ -52,7 +52,7 @@ def test_documents_are_shown_one_sentence_on_a_line(command: Command, tmp_path: 
 
 
 def test_word_pieces_stand_below_their_sentence(command: Command, spec: str) -> None:
-    lines = command("corpus", "show", "a.txt", "--tokenizer", "tok", "--documents", "1").out.splitlines()
+    lines = command("corpus", "show", "a.txt", "--tokenizer", "tok", "--num", "1").out.splitlines()
     assert [line.replace(" ", "").replace("##", "") for line in lines[1:3]] == [
         "Thecatsatonthemat.",
         "thecatsatonthemat.",
@@ -65,7 +65,7 @@ def test_word_pieces_stand_below_their_sentence(command: Command, spec: str) -> 
 
 
 def test_examples_are_shown_with_the_true_tokens(command: Command, spec: str) -> None:
-    outcome = command("corpus", "show", spec, "--examples", "2")
+    outcome = command("corpus", "show", spec, "--num", "2")
     assert outcome.status == 0, outcome.err
     assert "no token store yet" in outcome.err
     assert "cat→[MASK]" in outcome.err
@@ -80,7 +80,7 @@ def test_examples_are_shown_with_the_true_tokens(command: Command, spec: str) ->
 
 
 def test_a_part_of_the_run_can_be_chosen(command: Command, spec: str) -> None:
-    arguments = ["--phase", "1", "--epoch", "3", "--from", "2", "--examples", "1", "-f", "json"]
+    arguments = ["--phase", "1", "--epoch", "3", "--from", "2", "--num", "1", "-f", "json"]
     (row,) = json.loads(command("corpus", "show", spec, "sentence_objective=none", *arguments).out)
     assert (row["phase"], row["epoch"], row["example"], row["sentence_label"]) == (1, 3, 2, None)
     assert row["made_from"] == "whole_text"

@@ -19,7 +19,7 @@ ROWS: dict[str, dict[str, tuple[str, ...]]] = {
         "leaderboard sst2": ("95 % of mean", "epochs=2 learning_rate=1e-05", "epochs=2 learning_rate=0.001")
     },
     "was it luck: seeds, intervals, a test": {
-        "groups compare": ("difference ", "Welch, all seeds", "paired bootstrap, 40 examples", "McNemar")
+        "compare": ("difference ", "Welch, all seeds", "paired bootstrap, 40 examples", "McNemar")
     },
     "which data": {
         "runs show spring --all": ("60 train examples", "40 validation examples", "params.data.validation_digest")
@@ -28,22 +28,22 @@ ROWS: dict[str, dict[str, tuple[str, ...]]] = {
     "against published numbers": {
         "check sst2": ("validation", "accuracy", "Devlin et al. 2019", "yours began with random weights")
     },
-    "how two runs differ": {"runs diff spring summer": ("recipe.epochs: 2 → 4", "The same in both: ")},
+    "how two runs differ": {"compare spring summer": ("recipe.epochs: 2 → 4", "The same in both: ")},
     "the command that makes it again": {"runs reproduce spring": ("command", " --show spec > ", "inputs")},
     "commit, uncommitted changes, packages": {
         "runs show spring --all": ("made_with.code.commit", "made_with.code.diff_bytes", "made_with.versions.torch")
     },
     "hardware": {"runs show spring --all": ("made_with.processor", "made_with.num_cores", "made_with.memory_bytes")},
     "note, tag, archive, delete": {
-        "runs note spring": ("noted on sweep", "(spring)"),
-        "runs tag spring": ("table-2",),
-        "runs archive summer": ("archived sweep", "(summer)"),
-        "runs rm summer": ("summer", "1 run in the trash now"),
+        "runs edit spring --note": ("noted on sweep", "(spring)"),
+        "runs edit spring --tag": ("table-2",),
+        "runs edit summer --archive": ("archived: sweep", "(summer)"),
+        "runs rm summer": ("summer", "removed 1 run"),
     },
     "lineage": {"models lineage summer": ("model summer@1", "glue/SST-2/train.tsv", "tokenizer tokenizers/notes")},
     "back up and merge": {
         "db backup backup.sqlite": ("wrote backup.sqlite",),
-        "db merge backup.sqlite": ("both have the same", "would be: 2 the same"),
+        "db merge backup.sqlite": ("nothing to merge", "would be: 2 the same"),
     },
     "pages in a browser": {"board": ("http://127.0.0.1:",), "report spring": ("wrote spring.html",)},
 }
@@ -53,9 +53,9 @@ FURTHER: dict[str, tuple[str, ...]] = {
     "query \"tag = 'paper'": ("spring #0", "summer #5"),
     'query "dataset like': ("spring", "summer"),
     "cost sst2": ("spring", "summer"),
-    "models descendants": ("model spring@1", "model summer@1"),
+    "models lineage tokenizers/notes --down": ("model spring@1", "model summer@1"),
     "query \"tag = 'table-2'": ("spring",),
-    "runs trash": ("summer",),
+    "runs list --removed": ("summer",),
     "runs restore summer": ("restored sweep",),
     "runs list --registry backup.sqlite": ("spring", "summer"),
 }
@@ -91,6 +91,7 @@ def test_the_table_marks_just_the_questions_whose_answers_are_checked() -> None:
 @pytest.mark.runs
 def test_every_question_of_the_tutorial_is_answered(tmp_path: Path) -> None:
     stranger = Stranger(tmp_path)
+    expected = [pair for answers in (*ROWS.values(), FURTHER) for pair in answers.items()]
     said = stranger.type("orchestrator tokenizer train notes/ -o tokenizers/notes --vocab-size 200")
     assert said.status == 0, said
     for block in read_blocks(PAGE.read_text("utf-8")):
@@ -104,10 +105,10 @@ def test_every_question_of_the_tutorial_is_answered(tmp_path: Path) -> None:
                 said = stranger.type(command)
             assert said.status == 0, said
             assert "Traceback" not in said.err, said
-            for answers in (*ROWS.values(), FURTHER):
-                for beginning, words in answers.items():
-                    if command.startswith(f"orchestrator {beginning}"):
-                        assert [word for word in words if word not in said.out + said.err] == [], said
+            fitting = [pair for pair in expected if command.startswith(f"orchestrator {pair[0]}")]
+            for beginning, words in fitting:
+                if len(beginning) == max(len(other) for other, _ in fitting):
+                    assert [word for word in words if word not in said.out + said.err] == [], said
     for name in ("card.md", "backup.sqlite", "spring.html", "sst2.html"):
         assert (tmp_path / name).stat().st_size > 0
     kept = next(tmp_path.rglob("trials/*/predictions.jsonl")).read_text("utf-8").split("\n")

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 import click
 import pytest
 
-from orchestrator.cli.ages import age_s, time_of
-from orchestrator.cli.confirming import is_confirmed
+from orchestrator.cli.messages import is_confirmed
+from orchestrator.cli.reading import age_s, time_of
 from orchestrator.errors import InputError
 from orchestrator.registry.conditions import as_time
 
@@ -42,7 +42,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """Answer that a person types to a question."""
     typed = io.StringIO()
     monkeypatch.setattr(sys, "stdin", typed)
-    monkeypatch.setattr("orchestrator.cli.confirming.is_terminal", lambda stream: True)
+    monkeypatch.setattr("orchestrator.cli.messages.is_terminal", lambda stream: True)
     return typed
 
 

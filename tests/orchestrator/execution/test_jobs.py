@@ -180,7 +180,7 @@ def test_a_submitted_run_is_known_by_its_id_to_who_has_the_dashboards_address_al
     assert (record["id"], record["name"], record["state"]) == (run_id, "good", "COMPLETED")
     assert [start["job_id"] for start in record["starts"]] == [run_id]
 
-    followed = orchestrator("runs", "logs", "-f", "good", "--address", ray_head.address)
+    followed = orchestrator("runs", "logs", "--follow", "good", "--address", ray_head.address)
     assert (followed.returncode, "completed" in followed.stdout) == (0, True), followed.stderr
 
     refused = orchestrator("submit", "bad.yaml", "--address", ray_head.address)
@@ -243,11 +243,11 @@ def test_jobs_of_earlier_commands_are_forgotten_and_those_of_runs_are_not(cluste
 
 def test_a_file_goes_along_and_a_file_comes_back(cluster: JobCluster) -> None:
     spec = b"kind: tokenizer\ncorpus: {files: [/nowhere/*.txt]}\n"
-    words = ["schema", "sweep", "-f", "csv", "-o", "s.csv"]
+    words = ["runs", "list", "-f", "csv", "-o", "s.csv"]
     answer = ask_head(words, NOTHING_GIVEN, ADDRESS, files={"s.yaml": spec}, returned="s.csv")
     assert answer.status == 0
     assert answer.file is not None
-    assert answer.file.startswith(b"field,type,unit,default,role,about\n")
+    assert answer.file.startswith(b"id,name,kind,state,")
     ((_, job),) = cluster.submitted.items()
     assert job["files"] == {"s.yaml": spec.decode()}
 

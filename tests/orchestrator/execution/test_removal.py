@@ -206,7 +206,7 @@ def test_a_stage_of_a_pinned_pipeline_stays(settings: Settings, recorder: Record
     recorder.complete("whole", RunOutcome())
     assert _refusal(settings, "stage") == ""
     recorder.registry.annotations.set_flag("whole", "pinned")
-    assert "unpin whole" in _refusal(settings, "stage")
+    assert "edit whole --unpin" in _refusal(settings, "stage")
 
 
 @pytest.mark.heavy

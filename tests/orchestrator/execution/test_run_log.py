@@ -271,15 +271,15 @@ def test_the_command_prints_the_log_and_ends_as_the_run(
         recorder.complete(RUN_ID, RunOutcome())
     else:
         recorder.fail(RUN_ID, error)
-        monkeypatch.setattr("orchestrator.cli.commands.runs.terminal_width", lambda stream: 16)
-    assert run_command_line(["runs", "logs", "-f", RUN_ID]) == status
+        monkeypatch.setattr("orchestrator.cli.runs.terminal_width", lambda stream: 16)
+    assert run_command_line(["runs", "logs", "--follow", RUN_ID]) == status
     said = capsys.readouterr()
     assert said.out == shown
     assert said.err.startswith(f"run {RUN_ID} is {'COMPLETED' if error is None else 'FAILED'}")
 
 
 def test_workers_logs_are_not_followed(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["runs", "logs", "-f", "--worker", "1", "--", RUN_ID]) == 2
+    assert run_command_line(["runs", "logs", "--follow", "--worker", "1", "--", RUN_ID]) == 2
     assert "--follow is for the run's log" in capsys.readouterr().err
 
 

@@ -240,5 +240,5 @@ def test_no_folded_line_is_too_wide_and_no_word_is_lost(width: int) -> None:
 def test_commands_in_a_folded_line_stay_whole() -> None:
     quoted = folded("a column that is no table's (see `orchestrator schema task`) is refused", 40)
     assert "`orchestrator schema task`" in quoted
-    behind = folded("what differs: orchestrator runs diff efed16ff8fc7 ba721d82f26d --all", 40)
-    assert behind == "what differs:\n  orchestrator runs diff efed16ff8fc7 ba721d82f26d --all"
+    behind = folded("what differs: orchestrator compare efed16ff8fc7 ba721d82f26d --all", 40)
+    assert behind == "what differs:\n  orchestrator compare efed16ff8fc7 ba721d82f26d --all"

@@ -1,0 +1,228 @@
+"""Command `evaluate`: a model's scores on a task."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, overrides_argument, precision_option
+from orchestrator.cli.messages import say_now, status_line
+from orchestrator.cli.output import chosen_form, show_record, show_table, show_text
+from orchestrator.cli.reading import format_options, output_option
+from orchestrator.cli.searching import RerankingOptions, reranking_options
+from orchestrator.errors import InputError
+from orchestrator.progress import counted
+
+if TYPE_CHECKING:
+    from orchestrator.inference.task_scores import ErrorAnalysis
+    from orchestrator.settings import Settings
+    from orchestrator.specs.network import Precision
+
+_MAX_MATRIX_CLASSES = 10
+"""Classes up to which the matrix of confusions is shown; of more, the commonest ones. As JSON it is always there."""
+_MAX_CONFUSIONS = 10
+
+_PREDICTIONS_ENDING = ".jsonl"
+"""Ending of a file for predictions, which is none of a record's forms."""
+
+_DATA_FIELDS = {"folder", "files", "head"}
+"""Fields of a task whose overrides describe other data than the model's own."""
+_OF_OTHER_FILES = {"folder", "split", "max_train_examples", "max_validation_examples"}
+"""Fields of the task that a model was fine-tuned on which say nothing about another file."""
+
+
+@click.command(
+    cls=GlobalOptionsCommand,
+    example="orchestrator evaluate my-model new.csv --errors 5\n"
+    "orchestrator evaluate my-encoder cranfield folder=cranfield --rerank pairs",
+)
+@click.argument("model", metavar="MODEL")
+@click.argument("task", metavar="TASK")
+@overrides_argument
+@click.option(
+    "--split",
+    type=click.Choice(["train", "validation", "test"]),
+    default="validation",
+    show_default=True,
+    help="Split to score.",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    help="Examples per forward pass; halved when out of memory.",
+)
+@click.option("--predictions", metavar="FILE", hidden=True, help="Write each example's prediction there, as JSONL.")
+@click.option(
+    "--errors",
+    "num_errors",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Show the N worst errors, with their text.",
+)
+@precision_option
+@reranking_options
+@format_options
+@output_option(f"Write scores to .json or .csv; {_PREDICTIONS_ENDING}: a prediction for each example.")
+def evaluate(
+    model: str,
+    task: str,
+    overrides: tuple[str, ...],
+    split: str,
+    batch_size: int,
+    predictions: str | None,
+    num_errors: int,
+    precision: "Precision",
+    reranking: RerankingOptions,
+    form: str | None,
+    output: str | None,
+) -> None:
+    """Evaluate a model on a task, with an error analysis.
+
+    Scores, then an error analysis: per class with a confusion matrix, per entity type, or for answerable and
+    unanswerable questions.
+
+    MODEL is a registered name, a run, a folder or a name on the hub. TASK is a labeled file (read like the model's own
+    task), the id of that task (its recorded files), a known task's id (files from folder=DIR, else from the hub), or a
+    spec with a task. KEY=VALUE sets fields of the task. Nothing is recorded: use a spec of kind evaluate for that.
+    """
+    if output is not None and output.endswith(_PREDICTIONS_ENDING) and form is None:
+        output, predictions = None, output
+    say_now(f"loading {model}")
+    import torch
+
+    from orchestrator.inference import task_scores
+    from orchestrator.models.resolve import resolve_model
+    from orchestrator.specs.loading import load_task_spec
+    from orchestrator.tasks import load_task
+    from orchestrator.tasks.catalogue import check_known
+
+    settings = current_settings()
+    folder = resolve_model(model, settings)
+    spec = load_task_spec(task, overrides, own_task_values(model, folder, task, overrides, split, settings))
+    check_known(spec)
+    with status_line() as status:
+        scoring = task_scores.Scoring(
+            folder=folder,
+            task=load_task(spec),
+            split=split,  # type: ignore[arg-type]
+            storage=settings.storage,
+            batch_size=batch_size,
+            predictions=predictions,
+            precision=precision,
+            reranking=reranking.resolve(settings),
+        )
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        found = task_scores.evaluate_closely(scoring, device, status, num_mistakes=num_errors)
+    result = found.result
+    record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
+    record |= {"computed_in": precision} | dict(result.counts) | dict(result.metrics)
+    if chosen_form(form, output) == "json":
+        record |= dict(found.tables) | ({"mistakes": list(found.mistakes)} if num_errors else {})
+    show_record(record, form, output)
+    if chosen_form(form, output) == "table" and output is None:
+        _show_analysis(found, num_errors)
+
+
+def _show_analysis(found: "ErrorAnalysis", num_errors: int) -> None:
+    """Show the tables of an analysis and the worst mistakes, each below its name."""
+    for name, rows in found.tables.items():
+        if name == "confusions":
+            _show_confusions(rows)
+        elif rows:
+            show_text(f"\n{name}")
+            show_table(rows, list(rows[0]))
+    if found.mistakes:
+        shown = "" if len(found.mistakes) == found.num_mistakes else f"{len(found.mistakes)} of "
+        show_text(f"\n{shown}{counted(found.num_mistakes, 'mistake')}, the worst first")
+        show_table(found.mistakes, list(found.mistakes[0]))
+    elif num_errors:
+        show_text("\nno mistakes")
+
+
+def _show_confusions(matrix: "Sequence[Mapping[str, Any]]") -> None:
+    """Show the matrix of confusions, or of many classes the commonest ones: a wide matrix cannot be read."""
+    if len(matrix) <= _MAX_MATRIX_CLASSES:
+        show_text("\nconfusions: gold in rows, predicted in columns")
+        show_table(matrix, list(matrix[0]))
+        return
+    confusions = [
+        {"gold": gold, "predicted": label, "count": count}
+        for (_, gold), *counts in (row.items() for row in matrix)
+        for label, count in counts
+        if label != gold and count
+    ]
+    if confusions:
+        commonest = sorted(confusions, key=lambda each: -each["count"])[:_MAX_CONFUSIONS]
+        show_text(f"\nconfusions: the commonest {len(commonest)} of {len(confusions)}")
+        show_table(commonest, list(commonest[0]))
+
+
+def own_task_values(
+    model: str, folder: str, task: str, overrides: Sequence[str], split: str, settings: "Settings"
+) -> Mapping[str, Any] | None:
+    """Values of the task that TASK means; None where it is the id of a known task, or a spec.
+
+    Args:
+        folder: the model's.
+        task: a file, which is scored as the model's own task; or the id of that task.
+    """
+    from orchestrator.models.recorded_task import read_recorded_task
+    from orchestrator.tasks.catalogue import KNOWN_TASKS
+
+    recorded = read_recorded_task(model, settings)
+    if _is_file(task):
+        return _on_file(folder, task, split, recorded)
+    if recorded is None or recorded["id"] != task:
+        return None
+    overridden = {text.removeprefix("task.").partition("=")[0].partition(".")[0] for text in overrides}
+    if not overridden & _DATA_FIELDS:
+        return _without_folds(recorded)
+    if task in KNOWN_TASKS:
+        return None
+    return {name: value for name, value in recorded.items() if name not in _OF_OTHER_FILES}
+
+
+def _without_folds(recorded: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The recorded task, whose folds are no splits to score on: its other files are left."""
+    if not (recorded.get("split") or {}).get("folds"):
+        return recorded
+    files = {split: file for split, file in (recorded.get("files") or {}).items() if split != "train"}
+    if not files:
+        raise InputError(f"task {recorded['id']} has folds of its training file alone; name a file to score on")
+    return {**recorded, "split": None, "files": files}
+
+
+def _is_file(task: str) -> bool:
+    from orchestrator.cli.predicting import is_named_as_data
+    from orchestrator.tasks.catalogue import KNOWN_TASKS
+
+    if task in KNOWN_TASKS or task.endswith((".yaml", ".yml")):
+        return False
+    return is_named_as_data(task) or "/" in task or Path(task).is_file()
+
+
+def _on_file(folder: str, file: str, split: str, recorded: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The model's task with a file as its split: as its run says, or as its folder does where no run is recorded."""
+    from bert_core.checkpoints.weight_files import WEIGHTS_FILE
+    from orchestrator.finetuning.model_folder import load_task_definition
+    from orchestrator.storage import local_copy
+    from orchestrator.tasks.catalogue import KNOWN_TASKS
+
+    learned = load_task_definition(local_copy(folder, skip=(WEIGHTS_FILE,)))
+    files = {"files": {split: file}}
+    if learned.id in KNOWN_TASKS:
+        return {"id": learned.id} | files
+    saved = {
+        "head": learned.head,
+        "text_columns": learned.text_columns,
+        "numerical_columns": [column.name for column in learned.columns.numbers],
+        "categorical_columns": [column.name for column in learned.columns.categories],
+        "objective": learned.objective,
+    }
+    kept = {name: value for name, value in (recorded or saved).items() if name not in _OF_OTHER_FILES}
+    return kept | {"id": Path(file).name, "labels": learned.labels or None} | files

@@ -1,0 +1,184 @@
+"""Command group `models`: registered models, their aliases and their lineage."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orchestrator.cells import printable
+from orchestrator.cli.frame import GlobalOptionsGroup, WritingCommand, current_settings
+from orchestrator.cli.messages import notify
+from orchestrator.cli.output import chosen_form, page_size, show_record, show_rows, show_text, shows_briefly
+from orchestrator.cli.reading import current_reading, list_options, output_options
+from orchestrator.cli.registry_reading import open_for_writing, open_registry
+
+if TYPE_CHECKING:
+    from orchestrator.registry.lineage import LineageTree
+
+_PAGE = 30
+_DIGEST_CHARS = 12
+_TREE_COLUMNS = ["depth", "kind", "name", "digest", "role", "run", "stale"]
+_model_argument = click.argument("model", metavar="MODEL")
+
+
+@click.group(cls=GlobalOptionsGroup)
+def models() -> None:
+    """Manage registered models.
+
+    MODEL is a name (its newest version), NAME@VERSION or NAME@ALIAS.
+    """
+
+
+@models.command("list", example="orchestrator models list")
+@list_options
+def list_models(form: str | None, output: str | None) -> None:
+    """List registered models, newest first."""
+    limit, offset = page_size(_PAGE, form, output), current_reading().offset
+    with open_registry() as registry:
+        rows, aliases = registry.models.table(limit=limit, offset=offset).records, registry.models.aliases()
+        total = registry.models.count() if offset or len(rows) == limit else len(rows)
+    for row in rows:
+        row["model"] = f"{row['name']}@{row['version']}"
+        row["aliases"] = aliases.get((row["name"], row["version"]), [])
+    columns = ["model", *(["aliases"] if aliases else []), "head", "task", "num_parameters", "run_id", "created_at"]
+    if not shows_briefly(form, output):
+        columns = ["model", "name", "version", *columns[1:], "folder", "digest"]
+    empty = "no models yet: a pretraining run or a sweep leaves one"
+    show_rows(rows, columns, form, output, empty=empty, spare=["num_parameters", "task", "run_id"], total=total)
+
+
+@models.command("show", example="orchestrator models show reviews\norchestrator models show reviews -o README.md")
+@_model_argument
+@output_options
+def show_model(model: str, form: str | None, output: str | None) -> None:
+    """Show a model: folder, run, architecture; -o .md: its card.
+
+    The card has data, recipe, scores with baseline and interval over seeds, lineage, and what is not known.
+    """
+    if form is None and output is not None and output.endswith(".md"):
+        from orchestrator.models.card import write_card
+
+        with open_registry() as registry:
+            text = write_card(model, registry)
+        show_text(text, output)
+        return
+    from orchestrator.storage import join, read_json
+
+    with open_registry() as registry:
+        found = registry.models.get(model)
+        aliases = registry.models.aliases().get((found.name, found.version), [])
+    record = asdict(found) | ({"aliases": aliases} if aliases else {})
+    try:
+        config = read_json(join(found.folder, "config.json"))
+    except FileNotFoundError:
+        notify(f"its folder {found.folder} is gone")
+        config = {}
+    shape = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings")
+    record |= {name: config[name] for name in shape if name in config}
+    show_record(record, form, output)
+
+
+@models.command(
+    example="orchestrator models alias reviews@3 production\norchestrator models alias reviews@production --rm"
+)
+@_model_argument
+@click.argument("alias", metavar="[ALIAS]", required=False)
+@click.option("--rm", "is_removed", is_flag=True, help="Remove the alias; MODEL is then NAME@ALIAS.")
+def alias(model: str, alias: str | None, is_removed: bool) -> None:
+    """Point an alias at a model version.
+
+    Use NAME@ALIAS wherever a model is expected. An existing alias is moved.
+    """
+    if is_removed == (alias is not None):
+        raise click.UsageError("give MODEL ALIAS, or NAME@ALIAS --rm")
+    with open_for_writing() as registry:
+        if alias is not None:
+            found, before = registry.models.set_alias(model, alias)
+            moved = f", before {found.name}@{before}" if before not in (None, found.version) else ""
+            notify(f"{found.name}@{alias} is {found.label}{moved}")
+            return
+        name, _, removed = model.rpartition("@")
+        if not name:
+            raise click.UsageError(f"{model!r} is no alias; give NAME@ALIAS")
+        registry.models.remove_alias(name, removed)
+        notify(f"removed {model}")
+
+
+@models.command(example="orchestrator models lineage reviews/finetuning\norchestrator models lineage text.txt --down")
+@_model_argument
+@click.option("--down", is_flag=True, help="Descendants instead of ancestors.")
+@output_options
+def lineage(model: str, down: bool, form: str | None, output: str | None) -> None:
+    """Draw the lineage of a model, run, file or tokenizer.
+
+    MODEL may also be a run, a path, or a digest prefix. A node is STALE when one of its ancestors has changed
+    or has a newer version.
+    """
+    with open_registry() as registry:
+        tree = registry.lineage.descendants(model) if down else registry.lineage.ancestors(model)
+    form = chosen_form(form, output)
+    if form == "json":
+        show_record(_as_record(tree), form, output)
+    elif form == "csv":
+        show_rows(list(_rows(tree, 0)), _TREE_COLUMNS, form, output)
+    else:
+        show_text("".join(f"{line}\n" for line in tree_lines(tree)), output)
+        if not tree.branches:
+            notify("nothing was made of it" if down else "what it was made of is not recorded")
+
+
+def tree_lines(tree: "LineageTree") -> list[str]:
+    """Lines of a tree, each node with its kind, its part and, where it is stale, why."""
+    return [_text(tree), *_branch_lines(tree, "")]
+
+
+def _branch_lines(tree: "LineageTree", indent: str) -> Iterator[str]:
+    for number, branch in enumerate(tree.branches, start=1):
+        is_last = number == len(tree.branches)
+        yield f"{indent}{'└── ' if is_last else '├── '}{_text(branch)}"
+        yield from _branch_lines(branch, indent + ("    " if is_last else "│   "))
+
+
+def _text(tree: "LineageTree") -> str:
+    node = tree.node
+    digest = "" if node.kind in ("file", "export") else f" {node.digest[:_DIGEST_CHARS]}"
+    role = f"{tree.role}: " if tree.role else ""
+    repeated = " (as above)" if tree.is_repeated else ""
+    stale = f"  STALE: {tree.stale}" if tree.stale else ""
+    return printable(f"{role}{node.kind} {node.name}{digest}{repeated}{stale}", keep_lines=False)
+
+
+def _as_record(tree: "LineageTree") -> dict[str, Any]:
+    return {
+        "kind": tree.node.kind,
+        "name": tree.node.name,
+        "digest": tree.node.digest,
+        "role": tree.role,
+        "run": tree.run_id,
+        "stale": tree.stale,
+        "branches": [_as_record(branch) for branch in tree.branches],
+    }
+
+
+def _rows(tree: "LineageTree", depth: int) -> Iterator[dict[str, Any]]:
+    record = _as_record(tree)
+    yield {**record, "depth": depth}
+    for branch in tree.branches:
+        yield from _rows(branch, depth + 1)
+
+
+@models.command(
+    cls=WritingCommand,
+    what="FOLDER",
+    example="orchestrator models export demo-pretrained -o exported/",
+    output_help="New folder to write.",
+)
+@click.argument("model", metavar="MODEL")
+def export(model: str, output: str) -> None:
+    """Export a model as a folder that `transformers` loads."""
+    from orchestrator.models.export import export_model, note_export
+
+    settings = current_settings()
+    show_text(export_model(model, output, settings))
+    note_export(model, output, settings)

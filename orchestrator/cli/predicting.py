@@ -1,0 +1,339 @@
+"""`predict`, `embed`: what a model says to each line or row of a file."""
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, precision_option
+from orchestrator.cli.messages import notify, say_now, status_line
+from orchestrator.cli.output import show_record, show_rows, write_pieces
+from orchestrator.cli.reading import format_options, output_option, output_path
+from orchestrator.errors import InputError
+from orchestrator.progress import counted, is_terminal
+
+if TYPE_CHECKING:
+    from orchestrator.inference.blocks import LinePredictor, PredictedBlock
+    from orchestrator.specs.network import Precision
+    from orchestrator.tasks import TaskDefinition
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+_STDIN = "-"
+_SHOWN_DIGITS = 4
+"""Significant digits of a number for a person; files and pipes have all."""
+_VECTOR_FILES = ("", ".json", ".jsonl", ".npy")
+
+
+def _lines_and_workers(command: F) -> F:
+    """Add the argument FILE and the options `--workers`, `--gpus-per-worker` and `--precision` to a command."""
+    for option in (
+        precision_option,
+        click.option(
+            "--gpus-per-worker",
+            "gpus",
+            type=click.FloatRange(0),
+            default=0.0,
+            show_default=True,
+            help="GPUs per worker, besides one CPU.",
+        ),
+        click.option(
+            "--workers",
+            type=click.IntRange(1),
+            help="Ray workers. Default: none; with --address all that fit.",
+        ),
+        click.argument("file", metavar="[FILE]", default=_STDIN),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(
+    cls=GlobalOptionsCommand,
+    example='orchestrator predict my-model "A charming film."\n'
+    "orchestrator predict my-model reviews.csv.gz -o predicted.csv --workers 4",
+)
+@click.argument("model", metavar="MODEL")
+@_lines_and_workers
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1),
+    default=64,
+    show_default=True,
+    help="Examples per forward pass; halved when out of memory.",
+)
+@click.option(
+    "--text-column",
+    "text_columns",
+    metavar="NAME",
+    multiple=True,
+    help="Text column of a table; repeat for text pairs. Default: those of fine-tuning.",
+)
+@click.option(
+    "-f",
+    "--format",
+    "form",
+    type=click.Choice(["csv", "jsonl"]),
+    help="Output format for a table. Default: the ending of --output, else of FILE.",
+)
+@output_option("Write to FILE instead of stdout.")
+def predict(
+    model: str,
+    file: str,
+    workers: int | None,
+    gpus: float,
+    precision: "Precision",
+    batch_size: int,
+    text_columns: tuple[str, ...],
+    form: str | None,
+    output: str | None,
+) -> None:
+    """Predict with a fine-tuned model, for each line or row.
+
+    FILE is a path or URI (.gz, .xz and .zst are decompressed), or a quoted text; stdin by default. The number of
+    workers does not change the predictions.
+
+    A table (.csv, .tsv, .parquet) returns a table: its columns, `prediction` and `score` (the class probability).
+    Anything else returns JSON lines: lines of text (pairs separated by a tab; words for NER), CoNLL, SQuAD
+    JSON, or JSON objects with text and text_pair (and the model's own columns), text and choices, words, or question
+    and context. A key that exists already, such as `label`, is kept; the prediction is then `predicted_label`. Empty
+    lines are skipped.
+    """
+    say_now(f"loading {model}")
+    from orchestrator.finetuning.model_record import read_saved_definition
+    from orchestrator.inference.requests import (
+        RequestFile,
+        check_request,
+        check_requests,
+        look_at_requests,
+        refuse_table,
+    )
+    from orchestrator.models.resolve import resolve_model
+    from orchestrator.storage import local_copy
+    from orchestrator.storage.text_lines import stream_lines
+
+    text = _text_of(file)
+    if (file == _STDIN or text is not None) and text_columns:
+        raise click.UsageError("--text-column names a column of a table; name the FILE, stdin is read as lines")
+    folder = resolve_model(model, current_settings())
+    copied = local_copy(folder, skip=("model.safetensors",))
+    task = read_saved_definition(copied) or _guessed_definition(copied)
+    lines = file == _STDIN or text is not None
+    requests = RequestFile(stream_lines) if lines else look_at_requests(file, task, text_columns)
+    if text is not None:
+        check_request(text, 1, task, requests.text_columns(task))
+    elif file != _STDIN and (num_blank := check_requests(file, requests, task)):
+        notify(
+            f"{counted(num_blank, 'empty line')} of {file}: no answer stands for {'it' if num_blank == 1 else 'them'}"
+        )
+    from orchestrator.inference.predictor import AnswerForm, Predictor  # torch among it: a wrong file is told before
+
+    of_stdin = partial(refuse_table, text_columns=task.text_columns)
+    is_shown = output in (None, _STDIN) and is_terminal(sys.stdout)
+    delimiter = _delimiter(file, form, output) if requests.table else None
+    answer_form = AnswerForm(requests.table, delimiter, _SHOWN_DIGITS if is_shown else None)
+    load = partial(Predictor.load, batch_size=batch_size, device=_device(gpus), form=answer_form, precision=precision)
+    answers = _answers(load, folder, file, workers, gpus, requests.read, of_stdin)
+    header = answer_form.header()
+    _answer(answers, output, lambda pieces: write_pieces(chain([header] if header else [], pieces), output))
+
+
+def _guessed_definition(folder: Path) -> "TaskDefinition":
+    """The task of a model made elsewhere, as its head tells it."""
+    from orchestrator.finetuning.model_folder import load_task_definition
+
+    return load_task_definition(folder)
+
+
+def _text_of(file: str) -> str | None:
+    """The text that stands in place of FILE: words with white space between them; None for a file.
+
+    Words that end as a file of data does are the name of one that was mistyped: its name has no answer.
+    """
+    from orchestrator.storage import exists
+
+    is_text = len(file.split()) > 1 and not is_named_as_data(file) and not exists(file)
+    return file if is_text else None
+
+
+def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
+    """Sign between the fields of the answers to a table, that of the table where both are CSV; None for JSON lines."""
+    from orchestrator.storage.text_lines import stream_lines
+    from orchestrator.tasks.csv_tables import csv_header
+    from orchestrator.tasks.text_files import plain_name
+
+    ending = Path(plain_name(output if output not in (None, _STDIN) else file)).suffix
+    if form == "jsonl" or (form is None and ending in (".json", ".jsonl", ".ndjson")):
+        return None
+    if form is not None:
+        return ","
+    if ending == ".tsv":
+        return "\t"
+    are_csv = ending == Path(plain_name(file)).suffix == ".csv"
+    delimiter = csv_header(stream_lines(file), None).delimiter if are_csv else ","
+    return "," if delimiter == "\t" else delimiter  # which a name in .csv does not promise
+
+
+@click.command(
+    cls=GlobalOptionsCommand,
+    example='orchestrator embed my-encoder "A charming film."\n'
+    "orchestrator embed my-encoder texts.jsonl.gz -o vectors.npy --workers 4",
+)
+@click.argument("model", metavar="MODEL")
+@_lines_and_workers
+@output_option("Write to FILE: .npy (a matrix, a row per text), .jsonl, .json.")
+@click.option("--dimensions", type=click.IntRange(1), help="Truncate vectors to their first N dimensions.")
+@click.option(
+    "--as",
+    "role",
+    type=click.Choice(["document", "query"]),
+    default="document",
+    help="Prompt of the model to prepend, where it has one.",
+)
+def embed(
+    model: str,
+    file: str,
+    workers: int | None,
+    gpus: float,
+    precision: "Precision",
+    output: str | None,
+    dimensions: int | None,
+    role: str,
+) -> None:
+    """Embed each line of text as a vector.
+
+    Lines come from FILE (a path or URI; .gz, .xz and .zst are decompressed), a quoted text, or stdin: text, or JSON
+    objects with text. Writes JSON lines with `embedding`. MODEL is any encoder: a sentence-transformers folder defines
+    its pooling, others are mean-pooled. A model's document prompt (or query prompt) is prepended. Empty lines are
+    skipped.
+    """
+    suffix = "" if output in (None, _STDIN) else Path(str(output)).suffix.lower()
+    if suffix not in _VECTOR_FILES:
+        raise InputError(f"{output}: vectors are written as .npy or .jsonl; name a file that ends so")
+    say_now(f"loading {model}")
+    from orchestrator.inference.embedder import LineEmbedder, write_matrix
+    from orchestrator.models.resolve import resolve_model
+    from orchestrator.retrieval.text_vectors import embedding_size
+
+    folder = resolve_model(model, current_settings())
+    dimension = embedding_size(folder, dimensions)
+    kept: dict[str, Any] = {"as_matrix": suffix == ".npy", "dimensions": dimensions, "role": role}
+    load = partial(LineEmbedder.load, device=_device(gpus), precision=precision, **kept)
+    answers = _answers(load, folder, file, workers, gpus)
+    if output is None or suffix != ".npy":
+        _answer(answers, output, lambda pieces: write_pieces(pieces, output))
+        return
+    place = output_path(output)
+    num_vectors = _answer(answers, output, lambda pieces: write_matrix(place, pieces, dimension))
+    notify(f"wrote {output}: {counted(num_vectors, 'vector')} of {dimension} numbers")
+
+
+def _device(gpus: float) -> str:
+    return "cuda" if gpus else "cpu"
+
+
+def _answers(
+    load: "Callable[[str], LinePredictor]",
+    folder: str,
+    file: str,
+    workers: int | None,
+    gpus: float,
+    read: "Callable[[str], Iterable[str]] | None" = None,
+    of_stdin: "Callable[[Iterable[str]], Iterable[str]]" = iter,
+) -> "Iterator[PredictedBlock]":
+    """The answers to FILE; stdin, which `of_stdin` passes on, and a text are answered by this process."""
+    from orchestrator.inference.blocks import line_blocks
+    from orchestrator.inference.line_files import predict_file
+    from orchestrator.storage.text_lines import stream_lines
+
+    text = _text_of(file)
+    if file != _STDIN and text is None:
+        return predict_file(load, folder, file, current_settings(), workers, gpus, notify, read or stream_lines)
+    if workers is not None:
+        raise InputError("workers read a file; name a FILE, or leave --workers out")
+    if text is not None:
+        return map(load(folder), line_blocks([text]))
+    if is_terminal(sys.stdin):
+        notify("reading from the terminal; end with Ctrl-D")
+    lines = click.open_file(_STDIN, encoding="utf-8", errors="surrogateescape")
+    return map(load(folder), line_blocks(of_stdin(lines)))
+
+
+def _answer(answers: "Iterator[PredictedBlock]", output: str | None, write: Callable[[Iterator[bytes]], T]) -> T:
+    """Write the answers while they come, and tell how far they are where that does not stand among them."""
+    num_truncated = 0
+
+    def pieces(status: Callable[[str], None]) -> Iterator[bytes]:
+        nonlocal num_truncated
+        num_lines, begun_at = 0, time.monotonic()
+        for some in answers:
+            yield some.data
+            num_lines += some.num_lines
+            num_truncated += some.num_truncated
+            if output not in (None, _STDIN) or not is_terminal(sys.stdout):
+                rate = num_lines / (time.monotonic() - begun_at)
+                status(f"{counted(num_lines, 'line')}  {rate:{',.0f' if rate >= 10 else '.2g'}} lines/s")
+
+    with status_line() as status:
+        written = write(pieces(status))
+    if num_truncated:
+        notify(f"of {counted(num_truncated, 'text')} only the beginning was read: the model reads no more tokens")
+    return written
+
+
+def is_named_as_data(name: str) -> bool:
+    """Whether a name ends as that of a file of texts, of a table or of a task does, compressed or not."""
+    from orchestrator.corpus.input_files import FORMATS
+    from orchestrator.storage.compression import COMPRESSIONS
+    from orchestrator.tasks.table_files import TABLE_NAMES
+    from orchestrator.tasks.types.conll import CONLL_ENDINGS
+
+    return name.lower().endswith((*FORMATS, *TABLE_NAMES, *COMPRESSIONS, *CONLL_ENDINGS))
+
+
+@click.command(
+    "fill-mask",
+    cls=GlobalOptionsCommand,
+    example='orchestrator fill-mask my-model "Paris is the [MASK] of France."',
+)
+@click.argument("model", metavar="MODEL")
+@click.argument("text")
+@click.option(
+    "--top-k", type=click.IntRange(1), default=5, show_default=True, metavar="N", help="Predictions per [MASK]."
+)
+@format_options
+def fill_mask(model: str, text: str, top_k: int, form: str | None) -> None:
+    """Predict the token at each [MASK] of a text."""
+    say_now(f"loading {model}")
+    from orchestrator.inference import pretraining_heads
+    from orchestrator.models.resolve import resolve_model
+
+    folder = resolve_model(model, current_settings())
+    rows = [asdict(guess) for guess in pretraining_heads.fill_mask(folder, text, top_k)]
+    show_rows(rows, ["mask", "rank", "token", "probability", "text"], form, None)
+
+
+@click.command(
+    "next-sentence",
+    cls=GlobalOptionsCommand,
+    example='orchestrator next-sentence my-model "He went home." "Then he slept."',
+)
+@click.argument("model", metavar="MODEL")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@format_options
+def next_sentence(model: str, first: str, second: str, form: str | None) -> None:
+    """Predict whether text B follows text A."""
+    say_now(f"loading {model}")
+    from orchestrator.inference import pretraining_heads
+    from orchestrator.models.resolve import resolve_model
+
+    folder = resolve_model(model, current_settings())
+    show_record(asdict(pretraining_heads.next_sentence(folder, first, second)), form, None)

@@ -1,0 +1,153 @@
+"""Reading the registry in commands."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.cli.frame import current_settings
+from orchestrator.cli.messages import notify
+from orchestrator.progress import counted
+from orchestrator.run_ids import is_run_id
+
+if TYPE_CHECKING:
+    from orchestrator.registry import Registry
+    from orchestrator.registry.marks import Flag
+    from orchestrator.registry.records import RunRecord
+
+_NUM_LISTED = 5
+"""Runs of one name that a message lists."""
+NUM_PARAMETERS_SHOWN = 4
+"""Columns of what varies in a table for a person; files and `--wide` have all."""
+
+
+def open_registry() -> "Registry":
+    """Open the registry of the command's options for reading; before the first run it is empty.
+
+    Raises: RegistryError where a person named one that is not there: a slip of the pen should not read as empty.
+    """
+    from orchestrator.errors import RegistryError
+    from orchestrator.registry import Registry
+
+    settings = current_settings()
+    registry = Registry(settings.registry, read_only=True)
+    if "registry" in settings.given and registry.current_revision() is None:
+        registry.close()
+        raise RegistryError(
+            f"There is no registry at {registry.place}; check the path, or let a first run make it: `orchestrator demo`"
+        )
+    return registry
+
+
+def open_for_writing() -> "Registry":
+    """Open the registry of the command's options for writing; a mistyped path is told, not made."""
+    from orchestrator.registry import Registry
+
+    open_registry().close()
+    return Registry(current_settings().registry)
+
+
+def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: bool = False) -> "RunRecord":
+    """The run or trial that a person means: by its exact name, its whole id, or the beginning of its id.
+
+    Of several runs of a name the newest, which is said. Raises: NotFoundError, with the nearest name.
+
+    Args:
+        only: whether a name that several runs have is an error, for a command that takes something away.
+        or_task: whether the nearest name may be a task's, for a command that takes tasks, too.
+    """
+    run = registry.find_run(wanted, or_task=or_task)
+    if run.name == wanted and not run.id.startswith(wanted):
+        _tell_others_called(registry, run, only=only)
+    return run
+
+
+def _tell_others_called(registry: "Registry", run: "RunRecord", *, only: bool) -> None:
+    """Say how many other runs have the name of a run that was named by it; where only one may, it is an error."""
+    from orchestrator.errors import SeveralRunsError
+    from orchestrator.registry.query_tree import quoted
+
+    called = registry.newest_called(run.name)
+    if called is None or called[1] == 1:
+        return
+    if only:
+        filter = f"name = {quoted(run.name)}"
+        rows = registry.run_table(filter, trials=run.parent_id is not None, limit=_NUM_LISTED).records
+        ids = ", ".join(str(row["id"]) for row in rows) + (", …" if called[1] > len(rows) else "")
+        raise SeveralRunsError(f"{called[1]} runs are called {run.name}; give the id of one: {ids}")
+    others = "runs list" if run.parent_id is None else "runs list --trials"
+    notify(f"{called[1]} runs are called {run.name}; this is the newest, {run.id} (`{others}` has the others)")
+
+
+def run_id_of(wanted: str) -> str:
+    """Whole id of the run that a person means, as `find_run` finds it, for a command that reads the registry itself.
+
+    A whole id stays as it is: a run that has just been submitted may not be recorded yet. Raises: NotFoundError.
+    """
+    from orchestrator.registry.patience import retry_while_unavailable
+
+    if is_run_id(wanted):
+        return wanted
+
+    def look_up() -> str:
+        with open_registry() as registry:
+            return find_run(registry, wanted).id
+
+    return retry_while_unavailable(look_up)
+
+
+def find_anything(registry: "Registry", wanted: str) -> "RunRecord":
+    """The run that `find_run` finds, for a command that takes models and tasks, too. Raises: NotFoundError."""
+    from orchestrator.errors import NotFoundError, SeveralRunsError
+
+    try:
+        return find_run(registry, wanted, or_task=True)
+    except SeveralRunsError:
+        raise
+    except NotFoundError as no_run:
+        raise NotFoundError(f"{wanted!r} is no run, model or task here. {no_run}") from None
+
+
+def no_runs(registry: "Registry") -> str:
+    """Message of a registry without runs: where it lies, and how to begin."""
+    return f"no runs yet in {registry.place}: `orchestrator demo`, or `orchestrator init FILE` of your own data"
+
+
+def add_notes(registry: "Registry", rows: Sequence[dict[str, Any]]) -> None:
+    """Add to each row of a run, by its id, the texts of its notes, for `--columns note`; None where it has none."""
+    texts: dict[str, list[str]] = {}
+    for one in registry.annotations.notes([row["id"] for row in rows]):
+        texts.setdefault(one.run_id, []).append(one.text)
+    for row in rows:
+        row["note"] = "; ".join(texts.get(row["id"], ())) or None
+
+
+def note_lines(registry: "Registry", run_id: str) -> dict[str, Any]:
+    """Fields of a record for the notes on a run: `note.1: 2026-11-23 ann: looks good`."""
+    lines = {}
+    for number, one in enumerate(registry.annotations.notes(run_id), 1):
+        who = f"{one.written_at:%Y-%m-%d}" + (f" {one.author}" if one.author else "")
+        lines[f"note.{number}"] = f"{who}: {one.text}"
+    return lines
+
+
+def marks_of(registry: "Registry", run_id: str) -> list[str]:
+    """Flags of a run; those that it has through another run with that run's id: `archived with 7f3a`."""
+    flags: tuple[Flag, ...] = ("archived", "pinned")
+    bearers = {flag: registry.annotations.bearers(run_id, flag) for flag in flags}
+    return [flag if by[0] == run_id else f"{flag} with {by[0]}" for flag, by in bearers.items() if by]
+
+
+def tell_archived(num_runs: int) -> None:
+    """Say how many archived runs are not shown, if any, and how to see them."""
+    if num_runs:
+        notify(f"{counted(num_runs, 'archived run')} not shown; --archived shows them")
+
+
+def tell_refused(refusals: Mapping[str, str]) -> None:
+    """Say which runs have a test score that flatters them, and why, given by their ids."""
+    for why in sorted(set(refusals.values())):
+        runs = [run_id for run_id, reason in refusals.items() if reason == why]
+        named = ", ".join(runs[:_NUM_LISTED]) + (
+            f" and {len(runs) - _NUM_LISTED} more" if len(runs) > _NUM_LISTED else ""
+        )
+        scores = "the test score of 1 run is" if len(runs) == 1 else f"the test scores of {len(runs)} runs are"
+        notify(f"{scores} refused, as {why}: {named}")

@@ -1,0 +1,206 @@
+"""Commands of `runs` that change the record: `edit` (tags, notes, pins, archive), `rm` and `restore`."""
+
+import getpass
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, given_options
+from orchestrator.cli.messages import is_confirmed, notify, say_now
+from orchestrator.cli.output import show_rows
+from orchestrator.cli.reading import format_options
+from orchestrator.cli.registry_reading import find_run, open_for_writing, open_registry
+from orchestrator.errors import InputError
+from orchestrator.progress import counted
+
+if TYPE_CHECKING:
+    from orchestrator.registry import Registry
+    from orchestrator.registry.marks import Flag
+    from orchestrator.registry.records import RunRecord
+
+_REMOVED_COLUMNS = ["id", "name", "kind", "state", "trials", "num_bytes"]
+_runs_argument = click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)
+
+
+@click.command(
+    cls=GlobalOptionsCommand,
+    example='orchestrator runs edit 7f3a --tag +paper,-draft --note "rate too high"\n'
+    "orchestrator runs edit 7f3a 9c21 --archive",
+)
+@_runs_argument
+@click.option("--tag", "tags", metavar="TAG,…", multiple=True, help="Add TAG (or +TAG), or remove it with -TAG.")
+@click.option("--note", metavar="TEXT", help="Add a note; an identical note is not repeated.")
+@click.option("--rm-note", "removed_note", type=click.IntRange(1), metavar="N", help="Remove the Nth note.")
+@click.option("--pin/--unpin", "pinned", default=None, help="Protect all files from `gc` and `runs rm`.")
+@click.option("--archive/--unarchive", "archived", default=None, help="Hide from lists and leaderboards.")
+def edit(
+    run_ids: tuple[str, ...],
+    tags: tuple[str, ...],
+    note: str | None,
+    removed_note: int | None,
+    pinned: bool | None,
+    archived: bool | None,
+) -> None:
+    """Edit tags and notes, pin or archive runs.
+
+    Queries find tags: tag = 'paper'. A pinned run keeps its files and the data that it used; an archived one is hidden
+    with its trials, and --archived shows it. Both also apply to the stages of a pipeline, except stages shared with a
+    pipeline that is not archived. Nothing is deleted.
+    """
+    changes = [word.strip() for several in tags for word in several.split(",")]
+    if not changes and note is None and removed_note is None and pinned is None and archived is None:
+        raise click.UsageError("nothing to change; give --tag, --note, --rm-note, --pin or --archive")
+    if removed_note is not None and len(run_ids) > 1:
+        raise click.UsageError("--rm-note takes one RUN: notes are numbered by run")
+    with open_for_writing() as registry:
+        found = [find_run(registry, run_id) for run_id in run_ids]
+        for run in found:
+            if removed_note is not None:
+                notify(f"removed from {run.id}: {registry.annotations.remove_note(run.id, removed_note).text}")
+            if changes:
+                _change_tags(registry, run, changes)
+            if note is not None:
+                registry.annotations.note(run.id, note, _user())
+                notify(f"noted on {run.kind} {run.id} ({run.name})")
+        if pinned is not None:
+            _flag(registry, found, "pinned", sets=pinned)
+        if archived is not None:
+            _flag(registry, found, "archived", sets=archived)
+
+
+def _user() -> str | None:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user without a name
+        return None
+
+
+def _change_tags(registry: "Registry", run: "RunRecord", changes: Sequence[str]) -> None:
+    gone = [word[1:] for word in changes if word.startswith("-")]
+    new = [word.removeprefix("+") for word in changes if not word.startswith("-")]
+    if new:
+        registry.annotations.tag(run.id, new)
+    had = registry.annotations.untag(run.id, gone) if gone else []
+    for missing in sorted(set(gone) - set(had)):
+        others = ", ".join(registry.annotations.bearers(run.id, missing, "tag"))
+        notify(f"run {run.id} has {f'the tag {missing!r} from {others}' if others else f'no tag {missing!r}'}")
+    notify(f"tags of {run.id}: {', '.join(registry.tags(run.id)) or 'none'}")
+
+
+_OPTIONS: "dict[tuple[Flag, bool], str]" = {
+    ("pinned", True): "--pin",
+    ("pinned", False): "--unpin",
+    ("archived", True): "--archive",
+    ("archived", False): "--unarchive",
+}
+
+
+def _flag(registry: "Registry", runs: "Sequence[RunRecord]", flag: "Flag", *, sets: bool) -> None:
+    """Set or clear a flag of runs, and say which runs and stages it reached."""
+    for run in runs:
+        (registry.annotations.set_flag if sets else registry.annotations.clear_flag)(run.id, flag)
+    for run in runs:
+        reached = registry.annotations.flagged(flag)
+        stages = list(reversed(registry.stages(run.id))) if run.kind == "pipeline" else []
+        same = [one for one in (run, *stages) if (one.id in reached) != sets]
+        if run not in same:
+            num_stages = sum(stage not in same for stage in stages)
+            with_stages = f" and its {counted(num_stages, 'stage')}" if num_stages else ""
+            notify(f"{'' if sets else 'no longer '}{flag}: {run.kind} {run.id} ({run.name}){with_stages}")
+        for one in same:
+            notify(f"  {one.kind} {one.id} ({one.name}) {_why_the_same(registry, one, flag, sets=sets)}")
+
+
+def _why_the_same(registry: "Registry", run: "RunRecord", flag: "Flag", *, sets: bool) -> str:
+    """Reason why a flag that was set did not reach a run, or why one that was cleared still does."""
+    from orchestrator.registry.tables import PIPELINE
+
+    if sets:
+        users = [tag.removeprefix(PIPELINE) for tag in registry.tags(run.id) if tag.startswith(PIPELINE)]
+        shown = [user.id for user in registry.run_records(users) if user.id not in registry.annotations.flagged(flag)]
+        return f"stays as it was: pipeline {', '.join(sorted(shown))} uses it, too"
+    bearers = registry.annotations.bearers(run.id, flag)
+    if not bearers:
+        return f"is no longer {flag}"
+    by = "by itself" if bearers[0] == run.id else f"with {', '.join(bearers)}"
+    ends = f"orchestrator{given_options()} runs edit {' '.join(bearers)} {_OPTIONS[flag, False]}"
+    return f"is still {flag} {by}; this ends it: {ends}"
+
+
+@click.command(
+    cls=GlobalOptionsCommand,
+    example="orchestrator runs rm 7f3a 9c21 --dry-run\norchestrator runs rm 7f3a --yes",
+)
+@_runs_argument
+@click.option("--dry-run", is_flag=True, help="Show what would be removed.")
+@click.option("--yes", is_flag=True, help="Skip the confirmation prompt.")
+@click.option("--now", "at_once", is_flag=True, help="Delete permanently; `runs restore` cannot undo it.")
+@click.option("--force", is_flag=True, help="Also registered models and best trials of groups.")
+@format_options
+def rm(
+    run_ids: tuple[str, ...],
+    dry_run: bool,
+    yes: bool,
+    at_once: bool,
+    force: bool,
+    form: str | None,
+) -> None:
+    """Remove runs with their trials, pipelines with their stages.
+
+    `runs restore` undoes it until `gc` deletes the files. Refused for running runs, pinned runs and runs that others
+    depend on: the base model of another run, a stage of a pipeline that can be resumed. Either all RUNs are removed or
+    none. A name must be unambiguous. A stage that another pipeline or run uses is kept.
+    """
+    say_now("looking for dependent runs")
+    from orchestrator.execution.garbage import find_removals, remove_runs
+    from orchestrator.progress import size_text
+
+    settings = current_settings()
+    with open_registry() as registry:
+        found = [find_run(registry, run_id, only=True).id for run_id in run_ids]
+    removals = find_removals(found, settings, force=force)
+    staying = [one for one in removals if one.needed]
+    removals = [one for one in removals if not one.needed]
+    refused = [f"run {one.run.id} ({one.run.name}) stays: {one.refusal}" for one in removals if one.refusal]
+    if refused:
+        raise InputError("\n".join(refused) + "\nnothing was removed")
+    rows = [
+        {**vars(one.run), "state": one.run.state, "trials": one.num_trials, "num_bytes": one.num_bytes}
+        for one in removals
+    ]
+    show_rows(rows, _REMOVED_COLUMNS, form, None, spare=["kind", "trials"])
+    for one in staying:
+        notify(f"stage {one.run.id} ({one.run.name}) stays: {one.needed}")
+    total = f"{counted(len(removals), 'run')}, {size_text(sum(one.num_bytes for one in removals))}"
+    if not is_confirmed("remove", total, dry_run=dry_run, yes=yes):
+        return
+    gone = list(remove_runs(removals, settings, at_once=at_once))
+    size = size_text(sum(one.num_bytes for one in gone))
+    notify(f"removed {counted(len(gone), 'run')}, {size}")
+    if gone and not at_once:
+        named = [one.run.id for one in gone if not one.is_stage] or [one.run.id for one in gone]
+        lines = "\n".join(f"  orchestrator{given_options()} runs restore {run_id}" for run_id in named)
+        notify(f"`orchestrator gc` deletes the files; until then, to undo:\n{lines}")
+
+
+@click.command(cls=GlobalOptionsCommand, example="orchestrator runs restore 7f3a")
+@click.argument("run_ids", metavar="REMOVED...", nargs=-1, required=True)
+def restore(run_ids: tuple[str, ...]) -> None:
+    """Restore removed runs, pipelines with their stages.
+
+    Trials, models, notes and tags come back with them. REMOVED is the id of a removed run, its first four or more
+    characters, or its name: `runs list --removed`.
+    """
+    say_now("restoring")
+    from orchestrator.storage import exists
+
+    with open_for_writing() as registry:
+        named = [registry.trash.find(run_id) for run_id in run_ids]
+        stages = [stage for one in named if one.kind == "pipeline" for stage in registry.trash.stages_of(one.run_id)]
+        # A pipeline after its stages: whoever is interrupted can do so again.
+        for one in {one.run_id: one for one in (*stages, *named)}.values():
+            registry.trash.restore(one.run_id)
+            notify(f"restored {one.kind} {one.run_id} ({one.name})")
+            if one.storage_path is not None and not exists(one.storage_path):
+                notify(f"  its files are gone: {one.storage_path}")

@@ -1,0 +1,266 @@
+"""Commands of `runs` about what a run measured and wrote: `trials`, `metrics`, `plot`, `logs`, `export`."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.cli.frame import (
+    GlobalOptionsCommand,
+    WritingCommand,
+    current_settings,
+    given_options,
+)
+from orchestrator.cli.messages import make_room, notify, say_now, status_line
+from orchestrator.cli.output import show_rows, show_text, shows_briefly, write_output
+from orchestrator.cli.reading import check_output, list_options, remember_reading
+from orchestrator.cli.registry_reading import NUM_PARAMETERS_SHOWN, find_run, open_registry, run_id_of
+from orchestrator.errors import InputError
+from orchestrator.progress import counted, terminal_width
+from orchestrator.progress.log_lines import folded
+from orchestrator.settings import ASKED_AT_VARIABLE
+
+if TYPE_CHECKING:
+    from orchestrator.registry import Registry
+    from orchestrator.registry.records import RunRecord
+
+
+@click.command(cls=GlobalOptionsCommand, example="orchestrator runs trials 7f3a -f csv -o trials.csv")
+@click.argument("run_id", metavar="RUN")
+@list_options
+def trials(run_id: str, form: str | None, output: str | None) -> None:
+    """List the trials of a sweep: parameters that vary, and scores."""
+    from orchestrator.registry.group_records import varied_parameters
+
+    with open_registry() as registry:
+        run = find_run(registry, run_id)
+        table = registry.trials.table(run.id)
+        stages = registry.stages(run.id) if run.kind == "pipeline" else []
+    if not table.records:
+        notify(f"run {run.id} is a {run.kind} without trials{_stages_text(stages)}")
+    varied = varied_parameters(table.records)
+    scores = [
+        column
+        for column in table.columns
+        if column.startswith("metrics.") and any(value is not None for value in table.values(column))
+    ]
+    own = [f"metrics.{run.metric}"] if f"metrics.{run.metric}" in scores else []
+    if shows_briefly(form, output):
+        scores = own or scores[:NUM_PARAMETERS_SHOWN]
+        varied = varied[:NUM_PARAMETERS_SHOWN]
+    folds = ["params.fold"] if any(row.get("params.fold") is not None for row in table.records) else []
+    columns = ["number", "id", "state", "seed", *folds, *varied, *scores, "seconds"]
+    show_rows(table.records, columns, form, output, spare=["seconds", "state", *scores[1:], "seed", "id"])
+
+
+def _stages_text(stages: "Sequence[RunRecord]") -> str:
+    """Ending of a message about a pipeline, whose stages have what is asked for."""
+    named = ", ".join(f"{stage.id} ({stage.name.rpartition('/')[2]})" for stage in reversed(stages))
+    return f"; its stages have them: {named}" if named else ""
+
+
+@click.command(cls=GlobalOptionsCommand, example="orchestrator runs metrics 7f3a mlm_loss -f csv")
+@click.argument("run_id", metavar="RUN")
+@click.argument("name", required=False)
+@list_options
+def metrics(run_id: str, name: str | None, form: str | None, output: str | None) -> None:
+    """List the metrics of a run, step by step.
+
+    NAME (mlm_loss, train.mlm_loss) selects one metric.
+    """
+    with open_registry() as registry:
+        run = find_run(registry, run_id)
+        table = registry.metrics.history(run.id, name)
+        known = [] if table.records else sorted(registry.metrics.latest(run.id))
+        stages = registry.stages(run.id) if run.kind == "pipeline" else []
+    if not table.records:
+        has = f" {name}; it has: {', '.join(known) or 'none'}" if name else ""
+        told = f"run {run.id} has no measurement{has}{_stages_text(stages)}"
+        if name:
+            from orchestrator.errors import NotFoundError
+
+            raise NotFoundError(told)
+        notify(told)
+    columns = ["split", "name", "step", "epoch", "value"]
+    show_rows(table.records, columns, form, output, measurement=lambda row: f"{row['split']}.{row['name']}")
+
+
+@click.command(
+    cls=WritingCommand,
+    example="orchestrator runs plot 7f3a -o losses.png",
+    output_help="Image file: .png, .svg or .pdf.",
+)
+@click.argument("run_id", metavar="RUN")
+def plot(run_id: str, output: str) -> None:
+    """Plot metrics over steps, or the trials of a sweep."""
+    say_now(f"drawing run {run_id}")
+    from orchestrator.reports.run_page import plot_run
+
+    with open_registry() as registry:
+        plot_run(registry, find_run(registry, run_id), output)
+    notify(f"wrote {output}")
+
+
+@click.command(
+    cls=GlobalOptionsCommand, example="orchestrator runs logs 7f3a --follow\norchestrator runs logs 7f3a --worker 1"
+)
+@click.argument("run_id", metavar="RUN")
+@click.option(
+    "--worker",
+    "rank",
+    is_flag=False,
+    flag_value="all",
+    metavar="[RANK]",
+    help="Worker logs with tracebacks; all ranks without RANK.",
+)
+@click.option("--follow", is_flag=True, help="Follow until the run ends; exit status as of `wait`.")
+def logs(run_id: str, rank: str | None, follow: bool) -> int:
+    """Print the log of a run, or of its training workers.
+
+    With --follow the log of a pipeline includes the running stage.
+    """
+    from orchestrator.errors import NotFoundError
+    from orchestrator.storage import join, read_bytes
+
+    if rank not in (None, "all") and not rank.isdecimal():
+        raise click.BadParameter(f"{rank!r} is no rank; give a number from 0 on, or --worker alone for all of them")
+    if follow and rank is not None:
+        raise click.UsageError("--follow is for the run's log; the workers' logs are printed as they stand")
+    if follow:
+        return _follow(run_id_of(run_id))
+    with open_registry() as registry:
+        run = find_run(registry, run_id)
+        folder = run.folder(current_settings().storage)
+        stages = registry.stages(run.id)[::-1] if run.kind == "pipeline" else []
+    if rank is not None:
+        _show_worker_logs(run.id, folder, None if rank == "all" else int(rank))
+        return 0
+    path = join(folder, "log.txt")
+    try:
+        show_text(_log_text(read_bytes(path)))
+    except FileNotFoundError:
+        raise NotFoundError(f"run {run.id} has no log at {path}; was it made with another --storage?") from None
+    for stage in stages:
+        notify(f"the log of {stage.name}: orchestrator{given_options()} runs logs {stage.id}")
+    return 0
+
+
+def _log_text(data: bytes) -> str:
+    """Text of a log; for a terminal its lines are broken between words."""
+    return folded(data.decode("utf-8", "replace"), terminal_width(sys.stdout))
+
+
+def _follow(run_id: str) -> int:
+    """Print a run's log until it has ended; returns the exit status that `wait` would give."""
+    from orchestrator.execution.run_log import follow_log
+    from orchestrator.execution.waiting import outcome_line
+    from orchestrator.run_states import RunState
+
+    def write(data: bytes) -> None:
+        make_room(sys.stdout)
+        click.echo(_log_text(data), nl=False)
+
+    record = follow_log(run_id, settings=current_settings(), write=write)
+    notify(outcome_line(record))
+    return 0 if record.state == RunState.COMPLETED else 1
+
+
+def _show_worker_logs(run_id: str, run_folder: str, rank: int | None) -> None:
+    """Print the logs of a run's workers, each under its name. Raises: NotFoundError."""
+    from orchestrator.errors import NotFoundError
+    from orchestrator.storage import read_bytes
+    from orchestrator.training.worker_log import worker_logs
+
+    logs = [log for log in worker_logs(run_folder) if rank in (None, log.rank)]
+    if not logs:
+        whose = "of its workers" if rank is None else f"of a worker of rank {rank}"
+        raise NotFoundError(f"run {run_id} has no log {whose} at {run_folder}; only trainings on Ray have such logs")
+    for log in logs:
+        show_text(f"== {log.path}")
+        show_text(read_bytes(log.path).decode("utf-8", "replace"))
+
+
+_ENDINGS = (".csv", ".json", ".parquet")
+_TRACKERS = ("tensorboard", "mlflow", "wandb")
+
+
+@click.command(
+    cls=GlobalOptionsCommand,
+    example="orchestrator runs export -o runs.csv --where \"task = 'sst2'\"\n"
+    "orchestrator runs export 7f3a --to tensorboard -o events/",
+)
+@click.argument("run_ids", metavar="[RUN...]", nargs=-1)
+@click.option(
+    "--to", "tracker", type=click.Choice(_TRACKERS), help="Tracker format; needs the tracker's Python package."
+)
+@click.option("--where", metavar="QUERY", default="", help="Runs that match QUERY; all by default.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE|FOLDER",
+    help="File (.csv, .json, .parquet), or folder with --to.",
+)
+@click.option("--raw", is_flag=True, hidden=True, expose_value=False, callback=remember_reading)
+def export(run_ids: tuple[str, ...], tracker: str | None, output: str, where: str) -> None:
+    """Export runs to a file, or to another tracker.
+
+    A file has a row per run or trial and a column per metric and parameter. --to writes TensorBoard event files, an
+    MLflow store or offline W&B runs into a folder: parameters, metric histories, tags and notes, but no models. RUNs
+    are exported with their trials.
+    """
+    if run_ids and where:
+        raise click.UsageError("either RUNs or --where")
+    if tracker is not None:
+        _write_for(tracker, run_ids, where, output)
+    else:
+        check_output(output)
+        _write_table(run_ids, where, output)
+
+
+def _write_table(run_ids: tuple[str, ...], where: str, output: str) -> None:
+    ending = Path(output).suffix
+    if ending not in _ENDINGS:
+        raise InputError(f"{output} should end in .csv, .json or .parquet, which says what is written")
+    with open_registry() as registry:
+        table = registry.run_table(_query(registry, run_ids) or where)
+    if ending == ".parquet":
+        from io import BytesIO
+
+        buffer = BytesIO()
+        parameters = [column for column in table.columns if column.startswith("params.")]
+        table.frame().astype(dict.fromkeys(parameters, "string")).to_parquet(buffer, index=False)
+        write_output(output, buffer.getvalue())
+    else:
+        show_rows(table.records, table.columns, None, output)
+    notify(f"{len(table.records)} runs and trials")
+
+
+def _query(registry: "Registry", run_ids: tuple[str, ...]) -> str:
+    """Query for some runs and their trials; nothing where none are named. Raises: NotFoundError."""
+    ids = ", ".join(f"'{find_run(registry, run_id).id}'" for run_id in run_ids)
+    return f"id in ({ids}) or parent in ({ids})" if ids else ""
+
+
+def _write_for(tracker: str, run_ids: tuple[str, ...], where: str, output: str) -> None:
+    if ASKED_AT_VARIABLE in os.environ:
+        raise InputError("--to writes a folder of this machine; copy the registry here first, as docs/cluster.md says")
+    folder = Path(output).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{output} is a file; name a folder")
+    say_now(f"writing for {tracker}")
+    from orchestrator.reports.tracker_exports import TRACKERS, load_runs, write_runs
+
+    with open_registry() as registry:
+        named = [find_run(registry, run_id).id for run_id in run_ids]
+        runs = load_runs(registry, named, where=where)
+    with status_line() as show:
+        changed = write_runs(tracker, runs, folder, on_run=lambda run: show(f"writing {run.title[:60]} for {tracker}"))
+    if changed:
+        names = ", ".join(f"{name} as {written}" for name, written in changed.items())
+        notify(f"{tracker} takes no such names, and has {names}")
+    look = TRACKERS[tracker].look.replace("FOLDER", output.rstrip("/"))
+    notify(f"wrote {counted(len(runs), 'run')} and trials into {output}; look: {look}")
