@@ -34,10 +34,10 @@ def save_pretrained(folder: Path) -> str:
     return str(folder)
 
 
-def save_encoder(folder: Path, seed: int) -> str:
+def save_encoder(folder: Path, seed: int, num_positions: int = 24) -> str:
     """A folder of an encoder that embeds texts."""
     tokenizer = train_wordpiece([WORDS] * 3, vocab_size=200, min_frequency=1)
-    config = BertConfig(vocab_size=tokenizer.vocab_size, **CONFIG)
+    config = BertConfig(vocab_size=tokenizer.vocab_size, **CONFIG | {"max_position_embeddings": num_positions})
     embedding = SentenceEmbeddingConfig(pooling="max", max_seq_length=12)
     BertForSentenceEmbedding(config, seed, embedding).save_pretrained(folder)
     tokenizer.save(folder)

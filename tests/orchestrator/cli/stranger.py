@@ -147,7 +147,7 @@ def _write_data(folder: Path) -> None:
     (folder / "ner" / "conll2003").mkdir(parents=True)
     for name, examples in (("train", names.train), ("valid", names.validation), ("test", names.test)):
         write_conll(folder / "ner" / "conll2003" / f"{name}.txt", examples)
-    save_encoder(folder / "minilm", seed=0)
+    save_encoder(folder / "minilm", seed=0, num_positions=128)
     (folder / "collection" / "qrels").mkdir(parents=True)
     for name, objects in (("corpus", DOCUMENTS), ("queries", QUERIES)):
         (folder / "collection" / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in objects))
