@@ -5,10 +5,10 @@ from collections.abc import Mapping
 HEADINGS: Mapping[str, Mapping[str, str]] = {
     "Begin": {
         "demo": "running.demo",
-        "init": "drafting.init",
-        "plan": "running.plan",
+        "init": "specs.init",
+        "plan": "specs.plan",
         "run": "running.run",
-        "submit": "submitting.submit",
+        "submit": "running.submit",
         "resume": "running.resume",
         "stop": "running.stop",
         "wait": "running.wait",
@@ -36,14 +36,14 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
     "Data": {
         "corpus": "text.corpus",
         "tokenizer": "text.tokenizer",
-        "schema": "house.schema",
+        "schema": "specs.schema",
     },
     "House": {
         "db": "house.db",
         "gc": "house.gc",
-        "cluster": "machines.cluster",
-        "doctor": "machines.doctor",
-        "verify-resume": "machines.verify_resume",
+        "cluster": "house.cluster",
+        "doctor": "house.doctor",
+        "verify-resume": "house.verify_resume",
         "help": "helping.show_help",
         "completion": "completion.completion",
     },
