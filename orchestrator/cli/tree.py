@@ -31,7 +31,7 @@ HEADINGS: Mapping[str, Mapping[str, str]] = {
         "next-sentence": "predicting.next_sentence",
         "embed": "predicting.embed",
         "search": "searching.search",
-        "serve": "serving.serve",
+        "serve": "predicting.serve",
     },
     "Data": {
         "corpus": "text.corpus",
