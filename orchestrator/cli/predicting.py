@@ -126,9 +126,8 @@ def predict(
     from orchestrator.storage import local_copy
     from orchestrator.storage.text_lines import stream_lines
 
-    text = _text_of(file)
-    is_file = file != _STDIN and text is None
-    if text_columns and not is_file:
+    lines = _lines_without_file(file, workers)
+    if lines is not None and text_columns:
         raise click.UsageError("--text-column names a column of a table; name the FILE, stdin is read as lines")
     copied = local_copy(folder, skip=("model.safetensors",))
     task = read_saved_definition(copied)
@@ -136,21 +135,21 @@ def predict(
         from orchestrator.finetuning.model_folder import load_task_definition
 
         task = load_task_definition(copied)
-    requests = look_at_requests(file, task, text_columns) if is_file else RequestFile(stream_lines)
-    if text is not None:
-        check_request(text, 1, task, requests.text_columns(task))
-    elif is_file and (num_blank := check_requests(file, requests, task)):
-        notify(
-            f"{counted(num_blank, 'empty line')} of {file}: no answer stands for {'it' if num_blank == 1 else 'them'}"
-        )
+    requests = look_at_requests(file, task, text_columns) if lines is None else RequestFile(stream_lines)
+    if file == _STDIN:
+        lines = refuse_table(lines or (), task.text_columns)
+    elif lines is not None:
+        check_request(file, 1, task, requests.text_columns(task))
+    elif num_blank := check_requests(file, requests, task):
+        them = "it" if num_blank == 1 else "them"
+        notify(f"{counted(num_blank, 'empty line')} of {file}: no answer stands for {them}")
     from orchestrator.inference.predictor import AnswerForm, Predictor  # torch among it: a wrong file is told before
 
     is_shown = output in (None, _STDIN) and is_terminal(sys.stdout)
     delimiter = _delimiter(file, form, output) if requests.table else None
     answer_form = AnswerForm(requests.table, delimiter, _SHOWN_DIGITS if is_shown else None)
     load = partial(Predictor.load, batch_size=batch_size, device=_device(gpus), form=answer_form, precision=precision)
-    of_stdin = partial(refuse_table, text_columns=task.text_columns)
-    answers = _answers(load, folder, file, workers, gpus, requests.read, of_stdin)
+    answers = _answers(load, folder, file, lines, workers, gpus, requests.read)
     header = answer_form.header()
     _write(answers, output, lambda pieces: write_pieces(chain([header] if header else [], pieces), output))
 
@@ -212,12 +211,12 @@ def embed(
     folder = find_model(model)
     from orchestrator.inference.embedder import LineEmbedder, write_matrix
     from orchestrator.retrieval.text_vectors import embedding_size
+    from orchestrator.storage.text_lines import stream_lines
 
     dimension, as_matrix = embedding_size(folder, dimensions), suffix == ".npy"
     loading: dict[str, Any] = {"device": _device(gpus), "precision": precision, "dimensions": dimensions}
-    answers = _answers(
-        partial(LineEmbedder.load, as_matrix=as_matrix, role=role, **loading), folder, file, workers, gpus
-    )
+    load = partial(LineEmbedder.load, as_matrix=as_matrix, role=role, **loading)
+    answers = _answers(load, folder, file, _lines_without_file(file, workers), workers, gpus, stream_lines)
     if output is not None and as_matrix:
         num_vectors = _write(answers, output, lambda pieces: write_matrix(output_path(output), pieces, dimension))
         notify(f"wrote {output}: {counted(num_vectors, 'vector')} of {dimension} numbers")
@@ -229,15 +228,28 @@ def _device(gpus: float) -> str:
     return "cuda" if gpus else "cpu"
 
 
-def _text_of(file: str) -> str | None:
-    """The text that stands in place of FILE: words with white space between them; None for a file.
+def _lines_without_file(file: str, workers: int | None) -> Iterable[str] | None:
+    """Lines of stdin, or the text that stands in place of FILE: words with white space between them; None for a file.
 
     Words that end as a file of data does are the name of one that was mistyped: its name has no answer.
+
+    Raises: InputError where workers are asked for, who read files.
     """
     from orchestrator.storage import exists
 
     is_text = len(file.split()) > 1 and not is_named_as_data(file) and not exists(file)
-    return file if is_text else None
+    if file != _STDIN and not is_text:
+        return None
+    if workers is not None:
+        raise InputError("workers read a file; name a FILE, or leave --workers out")
+    return [file] if is_text else read_stdin("reading from the terminal")
+
+
+def read_stdin(what: str) -> Iterable[str]:
+    """Lines of stdin; of a terminal with a word on how to end them."""
+    if is_terminal(sys.stdin):
+        notify(f"{what}; end with Ctrl-D")
+    return click.open_file(_STDIN, encoding="utf-8", errors="surrogateescape")
 
 
 def is_named_as_data(name: str) -> bool:
@@ -254,31 +266,18 @@ def _answers(
     load: "Callable[[str], LinePredictor]",
     folder: str,
     file: str,
+    lines: Iterable[str] | None,
     workers: int | None,
     gpus: float,
-    read: "Callable[[str], Iterable[str]] | None" = None,
-    of_stdin: "Callable[[Iterable[str]], Iterable[str]]" = iter,
+    read: Callable[[str], Iterable[str]],
 ) -> "Iterator[PredictedBlock]":
-    """The answers to FILE; stdin, which `of_stdin` passes on, and a text are answered by this process."""
+    """The answers to lines, by this process; without any to FILE, whose lines are read here or by workers."""
     from orchestrator.inference.blocks import line_blocks
     from orchestrator.inference.line_files import predict_file
-    from orchestrator.storage.text_lines import stream_lines
 
-    text = _text_of(file)
-    if file != _STDIN and text is None:
-        return predict_file(load, folder, file, current_settings(), workers, gpus, notify, read or stream_lines)
-    if workers is not None:
-        raise InputError("workers read a file; name a FILE, or leave --workers out")
-    if text is not None:
-        return map(load(folder), line_blocks([text]))
-    return map(load(folder), line_blocks(of_stdin(read_stdin("reading from the terminal"))))
-
-
-def read_stdin(what: str) -> Iterable[str]:
-    """Lines of stdin; of a terminal with a word on how to end them."""
-    if is_terminal(sys.stdin):
-        notify(f"{what}; end with Ctrl-D")
-    return click.open_file(_STDIN, encoding="utf-8", errors="surrogateescape")
+    if lines is None:
+        return predict_file(load, folder, file, current_settings(), workers, gpus, notify, read)
+    return map(load(folder), line_blocks(lines))
 
 
 def _write(answers: "Iterator[PredictedBlock]", output: str | None, write: Callable[[Iterator[bytes]], T]) -> T:

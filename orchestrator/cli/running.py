@@ -4,8 +4,8 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,8 +50,7 @@ def demo() -> int:
     settings = current_settings()
 
     def carry_out(spec: "Spec") -> "RunRecord":
-        with _interruptible() as began:
-            return run_spec(spec, settings=settings, on_started=began)
+        return _carry_out(partial(run_spec, spec, settings=settings), is_shown=False)
 
     return run_demo(settings, carry_out, given_options())
 
@@ -70,7 +69,7 @@ def _whole_id(context: click.Context, parameter: click.Parameter, value: str | N
 @click.option(
     "--run-id", callback=_whole_id, hidden=True, help="Id of the run, which was drawn where it was submitted."
 )
-def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool, run_id: str | None) -> int:
+def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool, run_id: str | None) -> None:
     """Run a spec, on this machine or a Ray cluster.
 
     The run's id goes to stdout. With --address HOST:PORT the cluster is driven from here; `submit` needs only its
@@ -87,8 +86,7 @@ def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool
     _tell_earlier(spec)
     from orchestrator.execution.runner import run_spec  # torch among it: a wrong spec is told before
 
-    settings = current_settings()
-    return _carried_out(partial(run_spec, spec, settings=settings, run_id=run_id, overrides=overrides))
+    _carry_out(partial(run_spec, spec, settings=current_settings(), run_id=run_id, overrides=overrides))
 
 
 def _load_named(spec_path: str, overrides: Sequence[str], name: str | None) -> "AnySpec":
@@ -122,7 +120,7 @@ def _tell_earlier(spec: "Spec") -> None:
 @click.option("--allow-drift", is_flag=True, help="Ignore changed data, models or versions (tag drift).")
 @nice_option
 @click.option("--check", is_flag=True, hidden=True, help="Only check that it can go on here; the run goes to stdout.")
-def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: bool, check: bool) -> int:
+def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: bool, check: bool) -> None:
     """Resume an interrupted run, with the same id.
 
     Pretraining continues from its last checkpoint, a sweep with its unfinished trials. KEY=VALUE changes a field of
@@ -136,7 +134,7 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: boo
 
         record = check_resume(run_id, overrides, settings=settings, allow_drift=allow_drift)
         show_record({"id": record.id, "name": record.name, "kind": record.kind, "state": record.state}, "json", None)
-        return 0
+        return
     from orchestrator.execution.starting import announced
 
     with announced(run_id, settings):  # before the import of torch, which takes long
@@ -145,36 +143,16 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: boo
         if nice:
             give_way()
         again = [*(["--allow-drift"] if allow_drift else []), *(["--nice"] if nice else []), *overrides]
-        resumed = partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift)
-        return _carried_out(resumed, *again)
+        _carry_out(partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift), *again)
 
 
-def _carried_out(carry_out: Callable[..., "RunRecord"], *again: str) -> int:
-    """Show the run's id as soon as it is recorded, and commands to go on with after its end.
+def _carry_out(work: Callable[..., "RunRecord"], *again: str, is_shown: bool = True) -> "RunRecord":
+    """Carry out a run. Who interrupts it is told how to go on.
 
-    `again` are words of the command that a person will want to type again when going on.
-    """
-    started: list[str] = []
-    with _interruptible(*again) as began:
-
-        def on_started(run_id: str) -> None:
-            began(run_id)
-            started.append(run_id)
-            with reader_may_leave(sys.stdout):
-                show_text(run_id)
-
-        carry_out(on_started=on_started)
-    for run_id in started:
-        for line in next_steps(run_id):
-            notify(line)
-    return 0
-
-
-@contextmanager
-def _interruptible(*again: str) -> Iterator[Callable[[str], None]]:
-    """Function that is told the id of the run that the block carries out: who interrupts it is told how to go on.
-
-    `again` are words of the command that a person will want to type again when going on.
+    Args:
+        work: gets `on_started`, which it tells the run's id.
+        again: words of the command that a person will want to type again when going on.
+        is_shown: whether the id goes to stdout as soon as it is recorded, and commands to go on with follow its end.
     """
     from orchestrator.execution.origin import means_the_same_anywhere
     from orchestrator.execution.stopping import record_left, where_it_stopped
@@ -184,13 +162,16 @@ def _interruptible(*again: str) -> Iterator[Callable[[str], None]]:
     def go_on(run_id: str, *more: str) -> str:
         return f"go on with: {resume_command(run_id)}{''.join(f' {shlex.quote(word)}' for word in (*again, *more))}"
 
-    def began(run_id: str) -> None:
+    def on_started(run_id: str) -> None:
         settings = means_the_same_anywhere(current_settings())  # a resume works in the folder of the run's origin
         started.append(run_id)
         at_work.append((f"left without saving; {go_on(run_id)}", partial(record_left, run_id, settings)))
+        if is_shown:
+            with reader_may_leave(sys.stdout):
+                show_text(run_id)
 
     try:
-        yield began
+        record = work(on_started=on_started)
     except KeyboardInterrupt as error:
         for run_id in started:
             more = [error.again] if isinstance(error, HoursReached) else []
@@ -198,6 +179,10 @@ def _interruptible(*again: str) -> Iterator[Callable[[str], None]]:
         raise
     finally:
         del at_work[len(at_work) - len(started) :]
+    for run_id in started if is_shown else ():
+        for line in next_steps(run_id):
+            notify(line)
+    return record
 
 
 @click.command(
