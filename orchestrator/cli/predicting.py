@@ -54,11 +54,7 @@ def _lines_and_workers(command: F) -> F:
     for option in (
         precision_option,
         click.option(
-            "--gpus-per-worker",
-            "gpus",
-            type=click.FloatRange(0),
-            default=0.0,
-            help="GPUs per worker, besides one CPU.",
+            "--gpus-per-worker", "gpus", type=click.FloatRange(0), default=0.0, help="GPUs per worker, besides one CPU."
         ),
         click.option(
             "--workers", type=click.IntRange(1), help="Ray workers. Default: none; with --address all that fit."
@@ -303,9 +299,7 @@ def _write(answers: "Iterator[PredictedBlock]", output: str | None, write: Calla
 
 
 @click.command(
-    "fill-mask",
-    cls=GlobalOptionsCommand,
-    example='orchestrator fill-mask my-model "Paris is the [MASK] of France."',
+    "fill-mask", cls=GlobalOptionsCommand, example='orchestrator fill-mask my-model "Paris is the [MASK] of France."'
 )
 @model_argument
 @click.argument("text")
