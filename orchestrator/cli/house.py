@@ -2,11 +2,10 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -24,9 +23,6 @@ from orchestrator.cli.registry_reading import open_for_writing, open_registry
 from orchestrator.errors import ClusterError
 from orchestrator.progress import counted
 from orchestrator.settings import without_password
-
-if TYPE_CHECKING:
-    from orchestrator.registry.merging import Merged
 
 
 @click.group(cls=GlobalOptionsGroup)
@@ -84,6 +80,17 @@ def backup(path: str, overwrite: bool) -> None:
     notify(f"wrote {path}, {size_text(target.stat().st_size)}; {ways[form]}")
 
 
+_MERGED = {
+    "new": "new",
+    "joined": "with new notes or tags",
+    "unchanged": "the same",
+    "unfinished": "not ended there, and left out (--unfinished brings them)",
+    "removed": "in the trash here, and left there",
+    "conflict": "in conflict, left as they are here",
+}
+"""What became of items of a registry that was merged, after their number."""
+
+
 @db.command(example="orchestrator db merge ~/laptop/registry.sqlite --dry-run")
 @click.argument("other", metavar="FILE|URL")
 @click.option("--unfinished", is_flag=True, help="Include unfinished runs.")
@@ -113,21 +120,10 @@ def merge(other: str, unfinished: bool, dry_run: bool, form: str | None) -> int:
     rows = [asdict(one) for one in merged if one.change != "unchanged"]
     columns, empty = ["what", "id", "name", "change", "remark"], "nothing to merge: both are the same"
     show_rows(rows, columns, form, None, empty=empty, spare=["name"])
-    notify(_summary(merged, dry_run=dry_run))
-    return int(any(one.change == "conflict" for one in merged))
-
-
-def _summary(merged: "Iterable[Merged]", *, dry_run: bool) -> str:
     counts = Counter(one.change for one in merged)
-    words = {"new": "new", "joined": "with new notes or tags", "unchanged": "the same"}
-    parts = [f"{counts[change]:,} {word}" for change, word in words.items() if counts[change]]
-    if counts["unfinished"]:
-        parts.append(f"{counts['unfinished']:,} not ended there, and left out (--unfinished brings them)")
-    if counts["removed"]:
-        parts.append(f"{counts['removed']:,} in the trash here, and left there")
-    if counts["conflict"]:
-        parts.append(f"{counts['conflict']:,} in conflict, left as they are here")
-    return ("would be: " if dry_run else "") + (", ".join(parts) or "nothing there")
+    told = ", ".join(f"{counts[change]:,} {text}" for change, text in _MERGED.items() if counts[change])
+    notify(f"{'would be: ' if dry_run else ''}{told or 'nothing there'}")
+    return int(counts["conflict"] > 0)
 
 
 @click.command(cls=GlobalOptionsCommand, example="orchestrator gc --dry-run\norchestrator gc --older-than 90d --yes")
@@ -197,7 +193,7 @@ def cluster() -> None:
     """Stop an on-premise cluster, or monitor a cluster."""
 
 
-@cluster.command(cls=GlobalOptionsCommand, example="orchestrator cluster down cluster.local.yaml")
+@cluster.command(example="orchestrator cluster down cluster.local.yaml")
 @click.argument("file", metavar="CLUSTER.yaml")
 def down(file: str) -> None:
     """Stop Ray on every host of CLUSTER.yaml.
@@ -223,7 +219,7 @@ def down(file: str) -> None:
         )
 
 
-@cluster.command(cls=GlobalOptionsCommand, example="orchestrator cluster metrics")
+@cluster.command(example="orchestrator cluster metrics")
 @click.option(
     "--ray-dir",
     type=click.Path(path_type=Path, file_okay=False),
@@ -283,18 +279,15 @@ def verify_resume(
     Exit status 1: something differs.
     """
     say_now(f"reading the spec {spec_path}")
-    from orchestrator.progress import show_progress
     from orchestrator.specs.loading import load_spec
     from orchestrator.verification.verify_resume import verify_resume as verify
 
     spec = load_spec(spec_path, overrides)
-    with show_progress():
-        verification = verify(spec, current_settings(), num_steps=steps, worker_counts=workers, keep=keep)
+    verification = verify(spec, current_settings(), num_steps=steps, worker_counts=workers, keep=keep)
     rows = [asdict(comparison) for comparison in verification.comparisons]
     if form is None:
         rows = [row | {name: str(row[name])[:12] for name in ("straight", "other")} for row in rows]
     show_rows(rows, list(rows[0]), form, None)
     if not verification.all_equal:
         notify(f"a run that was killed or shared differs; the runs are kept in {verification.home}")
-        return 1
-    return 0
+    return int(not verification.all_equal)

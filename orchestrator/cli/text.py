@@ -72,7 +72,7 @@ def inspect(form: str | None, output: str | None, **source: Any) -> None:
     from orchestrator.corpus.preview import inspect_corpus
     from orchestrator.specs import TextSource
 
-    is_table, rows = form in (None, "table"), []
+    is_table, rows = chosen_form(form, output) == "table", []
     for file in inspect_corpus(TextSource(**source)):
         rows.append(asdict(file))
         if is_table:
