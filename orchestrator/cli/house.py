@@ -88,7 +88,7 @@ _MERGED = {
     "removed": "in the trash here, and left there",
     "conflict": "in conflict, left as they are here",
 }
-"""What became of items of a registry that was merged, after their number."""
+"""Words after the number of items that a merge has left so."""
 
 
 @db.command(example="orchestrator db merge ~/laptop/registry.sqlite --dry-run")

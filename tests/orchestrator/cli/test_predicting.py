@@ -294,3 +294,8 @@ def test_a_request_to_paste_is_shown_and_ctrl_c_is_no_error(
     assert words[-1] == '{"inputs": [{"text": "it\'s $HOME"}]}'
     assert ("Authorization: Bearer $ORCHESTRATOR_SERVE_TOKEN" in words) is (token is not None)
     assert outcome.err.endswith(f"stopped: {classifier} is no longer served\n")
+
+
+def test_the_help_shows_the_default_of_each_option(command: Command) -> None:
+    shown = " ".join(command("serve", "--help").out.split())
+    assert all(f"[default: {value}" in shown for value in ("127.0.0.1", "8000", "cpu", "fp32"))
