@@ -125,7 +125,7 @@ def search(
     folder = find_model(model)
     from orchestrator.retrieval.searching import open_searcher
 
-    reranking = find_reranking(rerank, relevant_label, num_candidates)
+    reranker = find_reranking(rerank, relevant_label, num_candidates)
     asked = queries or _queries_of_stdin()
     for number, query in enumerate(asked, start=1):
         if not query.strip():
@@ -134,7 +134,7 @@ def search(
     with (
         status_line() as status,
         open_searcher(
-            folder, documents, index, reranking, status, kind, None, device, precision, dimensions
+            folder, documents, index, reranker, status, kind, device=device, precision=precision, dimensions=dimensions
         ) as searcher,
     ):
         left_out = searcher.index.counts["num_empty_documents"]
