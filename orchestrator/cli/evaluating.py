@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _MAX_MATRIX_CLASSES = 10
 """Classes up to which the matrix of confusions is shown; of more, the commonest ones. As JSON it is always there."""
 _MAX_CONFUSIONS = 10
-
 _DATA_FIELDS = {"folder", "files", "head"}
 """Fields of a task whose overrides describe other data than the model's own."""
 _OF_OTHER_FILES = {"folder", "split", "max_train_examples", "max_validation_examples"}
@@ -108,36 +107,30 @@ def evaluate(
 
 def _show_analysis(found: "ErrorAnalysis", num_errors: int) -> None:
     """Show the tables of an analysis and the worst mistakes, each below its name."""
-    for name, rows in found.tables.items():
-        if name == "confusions":
-            _show_confusions(rows)
-        elif rows:
-            show_text(f"\n{name}")
-            show_table(rows, list(rows[0]))
-    if found.mistakes:
+    tables = [_brief_confusions(rows) if name == "confusions" else (name, rows) for name, rows in found.tables.items()]
+    if num_errors:
         shown = "" if len(found.mistakes) == found.num_mistakes else f"{len(found.mistakes)} of "
-        show_text(f"\n{shown}{counted(found.num_mistakes, 'mistake')}, the worst first")
-        show_table(found.mistakes, list(found.mistakes[0]))
-    elif num_errors:
+        tables.append((f"{shown}{counted(found.num_mistakes, 'mistake')}, the worst first", found.mistakes))
+    for title, rows in tables:
+        if rows:
+            show_text(f"\n{title}")
+            show_table(rows, list(rows[0]))
+    if num_errors and not found.mistakes:
         show_text("\nno mistakes")
 
 
-def _show_confusions(matrix: "Sequence[Mapping[str, Any]]") -> None:
-    """Show the matrix of confusions, or of many classes the commonest ones: a wide matrix cannot be read."""
+def _brief_confusions(matrix: "Sequence[Mapping[str, Any]]") -> "tuple[str, Sequence[Mapping[str, Any]]]":
+    """The matrix of confusions, or of many classes the commonest ones: a wide matrix cannot be read."""
     if len(matrix) <= _MAX_MATRIX_CLASSES:
-        show_text("\nconfusions: gold in rows, predicted in columns")
-        show_table(matrix, list(matrix[0]))
-        return
+        return "confusions: gold in rows, predicted in columns", matrix
     confusions = [
         {"gold": gold, "predicted": label, "count": count}
         for (_, gold), *counts in (row.items() for row in matrix)
         for label, count in counts
         if label != gold and count
     ]
-    if confusions:
-        commonest = sorted(confusions, key=lambda each: -each["count"])[:_MAX_CONFUSIONS]
-        show_text(f"\nconfusions: the commonest {len(commonest)} of {len(confusions)}")
-        show_table(commonest, list(commonest[0]))
+    commonest = sorted(confusions, key=lambda each: -each["count"])[:_MAX_CONFUSIONS]
+    return f"confusions: the commonest {len(commonest)} of {len(confusions)}", commonest
 
 
 def own_task_values(
