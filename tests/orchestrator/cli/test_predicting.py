@@ -223,10 +223,9 @@ def test_a_text_column_needs_a_table(command: Command, classifier: str, home: Pa
     ids=["array", "pretty array", "pretty object", "array of texts"],
 )
 def test_json_that_is_not_an_object_a_line_is_no_text(
-    text: str, command: Command, recorded_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str, command: Command, recorded_model: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "a.json").write_text(text)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     outcome = command("predict", str(recorded_model), "a.json")
     assert (outcome.status, outcome.out) == (2, "")
     assert "a.json" in outcome.err
