@@ -72,7 +72,7 @@ class FirstPage(LazyGroup):
     cls=FirstPage,
     places=PLACES,
     show_global_options=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 @click.version_option(__version__, prog_name="orchestrator")
 def cli() -> None:

@@ -7,25 +7,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, overrides_argument, precision_option
-from orchestrator.cli.messages import say_now, status_line
+from orchestrator.cli.messages import status_line
 from orchestrator.cli.output import chosen_form, show_record, show_table, show_text
+from orchestrator.cli.predicting import batch_size_option, find_model, is_named_as_data, model_argument
 from orchestrator.cli.reading import format_options, output_option
-from orchestrator.cli.searching import RerankingOptions, reranking_options
+from orchestrator.cli.searching import find_reranking, load_asked_task, reranking_options
 from orchestrator.errors import InputError
 from orchestrator.progress import counted
 
 if TYPE_CHECKING:
     from orchestrator.inference.task_scores import ErrorAnalysis
+    from orchestrator.results import Split
     from orchestrator.settings import Settings
     from orchestrator.specs.network import Precision
 
 _MAX_MATRIX_CLASSES = 10
 """Classes up to which the matrix of confusions is shown; of more, the commonest ones. As JSON it is always there."""
 _MAX_CONFUSIONS = 10
-
-_PREDICTIONS_ENDING = ".jsonl"
-"""Ending of a file for predictions, which is none of a record's forms."""
-
 _DATA_FIELDS = {"folder", "files", "head"}
 """Fields of a task whose overrides describe other data than the model's own."""
 _OF_OTHER_FILES = {"folder", "split", "max_train_examples", "max_validation_examples"}
@@ -37,47 +35,33 @@ _OF_OTHER_FILES = {"folder", "split", "max_train_examples", "max_validation_exam
     example="orchestrator evaluate my-model new.csv --errors 5\n"
     "orchestrator evaluate my-encoder cranfield folder=cranfield --rerank pairs",
 )
-@click.argument("model", metavar="MODEL")
+@model_argument
 @click.argument("task", metavar="TASK")
 @overrides_argument
 @click.option(
-    "--split",
-    type=click.Choice(["train", "validation", "test"]),
-    default="validation",
-    show_default=True,
-    help="Split to score.",
+    "--split", type=click.Choice(["train", "validation", "test"]), default="validation", help="Split to score."
 )
-@click.option(
-    "--batch-size",
-    type=click.IntRange(1),
-    default=64,
-    show_default=True,
-    help="Examples per forward pass; halved when out of memory.",
-)
+@batch_size_option
 @click.option("--predictions", metavar="FILE", hidden=True, help="Write each example's prediction there, as JSONL.")
 @click.option(
-    "--errors",
-    "num_errors",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Show the N worst errors, with their text.",
+    "--errors", "num_errors", type=click.IntRange(0), default=0, help="Show the N worst errors, with their text."
 )
 @precision_option
 @reranking_options
 @format_options
-@output_option(f"Write scores to .json or .csv; {_PREDICTIONS_ENDING}: a prediction for each example.")
+@output_option("Write scores to .json or .csv; .jsonl: a prediction for each example.")
 def evaluate(
     model: str,
     task: str,
     overrides: tuple[str, ...],
-    split: str,
+    split: "Split",
     batch_size: int,
     predictions: str | None,
     num_errors: int,
     precision: "Precision",
-    reranking: RerankingOptions,
+    rerank: str | None,
+    relevant_label: str | None,
+    num_candidates: int,
     form: str | None,
     output: str | None,
 ) -> None:
@@ -90,34 +74,27 @@ def evaluate(
     task), the id of that task (its recorded files), a known task's id (files from folder=DIR, else from the hub), or a
     spec with a task. KEY=VALUE sets fields of the task. Nothing is recorded: use a spec of kind evaluate for that.
     """
-    if output is not None and output.endswith(_PREDICTIONS_ENDING) and form is None:
+    if output is not None and output.endswith(".jsonl") and form is None:  # which is none of a record's forms
         output, predictions = None, output
-    say_now(f"loading {model}")
+    folder, settings = find_model(model), current_settings()
     import torch
 
-    from orchestrator.inference import task_scores
-    from orchestrator.models.resolve import resolve_model
-    from orchestrator.specs.loading import load_task_spec
-    from orchestrator.tasks import load_task
-    from orchestrator.tasks.catalogue import check_known
+    from orchestrator.inference.task_scores import Scoring, evaluate_closely
 
-    settings = current_settings()
-    folder = resolve_model(model, settings)
-    spec = load_task_spec(task, overrides, own_task_values(model, folder, task, overrides, split, settings))
-    check_known(spec)
+    own_values = own_task_values(model, folder, task, overrides, split, settings)
     with status_line() as status:
-        scoring = task_scores.Scoring(
+        scoring = Scoring(
             folder=folder,
-            task=load_task(spec),
-            split=split,  # type: ignore[arg-type]
+            task=load_asked_task(task, overrides, own_values),
+            split=split,
             storage=settings.storage,
             batch_size=batch_size,
             predictions=predictions,
             precision=precision,
-            reranking=reranking.resolve(settings),
+            reranking=find_reranking(rerank, relevant_label, num_candidates),
         )
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        found = task_scores.evaluate_closely(scoring, device, status, num_mistakes=num_errors)
+        found = evaluate_closely(scoring, device, status, num_mistakes=num_errors)
     result = found.result
     record = {"model": model, "task": result.task, "split": result.split, "num_examples": result.num_examples}
     record |= {"computed_in": precision} | dict(result.counts) | dict(result.metrics)
@@ -130,36 +107,30 @@ def evaluate(
 
 def _show_analysis(found: "ErrorAnalysis", num_errors: int) -> None:
     """Show the tables of an analysis and the worst mistakes, each below its name."""
-    for name, rows in found.tables.items():
-        if name == "confusions":
-            _show_confusions(rows)
-        elif rows:
-            show_text(f"\n{name}")
-            show_table(rows, list(rows[0]))
-    if found.mistakes:
+    tables = [_brief_confusions(rows) if name == "confusions" else (name, rows) for name, rows in found.tables.items()]
+    if num_errors:
         shown = "" if len(found.mistakes) == found.num_mistakes else f"{len(found.mistakes)} of "
-        show_text(f"\n{shown}{counted(found.num_mistakes, 'mistake')}, the worst first")
-        show_table(found.mistakes, list(found.mistakes[0]))
-    elif num_errors:
+        tables.append((f"{shown}{counted(found.num_mistakes, 'mistake')}, the worst first", found.mistakes))
+    for title, rows in tables:
+        if rows:
+            show_text(f"\n{title}")
+            show_table(rows, list(rows[0]))
+    if num_errors and not found.mistakes:
         show_text("\nno mistakes")
 
 
-def _show_confusions(matrix: "Sequence[Mapping[str, Any]]") -> None:
-    """Show the matrix of confusions, or of many classes the commonest ones: a wide matrix cannot be read."""
+def _brief_confusions(matrix: "Sequence[Mapping[str, Any]]") -> "tuple[str, Sequence[Mapping[str, Any]]]":
+    """The matrix of confusions, or of many classes the commonest ones: a wide matrix cannot be read."""
     if len(matrix) <= _MAX_MATRIX_CLASSES:
-        show_text("\nconfusions: gold in rows, predicted in columns")
-        show_table(matrix, list(matrix[0]))
-        return
+        return "confusions: gold in rows, predicted in columns", matrix
     confusions = [
         {"gold": gold, "predicted": label, "count": count}
         for (_, gold), *counts in (row.items() for row in matrix)
         for label, count in counts
         if label != gold and count
     ]
-    if confusions:
-        commonest = sorted(confusions, key=lambda each: -each["count"])[:_MAX_CONFUSIONS]
-        show_text(f"\nconfusions: the commonest {len(commonest)} of {len(confusions)}")
-        show_table(commonest, list(commonest[0]))
+    commonest = sorted(confusions, key=lambda each: -each["count"])[:_MAX_CONFUSIONS]
+    return f"confusions: the commonest {len(commonest)} of {len(confusions)}", commonest
 
 
 def own_task_values(
@@ -174,15 +145,16 @@ def own_task_values(
     from orchestrator.models.recorded_task import read_recorded_task
     from orchestrator.tasks.catalogue import KNOWN_TASKS
 
-    recorded = read_recorded_task(model, settings)
-    if _is_file(task):
+    recorded, is_known = read_recorded_task(model, settings), task in KNOWN_TASKS
+    is_spec = task.endswith((".yaml", ".yml"))
+    if not is_known and not is_spec and (is_named_as_data(task) or "/" in task or Path(task).is_file()):
         return _on_file(folder, task, split, recorded)
     if recorded is None or recorded["id"] != task:
         return None
     overridden = {text.removeprefix("task.").partition("=")[0].partition(".")[0] for text in overrides}
     if not overridden & _DATA_FIELDS:
         return _without_folds(recorded)
-    if task in KNOWN_TASKS:
+    if is_known:
         return None
     return {name: value for name, value in recorded.items() if name not in _OF_OTHER_FILES}
 
@@ -195,15 +167,6 @@ def _without_folds(recorded: Mapping[str, Any]) -> Mapping[str, Any]:
     if not files:
         raise InputError(f"task {recorded['id']} has folds of its training file alone; name a file to score on")
     return {**recorded, "split": None, "files": files}
-
-
-def _is_file(task: str) -> bool:
-    from orchestrator.cli.predicting import is_named_as_data
-    from orchestrator.tasks.catalogue import KNOWN_TASKS
-
-    if task in KNOWN_TASKS or task.endswith((".yaml", ".yml")):
-        return False
-    return is_named_as_data(task) or "/" in task or Path(task).is_file()
 
 
 def _on_file(folder: str, file: str, split: str, recorded: Mapping[str, Any] | None) -> dict[str, Any]:

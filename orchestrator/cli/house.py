@@ -1,63 +1,28 @@
-"""Commands that keep the house: `db` (the registry's database), `gc` (unused files), `schema` (fields of specs)."""
+"""Commands that keep the house: `db` and `gc`, and those about machines: `cluster`, `doctor`, `verify-resume`."""
 
-import textwrap
+import time
 from collections import Counter
-from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsCommand, GlobalOptionsGroup, current_settings
+from orchestrator.cli.frame import (
+    GlobalOptionsCommand,
+    GlobalOptionsGroup,
+    current_settings,
+    overrides_argument,
+    spec_argument,
+)
 from orchestrator.cli.messages import is_confirmed, notify, say_now, status_line
 from orchestrator.cli.output import show_rows, show_text
 from orchestrator.cli.reading import age_s, format_options
-from orchestrator.errors import InputError
+from orchestrator.cli.registry_reading import open_for_writing, open_registry
+from orchestrator.errors import ClusterError
 from orchestrator.progress import counted
-
-if TYPE_CHECKING:
-    from orchestrator.registry.merging import Merged
-    from orchestrator.specs.documentation import FieldDoc
-
-
-@click.command(cls=GlobalOptionsCommand, example="orchestrator schema sweep")
-@click.argument("kind", required=False)
-@format_options
-def schema(kind: str | None, form: str | None) -> None:
-    """List the kinds of spec, or the fields of KIND.
-
-    A field is `identity` when it changes the result, `execution` when it does not. -f json prints a JSON Schema.
-    """
-    import json
-
-    from orchestrator.nearest import did_you_mean
-    from orchestrator.specs.documentation import document_fields
-    from orchestrator.specs.kinds import SPEC_KINDS, spec_class
-
-    if kind is None:
-        kinds = [{"kind": name, "about": spec_class(name).title} for name in SPEC_KINDS]
-        show_rows(kinds, ["kind", "about"], form, None)
-        return
-    if kind not in SPEC_KINDS:
-        raise InputError(f"{kind!r} is no kind of spec{did_you_mean(kind, SPEC_KINDS)}")
-    rows = list(document_fields(spec_class(kind)))
-    if form == "json":
-        show_text(json.dumps(spec_class(kind).model_json_schema(), indent=2, ensure_ascii=False))
-    elif form == "csv":
-        show_rows(map(asdict, rows), ["field", "type", "unit", "default", "role", "about"], "csv", None)
-    else:
-        show_text("\n".join(_described(row) for row in rows))
-
-
-def _described(row: "FieldDoc") -> str:
-    """Two paragraphs on a field: its type and default, and below them what it means."""
-    unit = f" ({row.unit})" if row.unit else ""
-    default = row.default if row.default in ("required", "left out", "see below") else f"default {row.default}"
-    about = textwrap.fill(row.about, 80, initial_indent="    ", subsequent_indent="    ")
-    field = f"{row.field}: {row.type}{unit}; {default}; {row.role}"
-    return f"{textwrap.fill(field, 80, subsequent_indent=' ' * 8)}\n{about}"
+from orchestrator.settings import without_password
 
 
 @click.group(cls=GlobalOptionsGroup)
@@ -73,13 +38,8 @@ def upgrade(no_backup: bool) -> None:
     A backup is made first, and its path printed: for SQLite a file beside the registry, for PostgreSQL a `pg_dump` file
     in the folder `backups` of --home.
     """
-    from orchestrator.cli.registry_reading import open_registry
-    from orchestrator.registry import Registry
-
-    open_registry().close()  # a mistyped path is told, not made
-    settings = current_settings()
-    with Registry(settings.registry) as registry:
-        show_text(registry.upgrade(settings.home / "backups", with_backup=not no_backup))
+    with open_for_writing() as registry:
+        show_text(registry.upgrade(current_settings().home / "backups", with_backup=not no_backup))
 
 
 @db.command(example="orchestrator db check")
@@ -90,12 +50,9 @@ def check(mend: bool) -> None:
     The leaderboard reads statistics that are stored when a run ends. This recomputes them from the runs and reports
     differences; --mend writes them.
     """
-    from orchestrator.cli.registry_reading import open_registry
     from orchestrator.errors import RegistryError
-    from orchestrator.registry import Registry
 
-    open_registry().close()  # a mistyped path is told, not made
-    with Registry(current_settings().registry, read_only=not mend) as registry:
+    with open_for_writing() if mend else open_registry() as registry:
         differing, revision = registry.check_groups(mend=mend), registry.current_revision() or "empty"
     if differing and not mend:
         which = f"{counted(len(differing), 'group')}, as {differing[0]},"
@@ -104,12 +61,7 @@ def check(mend: bool) -> None:
     notify(f"the registry is at revision {revision}; its statistics follow from the runs{mended}")
 
 
-_COLUMNS = ["what", "id", "name", "change", "remark"]
-
-
-@db.command(
-    example="orchestrator db backup registry-monday.sqlite",
-)
+@db.command(example="orchestrator db backup registry-monday.sqlite")
 @click.argument("path", metavar="FILE")
 @click.option("--overwrite", is_flag=True, help="Overwrite FILE.")
 def backup(path: str, overwrite: bool) -> None:
@@ -128,9 +80,18 @@ def backup(path: str, overwrite: bool) -> None:
     notify(f"wrote {path}, {size_text(target.stat().st_size)}; {ways[form]}")
 
 
-@db.command(
-    example="orchestrator db merge ~/laptop/registry.sqlite --dry-run",
-)
+_MERGED = {
+    "new": "new",
+    "joined": "with new notes or tags",
+    "unchanged": "the same",
+    "unfinished": "not ended there, and left out (--unfinished brings them)",
+    "removed": "in the trash here, and left there",
+    "conflict": "in conflict, left as they are here",
+}
+"""Words after the number of items that a merge has left so."""
+
+
+@db.command(example="orchestrator db merge ~/laptop/registry.sqlite --dry-run")
 @click.argument("other", metavar="FILE|URL")
 @click.option("--unfinished", is_flag=True, help="Include unfinished runs.")
 @click.option("--dry-run", is_flag=True, help="Show what would be merged.")
@@ -143,7 +104,7 @@ def merge(other: str, unfinished: bool, dry_run: bool, form: str | None) -> int:
     1. Runs that were removed here stay removed. Merging again changes nothing.
     Files of runs and models are not copied.
     """
-    say_now(f"reading {_without_password(other)}")
+    say_now(f"reading {without_password(other)}")
     from orchestrator.registry.database import Database
     from orchestrator.registry.merging import merge_registry, open_other
 
@@ -156,50 +117,19 @@ def merge(other: str, unfinished: bool, dry_run: bool, form: str | None) -> int:
         for one in merge_registry(target, source, unfinished=unfinished, dry_run=dry_run):
             merged.append(one)
             show(f"{'comparing' if dry_run else 'merging'}: {counted(len(merged), 'item')}, {one.name[:40]}")
-    told = [one for one in merged if one.change != "unchanged"]
-    show_rows(
-        [asdict(one) for one in told],
-        _COLUMNS,
-        form,
-        None,
-        empty="nothing to merge: both are the same",
-        spare=["name"],
-    )
-    notify(_summary(merged, dry_run=dry_run))
-    return int(any(one.change == "conflict" for one in merged))
-
-
-def _summary(merged: "Iterable[Merged]", *, dry_run: bool) -> str:
+    rows = [asdict(one) for one in merged if one.change != "unchanged"]
+    columns, empty = ["what", "id", "name", "change", "remark"], "nothing to merge: both are the same"
+    show_rows(rows, columns, form, None, empty=empty, spare=["name"])
     counts = Counter(one.change for one in merged)
-    words = {"new": "new", "joined": "with new notes or tags", "unchanged": "the same"}
-    parts = [f"{counts[change]:,} {word}" for change, word in words.items() if counts[change]]
-    if counts["unfinished"]:
-        parts.append(f"{counts['unfinished']:,} not ended there, and left out (--unfinished brings them)")
-    if counts["removed"]:
-        parts.append(f"{counts['removed']:,} in the trash here, and left there")
-    if counts["conflict"]:
-        parts.append(f"{counts['conflict']:,} in conflict, left as they are here")
-    return ("would be: " if dry_run else "") + (", ".join(parts) or "nothing there")
+    told = ", ".join(f"{counts[change]:,} {text}" for change, text in _MERGED.items() if counts[change])
+    notify(f"{'would be: ' if dry_run else ''}{told or 'nothing there'}")
+    return int(counts["conflict"] > 0)
 
 
-def _without_password(location: str) -> str:
-    from orchestrator.settings import without_password
-
-    return without_password(location)
-
-
-_GARBAGE_COLUMNS = ["what", "num_bytes", "path", "why"]
-
-
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator gc --dry-run\norchestrator gc --older-than 90d --yes",
-)
+@click.command(cls=GlobalOptionsCommand, example="orchestrator gc --dry-run\norchestrator gc --older-than 90d --yes")
 @click.option("--dry-run", is_flag=True, help="Show what would be deleted.")
 @click.option("--yes", is_flag=True, help="Skip the confirmation prompt.")
-@click.option(
-    "--older-than", default="30d", show_default=True, metavar="AGE", help="Delete shared data unused for AGE."
-)
+@click.option("--older-than", default="30d", metavar="AGE", help="Delete shared data unused for AGE.")
 @format_options
 def gc(dry_run: bool, yes: bool, older_than: str, form: str | None) -> None:
     """Delete unused files: removed runs, old checkpoints, caches.
@@ -209,16 +139,155 @@ def gc(dry_run: bool, yes: bool, older_than: str, form: str | None) -> None:
     """
     older_than_s = age_s(older_than, "--older-than")
     say_now("looking for what nothing needs")
-    from orchestrator.cli.registry_reading import open_registry
     from orchestrator.execution.garbage import delete_garbage, find_garbage
     from orchestrator.progress import size_text
 
     settings = current_settings()
     open_registry().close()  # one that is not there would read as "no run needs anything"
     items = find_garbage(settings, older_than_s)
-    show_rows([asdict(item) for item in items], _GARBAGE_COLUMNS, form, None, empty="nothing to delete")
+    show_rows(map(asdict, items), ["what", "num_bytes", "path", "why"], form, None, empty="nothing to delete")
     total = f"{counted(len(items), 'item')}, {size_text(sum(item.num_bytes for item in items))}"
     if not items or not is_confirmed("delete", total, dry_run=dry_run, yes=yes):
         return
     gone = list(delete_garbage(items, settings, older_than_s))
     notify(f"deleted {counted(len(gone), 'item')}, {size_text(sum(item.num_bytes for item in gone))}")
+
+
+@click.command(
+    cls=GlobalOptionsCommand,
+    example="orchestrator doctor\norchestrator doctor --address 10.0.0.1:6379 --storage /srv/lab",
+)
+@format_options
+def doctor(form: str | None) -> int:
+    """Check this machine and, with --address, a cluster's nodes.
+
+    With a dashboard URL "this machine" means the cluster's head. Each problem is shown with a fix; the exit status is 1
+    if there is a problem. A node's row shows free and total resources; -f json has everything found.
+    """
+    say_now("looking at this machine")
+    from orchestrator.cluster.connection import is_dashboard, names_no_cluster
+    from orchestrator.cluster.doctor import examine, problem_of, survey_nodes
+
+    settings, nodes = current_settings(), list[dict[str, Any]]()
+    findings = list(examine(settings))
+    listens = findings[-1].state == "ok" and not names_no_cluster(settings)
+    if listens and not is_dashboard(str(settings.address)):
+        say_now("looking at each node of the cluster")
+        try:
+            nodes, wrong = survey_nodes(settings)
+            findings += wrong
+        except ClusterError as error:
+            findings.append(problem_of("nodes", error, "see `ray status`"))
+    rows: list[dict[str, Any]] = [asdict(finding) for finding in findings]
+    if form == "json":
+        rows += [{"part": f"node {node['node']}", "state": "ok", "found": node} for node in nodes]
+    show_rows(rows, ["part", "state", "found", "remedy"], form, None)
+    if nodes and form in (None, "table"):
+        show_text("\nnodes: free of what each has")
+        show_rows(nodes, ["node", "cpu", "gpu", "memory", "disk"], form, None)
+    return int(any(finding.state == "problem" for finding in findings))
+
+
+@click.group(cls=GlobalOptionsGroup)
+def cluster() -> None:
+    """Stop an on-premise cluster, or monitor a cluster."""
+
+
+@cluster.command(example="orchestrator cluster down cluster.local.yaml")
+@click.argument("file", metavar="CLUSTER.yaml")
+def down(file: str) -> None:
+    """Stop Ray on every host of CLUSTER.yaml.
+
+    For on-premise clusters (provider: type: local), where `ray down` stops the head only. Runs end, and
+    `orchestrator resume` continues them later. Files stay.
+    """
+    from orchestrator.cluster.shutdown import read_hosts, stop_hosts
+
+    logins = read_hosts(file)
+    notify(f"stopping Ray on {len(logins)} hosts")
+    rows = [
+        {"host": login[-1].rpartition("@")[2], "role": "worker", "ray": problem or "stopped"}
+        for login, problem in zip(logins, stop_hosts(logins), strict=True)
+    ]
+    rows[0]["role"] = "head"
+    show_rows(rows, ["host", "role", "ray"], None, None)
+    running = [row for row in rows if row["ray"] != "stopped"]
+    if running:
+        raise ClusterError(
+            f"Ray may still run on {', '.join(row['host'] for row in running)}: {running[0]['ray']}; "
+            f"give the command again when ssh reaches each host: orchestrator cluster down {file}"
+        )
+
+
+@cluster.command(example="orchestrator cluster metrics")
+@click.option(
+    "--ray-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("/tmp/ray"),
+    metavar="DIR",
+    help="Ray's temporary directory (ray start --temp-dir).",
+)
+def metrics(ray_dir: Path) -> None:
+    """Run Prometheus and Grafana on the head, until Ctrl-C.
+
+    Prometheus scrapes every node and the runs (ray_bert_loss, ray_bert_tokens_per_s, …); Grafana shows Ray's dashboards
+    and that of the runs. Run it on the head node. Prometheus must be installed, Grafana is optional. They listen on the
+    head's localhost; from elsewhere: ssh -L 3000:127.0.0.1:3000 -L 9090:127.0.0.1:9090 HEAD
+    """
+    from orchestrator.cluster.metrics_servers import metrics_servers
+
+    folder = current_settings().home / "metrics"
+    with metrics_servers(ray_dir, folder) as servers:
+        for server in servers:
+            notify(f"{server.name} answers at {server.url}")
+        if len(servers) == 1:
+            notify(
+                "there is no `grafana` on the PATH: without it there are no boards (https://grafana.com/grafana/download)"
+            )
+        notify("Ctrl-C ends them")
+        while True:
+            for server in servers:
+                if server.process.poll() is not None:
+                    raise ClusterError(f"{server.name} has ended by itself; see {folder / server.name}.log")
+            time.sleep(1.0)
+
+
+@click.command(
+    cls=GlobalOptionsCommand,
+    example="orchestrator verify-resume experiments/pretrain_tiny_wikipedia.yaml \\\n"
+    "    'corpus.files=[notes/*.txt]' tokenizer=tokenizers/notes --steps 10",
+)
+@spec_argument
+@overrides_argument
+@click.option("--steps", type=click.IntRange(1), default=5, help="Steps before the kill; runs take twice as many.")
+@click.option(
+    "--workers",
+    multiple=True,
+    type=click.IntRange(min=1),
+    help="Number of workers to compare with; repeatable. Default: 1, or 2 for a spec with 1.",
+)
+@click.option("--keep", is_flag=True, hidden=True, help="Keep the runs even if everything is equal.")
+@format_options
+def verify_resume(
+    spec_path: str, overrides: tuple[str, ...], steps: int, workers: tuple[int, ...], keep: bool, form: str | None
+) -> int:
+    """Check that a resumed run equals an uninterrupted one.
+
+    A pretraining runs several times for twice --steps: uninterrupted, killed (`kill -9`) in the middle and resumed, and
+    with another number of workers. Batches, weights and optimizer are compared bitwise; with another number of workers
+    only the batches. Sweeps and distillations run to their end and are compared by scores, weights and predictions.
+    Exit status 1: something differs.
+    """
+    say_now(f"reading the spec {spec_path}")
+    from orchestrator.specs.loading import load_spec
+    from orchestrator.verification.verify_resume import verify_resume as verify
+
+    spec = load_spec(spec_path, overrides)
+    verification = verify(spec, current_settings(), num_steps=steps, worker_counts=workers, keep=keep)
+    rows = [asdict(comparison) for comparison in verification.comparisons]
+    if form is None:
+        rows = [row | {name: str(row[name])[:12] for name in ("straight", "other")} for row in rows]
+    show_rows(rows, list(rows[0]), form, None)
+    if not verification.all_equal:
+        notify(f"a run that was killed or shared differs; the runs are kept in {verification.home}")
+    return int(not verification.all_equal)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _PAGE = 30
 _DIGEST_CHARS = 12
-_TREE_COLUMNS = ["depth", "kind", "name", "digest", "role", "run", "stale"]
 _model_argument = click.argument("model", metavar="MODEL")
 
 
@@ -37,7 +36,7 @@ def list_models(form: str | None, output: str | None) -> None:
     limit, offset = page_size(_PAGE, form, output), current_reading().offset
     with open_registry() as registry:
         rows, aliases = registry.models.table(limit=limit, offset=offset).records, registry.models.aliases()
-        total = registry.models.count() if offset or len(rows) == limit else len(rows)
+        total = registry.models.count()
     for row in rows:
         row["model"] = f"{row['name']}@{row['version']}"
         row["aliases"] = aliases.get((row["name"], row["version"]), [])
@@ -117,36 +116,29 @@ def lineage(model: str, down: bool, form: str | None, output: str | None) -> Non
     """
     with open_registry() as registry:
         tree = registry.lineage.descendants(model) if down else registry.lineage.ancestors(model)
-    form = chosen_form(form, output)
+    form, record = chosen_form(form, output), _as_record(tree)
     if form == "json":
-        show_record(_as_record(tree), form, output)
+        show_record(record, form, output)
     elif form == "csv":
-        show_rows(list(_rows(tree, 0)), _TREE_COLUMNS, form, output)
+        show_rows(list(_rows(record)), ["depth", "kind", "name", "digest", "role", "run", "stale"], form, output)
     else:
-        show_text("".join(f"{line}\n" for line in tree_lines(tree)), output)
+        show_text("".join(f"{line}\n" for line in _lines(tree)), output)
         if not tree.branches:
             notify("nothing was made of it" if down else "what it was made of is not recorded")
 
 
-def tree_lines(tree: "LineageTree") -> list[str]:
-    """Lines of a tree, each node with its kind, its part and, where it is stale, why."""
-    return [_text(tree), *_branch_lines(tree, "")]
-
-
-def _branch_lines(tree: "LineageTree", indent: str) -> Iterator[str]:
-    for number, branch in enumerate(tree.branches, start=1):
-        is_last = number == len(tree.branches)
-        yield f"{indent}{'└── ' if is_last else '├── '}{_text(branch)}"
-        yield from _branch_lines(branch, indent + ("    " if is_last else "│   "))
-
-
-def _text(tree: "LineageTree") -> str:
+def _lines(tree: "LineageTree", first: str = "", others: str = "") -> Iterator[str]:
+    """Lines of a tree, each node with its kind, its part and, where it is stale, why; drawn right of two margins."""
     node = tree.node
     digest = "" if node.kind in ("file", "export") else f" {node.digest[:_DIGEST_CHARS]}"
     role = f"{tree.role}: " if tree.role else ""
     repeated = " (as above)" if tree.is_repeated else ""
     stale = f"  STALE: {tree.stale}" if tree.stale else ""
-    return printable(f"{role}{node.kind} {node.name}{digest}{repeated}{stale}", keep_lines=False)
+    yield first + printable(f"{role}{node.kind} {node.name}{digest}{repeated}{stale}", keep_lines=False)
+    for branch in tree.branches[:-1]:
+        yield from _lines(branch, f"{others}├── ", f"{others}│   ")
+    for last in tree.branches[-1:]:
+        yield from _lines(last, f"{others}└── ", f"{others}    ")
 
 
 def _as_record(tree: "LineageTree") -> dict[str, Any]:
@@ -161,10 +153,9 @@ def _as_record(tree: "LineageTree") -> dict[str, Any]:
     }
 
 
-def _rows(tree: "LineageTree", depth: int) -> Iterator[dict[str, Any]]:
-    record = _as_record(tree)
+def _rows(record: dict[str, Any], depth: int = 0) -> Iterator[dict[str, Any]]:
     yield {**record, "depth": depth}
-    for branch in tree.branches:
+    for branch in record["branches"]:
         yield from _rows(branch, depth + 1)
 
 
@@ -174,7 +165,7 @@ def _rows(tree: "LineageTree", depth: int) -> Iterator[dict[str, Any]]:
     example="orchestrator models export demo-pretrained -o exported/",
     output_help="New folder to write.",
 )
-@click.argument("model", metavar="MODEL")
+@_model_argument
 def export(model: str, output: str) -> None:
     """Export a model as a folder that `transformers` loads."""
     from orchestrator.models.export import export_model, note_export

@@ -33,7 +33,8 @@ def status_on_head(context: click.Context, read_settings: Callable[[], Settings]
     """
     words = context.command_path.split()[1:]
     path = " ".join(words)
-    if path not in ON_THIS_MACHINE and words[0] not in ON_HEAD | ON_THIS_MACHINE:
+    stays = bool({path, words[0]} & ON_THIS_MACHINE)
+    if not stays and words[0] not in ON_HEAD:
         return None
     settings = read_settings()
     if not settings.address and API_ADDRESS_VARIABLE not in os.environ:
@@ -43,7 +44,7 @@ def status_on_head(context: click.Context, read_settings: Callable[[], Settings]
     address = head_dashboard(settings)
     if address is None:
         return None
-    if path in ON_THIS_MACHINE or words[0] in ON_THIS_MACHINE:
+    if stays:
         if settings.address is None:  # the variable is meant for `submit`
             return None
         raise click.UsageError(

@@ -1,5 +1,7 @@
-"""`predict`, `embed`: what a model says to each line or row of a file."""
+"""A model at work: `predict`, `embed`, `fill-mask`, `next-sentence`, and `serve`."""
 
+import json
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -13,15 +15,15 @@ import click
 
 from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, precision_option
 from orchestrator.cli.messages import notify, say_now, status_line
-from orchestrator.cli.output import show_record, show_rows, write_pieces
+from orchestrator.cli.output import show_record, show_rows, show_text, write_pieces
 from orchestrator.cli.reading import format_options, output_option, output_path
 from orchestrator.errors import InputError
-from orchestrator.progress import counted, is_terminal
+from orchestrator.progress import clear_screen, counted, is_terminal
 
 if TYPE_CHECKING:
+    from orchestrator.inference.answering import Abilities
     from orchestrator.inference.blocks import LinePredictor, PredictedBlock
     from orchestrator.specs.network import Precision
-    from orchestrator.tasks import TaskDefinition
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -29,7 +31,22 @@ T = TypeVar("T")
 _STDIN = "-"
 _SHOWN_DIGITS = 4
 """Significant digits of a number for a person; files and pipes have all."""
-_VECTOR_FILES = ("", ".json", ".jsonl", ".npy")
+
+model_argument = click.argument("model", metavar="MODEL")
+batch_size_option = click.option(
+    "--batch-size", type=click.IntRange(1), default=64, help="Examples per forward pass; halved when out of memory."
+)
+device_option = click.option(
+    "--device", type=click.Choice(["cpu", "cuda"]), default="cpu", help="Device on this machine; cuda: its GPU."
+)
+
+
+def find_model(model: str) -> str:
+    """Folder of the model that a command loads, which is said at once. Raises: NotFoundError."""
+    say_now(f"loading {model}")
+    from orchestrator.models.resolve import resolve_model
+
+    return resolve_model(model, current_settings())
 
 
 def _lines_and_workers(command: F) -> F:
@@ -37,17 +54,10 @@ def _lines_and_workers(command: F) -> F:
     for option in (
         precision_option,
         click.option(
-            "--gpus-per-worker",
-            "gpus",
-            type=click.FloatRange(0),
-            default=0.0,
-            show_default=True,
-            help="GPUs per worker, besides one CPU.",
+            "--gpus-per-worker", "gpus", type=click.FloatRange(0), default=0.0, help="GPUs per worker, besides one CPU."
         ),
         click.option(
-            "--workers",
-            type=click.IntRange(1),
-            help="Ray workers. Default: none; with --address all that fit.",
+            "--workers", type=click.IntRange(1), help="Ray workers. Default: none; with --address all that fit."
         ),
         click.argument("file", metavar="[FILE]", default=_STDIN),
     ):
@@ -60,15 +70,9 @@ def _lines_and_workers(command: F) -> F:
     example='orchestrator predict my-model "A charming film."\n'
     "orchestrator predict my-model reviews.csv.gz -o predicted.csv --workers 4",
 )
-@click.argument("model", metavar="MODEL")
+@model_argument
 @_lines_and_workers
-@click.option(
-    "--batch-size",
-    type=click.IntRange(1),
-    default=64,
-    show_default=True,
-    help="Examples per forward pass; halved when out of memory.",
-)
+@batch_size_option
 @click.option(
     "--text-column",
     "text_columns",
@@ -106,7 +110,7 @@ def predict(
     and context. A key that exists already, such as `label`, is kept; the prediction is then `predicted_label`. Empty
     lines are skipped.
     """
-    say_now(f"loading {model}")
+    folder = find_model(model)
     from orchestrator.finetuning.model_record import read_saved_definition
     from orchestrator.inference.requests import (
         RequestFile,
@@ -115,52 +119,35 @@ def predict(
         look_at_requests,
         refuse_table,
     )
-    from orchestrator.models.resolve import resolve_model
     from orchestrator.storage import local_copy
     from orchestrator.storage.text_lines import stream_lines
 
-    text = _text_of(file)
-    if (file == _STDIN or text is not None) and text_columns:
+    lines = _lines_without_file(file, workers)
+    if lines is not None and text_columns:
         raise click.UsageError("--text-column names a column of a table; name the FILE, stdin is read as lines")
-    folder = resolve_model(model, current_settings())
     copied = local_copy(folder, skip=("model.safetensors",))
-    task = read_saved_definition(copied) or _guessed_definition(copied)
-    lines = file == _STDIN or text is not None
-    requests = RequestFile(stream_lines) if lines else look_at_requests(file, task, text_columns)
-    if text is not None:
-        check_request(text, 1, task, requests.text_columns(task))
-    elif file != _STDIN and (num_blank := check_requests(file, requests, task)):
-        notify(
-            f"{counted(num_blank, 'empty line')} of {file}: no answer stands for {'it' if num_blank == 1 else 'them'}"
-        )
+    task = read_saved_definition(copied)
+    if task is None:  # a model made elsewhere, whose head tells its task
+        from orchestrator.finetuning.model_folder import load_task_definition
+
+        task = load_task_definition(copied)
+    requests = look_at_requests(file, task, text_columns) if lines is None else RequestFile(stream_lines)
+    if file == _STDIN:
+        lines = refuse_table(lines or (), task.text_columns)
+    elif lines is not None:
+        check_request(file, 1, task, requests.text_columns(task))
+    elif num_blank := check_requests(file, requests, task):
+        them = "it" if num_blank == 1 else "them"
+        notify(f"{counted(num_blank, 'empty line')} of {file}: no answer stands for {them}")
     from orchestrator.inference.predictor import AnswerForm, Predictor  # torch among it: a wrong file is told before
 
-    of_stdin = partial(refuse_table, text_columns=task.text_columns)
     is_shown = output in (None, _STDIN) and is_terminal(sys.stdout)
     delimiter = _delimiter(file, form, output) if requests.table else None
     answer_form = AnswerForm(requests.table, delimiter, _SHOWN_DIGITS if is_shown else None)
     load = partial(Predictor.load, batch_size=batch_size, device=_device(gpus), form=answer_form, precision=precision)
-    answers = _answers(load, folder, file, workers, gpus, requests.read, of_stdin)
+    answers = _answers(load, folder, file, lines, workers, gpus, requests.read)
     header = answer_form.header()
-    _answer(answers, output, lambda pieces: write_pieces(chain([header] if header else [], pieces), output))
-
-
-def _guessed_definition(folder: Path) -> "TaskDefinition":
-    """The task of a model made elsewhere, as its head tells it."""
-    from orchestrator.finetuning.model_folder import load_task_definition
-
-    return load_task_definition(folder)
-
-
-def _text_of(file: str) -> str | None:
-    """The text that stands in place of FILE: words with white space between them; None for a file.
-
-    Words that end as a file of data does are the name of one that was mistyped: its name has no answer.
-    """
-    from orchestrator.storage import exists
-
-    is_text = len(file.split()) > 1 and not is_named_as_data(file) and not exists(file)
-    return file if is_text else None
+    _write(answers, output, lambda pieces: write_pieces(chain([header] if header else [], pieces), output))
 
 
 def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
@@ -186,7 +173,7 @@ def _delimiter(file: str, form: str | None, output: str | None) -> str | None:
     example='orchestrator embed my-encoder "A charming film."\n'
     "orchestrator embed my-encoder texts.jsonl.gz -o vectors.npy --workers 4",
 )
-@click.argument("model", metavar="MODEL")
+@model_argument
 @_lines_and_workers
 @output_option("Write to FILE: .npy (a matrix, a row per text), .jsonl, .json.")
 @click.option("--dimensions", type=click.IntRange(1), help="Truncate vectors to their first N dimensions.")
@@ -215,58 +202,81 @@ def embed(
     skipped.
     """
     suffix = "" if output in (None, _STDIN) else Path(str(output)).suffix.lower()
-    if suffix not in _VECTOR_FILES:
+    if suffix not in ("", ".json", ".jsonl", ".npy"):
         raise InputError(f"{output}: vectors are written as .npy or .jsonl; name a file that ends so")
-    say_now(f"loading {model}")
+    folder = find_model(model)
     from orchestrator.inference.embedder import LineEmbedder, write_matrix
-    from orchestrator.models.resolve import resolve_model
     from orchestrator.retrieval.text_vectors import embedding_size
+    from orchestrator.storage.text_lines import stream_lines
 
-    folder = resolve_model(model, current_settings())
-    dimension = embedding_size(folder, dimensions)
-    kept: dict[str, Any] = {"as_matrix": suffix == ".npy", "dimensions": dimensions, "role": role}
-    load = partial(LineEmbedder.load, device=_device(gpus), precision=precision, **kept)
-    answers = _answers(load, folder, file, workers, gpus)
-    if output is None or suffix != ".npy":
-        _answer(answers, output, lambda pieces: write_pieces(pieces, output))
-        return
-    place = output_path(output)
-    num_vectors = _answer(answers, output, lambda pieces: write_matrix(place, pieces, dimension))
-    notify(f"wrote {output}: {counted(num_vectors, 'vector')} of {dimension} numbers")
+    dimension, as_matrix = embedding_size(folder, dimensions), suffix == ".npy"
+    loading: dict[str, Any] = {"device": _device(gpus), "precision": precision, "dimensions": dimensions}
+    load = partial(LineEmbedder.load, as_matrix=as_matrix, role=role, **loading)
+    answers = _answers(load, folder, file, _lines_without_file(file, workers), workers, gpus, stream_lines)
+    if output is not None and as_matrix:
+        num_vectors = _write(answers, output, lambda pieces: write_matrix(output_path(output), pieces, dimension))
+        notify(f"wrote {output}: {counted(num_vectors, 'vector')} of {dimension} numbers")
+    else:
+        _write(answers, output, lambda pieces: write_pieces(pieces, output))
 
 
 def _device(gpus: float) -> str:
     return "cuda" if gpus else "cpu"
 
 
+def _lines_without_file(file: str, workers: int | None) -> Iterable[str] | None:
+    """Lines of stdin, or the text that stands in place of FILE: words with white space between them; None for a file.
+
+    Words that end as a file of data does are the name of one that was mistyped: its name has no answer.
+
+    Raises: InputError where workers are asked for, who read files.
+    """
+    from orchestrator.storage import exists
+
+    is_text = len(file.split()) > 1 and not is_named_as_data(file) and not exists(file)
+    if file != _STDIN and not is_text:
+        return None
+    if workers is not None:
+        raise InputError("workers read a file; name a FILE, or leave --workers out")
+    return [file] if is_text else read_stdin("reading from the terminal")
+
+
+def read_stdin(what: str) -> Iterable[str]:
+    """Lines of stdin; of a terminal with a word on how to end them."""
+    if is_terminal(sys.stdin):
+        notify(f"{what}; end with Ctrl-D")
+    return click.open_file(_STDIN, encoding="utf-8", errors="surrogateescape")
+
+
+def is_named_as_data(name: str) -> bool:
+    """Whether a name ends as that of a file of texts, of a table or of a task does, compressed or not."""
+    from orchestrator.corpus.input_files import FORMATS
+    from orchestrator.storage.compression import COMPRESSIONS
+    from orchestrator.tasks.table_files import TABLE_NAMES
+    from orchestrator.tasks.types.conll import CONLL_ENDINGS
+
+    return name.lower().endswith((*FORMATS, *TABLE_NAMES, *COMPRESSIONS, *CONLL_ENDINGS))
+
+
 def _answers(
     load: "Callable[[str], LinePredictor]",
     folder: str,
     file: str,
+    lines: Iterable[str] | None,
     workers: int | None,
     gpus: float,
-    read: "Callable[[str], Iterable[str]] | None" = None,
-    of_stdin: "Callable[[Iterable[str]], Iterable[str]]" = iter,
+    read: Callable[[str], Iterable[str]],
 ) -> "Iterator[PredictedBlock]":
-    """The answers to FILE; stdin, which `of_stdin` passes on, and a text are answered by this process."""
+    """The answers to lines, by this process; without any to FILE, whose lines are read here or by workers."""
     from orchestrator.inference.blocks import line_blocks
     from orchestrator.inference.line_files import predict_file
-    from orchestrator.storage.text_lines import stream_lines
 
-    text = _text_of(file)
-    if file != _STDIN and text is None:
-        return predict_file(load, folder, file, current_settings(), workers, gpus, notify, read or stream_lines)
-    if workers is not None:
-        raise InputError("workers read a file; name a FILE, or leave --workers out")
-    if text is not None:
-        return map(load(folder), line_blocks([text]))
-    if is_terminal(sys.stdin):
-        notify("reading from the terminal; end with Ctrl-D")
-    lines = click.open_file(_STDIN, encoding="utf-8", errors="surrogateescape")
-    return map(load(folder), line_blocks(of_stdin(lines)))
+    if lines is None:
+        return predict_file(load, folder, file, current_settings(), workers, gpus, notify, read)
+    return map(load(folder), line_blocks(lines))
 
 
-def _answer(answers: "Iterator[PredictedBlock]", output: str | None, write: Callable[[Iterator[bytes]], T]) -> T:
+def _write(answers: "Iterator[PredictedBlock]", output: str | None, write: Callable[[Iterator[bytes]], T]) -> T:
     """Write the answers while they come, and tell how far they are where that does not stand among them."""
     num_truncated = 0
 
@@ -288,34 +298,18 @@ def _answer(answers: "Iterator[PredictedBlock]", output: str | None, write: Call
     return written
 
 
-def is_named_as_data(name: str) -> bool:
-    """Whether a name ends as that of a file of texts, of a table or of a task does, compressed or not."""
-    from orchestrator.corpus.input_files import FORMATS
-    from orchestrator.storage.compression import COMPRESSIONS
-    from orchestrator.tasks.table_files import TABLE_NAMES
-    from orchestrator.tasks.types.conll import CONLL_ENDINGS
-
-    return name.lower().endswith((*FORMATS, *TABLE_NAMES, *COMPRESSIONS, *CONLL_ENDINGS))
-
-
 @click.command(
-    "fill-mask",
-    cls=GlobalOptionsCommand,
-    example='orchestrator fill-mask my-model "Paris is the [MASK] of France."',
+    "fill-mask", cls=GlobalOptionsCommand, example='orchestrator fill-mask my-model "Paris is the [MASK] of France."'
 )
-@click.argument("model", metavar="MODEL")
+@model_argument
 @click.argument("text")
-@click.option(
-    "--top-k", type=click.IntRange(1), default=5, show_default=True, metavar="N", help="Predictions per [MASK]."
-)
+@click.option("--top-k", type=click.IntRange(1), default=5, help="Predictions per [MASK].")
 @format_options
 def fill_mask(model: str, text: str, top_k: int, form: str | None) -> None:
     """Predict the token at each [MASK] of a text."""
-    say_now(f"loading {model}")
+    folder = find_model(model)
     from orchestrator.inference import pretraining_heads
-    from orchestrator.models.resolve import resolve_model
 
-    folder = resolve_model(model, current_settings())
     rows = [asdict(guess) for guess in pretraining_heads.fill_mask(folder, text, top_k)]
     show_rows(rows, ["mask", "rank", "token", "probability", "text"], form, None)
 
@@ -325,15 +319,60 @@ def fill_mask(model: str, text: str, top_k: int, form: str | None) -> None:
     cls=GlobalOptionsCommand,
     example='orchestrator next-sentence my-model "He went home." "Then he slept."',
 )
-@click.argument("model", metavar="MODEL")
+@model_argument
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @format_options
 def next_sentence(model: str, first: str, second: str, form: str | None) -> None:
     """Predict whether text B follows text A."""
-    say_now(f"loading {model}")
+    folder = find_model(model)
     from orchestrator.inference import pretraining_heads
-    from orchestrator.models.resolve import resolve_model
 
-    folder = resolve_model(model, current_settings())
     show_record(asdict(pretraining_heads.next_sentence(folder, first, second)), form, None)
+
+
+@click.command(
+    cls=GlobalOptionsCommand,
+    example="orchestrator serve my-model\norchestrator serve my-model --host 0.0.0.0 --token-file token",
+)
+@model_argument
+@click.option("--host", default="127.0.0.1", metavar="HOST", help="Address to bind; a non-local one needs a token.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, metavar="PORT", help="Port; 0 for any free one.")
+@click.option("--token-file", metavar="FILE", help="File (mode 0600) with the token for requests.")
+@device_option
+@precision_option
+def serve(model: str, host: str, port: int, token_file: str | None, device: str, precision: "Precision") -> None:
+    """Serve a model over HTTP, until Ctrl-C.
+
+    A web page to try it and a JSON API (POST /v1/answers; GET /v1/model describes the input). A fine-tuned model
+    predicts, an embedding model returns vectors, a pretrained one fills [MASK]. It listens on this machine alone;
+    --host opens it to others and needs a token, in a file or in ORCHESTRATOR_SERVE_TOKEN. The connection is not
+    encrypted: outside a private network, use a TLS proxy.
+    """
+    from orchestrator.web.tokens import TOKEN_VARIABLE, read_token
+
+    token = read_token(host, token_file)
+    folder = find_model(model)
+    from orchestrator.serving.app import serve_model
+
+    is_ready = False
+
+    def on_ready(url: str, abilities: "Abilities") -> None:
+        nonlocal is_ready
+        is_ready = True
+        clear_screen()
+        show_text(url)
+        sent = f"$(cat {shlex.quote(token_file)})" if token_file else f"${TOKEN_VARIABLE}"  # as a shell reads it
+        header = f' -H "Authorization: Bearer {sent}"' if token else ""
+        body = shlex.quote(json.dumps({"inputs": [abilities.example]}, ensure_ascii=False))
+        notify(
+            f"{model} ({abilities.head}) answers there: a page to try it; as JSON:\n"
+            f"  curl {url}/v1/answers{header} -H 'Content-Type: application/json' \\\n    -d {body}\nCtrl-C ends it"
+        )
+
+    try:
+        serve_model(model, folder, on_ready, host=host, port=port, device=device, token=token, precision=precision)
+    except KeyboardInterrupt:
+        if not is_ready:
+            raise
+    notify(f"stopped: {model} is no longer served")

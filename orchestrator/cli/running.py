@@ -1,10 +1,11 @@
-"""Commands that carry runs out: `demo`, `plan`, `run`, `resume`, `stop`, `wait`; and the commands to go on with."""
+"""Commands that carry runs out: `demo`, `run`, `resume`, `submit`, `stop`, `wait`; and the commands to go on with."""
 
+import json
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,23 +23,21 @@ from orchestrator.cli.frame import (
     resume_command,
     spec_argument,
 )
-from orchestrator.cli.messages import at_work, notify, say_now, status_line
-from orchestrator.cli.output import show_record, show_rows, show_text
-from orchestrator.cli.reading import format_options
+from orchestrator.cli.messages import at_work, notify, say_now, status_line, write_message
+from orchestrator.cli.output import show_record, show_text
 from orchestrator.cli.registry_reading import run_id_of
 from orchestrator.cli.tree import HINTS
-from orchestrator.cluster.connection import give_way
-from orchestrator.errors import HoursReached
+from orchestrator.cluster.connection import dashboard_address, give_way
+from orchestrator.errors import ClusterError, HoursReached
 from orchestrator.progress import is_terminal, reader_may_leave
-from orchestrator.run_ids import is_run_id
+from orchestrator.run_ids import is_run_id, new_run_id
 from orchestrator.settings import ASKED_AT_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from orchestrator.execution.jobs import SubmittedJob
     from orchestrator.registry import Registry
     from orchestrator.registry.records import RunRecord
-    from orchestrator.specs import Spec
+    from orchestrator.specs import AnySpec, Spec
 
 
 @click.command(cls=GlobalOptionsCommand, example="orchestrator demo")
@@ -51,8 +50,7 @@ def demo() -> int:
     settings = current_settings()
 
     def carry_out(spec: "Spec") -> "RunRecord":
-        with _interruptible() as began:
-            return run_spec(spec, settings=settings, on_started=began)
+        return _carry_out(partial(run_spec, spec, settings=settings), is_shown=False)
 
     return run_demo(settings, carry_out, given_options())
 
@@ -71,13 +69,7 @@ def _whole_id(context: click.Context, parameter: click.Parameter, value: str | N
 @click.option(
     "--run-id", callback=_whole_id, hidden=True, help="Id of the run, which was drawn where it was submitted."
 )
-def run(
-    spec_path: str,
-    overrides: tuple[str, ...],
-    name: str | None,
-    nice: bool,
-    run_id: str | None,
-) -> int:
+def run(spec_path: str, overrides: tuple[str, ...], name: str | None, nice: bool, run_id: str | None) -> None:
     """Run a spec, on this machine or a Ray cluster.
 
     The run's id goes to stdout. With --address HOST:PORT the cluster is driven from here; `submit` needs only its
@@ -88,17 +80,20 @@ def run(
     if hint is not None and not Path(spec_path).exists():
         raise click.UsageError(f"no spec at {spec_path}; for recorded runs: {hint}")
     say_now(f"reading the spec {spec_path}")
-    from orchestrator.specs.loading import load_spec
-
     if nice:
         give_way()
-    spec = load_spec(spec_path, overrides)
-    spec = spec.model_copy(update={"name": name}) if name else spec
+    spec = _load_named(spec_path, overrides, name)
     _tell_earlier(spec)
     from orchestrator.execution.runner import run_spec  # torch among it: a wrong spec is told before
 
-    settings = current_settings()
-    return _carried_out(partial(run_spec, spec, settings=settings, run_id=run_id, overrides=overrides))
+    _carry_out(partial(run_spec, spec, settings=current_settings(), run_id=run_id, overrides=overrides))
+
+
+def _load_named(spec_path: str, overrides: Sequence[str], name: str | None) -> "AnySpec":
+    from orchestrator.specs.loading import load_spec
+
+    spec = load_spec(spec_path, overrides)
+    return spec.model_copy(update={"name": name}) if name else spec
 
 
 def _tell_earlier(spec: "Spec") -> None:
@@ -118,37 +113,6 @@ def _tell_earlier(spec: "Spec") -> None:
 
 @click.command(
     cls=GlobalOptionsCommand,
-    example="orchestrator plan reviews.yaml execution.num_workers=8",
-)
-@spec_argument
-@overrides_argument
-@format_options
-def plan(spec_path: str, overrides: tuple[str, ...], form: str | None) -> int:
-    """Check a spec and estimate steps, time, memory and disk.
-
-    The time comes from an earlier run of the spec, or is measured by a few steps on this machine. A spec that cannot
-    run on the cluster of --address (default: this machine) is refused. With a dashboard URL, models, files and free
-    resources are checked on the head node.
-    """
-    say_now(f"reading the spec {spec_path}")
-    from dataclasses import asdict
-
-    from orchestrator.specs.loading import load_spec
-
-    spec = load_spec(spec_path, overrides)
-    from orchestrator.execution.room import check_room  # torch among it: a wrong spec is told before
-    from orchestrator.execution.runner import plan_spec
-    from orchestrator.kinds import resolved_inputs
-
-    inputs = resolved_inputs(spec, current_settings())
-    rows = [asdict(row) for row in plan_spec(spec, inputs)]
-    show_rows(rows, list(rows[0]) if rows else [], form, None)
-    check_room(spec, inputs)
-    return 0
-
-
-@click.command(
-    cls=GlobalOptionsCommand,
     example="orchestrator resume 7f3a execution.num_workers=2\norchestrator resume my-sweep trials=40",
 )
 @click.argument("run_id", metavar="RUN")
@@ -156,7 +120,7 @@ def plan(spec_path: str, overrides: tuple[str, ...], form: str | None) -> int:
 @click.option("--allow-drift", is_flag=True, help="Ignore changed data, models or versions (tag drift).")
 @nice_option
 @click.option("--check", is_flag=True, hidden=True, help="Only check that it can go on here; the run goes to stdout.")
-def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: bool, check: bool) -> int:
+def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: bool, check: bool) -> None:
     """Resume an interrupted run, with the same id.
 
     Pretraining continues from its last checkpoint, a sweep with its unfinished trials. KEY=VALUE changes a field of
@@ -166,7 +130,11 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: boo
     say_now(f"looking up run {run_id}")
     settings, run_id = current_settings(), run_id_of(run_id)
     if check:
-        return _check_resume(run_id, overrides, allow_drift)
+        from orchestrator.execution.runner import check_resume
+
+        record = check_resume(run_id, overrides, settings=settings, allow_drift=allow_drift)
+        show_record({"id": record.id, "name": record.name, "kind": record.kind, "state": record.state}, "json", None)
+        return
     from orchestrator.execution.starting import announced
 
     with announced(run_id, settings):  # before the import of torch, which takes long
@@ -175,44 +143,16 @@ def resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool, nice: boo
         if nice:
             give_way()
         again = [*(["--allow-drift"] if allow_drift else []), *(["--nice"] if nice else []), *overrides]
-        resumed = partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift)
-        return _carried_out(resumed, *again)
+        _carry_out(partial(resume_run, run_id, overrides, settings=settings, allow_drift=allow_drift), *again)
 
 
-def _check_resume(run_id: str, overrides: tuple[str, ...], allow_drift: bool) -> int:
-    from orchestrator.execution.runner import check_resume
+def _carry_out(work: Callable[..., "RunRecord"], *again: str, is_shown: bool = True) -> "RunRecord":
+    """Carry out a run. Who interrupts it is told how to go on.
 
-    record = check_resume(run_id, overrides, settings=current_settings(), allow_drift=allow_drift)
-    show_record({"id": record.id, "name": record.name, "kind": record.kind, "state": record.state}, "json", None)
-    return 0
-
-
-def _carried_out(carry_out: Callable[..., "RunRecord"], *again: str) -> int:
-    """Show the run's id as soon as it is recorded, and commands to go on with after its end.
-
-    `again` are words of the command that a person will want to type again when going on.
-    """
-    started: list[str] = []
-    with _interruptible(*again) as began:
-
-        def on_started(run_id: str) -> None:
-            began(run_id)
-            started.append(run_id)
-            with reader_may_leave(sys.stdout):
-                show_text(run_id)
-
-        carry_out(on_started=on_started)
-    for run_id in started:
-        for line in next_steps(run_id):
-            notify(line)
-    return 0
-
-
-@contextmanager
-def _interruptible(*again: str) -> Iterator[Callable[[str], None]]:
-    """Function that is told the id of the run that the block carries out: who interrupts it is told how to go on.
-
-    `again` are words of the command that a person will want to type again when going on.
+    Args:
+        work: gets `on_started`, which it tells the run's id.
+        again: words of the command that a person will want to type again when going on.
+        is_shown: whether the id goes to stdout as soon as it is recorded, and commands to go on with follow its end.
     """
     from orchestrator.execution.origin import means_the_same_anywhere
     from orchestrator.execution.stopping import record_left, where_it_stopped
@@ -222,13 +162,16 @@ def _interruptible(*again: str) -> Iterator[Callable[[str], None]]:
     def go_on(run_id: str, *more: str) -> str:
         return f"go on with: {resume_command(run_id)}{''.join(f' {shlex.quote(word)}' for word in (*again, *more))}"
 
-    def began(run_id: str) -> None:
+    def on_started(run_id: str) -> None:
         settings = means_the_same_anywhere(current_settings())  # a resume works in the folder of the run's origin
         started.append(run_id)
         at_work.append((f"left without saving; {go_on(run_id)}", partial(record_left, run_id, settings)))
+        if is_shown:
+            with reader_may_leave(sys.stdout):
+                show_text(run_id)
 
     try:
-        yield began
+        record = work(on_started=on_started)
     except KeyboardInterrupt as error:
         for run_id in started:
             more = [error.again] if isinstance(error, HoursReached) else []
@@ -236,9 +179,100 @@ def _interruptible(*again: str) -> Iterator[Callable[[str], None]]:
         raise
     finally:
         del at_work[len(at_work) - len(started) :]
+    for run_id in started if is_shown else ():
+        for line in next_steps(run_id):
+            notify(line)
+    return record
 
 
-_STOP_TIMEOUT_S = 600.0
+@click.command(
+    cls=GlobalOptionsCommand,
+    example="orchestrator submit pretrain.yaml --address http://127.0.0.1:8265\n"
+    "orchestrator submit --resume 7f3a --address http://127.0.0.1:8265",
+)
+@click.argument("spec_path", metavar="[SPEC.yaml]", required=False)
+@overrides_argument
+@click.option("--resume", "resumed", metavar="RUN", help="Resume this run instead of starting a spec.")
+@click.option("--allow-drift", is_flag=True, help="With --resume: ignore changed data, models or versions.")
+@name_option
+@click.option("--no-wait", is_flag=True, help="Return when the job is accepted; do not follow its log.")
+def submit(
+    spec_path: str | None,
+    overrides: tuple[str, ...],
+    resumed: str | None,
+    allow_drift: bool,
+    name: str | None,
+    no_wait: bool,
+) -> int:
+    """Submit a spec as a Ray job on a cluster.
+
+    --address (or RAY_API_SERVER_ADDRESS) is the URL of the cluster's dashboard. The head node checks models, files and
+    free resources first; a spec that cannot run is not submitted. The run's id, which is the job's id, goes to stdout;
+    then the log is followed. Ctrl-C stops following, not the run.
+    """
+    if resumed is None and spec_path is None:
+        raise click.UsageError("give a SPEC.yaml, or --resume RUN")
+    if resumed is None and allow_drift:
+        raise click.UsageError("--allow-drift goes with --resume RUN")
+    say_now(f"reading the spec {spec_path}" if resumed is None else f"looking up run {resumed} on the cluster")
+    from orchestrator.execution.jobs import SPEC_FILE, spec_files, submit_resume, submit_run
+    from orchestrator.run_states import RunState
+
+    settings = current_settings()
+    if resumed is None:
+        assert spec_path is not None
+        spec = _load_named(spec_path, overrides, name)
+        address = dashboard_address(settings)
+        _check_on_head(["plan", SPEC_FILE], address, spec_files(spec))
+        job = submit_run(spec, new_run_id(), settings, address)
+    else:
+        changed = [word for word in (spec_path, *overrides) if word]  # no spec: the first word is the first override
+        address = dashboard_address(settings)
+        drift = ["--allow-drift"] if allow_drift else []
+        found = json.loads(_check_on_head(["resume", "--check", *drift, "--", resumed, *changed], address))
+        if found["state"] == RunState.COMPLETED:  # which the head has said
+            return 0
+        metadata = {"job_name": found["name"], "kind": found["kind"]}
+        job = submit_resume(found["id"], changed, metadata, allow_drift, settings, address)
+    notify(f"submitted to {job.address} as job {job.id}")
+    with reader_may_leave(sys.stdout):
+        show_text(job.run_id)
+        sys.stdout.flush()
+    if no_wait:
+        notify(_how_to_follow(job.run_id))
+        return 0
+    return _follow(job)
+
+
+def _check_on_head(words: Sequence[str], address: str, files: Mapping[str, bytes] | None = None) -> bytes:
+    """Have the head check what is to be submitted; returns what it printed, or ends here with its status."""
+    from orchestrator.execution.head_commands import ask_head
+
+    say_now(f"checking it on the head of the cluster at {address}")
+    answer = ask_head(words, current_settings(), address, files=files)
+    with reader_may_leave(sys.stderr):
+        click.echo(answer.err, nl=False, err=True)
+    if answer.status:
+        notify("nothing was submitted")
+        click.get_current_context().exit(answer.status)
+    return answer.out
+
+
+def _follow(job: "SubmittedJob") -> int:
+    """Follow the log of a run's job; returns the exit status of the run."""
+    from orchestrator.execution.jobs import exit_status, follow
+
+    try:
+        return exit_status(follow(job, write_message), job.id)
+    except (KeyboardInterrupt, ClusterError) as error:
+        what = "the run goes on" if isinstance(error, KeyboardInterrupt) else "the run may go on"
+        notify(f"{what}, and is no longer followed from here\n{_how_to_follow(job.run_id)}")
+        raise
+
+
+def _how_to_follow(run_id: str) -> str:
+    orchestrator = f"orchestrator{given_options()}"
+    return f"follow it:  {orchestrator} runs logs --follow {run_id}\nstop it:    {orchestrator} stop {run_id}"
 
 
 @click.command(cls=GlobalOptionsCommand, example="orchestrator stop 7f3a")
@@ -248,8 +282,7 @@ _STOP_TIMEOUT_S = 600.0
     "--timeout",
     "timeout_s",
     type=click.FloatRange(0),
-    default=_STOP_TIMEOUT_S,
-    show_default=True,
+    default=600.0,
     metavar="SECONDS",
     help="Maximum wait for its end; 0 returns at once.",
 )
@@ -261,21 +294,13 @@ def stop(run_id: str, force: bool, timeout_s: float) -> None:
     from orchestrator.execution.stopping import stop_run
     from orchestrator.run_states import RunState
 
-    record = stop_run(
-        run_id_of(run_id),
-        settings=current_settings(),
-        force=force,
-        timeout_s=timeout_s or None,
-        say=notify,
-    )
+    run_id, settings = run_id_of(run_id), current_settings()
+    record = stop_run(run_id, settings=settings, force=force, timeout_s=timeout_s or None, say=notify)
     if record.state == RunState.STOPPED:
         notify(f"go on with: {resume_command(record.id)}")
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator wait 7f3a && orchestrator runs show 7f3a",
-)
+@click.command(cls=GlobalOptionsCommand, example="orchestrator wait 7f3a && orchestrator runs show 7f3a")
 @click.argument("run_id", metavar="RUN")
 @click.option(
     "--timeout", "timeout_s", type=click.FloatRange(0), metavar="SECONDS", help="Maximum wait; no limit by default."
@@ -289,11 +314,9 @@ def wait(run_id: str, timeout_s: float | None) -> int:
     from orchestrator.run_states import RunState
 
     settings, run_id = current_settings(), run_id_of(run_id)
-    if is_terminal(sys.stderr):
-        with status_line() as show:
-            record = wait_for_run(run_id, settings=settings, timeout_s=timeout_s, on_progress=show)
-    else:
-        record = wait_for_run(run_id, settings=settings, timeout_s=timeout_s)
+    with status_line() as show:
+        told = show if is_terminal(sys.stderr) else None
+        record = wait_for_run(run_id, settings=settings, timeout_s=timeout_s, on_progress=told)
     notify(outcome_line(record))
     return 0 if record.state == RunState.COMPLETED else 1
 

@@ -196,7 +196,7 @@ _TRACKERS = ("tensorboard", "mlflow", "wandb")
 @click.option(
     "--to", "tracker", type=click.Choice(_TRACKERS), help="Tracker format; needs the tracker's Python package."
 )
-@click.option("--where", metavar="QUERY", default="", help="Runs that match QUERY; all by default.")
+@click.option("--where", metavar="QUERY", default="", show_default=False, help="Runs that match QUERY; all by default.")
 @click.option(
     "-o",
     "--output",

@@ -1,83 +1,58 @@
 """`search`: documents that answer a query, and pairs mined from a retrieval task."""
 
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import wraps
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from orchestrator.cli.frame import GlobalOptionsCommand, current_settings, precision_option, refuse_options
-from orchestrator.cli.messages import notify, say_now, status_line
+from orchestrator.cli.messages import notify, status_line
 from orchestrator.cli.output import show_rows, shows_briefly, write_pieces
+from orchestrator.cli.predicting import device_option, find_model, model_argument, read_stdin
 from orchestrator.cli.reading import check_output, output_options
 from orchestrator.errors import InputError
-from orchestrator.progress import counted, is_terminal
+from orchestrator.progress import counted
 
 if TYPE_CHECKING:
+    from orchestrator.results import Split
     from orchestrator.retrieval.searching import Reranking
-    from orchestrator.settings import Settings
     from orchestrator.specs.network import Precision
+    from orchestrator.tasks import Task
 
-T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 _SHOWN_CHARACTERS = 100
 
 
-@dataclass(frozen=True)
-class RerankingOptions:
-    """Values of `--rerank`, `--relevant-label` and `--num-candidates`."""
-
-    model: str | None
-    relevant_label: str | None
-    num_candidates: int
-
-    def resolve(self, settings: "Settings") -> "Reranking | None":
-        """Turn the options into a `Reranking`; None without --rerank.
-
-        Raises: InputError for a label without a model; NotFoundError.
-        """
-        from orchestrator.models.resolve import resolve_model
-
-        if self.model is None:
-            if self.relevant_label is not None:
-                raise InputError("--relevant-label names a label of the model that reranks; give that with --rerank")
-            return None
-        from orchestrator.retrieval.searching import Reranking
-
-        return Reranking(resolve_model(self.model, settings), self.relevant_label, self.num_candidates)
-
-
-def reranking_options(command: Callable[..., T]) -> Callable[..., T]:
-    """Add the options that ask for a reranker; the command gets them as one value, `reranking`."""
-
-    @wraps(command)
-    def with_reranking(
-        *args: Any, rerank: str | None, relevant_label: str | None, num_candidates: int, **kwargs: Any
-    ) -> T:
-        return command(*args, reranking=RerankingOptions(rerank, relevant_label, num_candidates), **kwargs)
-
+def reranking_options(command: F) -> F:
+    """Add the options that ask for a reranker, the arguments of `find_reranking`."""
     for option in (
         click.option(
             "--num-candidates",
             type=click.IntRange(1),
             default=50,
-            show_default=True,
-            metavar="N",
             help="Top hits to rerank, or to draw negatives from.",
         ),
         click.option("--relevant-label", metavar="LABEL", help="For a classifier: the label that means relevant."),
         click.option("--rerank", metavar="MODEL", help="Rerank the top hits with this cross-encoder."),
     ):
-        with_reranking = option(with_reranking)
-    return with_reranking
+        command = option(command)
+    return command
 
 
-def _check_pairs(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if not context.resilient_parsing:
-        check_output(value)
-    return value
+def find_reranking(rerank: str | None, relevant_label: str | None, num_candidates: int) -> "Reranking | None":
+    """The reranking that the options ask for; None without --rerank.
+
+    Raises: InputError for a label without a model; NotFoundError.
+    """
+    if rerank is None:
+        if relevant_label is not None:
+            raise InputError("--relevant-label names a label of the model that reranks; give that with --rerank")
+        return None
+    from orchestrator.models.resolve import resolve_model
+    from orchestrator.retrieval.searching import Reranking
+
+    return Reranking(resolve_model(rerank, current_settings()), relevant_label, num_candidates)
 
 
 @click.command(
@@ -85,53 +60,26 @@ def _check_pairs(context: click.Context, parameter: click.Parameter, value: str 
     example='orchestrator search my-encoder "lift of a wing" --documents corpus.jsonl\n'
     "orchestrator search my-encoder cranfield --pairs pairs.jsonl",
 )
-@click.argument("model", metavar="MODEL")
+@model_argument
 @click.argument("queries", metavar="[TEXT ...]", nargs=-1)
 @click.option("--documents", metavar="FILE", help="Text, one document per line, or JSONL: text, title, _id.")
 @click.option("--index", metavar="DIR", help="Folder of the document index; built if missing.")
 @click.option("--approximate", is_flag=True, help="HNSW index, for millions; needs pip extra `search`.")
-@click.option("--dimensions", type=click.IntRange(1), metavar="N", help="Truncate vectors to their first N dimensions.")
-@click.option(
-    "--top-k", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="Documents per query."
-)
-@click.option(
-    "--device",
-    type=click.Choice(["cpu", "cuda"]),
-    default="cpu",
-    show_default=True,
-    help="Device on this machine; cuda: its GPU.",
-)
+@click.option("--dimensions", type=click.IntRange(1), help="Truncate vectors to their first N dimensions.")
+@click.option("--top-k", type=click.IntRange(1), default=10, help="Documents per query.")
+@device_option
 @precision_option
 @reranking_options
-@click.option(
-    "--pairs",
-    metavar="FILE",
-    callback=_check_pairs,
-    help="Mine training pairs from a retrieval TASK (see above).",
-)
+@click.option("--pairs", metavar="FILE", help="Mine training pairs from a retrieval TASK (see above).")
 @click.option(
     "--for",
     "learner",
     type=click.Choice(["reranker", "encoder"]),
     default="reranker",
-    show_default=True,
     help="Model that will learn from the pairs.",
 )
-@click.option(
-    "--split",
-    type=click.Choice(["train", "validation", "test"]),
-    default="train",
-    show_default=True,
-    help="Split of TASK.",
-)
-@click.option(
-    "--num-negatives",
-    type=click.IntRange(1),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Negatives per relevant document.",
-)
+@click.option("--split", type=click.Choice(["train", "validation", "test"]), default="train", help="Split of TASK.")
+@click.option("--num-negatives", type=click.IntRange(1), default=1, help="Negatives per relevant document.")
 @output_options
 def search(
     model: str,
@@ -143,10 +91,12 @@ def search(
     top_k: int,
     device: str,
     precision: "Precision",
-    reranking: RerankingOptions,
+    rerank: str | None,
+    relevant_label: str | None,
+    num_candidates: int,
     pairs: str | None,
     learner: str,
-    split: str,
+    split: "Split",
     num_negatives: int,
     form: str | None,
     output: str | None,
@@ -166,19 +116,17 @@ def search(
         refuse_options(("documents", "index", "top_k", "output", "form"), "does not go with --pairs")
         if not queries:
             raise click.UsageError("--pairs needs a task: orchestrator search MODEL TASK --pairs FILE")
-        _write_pairs(model, queries[0], queries[1:], learner, split, num_negatives, reranking.num_candidates, pairs)
+        check_output(pairs)
+        _write_pairs(model, queries, split, num_negatives, num_candidates, learner, pairs)
         return
     refuse_options(("learner", "split", "num_negatives"), "goes with --pairs")
     if documents is None and index is None:
         raise InputError("there is nothing to search; give --documents, or --index")
-    say_now(f"loading {model}")
-    from orchestrator.models.resolve import resolve_model
+    folder = find_model(model)
     from orchestrator.retrieval.searching import open_searcher
 
-    settings = current_settings()
-    folder = resolve_model(model, settings)
-    reranker = reranking.resolve(settings)
-    asked = list(queries) or _queries_of_stdin()
+    reranker = find_reranking(rerank, relevant_label, num_candidates)
+    asked = queries or _queries_of_stdin()
     for number, query in enumerate(asked, start=1):
         if not query.strip():
             raise InputError(f"query {number} is empty; leave it out")
@@ -204,51 +152,50 @@ def search(
     show_rows(rows, columns, form, output)
 
 
-def _write_pairs(
-    model: str,
-    task: str,
-    overrides: tuple[str, ...],
-    learner: str,
-    split: str,
-    num_negatives: int,
-    num_candidates: int,
-    output: str,
-) -> None:
-    """Write pairs of queries and documents that a reranker or an encoder learns from."""
-    say_now(f"loading {model}")
-    from orchestrator.inference.blocks import json_lines
-    from orchestrator.models.resolve import resolve_model
-    from orchestrator.retrieval.mining import mine_pairs
-    from orchestrator.retrieval.searching import INDEXES, collection_of
-    from orchestrator.specs.loading import load_task_spec
-    from orchestrator.storage import join
-    from orchestrator.tasks import load_task
-    from orchestrator.tasks.catalogue import check_known
-
-    spec = load_task_spec(task, overrides)
-    check_known(spec)
-    loaded = load_task(spec)
-    collection_of(loaded)
-    settings = current_settings()
-    folder = resolve_model(model, settings)
-    with status_line() as status:
-        kept = join(settings.storage, INDEXES)
-        counts = num_negatives, num_candidates
-        found = mine_pairs(folder, loaded, split, *counts, status, kept, learner == "encoder")  # type: ignore[arg-type]
-        write_pieces((json_lines([pair]) for pair in found), output)
+def _beginning(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
 
 
-def _queries_of_stdin() -> list[str]:
+def _queries_of_stdin() -> tuple[str, ...]:
     from orchestrator.inference.embedder import read_text_lines
 
-    if is_terminal(sys.stdin):
-        notify("reading queries from the terminal, one a line; end with Ctrl-D")
-    with click.open_file("-", encoding="utf-8", errors="surrogateescape") as lines:
-        found = [values["text"].strip() for _, values in read_text_lines(lines)]
+    lines = read_stdin("reading queries from the terminal, one a line")
+    found = tuple(values["text"].strip() for _, values in read_text_lines(lines))
     if not found:
         raise InputError("there is no query; give some as arguments, or as lines of stdin")
     return found
 
 
-def _beginning(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+def _write_pairs(
+    model: str,
+    task: tuple[str, ...],
+    split: "Split",
+    num_negatives: int,
+    num_candidates: int,
+    learner: str,
+    output: str,
+) -> None:
+    """Write pairs of queries and documents that a reranker or an encoder learns from; a task may have KEY=VALUEs."""
+    folder = find_model(model)
+    from orchestrator.inference.blocks import json_lines
+    from orchestrator.retrieval.mining import mine_pairs
+    from orchestrator.retrieval.searching import INDEXES
+    from orchestrator.storage import join
+
+    loaded, kept = load_asked_task(task[0], task[1:]), join(current_settings().storage, INDEXES)
+    with status_line() as status:
+        found = mine_pairs(
+            folder, loaded, split, num_negatives, num_candidates, status, kept, for_encoder=learner == "encoder"
+        )
+        write_pieces((json_lines([pair]) for pair in found), output)
+
+
+def load_asked_task(task: str, overrides: Sequence[str], own_values: Mapping[str, Any] | None = None) -> "Task":
+    """Load a task by its id, or that of a spec, as `load_task_spec` finds it. Raises: SpecError, NotFoundError."""
+    from orchestrator.specs.loading import load_task_spec
+    from orchestrator.tasks import load_task
+    from orchestrator.tasks.catalogue import check_known
+
+    spec = load_task_spec(task, overrides, own_values)
+    check_known(spec)
+    return load_task(spec)

@@ -1,23 +1,55 @@
-"""`corpus` and `tokenizer`: text, and how it is tokenized."""
+"""`corpus` and `tokenizer`: text, the examples that are made of it, and how it is tokenized."""
 
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from itertools import islice
-from typing import TYPE_CHECKING, Literal
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from orchestrator.cli.frame import GlobalOptionsGroup, current_settings
-from orchestrator.cli.messages import notify, say_now
-from orchestrator.cli.output import show_record, show_rows
+from orchestrator.cells import printable
+from orchestrator.cli.frame import GlobalOptionsGroup, current_settings, refuse_options
+from orchestrator.cli.messages import notify, say_now, status_line
+from orchestrator.cli.output import chosen_form, show_lines, show_record, show_rows
 from orchestrator.cli.reading import format_options, output_options
-from orchestrator.cli.showing import load_tokenizer, show, source_options, text_source
-from orchestrator.progress import counted
+from orchestrator.progress import counted, terminal_width
 
 if TYPE_CHECKING:
-    pass
+    from rich.text import Text
+
+    from bert_core.text.tokenization import Tokenizer
+    from orchestrator.corpus.preview import ExamplePreview, Origin, SentencePreview, TokenPreview
+    from orchestrator.specs import PretrainSpec, TextSource
+
+F = TypeVar("F", bound=Callable[..., Any])
+_clean = partial(printable, keep_lines=False)
 
 
-_DOCUMENTS_LOOKED_AT = 1000
+def _source_options(command: F) -> F:
+    """Add the options that say how files of text are read; a command gets them as fields of a `TextSource`."""
+    for option in (
+        click.option(
+            "--on-bad-record",
+            type=click.Choice(["error", "skip", "replace"]),
+            default="error",
+            help="Bad records: fail, skip, or replace invalid bytes.",
+        ),
+        click.option("--text-field", default="text", metavar="FIELD", help="JSON key or column with the text."),
+        click.option(
+            "--input-format",
+            "format",
+            type=click.Choice(["auto", "text", "jsonl", "parquet"]),
+            default="auto",
+            hidden=True,
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+_files_argument = click.argument("files", metavar="FILE...", nargs=-1, required=True)
 
 
 @click.group(cls=GlobalOptionsGroup)
@@ -26,18 +58,11 @@ def corpus() -> None:
 
 
 @corpus.command(example="orchestrator corpus inspect data/pretrain")
-@source_options
+@_files_argument
+@_source_options
 @click.option("--max-documents", type=click.IntRange(1), help="Maximum number of documents.")
 @output_options
-def inspect(
-    files: tuple[str, ...],
-    input_format: str,
-    text_field: str,
-    on_bad_record: str,
-    max_documents: int | None,
-    form: str | None,
-    output: str | None,
-) -> None:
+def inspect(form: str | None, output: str | None, **source: Any) -> None:
     """Count documents, sentences, words and bad records per file.
 
     FILE: files, folders, globs or URIs; .gz, .xz and .zst are decompressed. Bad records are counted, whatever
@@ -45,30 +70,212 @@ def inspect(
     """
     say_now("reading the text")
     from orchestrator.corpus.preview import inspect_corpus
+    from orchestrator.specs import TextSource
 
-    source = text_source(files, input_format, text_field, on_bad_record, max_documents)
-    found = []
-    for file in inspect_corpus(source):
-        found.append(file)
-        if form in (None, "table"):
+    is_table, rows = chosen_form(form, output) == "table", []
+    for file in inspect_corpus(TextSource(**source)):
+        rows.append(asdict(file))
+        if is_table:
             notify(f"{file.path}: {counted(file.num_documents, 'document')}")
             if file.first_problem:
                 notify(f"  first problem: {file.first_problem}")
             for beginning in file.sample[:1]:
                 notify(f"  begins: {beginning}")
     counts = ["num_bytes", "num_documents", "num_sentences", "num_words", "num_characters", "num_bad_records"]
-    lengths = ["median_sentence_words", "long_sentence_words"]
-    rows = [asdict(file) for file in found]
-    if len(rows) > 1 and form in (None, "table"):
+    if len(rows) > 1 and is_table:
         rows.append({"path": "all", **{name: sum(row[name] for row in rows) for name in counts}})
-    columns = ["path", "format", *counts, *lengths]
-    if form not in (None, "table"):
-        columns += ["first_problem", "sample"]
+    columns = ["path", "format", *counts, "median_sentence_words", "long_sentence_words"]
+    columns += [] if is_table else ["first_problem", "sample"]
     spare = ["num_characters", "num_bytes", "format", "long_sentence_words", "median_sentence_words"]
     show_rows(rows, columns, form, output, spare=spare)
 
 
-corpus.add_command(show)
+@corpus.command(
+    example="orchestrator corpus show notes/*.txt.gz --tokenizer tokenizers/notes\n"
+    "orchestrator corpus show experiments/pretrain_base.yaml --num 1"
+)
+@click.argument("arguments", metavar="FILE...|SPEC.yaml [KEY=VALUE...]", nargs=-1, required=True)
+@click.option("--tokenizer", metavar="NAME", help="Show the tokens of each sentence of FILE.")
+@_source_options
+@click.option("--num", "number", type=click.IntRange(1), default=3, help="Number of documents or examples.")
+@click.option("--epoch", type=click.IntRange(0), default=0, help="Epoch of the examples.")
+@click.option(
+    "--from",
+    "first",
+    metavar="EXAMPLE",
+    type=click.IntRange(0),
+    default=0,
+    help="Index of the first example in the epoch.",
+)
+@click.option("--phase", type=click.IntRange(0), default=0, help="Index of the pretraining phase.")
+@output_options
+def show(
+    arguments: tuple[str, ...],
+    tokenizer: str | None,
+    number: int,
+    epoch: int,
+    first: int,
+    phase: int,
+    form: str | None,
+    output: str | None,
+    **source: Any,
+) -> None:
+    """Show documents of files, or training examples of a spec.
+
+    FILE...: the first documents, a sentence per line. SPEC.yaml: masked examples of a pretraining spec, exactly as its
+    run will see them, with sentence-pair labels and the original token next to each masked one. Epochs, examples and
+    phases count from 0.
+    """
+    width = terminal_width(sys.stdout) if output is None else None
+    is_table = chosen_form(form, output) == "table"
+    rows: Sequence[SentencePreview | ExamplePreview]
+    if arguments[0].endswith((".yaml", ".yml")):
+        refuse_options(("tokenizer", *source), f"concerns FILE, and {arguments[0]} is a spec")
+        spec, origin, rows = _read_examples(arguments[0], arguments[1:], phase, epoch, first, number)
+        if is_table:
+            _explain(spec, origin, rows)
+        lines, shared = _example_lines(rows, width or _PIPED_WIDTH), {"made_from": origin}
+    else:
+        refuse_options(("epoch", "first", "phase"), f"concerns SPEC.yaml, and {arguments[0]} is a file of text")
+        from orchestrator.specs import TextSource
+
+        rows = _read_sentences(TextSource(files=arguments, max_documents=number, **source), tokenizer)
+        lines, shared = _document_lines(rows, width), {}
+    if is_table:
+        show_lines(lines, output)
+        return
+    records = [shared | asdict(row) for row in rows]
+    show_rows(records, [name for name in records[0] if name != "pieces" or tokenizer], form, output)
+
+
+def _read_sentences(source: "TextSource", tokenizer: str | None) -> "Sequence[SentencePreview]":
+    """Sentences of the first documents. Raises: CorpusError where there is none."""
+    from orchestrator.corpus.document_batches import read_corpus
+    from orchestrator.corpus.preview import preview_sentences
+    from orchestrator.errors import CorpusError
+
+    cutter = None if tokenizer is None else _load_tokenizer(tokenizer)
+    sentences = list(preview_sentences(read_corpus(source), cutter))
+    if not sentences:
+        raise CorpusError(f"{', '.join(source.files)}: no document with text; name other files or another --text-field")
+    return sentences
+
+
+def _read_examples(
+    path: str, overrides: Sequence[str], phase: int, epoch: int, first: int, num_examples: int
+) -> "tuple[PretrainSpec, Origin, Sequence[ExamplePreview]]":
+    """The spec, where its text comes from, and examples. Raises: SpecError, InputError for what a run has not."""
+    from orchestrator.corpus.preview import open_sample_store, preview_examples
+    from orchestrator.corpus.stream import SplitShards
+    from orchestrator.errors import InputError, SpecError
+    from orchestrator.pretraining.streams import build_stream
+    from orchestrator.specs import PretrainSpec
+    from orchestrator.specs.loading import load_spec
+
+    spec = load_spec(path, overrides)
+    if not isinstance(spec, PretrainSpec):
+        raise SpecError(
+            f"{path}: kind is {spec.kind}, and only pretrain has training examples; name a spec of that kind"
+        )
+    if phase >= len(spec.phases):
+        raise InputError(f"--phase {phase} is too large: the last phase of {path} is {len(spec.phases) - 1}")
+    tokenizer, storage = _load_tokenizer(spec.tokenizer), current_settings().storage
+    with status_line() as status:
+        status("reading the text")
+        with open_sample_store(spec.corpus, tokenizer, spec.validation_fraction, spec.shard_bytes, storage) as sample:
+            stream = build_stream(spec, SplitShards(sample.store, "train"), tokenizer)
+            last = stream.examples_per_epoch(phase) - 1
+            if first > last:
+                raise InputError(f"--from {first} is too large: the last example of an epoch is {last}")
+            return spec, sample.origin, preview_examples(stream, tokenizer, phase, epoch, first, num_examples)
+
+
+def _load_tokenizer(name: str) -> "Tokenizer":
+    """The tokenizer that a name means, as in specs. Raises: NotFoundError, TokenizerError."""
+    from bert_core.text.tokenization import Tokenizer
+    from orchestrator.models.resolve import resolve_name
+    from orchestrator.storage import local_copy
+
+    return Tokenizer.load(local_copy(resolve_name("tokenizer", name, current_settings()), skip=("model.safetensors",)))
+
+
+_ORIGINS: dict["Origin", str] = {
+    "token_store": "these are the run's own examples, from its token store",
+    "whole_text": "no token store yet; these are the run's own examples, from the whole text",
+    "first_text": "no token store yet; made like the run's own examples, but from the first few MB of text alone",
+}
+
+
+def _explain(spec: "PretrainSpec", origin: "Origin", previews: "Sequence[ExamplePreview]") -> None:
+    """Tell a person where the examples are from and how to read them."""
+    from bert_core.objectives import TOKEN_OBJECTIVES
+
+    notify(_ORIGINS[origin])
+    notify(f"predicted: {TOKEN_OBJECTIVES[spec.token_objective].summary}")
+    if any(token.change for preview in previews for token in preview.tokens):
+        notify("cat→[MASK] hidden by the mask · cat→dog by a random token · cat→cat kept")
+
+
+_PIPED_WIDTH = 80
+_STYLES = {"masked": "cyan", "replaced": "yellow", "kept": "green"}
+
+
+def _document_lines(sentences: "Sequence[SentencePreview]", width: int | None) -> "Iterator[Text]":
+    """Lines of documents: each sentence, and below it its word pieces; wrapped where there is a width."""
+    from rich.text import Text
+
+    for document, group in groupby(sentences, key=lambda sentence: sentence.document):
+        members = list(group)
+        yield Text(f"{_clean(document)}: {counted(len(members), 'sentence')}", "bold")
+        for sentence in members:
+            yield from _indented(Text(_clean(sentence.text)), "  ", "      ", width)
+            if sentence.pieces is not None:
+                pieces = _clean(" ".join(sentence.pieces)) or "(no word piece: left out)"
+                yield from _indented(Text(pieces, "dim"), "    ", "      ", width)
+        yield Text()
+
+
+def _example_lines(previews: "Sequence[ExamplePreview]", width: int) -> "Iterator[Text]":
+    """Lines of examples, wrapped: what it is, its label, and a paragraph for each segment."""
+    from rich.text import Text
+
+    for preview in previews:
+        num_hidden = sum(token.change is not None for token in preview.tokens)
+        about = [
+            f"example {preview.example} of epoch {preview.epoch}",
+            "after the end" if preview.step is None else f"step {preview.step}",
+            f"{len(preview.tokens)} tokens, no padding",
+            *([f"{num_hidden} hidden"] if num_hidden else []),
+        ]
+        yield Text(" · ".join(about), "bold")
+        is_pair = preview.sentence_label is not None
+        if is_pair:
+            yield Text(f"  label {preview.sentence_label}: {preview.sentence_answer}")
+        for segment, tokens in groupby(preview.tokens, key=lambda token: token.segment):
+            first, others = (f"  {'AB'[segment]}  ", "     ") if is_pair else ("  ", "    ")
+            yield from _indented(Text(" ").join(map(_token_text, tokens)), first, others, width)
+        yield Text()
+
+
+def _token_text(token: "TokenPreview") -> "Text":
+    """Text of one token; before a hidden one the true token stands, with an arrow between."""
+    from rich.text import Text
+
+    if token.change is None:
+        return Text(_clean(token.token), "dim" if token.is_special else "")
+    return Text(f"{_clean(token.truth or '')}→{_clean(token.token)}", _STYLES[token.change])
+
+
+def _indented(text: "Text", first: str, others: str, width: int | None) -> "Iterator[Text]":
+    """Lines of a text, wrapped to a width in columns; one line where there is none."""
+    from rich.console import Console
+    from rich.text import Text
+
+    lines = [text] if width is None else text.wrap(Console(width=width), max(20, width - len(others)))
+    for number, line in enumerate(lines):
+        if width is not None:
+            line.rstrip()
+        yield Text(others if number else first) + line
 
 
 @click.group(cls=GlobalOptionsGroup)
@@ -77,38 +284,29 @@ def tokenizer() -> None:
 
 
 @tokenizer.command(example="orchestrator tokenizer train data --vocab-size 8000 -o tokenizers/wiki")
-@source_options
+@_files_argument
+@_source_options
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="New folder for tokenizer.json.")
 @click.option(
     "--model",
     "algorithm",
     type=click.Choice(["wordpiece", "byte_bpe", "unigram"]),
     default="wordpiece",
-    show_default=True,
     help="Algorithm: of BERT, RoBERTa or ALBERT.",
 )
-@click.option(
-    "--vocab-size", type=click.IntRange(100, 1_000_000), default=30522, show_default=True, help="Vocabulary size."
-)
+@click.option("--vocab-size", type=click.IntRange(100, 1_000_000), default=30522, help="Vocabulary size.")
 @click.option("--cased", is_flag=True, help="Keep case and accents.")
 @click.option("--keep-accents", is_flag=True, help="Lowercase, but keep accents.")
-@click.option(
-    "--min-frequency", type=click.IntRange(1), default=2, show_default=True, help="Minimum frequency of a merge."
-)
+@click.option("--min-frequency", type=click.IntRange(1), default=2, help="Minimum frequency of a merge.")
 @click.option("--max-bytes", type=click.IntRange(1024), default=1 << 30, hidden=True)
 @click.option(
     "--sampling-exponent",
     type=click.FloatRange(0.0, 1.0),
     default=1.0,
-    show_default=True,
     help="Sample each FILE (a language) by its share to this power; mBERT: 0.7.",
 )
 @format_options
 def train(
-    files: tuple[str, ...],
-    input_format: str,
-    text_field: str,
-    on_bad_record: str,
     output: str,
     algorithm: Literal["wordpiece", "byte_bpe", "unigram"],
     vocab_size: int,
@@ -116,8 +314,8 @@ def train(
     keep_accents: bool,
     min_frequency: int,
     max_bytes: int,
-    sampling_exponent: float,
     form: str | None,
+    **source: Any,
 ) -> None:
     """Train a tokenizer.
 
@@ -128,13 +326,13 @@ def train(
     from bert_core.text.tokenization import Tokenizer
     from orchestrator.corpus.tokenizer_job import tokenizer_notes, train_tokenizer
     from orchestrator.errors import InputError
-    from orchestrator.specs import TokenizerSpec
+    from orchestrator.specs import TextSource, TokenizerSpec
     from orchestrator.storage import local_copy, names_in
 
     if names_in(output):
         raise InputError(f"{output} is there already and not empty; give another -o, or delete it first")
     spec = TokenizerSpec(
-        corpus=text_source(files, input_format, text_field, on_bad_record, sampling_exponent=sampling_exponent),
+        corpus=TextSource(**source),
         algorithm=algorithm,
         vocab_size=vocab_size,
         lowercase=not cased,
@@ -151,26 +349,12 @@ def train(
 
 
 @tokenizer.command(example="orchestrator tokenizer report tokenizers/wiki data/wikinews.jsonl.xz")
-@click.argument("tokenizer_path", metavar="TOKENIZER")
-@source_options
-@click.option(
-    "--max-documents",
-    type=click.IntRange(1),
-    default=_DOCUMENTS_LOOKED_AT,
-    show_default=True,
-    help="Maximum number of documents.",
-)
+@click.argument("name", metavar="TOKENIZER")
+@_files_argument
+@_source_options
+@click.option("--max-documents", type=click.IntRange(1), default=1000, help="Maximum number of documents.")
 @output_options
-def report(
-    tokenizer_path: str,
-    files: tuple[str, ...],
-    input_format: str,
-    text_field: str,
-    on_bad_record: str,
-    max_documents: int,
-    form: str | None,
-    output: str | None,
-) -> None:
+def report(name: str, form: str | None, output: str | None, **source: Any) -> None:
     """Measure how a tokenizer fits a text.
 
     Tokens per word (fertility), unknown tokens per word, characters per token.
@@ -178,12 +362,12 @@ def report(
     from orchestrator.corpus.document_batches import read_corpus
     from orchestrator.corpus.tokenizer_job import tokenizer_report
     from orchestrator.errors import CorpusError
+    from orchestrator.specs import TextSource
 
-    tokenizer = load_tokenizer(tokenizer_path)
-    source = text_source(files, input_format, text_field, on_bad_record, max_documents)
-    texts = (document.text for document in islice(read_corpus(source), max_documents))
-    found = tokenizer_report(tokenizer, texts)
+    tokenizer = _load_tokenizer(name)
+    found = tokenizer_report(tokenizer, (document.text for document in read_corpus(TextSource(**source))))
     if not found:
-        raise CorpusError(f"{', '.join(files)}: the text holds no word to judge the tokenizer by")
-    record = {"tokenizer": tokenizer_path, "vocab_size": tokenizer.vocab_size, "lowercase": tokenizer.lowercase}
-    show_record(record | found, form, output)
+        raise CorpusError(f"{', '.join(source['files'])}: the text holds no word to judge the tokenizer by")
+    show_record(
+        {"tokenizer": name, "vocab_size": tokenizer.vocab_size, "lowercase": tokenizer.lowercase} | found, form, output
+    )

@@ -1,4 +1,4 @@
-"""`predict` and `embed` of lines, of packed files, of texts and of tables.
+"""`predict` and `embed` of lines, of packed files, of texts and of tables; `serve` before anything is started.
 
 Alone: .venv/bin/pytest tests/orchestrator/cli/test_predicting.py
 """
@@ -7,7 +7,9 @@ import csv
 import gzip
 import io
 import json
+import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +18,10 @@ import pytest
 from bert_core.config import BertConfig
 from bert_core.text_embedding import TextEmbedder
 from orchestrator.finetuning.model_record import RECORD_FILE, FineTuningRecord
+from orchestrator.inference.answering import Abilities
+from orchestrator.serving import app
 from orchestrator.tasks.options import TaskOptions
+from orchestrator.web.server import listening
 from tests.orchestrator.cli.fresh_process import loaded_by_each
 from tests.orchestrator.cli.laboratory import Command
 
@@ -218,10 +223,9 @@ def test_a_text_column_needs_a_table(command: Command, classifier: str, home: Pa
     ids=["array", "pretty array", "pretty object", "array of texts"],
 )
 def test_json_that_is_not_an_object_a_line_is_no_text(
-    text: str, command: Command, recorded_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str, command: Command, recorded_model: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "a.json").write_text(text)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
     outcome = command("predict", str(recorded_model), "a.json")
     assert (outcome.status, outcome.out) == (2, "")
     assert "a.json" in outcome.err
@@ -253,3 +257,44 @@ def test_a_broken_row_below_a_cell_of_several_lines_is_named_by_its_line(
 ) -> None:
     (tmp_path / "a.csv").write_text('text,text_pair\n"cats\nrest",a\n\na,b,c\n')
     assert "line 5" in command("predict", str(recorded_model), "a.csv").err
+
+
+def test_a_port_in_use_is_refused_before_the_model_is_loaded(command: Command, classifier: str) -> None:
+    with listening("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        outcome = command("serve", classifier, "--port", str(port))
+    assert (outcome.status, outcome.out) == (2, "")
+    assert f"port {port}" in outcome.err
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "lab.example"])
+def test_an_address_that_others_reach_is_refused_without_a_token(command: Command, classifier: str, host: str) -> None:
+    outcome = command("serve", classifier, "--host", host)
+    assert (outcome.status, outcome.out) == (2, "")
+    assert "--token-file" in outcome.err
+
+
+@pytest.mark.parametrize("token", [None, "0123456789abcdef"])
+def test_a_request_to_paste_is_shown_and_ctrl_c_is_no_error(
+    command: Command, classifier: str, monkeypatch: pytest.MonkeyPatch, token: str | None
+) -> None:
+    def serve_model(name: str, folder: str, on_ready: Callable[[str, Abilities], None], **options: object) -> None:
+        assert options["token"] == token
+        on_ready("http://127.0.0.1:8000", Abilities("qa", ("text",), (), True, {"text": "it's $HOME"}))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(app, "serve_model", serve_model)
+    if token is not None:
+        monkeypatch.setenv("ORCHESTRATOR_SERVE_TOKEN", token)
+    outcome = command("serve", classifier)
+    assert (outcome.status, outcome.out) == (0, "http://127.0.0.1:8000\n")
+    (curl,) = [part for part in outcome.err.split("\n\n") if "curl" in part]
+    words = shlex.split(curl[curl.index("curl") : curl.index("Ctrl-C")])
+    assert words[-1] == '{"inputs": [{"text": "it\'s $HOME"}]}'
+    assert ("Authorization: Bearer $ORCHESTRATOR_SERVE_TOKEN" in words) is (token is not None)
+    assert outcome.err.endswith(f"stopped: {classifier} is no longer served\n")
+
+
+def test_the_help_shows_the_default_of_each_option(command: Command) -> None:
+    shown = " ".join(command("serve", "--help").out.split())
+    assert all(f"[default: {value}" in shown for value in ("127.0.0.1", "8000", "cpu", "fp32"))

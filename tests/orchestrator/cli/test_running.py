@@ -14,7 +14,7 @@ from orchestrator.results import TokenizerResult
 from orchestrator.settings import Settings
 from orchestrator.specs import Spec
 from orchestrator.specs.loading import load_spec
-from tests.orchestrator.cli.laboratory import Command
+from tests.orchestrator.cli.laboratory import Command, RecordedSweep
 
 
 def driver(error: BaseException | None) -> Callable[..., None]:
@@ -111,3 +111,8 @@ def test_a_completed_run_of_the_same_spec_is_told_before_anything_heavy(
         recorder.start({"kind": "tokenizer", "name": "words"}, load_spec(spec).fingerprint(), run_id="7f3a90b1c2d4")
         recorder.complete("7f3a90b1c2d4", RunOutcome())
     assert "run 7f3a90b1c2d4 completed this spec before" in command("run", spec).err
+
+
+def test_resume_of_a_completed_run_leaves_it_as_it_is(command: Command, recorded_sweep: RecordedSweep) -> None:
+    outcome = command("resume", recorded_sweep.run_id[:8])
+    assert (outcome.status, outcome.out) == (0, recorded_sweep.run_id + "\n")

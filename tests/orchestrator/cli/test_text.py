@@ -1,6 +1,6 @@
-"""`corpus show`: documents of files, and examples of a spec.
+"""`corpus` and `tokenizer`: text counted, shown as documents and as examples of a spec, and cut into tokens.
 
-Alone: .venv/bin/pytest tests/orchestrator/cli/test_showing.py
+Alone: .venv/bin/pytest tests/orchestrator/cli/test_text.py
 """
 
 import json
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.storage import write_bytes
 from tests.orchestrator.cli.laboratory import Command
 from tests.waiting import PATIENCE_S
 
@@ -23,6 +24,68 @@ global_batch_size: 4
 phases: [{max_seq_length: 24, share: 0.5}, {max_seq_length: 16, share: 0.5}]
 validation_fraction: 0
 """
+
+
+def test_inspect_counts_each_file_and_all(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(DOCUMENTS)
+    (tmp_path / "b.jsonl").write_bytes(b'{"text": "One. Two."}\n{"text": \xff}\n')
+    table = command("corpus", "inspect", "a.txt", "b.jsonl")
+    assert table.status == 0
+    assert table.out.splitlines()[-1].split()[0] == "all"
+    assert "line 2" in table.err
+    first, second = json.loads(command("corpus", "inspect", "a.txt", "b.jsonl", "-f", "json").out)
+    assert (first["num_documents"], first["num_sentences"], first["num_bad_records"]) == (60, 120, 0)
+    assert (second["num_documents"], second["num_bad_records"]) == (1, 1)
+
+
+def test_inspect_counts_a_file_that_cannot_be_read_and_goes_on(command: Command, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"body": ["A"]}), tmp_path / "a.parquet")
+    (tmp_path / "b.txt.gz").write_text("not packed")
+    (tmp_path / "c.jsonl").write_text('{"body": "A"}\n')
+    (tmp_path / "d.txt").write_text(DOCUMENTS)
+    outcome = command("corpus", "inspect", "a.parquet", "b.txt.gz", "c.jsonl", "d.txt", "-f", "json")
+    assert outcome.status == 0
+    *bad, good = json.loads(outcome.out)
+    assert [(row["num_documents"], row["num_bad_records"]) for row in bad] == [(0, 1)] * 3
+    parquet, packed, lines = [row["first_problem"] for row in bad]
+    assert "is not compressed" in packed
+    assert "--text-field" in parquet
+    assert "--text-field" in lines
+    assert good["num_documents"] == 60
+
+
+def test_a_tokenizer_is_trained_saved_and_reported_on(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(DOCUMENTS)
+    trained = command("tokenizer", "train", "a.txt", "-o", "tok", "--vocab-size", "120", "-f", "json")
+    assert trained.status == 0, trained.err
+    assert json.loads(trained.out)["folder"] == "tok"
+    assert {"tokenizer.json", "vocab.txt"} <= {path.name for path in (tmp_path / "tok").iterdir()}
+    report = json.loads(command("tokenizer", "report", "tok", "a.txt", "-f", "json").out)
+    assert report["fertility"] >= 1
+    assert report["unknown_rate"] == 0
+    assert command("tokenizer", "report", "tok", "a.txt", "--max-documents", "1").status == 0
+    (tmp_path / "tok").rename(tmp_path / "kept")
+    for name in ("tokenizer.json", "vocab.txt", "tokenizer_config.json"):
+        write_bytes(f"memory://tok/{name}", (tmp_path / "kept" / name).read_bytes())
+    again = json.loads(command("tokenizer", "report", "memory://tok", "a.txt", "-f", "json").out)
+    assert again["fertility"] == report["fertility"]
+
+
+def test_a_tokenizer_that_is_not_there_or_text_without_words_is_refused(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(DOCUMENTS)
+    (tmp_path / "empty.txt").write_text("\n\n")
+    assert command("tokenizer", "report", "none", "a.txt").status == 3
+    assert command("corpus", "inspect", "none.txt").status == 2
+    assert command("tokenizer", "train", "a.txt", "-o", ".").status == 2
+    command("tokenizer", "train", "a.txt", "-o", "tok", "--vocab-size", "120")
+    for arguments in (["report", "tok", "empty.txt"], ["train", "empty.txt", "-o", "new"]):
+        outcome = command("tokenizer", *arguments)
+        assert (outcome.status, outcome.out) == (2, "")
+        assert outcome.err.splitlines()[-1].startswith("Error: ")
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.fixture

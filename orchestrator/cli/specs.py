@@ -1,0 +1,179 @@
+"""Commands about specs: `init` drafts one from files of data, `plan` checks and estimates one; `schema`."""
+
+import json
+import shlex
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from orchestrator.cli.frame import (
+    GlobalOptionsCommand,
+    current_settings,
+    given_options,
+    overrides_argument,
+    spec_argument,
+)
+from orchestrator.cli.messages import notify, say_now
+from orchestrator.cli.output import show_rows, show_text
+from orchestrator.cli.reading import format_options, output_option
+from orchestrator.drafting.request import DRAFT_KINDS, DraftKind, DraftRequest
+from orchestrator.errors import InputError
+from orchestrator.progress import is_terminal
+
+if TYPE_CHECKING:
+    from orchestrator.drafting.draft import Draft
+    from orchestrator.specs.documentation import FieldDoc
+
+
+@click.command(cls=GlobalOptionsCommand, example="orchestrator init reviews.csv\norchestrator run reviews.yaml")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@output_option("Spec to write. Default: name of the data, as .yaml, here.")
+@click.option("--force", is_flag=True, help="Overwrite an existing spec.")
+@click.option("--model", metavar="NAME", help="Base model: folder, registered model, or Hub model id.")
+@click.option(
+    "--kind",
+    type=click.Choice(DRAFT_KINDS),
+    metavar="TYPE",
+    help=f"What to train, where the data is ambiguous: {', '.join(DRAFT_KINDS)}.",
+)
+@click.option("--text", "texts", metavar="COLUMN", multiple=True, help="Text column; repeat for text pairs.")
+@click.option("--label", metavar="COLUMN", help="Label column.")
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0.5),
+    default=10.0,
+    metavar="MINUTES",
+    help="Target duration of the run on this machine.",
+)
+def init(
+    files: tuple[str, ...],
+    output: str | None,
+    force: bool,
+    model: str | None,
+    kind: DraftKind | None,
+    texts: tuple[str, ...],
+    label: str | None,
+    minutes: float,
+) -> None:
+    """Write a spec (YAML) for your data.
+
+    FILE: CSV, TSV, JSONL, Parquet, CoNLL, SQuAD JSON or plain text, also compressed. File names tell splits
+    apart (train, dev, test); without a validation file the spec holds out a share of the training examples. FILE is
+    never changed. In a pipe the spec's path goes to stdout.
+    """
+    notify(f"looking at {', '.join(files)}")
+    from orchestrator.cluster.capacity import logical_cpus
+    from orchestrator.drafting.draft import draft_spec
+    from orchestrator.provenance.machine import read_machine
+
+    if len(texts) > 2:
+        raise InputError(f"--text {' --text '.join(texts)}: a task reads one column of text or two")
+    request = DraftRequest(
+        files=files,
+        output=output,
+        kind=kind,
+        text_columns=texts,
+        label_column=label,
+        model=model,
+        minutes=minutes,
+        num_cores=logical_cpus(0),
+        gpus=read_machine().gpus,
+        settings=current_settings(),
+    )
+    if model:
+        from orchestrator.models.resolve import resolve_model
+        from orchestrator.models.weight_checks import check_weights
+
+        check_weights(resolve_model(model, request.settings))
+    draft = draft_spec(request)
+    _check_targets(draft, files, force=force)
+    written = draft.write()
+    fill = partial(textwrap.fill, width=80, break_long_words=False, break_on_hyphens=False)
+    for topic, text in (*draft.findings, ("wrote", ", ".join(written))):
+        notify(fill(text, initial_indent=f"{topic:<10}", subsequent_indent=" " * 10))
+    notify("next:")
+    for verb in ("plan", "run"):
+        notify(f"  orchestrator{given_options()} {shlex.join((verb, draft.spec_path))}")
+    if not is_terminal(sys.stdout):
+        show_text(draft.spec_path)
+
+
+def _check_targets(draft: "Draft", inputs: Sequence[str], *, force: bool) -> None:
+    """Check that no file is in the way. Raises: InputError, naming those that are."""
+    from orchestrator.storage import exists
+    from orchestrator.storage.uris import absolute
+
+    targets = [*draft.side_files, draft.spec_path]
+    remedy = "name another spec with -o FILE"
+    for target in targets:
+        if absolute(target) in map(absolute, inputs):
+            raise InputError(f"{target} would be written over, and it is the data itself; {remedy}")
+    there = ", ".join(filter(exists, targets))
+    if there and not force:
+        raise InputError(f"there already: {there}; write over with --force, or {remedy}")
+
+
+@click.command(cls=GlobalOptionsCommand, example="orchestrator plan reviews.yaml execution.num_workers=8")
+@spec_argument
+@overrides_argument
+@format_options
+def plan(spec_path: str, overrides: tuple[str, ...], form: str | None) -> None:
+    """Check a spec and estimate steps, time, memory and disk.
+
+    The time comes from an earlier run of the spec, or is measured by a few steps on this machine. A spec that cannot
+    run on the cluster of --address (default: this machine) is refused. With a dashboard URL, models, files and free
+    resources are checked on the head node.
+    """
+    say_now(f"reading the spec {spec_path}")
+    from orchestrator.specs.loading import load_spec
+
+    spec = load_spec(spec_path, overrides)
+    from orchestrator.execution.room import check_room  # torch among it: a wrong spec is told before
+    from orchestrator.execution.runner import plan_spec
+    from orchestrator.kinds import resolved_inputs
+
+    inputs = resolved_inputs(spec, current_settings())
+    rows = [asdict(row) for row in plan_spec(spec, inputs)]
+    show_rows(rows, ["stage", "what", "value"], form, None)
+    check_room(spec, inputs)
+
+
+@click.command(cls=GlobalOptionsCommand, example="orchestrator schema sweep")
+@click.argument("kind", required=False)
+@format_options
+def schema(kind: str | None, form: str | None) -> None:
+    """List the kinds of spec, or the fields of KIND.
+
+    A field is `identity` when it changes the result, `execution` when it does not. -f json prints a JSON Schema.
+    """
+    from orchestrator.nearest import did_you_mean
+    from orchestrator.specs.documentation import document_fields
+    from orchestrator.specs.kinds import SPEC_KINDS, spec_class
+
+    if kind is None:
+        kinds = [{"kind": name, "about": spec_class(name).title} for name in SPEC_KINDS]
+        show_rows(kinds, ["kind", "about"], form, None)
+        return
+    if kind not in SPEC_KINDS:
+        raise InputError(f"{kind!r} is no kind of spec{did_you_mean(kind, SPEC_KINDS)}")
+    rows = list(document_fields(spec_class(kind)))
+    if form == "json":
+        show_text(json.dumps(spec_class(kind).model_json_schema(), indent=2, ensure_ascii=False))
+    elif form == "csv":
+        show_rows(map(asdict, rows), ["field", "type", "unit", "default", "role", "about"], "csv", None)
+    else:
+        show_text("\n".join(_described(row) for row in rows))
+
+
+def _described(row: "FieldDoc") -> str:
+    """Two paragraphs on a field: its type and default, and below them what it means."""
+    unit = f" ({row.unit})" if row.unit else ""
+    default = row.default if row.default in ("required", "left out", "see below") else f"default {row.default}"
+    about = textwrap.fill(row.about, 80, initial_indent="    ", subsequent_indent="    ")
+    field = f"{row.field}: {row.type}{unit}; {default}; {row.role}"
+    return f"{textwrap.fill(field, 80, subsequent_indent=' ' * 8)}\n{about}"
