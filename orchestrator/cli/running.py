@@ -61,7 +61,11 @@ def _whole_id(context: click.Context, parameter: click.Parameter, value: str | N
     return value
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator run reviews.yaml recipe.epochs=1 --name first-try")
+@click.command(
+    cls=GlobalOptionsCommand,
+    example="orchestrator run reviews.yaml\n"
+    "orchestrator run experiments/sweep_sst2.yaml recipe.epochs=1 --name first-try",
+)
 @spec_argument
 @overrides_argument
 @name_option

@@ -118,7 +118,10 @@ def _check_targets(draft: "Draft", inputs: Sequence[str], *, force: bool) -> Non
         raise InputError(f"there already: {there}; write over with --force, or {remedy}")
 
 
-@click.command(cls=GlobalOptionsCommand, example="orchestrator plan reviews.yaml execution.num_workers=8")
+@click.command(
+    cls=GlobalOptionsCommand,
+    example="orchestrator plan reviews.yaml\norchestrator plan experiments/pretrain_base.yaml execution.num_workers=8",
+)
 @spec_argument
 @overrides_argument
 @format_options
