@@ -15,13 +15,16 @@ from orchestrator.significance.resampling import Numbers, ScoreOfWeights, spearm
 from orchestrator.storage import read_bytes
 
 PredictionRow = Mapping[str, Any]
+Pair = tuple[PredictionRow, PredictionRow]
+"""Rows of two models on the same example."""
 CLASS, TAGS, VALUE, ANSWER, OTHER = "class", "list of tags", "value", "answer", "list or choice"
 """Kinds of predictions, in words."""
 _TAG = re.compile(r"O|[BI]-.+", re.DOTALL)
+_SIDES = ("prediction", "gold")
 
 
 def read_predictions(path: str) -> list[PredictionRow]:
-    """Rows of a file of predictions, all of one kind.
+    """Read a file of predictions, which are all of one kind.
 
     Raises: InputError where the file is not there, or a line of it is no prediction, which is named.
     """
@@ -45,7 +48,7 @@ def read_predictions(path: str) -> list[PredictionRow]:
 
 def prediction_kind(row: Any) -> str | None:
     """Kind of prediction that a row says it is: CLASS, TAGS, VALUE, ANSWER or OTHER; None for what is none."""
-    if not isinstance(row, dict) or not {"prediction", "gold"} <= row.keys() or not _is_sound(row):
+    if not isinstance(row, dict) or not row.keys() >= {*_SIDES} or not _is_sound(row):
         return None
     predicted, gold = row["prediction"], row["gold"]
     if "words" in row:
@@ -62,9 +65,9 @@ def prediction_kind(row: Any) -> str | None:
 
 def _is_sound(row: Mapping[str, Any]) -> bool:
     """Whether the parts that every kind may have are what they should be."""
-    given = row.get("probabilities", ())
-    numbers = [*(given.values() if isinstance(given, dict) else given if isinstance(given, list | tuple) else [None])]
-    items = [item for side in ("prediction", "gold") if isinstance(row[side], list) for item in row[side]]
+    given = row.get("probabilities", [])
+    numbers = [*(given.values() if isinstance(given, dict) else given if isinstance(given, list) else [None])]
+    items = [item for side in _SIDES if isinstance(row[side], list) for item in row[side]]
     return (
         all(map(_is_number, [*numbers, row.get("error", 0)]))
         and all(isinstance(item, str | int | float) for item in items)
@@ -80,18 +83,19 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-Pair = tuple[PredictionRow, PredictionRow]
-"""Rows of two models on the same example."""
-
-
-def same_examples(first: Sequence[PredictionRow], second: Sequence[PredictionRow]) -> list[Pair] | None:
-    """Rows of the same examples side by side; None unless both sides have just the same ones, with the same gold."""
-    other = {row.get("id"): row for row in second}
-    ids = {row.get("id") for row in first}
-    if not first or not len(first) == len(second) == len(other) or None in ids or ids != other.keys():
+def same_examples(first: Sequence[PredictionRow], second: Sequence[PredictionRow]) -> dict[Any, Pair] | None:
+    """Pair the rows of the same examples, by id; None unless both sides have just the same ones, with the same gold."""
+    one, other = ({row.get("id"): row for row in rows} for rows in (first, second))
+    if not one or None in one or one.keys() != other.keys() or not len(first) == len(second) == len(one):
         return None
-    pairs = [(row, other[row["id"]]) for row in first]
-    return pairs if all(row.get("gold") == twin.get("gold") for row, twin in pairs) else None
+    is_same = all(row["gold"] == other[number]["gold"] for number, row in one.items())
+    return {number: (row, other[number]) for number, row in one.items()} if is_same else None
+
+
+Count = Callable[[Sequence[PredictionRow]], Numbers | None]
+"""Function from N rows to K numbers of each, (N, K); None where rows lack what these are made of."""
+Way = tuple[Count, Callable[[Numbers], ScoreOfWeights]]
+"""Way to count, and to score the examples that are drawn by these numbers."""
 
 
 def scores_for(
@@ -105,18 +109,9 @@ def scores_for(
     return None
 
 
-Count = Callable[[Sequence[PredictionRow]], Numbers | None]
-"""Function from N rows to K numbers of each, (N, K); None where rows lack what these are made of."""
-Way = tuple[Count, Callable[[Numbers], ScoreOfWeights]]
-"""Way to count, and to score the examples that are drawn by these numbers."""
-
-
 def _of_sums(score: Callable[[Numbers], Numbers]) -> Callable[[Numbers], ScoreOfWeights]:
     """A score that is made of the sums (R, K) of K numbers of each example that is drawn."""
     return lambda counts: lambda weights: score(weights @ counts)
-
-
-_SIDES = ("prediction", "gold")
 
 
 def _have(kind: Any, rows: Sequence[PredictionRow], names: Sequence[str] = _SIDES) -> bool:
@@ -126,6 +121,11 @@ def _have(kind: Any, rows: Sequence[PredictionRow], names: Sequence[str] = _SIDE
 def _count(numbers: Callable[[Any], Sequence[float]], kind: Any, names: Sequence[str] = _SIDES) -> Count:
     """Numbers of each row, where its values of these names are of a type."""
     return lambda rows: np.asarray([*map(numbers, rows)], float) if _have(kind, rows, names) else None
+
+
+def _own(name: str) -> Way:
+    """Mean of a value that each row has itself."""
+    return _count(lambda row: (row[name], 1.0), int | float, (name,)), _MEAN
 
 
 def _hits(row: PredictionRow) -> tuple[int, int, int]:
@@ -178,17 +178,16 @@ def _matthews(sums: Numbers) -> Numbers:
     return _ratio(covariance, scale)
 
 
-def _pearson(values: Numbers) -> ScoreOfWeights:
+def _pearson(sums: Numbers) -> Numbers:
     """Pearson's correlation, by the moments of the values."""
-    own, theirs = values.T
-    moments = np.column_stack([np.ones_like(own), own, theirs, own * own, theirs * theirs, own * theirs])
+    total, x, y, xx, yy, xy = sums.T
+    scale = np.sqrt(np.maximum(total * xx - x * x, 0) * np.maximum(total * yy - y * y, 0))
+    return _ratio(total * xy - x * y, scale)
 
-    def score(weights: Numbers) -> Numbers:
-        total, x, y, xx, yy, xy = (weights @ moments).T
-        scale = np.sqrt(np.maximum(total * xx - x * x, 0) * np.maximum(total * yy - y * y, 0))
-        return _ratio(total * xy - x * y, scale)
 
-    return score
+def _moments(row: PredictionRow) -> tuple[float, ...]:
+    x, y = (float(row[side]) for side in _SIDES)
+    return 1.0, x, y, x * x, y * y, x * y
 
 
 def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
@@ -202,13 +201,6 @@ _MEAN = _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 1]))
 _PARTS, _VALUES = _count(_hits, list), _count(lambda row: [row[side] for side in _SIDES], int | float)
 _RIGHT_WORDS = _count(lambda row: (sum(map(eq, row["prediction"], row["gold"])), len(row["gold"])), list)
 _F1_OF_PARTS = (_PARTS, _of_sums(lambda sums: _ratio(2 * sums[:, 0], sums[:, 1] + sums[:, 2])))
-
-
-def _own(name: str) -> Way:
-    """Mean of a value that each row has itself."""
-    return _count(lambda row: (row[name], 1.0), int | float, (name,)), _MEAN
-
-
 OF_RIGHT_ANSWERS = {"accuracy": "correct", "subset_accuracy": "correct", "exact_match": "exact_match"}
 """Scores that are the share of right answers, which McNemar's test compares, and the key by which a row is right."""
 _WAYS: Mapping[str, Sequence[Way]] = {
@@ -220,7 +212,7 @@ _WAYS: Mapping[str, Sequence[Way]] = {
     "precision": ((_PARTS, _MEAN),),
     "recall": ((_PARTS, _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 2]))),),
     "word_accuracy": ((_RIGHT_WORDS, _MEAN),),
-    "pearson": ((_VALUES, _pearson),),
+    "pearson": ((_count(_moments, int | float), _of_sums(_pearson)),),
     "spearman": ((_VALUES, lambda values: spearman_of(*values.T)),),
 }
 """Ways for each score, of which the first that fits the rows is taken."""

@@ -124,7 +124,8 @@ def test_rows_are_put_side_by_side_by_their_example() -> None:
     first, second = class_rows(1, ["0", "1"]), class_rows(2, ["0", "1"])[::-1]
     pairs = same_examples(first, second)
     assert pairs is not None
-    assert all(one["id"] == other["id"] and one["gold"] == other["gold"] for one, other in pairs)
+    assert list(pairs) == [row["id"] for row in first]
+    assert all(one["id"] == other["id"] == number for number, (one, other) in pairs.items())
     assert same_examples(first, second[1:]) is None
     other_gold = [{**row, "gold": "other"} for row in second]
     assert same_examples(first, other_gold) is None, "the same number of a row is no same example"
