@@ -13,173 +13,29 @@ never from what the tests say:
 
 from __future__ import annotations
 
-import logging
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import stdev
 from typing import Any
 
-import numpy as np
-from sqlalchemy import Connection, select
-
 from orchestrator.errors import InputError
 from orchestrator.measurements import is_better_lower
-from orchestrator.registry.dialects import select_items
 from orchestrator.registry.group_records import GroupRecord, varying_paths
-from orchestrator.registry.kept_predictions import (
-    OF_RIGHT_ANSWERS,
-    Pair,
-    PredictionRow,
-    read_predictions,
-    same_examples,
-    scores_for,
-)
-from orchestrator.registry.tables import RUNS
+from orchestrator.registry.kept_predictions import ExampleComparison, compare_examples
 from orchestrator.significance.comparison import (
     POWER,
     DifferenceResult,
     McNemarResult,
-    compare_answers,
     compare_means,
     holm,
     least_p_value,
     pairs_of_seeds,
     seeds_of_each_group,
 )
-from orchestrator.significance.resampling import (
-    ScoreOfWeights,
-    bootstrap_interval,
-    compare_over_examples,
-    compare_pairs,
-)
+from orchestrator.significance.resampling import bootstrap_interval, compare_pairs
 from orchestrator.significance.summary import LEVEL, Interval, has_spread, why_noise_is_unknown
-
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class AnswerComparison:
-    """McNemar's test of two runs' answers."""
-
-    first_run: str
-    second_run: str
-    result: McNemarResult
-    corrected_p_value: float
-    """Exact p-value, corrected by Holm's method for the pairs of runs."""
-
-
-@dataclass(frozen=True)
-class ExampleComparison:
-    """Two groups over the same examples, the first one's score minus the second one's.
-
-    Runs are paired by their seed; where the groups have none in common, one run of each is taken, the best one.
-    """
-
-    num_examples: int
-    answers: Sequence[AnswerComparison]
-    """Comparison of right and wrong answers, for each pair of runs; empty where answers are not right or wrong."""
-    answers_about: str
-    """Name of what McNemar's test counts."""
-    score: DifferenceResult | None
-    """Difference of the score, the mean over the pairs of runs; None for a score that the kept rows do not give."""
-    result: McNemarResult | DifferenceResult
-    """Result of the test that speaks: McNemar's of the only pair, where it is about the score, or the bootstrap."""
-    test: str
-    """Test that speaks, in words."""
-
-
-def compare_examples(
-    first: GroupRecord, second: GroupRecord, predictions: Mapping[str, str]
-) -> ExampleComparison | None:
-    """Compare two groups by kept predictions; None where there are none of the same examples, or nothing to count.
-
-    Args:
-        predictions: file of predictions of each run that has one, by the run's id.
-    """
-    pairs: dict[tuple[str, str], dict[Any, Pair]] = {}
-    for one, other in _pairs_of_runs(first, second, predictions):
-        rows, other_rows = ([row for run_id in runs for row in _read(predictions[run_id])] for runs in (one, other))
-        if side_by_side := same_examples(rows, other_rows):
-            pairs[one[0], other[0]] = side_by_side
-    if not pairs:
-        return None
-    answers, score = _compare_answers(pairs), _compare_scores(first.metric, list(pairs.values()))
-    num_examples, is_of_score = len(next(iter(pairs.values()))), first.metric in OF_RIGHT_ANSWERS
-    about = "right answers" if is_of_score else "wholly right examples"
-    if len(answers) == 1 and (is_of_score or score is None):
-        result: McNemarResult | DifferenceResult | None = answers[0].result
-        test = "McNemar's exact test" if is_of_score else f"McNemar's exact test of {about}"
-    else:
-        result, test = score, "paired bootstrap"
-    if result is None:
-        return None
-    return ExampleComparison(num_examples, answers, about, score, result, f"{test} over {num_examples:,} examples")
-
-
-def _read(path: str) -> list[PredictionRow]:
-    """Rows of a file of predictions; none where it is not there any more, or is none."""
-    try:
-        return read_predictions(path)
-    except InputError as error:
-        logger.warning(str(error))
-        return []
-
-
-def _pairs_of_runs(
-    first: GroupRecord, second: GroupRecord, predictions: Mapping[str, str]
-) -> list[tuple[list[str], list[str]]]:
-    """Runs that kept predictions, paired by seed; the runs of a seed's folds stand together, as one."""
-    sides: list[dict[int, dict[int, str]]] = []
-    for group in (first, second):
-        by_seed: dict[int, dict[int, str]] = defaultdict(dict)
-        for run in group.runs:
-            if run.is_scored and run.id in predictions and run.seed is not None:
-                by_seed[run.seed][run.fold or 0] = run.id
-        sides.append(by_seed)
-    if common := sorted(sides[0].keys() & sides[1].keys()):
-        one, other = ([[run for _, run in sorted(own[seed].items())] for seed in common] for own in sides)
-        return list(zip(one, other, strict=True))
-    best = [[group.best.id] for group in (first, second) if group.best is not None and group.best.id in predictions]
-    return [(best[0], best[1])] if len(best) == 2 else []
-
-
-def _compare_answers(pairs: Mapping[tuple[str, str], Mapping[Any, Pair]]) -> list[AnswerComparison]:
-    """Compare the answers of each pair of runs; none where answers are not right or wrong, but near or far."""
-    results = []
-    for rows in pairs.values():
-        names = [
-            name for name in ("correct", "exact_match") if all(name in row for both in rows.values() for row in both)
-        ]
-        if not names:
-            return []
-        first, second = ([bool(row[names[0]]) for row in side] for side in zip(*rows.values(), strict=True))
-        results.append(compare_answers(first, second))
-    corrected = holm([result.p_value for result in results])
-    return [
-        AnswerComparison(one, other, result, p_value)
-        for (one, other), result, p_value in zip(pairs, results, corrected, strict=True)
-    ]
-
-
-def _compare_scores(metric: str, pairs: Sequence[Mapping[Any, Pair]]) -> DifferenceResult | None:
-    """Compare the mean score over the pairs of runs: the examples that are drawn are the same for every run."""
-    scores: list[tuple[ScoreOfWeights, ScoreOfWeights]] = []
-    for rows in pairs:
-        if rows.keys() != pairs[0].keys():
-            return None
-        first, second = zip(*(rows[example] for example in pairs[0]), strict=True)
-        found = scores_for(metric, first, second)
-        if found is None:
-            return None
-        scores.append(found)
-
-    def mean_score(side: int) -> ScoreOfWeights:
-        return lambda weights: np.asarray(np.mean([both[side](weights) for both in scores], axis=0), dtype=float)
-
-    return compare_over_examples(len(pairs[0]), mean_score(0), mean_score(1))
 
 
 @dataclass(frozen=True)
@@ -205,6 +61,8 @@ class Comparison:
     """Result of the test that speaks: over seeds, or where these show no noise, over examples."""
     test: str
     """Test that speaks, in words; empty where the noise of seeds is not known, and nothing else tells."""
+    num_seeds_needed: int | None
+    """Number of seeds of each group that would settle a difference of this size; None where no number would."""
     corrected_p_value: float | None = None
     """p-value, corrected by Holm's method for all the comparisons that were asked for at once."""
 
@@ -224,16 +82,6 @@ class Comparison:
             return bootstrap_interval(self.differences, [0.0])
         known = self.of_seeds.p_value is not None
         return bootstrap_interval(self.first.scores, self.second.scores) if known else None
-
-    @property
-    def num_seeds_needed(self) -> int | None:
-        """Number of seeds of each group that would settle a difference of this size; None where no number would."""
-        difference, level = self.of_seeds.difference, _first_level(self.num_comparisons)
-        if self.of_seeds is self.paired:
-            return pairs_of_seeds(difference, stdev(self.differences), level)
-        if self.of_seeds.p_value is None:
-            return None
-        return seeds_of_each_group(difference, stdev(self.first.scores), stdev(self.second.scores), level)
 
     @property
     def differs_in(self) -> Mapping[str, tuple[Any, Any]]:
@@ -264,16 +112,13 @@ class Comparison:
         if self.is_distinguishable:
             is_first = (result.difference > 0) != is_better_lower(metric)
             return f"distinguishable: {'the first' if is_first else 'the second'} is better, {facts}"
-        among, needed = (
-            f" among {self.num_comparisons} comparisons" if self.num_comparisons > 1 else "",
-            self.num_seeds_needed,
-        )
+        among = f" among {self.num_comparisons} comparisons" if self.num_comparisons > 1 else ""
+        needed = self.num_seeds_needed
+        further = f"about {needed} seeds each would settle a difference of this size"
         if needed is None:
             further = "no number of seeds settles so small a difference"
         elif needed <= min(len(self.first.seeds), len(self.second.seeds)):
             further = f"{needed} seeds each find a difference of this size {POWER:.0%} of the time"
-        else:
-            further = f"about {needed} seeds each would settle a difference of this size"
         return f"not distinguishable{among}: {facts}; {further}"
 
 
@@ -286,24 +131,25 @@ def _compare(
     differences = [score - other_score for score, other_score in common]
     paired = compare_pairs(differences) if len(common) > 1 else None
     welch = of_seeds = compare_means(first.scores, second.scores)
-    finds_something = least_p_value(len(common)) < 1 - _first_level(num_comparisons)
-    result: DifferenceResult | McNemarResult
-    if paired is not None and finds_something and any(map(has_spread, zip(*common, strict=True))):
+    level = 1 - (1 - LEVEL) / num_comparisons  # of the first of Holm's steps
+    result: DifferenceResult | McNemarResult = welch
+    test, num_needed = "", None
+    shows_noise = any(map(has_spread, zip(*common, strict=True)))
+    if paired is not None and shows_noise and least_p_value(len(common)) < 1 - level:
         result = of_seeds = paired
         test = f"paired permutation over {len(common)} common seeds"
+        num_needed = pairs_of_seeds(paired.difference, stdev(differences), level)
     elif welch.p_value is not None:
-        result, test = welch, f"Welch's test over {len(first.seeds)} and {len(second.seeds)} seeds"
-    else:
-        result, test = (examples.result, examples.test) if examples else (welch, "")
-    return Comparison(first, second, num_comparisons, differences, paired, welch, of_seeds, examples, result, test)
+        test = f"Welch's test over {len(first.seeds)} and {len(second.seeds)} seeds"
+        num_needed = seeds_of_each_group(welch.difference, stdev(first.scores), stdev(second.scores), level)
+    elif examples is not None:
+        result, test = examples.result, examples.test
+    return Comparison(
+        first, second, num_comparisons, differences, paired, welch, of_seeds, examples, result, test, num_needed
+    )
 
 
-def _first_level(num_comparisons: int) -> float:
-    """Level of the first of Holm's steps."""
-    return 1 - (1 - LEVEL) / num_comparisons
-
-
-def compare_groups(connection: Connection, names: Sequence[str], groups: Sequence[GroupRecord]) -> list[Comparison]:
+def compare_groups(names: Sequence[str], groups: Sequence[GroupRecord]) -> list[Comparison]:
     """Compare each two of the groups that names stand for, as `Registry.compare` describes it."""
     if len(groups) < 2:
         raise InputError("name at least two groups, runs or trials to compare")
@@ -322,10 +168,7 @@ def compare_groups(connection: Connection, names: Sequence[str], groups: Sequenc
         if not group.seeds:
             why = group.refusal or "no run of it completed with a score"
             raise InputError(f"group {group.label} cannot be compared: {why}")
-    ids = [run.id for group in groups for run in group.runs if run.is_scored]
-    kept = select(RUNS.c.id, RUNS.c.predictions_path).where(RUNS.c.id.in_(select_items(connection, ids)))
-    predictions = {run_id: path for run_id, path in connection.execute(kept) if path}
-    alone = [_compare(*pair, compare_examples(*pair, predictions)) for pair in combinations(groups, 2)]
+    alone = [_compare(first, second, compare_examples(first, second)) for first, second in combinations(groups, 2)]
     num_telling = max(1, sum(one.p_value is not None for one in alone))
     found = [_compare(one.first, one.second, one.examples, num_telling) for one in alone]
     corrected = iter(holm([one.p_value for one in found if one.p_value is not None]))

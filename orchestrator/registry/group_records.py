@@ -90,6 +90,7 @@ class GroupRun(NamedTuple):
     is_collapsed: bool = False
     """Whether it never left the baseline."""
     model_folder: str | None = None
+    predictions_path: str | None = None
     finished_at: datetime | None = None
     parent_id: str | None = None
     test_refusal: str | None = None
@@ -106,12 +107,9 @@ class SeedScore(NamedTuple):
 
     seed: int | None
     score: float
-    folds: Sequence[Sequence[float]]
-    """Scores of its runs, those of each fold apart; those of all in one where its task has no folds."""
-
-    @property
-    def num_runs(self) -> int:
-        return sum(map(len, self.folds))
+    num_runs: int
+    spread: float
+    """Largest difference between scores of runs on the same fold."""
 
 
 @dataclass(frozen=True)
@@ -137,10 +135,8 @@ class GroupRecord:
     """Digest of the data that were scored; None where it was not recorded."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """Parameters that its runs have in common, by dotted path."""
-    code_version: str | None = None
-    """Version of the code that ran; None where it was not recorded, or runs of several are taken together."""
-    pooled_versions: Sequence[str | None] = ()
-    """Versions of the code whose runs are taken together, where these are several."""
+    versions: Sequence[str | None] = (None,)
+    """Versions of the code that ran, several where their runs are taken together; None of one that was not recorded."""
     origin: Origin | None = None
     """Earlier use of the score's data; None where it is not known what the model was chosen on."""
     refusal: str | None = None
@@ -149,6 +145,11 @@ class GroupRecord:
     @property
     def label(self) -> str:
         return group_label(self.key)
+
+    @property
+    def code_version(self) -> str | None:
+        """Version of the code that ran; None where it was not recorded, or runs of several are taken together."""
+        return self.versions[0] if len(self.versions) == 1 else None
 
     @property
     def num_folds(self) -> int:
@@ -165,11 +166,13 @@ class GroupRecord:
         runs: dict[int | None, dict[int | None, list[float]]] = defaultdict(lambda: defaultdict(list))
         for run in self._scored_runs:
             runs[run.seed][run.fold].append(run.score or 0.0)
-        return [
-            SeedScore(seed, _mean([_mean(scores) for scores in runs[seed].values()]), [*runs[seed].values()])
-            for seed in sorted(runs, key=lambda seed: (seed is None, seed or 0))
-            if len(runs[seed]) >= self.num_folds
-        ]
+        seeds = []
+        for seed in sorted(runs, key=lambda seed: (seed is None, seed or 0)):
+            folds = list(runs[seed].values())
+            if len(folds) >= self.num_folds:
+                spread = max(max(scores) - min(scores) for scores in folds)
+                seeds.append(SeedScore(seed, _mean(list(map(_mean, folds))), sum(map(len, folds)), spread))
+        return seeds
 
     @property
     def scores(self) -> list[float]:
@@ -235,24 +238,20 @@ def is_ranked() -> ColumnElement[bool]:
     return sql.and_(has_score, sql.or_(RUNS.c.parent_id.is_not(None), RUNS.c.kind.in_(RANKED_KINDS)))
 
 
-def of_task(task: str | None, *, archived: bool) -> list[ColumnElement[bool]]:
-    """Conditions for the runs of a task, of all tasks where it is None.
+@paused_collection()
+def load_groups(
+    connection: Connection, *conditions: ColumnElement[bool], archived: bool = True, across_code: bool = False
+) -> list[GroupRecord]:
+    """Load the groups of the runs for which conditions are true, with these runs alone.
+
+    A group's runs come from any number of sweeps. Runs of a task without a score that ranks are in no group.
 
     Args:
         archived: whether archived runs and their trials are among them.
+        across_code: whether runs that differ in the version of the code are one group.
     """
-    asked = [] if task is None else [RUNS.c.task == task]
-    return asked if archived else [*asked, sql.not_(is_flagged("archived"))]
-
-
-@paused_collection()
-def load_groups(
-    connection: Connection, *conditions: ColumnElement[bool], across_code: bool = False
-) -> list[GroupRecord]:
-    """Load the groups of the runs for which conditions are true, with these runs alone, across their code if asked.
-
-    A group's runs come from any number of sweeps. Runs of a task without a score that ranks are in no group.
-    """
+    if not archived:
+        conditions = (*conditions, sql.not_(is_flagged("archived")))
     found: dict[tuple[Any, ...], list[sql.Row[Any]]] = defaultdict(list)
     for row in connection.execute(_ranked_runs().where(*conditions)).all():
         found[row[: _NUM_GROUP_COLUMNS - across_code]].append(row)
@@ -278,8 +277,7 @@ def load_groups(
                 runs=[GroupRun._make((*row[_NUM_GROUP_COLUMNS + 1 :], refused.get(row.id))) for row in rows],
                 data=data.taken,
                 parameters=own,
-                code_version=code,
-                pooled_versions=versions if len(versions) > 1 else (),
+                versions=versions,
                 origin=use_of(origins[last.id], data) or (None if is_evaluated else "chosen"),
                 refusal=next((refusals[row.id] for row in rows if is_evaluated and row.id in refusals), None),
             )
@@ -305,6 +303,7 @@ def _ranked_runs() -> Select[Any]:
         test.c.value.label("test"),
         func.coalesce(collapsed.c.value, 0.0) != 0.0,
         RUNS.c.model_folder,
+        RUNS.c.predictions_path,
         RUNS.c.finished_at,
         RUNS.c.parent_id,
     )
@@ -345,8 +344,8 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
     yield from _repeats(group)
     if alike:
         yield f"the same was run with other code, too: {listed(list(map(group_label, alike)))}"
-    if group.pooled_versions:
-        versions = [version or "not recorded" for version in group.pooled_versions]
+    if len(group.versions) > 1:
+        versions = [version or "not recorded" for version in group.versions]
         yield f"runs of {len(versions)} versions of the code taken together: {listed(versions)}"
     if not is_direction_known(group.metric):
         yield f"whether a larger {group.metric} is better is not known: it is ranked so"
@@ -361,12 +360,9 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 
 def _repeats(group: GroupRecord) -> Iterator[str]:
     """Yield how often seeds ran, those that came out otherwise first."""
-    same, others, widest = list[SeedScore](), list[SeedScore](), 0.0
-    for seed in group.seeds:
-        if seed.num_runs > group.num_folds:
-            spread = max(max(scores) - min(scores) for scores in seed.folds)
-            (others if spread else same).append(seed)
-            widest = max(widest, spread)
+    repeated = [seed for seed in group.seeds if seed.num_runs > group.num_folds]
+    others, same = ([seed for seed in repeated if bool(seed.spread) is differs] for differs in (True, False))
+    widest = max((seed.spread for seed in others), default=0.0)
     differ = f"scores differ by {widest:.2g} although nothing else does"
     for seeds, outcome in ((others, differ), (same, "same score")):
         if len(seeds) > 1:

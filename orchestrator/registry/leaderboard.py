@@ -23,7 +23,6 @@ from orchestrator.registry.group_records import (
     Row,
     group_notes,
     load_groups,
-    of_task,
     recipe_text,
     scored_trials,
     varying_paths,
@@ -155,8 +154,7 @@ def rank_groups(
     ordered = sorted(rankings, key=order.__getitem__)
     places = [place for ranking in ordered for place in _places(ranking, rankings[ranking], by, most)]
     keys = select_items(connection, {key.partition(".")[0] for _, key, _ in places})
-    are_placed = RUNS.c.group_key.in_(keys), *of_task(None, archived=archived)
-    found = load_groups(connection, *are_placed, across_code=across_code)
+    found = load_groups(connection, RUNS.c.group_key.in_(keys), archived=archived, across_code=across_code)
     groups = {(Ranking.of(group), group.key): group for group in found}
     texts = _recipe_texts([groups[ranking, key] for ranking, key, _ in places])
     folders = {group.best.model_folder for group in found if group.best and group.best.model_folder is not None}

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Row, delete, func, not_, or_, select, union
 
 from orchestrator.registry.dialects import lock_until_commit, select_items, select_runs, upsert, upsert_rows
-from orchestrator.registry.group_records import GroupRecord, is_ranked, load_groups, of_task
+from orchestrator.registry.group_records import GroupRecord, is_ranked, load_groups
 from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.tables import ALL_RUNS, OPEN_RUNS, RANKED_GROUPS, RUNS
 from orchestrator.run_states import RunState
@@ -198,9 +198,9 @@ def load_rankings(
             live |= set(map(joined_key, numbers["key"][1:][is_twin].tolist()))
     if not live:
         return rankings
-    are_live = RUNS.c.group_key.in_(select_items(connection, live)), *of_task(None, archived=archived)
+    is_live = RUNS.c.group_key.in_(select_items(connection, live))
     found: dict[Ranking, list[GroupRecord]] = defaultdict(list)
-    for group in load_groups(connection, *are_live, across_code=across_code):
+    for group in load_groups(connection, is_live, archived=archived, across_code=across_code):
         if task in (None, group.task):
             found[Ranking.of(group)].append(group)
     joined = {

@@ -18,7 +18,6 @@ from orchestrator.registry.group_records import (
     is_ranked,
     listed,
     load_groups,
-    of_task,
 )
 from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.model_origins import load_test_refusals
@@ -112,15 +111,14 @@ class SeedGroups:
         """Number of the runs that the leaderboard leaves out since they, or their sweeps, are archived."""
         archived = select(func.count()).select_from(RUNS).where(is_ranked(), is_flagged("archived"))
         with self._database.connection(writing=False) as connection:
-            return connection.scalar(archived.where(*of_task(task, archived=True))) or 0
+            return connection.scalar(archived if task is None else archived.where(RUNS.c.task == task)) or 0
 
     def groups_of(self, run_ids: Collection[str], *, archived: bool = True) -> list[GroupRecord]:
         """Groups of some runs, each with all of its runs, or without archived ones."""
         with self._database.connection(writing=False) as connection:
             are_own = RUNS.c.id.in_(select_items(connection, run_ids)), is_ranked()
             keys = connection.scalars(select(RUNS.c.group_key).where(*are_own).distinct()).all()
-            are_alike = RUNS.c.group_key.in_(select_items(connection, keys))
-            return load_groups(connection, are_alike, *of_task(None, archived=archived))
+            return load_groups(connection, RUNS.c.group_key.in_(select_items(connection, keys)), archived=archived)
 
     def test_refusals(self, run_ids: Collection[str]) -> dict[str, str]:
         """Reason for each of these runs and trials whose score on the test split is refused, by its id.
@@ -151,7 +149,8 @@ class SeedGroups:
         from orchestrator.registry.group_comparison import compare_groups
 
         with self._database.connection(writing=False) as connection:
-            return compare_groups(connection, names, [find_group(connection, name, self._state()) for name in names])
+            groups = [find_group(connection, name, self._state()) for name in names]
+        return compare_groups(names, groups)
 
 
 def find_group(connection: Connection, name: str, state: ColumnElement[RunState]) -> GroupRecord:
