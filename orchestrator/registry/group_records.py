@@ -13,7 +13,6 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import sqlalchemy as sql
-from sqlalchemy import ColumnElement, Connection, Select, func
 
 from orchestrator.cells import setting_cell
 from orchestrator.measurements import best_first, is_better_lower, is_direction_known
@@ -232,7 +231,7 @@ def _mean(scores: Sequence[float]) -> float:
     return sum(scores) / len(scores)
 
 
-def is_ranked() -> ColumnElement[bool]:
+def is_ranked() -> sql.ColumnElement[bool]:
     """Condition for runs that belong to a group."""
     has_score = sql.and_(RUNS.c.task.is_not(None), RUNS.c.metric.is_not(None))
     return sql.and_(has_score, sql.or_(RUNS.c.parent_id.is_not(None), RUNS.c.kind.in_(RANKED_KINDS)))
@@ -240,7 +239,7 @@ def is_ranked() -> ColumnElement[bool]:
 
 @paused_collection()
 def load_groups(
-    connection: Connection, *conditions: ColumnElement[bool], archived: bool = True, across_code: bool = False
+    connection: sql.Connection, *conditions: sql.ColumnElement[bool], archived: bool = True, across_code: bool = False
 ) -> list[GroupRecord]:
     """Load the groups of the runs for which conditions are true, with these runs alone.
 
@@ -286,28 +285,28 @@ def load_groups(
 
 
 @cache
-def _ranked_runs() -> Select[Any]:
+def _ranked_runs() -> sql.Select[Any]:
     """Statement that selects the runs of groups with their scores: unfinished ones first, then the oldest."""
     parent = RUNS.alias()
     split, seed, fold = (PARAMETERS.alias() for _ in range(3))
     score, baseline, test, collapsed = (SERIES.alias() for _ in range(4))
-    scored_split, is_alone = func.coalesce(split.c.text, "validation"), RUNS.c.parent_id.is_(None)
+    scored_split, is_alone = sql.func.coalesce(split.c.text, "validation"), RUNS.c.parent_id.is_(None)
     of_group = RUNS.c.task, RUNS.c.metric, RUNS.c.group_key, scored_split.label("split"), RUNS.c.code_version
     of_run: tuple[Any, ...] = (  # in the order of `GroupRun`
         RUNS.c.id,
-        func.coalesce(RUNS.c.seed, sql.cast(seed.c.number, sql.BigInteger)),
+        sql.func.coalesce(RUNS.c.seed, sql.cast(seed.c.number, sql.BigInteger)),
         sql.cast(fold.c.number, sql.BigInteger),
         RUNS.c.state,
         score.c.value,
         baseline.c.value,
         test.c.value.label("test"),
-        func.coalesce(collapsed.c.value, 0.0) != 0.0,
+        sql.func.coalesce(collapsed.c.value, 0.0) != 0.0,
         RUNS.c.model_folder,
         RUNS.c.predictions_path,
         RUNS.c.finished_at,
         RUNS.c.parent_id,
     )
-    kind = func.coalesce(parent.c.kind, RUNS.c.kind).label("kind")
+    kind = sql.func.coalesce(parent.c.kind, RUNS.c.kind).label("kind")
     statement = sql.select(*of_group, kind, *of_run).outerjoin(parent, parent.c.key == RUNS.c.parent_id)
     rows: tuple[tuple[Any, ...], ...] = (
         (split, split.c.path == "split", is_alone, RUNS.c.kind == _EVALUATION),
@@ -341,7 +340,12 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
     told = [f"{num} {names.get(name, name)}" for name, num in group.counts.items() if num and name != "completed"]
     if told:
         yield f"of {len(group.runs)} runs {', '.join(told)}"
-    yield from _repeats(group)
+    if repeated := [seed for seed in group.seeds if seed.num_runs > group.num_folds]:
+        which = "run" if repeated[0].seed is None else f"seed {repeated[0].seed} run"
+        which = which if len(repeated) == 1 else f"{len(repeated)} seeds run up to"
+        widest, most = max(seed.spread for seed in repeated), max(seed.num_runs for seed in repeated)
+        outcome = f"scores differ by up to {widest:.2g} although nothing else does" if widest else "same score"
+        yield f"{which} {most} times, {outcome}"
     if alike:
         yield f"the same was run with other code, too: {listed(list(map(group_label, alike)))}"
     if len(group.versions) > 1:
@@ -356,20 +360,6 @@ def group_notes(group: GroupRecord, alike: Sequence[str] = ()) -> Iterator[str]:
 def listed(names: Sequence[str], most: int = 3) -> str:
     """The first of some names as one text."""
     return ", ".join(names[:most]) + (", …" if len(names) > most else "")
-
-
-def _repeats(group: GroupRecord) -> Iterator[str]:
-    """Yield how often seeds ran, those that came out otherwise first."""
-    repeated = [seed for seed in group.seeds if seed.num_runs > group.num_folds]
-    others, same = ([seed for seed in repeated if bool(seed.spread) is differs] for differs in (True, False))
-    widest = max((seed.spread for seed in others), default=0.0)
-    differ = f"scores differ by {widest:.2g} although nothing else does"
-    for seeds, outcome in ((others, differ), (same, "same score")):
-        if len(seeds) > 1:
-            yield f"{len(seeds)} seeds run up to {max(seed.num_runs for seed in seeds)} times, {outcome}"
-        elif seeds:
-            named = "run" if seeds[0].seed is None else f"seed {seeds[0].seed} run"
-            yield f"{named} {seeds[0].num_runs} times, {outcome}"
 
 
 def ranking_sentences(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
