@@ -241,7 +241,7 @@ def _seeds_text(row: dict[str, Any]) -> str:
 
 def _tell_of(rows: list[dict[str, Any]]) -> None:
     """Say what the table's numbers hide: noise, doubts of single places, what the first place was chosen from."""
-    from orchestrator.registry.group_records import choice_sentence, noise_sentence
+    from orchestrator.registry.group_records import ranking_sentences
 
     if not rows:
         return
@@ -250,7 +250,7 @@ def _tell_of(rows: list[dict[str, Any]]) -> None:
     rankings = {(row["task"], row["metric"], row["split"], row["data"]) for row in rows}
     if len(rankings) > len({row["task"] for row in rows}):
         notify("scores on other data, splits or by other names are ranked apart: each has its own first place")
-    for sentence in filter(None, (noise_sentence(rows), choice_sentence(rows))):
+    for sentence in ranking_sentences(rows):
         notify(sentence)
     for line in _note_lines(rows):
         notify(line)

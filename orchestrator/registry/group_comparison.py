@@ -13,246 +13,67 @@ never from what the tests say:
 
 from __future__ import annotations
 
-import logging
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
 from itertools import combinations
 from statistics import stdev
 from typing import Any
 
-import numpy as np
-from sqlalchemy import ColumnElement, Connection, select
-
 from orchestrator.errors import InputError
 from orchestrator.measurements import is_better_lower
-from orchestrator.registry.dialects import select_items
 from orchestrator.registry.group_records import GroupRecord, varying_paths
-from orchestrator.registry.groups import find_group
-from orchestrator.registry.kept_predictions import (
-    OF_RIGHT_ANSWERS,
-    Pair,
-    PredictionRow,
-    read_predictions,
-    same_examples,
-    scores_for,
-)
-from orchestrator.registry.tables import RUNS
-from orchestrator.run_states import RunState
+from orchestrator.registry.kept_predictions import ExampleComparison, compare_examples
 from orchestrator.significance.comparison import (
     POWER,
     DifferenceResult,
     McNemarResult,
-    compare_answers,
     compare_means,
     holm,
     least_p_value,
     pairs_of_seeds,
     seeds_of_each_group,
 )
-from orchestrator.significance.resampling import (
-    ScoreOfWeights,
-    bootstrap_interval,
-    compare_over_examples,
-    compare_pairs,
-)
+from orchestrator.significance.resampling import bootstrap_interval, compare_pairs
 from orchestrator.significance.summary import LEVEL, Interval, has_spread, why_noise_is_unknown
-
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class AnswerComparison:
-    """McNemar's test of two runs' answers."""
-
-    first_run: str
-    second_run: str
-    result: McNemarResult
-    corrected_p_value: float
-    """Exact p-value, corrected by Holm's method for the pairs of runs."""
-
-
-@dataclass(frozen=True)
-class ExampleComparison:
-    """Two groups over the same examples, the first one's score minus the second one's.
-
-    Runs are paired by their seed; where the groups have none in common, one run of each is taken, the best one.
-    """
-
-    num_examples: int
-    answers: Sequence[AnswerComparison]
-    """Comparison of right and wrong answers, for each pair of runs; empty where answers are not right or wrong."""
-    score: DifferenceResult | None
-    """Difference of the score, the mean over the pairs of runs; None for a score that the kept rows do not give."""
-    is_of_answers: bool
-    """Whether the score that ranks is the share of right answers."""
-
-    @property
-    def answers_about(self) -> str:
-        """Name of what McNemar's test counts."""
-        return "right answers" if self.is_of_answers else "wholly right examples"
-
-    @property
-    def result(self) -> McNemarResult | DifferenceResult:
-        """Result of the test that speaks: McNemar's of the only pair, where it is about the score, or the bootstrap."""
-        is_alone = len(self.answers) == 1 and self.is_of_answers
-        return self.answers[0].result if self.score is None or is_alone else self.score
-
-    @property
-    def test(self) -> str:
-        about = "" if self.is_of_answers else f" of {self.answers_about}"
-        test = "paired bootstrap" if self.result is self.score else f"McNemar's exact test{about}"
-        return f"{test} over {self.num_examples:,} examples"
-
-
-def compare_examples(
-    first: GroupRecord, second: GroupRecord, predictions: Mapping[str, str]
-) -> ExampleComparison | None:
-    """Compare two groups by kept predictions; None where there are none of the same examples, or nothing to count.
-
-    Args:
-        predictions: file of predictions of each run that has one, by the run's id.
-    """
-    pairs: list[tuple[str, str, list[Pair]]] = []
-    for one, other in _pairs_of_runs(first, second, predictions):
-        rows, other_rows = ([row for run_id in runs for row in _read(predictions[run_id])] for runs in (one, other))
-        side_by_side = same_examples(rows, other_rows)
-        if side_by_side is not None:
-            pairs.append((one[0], other[0], side_by_side))
-    if not pairs:
-        return None
-    answers, score = _compare_answers(pairs), _compare_scores(first.metric, [rows for _, _, rows in pairs])
-    if score is None and len(answers) != 1:
-        return None
-    return ExampleComparison(len(pairs[0][2]), answers, score, first.metric in OF_RIGHT_ANSWERS)
-
-
-def _read(path: str) -> list[PredictionRow]:
-    """Rows of a file of predictions; none where it is not there any more, or is none."""
-    try:
-        return read_predictions(path)
-    except InputError as error:
-        logger.warning(str(error))
-        return []
-
-
-def _pairs_of_runs(
-    first: GroupRecord, second: GroupRecord, predictions: Mapping[str, str]
-) -> list[tuple[list[str], list[str]]]:
-    """Runs that kept predictions, paired by seed; the runs of a seed's folds stand together, as one."""
-    sides: list[dict[int, dict[int, str]]] = []
-    for group in (first, second):
-        by_seed: dict[int, dict[int, str]] = defaultdict(dict)
-        for run in group.runs:
-            if run.is_scored and run.id in predictions and run.seed is not None:
-                by_seed[run.seed][run.fold or 0] = run.id
-        sides.append(by_seed)
-    if common := sorted(sides[0].keys() & sides[1].keys()):
-        one, other = ([[own[seed][fold] for fold in sorted(own[seed])] for seed in common] for own in sides)
-        return list(zip(one, other, strict=True))
-    best = [[group.best.id] for group in (first, second) if group.best is not None and group.best.id in predictions]
-    return [(best[0], best[1])] if len(best) == 2 else []
-
-
-def _compare_answers(pairs: Sequence[tuple[str, str, Sequence[Pair]]]) -> list[AnswerComparison]:
-    """Compare the answers of each pair of runs; none where answers are not right or wrong, but near or far."""
-    results = []
-    for one, other, rows in pairs:
-        names = [name for name in ("correct", "exact_match") if all(name in row for both in rows for row in both)]
-        if not names:
-            return []
-        first, second = ([bool(row[names[0]]) for row in side] for side in zip(*rows, strict=True))
-        results.append((one, other, compare_answers(first, second)))
-    corrected = holm([result.p_value for _, _, result in results])
-    return [AnswerComparison(*found, p_value) for found, p_value in zip(results, corrected, strict=True)]
-
-
-def _compare_scores(metric: str, pairs: Sequence[Sequence[Pair]]) -> DifferenceResult | None:
-    """Compare the mean score over the pairs of runs: the examples that are drawn are the same for every run."""
-    order = {row["id"]: place for place, (row, _) in enumerate(pairs[0])}
-    scores: list[tuple[ScoreOfWeights, ScoreOfWeights]] = []
-    for rows in pairs:
-        if len(rows) != len(order):
-            return None
-        aligned = sorted(rows, key=lambda both: order.get(both[0]["id"], -1))
-        found = scores_for(metric, [row for row, _ in aligned], [row for _, row in aligned])
-        if found is None:
-            return None
-        scores.append(found)
-
-    def mean_score(side: int) -> ScoreOfWeights:
-        return lambda weights: np.asarray(np.mean([both[side](weights) for both in scores], axis=0), dtype=float)
-
-    return compare_over_examples(len(order), mean_score(0), mean_score(1))
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of two groups: of their scores, the first one's minus the second one's."""
+    """Comparison of two groups by their scores, the first one's minus the second one's."""
 
     first: GroupRecord
     second: GroupRecord
+    num_comparisons: int
+    """Number of comparisons, made at once, that can tell anything: p-values are corrected for so many."""
+    differences: Sequence[float]
+    """Differences of the scores of common seeds, in the order of the seeds."""
+    paired: DifferenceResult | None
+    """Permutation test over the common seeds; None where there are fewer than two."""
+    welch: DifferenceResult
+    """Welch's test over all seeds."""
+    of_seeds: DifferenceResult
+    """One of these, by the rule above; it has no p-value where the noise of seeds is not known."""
     examples: ExampleComparison | None
     """Comparison over the examples that runs of both answered; None where no predictions of the same ones are kept,
     or these do not give the score."""
-    num_comparisons: int = 1
-    """Number of comparisons, made at once, that can tell anything: p-values are corrected for so many."""
+    result: DifferenceResult | McNemarResult
+    """Result of the test that speaks: over seeds, or where these show no noise, over examples."""
+    test: str
+    """Test that speaks, in words; empty where the noise of seeds is not known, and nothing else tells."""
+    num_seeds_needed: int | None
+    """Number of seeds of each group that would settle a difference of this size; None where no number would."""
     corrected_p_value: float | None = None
     """p-value, corrected by Holm's method for all the comparisons that were asked for at once."""
 
-    @cached_property
-    def _common(self) -> list[tuple[float, float]]:
-        """Scores of both of the seeds in common, in the order of the seeds."""
-        one, other = ({seed.seed: seed.score for seed in group.seeds} for group in (self.first, self.second))
-        return [(one[seed], other[seed]) for seed in one if seed in other and seed is not None]
+    @property
+    def p_value(self) -> float | None:
+        return self.result.p_value
 
     @property
-    def differences(self) -> list[float]:
-        """Differences of the scores of seeds in common, in the order of the seeds."""
-        return [one - other for one, other in self._common]
-
-    @cached_property
-    def paired(self) -> DifferenceResult | None:
-        """Permutation test over the seeds in common; None where there are fewer than two."""
-        return compare_pairs(self.differences) if len(self._common) > 1 else None
-
-    @cached_property
-    def welch(self) -> DifferenceResult:
-        """Welch's test over all seeds."""
-        return compare_means(self.first.scores, self.second.scores)
-
-    @property
-    def _level(self) -> float:
-        """Level of the first of Holm's steps."""
-        return 1 - (1 - LEVEL) / self.num_comparisons
-
-    @property
-    def of_seeds(self) -> DifferenceResult:
-        """Result of the test over seeds; it has no p-value where the noise of seeds is not known."""
-        finds_something = least_p_value(len(self._common)) < 1 - self._level
-        shows_noise = any(map(has_spread, zip(*self._common, strict=True)))
-        return self.paired if self.paired is not None and shows_noise and finds_something else self.welch
-
-    @property
-    def _speaking_examples(self) -> ExampleComparison | None:
-        return self.examples if self.of_seeds.p_value is None else None
-
-    @property
-    def result(self) -> DifferenceResult | McNemarResult:
-        """Result of the test that speaks: over seeds, or where these show no noise, over examples."""
-        return self._speaking_examples.result if self._speaking_examples else self.of_seeds
-
-    @property
-    def test(self) -> str:
-        """Test that speaks, in words; empty where the noise of seeds is not known, and nothing else tells."""
-        if self._speaking_examples:
-            return self._speaking_examples.test
-        if self.of_seeds is self.paired:
-            return f"paired permutation over {len(self.differences)} common seeds"
-        sizes = f"{len(self.first.seeds)} and {len(self.second.seeds)} seeds"
-        return "" if self.welch.p_value is None else f"Welch's test over {sizes}"
+    def is_distinguishable(self) -> bool | None:
+        """Whether the groups differ by more than luck; None where nothing can tell."""
+        return None if self.corrected_p_value is None else self.corrected_p_value < 1 - LEVEL
 
     @property
     def bootstrap(self) -> Interval | None:
@@ -263,77 +84,73 @@ class Comparison:
         return bootstrap_interval(self.first.scores, self.second.scores) if known else None
 
     @property
-    def num_seeds_needed(self) -> int | None:
-        """Number of seeds of each group that would settle a difference of this size; None where no number would."""
-        result = self.of_seeds
-        if result is self.paired:
-            return pairs_of_seeds(result.difference, stdev(self.differences), self._level)
-        if result.p_value is None:
-            return None
-        return seeds_of_each_group(result.difference, stdev(self.first.scores), stdev(self.second.scores), self._level)
-
-    @property
-    def p_value(self) -> float | None:
-        return self.result.p_value
-
-    @property
     def differs_in(self) -> Mapping[str, tuple[Any, Any]]:
         """Values in which the groups differ, by path."""
         one, other = ({**group.parameters, "code": group.code_version} for group in (self.first, self.second))
         return {path: (one.get(path), other.get(path)) for path in sorted(varying_paths([one, other]))}
 
     @property
-    def is_distinguishable(self) -> bool | None:
-        """Whether the groups differ by more than luck; None where nothing can tell."""
-        return None if self.corrected_p_value is None else self.corrected_p_value < 1 - LEVEL
-
-    @property
     def words(self) -> str:
         """The answer in one sentence: whether the groups differ, by what, and how many seeds would settle it."""
-        result, amount = self.result, partial(_amount, self.first.metric)
-        difference, corrected = f"difference {amount(result.difference)}", self.corrected_p_value
+        metric, result, corrected = self.first.metric, self.result, self.corrected_p_value
         is_known = self.of_seeds.p_value is not None
         why = "" if is_known else why_noise_is_unknown(self.first.scores, self.second.scores)
-        if self.p_value is None or corrected is None:
+        facts = f"difference {_amount(metric, result.difference)}"
+        if result.p_value is None or corrected is None:
             return (
-                f"nothing can tell: {difference} cannot be held against the noise of seeds ({why}), and no predictions "
-                f"of the same examples are kept that tell of {self.first.metric}; run further seeds"
+                f"nothing can tell: {facts} cannot be held against the noise of seeds ({why}), and no predictions "
+                f"of the same examples are kept that tell of {metric}; run further seeds"
             )
         low, high = result.interval or (math.nan, math.nan)
-        facts = f"{difference}, 95 % interval {amount(low, unit='')} to {amount(high)}, p = {_p_text(self.p_value)} "
-        facts += f"({self.test})"
+        facts += f", 95 % interval {_amount(metric, low, unit='')} to {_amount(metric, high)}"
+        facts += f", p = {_p_text(result.p_value)} ({self.test})"
         if self.num_comparisons > 1:
             facts += f"; corrected for {self.num_comparisons} comparisons (Holm): p = {_p_text(corrected)}"
         if not is_known:
             models = "these two models are" if self.is_distinguishable else "not even these two models are"
             return f"{models} distinguishable: {facts}; {why}: whether further seeds would say so is not known"
-        if not self.is_distinguishable:
-            among = f" among {self.num_comparisons} comparisons" if self.num_comparisons > 1 else ""
-            return f"not distinguishable{among}: {facts}; {self._further()}"
-        is_first = (result.difference > 0) != is_better_lower(self.first.metric)
-        return f"distinguishable: {'the first' if is_first else 'the second'} is better, {facts}"
-
-    def _further(self) -> str:
-        """Words on the number of seeds that would settle the difference."""
+        if self.is_distinguishable:
+            is_first = (result.difference > 0) != is_better_lower(metric)
+            return f"distinguishable: {'the first' if is_first else 'the second'} is better, {facts}"
+        among = f" among {self.num_comparisons} comparisons" if self.num_comparisons > 1 else ""
         needed = self.num_seeds_needed
+        further = f"about {needed} seeds each would settle a difference of this size"
         if needed is None:
-            return "no number of seeds settles so small a difference"
-        if needed <= min(len(self.first.seeds), len(self.second.seeds)):
-            return f"{needed} seeds each find a difference of this size {POWER:.0%} of the time"
-        return f"about {needed} seeds each would settle a difference of this size"
+            further = "no number of seeds settles so small a difference"
+        elif needed <= min(len(self.first.seeds), len(self.second.seeds)):
+            further = f"{needed} seeds each find a difference of this size {POWER:.0%} of the time"
+        return f"not distinguishable{among}: {facts}; {further}"
 
 
-def _corrected(alone: Sequence[Comparison]) -> list[Comparison]:
-    """Choose the tests among so many comparisons, and correct their p-values."""
-    num_telling = max(1, sum(one.p_value is not None for one in alone))
-    found = [replace(one, num_comparisons=num_telling) for one in alone]
-    corrected = iter(holm([one.p_value for one in found if one.p_value is not None]))
-    return [one if one.p_value is None else replace(one, corrected_p_value=next(corrected)) for one in found]
+def _compare(
+    first: GroupRecord, second: GroupRecord, examples: ExampleComparison | None, num_comparisons: int = 1
+) -> Comparison:
+    """Compare two groups by the test that speaks."""
+    one, other = ({seed.seed: seed.score for seed in group.seeds} for group in (first, second))
+    common = [(one[seed], other[seed]) for seed in one if seed in other and seed is not None]
+    differences = [score - other_score for score, other_score in common]
+    paired = compare_pairs(differences) if len(common) > 1 else None
+    welch = of_seeds = compare_means(first.scores, second.scores)
+    level = 1 - (1 - LEVEL) / num_comparisons  # of the first of Holm's steps
+    result: DifferenceResult | McNemarResult = welch
+    test, num_needed = "", None
+    shows_noise = any(map(has_spread, zip(*common, strict=True)))
+    if paired is not None and shows_noise and least_p_value(len(common)) < 1 - level:
+        result = of_seeds = paired
+        test = f"paired permutation over {len(common)} common seeds"
+        num_needed = pairs_of_seeds(paired.difference, stdev(differences), level)
+    elif welch.p_value is not None:
+        test = f"Welch's test over {len(first.seeds)} and {len(second.seeds)} seeds"
+        num_needed = seeds_of_each_group(welch.difference, stdev(first.scores), stdev(second.scores), level)
+    elif examples is not None:
+        result, test = examples.result, examples.test
+    return Comparison(
+        first, second, num_comparisons, differences, paired, welch, of_seeds, examples, result, test, num_needed
+    )
 
 
-def compare_named(connection: Connection, names: Sequence[str], state: ColumnElement[RunState]) -> list[Comparison]:
-    """Compare what names stand for, as `Registry.compare` describes it."""
-    groups = [find_group(connection, name, state) for name in names]
+def compare_groups(names: Sequence[str], groups: Sequence[GroupRecord]) -> list[Comparison]:
+    """Compare each two of the groups that names stand for, as `Registry.compare` describes it."""
     if len(groups) < 2:
         raise InputError("name at least two groups, runs or trials to compare")
     for (one, first), (other, second) in combinations(zip(names, groups, strict=True), 2):
@@ -342,24 +159,20 @@ def compare_named(connection: Connection, names: Sequence[str], state: ColumnEle
     first = groups[0]
     for group in groups:
         for field in ("task", "metric", "split", "data"):
-            one, other = getattr(first, field), getattr(group, field)
-            if one != other:
+            its, wanted = getattr(group, field), getattr(first, field)
+            if its != wanted:
                 raise InputError(
-                    f"groups {first.label} and {group.label} cannot be compared: the {field} of one is {one}, of the "
-                    f"other {other}; score both models on the same data by runs of a spec with `kind: evaluate`"
+                    f"groups {first.label} and {group.label} cannot be compared: the {field} of one is {wanted}, of "
+                    f"the other {its}; score both models on the same data by runs of a spec with `kind: evaluate`"
                 )
         if not group.seeds:
             why = group.refusal or "no run of it completed with a score"
             raise InputError(f"group {group.label} cannot be compared: {why}")
-    ids = [run.id for group in groups for run in group.runs if run.is_scored]
-    kept = select(RUNS.c.id, RUNS.c.predictions_path).where(RUNS.c.id.in_(select_items(connection, ids)))
-    predictions = {run_id: path for run_id, path in connection.execute(kept) if path}
-    return _corrected(
-        [
-            Comparison(first, second, compare_examples(first, second, predictions))
-            for first, second in combinations(groups, 2)
-        ]
-    )
+    alone = [_compare(first, second, compare_examples(first, second)) for first, second in combinations(groups, 2)]
+    num_telling = max(1, sum(one.p_value is not None for one in alone))
+    found = [_compare(one.first, one.second, one.examples, num_telling) for one in alone]
+    corrected = iter(holm([one.p_value for one in found if one.p_value is not None]))
+    return [one if one.p_value is None else replace(one, corrected_p_value=next(corrected)) for one in found]
 
 
 def _amount(metric: str, value: float, unit: str = " points") -> str:

@@ -1,8 +1,11 @@
-"""Predictions that runs kept: read from their files, and scored over examples that are drawn of them."""
+"""Predictions that runs kept: read from their files, scored over drawn examples, and compared between two groups."""
 
 import json
+import logging
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import eq
 from typing import Any
 
@@ -11,17 +14,23 @@ from numpy.typing import NDArray
 
 from bert_core.metrics.spans import entity_spans
 from orchestrator.errors import InputError, OrchestratorError
-from orchestrator.significance.resampling import Numbers, ScoreOfWeights, spearman_of
+from orchestrator.registry.group_records import GroupRecord, GroupRun
+from orchestrator.significance.comparison import DifferenceResult, McNemarResult, compare_answers, holm
+from orchestrator.significance.resampling import Numbers, ScoreOfWeights, compare_over_examples, spearman_of
 from orchestrator.storage import read_bytes
 
+logger = logging.getLogger(__name__)
 PredictionRow = Mapping[str, Any]
+Pair = tuple[PredictionRow, PredictionRow]
+"""Rows of two models on the same example."""
 CLASS, TAGS, VALUE, ANSWER, OTHER = "class", "list of tags", "value", "answer", "list or choice"
 """Kinds of predictions, in words."""
 _TAG = re.compile(r"O|[BI]-.+", re.DOTALL)
+_SIDES = ("prediction", "gold")
 
 
 def read_predictions(path: str) -> list[PredictionRow]:
-    """Rows of a file of predictions, all of one kind.
+    """Read a file of predictions, which are all of one kind.
 
     Raises: InputError where the file is not there, or a line of it is no prediction, which is named.
     """
@@ -45,7 +54,7 @@ def read_predictions(path: str) -> list[PredictionRow]:
 
 def prediction_kind(row: Any) -> str | None:
     """Kind of prediction that a row says it is: CLASS, TAGS, VALUE, ANSWER or OTHER; None for what is none."""
-    if not isinstance(row, dict) or not {"prediction", "gold"} <= row.keys() or not _is_sound(row):
+    if not isinstance(row, dict) or not row.keys() >= {*_SIDES} or not _is_sound(row):
         return None
     predicted, gold = row["prediction"], row["gold"]
     if "words" in row:
@@ -62,9 +71,9 @@ def prediction_kind(row: Any) -> str | None:
 
 def _is_sound(row: Mapping[str, Any]) -> bool:
     """Whether the parts that every kind may have are what they should be."""
-    given = row.get("probabilities", ())
-    numbers = [*(given.values() if isinstance(given, dict) else given if isinstance(given, list | tuple) else [None])]
-    items = [item for side in ("prediction", "gold") if isinstance(row[side], list) for item in row[side]]
+    given = row.get("probabilities", [])
+    numbers = [*(given.values() if isinstance(given, dict) else given if isinstance(given, list) else [None])]
+    items = [item for side in _SIDES if isinstance(row[side], list) for item in row[side]]
     return (
         all(map(_is_number, [*numbers, row.get("error", 0)]))
         and all(isinstance(item, str | int | float) for item in items)
@@ -80,18 +89,10 @@ def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-Pair = tuple[PredictionRow, PredictionRow]
-"""Rows of two models on the same example."""
-
-
-def same_examples(first: Sequence[PredictionRow], second: Sequence[PredictionRow]) -> list[Pair] | None:
-    """Rows of the same examples side by side; None unless both sides have just the same ones, with the same gold."""
-    other = {row.get("id"): row for row in second}
-    ids = {row.get("id") for row in first}
-    if not first or not len(first) == len(second) == len(other) or None in ids or ids != other.keys():
-        return None
-    pairs = [(row, other[row["id"]]) for row in first]
-    return pairs if all(row.get("gold") == twin.get("gold") for row, twin in pairs) else None
+Count = Callable[[Sequence[PredictionRow]], Numbers | None]
+"""Function from N rows to K numbers of each, (N, K); None where rows lack what these are made of."""
+Way = tuple[Count, Callable[[Numbers], ScoreOfWeights]]
+"""Way to count, and to score the examples that are drawn by these numbers."""
 
 
 def scores_for(
@@ -105,18 +106,9 @@ def scores_for(
     return None
 
 
-Count = Callable[[Sequence[PredictionRow]], Numbers | None]
-"""Function from N rows to K numbers of each, (N, K); None where rows lack what these are made of."""
-Way = tuple[Count, Callable[[Numbers], ScoreOfWeights]]
-"""Way to count, and to score the examples that are drawn by these numbers."""
-
-
 def _of_sums(score: Callable[[Numbers], Numbers]) -> Callable[[Numbers], ScoreOfWeights]:
     """A score that is made of the sums (R, K) of K numbers of each example that is drawn."""
     return lambda counts: lambda weights: score(weights @ counts)
-
-
-_SIDES = ("prediction", "gold")
 
 
 def _have(kind: Any, rows: Sequence[PredictionRow], names: Sequence[str] = _SIDES) -> bool:
@@ -126,6 +118,11 @@ def _have(kind: Any, rows: Sequence[PredictionRow], names: Sequence[str] = _SIDE
 def _count(numbers: Callable[[Any], Sequence[float]], kind: Any, names: Sequence[str] = _SIDES) -> Count:
     """Numbers of each row, where its values of these names are of a type."""
     return lambda rows: np.asarray([*map(numbers, rows)], float) if _have(kind, rows, names) else None
+
+
+def _own(name: str) -> Way:
+    """Mean of a value that each row has itself."""
+    return _count(lambda row: (row[name], 1.0), int | float, (name,)), _MEAN
 
 
 def _hits(row: PredictionRow) -> tuple[int, int, int]:
@@ -178,17 +175,16 @@ def _matthews(sums: Numbers) -> Numbers:
     return _ratio(covariance, scale)
 
 
-def _pearson(values: Numbers) -> ScoreOfWeights:
+def _pearson(sums: Numbers) -> Numbers:
     """Pearson's correlation, by the moments of the values."""
-    own, theirs = values.T
-    moments = np.column_stack([np.ones_like(own), own, theirs, own * own, theirs * theirs, own * theirs])
+    total, x, y, xx, yy, xy = sums.T
+    scale = np.sqrt(np.maximum(total * xx - x * x, 0) * np.maximum(total * yy - y * y, 0))
+    return _ratio(total * xy - x * y, scale)
 
-    def score(weights: Numbers) -> Numbers:
-        total, x, y, xx, yy, xy = (weights @ moments).T
-        scale = np.sqrt(np.maximum(total * xx - x * x, 0) * np.maximum(total * yy - y * y, 0))
-        return _ratio(total * xy - x * y, scale)
 
-    return score
+def _moments(row: PredictionRow) -> tuple[float, ...]:
+    x, y = (float(row[side]) for side in _SIDES)
+    return 1.0, x, y, x * x, y * y, x * y
 
 
 def _ratio(numerator: NDArray[Any], denominator: NDArray[Any]) -> Numbers:
@@ -202,13 +198,6 @@ _MEAN = _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 1]))
 _PARTS, _VALUES = _count(_hits, list), _count(lambda row: [row[side] for side in _SIDES], int | float)
 _RIGHT_WORDS = _count(lambda row: (sum(map(eq, row["prediction"], row["gold"])), len(row["gold"])), list)
 _F1_OF_PARTS = (_PARTS, _of_sums(lambda sums: _ratio(2 * sums[:, 0], sums[:, 1] + sums[:, 2])))
-
-
-def _own(name: str) -> Way:
-    """Mean of a value that each row has itself."""
-    return _count(lambda row: (row[name], 1.0), int | float, (name,)), _MEAN
-
-
 OF_RIGHT_ANSWERS = {"accuracy": "correct", "subset_accuracy": "correct", "exact_match": "exact_match"}
 """Scores that are the share of right answers, which McNemar's test compares, and the key by which a row is right."""
 _WAYS: Mapping[str, Sequence[Way]] = {
@@ -220,7 +209,130 @@ _WAYS: Mapping[str, Sequence[Way]] = {
     "precision": ((_PARTS, _MEAN),),
     "recall": ((_PARTS, _of_sums(lambda sums: _ratio(sums[:, 0], sums[:, 2]))),),
     "word_accuracy": ((_RIGHT_WORDS, _MEAN),),
-    "pearson": ((_VALUES, _pearson),),
+    "pearson": ((_count(_moments, int | float), _of_sums(_pearson)),),
     "spearman": ((_VALUES, lambda values: spearman_of(*values.T)),),
 }
 """Ways for each score, of which the first that fits the rows is taken."""
+
+
+def same_examples(first: Sequence[PredictionRow], second: Sequence[PredictionRow]) -> dict[Any, Pair] | None:
+    """Pair the rows of the same examples, by id; None unless both sides have just the same ones, with the same gold."""
+    one, other = ({row.get("id"): row for row in rows} for rows in (first, second))
+    if not one or None in one or one.keys() != other.keys() or not len(first) == len(second) == len(one):
+        return None
+    is_same = all(row["gold"] == other[number]["gold"] for number, row in one.items())
+    return {number: (row, other[number]) for number, row in one.items()} if is_same else None
+
+
+@dataclass(frozen=True)
+class AnswerComparison:
+    """McNemar's test of two runs' answers."""
+
+    first_run: str
+    second_run: str
+    result: McNemarResult
+    corrected_p_value: float
+    """Exact p-value, corrected by Holm's method for the pairs of runs."""
+
+
+@dataclass(frozen=True)
+class ExampleComparison:
+    """Two groups over the same examples, the first one's score minus the second one's.
+
+    Runs are paired by their seed; where the groups have none in common, one run of each is taken, the best one.
+    """
+
+    num_examples: int
+    answers: Sequence[AnswerComparison]
+    """Comparison of right and wrong answers, for each pair of runs; empty where answers are not right or wrong."""
+    answers_about: str
+    """Name of what McNemar's test counts."""
+    score: DifferenceResult | None
+    """Difference of the score, the mean over the pairs of runs; None for a score that the kept rows do not give."""
+    result: McNemarResult | DifferenceResult
+    """Result of the test that speaks: McNemar's of the only pair, where it is about the score, or the bootstrap."""
+    test: str
+    """Test that speaks, in words."""
+
+
+def compare_examples(first: GroupRecord, second: GroupRecord) -> ExampleComparison | None:
+    """Compare two groups by kept predictions; None where there are none of the same examples, or nothing to count."""
+    pairs: dict[tuple[str, str], dict[Any, Pair]] = {}
+    for one, other in _pairs_of_runs(first, second):
+        if side_by_side := same_examples(_rows_of(one), _rows_of(other)):
+            pairs[one[0].id, other[0].id] = side_by_side
+    if not pairs:
+        return None
+    answers, score = _compare_answers(pairs), _compare_scores(first.metric, list(pairs.values()))
+    num_examples, is_of_score = len(next(iter(pairs.values()))), first.metric in OF_RIGHT_ANSWERS
+    about = "right answers" if is_of_score else "wholly right examples"
+    if len(answers) == 1 and (is_of_score or score is None):
+        result: McNemarResult | DifferenceResult | None = answers[0].result
+        test = "McNemar's exact test" if is_of_score else f"McNemar's exact test of {about}"
+    else:
+        result, test = score, "paired bootstrap"
+    if result is None:
+        return None
+    return ExampleComparison(num_examples, answers, about, score, result, f"{test} over {num_examples:,} examples")
+
+
+def _pairs_of_runs(first: GroupRecord, second: GroupRecord) -> list[tuple[list[GroupRun], list[GroupRun]]]:
+    """Runs that kept predictions, paired by seed; the runs of a seed's folds stand together, as one."""
+    sides: list[dict[int, dict[int, GroupRun]]] = []
+    for group in (first, second):
+        by_seed: dict[int, dict[int, GroupRun]] = defaultdict(dict)
+        for run in group.runs:
+            if run.is_scored and run.predictions_path and run.seed is not None:
+                by_seed[run.seed][run.fold or 0] = run
+        sides.append(by_seed)
+    if common := sorted(sides[0].keys() & sides[1].keys()):
+        one, other = ([[own[seed][fold] for fold in sorted(own[seed])] for seed in common] for own in sides)
+        return list(zip(one, other, strict=True))
+    best = [[group.best] for group in (first, second) if group.best is not None and group.best.predictions_path]
+    return [(best[0], best[1])] if len(best) == 2 else []
+
+
+def _rows_of(runs: Sequence[GroupRun]) -> list[PredictionRow]:
+    """Rows that runs kept; none of a file that is not there any more, or has no predictions."""
+    rows: list[PredictionRow] = []
+    for run in runs:
+        try:
+            rows += read_predictions(run.predictions_path or "")
+        except InputError as error:
+            logger.warning(str(error))
+    return rows
+
+
+def _compare_answers(pairs: Mapping[tuple[str, str], Mapping[Any, Pair]]) -> list[AnswerComparison]:
+    """Compare the answers of each pair of runs; none where answers are not right or wrong, but near or far."""
+    results = []
+    for rows in pairs.values():
+        keys = set[str].intersection(*({*row} for both in rows.values() for row in both))
+        names = [name for name in ("correct", "exact_match") if name in keys]
+        if not names:
+            return []
+        first, second = ([bool(row[names[0]]) for row in side] for side in zip(*rows.values(), strict=True))
+        results.append(compare_answers(first, second))
+    corrected = holm([result.p_value for result in results])
+    return [
+        AnswerComparison(one, other, result, p_value)
+        for (one, other), result, p_value in zip(pairs, results, corrected, strict=True)
+    ]
+
+
+def _compare_scores(metric: str, pairs: Sequence[Mapping[Any, Pair]]) -> DifferenceResult | None:
+    """Compare the mean score over the pairs of runs: the examples that are drawn are the same for every run."""
+    scores: list[tuple[ScoreOfWeights, ScoreOfWeights]] = []
+    for rows in pairs:
+        if rows.keys() != pairs[0].keys():
+            return None
+        first, second = zip(*(rows[example] for example in pairs[0]), strict=True)
+        found = scores_for(metric, first, second)
+        if found is None:
+            return None
+        scores.append(found)
+
+    def mean_score(side: int) -> ScoreOfWeights:
+        return lambda weights: np.asarray(np.mean([both[side](weights) for both in scores], axis=0), dtype=float)
+
+    return compare_over_examples(len(pairs[0]), mean_score(0), mean_score(1))

@@ -5,29 +5,28 @@ Scores on different validation data, or by different scores, say nothing about o
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from statistics import fmean
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, and_, select
+from sqlalchemy import Connection, select
 
 from orchestrator.measurements import is_better_lower, score_bounds
 from orchestrator.registry.dialects import select_items
 from orchestrator.registry.group_records import (
     FOLDS_PATH,
+    RANKED_KINDS,
     GroupRecord,
     GroupRun,
     Row,
-    group_label,
     group_notes,
+    load_groups,
     recipe_text,
     scored_trials,
     varying_paths,
 )
-from orchestrator.registry.groups import RANKED_KINDS, load_groups, of_task
 from orchestrator.registry.model_origins import taken_path
 from orchestrator.registry.records import RecordTable, paused_collection
 from orchestrator.registry.roll_up import Numbers, Ranking, joined_key, load_rankings, numbers_of, split_key
@@ -48,24 +47,27 @@ _NUMBERS = ("mean", "sd", "low", "high", "median", "worst", "best", "baseline", 
 _INIT_FROM, _SIZE = "recipe.init_from", "recipe.size"
 _OWN_COLUMNS = {_INIT_FROM, _SIZE, taken_path("validation"), taken_path("test"), "split"}
 """Parameters that the leaderboard has columns of their own for."""
-_TELLING = ("task", "kind", "metric", "split", "data", "init_from", "size", "recipe")
-"""Columns that tell a group's recipe apart."""
 _NAMING = ("model", "teacher", "num_hidden_layers")
 """Parameters by which students and evaluated models are always known."""
-_EXECUTION = "execution."
 SHOWN_DIGITS = 8
 """Digits of a digest of data that the leaderboard has."""
 _MIN_TOLD_APART = 10
 """Places of each ranking that a recipe is told apart from at least, however few are asked for."""
 
 
-_Place = tuple[Ranking, str, dict[str, Any]]
-"""Ranking and key of a group, and the columns that tell its place among all."""
-
-
 def noise_of(numbers: Numbers) -> SeedNoise | None:
     """Noise of the seeds of a ranking's groups; None where no group has seeds that differ."""
     return SeedNoise.of_columns(numbers["n"], numbers["mean"], numbers["sd"]) if len(numbers) else None
+
+
+def _intervals(numbers: Numbers, metric: str, noise: SeedNoise) -> NDArray[Any]:
+    """Lower and upper ends of the 95 % intervals of groups' means, (2, G), as `SeedNoise.interval` has them."""
+    mean, bounds = numbers["mean"], score_bounds(metric)
+    half = noise.half_widths(np.maximum(numbers["n"], 1), mean, numbers["sd"])
+    ends = np.stack([mean - half, mean + half])
+    if bounds is None:
+        return ends
+    return np.where((bounds[0] <= mean) & (mean <= bounds[1]), np.clip(ends, *bounds), ends)
 
 
 def in_order(
@@ -76,14 +78,12 @@ def in_order(
     Args:
         limit: number of the first ones that are asked for; None for all.
     """
-    scored, mean = numbers["n"] > 0, numbers["mean"]
-    sign, bounds = 1.0 if is_better_lower(metric) else -1.0, score_bounds(metric)
-    value = mean if by == "lower" else numbers[by]
+    falls = is_better_lower(metric)
+    sign = 1.0 if falls else -1.0
+    value = numbers["mean" if by == "lower" else by]
     if by == "lower" and noise is not None:
-        value = mean + sign * noise.half_widths(np.maximum(numbers["n"], 1), mean, numbers["sd"])
-        if bounds is not None:
-            value = np.where((bounds[0] <= mean) & (mean <= bounds[1]), np.clip(value, *bounds), value)
-    value = np.where(scored, sign * value, np.inf)
+        value = _intervals(numbers, metric, noise)[int(falls)]
+    value = np.where(numbers["n"] > 0, sign * value, np.inf)
     first = np.arange(len(numbers))
     if limit is not None and limit < len(numbers):  # few of many need to be sorted
         first = np.flatnonzero(value <= np.partition(value, limit)[limit])
@@ -93,18 +93,22 @@ def in_order(
     return first[np.lexsort((few["code"], few["key"], -few["has_model"], means, value))][:limit]
 
 
-def _places(ranking: Ranking, numbers: Numbers, by: Order, limit: int | None) -> Iterator[_Place]:
-    """Yield the first places of a ranking."""
+def _places(
+    ranking: Ranking, numbers: Numbers, by: Order, limit: int | None
+) -> Iterator[tuple[Ranking, str, dict[str, Any]]]:
+    """Yield the first places of a ranking: the key of each group, and the columns that tell its place among all."""
     noise, num_scored = noise_of(numbers), int(np.count_nonzero(numbers["n"]))
-    sign, bounds = 1.0 if is_better_lower(ranking.metric) else -1.0, score_bounds(ranking.metric)
-    first, statistics = in_order(numbers, ranking.metric, by, noise, limit), numbers[[*SeedStatistics._fields]]
-    best = SeedStatistics(*statistics[np.argmin(np.where(numbers["n"] > 0, sign * numbers["mean"], np.inf))].item())
-    for rank, place in enumerate(first.tolist(), start=1):
-        own, (low, high), may_be_best = SeedStatistics(*statistics[place].item()), (None, None), None
-        if noise is not None and own.n:
-            (low, high), may_be_best = noise.interval(own, bounds), noise.may_be_best(own, best, num_scored)
+    means = numbers["mean"] if is_better_lower(ranking.metric) else -numbers["mean"]
+    best = numbers[np.argmin(np.where(numbers["n"] > 0, means, np.inf))]
+    shown = numbers[in_order(numbers, ranking.metric, by, noise, limit)]
+    ends = _intervals(shown, ranking.metric, noise).T.tolist() if noise else []
+    for rank, group in enumerate(shown, start=1):
+        (low, high), may_be_best = (None, None), None
+        if noise is not None and group["n"]:
+            own, first = (SeedStatistics(*one[[*SeedStatistics._fields]].item()) for one in (group, best))
+            (low, high), may_be_best = ends[rank - 1], noise.may_be_best(own, first, num_scored)
         told = {"rank": rank, "num_ranked": len(numbers), "may_be_best": may_be_best, "low": low, "high": high}
-        yield ranking, joined_key(*numbers[["key", "code"]][place].item()), told
+        yield ranking, joined_key(*group[["key", "code"]].item()), told
 
 
 def trial_groups(rows: Sequence[Row], metric: str) -> list[GroupRecord]:
@@ -117,8 +121,8 @@ def trial_groups(rows: Sequence[Row], metric: str) -> list[GroupRecord]:
     for place, row in enumerate(scored_trials(rows, metric)):
         folder = None if place else ""  # a sweep keeps the best trial's model: of equals its group comes first
         score, baseline = (row.get(f"metrics.{name}{metric}") for name in ("", "baseline."))
-        run = GroupRun(row["id"], row["seed"], row["state"], score, baseline, None, False, folder, None, None)
-        of_group[row["group"]].append(run._replace(fold=row.get("params.fold")))
+        place_of = row["id"], row["seed"], row.get("params.fold"), row["state"]
+        of_group[row["group"]].append(GroupRun(*place_of, score, baseline, model_folder=folder))
         own = {name: value for name, value in row.items() if name.startswith("params.")}
         parameters.setdefault(row["group"], own | {FOLDS_PATH: row.get("params.folds") or 1})
     groups = [
@@ -132,10 +136,11 @@ def trial_groups(rows: Sequence[Row], metric: str) -> list[GroupRecord]:
 
 def load_noise(connection: Connection, group: GroupRecord) -> SeedNoise | None:
     """Load the noise of seeds in the ranking of a group, as the leaderboard has it."""
-    numbers = load_rankings(connection, group.task).get(Ranking.of(group), numbers_of([]))
-    key, code = split_key(group.key)
-    is_other = (numbers["key"] != key) | (numbers["code"] != code)
-    return noise_of(np.concatenate([numbers[is_other], numbers_of([group])]))
+    numbers, own = load_rankings(connection, group.task).get(Ranking.of(group)), numbers_of([group])
+    if numbers is None:
+        return noise_of(own)
+    is_other = (numbers["key"] != own["key"]) | (numbers["code"] != own["code"])
+    return noise_of(np.concatenate([numbers[is_other], own]))
 
 
 @paused_collection()
@@ -148,28 +153,24 @@ def rank_groups(
     most = None if limit is None else max(limit, _MIN_TOLD_APART)
     ordered = sorted(rankings, key=order.__getitem__)
     places = [place for ranking in ordered for place in _places(ranking, rankings[ranking], by, most)]
-    keys = {key.partition(".")[0] for _, key, _ in places}
-    are_placed = and_(of_task(None, archived=archived), RUNS.c.group_key.in_(select_items(connection, keys)))
-    found = load_groups(connection, are_placed, across_code=across_code)
+    keys = select_items(connection, {key.partition(".")[0] for _, key, _ in places})
+    found = load_groups(connection, RUNS.c.group_key.in_(keys), archived=archived, across_code=across_code)
     groups = {(Ranking.of(group), group.key): group for group in found}
     texts = _recipe_texts([groups[ranking, key] for ranking, key, _ in places])
-    models = _load_labels(connection, [group.best.model_folder for group in groups.values() if group.best])
+    folders = {group.best.model_folder for group in found if group.best and group.best.model_folder is not None}
+    labels = select(MODELS.c.folder, MODELS.c.name, MODELS.c.version)
+    labels = labels.where(MODELS.c.folder.in_(select_items(connection, folders)))
+    models = {folder: f"{name}@{version}" for folder, name, version in connection.execute(labels)}
     records = []
     for ranking, key, told in places:
-        group = groups[ranking, key]
-        folder = group.best.model_folder if group.best else None
-        notes = "; ".join(group_notes(group, _twins(rankings[ranking], key)))
-        more = {"recipe": texts[id(group)], "notes": notes, "model": models.get(str(folder), folder)}
-        records.append(told | _columns_of(group) | more)
-    tellings = [repr([record[name] for name in _TELLING]) for record in records]
-    num_alike = Counter(tellings)
-    for record, telling in zip(records, tellings, strict=True):
-        if num_alike[telling] > 1:
-            record["recipe"] = f"{record['recipe']} group={group_label(record['group'])}".lstrip()
-    shown = [record for record in records if limit is None or record["rank"] <= limit]
-    for record in shown:
-        record["rank"] = record["rank"] if record["n"] else None
-    return RecordTable(LEADERBOARD_COLUMNS, shown, dict.fromkeys(_NUMBERS, "float64"))
+        if limit is None or told["rank"] <= limit:
+            group = groups[ranking, key]
+            folder = group.best.model_folder if group.best else None
+            notes = "; ".join(group_notes(group, _twins(rankings[ranking], key)))
+            more = {"recipe": texts[id(group)], "notes": notes, "model": models.get(str(folder), folder)}
+            told["rank"] = told["rank"] if group.seeds else None
+            records.append(told | _columns_of(group) | more)
+    return RecordTable(LEADERBOARD_COLUMNS, records, dict.fromkeys(_NUMBERS, "float64"))
 
 
 def _twins(numbers: Numbers, key: str) -> list[str]:
@@ -179,26 +180,18 @@ def _twins(numbers: Numbers, key: str) -> list[str]:
     return [joined_key(plain, code) for code in numbers["code"][first:end].tolist() if code != own]
 
 
-def _load_labels(connection: Connection, folders: Iterable[str | None]) -> dict[str, str]:
-    """Label of the registered model in each folder that has one."""
-    is_shown = MODELS.c.folder.in_(select_items(connection, {folder for folder in folders if folder is not None}))
-    labels = select(MODELS.c.folder, MODELS.c.name, MODELS.c.version).where(is_shown)
-    return {folder: f"{name}@{version}" for folder, name, version in connection.execute(labels)}
-
-
 def _columns_of(group: GroupRecord) -> dict[str, Any]:
     """Values of the leaderboard's columns that the group has by itself."""
     summary, best, tested = group.summary, group.best, group.tested
     told: dict[str, Any] = summary._asdict() if summary else {**dict.fromkeys(Summary._fields), "n": 0}
     return {
         **{name: told[name] for name in ("mean", "sd", "n", "median")},
-        **{name: getattr(group, name) for name in ("task", "metric", "split", "kind", "origin")},
+        **{name: getattr(group, name) for name in ("task", "metric", "split", "kind", "origin", "baseline")},
         "data": (group.data or "")[:SHOWN_DIGITS] or None,
         "folds": group.parameters.get(FOLDS_PATH),
         "worst": told["highest" if is_better_lower(group.metric) else "lowest"],
         "best": group.best_score,
         **group.counts,
-        "baseline": _baseline(group),
         "test": tested.test if tested else None,
         "test_run": tested.id if tested else None,
         "init_from": group.parameters.get(_INIT_FROM),
@@ -206,14 +199,6 @@ def _columns_of(group: GroupRecord) -> dict[str, Any]:
         "run": best.id if best else group.runs[-1].id,
         "group": group.key,
     }
-
-
-def _baseline(group: GroupRecord) -> float | None:
-    """Score of what needs no reading, beside the best run, or where each run is of one fold on average."""
-    known = [run.baseline for run in group.runs if run.is_scored and run.baseline is not None]
-    if group.num_folds > 1 and known:
-        return fmean(known)
-    return group.best.baseline if group.best else None
 
 
 def _recipe_texts(groups: Sequence[GroupRecord]) -> dict[int, str]:
@@ -224,7 +209,7 @@ def _recipe_texts(groups: Sequence[GroupRecord]) -> dict[int, str]:
     texts = {}
     for (_, kind), some in by_kind.items():
         told = {*varying_paths([group.parameters for group in some]), *(_NAMING if kind else ())} - _OWN_COLUMNS
-        paths = sorted(path for path in told if not path.startswith(_EXECUTION))
+        paths = sorted(path for path in told if not path.startswith("execution."))
         shows_code = len({group.code_version for group in some}) > 1
         for group in some:
             values = {path: group.parameters[path] for path in paths if path in group.parameters}

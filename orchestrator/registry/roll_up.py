@@ -14,16 +14,14 @@ rolled up again when any run is removed, restored or merged. What a board shows 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from itertools import groupby
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, and_, bindparam, delete, func, insert, not_, or_, select, union
+from sqlalchemy import Connection, Row, delete, func, not_, or_, select, union
 
-from orchestrator.registry.dialects import lock_until_commit, select_items, select_runs, upsert
-from orchestrator.registry.group_records import GroupRecord
-from orchestrator.registry.groups import is_ranked, load_groups, of_task
+from orchestrator.registry.dialects import lock_until_commit, select_items, select_runs, upsert, upsert_rows
+from orchestrator.registry.group_records import GroupRecord, is_ranked, load_groups
 from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.tables import ALL_RUNS, OPEN_RUNS, RANKED_GROUPS, RUNS
 from orchestrator.run_states import RunState
@@ -36,12 +34,13 @@ NUMBERS = np.dtype(
 score; whether its best run left a model; statistics of its seeds; and when its newest run ended, in seconds."""
 Numbers = NDArray[Any]
 _NO_NUMBERS = np.array([], NUMBERS)
-_OPEN = select(OPEN_RUNS.c.run_id)
+_KEYS = tuple(RANKED_GROUPS.primary_key.columns.keys())
 _PACKS = select(*RANKED_GROUPS.primary_key, RANKED_GROUPS.c.numbers).order_by(*RANKED_GROUPS.primary_key)
-_LIVE = [select(RUNS.c.group_key).where(column.in_(_OPEN)) for column in (RUNS.c.key, RUNS.c.parent_id)]
+_OPEN = select(OPEN_RUNS.c.run_id)
+_OPEN_KEYS = [select(RUNS.c.group_key).where(column.in_(_OPEN)) for column in (RUNS.c.key, RUNS.c.parent_id)]
 _LIVE_KEYS = {
-    True: union(*_LIVE),
-    False: union(*_LIVE, select(RUNS.c.group_key).where(is_flagged("archived"))),
+    True: union(*_OPEN_KEYS),
+    False: union(*_OPEN_KEYS, select(RUNS.c.group_key).where(is_flagged("archived"))),
 }
 """Statements for the keys of the groups that are read from the runs, by whether archived runs belong to them."""
 
@@ -111,10 +110,8 @@ def roll_up_runs(connection: Connection, run_ids: Collection[str]) -> None:
 
 def roll_up_tests(connection: Connection) -> None:
     """Roll up the groups with scores on test data anew: others than before may be refused."""
-    packs = connection.scalars(select(RANKED_GROUPS.c.numbers).where(RANKED_GROUPS.c.split == "test"))
-    roll_up_again(
-        connection, [joined_key(key) for pack in packs for key in np.frombuffer(pack, NUMBERS)["key"].tolist()]
-    )
+    tested = _unpack(connection.execute(_PACKS.where(RANKED_GROUPS.c.split == "test")))
+    roll_up_again(connection, [joined_key(key) for _, numbers in tested for key in numbers["key"].tolist()])
 
 
 def keys_of_runs(connection: Connection, run_ids: Collection[str]) -> set[str]:
@@ -128,22 +125,26 @@ def roll_up_again(connection: Connection, keys: Collection[str]) -> None:
     """Roll up the groups with these keys anew, from the runs that are not open."""
     if not keys:
         return
-    table = RANKED_GROUPS
-    lock_until_commit(connection, table.name)
-    touched = _PACKS.where(table.c.beginning.in_({key[:2] for key in keys}))
-    stored = {tuple(place): np.frombuffer(pack, NUMBERS) for *place, pack in connection.execute(touched)}
-    made, packs = _make_packs(connection, keys), []
+    lock_until_commit(connection, RANKED_GROUPS.name)
+    touched = RANKED_GROUPS.c.beginning.in_({key[:2] for key in keys})
+    stored, made = dict(_unpack(connection.execute(_PACKS.where(touched)))), _numbers_of_runs(connection, keys)
+    packs = []
     for place in {*stored, *made}:
         old = stored.get(place, _NO_NUMBERS)
         new = _replace(old, keys, made.get(place, _NO_NUMBERS)).tobytes()
         if new != old.tobytes():
-            packs.append(dict(zip(table.primary_key.columns.keys(), place, strict=True)) | {"numbers": new})
-    if packs:
-        is_it = [column == bindparam(f"old_{column.key}") for column in table.primary_key]
-        old_keys = [{f"old_{name}": value for name, value in pack.items() if name != "numbers"} for pack in packs]
-        connection.execute(delete(table).where(*is_it), old_keys)
-    if filled := [pack for pack in packs if pack["numbers"]]:
-        connection.execute(insert(table), filled)
+            packs.append(dict(zip(_KEYS, place, strict=True)) | {"numbers": new})
+    upsert_rows(connection, RANKED_GROUPS, _KEYS, ("numbers",), packs)
+    connection.execute(delete(RANKED_GROUPS).where(touched, func.length(RANKED_GROUPS.c.numbers) == 0))
+
+
+def _numbers_of_runs(connection: Connection, keys: Collection[str]) -> dict[tuple[str, ...], Numbers]:
+    """Numbers of the groups with these keys, by ranking and beginning, from the runs that are not open."""
+    is_open = func.coalesce(RUNS.c.parent_id, RUNS.c.key).in_(_OPEN)
+    found: dict[tuple[str, ...], list[GroupRecord]] = defaultdict(list)
+    for group in load_groups(connection, RUNS.c.group_key.in_(select_items(connection, keys)), not_(is_open)):
+        found[*Ranking.of(group), group.key[:2]].append(group)
+    return {place: numbers_of(groups) for place, groups in found.items()}
 
 
 def _replace(numbers: Numbers, keys: Iterable[str], new: Numbers) -> Numbers:
@@ -153,6 +154,11 @@ def _replace(numbers: Numbers, keys: Iterable[str], new: Numbers) -> Numbers:
     return joined[np.lexsort((joined["code"], joined["key"]))]
 
 
+def _unpack(rows: Iterable[Row[Any]]) -> Iterator[tuple[tuple[str, ...], Numbers]]:
+    for row in rows:
+        yield tuple(row[:-1]), np.frombuffer(row.numbers, NUMBERS)
+
+
 def check_roll_up(connection: Connection, *, mend: bool = False) -> list[str]:
     """Keys of the groups whose numbers are not those that follow from the runs, without those of open runs.
 
@@ -160,25 +166,15 @@ def check_roll_up(connection: Connection, *, mend: bool = False) -> list[str]:
         mend: whether all groups are rolled up anew.
     """
     keys = set(connection.scalars(select(RUNS.c.group_key).where(is_ranked()).distinct()))
-    made = [(place[:4], numbers) for place, numbers in _make_packs(connection, keys).items()]
     stored, followed = (
-        {(*ranking, *one) for ranking, numbers in packs for one in numbers.tolist()}
-        for packs in (_read_packs(connection, None), made)
+        {(*place, *one) for place, numbers in packs for one in numbers.tolist()}
+        for packs in (_unpack(connection.execute(_PACKS)), _numbers_of_runs(connection, keys).items())
     )
-    differing = {joined_key(one[len(Ranking._fields)]) for one in stored ^ followed}
+    differing = {joined_key(one[len(_KEYS)]) for one in stored ^ followed}
     if mend:
         connection.execute(delete(RANKED_GROUPS))
         roll_up_again(connection, keys)
     return sorted(differing.difference(connection.scalars(_LIVE_KEYS[True])))
-
-
-def _make_packs(connection: Connection, keys: Collection[str]) -> dict[tuple[str, ...], Numbers]:
-    """Make the numbers of the groups with these keys, by ranking and beginning, from the runs that are not open."""
-    is_open = func.coalesce(RUNS.c.parent_id, RUNS.c.key).in_(_OPEN)
-    found: dict[tuple[str, ...], list[GroupRecord]] = defaultdict(list)
-    for group in load_groups(connection, and_(RUNS.c.group_key.in_(select_items(connection, keys)), not_(is_open))):
-        found[*Ranking.of(group), group.key[:2]].append(group)
-    return {place: numbers_of(groups) for place, groups in found.items()}
 
 
 def load_rankings(
@@ -190,17 +186,21 @@ def load_rankings(
         archived: whether archived runs belong to them.
         across_code: whether runs that differ in the version of the code belong to one group.
     """
-    rankings = dict(_read_packs(connection, task))
-    live = {key for (key,) in connection.execute(_LIVE_KEYS[archived]).all()}
+    rows = connection.execute(_PACKS if task is None else _PACKS.where(RANKED_GROUPS.c.task == task)).all()
+    rankings = {
+        Ranking(*ranking): np.frombuffer(b"".join(row.numbers for row in packs), NUMBERS)
+        for ranking, packs in groupby(rows, key=lambda row: row[:4])
+    }
+    live = set(connection.scalars(_LIVE_KEYS[archived]))
     if across_code:
         for numbers in rankings.values():
             is_twin = numbers["key"][1:] == numbers["key"][:-1]
             live |= set(map(joined_key, numbers["key"][1:][is_twin].tolist()))
     if not live:
         return rankings
-    read = and_(of_task(None, archived=archived), RUNS.c.group_key.in_(select_items(connection, live)))
+    is_live = RUNS.c.group_key.in_(select_items(connection, live))
     found: dict[Ranking, list[GroupRecord]] = defaultdict(list)
-    for group in load_groups(connection, read, across_code=across_code):
+    for group in load_groups(connection, is_live, archived=archived, across_code=across_code):
         if task in (None, group.task):
             found[Ranking.of(group)].append(group)
     joined = {
@@ -208,9 +208,3 @@ def load_rankings(
         for ranking in {*rankings, *found}
     }
     return {ranking: numbers for ranking, numbers in joined.items() if len(numbers)}
-
-
-def _read_packs(connection: Connection, task: str | None) -> Iterator[tuple[Ranking, Numbers]]:
-    rows = connection.execute(_PACKS if task is None else _PACKS.where(RANKED_GROUPS.c.task == task)).all()
-    for ranking, of_ranking in groupby(rows, key=itemgetter(slice(4))):
-        yield Ranking(*ranking), np.frombuffer(b"".join(row.numbers for row in of_ranking), NUMBERS)

@@ -7,7 +7,6 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Double, and_, case, cast, func, or_, select
@@ -52,7 +51,7 @@ def group_runs(
     sort: str | None,
 ) -> RecordTable:
     """Group the runs of which conditions are true, as `Registry.grouped` describes it. Raises: InputError."""
-    keys, pivots, connection = list(dict.fromkeys(_parts(by))), [pivot] if pivot else [], selection.connection
+    keys, connection = list(dict.fromkeys(_parts(by))), selection.connection
     if not keys:
         raise InputError("Runs are grouped by one field at least, such as task.")
     asked = [_aggregate(text) for text in _parts(aggregates) or (("mean",) if pivot else DEFAULT_AGGREGATES)]
@@ -66,17 +65,24 @@ def group_runs(
         kinds = connection.execute(ranked.distinct()).all()
         metrics, tasks = {metric for metric, _ in kinds}, {kind for kind in kinds if kind.task is not None}
         are_mixed = {"metric": len(metrics) > 1, "task": len(tasks) > len({metric for metric, _ in tasks})}
-        keys += [name for name, is_mixed in are_mixed.items() if is_mixed and name not in (*keys, *pivots)]
-    fields = {name: selection.field(name) for name in (*keys, *pivots)}
+        keys += [name for name, is_mixed in are_mixed.items() if is_mixed and name not in (*keys, pivot)]
+    fields = {name: selection.field(name) for name in (*keys, *([pivot] if pivot else []))}
     groups, num_mixed = _read_groups(connection, fields, measured, counts, conditions, asked, max(metrics, default=""))
     if num_mixed:
         remedy = f"to part them, group by params.{_DATA}, too"
         mixed = counted(num_mixed, "group")
         notes.append(f"scores on different validation data are taken together in {mixed}; {remedy}")
     groups.sort(key=lambda group: [_rank(group[name]) for name in fields])
-    labels = list(dict.fromkeys(one.label for one in asked))
-    table = _pivoted(groups, keys, labels, pivot) if pivot else RecordTable([*keys, *labels], groups)
-    return replace(_sorted(table, sort), notes=notes)
+    columns = [*keys, *dict.fromkeys(one.label for one in asked)]
+    if pivot:
+        columns, groups = _pivot(groups, keys, columns[len(keys) :], pivot)
+    if column := (sort or "").removeprefix("-"):
+        if column not in columns:
+            raise InputError(f"Cannot sort groups by {column!r}; they have: {', '.join(columns)}")
+        having = [group for group in groups if group.get(column) is not None]
+        having.sort(key=lambda group: _rank(group[column]), reverse=column != sort)
+        groups = having + [group for group in groups if group.get(column) is None]
+    return RecordTable(columns, groups, notes=notes)
 
 
 def _aggregate(text: str) -> Aggregate:
@@ -163,14 +169,12 @@ def _columns(one: Aggregate, field: Field, counting: Test | None) -> dict[tuple[
     parts, made = field.parts, dict[tuple[str, str], Column]()
     number = field.table.c.number if field.kind == "parameter" else parts.get("number", parts.get("boolean"))
     for kind, column in (("", number), ("other ", parts.get("text", parts.get("time")))):
-        if column is None:
-            continue
-        value = column if counting is None else case((counting, column))
-        made[one.field, f"{kind}n"] = func.count(value)
-        if one.function not in ("n", *_OF_NUMBERS):
-            made |= {(one.field, f"{kind}min"): func.min(value), (one.field, f"{kind}max"): func.max(value)}
-        elif one.function != "n" and not kind:
-            made[one.field, one.function] = _OF_NUMBERS[one.function](cast(value, Double))
+        if column is not None:
+            value = column if counting is None else case((counting, column))
+            of_value = {"n": func.count(value), "min": func.min(value), "max": func.max(value)}
+            if one.function in _OF_NUMBERS and not kind:
+                of_value[one.function] = _OF_NUMBERS[one.function](cast(value, Double))
+            made |= {(one.field, kind + name): column for name, column in of_value.items()}
     return made
 
 
@@ -194,8 +198,10 @@ def _made(one: Aggregate, found: Mapping[tuple[str, str], Any], metric: str) -> 
     return found.get((one.field, f"other {end}" if num_others else end))
 
 
-def _pivoted(groups: Sequence[dict[str, Any]], by: Sequence[str], labels: Sequence[str], pivot: str) -> RecordTable:
-    """Table with a column for each value of a field and each aggregate. Raises: InputError for too many values."""
+def _pivot(
+    groups: Sequence[dict[str, Any]], by: Sequence[str], labels: Sequence[str], pivot: str
+) -> tuple[list[str], list[dict[str, Any]]]:
+    """Columns and rows, with a column for each value of a field and each aggregate. Raises: InputError for too many."""
     headings = {_rank(group[pivot]): group[pivot] for group in groups}
     if len(headings) > MAX_PIVOT_COLUMNS:
         raise InputError(f"{pivot} has {len(headings)} values; at most {MAX_PIVOT_COLUMNS} become columns.")
@@ -210,18 +216,7 @@ def _pivoted(groups: Sequence[dict[str, Any]], by: Sequence[str], labels: Sequen
         own = {name: group[name] for name in by}
         rows[tuple(map(_rank, own.values()))] |= own | {column(label, group[pivot]): group[label] for label in labels}
     columns = [column(label, headings[rank]) for rank in sorted(headings) for label in labels]
-    return RecordTable([*by, *dict.fromkeys(columns)], list(rows.values()))
-
-
-def _sorted(table: RecordTable, sort: str | None) -> RecordTable:
-    """The table sorted by a column, those without a value last. Raises: InputError for a column that it has not."""
-    column, descends = (sort or "").removeprefix("-"), (sort or "").startswith("-")
-    if column and column not in table.columns:
-        raise InputError(f"Cannot sort groups by {column!r}; they have: {', '.join(table.columns)}")
-    having = [record for record in table.records if record.get(column) is not None]
-    without = [record for record in table.records if record.get(column) is None]
-    having.sort(key=lambda record: _rank(record[column]), reverse=descends)
-    return replace(table, records=having + without)
+    return [*by, *dict.fromkeys(columns)], list(rows.values())
 
 
 def _parts(text: str | Sequence[str]) -> list[str]:

@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, and_, func, or_, select, union
+from sqlalchemy import ColumnElement, Connection, func, or_, select, union
 
+from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import select_items
-from orchestrator.registry.group_records import GroupRecord
-from orchestrator.registry.groups import find_group, is_ranked, load_groups, of_task
+from orchestrator.registry.group_records import (
+    LABEL_DIGITS,
+    GroupRecord,
+    group_code,
+    group_key,
+    is_ranked,
+    listed,
+    load_groups,
+)
 from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.model_origins import load_test_refusals
 from orchestrator.registry.records import RecordTable
-from orchestrator.registry.run_records import state_as_read
+from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, find_run, newest_called, state_as_read
 from orchestrator.registry.tables import OPEN_RUNS, RANKED_GROUPS, RUNS
 from orchestrator.run_states import RunState
 
@@ -46,24 +54,19 @@ class SeedGroups:
     ) -> RecordTable:
         """Groups of runs that differ only in their seed, ranked for each task, score, split and data.
 
-        They are trials of sweeps and probes, students, and evaluations of models. Runs with another recipe, on other
-        data, with another number of threads or other code are another group. Groups that were scored on other data are
-        ranked apart, the newest data first; `data` is the beginning of its digest, None where none was recorded.
-
-        A score that falls as models get better, as a loss, is ranked that way. What completed without a score comes
-        last. The noise of seeds is estimated over all groups of a ranking together (`SeedNoise`), so that a group of
-        one seed has an interval, too; where no group has seeds that differ, there is none.
+        They are trials of sweeps and probes, students, and evaluations of models. Another recipe, other data, another
+        number of threads or other code make another group. A score that falls as models get better, as a loss, is
+        ranked that way. The noise of seeds is estimated over all groups of a ranking together (`SeedNoise`), so that a
+        group of one seed has an interval, too; where no group has seeds that differ, there is none.
 
         Columns: `rank` among `num_ranked` groups, none without a score; `may_be_best`, whether the group with the best
-        mean is not significantly better (the truly best group is among these with a probability of 95 %); `mean`, `sd`,
-        the 95 % interval of the mean from `low` to `high`, `median`, `worst` and `best` over `n` distinct seeds, of
-        which one that ran again counts once; numbers of runs that `completed`, `failed`, were `pruned`, `collapsed` to
+        mean is not significantly better (the truly best group is among these with a probability of 95 %); `data`, the
+        beginning of their digest; `mean`, `sd`, the 95 % interval of the mean from `low` to `high`, `median`, `worst`
+        and `best` over `n` distinct seeds; numbers of runs that `completed`, `failed`, were `pruned`, `collapsed` to
         the baseline, gave `nan` for a score, or are `unfinished`; `baseline`, the score of guessing the majority;
         `test`, the score on the test split of the run `test_run`; `recipe`, the values in which the groups of a task
-        differ; `notes`, all that the mean does not say; `origin`, `chosen` or `trained` where the model was chosen or
-        even trained on the very data of the score, which flatters it, `partly chosen` or `partly trained` where it was
-        so on some of them at least, each with `earlier` where a start model or teacher was, `same file` where any was
-        so on their file, read another way; `run`, the best seed's, and `model`, its registered name or its folder.
+        differ; `notes`, all that the mean does not say; `origin`, the earlier use of the data of the score, which
+        flatters it (`model_origins.Origin`); `run`, the best seed's, and `model`, its registered name or its folder.
 
         Args:
             by: number that ranks: the worse end of the mean's interval (`lower`), which ranks few seeds and noisy ones
@@ -98,30 +101,24 @@ class SeedGroups:
 
     def ranked_tasks(self) -> list[str]:
         """Names of the tasks that have groups, of archived runs too, in their order."""
+        opened = select(OPEN_RUNS.c.run_id)
+        of_open = or_(RUNS.c.key.in_(opened), RUNS.c.parent_id.in_(opened))
+        tasks = union(select(RANKED_GROUPS.c.task), select(RUNS.c.task).where(is_ranked(), of_open))
         with self._database.connection(writing=False) as connection:
-            opened = select(OPEN_RUNS.c.run_id)
-            of_open = or_(RUNS.c.key.in_(opened), RUNS.c.parent_id.in_(opened))
-            return sorted(
-                connection.scalars(union(select(RANKED_GROUPS.c.task), select(RUNS.c.task).where(is_ranked(), of_open)))
-            )
+            return sorted(connection.scalars(tasks))
 
     def num_ranked_archived(self, task: str | None = None) -> int:
         """Number of the runs that the leaderboard leaves out since they, or their sweeps, are archived."""
+        archived = select(func.count()).select_from(RUNS).where(is_ranked(), is_flagged("archived"))
         with self._database.connection(writing=False) as connection:
-            asked = of_task(task, archived=True), is_flagged("archived")
-            return connection.scalar(select(func.count()).select_from(RUNS).where(is_ranked(), *asked)) or 0
+            return connection.scalar(archived if task is None else archived.where(RUNS.c.task == task)) or 0
 
     def groups_of(self, run_ids: Collection[str], *, archived: bool = True) -> list[GroupRecord]:
-        """Groups of some runs, each with all of its runs.
-
-        Args:
-            archived: whether archived runs and their trials belong to them.
-        """
+        """Groups of some runs, each with all of its runs, or without archived ones."""
         with self._database.connection(writing=False) as connection:
             are_own = RUNS.c.id.in_(select_items(connection, run_ids)), is_ranked()
             keys = connection.scalars(select(RUNS.c.group_key).where(*are_own).distinct()).all()
-            are_alike = RUNS.c.group_key.in_(select_items(connection, keys))
-            return load_groups(connection, and_(of_task(None, archived=archived), are_alike))
+            return load_groups(connection, RUNS.c.group_key.in_(select_items(connection, keys)), archived=archived)
 
     def test_refusals(self, run_ids: Collection[str]) -> dict[str, str]:
         """Reason for each of these runs and trials whose score on the test split is refused, by its id.
@@ -149,7 +146,52 @@ class SeedGroups:
         Raises: NotFoundError, InputError, as `group` does; InputError for less than two, or where they were not scored
             on the same data by the same score.
         """
-        from orchestrator.registry.group_comparison import compare_named
+        from orchestrator.registry.group_comparison import compare_groups
 
         with self._database.connection(writing=False) as connection:
-            return compare_named(connection, names, self._state())
+            groups = [find_group(connection, name, self._state()) for name in names]
+        return compare_groups(names, groups)
+
+
+def find_group(connection: Connection, name: str, state: ColumnElement[RunState]) -> GroupRecord:
+    """Find the group that a name means, as `Registry.group` describes it.
+
+    A whole digest, or one as lists show it, means that group, although longer ones begin with it, or a run is called
+    so. A trial, a student or an evaluation stands for itself alone; a sweep for its own trials, where they are one
+    group, without those of other sweeps that the group has.
+    """
+    digest, _, code = name.lower().partition(".")
+    is_called = RUNS.c.group_key.between(digest, f"{digest}g")  # by the index; no digit comes after f
+    ranked = select(RUNS.c.group_key, RUNS.c.code_version).where(is_called, is_ranked()).distinct()
+    pairs = connection.execute(ranked.order_by(*ranked.selected_columns)).all() if len(digest) >= MIN_ID_DIGITS else []
+    keys = {group_key(*pair): pair for pair in pairs if group_code(group_key(*pair)).startswith(code)}
+    shown = {key: pair for key, pair in keys.items() if len(digest) >= LABEL_DIGITS and group_code(key) == code}
+    if len(shown) == 1:  # a group whose code is unknown has no more to its name than others begin with
+        keys = shown
+    named = newest_called(connection, name, state) if keys and not shown else None
+    if named is not None:
+        raise SeveralRunsError(f"{name!r} is the name of run {named[0].id}, and begins a group's digest; give that id.")
+    if len(keys) > 1:
+        begun = listed([*keys], MAX_CANDIDATES)
+        raise SeveralRunsError(f"{name!r} begins the digests of several groups; give more of it: {begun}.")
+    if keys:
+        ((own_digest, version),) = keys.values()
+        is_of_code = RUNS.c.code_version.is_not_distinct_from(version)
+        groups = load_groups(connection, RUNS.c.group_key == own_digest, is_of_code)
+    else:
+        try:
+            run = find_run(connection, name, state)
+        except NotFoundError as error:
+            raise NotFoundError(f"No group's digest begins with {name!r}. {error}") from None
+        groups = load_groups(connection, RUNS.c.parent_id == run.id) or load_groups(connection, RUNS.c.id == run.id)
+        if not groups:
+            raise InputError(
+                f"run {run.id} ({run.kind}) has no score that ranks; name a sweep, a trial or an evaluation"
+            )
+    if len(groups) > 1:
+        told = [f"{one.label} ({one.metric}, run {one.runs[-1].id})" for one in groups]
+        raise InputError(
+            f"{name} stands for {len(groups)} groups; name one by its id, as `orchestrator leaderboard --all` shows "
+            f"it, or by a run of it: {listed(told, MAX_CANDIDATES)}"
+        )
+    return groups[0]

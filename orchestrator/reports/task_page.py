@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.cells import cell
 from orchestrator.progress import counted
-from orchestrator.registry.group_records import choice_sentence, group_label, noise_sentence, recipe_text
+from orchestrator.registry.group_records import group_label, ranking_sentences, recipe_text
 from orchestrator.registry.leaderboard import SHOWN_DIGITS
 from orchestrator.reports.blocks import Block, Page, Section, Table, Words, run_cell
 from orchestrator.reports.charts import Spread, seed_spread
@@ -56,7 +56,7 @@ def _blocks(ranking: list[dict[str, Any]], groups: "dict[_Identity, GroupRecord]
     spreads = [_spread(groups[_identity(row["group"], row["metric"], row["data"])], row) for row in scored]
     chart: list[Block] = [seed_spread(spreads, metric)] if spreads else []
     words: list[Block] = [Words(_ORDER)]
-    for sentence in filter(None, (noise_sentence(ranking), choice_sentence(ranking))):
+    for sentence in ranking_sentences(ranking):
         words.append(Words(f"{sentence[0].upper()}{sentence[1:]}."))
     if ranking[0]["num_ranked"] > len(ranking):
         words.append(Words(f"The first {len(ranking)} of {ranking[0]['num_ranked']} groups."))

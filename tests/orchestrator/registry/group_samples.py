@@ -79,7 +79,7 @@ def evaluated(
 def group_of(key: str, scores: list[float], metric: str = "accuracy") -> GroupRecord:
     """A group of completed trials, a seed for each score."""
     runs = [
-        GroupRun(f"{key}{seed}", seed, RunState.COMPLETED, score, None, None, False, None, None, "sweep")
+        GroupRun(f"{key}{seed}", seed, None, RunState.COMPLETED, score, parent_id="sweep")
         for seed, score in enumerate(scores)
     ]
     return GroupRecord(key, "sweep", "sst2", metric, "validation", runs, parameters={"recipe.key": key})

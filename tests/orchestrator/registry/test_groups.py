@@ -4,7 +4,6 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -16,36 +15,33 @@ from orchestrator.registry.parameters import trial_id
 from orchestrator.registry.tables import ALL_RUNS
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
+from tests.orchestrator.registry.group_samples import new_sweep, scored
 from tests.orchestrator.registry.samples import new_run, trial_result
-
-RECIPE = {"learning_rate": 1e-4, "seed": 0}
 
 
 def group_of(
-    registry: Registry, rate: float, scores: Sequence[float], *, metric: str = "accuracy", data: str = "v", **rest: Any
+    registry: Registry,
+    rate: float,
+    scores: Sequence[float],
+    *,
+    metric: str = "accuracy",
+    data: str = "v",
+    folder: Path | None = None,
 ) -> str:
     """Record a sweep of one group, a trial for each score, and return its id.
 
     Args:
-        rest: `folder`, where each trial keeps predictions of 200 examples that are right as often as it scored.
+        folder: where each trial keeps predictions of 200 examples that are right as often as it scored.
     """
-    spec = {"kind": "sweep", "task": {"id": "sst2"}, "recipe": RECIPE}
-    sweep = new_run(registry, kind="sweep", spec=spec, task="sst2", metric=metric)
+    sweep = new_sweep(registry)
+    registry.trials.set_metric(sweep, "sst2", metric)
     registry.trials.set_data(sweep, {"validation": data})
-    registry.trials.record(
-        sweep,
-        [
-            trial_result(
-                f"k{seed}",
-                seed=seed,
-                number=seed,
-                parameters={"learning_rate": rate},
-                metrics={metric: score},
-                predictions_path=keep_predictions(rest["folder"], sweep, seed, score) if rest else None,
-            )
-            for seed, score in enumerate(scores)
-        ],
-    )
+    trials = []
+    for seed, score in enumerate(scores):
+        path = folder and keep_predictions(folder, sweep, seed, score)
+        own = {"number": seed, "parameters": {"learning_rate": rate}, "metrics": {metric: score}}
+        trials.append(scored(f"k{seed}", score, seed, **own, predictions_path=path))
+    registry.trials.record(sweep, trials)
     return sweep
 
 
@@ -172,9 +168,7 @@ def test_seeds_speak_before_examples_and_every_pair_of_runs_is_compared(registry
 def test_folds_are_no_seeds(registry: Registry, tmp_path: Path) -> None:
     groups = []
     for rate in (1e-5, 2e-5):
-        task = {"id": "sst2", "split": {"folds": 2}}
-        spec = {"kind": "sweep", "task": task, "recipe": RECIPE}
-        sweep = new_run(registry, kind="sweep", spec=spec, task="sst2", metric="accuracy")
+        sweep = new_sweep(registry, split={"folds": 2})
         trials = []
         for number, score in enumerate([0.5, 0.7, 0.6, 0.9]):
             seed, fold = divmod(number, 2)
@@ -194,7 +188,7 @@ def test_folds_are_no_seeds(registry: Registry, tmp_path: Path) -> None:
     assert board[["n", "folds"]].values.tolist() == [[2, 2], [2, 2]]
     assert board["mean"].tolist() == pytest.approx([0.675, 0.675])
     failed = trial_result("k3", number=3, seed=1, parameters={"learning_rate": 2e-5, "fold": 1}, state=RunState.FAILED)
-    half = new_run(registry, kind="sweep", spec=spec, task="sst2", metric="accuracy")
+    half = new_sweep(registry, split={"folds": 2})
     registry.trials.record(half, [*trials[:3], failed])
     lacking = registry.group(half)
     assert lacking.scores == pytest.approx([0.6]), "a seed that lacks a fold has no score"

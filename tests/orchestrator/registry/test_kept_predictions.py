@@ -13,7 +13,9 @@ from scipy import stats
 
 from bert_core.metrics import classification_metrics, multi_label_metrics, ner_f1
 from orchestrator.errors import InputError
-from orchestrator.registry.kept_predictions import read_predictions, same_examples, scores_for
+from orchestrator.registry.group_records import GroupRecord, GroupRun
+from orchestrator.registry.kept_predictions import compare_examples, read_predictions, same_examples, scores_for
+from orchestrator.run_states import RunState
 from orchestrator.significance.resampling import compare_over_examples
 
 NUM_EXAMPLES = 60
@@ -124,11 +126,27 @@ def test_rows_are_put_side_by_side_by_their_example() -> None:
     first, second = class_rows(1, ["0", "1"]), class_rows(2, ["0", "1"])[::-1]
     pairs = same_examples(first, second)
     assert pairs is not None
-    assert all(one["id"] == other["id"] and one["gold"] == other["gold"] for one, other in pairs)
+    assert list(pairs) == [row["id"] for row in first]
+    assert all(one["id"] == other["id"] == number for number, (one, other) in pairs.items())
     assert same_examples(first, second[1:]) is None
     other_gold = [{**row, "gold": "other"} for row in second]
     assert same_examples(first, other_gold) is None, "the same number of a row is no same example"
     assert same_examples([], []) is None
+
+
+@pytest.mark.parametrize("first_id", [0, 1000])
+def test_the_score_is_compared_where_every_pair_of_runs_has_the_same_examples(tmp_path: Path, first_id: int) -> None:
+    groups = []
+    for key in ("a", "b"):
+        runs = []
+        for seed in (0, 1):
+            path = tmp_path / f"{key}{seed}.jsonl"
+            rows = (row | {"id": int(row["id"]) + first_id * seed} for row in class_rows(seed + 3, ["0", "1"]))
+            path.write_text("\n".join(map(json.dumps, rows)))
+            runs.append(GroupRun(f"{key}{seed}", seed, None, RunState.COMPLETED, 0.5, predictions_path=str(path)))
+        groups.append(GroupRecord(key, "sweep", "sst2", "accuracy", "validation", runs))
+    found = compare_examples(*groups)
+    assert (found is None) == (first_id > 0)
 
 
 A_CLASS = {"id": "1", "prediction": "a", "gold": "b", "correct": False, "probabilities": {"a": 0.7, "b": 0.3}}

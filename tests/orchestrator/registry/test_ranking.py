@@ -155,7 +155,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("metric", "order"), [("f1", [1, 5, 0]), ("mlm_loss", [0, 1, 5])])
+@pytest.mark.parametrize(("metric", "order"), [("f1", [1, 5, 0]), ("mlm_loss", [0, 1, 5]), ("accuracy", [])])
 def test_the_best_stands_first_in_the_direction_of_its_score(metric: str, order: list[int]) -> None:
     assert [row["number"] for row in scored_trials(ROWS, metric)] == order
 
@@ -178,7 +178,3 @@ def test_groups_stand_as_on_the_leaderboard_and_in_each_the_best_trial_first(met
     assert [[run.score for run in group.runs] for group in groups if group.key == "a"] == [
         [0.9, 0.5] if metric == "f1" else [0.5, 0.9]
     ]
-
-
-def test_a_trial_without_the_score_is_left_out() -> None:
-    assert scored_trials(ROWS, "accuracy") == []
