@@ -8,7 +8,7 @@ groups of seeds    groups, group_records, roll_up, leaderboard, group_comparison
 models and data    registered_models, lineage (what was made of what)
 people             marks (tags, flags, notes), trash
 the whole          backups, merging
-the database       tables (read this first), column_types, database, location, dialects (SQLite and PostgreSQL),
+the database       tables (read this first), database, location, dialects (what SQLite and PostgreSQL write differently),
                    sqlite_engine, write_transactions (quick writing), database_errors, migrations/
 """
 

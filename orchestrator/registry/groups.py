@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
-from orchestrator.registry.column_types import key_of_name
+from orchestrator.registry.dialects import key_of_name
 from orchestrator.registry.group_records import (
     FOLD_PATH,
     FOLDS_PATH,

@@ -11,9 +11,8 @@ from typing import Any
 from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_column, select, update
 
 from orchestrator.errors import InputError
-from orchestrator.registry.column_types import key_of_run, replace_unstorable
 from orchestrator.registry.database import RegistryPart
-from orchestrator.registry.dialects import upsert
+from orchestrator.registry.dialects import key_of_run, replace_unstorable, upsert
 from orchestrator.registry.parameters import name_keys
 from orchestrator.registry.query_tree import METRIC_SPLITS
 from orchestrator.registry.records import RecordTable, record_table

@@ -14,7 +14,7 @@ What is written of one run and is true of others as well is found when it is rea
 people said of it, of its sweep and of its pipelines, in the view `run_datasets` its data and those of its sweep.
 
 Rows refer to a run and to a name by an integer key; who writes and reads them gives and gets the run's id and the name
-itself (`column_types`).
+itself (`dialects`).
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ from sqlalchemy import BigInteger, Column, Double, Integer, LargeBinary, MetaDat
 from sqlalchemy.schema import DDL, CheckConstraint, ForeignKey, ForeignKeyConstraint, Identity, Index, UniqueConstraint
 from sqlalchemy.sql import ColumnElement
 
-from orchestrator.registry.column_types import NAME_KEY, RUN_KEY, FreeText, Json, StateText, UtcTime, utc_now
+from orchestrator.registry.dialects import NAME_KEY, RUN_KEY, FreeText, Json, StateText, UtcTime, utc_now
 from orchestrator.run_states import RunState
 
 PIPELINE = "pipeline:"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, Text, bindparam, case, delete, or_, select, update
 
 from orchestrator.errors import NotFoundError
-from orchestrator.registry.column_types import FreeText, utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.dialects import change_row, select_list, upsert
+from orchestrator.registry.dialects import FreeText, change_row, select_list, upsert, utc_now
 from orchestrator.registry.parameters import (
     DATA,
     RECIPE,
@@ -20,7 +19,6 @@ from orchestrator.registry.parameters import (
     group_digest,
     load_parameters,
     read_parameters,
-    record_parameters,
     run_group_digest,
     told_task_fields,
     trial_id,
@@ -86,8 +84,10 @@ class SweepTrials:
         data = {f"{DATA}{name}{TAKEN_DIGEST}": value for name, value in digests.items()}
         with self._database.connection(writing=True) as connection:
             _open_run(connection, sweep_id)
-            record_parameters(connection, sweep_id, data)
-            kind = connection.scalars(select(ALL_RUNS.c.kind).where(ALL_RUNS.c.id == sweep_id)).one()
+            key, kind = connection.execute(
+                select(ALL_RUNS.c.key, ALL_RUNS.c.kind).where(ALL_RUNS.c.id == sweep_id)
+            ).one()
+            write_parameters(WriteTransaction.within(connection), {key: data})
             group = run_group_digest(kind, load_parameters(connection, sweep_id))
             change_row(connection, ALL_RUNS, {"group_key": group}, id=sweep_id)
 
@@ -132,40 +132,41 @@ class _TrialWriter:
         return recipe, task, shared | told_task_fields(task)
 
     def write(self, changes: Sequence[TrialChange]) -> None:
-        """Write what became of trials; the result of each is the last of its changes."""
+        """Write what became of trials, in the order in which it did."""
+        transaction, dialect = self._transaction, self._dialect
         if RunState(self._state).is_final:
-            self._transaction.run(open_statement(self._dialect), {"run_id": self._sweep_id})
-        starts = [change for change in changes if isinstance(change, TrialStart)]
-        results = [change for change in changes if isinstance(change, TrialResult)]
-        states, begun, ends = self._insert_new([*starts, *results]), [], []
-        for start in starts:
-            if states[self._id(start)].may_become(RunState.RUNNING):
-                states[self._id(start)] = RunState.RUNNING
-                begun.append({"row": self._id(start), "code": self._shared["code_version"]})
-        for result in results:  # one of several results of a trial follows those before it, as in calls of their own
-            if states[self._id(result)].may_become(result.state):
-                states[self._id(result)] = result.state
-                ends.append(result)
-        self._run_many(_start_statement, begun)
-        self._run_many(_end_statement, [self._end_values(end) for end in ends])
-        # Where the model of a completed trial is kept is known only when the sweep ends.
-        kept = [{"row": self._id(one), "folder": one.model.folder} for one in results if one.model is not None]
-        self._run_many(_folder_statement, [one for one in kept if states[one["row"]] is RunState.COMPLETED])
-        measured = [(self._id(change), change.events) for change in changes if isinstance(change, TrialEvents)]
-        write_metrics(self._transaction, metric_curves(measured), final=False)
-        scores = [(self._id(end), [MetricEvent(end.best_step, "validation", end.metrics)]) for end in ends]
-        write_metrics(self._transaction, metric_curves(scores), final=True)
+            transaction.run(open_statement(dialect), {"run_id": self._sweep_id})
+        states = self._insert_new(changes)
+        measured, scores = [], []
+        for change in changes:
+            row = self._id(change)
+            if isinstance(change, TrialEvents):
+                measured.append((row, change.events))
+            elif isinstance(change, TrialStart):
+                if states[row].may_become(RunState.RUNNING):
+                    states[row] = RunState.RUNNING
+                    transaction.run(_start_statement(dialect), {"row": row, "code": self._shared["code_version"]})
+            else:
+                if states[row].may_become(change.state):
+                    states[row] = change.state
+                    transaction.run(_end_statement(dialect), self._end_values(change))
+                    scores.append((row, [MetricEvent(change.best_step, "validation", change.metrics)]))
+                # Where the model of a completed trial is kept is known only when the sweep ends.
+                if change.model is not None and states[row] is RunState.COMPLETED:
+                    transaction.run(_folder_statement(dialect), {"row": row, "folder": change.model.folder})
+        write_metrics(transaction, metric_curves(measured), final=False)
+        write_metrics(transaction, metric_curves(scores), final=True)
 
-    def _insert_new(self, changes: Sequence[TrialStart | TrialResult]) -> dict[str, RunState]:
+    def _insert_new(self, changes: Sequence[TrialChange]) -> dict[str, RunState]:
         """Insert the trials that are not recorded yet, and return the state of each by its id; other writers wait."""
-        if not changes:
-            return {}
         first: dict[str, TrialStart | TrialResult] = {}
         for change in changes:
-            first.setdefault(self._id(change), change)
-        asked = _states_statement(self._dialect), {"ids": [*first]}
-        states = {row: RunState(state) for row, state in self._transaction.read(*asked)}
-        recipes = {}
+            if not isinstance(change, TrialEvents):
+                first.setdefault(self._id(change), change)
+        if not first:
+            return {}
+        found = self._transaction.read(_states_statement(self._dialect), {"ids": [*first]})
+        states, recipes = {row: RunState(state) for row, state in found}, {}
         for row, change in first.items():
             if row not in states:
                 recipe = self._recipe_of(change)
@@ -174,11 +175,6 @@ class _TrialWriter:
                 states[row], recipes[key] = RunState(state), recipe
         write_parameters(self._transaction, recipes)
         return states
-
-    def _run_many(self, statement: Callable[[str], Prepared], rows: Sequence[dict[str, Any]]) -> None:
-        if rows:
-            prepared = statement(self._dialect)
-            self._transaction.run_many(prepared, [prepared.values(row) for row in rows])
 
     def _id(self, change: TrialChange) -> str:
         return trial_id(self._sweep_id, change.key)

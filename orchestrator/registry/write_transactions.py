@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
-from sqlalchemy import URL, Dialect, Engine, Executable, PoolProxiedConnection, Table
+from sqlalchemy import URL, Connection, Dialect, Engine, Executable, PoolProxiedConnection, Table
 from sqlalchemy.sql.expression import ClauseElement
 
 from orchestrator.registry.sqlite_engine import allow_writing
@@ -61,6 +61,11 @@ class WriteTransaction:
         self.keys = keys
         self.new_keys: dict[Any, int] = {}
         """Keys that this transaction has found or made."""
+
+    @classmethod
+    def within(cls, connection: Connection) -> Self:
+        """The open transaction of a connection, to write in it by the driver as well."""
+        return cls(connection.connection.cursor(), connection.dialect.name, {})
 
     def run(self, statement: Prepared, row: Mapping[str, Any]) -> Any:
         """Run a statement once, and return the driver's cursor."""
