@@ -87,7 +87,7 @@ class Json(TypeDecorator[Any]):
 
 
 class _Function(FunctionElement[Any]):
-    """SQL function that each kind of database writes in its own way; `sqlite_engine` defines what SQLite lacks."""
+    """SQL function that each kind of database writes in its own way; `connections` defines what SQLite lacks."""
 
     sqlite: str
     postgresql: str

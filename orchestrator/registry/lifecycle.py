@@ -11,13 +11,13 @@ from sqlalchemy import Connection, Row, delete, func, insert, or_, select, updat
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.provenance.machine import MadeWith
+from orchestrator.registry.connections import WriteTransaction
 from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import change_row, find_row, replace_unstorable, upsert, upsert_rows, utc_now
 from orchestrator.registry.marks import add_marks
 from orchestrator.registry.parameters import flatten, load_parameters, run_group_digest, write_parameters
 from orchestrator.registry.roll_up import keys_of_runs, open_run, roll_up, roll_up_again, roll_up_tests
 from orchestrator.registry.tables import ALL_RUNS, ATTEMPTS, CODE_DIFFS, OPEN_RUNS, RUNS
-from orchestrator.registry.write_transactions import WriteTransaction
 from orchestrator.results import WorkersEvent
 from orchestrator.run_ids import new_run_id
 from orchestrator.run_states import RunState

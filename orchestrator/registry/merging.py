@@ -25,6 +25,7 @@ from typing import Any
 from sqlalchemy import Connection, Executable, Select, Table, bindparam, func, insert, select, union_all, update
 
 from orchestrator.errors import InputError, RegistryError
+from orchestrator.registry.connections import WriteTransaction
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import NAME_KEY, RUN_KEY, find_row, lock_until_commit, select_list, upsert
 from orchestrator.registry.parameters import name_keys
@@ -43,7 +44,6 @@ from orchestrator.registry.tables import (
     RUNS,
     SERIES,
 )
-from orchestrator.registry.write_transactions import WriteTransaction
 
 _ROWS_AT_ONCE = 5_000
 _RUNS_AT_ONCE = 500

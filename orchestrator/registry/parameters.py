@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Integer, bindparam, select, type_coerce
 
+from orchestrator.registry.connections import Prepared, WriteTransaction
 from orchestrator.registry.dialects import replace_unstorable, select_list
 from orchestrator.registry.tables import NAMES, PARAMETERS
-from orchestrator.registry.write_transactions import Prepared, WriteTransaction
 
 DATA, RECIPE, TASK = "data.", "recipe.", "task."
 """Beginnings of the paths of parameters: digests of the data of a run, its recipe, its task."""

@@ -16,8 +16,8 @@ from typing import Any
 
 from orchestrator.errors import RegistryError, RunStoppedError, superseded
 from orchestrator.provenance.machine import MadeWith
+from orchestrator.registry.database import patient
 from orchestrator.registry.parameters import trial_id
-from orchestrator.registry.patience import patient
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.repeating import repeating

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Text, bindparam, case, delete, or_, select, update
 
 from orchestrator.errors import NotFoundError
+from orchestrator.registry.connections import Prepared, WriteTransaction
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import FreeText, change_row, select_list, upsert, utc_now
 from orchestrator.registry.parameters import (
@@ -29,7 +30,6 @@ from orchestrator.registry.run_metrics import metric_curves, open_statement, wri
 from orchestrator.registry.run_records import load_kept_trials, state_as_read
 from orchestrator.registry.selection import list_trials
 from orchestrator.registry.tables import ALL_RUNS, RUNS
-from orchestrator.registry.write_transactions import Prepared, WriteTransaction
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 
@@ -114,8 +114,9 @@ class _TrialWriter:
     """Writes trials of a sweep in a transaction. Raises: NotFoundError."""
 
     def __init__(self, transaction: WriteTransaction, sweep_id: str) -> None:
-        self._transaction, self._dialect, self._sweep_id = transaction, transaction.dialect, sweep_id
-        found = transaction.read(_sweep_statement(self._dialect), {"row": sweep_id})
+        self._transaction, self._sweep_id = transaction, sweep_id
+        self._statements = _statements(transaction.dialect)
+        found = transaction.read(self._statements["sweep"], {"row": sweep_id})
         if not found:
             raise NotFoundError(f"No run {sweep_id} in the registry.")
         self._key, self._state, self._name, *shared = found[0]
@@ -133,9 +134,9 @@ class _TrialWriter:
 
     def write(self, changes: Sequence[TrialChange]) -> None:
         """Write what became of trials, in the order in which it did."""
-        transaction, dialect = self._transaction, self._dialect
+        transaction, statements = self._transaction, self._statements
         if RunState(self._state).is_final:
-            transaction.run(open_statement(dialect), {"run_id": self._sweep_id})
+            transaction.run(open_statement(transaction.dialect), {"run_id": self._sweep_id})
         states = self._insert_new(changes)
         measured, scores = [], []
         for change in changes:
@@ -145,15 +146,15 @@ class _TrialWriter:
             elif isinstance(change, TrialStart):
                 if states[row].may_become(RunState.RUNNING):
                     states[row] = RunState.RUNNING
-                    transaction.run(_start_statement(dialect), {"row": row, "code": self._shared["code_version"]})
+                    transaction.run(statements["start"], {"row": row, "code": self._shared["code_version"]})
             else:
                 if states[row].may_become(change.state):
                     states[row] = change.state
-                    transaction.run(_end_statement(dialect), self._end_values(change))
+                    transaction.run(statements["end"], self._end_values(change))
                     scores.append((row, [MetricEvent(change.best_step, "validation", change.metrics)]))
                 # Where the model of a completed trial is kept is known only when the sweep ends.
                 if change.model is not None and states[row] is RunState.COMPLETED:
-                    transaction.run(_folder_statement(dialect), {"row": row, "folder": change.model.folder})
+                    transaction.run(statements["folder"], {"row": row, "folder": change.model.folder})
         write_metrics(transaction, metric_curves(measured), final=False)
         write_metrics(transaction, metric_curves(scores), final=True)
 
@@ -165,13 +166,12 @@ class _TrialWriter:
                 first.setdefault(self._id(change), change)
         if not first:
             return {}
-        found = self._transaction.read(_states_statement(self._dialect), {"ids": [*first]})
+        found = self._transaction.read(self._statements["states"], {"ids": [*first]})
         states, recipes = {row: RunState(state) for row, state in found}, {}
         for row, change in first.items():
             if row not in states:
                 recipe = self._recipe_of(change)
-                inserted = _insert_statement(self._dialect), self._row(change, recipe)
-                ((key, state),) = self._transaction.read(*inserted)
+                ((key, state),) = self._transaction.read(self._statements["insert"], self._row(change, recipe))
                 states[row], recipes[key] = RunState(state), recipe
         write_parameters(self._transaction, recipes)
         return states
@@ -201,45 +201,27 @@ class _TrialWriter:
         return {**place, **files, "state": result.state, "error": result.error, "seconds": result.seconds}
 
 
-_IS_ROW = ALL_RUNS.c.id == bindparam("row", type_=Text)
-
-
 @lru_cache
-def _sweep_statement(dialect: str) -> Prepared:
-    columns = (ALL_RUNS.c[name] for name in ("key", "state", "name", *_SHARED))
-    return Prepared(select(*columns).where(_IS_ROW), dialect, ["row"])
-
-
-@lru_cache
-def _states_statement(dialect: str) -> Prepared:
+def _statements(dialect: str) -> dict[str, Prepared]:
+    """Statements about one run, the sweep or a trial, by what they do."""
+    is_row = ALL_RUNS.c.id == bindparam("row", type_=Text)
+    sweep = select(*(ALL_RUNS.c[name] for name in ("key", "state", "name", *_SHARED))).where(is_row)
     asked = select(ALL_RUNS.c.id, ALL_RUNS.c.state).where(ALL_RUNS.c.id.in_(select_list(dialect, "ids")))
-    return Prepared(asked.order_by(ALL_RUNS.c.id).with_for_update(key_share=True), dialect, ["ids"])
-
-
-@lru_cache
-def _insert_statement(dialect: str) -> Prepared:
-    """Insert a trial, or find the one that another process has just inserted."""
-    inserted = upsert(dialect, ALL_RUNS, ("id",), ("id",)).values(state=RunState.PENDING, attempt=0)
-    return Prepared(inserted.returning(ALL_RUNS.c.key, ALL_RUNS.c.state), dialect, _ROW)
-
-
-@lru_cache
-def _start_statement(dialect: str) -> Prepared:
-    """Let a trial begin, timed anew where it had ended; one at work only says so again."""
-    is_at_work = ALL_RUNS.c.state == RunState.RUNNING
-    started_at = case((is_at_work, ALL_RUNS.c.started_at), else_=utc_now())
+    states = asked.order_by(ALL_RUNS.c.id).with_for_update(key_share=True)
+    # Another process may have inserted it just now: then its state is read.
+    insert = upsert(dialect, ALL_RUNS, ("id",), ("id",)).values(state=RunState.PENDING, attempt=0)
+    # A trial that had ended is timed anew; one at work only says so again.
+    started_at = case((ALL_RUNS.c.state == RunState.RUNNING, ALL_RUNS.c.started_at), else_=utc_now())
     begun = {"state": RunState.RUNNING, "attempt": 1, "started_at": started_at, "heartbeat_at": utc_now()}
     begun |= dict.fromkeys(("error", "seconds", "finished_at")) | {"code_version": bindparam("code", type_=Text)}
-    return Prepared(update(ALL_RUNS).where(_IS_ROW).values(begun), dialect, ["row", "code"])
-
-
-@lru_cache
-def _end_statement(dialect: str) -> Prepared:
-    ended = {name: bindparam(name, type_=ALL_RUNS.c[name].type) for name in _END}
-    return Prepared(update(ALL_RUNS).where(_IS_ROW).values(ended | {"finished_at": utc_now()}), dialect, ["row", *_END])
-
-
-@lru_cache
-def _folder_statement(dialect: str) -> Prepared:
-    folder = bindparam("folder", type_=FreeText)
-    return Prepared(update(ALL_RUNS).where(_IS_ROW).values(model_folder=folder), dialect, ["row", "folder"])
+    ended = {name: bindparam(name, type_=ALL_RUNS.c[name].type) for name in _END} | {"finished_at": utc_now()}
+    change = update(ALL_RUNS).where(is_row)
+    folder = change.values(model_folder=bindparam("folder", type_=FreeText))
+    return {
+        "sweep": Prepared(sweep, dialect, ["row"]),
+        "states": Prepared(states, dialect, ["ids"]),
+        "insert": Prepared(insert.returning(ALL_RUNS.c.key, ALL_RUNS.c.state), dialect, _ROW),
+        "start": Prepared(change.values(begun), dialect, ["row", "code"]),
+        "end": Prepared(change.values(ended), dialect, ["row", *_END]),
+        "folder": Prepared(folder, dialect, ["row", "folder"]),
+    }
