@@ -6,13 +6,12 @@
     model          of such a run, or of none: recorded under its name, with a new version where theirs is taken, or was;
                    numbers that removed models had there are given to none here
     alias          new here: recorded · on other weights: a conflict
-    other rows     by their primary key: new ones are copied, different ones are a conflict; a row whose run was removed
-                   here, and is here again, names it again
+    other rows     new ones are copied: their keys are digests, so that those of the same key tell the same; an edge of
+                   the lineage that names no run here, as its run was deleted, names theirs
 
-Names, data and changes of code come first, as runs rest on them, and are told only where they differ. Each run is one
-transaction, and those that are the same in both take none. So a merge that breaks off is done again, and one that is
-done again changes nothing. What is in the other's trash stays there. Which tables belong to runs follows from the
-tables themselves.
+Names, data and changes of code come first, as runs rest on them. Each run is one transaction, and those that are the
+same in both take none. So a merge that breaks off is done again, and one that is done again changes nothing. What is in
+the other's trash stays there. Which tables belong to runs follows from the tables themselves.
 """
 
 import os
@@ -27,7 +26,15 @@ from sqlalchemy import Connection, Executable, Select, Table, bindparam, func, i
 from orchestrator.errors import InputError, RegistryError
 from orchestrator.registry.connections import WriteTransaction
 from orchestrator.registry.database import Database
-from orchestrator.registry.dialects import NAME_KEY, RUN_KEY, find_row, lock_until_commit, select_list, upsert
+from orchestrator.registry.dialects import (
+    NAME_KEY,
+    RUN_KEY,
+    find_row,
+    lock_until_commit,
+    select_list,
+    upsert,
+    upsert_rows,
+)
 from orchestrator.registry.parameters import name_keys
 from orchestrator.registry.registered_models import free_version
 from orchestrator.registry.roll_up import roll_up, roll_up_tests
@@ -35,6 +42,7 @@ from orchestrator.registry.tables import (
     ALIASES,
     ALL_MODELS,
     ALL_RUNS,
+    LINEAGE,
     METADATA,
     MODELS,
     NAMES,
@@ -48,11 +56,6 @@ from orchestrator.registry.tables import (
 _ROWS_AT_ONCE = 5_000
 _RUNS_AT_ONCE = 500
 _WITH_RULES = (OWN_MARKS, ALL_MODELS, ALIASES, NAMES)
-_OF_THIS_PLACE = (
-    *("path", "files", "recorded_at", "created_at", "name", "child_name", "parent_name", "run_id"),
-    "tokenizer_digest",  # the fingerprint follows from it
-)
-"""Columns that say where something lies and when it was seen, which two machines may tell differently of the same."""
 _WHOLE = func.coalesce(ALL_RUNS.c.parent_id, ALL_RUNS.c.key)
 _IS_ITS_SERIES = (
     SERIES.c.run_id == bindparam("run_id", type_=RUN_KEY),
@@ -66,7 +69,7 @@ class Merged:
     """Outcome, or expected outcome, of bringing one thing that the other registry has."""
 
     what: str
-    """`run`, `model`, `alias`, or the name of a table."""
+    """`run`, `model` or `alias`."""
     id: str
     name: str
     change: str
@@ -103,7 +106,8 @@ def merge_registry(
         with target.connection(writing=not dry_run) as here:
             if not dry_run:
                 name_keys(WriteTransaction.within(here), there.scalars(select(NAMES.c.text)))
-            needed = [one for table in other_tables(True) for one in _merge_rows(there, here, table)]
+                for table in other_tables(needed=True):
+                    _copy_rows(there, here, table)
         oldest_first = select(RUNS.c.id, RUNS.c.name, RUNS.c.state).order_by(RUNS.c.created_at, RUNS.c.id)
         runs = there.execute(oldest_first.where(RUNS.c.parent_id.is_(None))).all()
         for start in range(0, len(runs), _RUNS_AT_ONCE):
@@ -120,12 +124,12 @@ def merge_registry(
                 if change in ("new", "joined", "unchanged"):
                     are_here.add(run.id)
         with target.connection(writing=not dry_run) as here:
-            rest = [one for one in needed if one.change == "conflict"]
-            rest += _merge_models(there, here, are_here)
-            rest += [one for table in other_tables(False) for one in _merge_rows(there, here, table)]
+            models = list(_merge_models(there, here, are_here))
             if not dry_run:
+                for table in other_tables(needed=False):
+                    _copy_rows(there, here, table)
                 roll_up_tests(here)
-        yield from rest
+        yield from models
 
 
 def _write(here: Connection, statement: Executable, rows: Any = None) -> None:
@@ -134,7 +138,7 @@ def _write(here: Connection, statement: Executable, rows: Any = None) -> None:
         here.execute(statement, rows)
 
 
-def other_tables(needed: bool) -> list[Table]:
+def other_tables(*, needed: bool) -> list[Table]:
     """Tables without a rule of their own: those whose rows runs may need, or else those whose rows name runs."""
     known = {*_WITH_RULES, *_tables_of_runs()}
     tables = [table for table in METADATA.sorted_tables if table not in known]
@@ -269,24 +273,12 @@ def _merge_models(there: Connection, here: Connection, runs: Collection[str]) ->
             yield Merged(*merged, "new", f"it is {alias.name}@{version}")
 
 
-def _merge_rows(there: Connection, here: Connection, table: Table) -> Iterator[Merged]:
-    """Join the rows of a table by primary key; a run that is not here is not named."""
-    keys = [column.name for column in table.primary_key]
-    ours, theirs = (
-        {tuple(row[key] for key in keys): dict(row) for row in connection.execute(select(table)).mappings()}
-        for connection in (here, there)
-    )
-    runs = {*here.scalars(select(RUNS.c.id))} if "run_id" in table.c else set()
-    for key, row in sorted(theirs.items()):
-        own = ours.get(key)
-        merged = (table.name, " ".join(map(str, key)), str(row.get("name", "")))
-        run = {"run_id": row["run_id"] if row["run_id"] in runs else None} if "run_id" in row else {}
-        if own is None:
-            _write(here, upsert(here.dialect.name, table, ()), [row | run])
-            yield Merged(*merged, "new")
-        elif run.get("run_id") and own["run_id"] not in runs:  # as lineage loses it when the run is removed
-            is_it = (table.c[name] == value for name, value in zip(keys, key, strict=True))
-            _write(here, update(table).where(*is_it).values(run))
-            yield Merged(*merged, "joined")
-        elif differing := [name for name in row if row[name] != own[name] and name not in _OF_THIS_PLACE]:
-            yield Merged(*merged, "conflict", f"they differ in {', '.join(differing)}")
+def _copy_rows(there: Connection, here: Connection, table: Table) -> None:
+    """Copy the rows of a table that are not here; a run that is not here is not named."""
+    keys = tuple(column.name for column in table.primary_key)
+    named = {"also": _name_their_run} if table is LINEAGE else {}
+    upsert_rows(here, table, keys, (), [dict(row) for row in there.execute(select(table)).mappings()], **named)
+
+
+def _name_their_run(new: Any) -> dict[str, Any]:
+    return {"run_id": func.coalesce(LINEAGE.c.run_id, new.run_id)}

@@ -7,10 +7,10 @@ from functools import cache, lru_cache
 from math import isfinite, isnan
 from typing import Any
 
-from sqlalchemy import Connection, Integer, bindparam, select, type_coerce
+from sqlalchemy import Connection, bindparam, select
 
 from orchestrator.registry.connections import Prepared, WriteTransaction
-from orchestrator.registry.dialects import replace_unstorable, select_list
+from orchestrator.registry.dialects import RUN_KEY, replace_unstorable, select_list
 from orchestrator.registry.tables import NAMES, PARAMETERS
 
 DATA, RECIPE, TASK = "data.", "recipe.", "task."
@@ -160,29 +160,25 @@ def write_parameters(transaction: WriteTransaction, parameters: Mapping[int, Map
         transaction.upsert(PARAMETERS, {"path": [keys[path] for path in paths], **named}, ("path", "run_id"), _VALUE)
 
 
-def read_parameters(transaction: WriteTransaction, key: int) -> dict[str, Any]:
-    """Read the parameters of the run with a key by dotted path."""
-    rows = transaction.read(_select_statement(transaction.dialect), {"key": key})
+def read_parameters(transaction: WriteTransaction, run_id: str) -> dict[str, Any]:
+    """Read the parameters of a run by dotted path, to write by them."""
+    rows = transaction.read(_prepare_select(transaction.dialect), {"run_id": run_id})
     return {path: decode_parameter(kind, text) for path, kind, text in rows}
 
 
 def load_parameters(connection: Connection, run_id: str) -> dict[str, Any]:
     """Load the parameters of a run by dotted path."""
-    rows = connection.execute(_PARAMETERS.where(PARAMETERS.c.run_id == run_id))
+    rows = connection.execute(_OF_RUN, {"run_id": run_id})
     return {path: decode_parameter(kind, text) for path, kind, text in rows}
 
 
-_PARAMETERS = (
+_OF_RUN = (
     select(NAMES.c.text, PARAMETERS.c.kind, PARAMETERS.c.text)
     .join(NAMES, NAMES.c.key == PARAMETERS.c.path)
+    .where(PARAMETERS.c.run_id == bindparam("run_id", type_=RUN_KEY))
     .order_by(NAMES.c.text)
 )
-
-
-@lru_cache
-def _select_statement(dialect: str) -> Prepared:
-    is_its = type_coerce(PARAMETERS.c.run_id, Integer) == bindparam("key", type_=Integer)
-    return Prepared(_PARAMETERS.where(is_its), dialect, ["key"])
+_prepare_select = lru_cache(lambda dialect: Prepared(_OF_RUN, dialect, ["run_id"]))
 
 
 def name_keys(transaction: WriteTransaction, texts: Iterable[str]) -> dict[str, int]:

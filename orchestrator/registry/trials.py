@@ -119,13 +119,13 @@ class _TrialWriter:
         found = transaction.read(self._statements["sweep"], {"row": sweep_id})
         if not found:
             raise NotFoundError(f"No run {sweep_id} in the registry.")
-        self._key, self._state, self._name, *shared = found[0]
+        self._state, self._name, *shared = found[0]
         self._shared = dict(zip(_SHARED, shared, strict=True))
 
     @cached_property
     def _parameters(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """Parameters of the sweep: its recipe, its task, and what else its trials share; read for new trials alone."""
-        parameters = read_parameters(self._transaction, self._key)
+        parameters = read_parameters(self._transaction, self._sweep_id)
         recipe, task, shared = (
             {path: value for path, value in parameters.items() if path.startswith(beginning)}
             for beginning in (RECIPE, TASK, (DATA, "threads_per_trial"))
@@ -205,7 +205,7 @@ class _TrialWriter:
 def _statements(dialect: str) -> dict[str, Prepared]:
     """Statements about one run, the sweep or a trial, by what they do."""
     is_row = ALL_RUNS.c.id == bindparam("row", type_=Text)
-    sweep = select(*(ALL_RUNS.c[name] for name in ("key", "state", "name", *_SHARED))).where(is_row)
+    sweep = select(*(ALL_RUNS.c[name] for name in ("state", "name", *_SHARED))).where(is_row)
     asked = select(ALL_RUNS.c.id, ALL_RUNS.c.state).where(ALL_RUNS.c.id.in_(select_list(dialect, "ids")))
     states = asked.order_by(ALL_RUNS.c.id).with_for_update(key_share=True)
     # Another process may have inserted it just now: then its state is read.
