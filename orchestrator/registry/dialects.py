@@ -1,4 +1,4 @@
-"""What SQLite and PostgreSQL write differently: column types, functions, lists as one parameter, upserts, locks."""
+"""Column types, functions and statements that SQLite and PostgreSQL write differently."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence

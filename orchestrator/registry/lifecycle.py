@@ -1,7 +1,4 @@
-"""Lifecycle of runs: create, start an attempt, send heartbeats, finish.
-
-`orchestrator.run_states` says which state may follow which.
-"""
+"""Lifecycle of runs; `orchestrator.run_states` says which state may follow which."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -207,13 +204,8 @@ class RunLifecycle(RegistryPart):
             if not run.state.may_become(state):
                 return bool(run.state == state)
             ended = _end_attempts(connection, run_id, state, error)
-            spent = seconds if ended and seconds is not None else sum(ended)
-            changes = {
-                "state": state,
-                "error": error,
-                "seconds": (run.seconds or 0.0) + spent,
-                "finished_at": utc_now(),
-            }
+            spent = (run.seconds or 0.0) + (seconds if ended and seconds is not None else sum(ended))
+            changes = {"state": state, "error": error, "seconds": spent, "finished_at": utc_now()}
             changes |= {"model_folder": model_folder, "predictions_path": predictions_path}
             change_row(connection, ALL_RUNS, changes, id=run_id)
             _stop_trials(connection, run_id, "its sweep ended", at=utc_now())

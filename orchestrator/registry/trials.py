@@ -133,48 +133,37 @@ class _TrialWriter:
         return recipe, task, shared | told_task_fields(task)
 
     def write(self, changes: Sequence[TrialChange]) -> None:
-        """Write what became of trials, in the order in which it did."""
+        """Write what became of trials, in the order in which it did; other writers of these trials wait."""
         transaction, statements = self._transaction, self._statements
         if RunState(self._state).is_final:
             transaction.run(open_statement(transaction.dialect), {"run_id": self._sweep_id})
-        states = self._insert_new(changes)
-        measured, scores = [], []
+        ids = {self._id(change) for change in changes if not isinstance(change, TrialEvents)}
+        found = transaction.read(statements["states"], {"ids": ids}) if ids else ()
+        states, recipes, measured, scores = {row: RunState(state) for row, state in found}, {}, [], []
         for change in changes:
             row = self._id(change)
             if isinstance(change, TrialEvents):
                 measured.append((row, change.events))
-            elif isinstance(change, TrialStart):
-                if states[row].may_become(RunState.RUNNING):
-                    states[row] = RunState.RUNNING
-                    transaction.run(statements["start"], {"row": row, "code": self._shared["code_version"]})
-            else:
-                if states[row].may_become(change.state):
-                    states[row] = change.state
+                continue
+            if row not in states:
+                recipe = self._recipe_of(change)
+                ((key, state),) = transaction.read(statements["insert"], self._row(change, recipe))
+                states[row], recipes[key] = RunState(state), recipe
+            new = RunState.RUNNING if isinstance(change, TrialStart) else change.state
+            counts = states[row].may_become(new)
+            states[row] = new if counts else states[row]
+            if isinstance(change, TrialResult):
+                if counts:
                     transaction.run(statements["end"], self._end_values(change))
                     scores.append((row, [MetricEvent(change.best_step, "validation", change.metrics)]))
                 # Where the model of a completed trial is kept is known only when the sweep ends.
                 if change.model is not None and states[row] is RunState.COMPLETED:
                     transaction.run(statements["folder"], {"row": row, "folder": change.model.folder})
+            elif counts:
+                transaction.run(statements["start"], {"row": row, "code": self._shared["code_version"]})
+        write_parameters(transaction, recipes)
         write_metrics(transaction, metric_curves(measured), final=False)
         write_metrics(transaction, metric_curves(scores), final=True)
-
-    def _insert_new(self, changes: Sequence[TrialChange]) -> dict[str, RunState]:
-        """Insert the trials that are not recorded yet, and return the state of each by its id; other writers wait."""
-        first: dict[str, TrialStart | TrialResult] = {}
-        for change in changes:
-            if not isinstance(change, TrialEvents):
-                first.setdefault(self._id(change), change)
-        if not first:
-            return {}
-        found = self._transaction.read(self._statements["states"], {"ids": [*first]})
-        states, recipes = {row: RunState(state) for row, state in found}, {}
-        for row, change in first.items():
-            if row not in states:
-                recipe = self._recipe_of(change)
-                ((key, state),) = self._transaction.read(self._statements["insert"], self._row(change, recipe))
-                states[row], recipes[key] = RunState(state), recipe
-        write_parameters(self._transaction, recipes)
-        return states
 
     def _id(self, change: TrialChange) -> str:
         return trial_id(self._sweep_id, change.key)
