@@ -33,7 +33,7 @@ from sqlalchemy import (
 )
 
 from orchestrator.registry import Registry
-from orchestrator.registry.column_types import UtcTime, id_of_run, key_of_run
+from orchestrator.registry.dialects import UtcTime, id_of_run, key_of_run
 from orchestrator.registry.roll_up import check_roll_up
 from orchestrator.registry.tables import METADATA, OWN_MARKS
 from orchestrator.results import MetricEvent, ModelResult, TrialEvents, TrialResult, TrialStart

@@ -82,7 +82,7 @@ def run_id_of(wanted: str) -> str:
 
     A whole id stays as it is: a run that has just been submitted may not be recorded yet. Raises: NotFoundError.
     """
-    from orchestrator.registry.patience import retry_while_unavailable
+    from orchestrator.registry.database import retry_while_unavailable
 
     if is_run_id(wanted):
         return wanted

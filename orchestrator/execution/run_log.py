@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from orchestrator.execution.starting import is_over
 from orchestrator.execution.waiting import looks, recorded_id
 from orchestrator.progress import LineFormatter, attached
-from orchestrator.registry.patience import patient
+from orchestrator.registry.database import patient
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.settings import Settings

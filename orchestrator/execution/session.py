@@ -29,7 +29,7 @@ from orchestrator.kinds.resolved import Resolved
 from orchestrator.progress import UNDER_WAY, show_progress
 from orchestrator.progress.run_views import StageView
 from orchestrator.provenance.machine import capture
-from orchestrator.registry.patience import retry_while_unavailable
+from orchestrator.registry.database import retry_while_unavailable
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry

@@ -29,7 +29,7 @@ from orchestrator.errors import (
 from orchestrator.execution.refusals import has_died_here, is_alive
 from orchestrator.execution.starting import StopRequest, starting_attempt
 from orchestrator.execution.waiting import looks
-from orchestrator.registry.patience import patient
+from orchestrator.registry.database import patient
 from orchestrator.registry.recorder import Recorder
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry

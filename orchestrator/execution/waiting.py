@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from orchestrator.errors import NotFoundError, RunFailedError
 from orchestrator.progress import duration
-from orchestrator.registry.patience import patient
+from orchestrator.registry.database import patient
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.run_ids import is_run_id

@@ -17,9 +17,9 @@ from sqlalchemy import URL, make_url, text
 
 from bert_core.checkpoints.manifest import atomic_write
 from orchestrator.errors import InputError, RegistryError
-from orchestrator.registry.database import Database, open_engine
-from orchestrator.registry.location import display_url, without_secrets
-from orchestrator.registry.sqlite_engine import back_up
+from orchestrator.registry.connections import open_engine
+from orchestrator.registry.database import Database
+from orchestrator.registry.location import BUSY_TIMEOUT_S, display_url, reading_address, without_secrets
 
 logger = logging.getLogger(__name__)
 
@@ -32,9 +32,15 @@ def back_up_registry(location: str, path: Path, *, overwrite: bool = False) -> s
     with closing(Database(location, read_only=True)) as database:
         if database.current_revision() is None:
             raise RegistryError(f"There is no registry at {database}; check the path.")
-    _check_target(path, database.url, overwrite=overwrite)
+    is_file = database.dialect == "sqlite"
+    if path.is_dir() or not os.access(path.absolute().parent, os.W_OK):
+        raise InputError(f"{path} cannot be written; name a file in a folder that is there and is yours")
+    if is_file and path.exists() and path.samefile(str(database)):
+        raise InputError(f"{path} is the registry itself; name another file")
+    if path.exists() and not overwrite:
+        raise InputError(f"{path} is there already; name another file, or give --overwrite")
     _copy(database.url, path)
-    return "sqlite" if database.dialect == "sqlite" else "pg_dump"
+    return "sqlite" if is_file else "pg_dump"
 
 
 def back_up_before_migration(url: URL, revision: str, folder: Path | None) -> Path:
@@ -67,24 +73,19 @@ def _copy(url: URL, path: Path) -> None:
 
 
 def copy_file(url: URL, path: Path) -> None:
-    """Copy a SQLite file as it stands at one moment into one that needs no log beside it, and check the copy."""
-    back_up(url, path)
+    """Copy a SQLite file and its log, as both stand at one moment, into one file, and check that; writers go on."""
+    address = reading_address(Path(str(url.database)))
+    with (
+        closing(sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S)) as source,
+        closing(sqlite3.connect(path)) as copy,
+    ):
+        source.backup(copy)
     with closing(sqlite3.connect(path)) as copy:
         copy.execute("PRAGMA journal_mode = DELETE")
         problem = copy.execute("PRAGMA quick_check(1)").fetchone()[0]
     if problem != "ok":
         raise RegistryError(f"The registry {url.database} is damaged ({problem}); restore it from a backup.")
     shutil.copymode(str(url.database), path)
-
-
-def _check_target(path: Path, url: URL, *, overwrite: bool) -> None:
-    """Refuse a file that cannot be written, or that holds something. Raises: InputError."""
-    if path.is_dir() or not os.access(path.absolute().parent, os.W_OK):
-        raise InputError(f"{path} cannot be written; name a file in a folder that is there and is yours")
-    if url.get_backend_name() == "sqlite" and path.exists() and path.samefile(str(url.database)):
-        raise InputError(f"{path} is the registry itself; name another file")
-    if path.exists() and not overwrite:
-        raise InputError(f"{path} is there already; name another file, or give --overwrite")
 
 
 def _dump(url: URL, path: Path) -> None:

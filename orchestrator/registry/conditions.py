@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Double, Select, and_, cast, false, func, literal, not_, or_, select
 
 from orchestrator.nearest import nearest
-from orchestrator.registry.column_types import folded, replace_unstorable, utc_now
+from orchestrator.registry.dialects import folded, replace_unstorable, utc_now
 from orchestrator.registry.fields import COMMIT_DIGITS, Field, Test
 from orchestrator.registry.group_records import code_digest
 from orchestrator.registry.parameters import LARGEST_EXACT, decode_parameter

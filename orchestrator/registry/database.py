@@ -1,50 +1,73 @@
-"""One database: its tables at the newest revision, and the one context manager that commits, rolls back and translates
-errors.
+"""One database: its tables at the newest revision, transactions that commit or roll back, errors in a person's words.
 
-On SQLite every writing transaction begins with `BEGIN IMMEDIATE` (`sqlite_engine.py`): it takes the write lock before
-it reads, so that no other writer can come between. What is written all the time goes past SQLAlchemy to the driver
-(`write_transactions.py`), under the same rules. With `synchronous = NORMAL` a killed process loses nothing; a
-power cut can lose the last transactions.
+On SQLite every writing transaction begins with `BEGIN IMMEDIATE` (`connections.py`): it takes the write lock before it
+reads, so that no other writer can come between. With `synchronous = NORMAL` a killed process loses nothing; a power cut
+can lose the last transactions.
 
 An empty database gets the tables of the metadata when it is first used; one with another program's tables is refused.
 An older revision is refused until a person runs `orchestrator db upgrade`, which runs the Alembic scripts after it; one
 from before the first script and a newer one are refused. Alembic is imported only when scripts must run.
+
+An error says which registry, what is wrong with it and what to do. Waiting helps where the server is down or starts,
+the connection broke, or another process holds a lock (`RegistryUnavailableError`): who needs the call asks a `patient`
+registry. It does not help where the file is read-only, the disk is full, or a table is missing: somebody has to act.
 """
 
+import logging
+import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
-from sqlalchemy import URL, Column, Connection, Engine, MetaData, String, Table, create_engine, insert, inspect, select
+from sqlalchemy import URL, Column, Connection, MetaData, String, Table, insert, inspect, select
+from sqlalchemy.exc import SQLAlchemyError
 
-from orchestrator.errors import RegistryError
-from orchestrator.registry.database_errors import is_of_database, translate
+from orchestrator.errors import InputError, RegistryError, RegistryUnavailableError
+from orchestrator.registry.connections import (
+    VERSION_TABLE,
+    Writers,
+    WriteTransaction,
+    open_empty,
+    open_engine,
+    refuse_foreign,
+)
 from orchestrator.registry.dialects import lock_until_commit
-from orchestrator.registry.location import display_url, resolve_url
-from orchestrator.registry.sqlite_engine import VERSION_TABLE, open_empty, open_file, refuse_foreign
+from orchestrator.registry.location import display_url, resolve_url, without_secrets
 from orchestrator.registry.tables import METADATA
-from orchestrator.registry.write_transactions import Writers, WriteTransaction
+
+logger = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 FIRST_REVISION, NEWEST_REVISION = "0014", "0014"
 MIGRATIONS = Path(__file__).with_name("migrations")
 _VERSION = Table(VERSION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True))
-_CONNECT_TIMEOUT_S = 10
-
-
-def open_engine(url: URL, *, read_only: bool = False) -> Engine:
-    """Make an engine for the URL; for SQLite, make the file's folder too, unless it is opened for reading alone.
-
-    Raises: RegistryError.
-    """
-    if url.get_backend_name() == "sqlite":
-        return open_file(Path(str(url.database)), read_only=read_only)
-    options = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "orchestrator"}
-    try:
-        return create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=options)
-    except ImportError:  # an extra of the package
-        needed = "A PostgreSQL registry needs psycopg; run: pip install 'bert-orchestrator[postgres]'"
-        raise RegistryError(needed) from None
+PATIENCE_S = 3600.0
+"""Longest wait of a run for a registry that does not answer."""
+RETRY_S = 5.0
+"""Pause between two tries."""
+_MEANINGS = {
+    ("not a database",): "is not a SQLite database; give another path with --registry",
+    ("unable to open",): "cannot be opened; check that it is a file, and that its folder exists and may be written",
+    ("readonly", "25006"): "cannot be written ({cause}); check the permissions of the file and its folder, or the URL",
+    ("42501",): "cannot be used: {cause}; grant it, or give another user in the URL",
+    ("is locked",): "is held by another process for too long; try again when that one is done",
+    ("disk is full", "53100"): "cannot be written because the disk is full; free some space and resume",
+    ("disk I/O error",): "cannot be read or written: the disk reports an error; check the disk, then resume",
+    ("malformed", "no such table", "no such column", "has no column", "42703", "42P01"): (
+        "is damaged ({cause}); restore it from a backup"
+    ),
+}
+"""Parts of SQLite's own message, or SQLSTATEs (PostgreSQL's documentation, appendix A), and what they mean."""
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
+_PASSING = ("08", "40001", "40P01", "53300", "55P03", "57P01", "57P02", "57P03")
+"""Beginnings of SQLSTATEs: connection, serialization, deadlock, too many connections, lock, shutdown, crash, start."""
+_PASSING_REFUSALS = ("starting up", "shutting down", "recovery mode", "not yet accepting", "too many", "slots are")
+"""Parts of a server's refusals to connect that pass; these come without an SQLSTATE."""
+_OUT_OF_RANGE = "22003"
+_TOO_LARGE = "A number is larger than the registry holds: a seed or step from 2**63 on, a parameter from 1.8e308 on."
 
 
 def _read_revision(connection: Connection, place: str) -> str | None:
@@ -102,9 +125,8 @@ class Database:
         """Kind of database: `sqlite` or `postgresql`."""
         self._read_only = read_only
         self._lock = threading.Lock()
-        self._engine: Engine | None = None
         self._writers: Writers | None = None
-        """Writers to the database, once its tables have been checked."""
+        self._is_checked = False  # whether the tables are known to be of the newest revision
 
     def __str__(self) -> str:
         return display_url(self.url)
@@ -153,7 +175,7 @@ class Database:
         with self._translated_errors():
             found = self.current_revision()
             run = _load_scripts() if found not in (None, NEWEST_REVISION) else None  # before other writers must wait
-            with self._open().execution_options(writing=True).begin() as connection:
+            with self._open().engine.execution_options(writing=True).begin() as connection:
                 lock_until_commit(connection, VERSION_TABLE)
                 revision = _read_revision(connection, str(self))
                 _refuse_unknown(revision, str(self))
@@ -169,7 +191,7 @@ class Database:
 
     def current_revision(self) -> str | None:
         """Revision of the tables; None where there are no tables yet."""
-        with self._translated_errors(), self._open().connect() as connection:
+        with self._translated_errors(), self._open().engine.connect() as connection:
             return _read_revision(connection, str(self))
 
     def close(self) -> None:
@@ -177,17 +199,16 @@ class Database:
         with self._lock:
             if self._writers is not None:
                 self._writers.close()
-            if self._engine is not None:
-                self._engine.dispose()
-            self._engine = self._writers = None
+            self._writers, self._is_checked = None, False
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            if is_of_database(error):
-                raise translate(error, self.url) from error
+            is_of_driver = isinstance(error, sqlite3.Error | OverflowError) or hasattr(error, "sqlstate")  # psycopg's
+            if is_of_driver or isinstance(error, SQLAlchemyError):
+                raise _translate(error, self.url) from error
             raise
 
     def _refuse_to_write(self) -> None:
@@ -195,16 +216,17 @@ class Database:
             raise RegistryError(f"The registry {self} is open for reading only.")
 
     def _checked(self, *, writing: bool) -> Writers:
-        """Writers with the engine; the tables are made or checked once, before the first use."""
+        """Engine and writers; the tables are made or checked once, before the first use."""
         if writing:
             self._refuse_to_write()
-        if self._writers is not None:
-            return self._writers
-        revision, engine = self.current_revision(), self._open()
+        if self._is_checked:
+            return self._open()
+        revision = self.current_revision()
         _refuse_unknown(revision, str(self))
         if revision is None and self._read_only:
-            engine = open_empty()
-            METADATA.create_all(engine.execution_options(writing=True))
+            empty = open_empty()
+            METADATA.create_all(empty.execution_options(writing=True))
+            self._writers = Writers(empty)
         elif revision is None:
             self.upgrade()
         elif revision != NEWEST_REVISION:
@@ -212,14 +234,13 @@ class Database:
                 f"The registry {self} is at an older revision ({revision}); back it up, then run: orchestrator db "
                 "upgrade"
             )
-        with self._lock:
-            self._writers = self._writers or Writers(engine)
-            return self._writers
+        self._is_checked = True
+        return self._open()
 
-    def _open(self) -> Engine:
+    def _open(self) -> Writers:
         with self._lock:
-            self._engine = self._engine or open_engine(self.url, read_only=self._read_only)
-            return self._engine
+            self._writers = self._writers or Writers(open_engine(self.url, read_only=self._read_only))
+            return self._writers
 
 
 class RegistryPart:
@@ -227,3 +248,75 @@ class RegistryPart:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+
+
+def _translate(error: Exception, url: URL) -> InputError | RegistryError:
+    """Error of the registry for an error of its database: a RegistryUnavailableError where waiting helps.
+
+    Its one sentence names the registry, says what is wrong and what to do; secrets of the URL are not in it.
+    """
+    original: Any = getattr(error, "orig", None) or error
+    state: str | None = getattr(original, "sqlstate", None)
+    if isinstance(original, OverflowError) or state == _OUT_OF_RANGE:
+        return InputError(_TOO_LARGE)
+    place = f"The registry {display_url(url)}"
+    lines = without_secrets(str(original), url).strip().splitlines()
+    cause = lines[0].rstrip(".") if lines else type(original).__name__
+    is_lost = False  # whether PostgreSQL's driver could not reach the server, or lost it
+    if isinstance(original, sqlite3.Error):
+        passes = getattr(original, "sqlite_errorcode", 0) & 0xFF in _BUSY  # the higher bits tell more of the same code
+    elif state is not None:
+        passes = state.startswith(_PASSING)
+    else:
+        is_lost = type(original).__name__ in ("OperationalError", "InterfaceError", "ConnectionTimeout")
+        is_refused = "FATAL" in str(original) and not any(sign in str(original) for sign in _PASSING_REFUSALS)
+        passes = is_lost and not is_refused
+    kind = RegistryUnavailableError if passes else RegistryError
+    for signs, meaning in _MEANINGS.items():
+        if any(sign in (state or cause) for sign in signs):
+            return kind(f"{place} {meaning.format(cause=cause)}.")
+    if is_lost or (state is not None and "connect" in cause):
+        advice = "Check that the server runs, its host, user, password and database."
+        return kind(f"{place} cannot be reached: {cause}. {advice}")
+    if "FOREIGN KEY" in cause.upper() or ("run_id" in cause and "NULL" in cause.upper()):
+        return kind(f"{place} has no such run: {cause}.")
+    return kind(f"{place} refused: {cause}.")
+
+
+def retry_while_unavailable(use: Callable[[], _T], given_up: threading.Event | None = None) -> _T:
+    """Write to the registry, or read it; while it does not answer, warn once and try again, for PATIENCE_S at most.
+
+    It may be done twice: a broken connection leaves open whether the first try was committed. Training goes on
+    meanwhile: measurements wait in the event queue, and checkpoints carry what is not recorded.
+
+    Args:
+        given_up: once another thread has set it, nothing is tried again.
+    """
+    given_up = given_up or threading.Event()
+    give_up_at, has_said = time.monotonic() + PATIENCE_S, False
+    while True:
+        try:
+            return use()
+        except RegistryUnavailableError as error:
+            if given_up.is_set() or time.monotonic() > give_up_at:
+                raise
+            if not has_said:
+                logger.warning("%s Trying again for %.0f minutes.", error, PATIENCE_S / 60)
+            has_said = True
+        given_up.wait(RETRY_S)
+
+
+def patient(registry: _T, given_up: threading.Event | None = None) -> _T:
+    """A registry, or a part of it, whose methods wait for it; what they return does not, and it has no `with`."""
+    return cast(_T, _Patient(registry, given_up))
+
+
+class _Patient:
+    def __init__(self, registry: object, given_up: threading.Event | None) -> None:
+        self._registry, self._given_up = registry, given_up
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._registry, name)
+        if callable(found):
+            return lambda *given, **named: retry_while_unavailable(lambda: found(*given, **named), self._given_up)
+        return found if isinstance(found, str) else patient(found, self._given_up)

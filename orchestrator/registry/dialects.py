@@ -1,21 +1,216 @@
-"""Statements that SQLite and PostgreSQL write differently: lists as one parameter, upserts, locks."""
+"""Column types, functions and statements that SQLite and PostgreSQL write differently."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Insert, Row, Select, Table, bindparam, func, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Dialect,
+    Insert,
+    Row,
+    Select,
+    Table,
+    bindparam,
+    column,
+    func,
+    literal,
+    literal_column,
+    select,
+    table,
+    text,
+    type_coerce,
+    update,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.expression import FunctionElement
+from sqlalchemy.types import ARRAY, JSON, DateTime, Double, Integer, Text, TypeDecorator, TypeEngine
 
-from orchestrator.registry.column_types import TextList, replace_unstorable
-from orchestrator.registry.tables import ALL_RUNS
+from orchestrator.run_states import RunState
 
 
-def lock_until_commit(connection: Connection, name: str) -> None:
-    """Make other writers of `name` wait until this transaction ends; on SQLite all writers wait (`BEGIN IMMEDIATE`)."""
-    if connection.dialect.name == "postgresql":
-        lock = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
-        connection.execute(lock, {"name": replace_unstorable(name)})
+class UtcTime(TypeDecorator[datetime]):
+    """Time in UTC: stored without a time zone, returned with one."""
+
+    impl, cache_ok = DateTime, True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return value and value.astimezone(UTC).replace(tzinfo=None)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return value and value.replace(tzinfo=UTC)
+
+
+def replace_unstorable(text: str) -> str:
+    """Replace what PostgreSQL or UTF-8 cannot hold in `text`: NUL and lone surrogates become U+FFFD."""
+    if text.isascii() and "\0" not in text:  # as nearly all is
+        return text
+    return text.replace("\0", "\ufffd").encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+class FreeText(TypeDecorator[str]):
+    """Text from outside, such as a name, a path or an error message: any characters at all."""
+
+    impl, cache_ok = Text, True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return value and replace_unstorable(value)
+
+
+class StateText(TypeDecorator[RunState]):
+    """A `RunState`, stored as its name. Any text can be compared with it, as queries do."""
+
+    impl, cache_ok = Text, True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> RunState | None:
+        return None if value is None else RunState(value)
+
+
+class Json(TypeDecorator[Any]):
+    """Plain values, stored as JSON text so that both databases hold the same bytes."""
+
+    impl, cache_ok = Text, True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str:
+        return json.dumps(value, default=str)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        return None if value is None else json.loads(value)
+
+
+class _Function(FunctionElement[Any]):
+    """SQL function that each kind of database writes in its own way; `connections` defines what SQLite lacks."""
+
+    sqlite: str
+    postgresql: str
+
+
+@compiles(_Function)
+def _compile_function(element: _Function, compiler: SQLCompiler, **options: Any) -> str:
+    template: str = getattr(element, compiler.dialect.name)
+    return template.format(*(compiler.process(clause, **options) for clause in element.clauses))
+
+
+class folded(_Function):  # noqa: N801  (an SQL function)
+    """SQL function: a text in small letters, those of any alphabet; SQLite's own knows ASCII, PostgreSQL's a locale."""
+
+    type, inherit_cache = Text(), True
+    sqlite, postgresql = "folded({})", 'lower(({}) COLLATE "und-x-icu")'
+
+
+class median(_Function):  # noqa: N801  (an SQL function)
+    """SQL aggregate: the median of numbers."""
+
+    type, inherit_cache = Double(), True
+    sqlite, postgresql = "median({})", "percentile_cont(0.5) WITHIN GROUP (ORDER BY {})"
+
+
+class json_object(_Function):  # noqa: N801  (an SQL function)
+    """SQL aggregate: keys and values of a group's rows as one dictionary; a tuple for each row would cost far more."""
+
+    type, inherit_cache = JSON(), True
+    sqlite, postgresql = "json_group_object({}, {})", "json_object_agg({}, {})"
+
+
+class utc_now(_Function):  # noqa: N801  (an SQL function)
+    """SQL function: the database's clock, less `seconds_ago`. One clock serves drivers on different machines."""
+
+    type, inherit_cache = UtcTime(), True
+    # SQLite counts milliseconds; SQLAlchemy reads six digits.
+    sqlite = "(strftime('%Y-%m-%d %H:%M:%f', 'now', {} || ' seconds') || '000')"
+    postgresql = "(statement_timestamp() AT TIME ZONE 'UTC' + make_interval(secs => {}))"
+
+    def __init__(self, seconds_ago: float = 0.0) -> None:
+        super().__init__(literal(-float(seconds_ago)) if seconds_ago else literal_column("0"))
+
+
+class _Found(_Function):
+    """SQL expression: what the row of a table that has a value in one column has in another."""
+
+    inherit_cache = True
+    sqlite = postgresql = "(SELECT referred.{} FROM {} AS referred WHERE referred.{} = {})"
+
+    def __init__(self, wanted: str, of: str, given: str, value: Any) -> None:
+        self.type = Integer() if wanted == "key" else Text()
+        super().__init__(*map(literal_column, (wanted, of, given)), value)
+
+
+class ReferenceKey(TypeDecorator[str]):
+    """Reference to a row: its integer key in rows, a text to whoever writes and reads them.
+
+    A text becomes a key where it is a parameter, and a key a text where it is what a statement returns; within a
+    statement keys are compared with keys. A text that is not there has no key: NULL. A list of texts that may be empty,
+    or that a column is not in, is given as a selection of keys (`select_runs`).
+    """
+
+    impl, cache_ok = Integer, True
+
+    def __init__(self, table: str, column: str) -> None:
+        super().__init__()
+        self.table, self.column = table, column
+
+    def key_of(self, text: Any) -> ColumnElement[Any]:
+        """Key of the row that has a text."""
+        return _Found("key", self.table, self.column, text)
+
+    def text_of(self, key: Any) -> ColumnElement[Any]:
+        """Text of the row with a key."""
+        return _Found(self.column, self.table, "key", key)
+
+    def bind_expression(self, bindparam: Any) -> ColumnElement[Any]:
+        return self.key_of(type_coerce(bindparam, Text))
+
+    def column_expression(self, column: ColumnElement[Any]) -> ColumnElement[Any]:
+        return self.text_of(column)
+
+
+RUN_KEY, NAME_KEY = ReferenceKey("all_runs", "id"), ReferenceKey("names", "text")
+key_of_run, id_of_run = RUN_KEY.key_of, RUN_KEY.text_of
+key_of_name, name_of_key = NAME_KEY.key_of, NAME_KEY.text_of
+
+
+class _TextList(TypeDecorator[Iterable[str]]):
+    """Texts as one parameter, whose items `select_list` selects."""
+
+    impl, cache_ok = Text, True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        return dialect.type_descriptor(Text() if dialect.name == "sqlite" else ARRAY(Text))
+
+    def process_bind_param(self, value: Iterable[str] | None, dialect: Dialect) -> Any:
+        items = list(value or ())
+        return json.dumps(items) if dialect.name == "sqlite" else items
+
+
+def select_list(dialect: str, name: str, **given: Any) -> Select[Any]:
+    """Select the items of a list of texts, which is one parameter: `IN (…)` has one for each, and SQLite takes 32,766.
+
+    Args:
+        given: options of the parameter, such as its `value`.
+    """
+    texts = bindparam(name, type_=_TextList, **given)
+    if dialect == "sqlite":
+        return select(func.json_each(texts).table_valued("value").c.value)
+    return select(func.unnest(texts))
+
+
+def select_items(connection: Connection, items: Iterable[str]) -> Select[Any]:
+    """Select texts that are given."""
+    return select_list(connection.dialect.name, "items", value=list(items), unique=True)
+
+
+def select_runs(connection: Connection, run_ids: Iterable[str]) -> Select[Any]:
+    """Select the keys of the runs with these ids, to compare rows' references to runs with."""
+    runs = table("all_runs", column("key", Integer), column("id", Text))
+    return select(runs.c.key).where(runs.c.id.in_(select_items(connection, run_ids)))
 
 
 def find_row(connection: Connection, table: Table, *, for_update: bool = False, **values: Any) -> Row[Any] | None:
@@ -34,36 +229,13 @@ def change_row(connection: Connection, table: Table, changes: Mapping[str, Any],
     connection.execute(update(table).where(*its).values(changes))
 
 
-def select_list(dialect: str, name: str, **given: Any) -> Select[Any]:
-    """Select the items of a list of texts, which is one parameter: `IN (…)` has one for each, and SQLite takes 32,766.
-
-    Args:
-        given: options of the parameter, such as its `value`.
-    """
-    texts = bindparam(name, type_=TextList, **given)
-    if dialect == "sqlite":
-        return select(func.json_each(texts).table_valued("value").c.value)
-    return select(func.unnest(texts))
-
-
-def select_items(connection: Connection, items: Iterable[str]) -> Select[Any]:
-    """Select texts that are given."""
-    return select_list(connection.dialect.name, "items", value=list(items), unique=True)
-
-
-def select_runs(connection: Connection, run_ids: Iterable[str]) -> Select[Any]:
-    """Select the keys of the runs with these ids, to compare rows' references to runs with."""
-    return select(ALL_RUNS.c.key).where(ALL_RUNS.c.id.in_(select_items(connection, run_ids)))
-
-
 @lru_cache
 def upsert(
     dialect: str,
     table: Table,
     keys: tuple[str, ...],
     update: tuple[str, ...] = (),
-    newer: Callable[[Any], ColumnElement[bool]] | None = None,
-    also: Callable[[Any], Mapping[str, Any]] | None = None,
+    also: Callable[[Any], Mapping[str, Any]] = lambda new: {},
 ) -> Insert:
     """Statement that inserts rows, and updates rows whose natural key is in the table already.
 
@@ -72,16 +244,16 @@ def upsert(
     Args:
         keys: columns of the natural key; none for whatever keeps the row out, where nothing is updated.
         update: columns to update; a row that is there stays as it is where this is empty.
-        newer: gives, for the row to be inserted, the condition under which it may update the row that is there.
         also: gives, for the row to be inserted, further columns to update, each with an expression.
     """
     insert = import_module(f"sqlalchemy.dialects.{dialect}").insert(table)
-    new = insert.excluded
-    changes = {name: new[name] for name in update} | dict(also(new) if also else {})
-    if not changes:
-        return insert.on_conflict_do_nothing(index_elements=keys or None)  # type: ignore[no-any-return]
-    where = None if newer is None else newer(new)
-    return insert.on_conflict_do_update(index_elements=keys, set_=changes, where=where)  # type: ignore[no-any-return]
+    changes = {**{name: insert.excluded[name] for name in update}, **also(insert.excluded)}
+    changed: Insert = (
+        insert.on_conflict_do_update(index_elements=keys, set_=changes)
+        if changes
+        else insert.on_conflict_do_nothing(index_elements=keys or None)
+    )
+    return changed
 
 
 def upsert_rows(
@@ -95,3 +267,10 @@ def upsert_rows(
     """Insert or update rows, given by column name, as `upsert` describes."""
     if rows:
         connection.execute(upsert(connection.dialect.name, table, keys, update, **options), rows)
+
+
+def lock_until_commit(connection: Connection, name: str) -> None:
+    """Make other writers of `name` wait until this transaction ends; on SQLite all writers wait (`BEGIN IMMEDIATE`)."""
+    if connection.dialect.name == "postgresql":
+        lock = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+        connection.execute(lock, {"name": replace_unstorable(name)})

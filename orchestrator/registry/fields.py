@@ -16,7 +16,7 @@ import sqlalchemy as sql
 
 from orchestrator.measurements import is_better_lower
 from orchestrator.registry import tables
-from orchestrator.registry.column_types import id_of_run, key_of_name
+from orchestrator.registry.dialects import id_of_run, key_of_name
 from orchestrator.registry.group_records import group_key
 from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.parameters import LARGEST_EXACT, decode_parameter

@@ -16,7 +16,7 @@ import sqlalchemy as sql
 
 from orchestrator.cells import setting_cell
 from orchestrator.measurements import best_first, is_better_lower, is_direction_known
-from orchestrator.registry.column_types import key_of_name
+from orchestrator.registry.dialects import key_of_name
 from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.model_origins import (
     Origin,

@@ -1,7 +1,4 @@
-"""Lifecycle of runs: create, start an attempt, send heartbeats, finish.
-
-`orchestrator.run_states` says which state may follow which.
-"""
+"""Lifecycle of runs; `orchestrator.run_states` says which state may follow which."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -11,11 +8,11 @@ from sqlalchemy import Connection, Row, delete, func, insert, or_, select, updat
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.provenance.machine import MadeWith
-from orchestrator.registry.column_types import replace_unstorable, utc_now
+from orchestrator.registry.connections import WriteTransaction
 from orchestrator.registry.database import RegistryPart
-from orchestrator.registry.dialects import change_row, find_row, upsert, upsert_rows
+from orchestrator.registry.dialects import change_row, find_row, replace_unstorable, upsert, upsert_rows, utc_now
 from orchestrator.registry.marks import add_marks
-from orchestrator.registry.parameters import flatten, load_parameters, record_parameters, run_group_digest
+from orchestrator.registry.parameters import flatten, load_parameters, run_group_digest, write_parameters
 from orchestrator.registry.roll_up import keys_of_runs, open_run, roll_up, roll_up_again, roll_up_tests
 from orchestrator.registry.tables import ALL_RUNS, ATTEMPTS, CODE_DIFFS, OPEN_RUNS, RUNS
 from orchestrator.results import WorkersEvent
@@ -63,9 +60,10 @@ class RunLifecycle(RegistryPart):
         row |= {"spec": dict(spec), "fingerprint": fingerprint, "storage_path": storage_path}
         with self._database.connection(writing=True) as connection:
             row["group_key"] = run_group_digest(kind, parameters)
-            statement = upsert(connection.dialect.name, ALL_RUNS, ("id",)).returning(ALL_RUNS.c.id)
-            if connection.execute(statement, row).first() is not None:
-                record_parameters(connection, run_id, parameters)
+            statement = upsert(connection.dialect.name, ALL_RUNS, ("id",)).returning(ALL_RUNS.c.key)
+            key = connection.scalar(statement, row)
+            if key is not None:
+                write_parameters(WriteTransaction.within(connection), {key: parameters})
                 connection.execute(insert(OPEN_RUNS), {"run_id": run_id})
                 add_marks(connection, run_id, "tag", tags)
             elif find_row(connection, RUNS, id=run_id) is None:
@@ -82,7 +80,7 @@ class RunLifecycle(RegistryPart):
             open_run(connection, run_id)
             old = load_parameters(connection, run_id)
             new = {path: value for path, value in _parameters_of(spec).items() if old.get(path, value) != value}
-            record_parameters(connection, run_id, new)
+            write_parameters(WriteTransaction.within(connection), {run.key: new})
             changes = {"spec": dict(spec), "fingerprint": fingerprint}
             changes["group_key"] = run_group_digest(run.kind, old | new)
             if run.state == RunState.COMPLETED:
@@ -206,13 +204,8 @@ class RunLifecycle(RegistryPart):
             if not run.state.may_become(state):
                 return bool(run.state == state)
             ended = _end_attempts(connection, run_id, state, error)
-            spent = seconds if ended and seconds is not None else sum(ended)
-            changes = {
-                "state": state,
-                "error": error,
-                "seconds": (run.seconds or 0.0) + spent,
-                "finished_at": utc_now(),
-            }
+            spent = (run.seconds or 0.0) + (seconds if ended and seconds is not None else sum(ended))
+            changes = {"state": state, "error": error, "seconds": spent, "finished_at": utc_now()}
             changes |= {"model_folder": model_folder, "predictions_path": predictions_path}
             change_row(connection, ALL_RUNS, changes, id=run_id)
             _stop_trials(connection, run_id, "its sweep ended", at=utc_now())

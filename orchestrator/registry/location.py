@@ -1,9 +1,7 @@
 """Location of a registry: a path, a URL, or `file:PATH` of a private file that holds the URL.
 
-Passwords are kept out of everything that a person sees: `display_url` hides them, and errors about a broken URL do not
-repeat it.
-
-SQLAlchemy is loaded where a URL is asked for: completion reads a file without it.
+Passwords are kept out of everything that a person sees. SQLAlchemy is loaded where a URL is asked for: completion reads
+a file without it.
 """
 
 from __future__ import annotations

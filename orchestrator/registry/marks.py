@@ -16,9 +16,8 @@ from typing import Literal
 from sqlalchemy import ColumnElement, Connection, delete, select
 
 from orchestrator.errors import InputError, NotFoundError
-from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.database import RegistryPart
-from orchestrator.registry.dialects import select_runs, upsert_rows
+from orchestrator.registry.dialects import replace_unstorable, select_runs, upsert_rows
 from orchestrator.registry.tables import MARKS, OWN_MARKS, RUNS, STAGES, is_internal
 
 Flag = Literal["pinned", "archived"]

@@ -3,51 +3,46 @@
     run            new here: copied with its trials · the same: stays · another one of that id: a conflict, named with
                    the tables that differ, and left as it is · in the trash here: named, and left there
     mark           what people added to a run that is new or the same: joined; of two equal ones the older counts
-    model          weights that are new under their name: recorded, with a new version where theirs is taken, or was;
+    model          of such a run, or of none: recorded under its name, with a new version where theirs is taken, or was;
                    numbers that removed models had there are given to none here
     alias          new here: recorded · on other weights: a conflict
-    other rows     by their primary key: new ones are copied, different ones are a conflict; a row whose run was removed
-                   here, and is here again, names it again
+    other rows     new ones are copied: their keys are digests, so that those of the same key tell the same; an edge of
+                   the lineage that names no run here, as its run was deleted, names theirs
 
-Names, data and changes of code come first, as runs rest on them, and are told only where they differ. Each run is one
-transaction, and those that are the same in both take none. So a merge that breaks off is done again, and one that is
-done again changes nothing. What is in the other's trash stays there. Which tables belong to runs follows from the
-tables themselves.
+Names, data and changes of code come first, as runs rest on them. Each run is one transaction, and those that are the
+same in both take none. So a merge that breaks off is done again, and one that is done again changes nothing. What is in
+the other's trash stays there. Which tables belong to runs follows from the tables themselves.
 """
 
+import os
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Executable,
-    Row,
-    Select,
-    Table,
-    bindparam,
-    func,
-    insert,
-    or_,
-    select,
-    union_all,
-    update,
-)
+from sqlalchemy import Connection, Executable, Select, Table, bindparam, func, insert, select, union_all, update
 
 from orchestrator.errors import InputError, RegistryError
-from orchestrator.registry.column_types import NAME_KEY, RUN_KEY
+from orchestrator.registry.connections import WriteTransaction
 from orchestrator.registry.database import Database
-from orchestrator.registry.dialects import find_row, lock_until_commit, select_list, upsert
-from orchestrator.registry.parameters import record_names
+from orchestrator.registry.dialects import (
+    NAME_KEY,
+    RUN_KEY,
+    find_row,
+    lock_until_commit,
+    select_list,
+    upsert,
+    upsert_rows,
+)
+from orchestrator.registry.parameters import name_keys
 from orchestrator.registry.registered_models import free_version
 from orchestrator.registry.roll_up import roll_up, roll_up_tests
 from orchestrator.registry.tables import (
     ALIASES,
     ALL_MODELS,
     ALL_RUNS,
+    LINEAGE,
     METADATA,
     MODELS,
     NAMES,
@@ -61,11 +56,6 @@ from orchestrator.registry.tables import (
 _ROWS_AT_ONCE = 5_000
 _RUNS_AT_ONCE = 500
 _WITH_RULES = (OWN_MARKS, ALL_MODELS, ALIASES, NAMES)
-_OF_THIS_PLACE = (
-    *("path", "files", "recorded_at", "created_at", "name", "child_name", "parent_name", "run_id"),
-    "tokenizer_digest",  # the fingerprint follows from it
-)
-"""Columns that say where something lies and when it was seen, which two machines may tell differently of the same."""
 _WHOLE = func.coalesce(ALL_RUNS.c.parent_id, ALL_RUNS.c.key)
 _IS_ITS_SERIES = (
     SERIES.c.run_id == bindparam("run_id", type_=RUN_KEY),
@@ -79,12 +69,27 @@ class Merged:
     """Outcome, or expected outcome, of bringing one thing that the other registry has."""
 
     what: str
-    """`run`, `model`, `alias`, or the name of a table."""
+    """`run`, `model` or `alias`."""
     id: str
     name: str
     change: str
     """One of new, joined, unchanged, conflict, unfinished and removed."""
     remark: str = ""
+
+
+def open_other(target: Database, location: str) -> Database:
+    """Open another registry, by what `Registry` takes, for reading alone.
+
+    Raises: RegistryError where there is none; InputError where it is the target itself.
+    """
+    other = Database(location, read_only=True)
+    is_same_file = target.dialect == "sqlite" and os.path.realpath(str(target)) == os.path.realpath(str(other))
+    if is_same_file or other.url == target.url:
+        raise InputError(f"{target} is the registry itself; name another one")
+    if other.current_revision() is None:
+        raise RegistryError(f"There is no registry at {other}; check the path.")
+    other.open()  # which refuses another revision
+    return other
 
 
 def merge_registry(
@@ -96,70 +101,44 @@ def merge_registry(
         unfinished: whether runs come along that have not ended there; they would differ from what becomes of them.
         dry_run: only tell what would become of each.
     """
-    coming: set[tuple[str, str]] = set()
+    are_here: set[str] = set()
     with source.connection(writing=False) as there:
         with target.connection(writing=not dry_run) as here:
             if not dry_run:
-                record_names(here, there.scalars(select(NAMES.c.text)).all())
-            needed = [one for table in other_tables(True) for one in _merge_rows(there, here, table)]
-        oldest_first = select(RUNS).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at, RUNS.c.id)
-        runs = there.execute(oldest_first.with_only_columns(RUNS.c.id, RUNS.c.name, RUNS.c.state)).all()
+                name_keys(WriteTransaction.within(here), there.scalars(select(NAMES.c.text)))
+                for table in other_tables(needed=True):
+                    _copy_rows(there, here, table)
+        oldest_first = select(RUNS.c.id, RUNS.c.name, RUNS.c.state).order_by(RUNS.c.created_at, RUNS.c.id)
+        runs = there.execute(oldest_first.where(RUNS.c.parent_id.is_(None))).all()
         for start in range(0, len(runs), _RUNS_AT_ONCE):
             some = runs[start : start + _RUNS_AT_ONCE]
             with target.connection(writing=False) as here:
                 ours = _digests(here, [run.id for run in some])
             theirs = _digests(there, ours)
             for run in some:
-                if run.id in ours and ours[run.id] == theirs[run.id]:
-                    yield Merged("run", run.id, run.name, "unchanged")
-                    continue
-                with target.connection(writing=not dry_run) as here:
-                    change, remark = _merge_run(there, here, run, unfinished=unfinished)
+                change, remark = "unchanged", ""
+                if run.id not in ours or ours[run.id] != theirs[run.id]:
+                    with target.connection(writing=not dry_run) as here:
+                        change, remark = _merge_run(there, here, run, unfinished=unfinished)
                 yield Merged("run", run.id, run.name, change, remark)  # it is there for good
                 if change in ("new", "joined", "unchanged"):
-                    coming |= {(model.name, model.digest) for model in _models_of(there, run.id)}
+                    are_here.add(run.id)
         with target.connection(writing=not dry_run) as here:
-            rest = [one for one in needed if one.change == "conflict"]
-            for model, version in _bring_models(here, orphans := _models_of(there, None)):
-                rest.append(Merged("model", f"{model.name}@{version}", model.name, "new", _renamed(model, version)))
-            # Numbers of models that were removed there: specs that come from there mean those weights.
-            removed = there.execute(select(ALL_MODELS).where(ALL_MODELS.c.removed_at.is_not(None))).mappings()
-            if rows := [{**model, "run_id": None} for model in removed]:
-                _write(here, upsert(here.dialect.name, ALL_MODELS, ()), rows)
-            rest += _merge_aliases(there, here, coming | {(model.name, model.digest) for model in orphans})
-            rest += [one for table in other_tables(False) for one in _merge_rows(there, here, table)]
+            models = list(_merge_models(there, here, are_here))
             if not dry_run:
+                for table in other_tables(needed=False):
+                    _copy_rows(there, here, table)
                 roll_up_tests(here)
-        yield from rest
-
-
-def _writes(here: Connection) -> bool:
-    """Whether a connection is for writing, as that of a dry run is not."""
-    return bool(here.get_execution_options()["writing"])
+        yield from models
 
 
 def _write(here: Connection, statement: Executable, rows: Any = None) -> None:
-    if _writes(here):
+    """Run a statement that writes, unless the connection is that of a dry run."""
+    if here.get_execution_options()["writing"]:
         here.execute(statement, rows)
 
 
-def open_other(target: Database, location: str) -> Database:
-    """Open another registry, by what `Registry` takes, for reading alone.
-
-    Raises: RegistryError where there is none; InputError where it is the target itself.
-    """
-    other = Database(location, read_only=True)
-    paths = [Path(str(url.database)) for url in (target.url, other.url) if url.get_backend_name() == "sqlite"]
-    is_same_file = len(paths) == 2 and all(path.exists() for path in paths) and paths[0].samefile(paths[1])
-    if is_same_file or other.url == target.url:
-        raise InputError(f"{target} is the registry itself; name another one")
-    if other.current_revision() is None:
-        raise RegistryError(f"There is no registry at {other}; check the path.")
-    other.open()  # which refuses another revision
-    return other
-
-
-def other_tables(needed: bool) -> list[Table]:
+def other_tables(*, needed: bool) -> list[Table]:
     """Tables without a rule of their own: those whose rows runs may need, or else those whose rows name runs."""
     known = {*_WITH_RULES, *_tables_of_runs()}
     tables = [table for table in METADATA.sorted_tables if table not in known]
@@ -180,12 +159,13 @@ def _merge_run(there: Connection, here: Connection, run: Any, *, unfinished: boo
         return "removed", f"it is in the trash here; to bring it back: orchestrator runs restore {run.id}"
     if known is not None:
         ours, theirs = (_digests(connection, [run.id])[run.id] for connection in (here, there))
-        names = ["runs" if table is ALL_RUNS else table.name for table in _tables_of_runs()]
-        if differing := [name for name in names if ours[name] != theirs[name]]:
-            return "conflict", f"both have a run of this id, and differ in {', '.join(differing)}"
+        names = [table.name for table in _tables_of_runs() if ours[table.name] != theirs[table.name]]
+        if names:
+            differing = ", ".join(names).replace(ALL_RUNS.name, RUNS.name)
+            return "conflict", f"both have a run of this id, and differ in {differing}"
     elif not run.state.is_final and not unfinished:
         return "unfinished", f"it is {run.state} there; merge again when it has ended"
-    elif _writes(here):
+    elif here.get_execution_options()["writing"]:
         for table in _tables_of_runs():
             for rows in _rows(there, table, run.id):
                 here.execute(_INSERT_POINTS if table is POINTS else insert(table), rows)
@@ -199,9 +179,7 @@ def _merge_run(there: Connection, here: Connection, run: Any, *, unfinished: boo
     missing = [row for key, row in others.items() if key not in marks or row["at"] < marks[key]["at"]]
     if missing:
         _write(here, upsert(here.dialect.name, OWN_MARKS, keys, ("text", "author", "at")), missing)
-    brought = _bring_models(here, _models_of(there, run.id))
-    remark = "; ".join(filter(None, (_renamed(model, version) for model, version in brought)))
-    return "new" if known is None else "joined" if missing else "unchanged", remark
+    return "new" if known is None else "joined" if missing else "unchanged", ""
 
 
 def _digests(connection: Connection, run_ids: Iterable[str]) -> defaultdict[str, Counter[str]]:
@@ -213,20 +191,19 @@ def _digests(connection: Connection, run_ids: Iterable[str]) -> defaultdict[str,
     found: defaultdict[str, Counter[str]] = defaultdict(Counter)
     dialect = connection.dialect.name
     given = {"runs": [*run_ids]}
-    for table in (*_tables_of_runs(), OWN_MARKS, MODELS):
+    for table in (*_tables_of_runs(), OWN_MARKS):
         statement: Any = _select_rows(table, dialect)
         if table is POINTS:
             statement = statement.with_only_columns(_WHOLE, func.count()).group_by(ALL_RUNS.c.key)
         for run_id, *row in connection.execute(statement.execution_options(yield_per=_ROWS_AT_ONCE), given):
-            found[run_id]["runs" if table is ALL_RUNS else table.name] += hash(repr(row))
+            found[run_id][table.name] += hash(repr(row))
     return found
 
 
 def _rows(connection: Connection, table: Table, run_id: str) -> Iterator[list[dict[str, Any]]]:
     """Rows of a table that belong to a run or its trials, some thousands at a time, a run before its trials."""
-    dialect = connection.dialect.name
-    ordered = _select_rows(table, dialect).order_by(ALL_RUNS.c.key).execution_options(yield_per=_ROWS_AT_ONCE)
-    rows = connection.execute(ordered, {"runs": [run_id]})
+    ordered = _select_rows(table, connection.dialect.name).order_by(ALL_RUNS.c.key)
+    rows = connection.execute(ordered.execution_options(yield_per=_ROWS_AT_ONCE), {"runs": [run_id]})
     names = list(rows.keys())[1:]
     for part in rows.partitions():
         yield [dict(zip(names, row[1:], strict=True)) for row in part]
@@ -250,77 +227,58 @@ def _select_rows(table: Table, dialect: str) -> Select[Any]:
     return rows.join(ALL_RUNS, ALL_RUNS.c.key == owner).where(owner.in_(family))
 
 
-def _models_of(connection: Connection, run_id: str | None) -> Sequence[Row[Any]]:
-    """Models that a run and its trials registered, in the order of their versions; those of no run for None."""
-    family = select(ALL_RUNS.c.key).where(or_(ALL_RUNS.c.id == run_id, ALL_RUNS.c.parent_id == run_id))
-    are_its = MODELS.c.run_id.is_(None) if run_id is None else MODELS.c.run_id.in_(family)
-    return connection.execute(select(MODELS).where(are_its).order_by(MODELS.c.name, MODELS.c.version)).all()
-
-
-def _bring_models(here: Connection, models: Iterable[Row[Any]]) -> list[tuple[Row[Any], int]]:
-    """Bring models; returns those that were not registered here, each with the version that it has here."""
-    brought = []
-    for model in models:
-        if _writes(here):
-            lock_until_commit(here, f"models/{model.name}")
-        known = find_row(here, ALL_MODELS, name=model.name, digest=model.digest)
-        version = free_version(here, model.name, model.version) if known is None else known.version
-        is_new = known is None or known.removed_at is not None
-        if is_new:
-            brought.append((model, version))
-        if known is None:
-            _write(here, insert(ALL_MODELS), [{**model._mapping, "version": version}])
-        elif is_new or known.run_id is None:
-            changed = ("created_at", "folder", "run_id", "removed_at") if is_new else ("run_id",)
-            is_it = ALL_MODELS.c.name == model.name, ALL_MODELS.c.version == version
-            _write(here, update(ALL_MODELS).where(*is_it).values({name: model._mapping[name] for name in changed}))
-    return brought
-
-
-def _renamed(model: Row[Any], version: int) -> str:
-    """Remark on a model whose version other weights have here; empty of any other."""
-    theirs = f"{model.name}@{model.version}"
-    return "" if version == model.version else f"model {theirs} is {model.name}@{version} here"
-
-
-def _merge_aliases(there: Connection, here: Connection, coming: Collection[tuple[str, str]]) -> Iterator[Merged]:
-    """Join aliases; those of models that are not here, and not `coming`, are conflicts."""
+def _merge_models(there: Connection, here: Connection, runs: Collection[str]) -> Iterator[Merged]:
+    """Join the models of these runs, of their trials and of no run, then the aliases of models that are here now."""
+    of_run = select(_WHOLE.label("whole"), ALL_MODELS).outerjoin(ALL_RUNS, ALL_RUNS.c.key == ALL_MODELS.c.run_id)
+    by_version = of_run.order_by(ALL_MODELS.c.removed_at.is_not(None), ALL_MODELS.c.name, ALL_MODELS.c.version)
+    coming = [dict(row) for row in there.execute(by_version).mappings()]
+    if here.get_execution_options()["writing"]:
+        for name in sorted({model["name"] for model in coming}):
+            lock_until_commit(here, f"models/{name}")
+    ours = {(model.name, model.digest): model for model in here.execute(select(ALL_MODELS))}
+    versions = {key: model.version for key, model in ours.items() if model.removed_at is None}
+    for model in coming:
+        run, key = model.pop("whole"), (model["name"], model["digest"])
+        known = ours.get(key)
+        if model["removed_at"] is not None:  # specs that come from there mean those weights by that number
+            _write(here, upsert(here.dialect.name, ALL_MODELS, ()), model | {"run_id": None})
+        elif run is None or run in runs:
+            if known is None:
+                versions[key] = free_version(here, model["name"], model["version"])
+                _write(here, insert(ALL_MODELS), model | {"version": versions[key]})
+            elif known.removed_at is not None or known.run_id is None:
+                versions[key] = known.version
+                changed = ("run_id",) if known.removed_at is None else ("created_at", "folder", "run_id", "removed_at")
+                is_it = ALL_MODELS.c.name == known.name, ALL_MODELS.c.version == known.version
+                _write(here, update(ALL_MODELS).where(*is_it).values({name: model[name] for name in changed}))
+            label, here_called = f"{model['name']}@{model['version']}", f"{model['name']}@{versions[key]}"
+            is_new = known is None or known.removed_at is not None
+            if is_new and (run is None or label != here_called):  # that of a run comes with it
+                remark = "" if label == here_called else f"model {label} is {here_called} here"
+                yield Merged("model", here_called, model["name"], "new", remark)
     is_its = (MODELS.c.name == ALIASES.c.name) & (MODELS.c.version == ALIASES.c.version)
     with_weights = select(ALIASES, MODELS.c.digest).join(MODELS, is_its).order_by(ALIASES.c.name, ALIASES.c.alias)
     for alias in there.execute(with_weights).all():
-        model = find_row(here, MODELS, name=alias.name, digest=alias.digest)
+        version = versions.get((alias.name, alias.digest))
         own = find_row(here, ALIASES, name=alias.name, alias=alias.alias)
         merged = ("alias", f"{alias.name}@{alias.alias}", alias.name)
-        if own is not None and (model is None or own.version != model.version):
+        if own is not None and own.version != version:
             remark = f"here it is {own.name}@{own.version}, there other weights, {alias.name}@{alias.version}"
             yield Merged(*merged, "conflict", f"{remark}; to move it: orchestrator models alias")
-        elif model is None and (alias.name, alias.digest) not in coming:
+        elif version is None:
             yield Merged(*merged, "conflict", f"its model, {alias.name}@{alias.version}, does not come")
         elif own is None:
-            version = alias.version if model is None else model.version
-            values = {"name": alias.name, "alias": alias.alias, "set_at": alias.set_at, "version": version}
-            _write(here, insert(ALIASES), [values])
+            row = {"name": alias.name, "alias": alias.alias, "set_at": alias.set_at, "version": version}
+            _write(here, insert(ALIASES), row)
             yield Merged(*merged, "new", f"it is {alias.name}@{version}")
 
 
-def _merge_rows(there: Connection, here: Connection, table: Table) -> Iterator[Merged]:
-    """Join the rows of a table by primary key; a run that is not here is not named."""
-    keys = [column.name for column in table.primary_key]
-    ours, theirs = (
-        {tuple(row[key] for key in keys): dict(row) for row in connection.execute(select(table)).mappings()}
-        for connection in (here, there)
-    )
-    runs = {*here.scalars(select(RUNS.c.id))} if "run_id" in table.c else set()
-    for key, row in sorted(theirs.items()):
-        own = ours.get(key)
-        merged = (table.name, " ".join(map(str, key)), str(row.get("name", "")))
-        run = {"run_id": row["run_id"] if row["run_id"] in runs else None} if "run_id" in row else {}
-        if own is None:
-            _write(here, upsert(here.dialect.name, table, ()), [row | run])
-            yield Merged(*merged, "new")
-        elif run.get("run_id") and own["run_id"] not in runs:  # as lineage loses it when the run is removed
-            is_it = (table.c[name] == value for name, value in zip(keys, key, strict=True))
-            _write(here, update(table).where(*is_it).values(run))
-            yield Merged(*merged, "joined")
-        elif differing := [name for name in row if row[name] != own[name] and name not in _OF_THIS_PLACE]:
-            yield Merged(*merged, "conflict", f"they differ in {', '.join(differing)}")
+def _copy_rows(there: Connection, here: Connection, table: Table) -> None:
+    """Copy the rows of a table that are not here; a run that is not here is not named."""
+    keys = tuple(column.name for column in table.primary_key)
+    named = {"also": _name_their_run} if table is LINEAGE else {}
+    upsert_rows(here, table, keys, (), [dict(row) for row in there.execute(select(table)).mappings()], **named)
+
+
+def _name_their_run(new: Any) -> dict[str, Any]:
+    return {"run_id": func.coalesce(LINEAGE.c.run_id, new.run_id)}

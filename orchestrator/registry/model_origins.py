@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, Self
 
 from sqlalchemy import Connection, func, or_, select
 
-from orchestrator.registry.column_types import json_object, name_of_key
-from orchestrator.registry.dialects import select_items, select_runs
+from orchestrator.registry.dialects import json_object, name_of_key, select_items, select_runs
 from orchestrator.registry.parameters import (
     FILE_DIGEST,
     KIND_END,

@@ -7,12 +7,11 @@ from functools import cache, lru_cache
 from math import isfinite, isnan
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Integer, Select, bindparam, select, type_coerce
+from sqlalchemy import Connection, bindparam, select
 
-from orchestrator.registry.column_types import replace_unstorable
-from orchestrator.registry.dialects import select_list, upsert_rows
+from orchestrator.registry.connections import Prepared, WriteTransaction
+from orchestrator.registry.dialects import RUN_KEY, replace_unstorable, select_list
 from orchestrator.registry.tables import NAMES, PARAMETERS
-from orchestrator.registry.write_transactions import Prepared, WriteTransaction
 
 DATA, RECIPE, TASK = "data.", "recipe.", "task."
 """Beginnings of the paths of parameters: digests of the data of a run, its recipe, its task."""
@@ -26,7 +25,7 @@ KIND_END = ":"
 """End of the kind, where a statement joins the kind and the text of a parameter: a colon, which no kind has."""
 LARGEST_EXACT = 2**53
 """Whole number from which on a double may be another one than was written."""
-_KEY, _VALUE = ("path", "run_id"), ("kind", "text", "number")
+_VALUE = ("kind", "text", "number")
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -148,7 +147,7 @@ def trial_id(sweep_id: str, key: str) -> str:
 
 
 def write_parameters(transaction: WriteTransaction, parameters: Mapping[int, Mapping[str, Any]]) -> None:
-    """Write parameters of runs, by the run's key."""
+    """Write parameters of runs, by the run's key, in place of those at the same paths."""
     rows = [
         (replace_unstorable(path), key, *encode_parameter(value))
         for key, own in parameters.items()
@@ -158,43 +157,28 @@ def write_parameters(transaction: WriteTransaction, parameters: Mapping[int, Map
         paths, *columns = map(list, zip(*rows, strict=True))
         keys = name_keys(transaction, paths)
         named = dict(zip(("run_id", *_VALUE), columns, strict=True))
-        transaction.upsert(PARAMETERS, {"path": [keys[path] for path in paths], **named}, _KEY, _VALUE)
+        transaction.upsert(PARAMETERS, {"path": [keys[path] for path in paths], **named}, ("path", "run_id"), _VALUE)
 
 
-def record_parameters(connection: Connection, run_id: str, parameters: Mapping[str, Any]) -> None:
-    """Record parameters of a run, in place of those at the same paths."""
-    record_names(connection, parameters)
-    rows = [
-        {"run_id": run_id, "path": path, **dict(zip(_VALUE, encode_parameter(value), strict=True))}
-        for path, value in parameters.items()
-    ]
-    upsert_rows(connection, PARAMETERS, _KEY, _VALUE, rows)
-
-
-def read_parameters(transaction: WriteTransaction, key: int) -> dict[str, Any]:
-    """Read the parameters of the run with a key by dotted path, to write by them."""
-    return _decoded(transaction.read(_select_statement(transaction.dialect), {"key": key}))
+def read_parameters(transaction: WriteTransaction, run_id: str) -> dict[str, Any]:
+    """Read the parameters of a run by dotted path, to write by them."""
+    rows = transaction.read(_prepare_select(transaction.dialect), {"run_id": run_id})
+    return {path: decode_parameter(kind, text) for path, kind, text in rows}
 
 
 def load_parameters(connection: Connection, run_id: str) -> dict[str, Any]:
     """Load the parameters of a run by dotted path."""
-    return _decoded(connection.execute(_select(PARAMETERS.c.run_id == run_id)))
-
-
-def _decoded(rows: Iterable[Any]) -> dict[str, Any]:
+    rows = connection.execute(_OF_RUN, {"run_id": run_id})
     return {path: decode_parameter(kind, text) for path, kind, text in rows}
 
 
-def _select(is_its: ColumnElement[bool]) -> Select[str, str, str]:
-    columns = select(NAMES.c.text, PARAMETERS.c.kind, PARAMETERS.c.text)
-    return columns.join(NAMES, NAMES.c.key == PARAMETERS.c.path).where(is_its).order_by(NAMES.c.text)
-
-
-@lru_cache
-def _select_statement(dialect: str) -> Prepared:
-    return Prepared(
-        _select(type_coerce(PARAMETERS.c.run_id, Integer) == bindparam("key", type_=Integer)), dialect, ["key"]
-    )
+_OF_RUN = (
+    select(NAMES.c.text, PARAMETERS.c.kind, PARAMETERS.c.text)
+    .join(NAMES, NAMES.c.key == PARAMETERS.c.path)
+    .where(PARAMETERS.c.run_id == bindparam("run_id", type_=RUN_KEY))
+    .order_by(NAMES.c.text)
+)
+_prepare_select = lru_cache(lambda dialect: Prepared(_OF_RUN, dialect, ["run_id"]))
 
 
 def name_keys(transaction: WriteTransaction, texts: Iterable[str]) -> dict[str, int]:
@@ -203,24 +187,15 @@ def name_keys(transaction: WriteTransaction, texts: Iterable[str]) -> dict[str, 
     wanted = dict.fromkeys(texts)
     missing = sorted(text for text in wanted if text not in keys and text not in new)  # in one order, against deadlocks
     if missing:
-        _find(transaction, missing)
+        statement = _find_statement(transaction.dialect)
+        new.update(transaction.read(statement, {"texts": missing}))
         if unknown := [text for text in missing if text not in new]:
             transaction.upsert(NAMES, {"text": unknown}, ["text"], [])
-            _find(transaction, unknown)
+            new.update(transaction.read(statement, {"texts": unknown}))
     return {text: keys.get(text) or new[text] for text in wanted}
-
-
-def _find(transaction: WriteTransaction, texts: list[str]) -> None:
-    found = transaction.read(_find_statement(transaction.dialect), {"texts": texts})
-    transaction.new_keys.update(found)
 
 
 @lru_cache
 def _find_statement(dialect: str) -> Prepared:
     named = select(NAMES.c.text, NAMES.c.key).where(NAMES.c.text.in_(select_list(dialect, "texts")))
     return Prepared(named, dialect, ["texts"])
-
-
-def record_names(connection: Connection, texts: Iterable[str]) -> None:
-    """Record names, for rows that come after."""
-    upsert_rows(connection, NAMES, ("text",), (), [{"text": text} for text in sorted(set(texts))])

@@ -16,8 +16,8 @@ from typing import Any
 
 from orchestrator.errors import RegistryError, RunStoppedError, superseded
 from orchestrator.provenance.machine import MadeWith
+from orchestrator.registry.database import patient
 from orchestrator.registry.parameters import trial_id
-from orchestrator.registry.patience import patient
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.repeating import repeating
@@ -69,7 +69,7 @@ class Recorder:
 
         Args:
             spec: the whole spec as plain values (`model_dump(mode="json")`).
-            metric: the score that ranks, where the task's reader knows it; the spec's when left out.
+            metric: score that ranks; the spec's when left out.
         """
         task = spec.get("task") or {}
         run_id = run_id or new_run_id()  # known before the first try, so that a second one makes no second run
@@ -133,7 +133,7 @@ class Recorder:
     def record_final_metrics(
         self, run_id: str, step: int, split: Split, values: Mapping[str, float], *, trial: str | None = None
     ) -> None:
-        """Record a run's last scores on a split, which stand in the run's row; a trial's where its key is given."""
+        """Record a run's result on a split; a trial's where its key is given."""
         row = run_id if trial is None else trial_id(run_id, trial)
         self.registry.metrics.record(row, [MetricEvent(step, split, values)], final=True)
 

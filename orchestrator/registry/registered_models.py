@@ -11,9 +11,8 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, in
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.nearest import nearest
-from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.dialects import change_row, find_row, lock_until_commit, select_runs, upsert_rows
+from orchestrator.registry.dialects import change_row, find_row, lock_until_commit, select_runs, upsert_rows, utc_now
 from orchestrator.registry.records import ModelRecord, RecordTable, RunRecord, check_page, record_table
 from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
 from orchestrator.registry.tables import ALIASES, ALL_MODELS, MODELS, RUNS

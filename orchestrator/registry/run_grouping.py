@@ -14,8 +14,7 @@ from sqlalchemy import Connection, Double, and_, case, cast, func, or_, select
 from orchestrator.errors import InputError
 from orchestrator.measurements import is_better_lower
 from orchestrator.progress import counted
-from orchestrator.registry.column_types import median
-from orchestrator.registry.dialects import select_items
+from orchestrator.registry.dialects import median, select_items
 from orchestrator.registry.fields import Column, Field, Test, parameter
 from orchestrator.registry.model_origins import load_test_refusals, taken_path
 from orchestrator.registry.records import RecordTable

@@ -11,15 +11,14 @@ from typing import Any
 from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_column, select, update
 
 from orchestrator.errors import InputError
-from orchestrator.registry.column_types import key_of_run, replace_unstorable
+from orchestrator.registry.connections import Prepared, WriteTransaction
 from orchestrator.registry.database import RegistryPart
-from orchestrator.registry.dialects import upsert
+from orchestrator.registry.dialects import key_of_run, replace_unstorable, upsert
 from orchestrator.registry.parameters import name_keys
 from orchestrator.registry.query_tree import METRIC_SPLITS
 from orchestrator.registry.records import RecordTable, record_table
 from orchestrator.registry.run_records import metric_name
 from orchestrator.registry.tables import ALL_RUNS, OPEN_RUNS, POINTS, SERIES
-from orchestrator.registry.write_transactions import Prepared, WriteTransaction
 from orchestrator.results import MetricEvent
 from orchestrator.run_states import RunState
 
@@ -134,7 +133,8 @@ def write_metrics(transaction: WriteTransaction, curves: Curves, *, final: bool)
         points["epoch"] += epochs
         newest = number - 1 if final or number == 1 else number - 1 - steps[::-1].index(max(steps))
         value, limit = values[newest], _LAST_STEP if final else steps[newest]
-        latest.append((steps[newest], None if math.isnan(value) else value, int(final), series, int(final), limit))
+        stored = None if math.isnan(value) else value
+        latest.append({"series": series, "step": steps[newest], "value": stored, "is_final": int(final), "last": limit})
     # A result has no epoch of its own; the point that it confirms keeps the epoch it was measured at.
     transaction.upsert(POINTS, points, ["series", "step"], ["value"] if final else ["value", "epoch"])
     transaction.run_many(_latest_statement(transaction.dialect), latest)
@@ -166,11 +166,12 @@ def _series_statement(dialect: str) -> Prepared:
 @lru_cache
 def _latest_statement(dialect: str) -> Prepared:
     """Bring a series up to date, unless it has a result, or a later step: its final and its step have limits."""
-    series, most_final = (bindparam(name, type_=Integer) for name in ("series", "most_final"))
+    series, is_final = (bindparam(name, type_=Integer) for name in ("series", "is_final"))
     last = bindparam("last", type_=BigInteger)
-    changed = update(SERIES).where(SERIES.c.key == series, SERIES.c.final <= most_final, SERIES.c.step <= last)
-    values = {name: bindparam(name, type_=SERIES.c[name].type) for name in ("step", "value", "final")}
-    return Prepared(changed.values(values), dialect, [*values, "series", "most_final", "last"])
+    changed = update(SERIES).where(SERIES.c.key == series, SERIES.c.final <= is_final, SERIES.c.step <= last)
+    values = {name: bindparam(name, type_=SERIES.c[name].type) for name in ("step", "value")}
+    names = (*values, "series", "is_final", "last")
+    return Prepared(changed.values(values | {"final": is_final}), dialect, names)
 
 
 @lru_cache

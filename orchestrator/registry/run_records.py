@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Connection, Select, Table, and_, case, func, literal, or_, select
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
-from orchestrator.registry.column_types import StateText, utc_now
-from orchestrator.registry.dialects import select_items, select_runs
+from orchestrator.registry.dialects import StateText, select_items, select_runs, utc_now
 from orchestrator.registry.parameters import decode_parameter
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.tables import NAMES, PARAMETERS, RUNS, of_whole_run

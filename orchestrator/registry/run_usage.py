@@ -8,9 +8,8 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import RegistryPart
-from orchestrator.registry.dialects import select_runs, upsert_rows
+from orchestrator.registry.dialects import select_runs, upsert_rows, utc_now
 from orchestrator.registry.records import AttemptCostRecord, CheckpointRecord, RecordTable, record_table
 from orchestrator.registry.run_records import load_records, record_columns
 from orchestrator.registry.tables import ATTEMPTS, CHECKPOINTS, DATASETS, OWN_DATASETS, RUN_DATASETS, RUNS

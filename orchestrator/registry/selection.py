@@ -19,8 +19,8 @@ from sqlalchemy import ColumnElement, Connection, Integer, Select, and_, not_, o
 from orchestrator.errors import InputError
 from orchestrator.nearest import nearest
 from orchestrator.registry import fields
-from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.conditions import WrongValueError, condition, nearest_words, occurs, shortened
+from orchestrator.registry.dialects import replace_unstorable
 from orchestrator.registry.fields import FIELD_NAMES, FIELDS, Field, Test
 from orchestrator.registry.group_records import group_key
 from orchestrator.registry.marks import is_flagged

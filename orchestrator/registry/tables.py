@@ -14,7 +14,7 @@ What is written of one run and is true of others as well is found when it is rea
 people said of it, of its sweep and of its pipelines, in the view `run_datasets` its data and those of its sweep.
 
 Rows refer to a run and to a name by an integer key; who writes and reads them gives and gets the run's id and the name
-itself (`column_types`).
+itself (`dialects`).
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ from sqlalchemy import BigInteger, Column, Double, Integer, LargeBinary, MetaDat
 from sqlalchemy.schema import DDL, CheckConstraint, ForeignKey, ForeignKeyConstraint, Identity, Index, UniqueConstraint
 from sqlalchemy.sql import ColumnElement
 
-from orchestrator.registry.column_types import NAME_KEY, RUN_KEY, FreeText, Json, StateText, UtcTime, utc_now
+from orchestrator.registry.dialects import NAME_KEY, RUN_KEY, FreeText, Json, StateText, UtcTime, utc_now
 from orchestrator.run_states import RunState
 
 PIPELINE = "pipeline:"
@@ -37,7 +37,8 @@ def is_internal(tag: str) -> bool:
     return tag.startswith((PIPELINE, INPUTS))
 
 
-METADATA = MetaData()
+_BY_TABLE_AND_COLUMNS = "%(table_name)s_%(column_0_N_name)s"
+METADATA = MetaData(naming_convention={"ix": f"ix_{_BY_TABLE_AND_COLUMNS}", "uq": f"uq_{_BY_TABLE_AND_COLUMNS}"})
 _STORED_STATES = ", ".join(f"'{state}'" for state in RunState if not state.is_derived)
 
 
@@ -128,19 +129,17 @@ NAMES = Table(
     "names",
     METADATA,
     Column("key", Integer, Identity(), primary_key=True),
-    _column("text", FreeText),
-    UniqueConstraint("text", name="uq_names_text"),
+    _column("text", FreeText, unique=True),
 )
 """Paths of parameters, and splits and names of measurements: `recipe.size`, `validation.f1`. None is ever removed."""
 PARAMETERS = Table(
     "parameters",
     METADATA,
     _column("path", NAME_KEY, ForeignKey("names.key"), primary_key=True),
-    _run(primary_key=True),
+    _run(primary_key=True, index=True),
     _column("kind", Text),  # text, number, boolean, null or json (a list)
     _column("text", FreeText),  # text itself, or any other value as JSON
     Column("number", Double),  # value of a number, as a double; NULL for NaN; 0 or 1 for a boolean
-    Index("ix_parameters_run_id", "run_id"),
     sqlite_with_rowid=False,
 )
 """Values of runs' specs, by dotted path. All values of a path lie together, as questions read them."""
@@ -153,7 +152,7 @@ SERIES = Table(
     _column("step", BigInteger),
     Column("value", Double),
     _column("final", Integer),  # 1 where the value belongs to the run's result, the score of the model that was kept
-    UniqueConstraint("run_id", "name", name="uq_series_run_id_name"),
+    UniqueConstraint("run_id", "name"),
     Index("ix_series_name_value", "name", "value", "run_id"),
     sqlite_autoincrement=True,  # so that a key never means another series
 )
@@ -228,8 +227,7 @@ OWN_DATASETS = Table(
     "own_datasets",
     METADATA,
     _run(primary_key=True),
-    Column("fingerprint", Text, ForeignKey("datasets.fingerprint"), primary_key=True),
-    Index("ix_own_datasets_fingerprint", "fingerprint"),
+    Column("fingerprint", Text, ForeignKey("datasets.fingerprint"), primary_key=True, index=True),
 )
 """Data that runs made or used themselves."""
 RUN_DATASETS = _view(
@@ -268,23 +266,21 @@ ALIASES = Table(
     _column("version", Integer),
     _now("set_at"),
     ForeignKeyConstraint(["name", "version"], ["all_models.name", "all_models.version"], ondelete="CASCADE"),
-    Index("ix_model_aliases_name_version", "name", "version"),
+    Index(None, "name", "version"),
 )
 """Names for versions of models, such as `production`; each can be moved to another version."""
 LINEAGE = Table(
     "lineage",
     METADATA,
     Column("child", Text, primary_key=True),
-    Column("parent", Text, primary_key=True),
+    Column("parent", Text, primary_key=True, index=True),
     Column("role", Text, primary_key=True),  # what the parent was: `text`, `tokenizer`, `weights`, `teacher`, …
     _column("child_kind", Text),
     _column("child_name", FreeText),
     _column("parent_kind", Text),
     _column("parent_name", FreeText),
-    Column("run_id", RUN_KEY, ForeignKey("all_runs.key", ondelete="SET NULL")),
+    Column("run_id", RUN_KEY, ForeignKey("all_runs.key", ondelete="SET NULL"), index=True),
     _now("recorded_at"),
-    Index("ix_lineage_parent", "parent"),
-    Index("ix_lineage_run_id", "run_id"),
 )
 """Edges from what something was made of to what was made of it, by digests; a row outlives the run that recorded it."""
 OWN_MARKS = Table(
@@ -358,9 +354,8 @@ RANKED_GROUPS = Table(
     Column("metric", FreeText, primary_key=True),
     Column("split", Text, primary_key=True),
     Column("data", Text, primary_key=True),  # digest of the data that were scored; empty where it was not recorded
-    Column("beginning", Text, primary_key=True),  # first digits of the groups' keys
+    Column("beginning", Text, primary_key=True, index=True),  # first digits of the groups' keys
     _column("numbers", LargeBinary),  # an array of `NUMBERS`, a record for each group, in the order of their keys
-    Index("ix_ranked_groups_beginning", "beginning"),
     info=_DERIVED,
 )
 """Groups of rankings whose keys begin alike."""

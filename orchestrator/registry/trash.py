@@ -13,9 +13,8 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Connection, func, or_, select, text, update
 
 from orchestrator.errors import InputError, NotFoundError
-from orchestrator.registry.column_types import utc_now
 from orchestrator.registry.database import Database
-from orchestrator.registry.dialects import change_row, find_row
+from orchestrator.registry.dialects import change_row, find_row, utc_now
 from orchestrator.registry.roll_up import roll_up_runs, roll_up_tests
 from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, record_columns
 from orchestrator.registry.tables import ALL_MODELS, ALL_RUNS, OWN_MARKS, PIPELINE, RUNS

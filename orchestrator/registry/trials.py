@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, Text, bindparam, case, delete, or_, select, update
 
 from orchestrator.errors import NotFoundError
-from orchestrator.registry.column_types import FreeText, utc_now
+from orchestrator.registry.connections import Prepared, WriteTransaction
 from orchestrator.registry.database import Database
-from orchestrator.registry.dialects import change_row, select_list, upsert
+from orchestrator.registry.dialects import FreeText, change_row, select_list, upsert, utc_now
 from orchestrator.registry.parameters import (
     DATA,
     RECIPE,
@@ -20,7 +20,6 @@ from orchestrator.registry.parameters import (
     group_digest,
     load_parameters,
     read_parameters,
-    record_parameters,
     run_group_digest,
     told_task_fields,
     trial_id,
@@ -31,7 +30,6 @@ from orchestrator.registry.run_metrics import metric_curves, open_statement, wri
 from orchestrator.registry.run_records import load_kept_trials, state_as_read
 from orchestrator.registry.selection import list_trials
 from orchestrator.registry.tables import ALL_RUNS, RUNS
-from orchestrator.registry.write_transactions import Prepared, WriteTransaction
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState
 
@@ -86,8 +84,10 @@ class SweepTrials:
         data = {f"{DATA}{name}{TAKEN_DIGEST}": value for name, value in digests.items()}
         with self._database.connection(writing=True) as connection:
             _open_run(connection, sweep_id)
-            record_parameters(connection, sweep_id, data)
-            kind = connection.scalars(select(ALL_RUNS.c.kind).where(ALL_RUNS.c.id == sweep_id)).one()
+            key, kind = connection.execute(
+                select(ALL_RUNS.c.key, ALL_RUNS.c.kind).where(ALL_RUNS.c.id == sweep_id)
+            ).one()
+            write_parameters(WriteTransaction.within(connection), {key: data})
             group = run_group_digest(kind, load_parameters(connection, sweep_id))
             change_row(connection, ALL_RUNS, {"group_key": group}, id=sweep_id)
 
@@ -114,17 +114,18 @@ class _TrialWriter:
     """Writes trials of a sweep in a transaction. Raises: NotFoundError."""
 
     def __init__(self, transaction: WriteTransaction, sweep_id: str) -> None:
-        self._transaction, self._dialect, self._sweep_id = transaction, transaction.dialect, sweep_id
-        found = transaction.read(_sweep_statement(self._dialect), {"row": sweep_id})
+        self._transaction, self._sweep_id = transaction, sweep_id
+        self._statements = _statements(transaction.dialect)
+        found = transaction.read(self._statements["sweep"], {"row": sweep_id})
         if not found:
             raise NotFoundError(f"No run {sweep_id} in the registry.")
-        self._key, self._state, self._name, *shared = found[0]
+        self._state, self._name, *shared = found[0]
         self._shared = dict(zip(_SHARED, shared, strict=True))
 
     @cached_property
     def _parameters(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """Parameters of the sweep: its recipe, its task, and what else its trials share; read for new trials alone."""
-        parameters = read_parameters(self._transaction, self._key)
+        parameters = read_parameters(self._transaction, self._sweep_id)
         recipe, task, shared = (
             {path: value for path, value in parameters.items() if path.startswith(beginning)}
             for beginning in (RECIPE, TASK, (DATA, "threads_per_trial"))
@@ -132,53 +133,37 @@ class _TrialWriter:
         return recipe, task, shared | told_task_fields(task)
 
     def write(self, changes: Sequence[TrialChange]) -> None:
-        """Write what became of trials; the result of each is the last of its changes."""
+        """Write what became of trials, in the order in which it did; other writers of these trials wait."""
+        transaction, statements = self._transaction, self._statements
         if RunState(self._state).is_final:
-            self._transaction.run(open_statement(self._dialect), {"run_id": self._sweep_id})
-        starts = [change for change in changes if isinstance(change, TrialStart)]
-        results = [change for change in changes if isinstance(change, TrialResult)]
-        states, begun, ends = self._insert_new([*starts, *results]), [], []
-        for start in starts:
-            if states[self._id(start)].may_become(RunState.RUNNING):
-                states[self._id(start)] = RunState.RUNNING
-                begun.append({"row": self._id(start), "code": self._shared["code_version"]})
-        for result in results:  # one of several results of a trial follows those before it, as in calls of their own
-            if states[self._id(result)].may_become(result.state):
-                states[self._id(result)] = result.state
-                ends.append(result)
-        self._run_many(_start_statement, begun)
-        self._run_many(_end_statement, [self._end_values(end) for end in ends])
-        # Where the model of a completed trial is kept is known only when the sweep ends.
-        kept = [{"row": self._id(one), "folder": one.model.folder} for one in results if one.model is not None]
-        self._run_many(_folder_statement, [one for one in kept if states[one["row"]] is RunState.COMPLETED])
-        measured = [(self._id(change), change.events) for change in changes if isinstance(change, TrialEvents)]
-        write_metrics(self._transaction, metric_curves(measured), final=False)
-        scores = [(self._id(end), [MetricEvent(end.best_step, "validation", end.metrics)]) for end in ends]
-        write_metrics(self._transaction, metric_curves(scores), final=True)
-
-    def _insert_new(self, changes: Sequence[TrialStart | TrialResult]) -> dict[str, RunState]:
-        """Insert the trials that are not recorded yet, and return the state of each by its id; other writers wait."""
-        if not changes:
-            return {}
-        first: dict[str, TrialStart | TrialResult] = {}
+            transaction.run(open_statement(transaction.dialect), {"run_id": self._sweep_id})
+        ids = {self._id(change) for change in changes if not isinstance(change, TrialEvents)}
+        found = transaction.read(statements["states"], {"ids": ids}) if ids else ()
+        states, recipes, measured, scores = {row: RunState(state) for row, state in found}, {}, [], []
         for change in changes:
-            first.setdefault(self._id(change), change)
-        asked = _states_statement(self._dialect), {"ids": [*first]}
-        states = {row: RunState(state) for row, state in self._transaction.read(*asked)}
-        recipes = {}
-        for row, change in first.items():
+            row = self._id(change)
+            if isinstance(change, TrialEvents):
+                measured.append((row, change.events))
+                continue
             if row not in states:
                 recipe = self._recipe_of(change)
-                inserted = _insert_statement(self._dialect), self._row(change, recipe)
-                ((key, state),) = self._transaction.read(*inserted)
+                ((key, state),) = transaction.read(statements["insert"], self._row(change, recipe))
                 states[row], recipes[key] = RunState(state), recipe
-        write_parameters(self._transaction, recipes)
-        return states
-
-    def _run_many(self, statement: Callable[[str], Prepared], rows: Sequence[dict[str, Any]]) -> None:
-        if rows:
-            prepared = statement(self._dialect)
-            self._transaction.run_many(prepared, [prepared.values(row) for row in rows])
+            new = RunState.RUNNING if isinstance(change, TrialStart) else change.state
+            counts = states[row].may_become(new)
+            states[row] = new if counts else states[row]
+            if isinstance(change, TrialResult):
+                if counts:
+                    transaction.run(statements["end"], self._end_values(change))
+                    scores.append((row, [MetricEvent(change.best_step, "validation", change.metrics)]))
+                # Where the model of a completed trial is kept is known only when the sweep ends.
+                if change.model is not None and states[row] is RunState.COMPLETED:
+                    transaction.run(statements["folder"], {"row": row, "folder": change.model.folder})
+            elif counts:
+                transaction.run(statements["start"], {"row": row, "code": self._shared["code_version"]})
+        write_parameters(transaction, recipes)
+        write_metrics(transaction, metric_curves(measured), final=False)
+        write_metrics(transaction, metric_curves(scores), final=True)
 
     def _id(self, change: TrialChange) -> str:
         return trial_id(self._sweep_id, change.key)
@@ -205,45 +190,27 @@ class _TrialWriter:
         return {**place, **files, "state": result.state, "error": result.error, "seconds": result.seconds}
 
 
-_IS_ROW = ALL_RUNS.c.id == bindparam("row", type_=Text)
-
-
 @lru_cache
-def _sweep_statement(dialect: str) -> Prepared:
-    columns = (ALL_RUNS.c[name] for name in ("key", "state", "name", *_SHARED))
-    return Prepared(select(*columns).where(_IS_ROW), dialect, ["row"])
-
-
-@lru_cache
-def _states_statement(dialect: str) -> Prepared:
+def _statements(dialect: str) -> dict[str, Prepared]:
+    """Statements about one run, the sweep or a trial, by what they do."""
+    is_row = ALL_RUNS.c.id == bindparam("row", type_=Text)
+    sweep = select(*(ALL_RUNS.c[name] for name in ("state", "name", *_SHARED))).where(is_row)
     asked = select(ALL_RUNS.c.id, ALL_RUNS.c.state).where(ALL_RUNS.c.id.in_(select_list(dialect, "ids")))
-    return Prepared(asked.order_by(ALL_RUNS.c.id).with_for_update(key_share=True), dialect, ["ids"])
-
-
-@lru_cache
-def _insert_statement(dialect: str) -> Prepared:
-    """Insert a trial, or find the one that another process has just inserted."""
-    inserted = upsert(dialect, ALL_RUNS, ("id",), ("id",)).values(state=RunState.PENDING, attempt=0)
-    return Prepared(inserted.returning(ALL_RUNS.c.key, ALL_RUNS.c.state), dialect, _ROW)
-
-
-@lru_cache
-def _start_statement(dialect: str) -> Prepared:
-    """Let a trial begin, timed anew where it had ended; one at work only says so again."""
-    is_at_work = ALL_RUNS.c.state == RunState.RUNNING
-    started_at = case((is_at_work, ALL_RUNS.c.started_at), else_=utc_now())
+    states = asked.order_by(ALL_RUNS.c.id).with_for_update(key_share=True)
+    # Another process may have inserted it just now: then its state is read.
+    insert = upsert(dialect, ALL_RUNS, ("id",), ("id",)).values(state=RunState.PENDING, attempt=0)
+    # A trial that had ended is timed anew; one at work only says so again.
+    started_at = case((ALL_RUNS.c.state == RunState.RUNNING, ALL_RUNS.c.started_at), else_=utc_now())
     begun = {"state": RunState.RUNNING, "attempt": 1, "started_at": started_at, "heartbeat_at": utc_now()}
     begun |= dict.fromkeys(("error", "seconds", "finished_at")) | {"code_version": bindparam("code", type_=Text)}
-    return Prepared(update(ALL_RUNS).where(_IS_ROW).values(begun), dialect, ["row", "code"])
-
-
-@lru_cache
-def _end_statement(dialect: str) -> Prepared:
-    ended = {name: bindparam(name, type_=ALL_RUNS.c[name].type) for name in _END}
-    return Prepared(update(ALL_RUNS).where(_IS_ROW).values(ended | {"finished_at": utc_now()}), dialect, ["row", *_END])
-
-
-@lru_cache
-def _folder_statement(dialect: str) -> Prepared:
-    folder = bindparam("folder", type_=FreeText)
-    return Prepared(update(ALL_RUNS).where(_IS_ROW).values(model_folder=folder), dialect, ["row", "folder"])
+    ended = {name: bindparam(name, type_=ALL_RUNS.c[name].type) for name in _END} | {"finished_at": utc_now()}
+    change = update(ALL_RUNS).where(is_row)
+    folder = change.values(model_folder=bindparam("folder", type_=FreeText))
+    return {
+        "sweep": Prepared(sweep, dialect, ["row"]),
+        "states": Prepared(states, dialect, ["ids"]),
+        "insert": Prepared(insert.returning(ALL_RUNS.c.key, ALL_RUNS.c.state), dialect, _ROW),
+        "start": Prepared(change.values(begun), dialect, ["row", "code"]),
+        "end": Prepared(change.values(ended), dialect, ["row", *_END]),
+        "folder": Prepared(folder, dialect, ["row", "folder"]),
+    }

@@ -105,7 +105,7 @@ def test_a_server_that_cannot_be_reached_costs_no_password(
     words: tuple[str, ...],
     debug: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr("orchestrator.registry.patience.PATIENCE_S", 0.0)
+    monkeypatch.setattr("orchestrator.registry.database.PATIENCE_S", 0.0)
     url = f"postgresql://me:{CANARY}@127.0.0.1:1/lab?sslpassword={CANARY}"
     outcome = command(*words, *debug, "--registry", url)
     assert outcome.status in (1, 4)

@@ -17,7 +17,7 @@ from orchestrator.errors import RegistryError, RegistryUnavailableError, RunFail
 from orchestrator.execution import session
 from orchestrator.execution.runner import run_spec
 from orchestrator.kinds.tokenizer import TokenizerKind
-from orchestrator.registry import Registry, patience
+from orchestrator.registry import Registry, database
 from orchestrator.registry.database import Database
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import TokenizerResult
@@ -37,7 +37,7 @@ def laboratory(tmp_path: Path, no_cluster: None, monkeypatch: pytest.MonkeyPatch
     for name in ("small", "large"):
         (tmp_path / f"{name}.txt").write_text("text\n")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(patience, "RETRY_S", 0.0)
+    monkeypatch.setattr(database, "RETRY_S", 0.0)
 
     def train(self: Any, spec: Any, inputs: Any, context: Any) -> TokenizerResult:
         folder = Path(context.run_folder) / "tokenizer"

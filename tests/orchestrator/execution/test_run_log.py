@@ -22,7 +22,7 @@ from orchestrator.execution.run_log import LOG_FILE, RunLog, follow_log, logged_
 from orchestrator.execution.session import ending_lines
 from orchestrator.execution.waiting import outcome_line, progress_line, recorded_id, wait_for_run
 from orchestrator.progress import OWN_LOGGERS, attached
-from orchestrator.registry import Registry, patience
+from orchestrator.registry import Registry, database
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.registry.run_metrics import RunMetrics
 from orchestrator.results import MetricEvent, TrialStart
@@ -399,7 +399,7 @@ def test_a_registry_that_is_away_for_a_moment_ends_no_wait(
             raise RegistryUnavailableError("the registry does not answer.")
         return last_step(metrics, run_id)
 
-    monkeypatch.setattr(patience, "RETRY_S", 0.0)
+    monkeypatch.setattr(database, "RETRY_S", 0.0)
     monkeypatch.setattr(RunMetrics, "last_step", be_away_once)
     ended = wait_for_run(
         run_id, settings=settings, on_progress=lambda line: recorder.complete(run_id, RunOutcome()), pause_s=0.0

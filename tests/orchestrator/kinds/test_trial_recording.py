@@ -15,7 +15,7 @@ from orchestrator.finetuning.trial_journal import TrialJournal
 from orchestrator.kinds.base import RunContext
 from orchestrator.kinds.trial_recording import trial_recording
 from orchestrator.progress import Progress
-from orchestrator.registry import patience
+from orchestrator.registry import database
 from orchestrator.registry.database import Database
 from orchestrator.registry.recorder import Recorder
 from orchestrator.results import MetricEvent, TrialStart
@@ -81,7 +81,7 @@ class AwayRegistry:
             return transaction(database)
 
         monkeypatch.setattr(Database, "transaction", refuse_while_away)
-        monkeypatch.setattr(patience, "RETRY_S", 0.01)
+        monkeypatch.setattr(database, "RETRY_S", 0.01)
 
 
 def sweep_context(recorder: Recorder, folder: Path) -> RunContext:

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 
 from orchestrator.errors import RegistryError, RegistryUnavailableError
-from orchestrator.registry import Registry, sqlite_engine
+from orchestrator.registry import Registry, connections
 from orchestrator.results import MetricEvent
 from tests.orchestrator.registry.samples import new_run
 
@@ -61,7 +61,7 @@ def test_errors_hide_the_values_of_a_statement(registry: Registry) -> None:
 
 
 def test_a_lock_that_another_process_holds_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_engine, "BUSY_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT_S", 0.02)
     path = tmp_path / "registry.sqlite"
     with Registry(str(path)) as registry:
         run_id = new_run(registry)

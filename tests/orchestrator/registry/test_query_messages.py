@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
-from orchestrator.registry.column_types import replace_unstorable
+from orchestrator.registry.dialects import replace_unstorable
 from orchestrator.registry.fields import FIELD_NAMES
 from tests.orchestrator.registry.query_samples import literal
 from tests.orchestrator.registry.samples import new_run

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import InputError, RegistryError, RegistryUnavailableError, RunStoppedError, SpecError
-from orchestrator.registry import Registry, patience
+from orchestrator.registry import Registry, database
 from orchestrator.registry import recorder as recorder_module
-from orchestrator.registry.database import Database
-from orchestrator.registry.patience import retry_while_unavailable
+from orchestrator.registry.database import Database, retry_while_unavailable
 from orchestrator.registry.recorder import Recorder, RunOutcome
 from orchestrator.results import CheckpointEvent, DatasetResult, Event, MetricEvent, TrialStart, WorkersEvent
 from tests.orchestrator.postgres_server import find_binaries, running_server
@@ -184,7 +183,7 @@ def test_a_start_whose_answer_is_lost_is_one_run_with_one_attempt(
             raise RegistryUnavailableError("The registry cannot be reached.")
         return answer
 
-    monkeypatch.setattr(patience, "RETRY_S", 0.0)
+    monkeypatch.setattr(database, "RETRY_S", 0.0)
     monkeypatch.setattr(owner, name, lose_the_first_answer)
     run = Recorder(registry).start(SWEEP, "f")
     assert list(registry.runs().id) == [run.id]
@@ -265,7 +264,7 @@ def test_a_registry_that_is_away_for_a_minute_loses_nothing(
             raise RegistryUnavailableError("The registry cannot be reached.")
         return session(database, writing=writing)
 
-    monkeypatch.setattr(patience, "time", clock)
+    monkeypatch.setattr(database, "time", clock)
     monkeypatch.setattr(recorder.given_up, "wait", clock.sleep)
     monkeypatch.setattr(Database, "connection", away_for_a_minute)
     for step in range(100):
@@ -284,8 +283,8 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise RegistryUnavailableError("away")
 
-    monkeypatch.setattr(patience, "PATIENCE_S", 0.01)
-    monkeypatch.setattr(patience, "RETRY_S", 0.001)
+    monkeypatch.setattr(database, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(database, "RETRY_S", 0.001)
     with pytest.raises(RegistryUnavailableError):
         retry_while_unavailable(refuse)
 
@@ -294,7 +293,7 @@ def test_a_refusal_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse() -> None:
         raise RegistryError("no such run")
 
-    monkeypatch.setattr(patience, "RETRY_S", 60.0)
+    monkeypatch.setattr(database, "RETRY_S", 60.0)
     with pytest.raises(RegistryError, match="no such run"):
         retry_while_unavailable(refuse)
 

@@ -11,9 +11,9 @@ from sqlalchemy import create_engine, make_url, text
 
 from orchestrator.errors import RegistryError
 from orchestrator.registry import Registry
+from orchestrator.registry.connections import VERSION_TABLE
 from orchestrator.registry.database import MIGRATIONS, NEWEST_REVISION
 from orchestrator.registry.location import resolve_url
-from orchestrator.registry.sqlite_engine import VERSION_TABLE
 from orchestrator.registry.tables import METADATA
 from tests.orchestrator.registry.samples import new_run
 

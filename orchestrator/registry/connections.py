@@ -1,0 +1,345 @@
+"""Connections to SQLite and PostgreSQL: engines, and transactions by the driver alone.
+
+A SQLite file has a write-ahead log, so that readers and a writer do not wait for one another. Every writing transaction
+begins with `BEGIN IMMEDIATE`, which takes the write lock before it reads; a reading one refuses to write
+(`query_only`). SQLite lets writers wait for one another by itself: of 16 that write all the time 99 of 100 transactions
+wait for a few milliseconds at most, and a few for seconds.
+
+Running a statement through SQLAlchemy costs several times what the database needs for a short one. So what is written
+all the time, measurements and trials, is written by the driver itself (`WriteTransaction`): SQLAlchemy makes the text
+of a statement once, and the driver runs it, on a connection that is kept for the next transaction.
+"""
+
+import math
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, Self
+
+from sqlalchemy import (
+    URL,
+    Connection,
+    Dialect,
+    Engine,
+    Executable,
+    PoolProxiedConnection,
+    QueuePool,
+    StaticPool,
+    Table,
+    create_engine,
+    event,
+)
+from sqlalchemy.sql.expression import ClauseElement
+
+from orchestrator.errors import RegistryError
+from orchestrator.registry.location import BUSY_TIMEOUT_S, reading_address
+
+VERSION_TABLE = "registry_revision"
+"""Table that every registry has: it holds the revision of the others."""
+_CONNECT_TIMEOUT_S = 10
+_ROWS_AT_ONCE = (100, 10, 1)
+"""Numbers of rows of one statement on SQLite, the largest first: more bring nothing."""
+_TRUSTED_S = 1.0
+"""Time for which a server's connection is taken to live after a transaction."""
+_MOST_KEYS = 50_000
+"""Keys that a process keeps; it begins anew with more."""
+
+
+def open_engine(url: URL, *, read_only: bool = False) -> Engine:
+    """Make an engine for the URL; for SQLite, make the file's folder too, unless it is opened for reading alone.
+
+    Raises: RegistryError.
+    """
+    if url.get_backend_name() != "sqlite":
+        options = {"connect_timeout": _CONNECT_TIMEOUT_S, "application_name": "orchestrator"}
+        try:
+            return create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=options)
+        except ImportError:  # an extra of the package
+            needed = "A PostgreSQL registry needs psycopg; run: pip install 'bert-orchestrator[postgres]'"
+            raise RegistryError(needed) from None
+    path = Path(str(url.database))
+    if os.path.isdir(path):  # noqa: PTH112 - False, as below, of a path that cannot be asked for
+        raise RegistryError(f"The registry {path} is a folder; name a file in it, {path / 'registry.sqlite'} say.")
+    if read_only and not os.path.exists(path):  # noqa: PTH110
+        return open_empty()
+    if not read_only:
+        with suppress(OSError):  # which SQLite meets as well
+            path.parent.mkdir(parents=True, exist_ok=True)
+    address = reading_address(path) if read_only else str(path)
+    connect = partial(sqlite3.connect, address, uri=read_only, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
+    # No thread waits for another's connection: each may keep one for writing (`Writers`).
+    return _sqlite_engine(None if read_only else path, creator=connect, poolclass=QueuePool, max_overflow=-1)
+
+
+def open_empty() -> Engine:
+    """Make an engine for a database in memory, without tables."""
+    return _sqlite_engine(None, connect_args={"check_same_thread": False}, poolclass=StaticPool)
+
+
+def _sqlite_engine(written: Path | None, **options: Any) -> Engine:
+    engine = create_engine("sqlite://", hide_parameters=True, **options)
+    event.listen(engine, "connect", partial(_set_up, written=written))
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _set_up(connection: sqlite3.Connection, _record: Any, *, written: Path | None) -> None:
+    """Leave the beginning of transactions to `_begin`, and define the functions that PostgreSQL has by itself."""
+    connection.isolation_level = None
+    # 32 MB of pages: those of a big registry lie apart, and with SQLite's 2 MB a board reads most of them repeatedly.
+    connection.execute("PRAGMA cache_size = -32768")
+    connection.create_function("folded", 1, lambda text: text and text.lower(), deterministic=True)
+    connection.create_aggregate("stddev_samp", 1, _Deviation)
+    connection.create_aggregate("median", 1, _Median)
+    if written is None:
+        return
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    # Pages of the log between two copies into the file, 16 MB: four times SQLite's own, so that the pages which every
+    # trial changes are copied less often.
+    connection.execute("PRAGMA wal_autocheckpoint = 4000")
+    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")
+        refuse_foreign([name for (name,) in tables], str(written))  # before the switch, which is written into the file
+        _switch_to_wal(connection)
+
+
+class _Median:
+    """Median of the numbers of a group, NULLs aside."""
+
+    def __init__(self) -> None:
+        self.numbers: list[float] = []
+
+    def step(self, number: Any, /) -> None:
+        if number is not None:
+            self.numbers.append(number)
+
+    def finalize(self) -> Any:
+        ordered, count = sorted(self.numbers), len(self.numbers)
+        return (ordered[(count - 1) // 2] + ordered[count // 2]) / 2 if ordered else None
+
+
+class _Deviation(_Median):
+    """Standard deviation of the numbers of a group, NULLs aside; of one number, or an infinite one, NULL."""
+
+    def finalize(self) -> Any:
+        mean, count = sum(self.numbers) / max(len(self.numbers), 1), len(self.numbers)
+        if count < 2 or not math.isfinite(mean):
+            return None
+        return math.sqrt(sum((each - mean) * (each - mean) for each in self.numbers) / (count - 1))
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    """Switch to the write-ahead log; try again while another process does so, which SQLite's busy handler does not."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _begin(connection: Connection) -> None:
+    is_writing = bool(connection.get_execution_options().get("writing"))
+    driver = allow_writing(connection.connection, is_writing)
+    driver.execute("BEGIN IMMEDIATE" if is_writing else "BEGIN")
+
+
+def allow_writing(connection: PoolProxiedConnection, is_writing: bool = True) -> Any:
+    """Let a connection write, or not, and return the driver's own."""
+    driver: Any = connection.driver_connection
+    if connection.info.get("is_writing") != is_writing:  # a pragma makes SQLite forget its prepared statements
+        driver.execute(f"PRAGMA query_only = {'OFF' if is_writing else 'ON'}")
+        connection.info["is_writing"] = is_writing
+    return driver
+
+
+def refuse_foreign(tables: Collection[str], place: str) -> None:
+    """Refuse a database that has tables, and not the one that every registry has. Raises: RegistryError."""
+    if tables and VERSION_TABLE not in tables:
+        raise RegistryError(
+            f"The database {place} is another program's: it has a table {min(tables)!r} that is not the "
+            "registry's; give the registry a database of its own, or on PostgreSQL a schema of its own."
+        )
+
+
+class Prepared:
+    """A statement as a driver takes it; each row gives values for the columns and parameters `names`."""
+
+    def __init__(self, statement: Executable, dialect: str, names: Sequence[str]) -> None:
+        assert isinstance(statement, ClauseElement)
+        compiled: Any = statement.compile(dialect=_driver_dialect(dialect), column_keys=list(names))
+        left_out = {column.name for column in getattr(compiled, "insert_prefetch", ()) or ()} - set(names)
+        assert not left_out, f"no value for {left_out}"  # a default that only SQLAlchemy would fill in
+        self.sql = str(compiled)
+        self._convert: dict[str, Callable[[Any], Any]] = compiled._bind_processors
+        constants = {name: value for name, value in compiled.params.items() if name not in names}
+        self._constants = self._stored(constants)
+
+    def values(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of one row, as they are stored."""
+        return self._constants | self._stored(row)
+
+    def _stored(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        convert = self._convert
+        return {name: convert[name](value) if name in convert else value for name, value in row.items()}
+
+
+class WriteTransaction:
+    """One open transaction, with the keys of names and series that are known to be committed, by name and curve."""
+
+    def __init__(self, cursor: Any, dialect: str, keys: dict[Any, int]) -> None:
+        self._cursor = cursor
+        self.dialect = dialect
+        self.keys = keys
+        self.new_keys: dict[Any, int] = {}
+        """Keys that this transaction has found or made."""
+
+    @classmethod
+    def within(cls, connection: Connection) -> Self:
+        """The open transaction of a connection, to write in it by the driver as well."""
+        return cls(connection.connection.cursor(), connection.dialect.name, {})
+
+    def run(self, statement: Prepared, row: Mapping[str, Any]) -> Any:
+        """Run a statement once, and return the driver's cursor."""
+        return self._cursor.execute(statement.sql, statement.values(row))
+
+    def read(self, statement: Prepared, row: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Run a statement that returns rows, and return them as the driver gives them."""
+        rows: list[tuple[Any, ...]] = self.run(statement, row).fetchall()
+        return rows
+
+    def run_many(self, statement: Prepared, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Run a statement once for each row."""
+        if len(rows) == 1:
+            self.run(statement, rows[0])
+        elif rows:
+            self._cursor.executemany(statement.sql, [statement.values(row) for row in rows])
+
+    def upsert(
+        self, table: Table, columns: Mapping[str, Sequence[Any]], keys: Sequence[str], update: Sequence[str]
+    ) -> None:
+        """Insert many rows, or update those that are there.
+
+        Args:
+            columns: values of each column as they are stored, one for each row; of rows with the same key the last one
+                counts. NaN is stored as NULL, and sooner written than None.
+            keys: columns of the natural key.
+            update: columns to update; a row that is there stays as it is where there are none.
+        """
+        names, values = tuple(columns), list(columns.values())
+        if not values[0]:
+            return
+        if self.dialect != "sqlite":
+            places = {key: place for place, key in enumerate(zip(*(columns[name] for name in keys), strict=True))}
+            if len(places) < len(values[0]):  # a server's statement cannot change a row twice
+                values = [[column[place] for place in places.values()] for column in values]
+            sql = _upsert_sql(self.dialect, table, names, tuple(keys), tuple(update), 0)
+            self._cursor.execute(sql, [_array(column) for column in values])
+            return
+        width, done = len(names), 0
+        flat: list[Any] = [None] * (width * len(values[0]))
+        for place, column in enumerate(values):
+            flat[place::width] = column
+        for size in _ROWS_AT_ONCE:
+            sql = _upsert_sql(self.dialect, table, names, tuple(keys), tuple(update), size)
+            while done + size * width <= len(flat):
+                self._cursor.execute(sql, flat[done : done + size * width])
+                done += size * width
+
+
+@lru_cache
+def _upsert_sql(
+    dialect: str, table: Table, columns: tuple[str, ...], keys: tuple[str, ...], update: tuple[str, ...], number: int
+) -> str:
+    """SQL that upserts rows: on SQLite so many of them, on a server any number, given as an array for each column."""
+    if dialect == "sqlite":
+        row = f"({', '.join('?' * len(columns))})"
+        rows = f"VALUES {', '.join([row] * number)}"
+    else:
+        types = (table.c[name].type.compile(_driver_dialect(dialect)) for name in columns)
+        rows = f"SELECT * FROM unnest({', '.join(f'%s::{each}[]' for each in types)})"
+    changes = ", ".join(f"{name} = excluded.{name}" for name in update)
+    then = f"DO UPDATE SET {changes}" if update else "DO NOTHING"
+    return f"INSERT INTO {table} ({', '.join(columns)}) {rows} ON CONFLICT ({', '.join(keys)}) {then}"
+
+
+def _array(values: Sequence[Any]) -> str | Sequence[Any]:
+    """Values of a column as a server's array: numbers as its text, which takes a tenth of the driver's time."""
+    if any(isinstance(value, str) for value in values):
+        return values
+    different = values[:1] if values.count(values[0]) == len(values) else values  # as the series of a curve
+    texts = ["NULL" if value is None or value != value else repr(value) for value in different]
+    return f"{{{','.join(texts * (len(values) // len(texts)))}}}"
+
+
+@lru_cache
+def _driver_dialect(name: str) -> Dialect:
+    """Dialect whose statements have parameters by name, as the driver takes them."""
+    driver, style = ("sqlite", "named") if name == "sqlite" else ("postgresql+psycopg", "pyformat")
+    make: Any = URL.create(driver).get_dialect()
+    dialect: Dialect = make(paramstyle=style)
+    return dialect
+
+
+class Writers:
+    """Connections for writing, kept between transactions; threads may share this object.
+
+    They come from SQLAlchemy's pool, which finds out whether they still live, and are kept for a moment, since asking
+    costs as much as a short transaction.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._is_sqlite = engine.dialect.name == "sqlite"
+        self._idle: list[tuple[PoolProxiedConnection, Any, float]] = []
+        self._keys: dict[Any, int] = {}
+
+    def forget_keys(self) -> None:
+        """Forget the keys of series, which a transaction is about to remove, and of names."""
+        self._keys = {}  # another thread's transaction goes on with those that it began with
+
+    @contextmanager
+    def transaction(self) -> Iterator[WriteTransaction]:
+        """Open a transaction: committed at the end of the block, rolled back when the block raises."""
+        connection, driver = self._connect()
+        try:
+            if self._is_sqlite:
+                driver.execute("BEGIN IMMEDIATE")
+            transaction = WriteTransaction(driver.cursor(), self.engine.dialect.name, self._keys)
+            yield transaction
+            if self._is_sqlite:
+                driver.execute("COMMIT")  # prepared once
+            else:
+                driver.commit()
+        except BaseException:
+            connection.invalidate()  # it is closed, and its transaction and its locks go with it
+            raise
+        self._idle.append((connection, driver, time.monotonic()))
+        transaction.keys.update(transaction.new_keys)
+        if len(transaction.keys) > _MOST_KEYS:
+            self.forget_keys()
+
+    def close(self) -> None:
+        """Close the connections that no transaction uses."""
+        while self._idle:
+            self._idle.pop()[0].close()
+        self.engine.dispose()
+
+    def _connect(self) -> tuple[PoolProxiedConnection, Any]:
+        """Connection of the pool, and the driver's own."""
+        with suppress(IndexError):  # where none is idle
+            while True:
+                connection, driver, used_at = self._idle.pop()
+                if time.monotonic() - used_at < _TRUSTED_S:
+                    return connection, driver
+                connection.close()
+        connection = self.engine.raw_connection()
+        return connection, allow_writing(connection) if self._is_sqlite else connection.driver_connection
