@@ -10,8 +10,7 @@ from orchestrator.run_ids import is_run_id
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
-    from orchestrator.registry.marks import Flag
-    from orchestrator.registry.records import RunRecord
+    from orchestrator.registry.records import Flag, RunRecord
 
 _NUM_LISTED = 5
 """Runs of one name that a message lists."""

@@ -18,9 +18,9 @@ from orchestrator.measurements import is_better_lower
 from orchestrator.registry import tables
 from orchestrator.registry.column_types import id_of_run, key_of_name
 from orchestrator.registry.group_records import group_key
-from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.parameters import LARGEST_EXACT, decode_parameter
 from orchestrator.registry.query_tree import METRIC_SPLITS
+from orchestrator.registry.records import is_flagged
 from orchestrator.registry.tables import RUNS, of_whole_run
 from orchestrator.run_states import RunState
 

@@ -42,7 +42,6 @@ from orchestrator.registry.group_records import (
     group_label,
     listed,
 )
-from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.model_origins import (
     SplitData,
     load_origins,
@@ -50,8 +49,14 @@ from orchestrator.registry.model_origins import (
     load_test_refusals,
     use_of,
 )
-from orchestrator.registry.records import paused_collection
-from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, find_run, newest_called
+from orchestrator.registry.records import (
+    MAX_CANDIDATES,
+    MIN_ID_DIGITS,
+    find_run,
+    is_flagged,
+    newest_called,
+    paused_collection,
+)
 from orchestrator.registry.tables import PARAMETERS, RUNS, SERIES
 from orchestrator.run_states import RunState
 

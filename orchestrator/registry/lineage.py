@@ -32,8 +32,8 @@ from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import find_row, upsert_rows
 from orchestrator.registry.parameters import load_parameters
+from orchestrator.registry.records import find_run, load_kept_trials
 from orchestrator.registry.registered_models import named_version, newest_labels
-from orchestrator.registry.run_records import find_run, load_kept_trials
 from orchestrator.registry.tables import ALL_RUNS, DATASETS, LINEAGE, MODELS, RUN_DATASETS, RUNS
 from orchestrator.run_states import RunState
 from orchestrator.storage.uris import absolute

@@ -24,8 +24,8 @@ from orchestrator.registry.parameters import (
     decode_stored,
     trial_id,
 )
+from orchestrator.registry.records import load_kept_trials
 from orchestrator.registry.registered_models import split_version
-from orchestrator.registry.run_records import load_kept_trials
 from orchestrator.registry.tables import DATASETS, LINEAGE, MODELS, NAMES, PARAMETERS, RUN_DATASETS, RUNS, SERIES
 from orchestrator.results import Split
 

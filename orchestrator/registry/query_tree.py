@@ -44,6 +44,11 @@ def field_text(name: str) -> str:
     return area + '."' + rest.replace('"', '""') + '"'
 
 
+def metric_name(series: str) -> str:
+    """Name of a measurement in queries and columns; the validation split is left out of it."""
+    return series.removeprefix(f"{METRIC_SPLITS[0]}.")
+
+
 def short_names(paths: Iterable[str]) -> dict[str, str]:
     """Short name of each path: its last part, or the whole path where several end in that part.
 

@@ -15,13 +15,20 @@ from orchestrator.nearest import nearest
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import select_items
 from orchestrator.registry.fields import Test
-from orchestrator.registry.marks import RunAnnotations, add_marks
+from orchestrator.registry.marks import RunAnnotations, Trash, add_marks
 from orchestrator.registry.parameters import load_parameters
-from orchestrator.registry.records import AttemptRecord, RecordTable, RunRecord
-from orchestrator.registry.registered_models import RegisteredModels
-from orchestrator.registry.run_metrics import RunMetrics
-from orchestrator.registry.run_records import find_run, load_named, load_records, load_runs, newest_called
-from orchestrator.registry.run_usage import RunCheckpoints, RunCosts, RunDatasets
+from orchestrator.registry.records import (
+    AttemptRecord,
+    RecordTable,
+    RunRecord,
+    find_run,
+    load_named,
+    load_runs,
+    newest_called,
+    record_columns,
+)
+from orchestrator.registry.registered_models import RegisteredModels, named_version
+from orchestrator.registry.run_results import RunCheckpoints, RunCosts, RunDatasets, RunMetrics
 from orchestrator.registry.seed_groups import SeedGroups
 from orchestrator.registry.selection import Selection, list_runs, read_in_order
 from orchestrator.registry.tables import ATTEMPTS, CODE_DIFFS, MARKS, RUNS, STAGES
@@ -33,7 +40,6 @@ if TYPE_CHECKING:
 
     from orchestrator.registry.lifecycle import RunLifecycle
     from orchestrator.registry.lineage import Lineage
-    from orchestrator.registry.trash import Trash
 
 
 _NUM_COMPARED = 1000
@@ -107,7 +113,7 @@ class Registry(SeedGroups):
         self.datasets = RunDatasets(self._database)
         self.models = RegisteredModels(self._database)
         self.costs = RunCosts(self._database)
-        self.annotations = RunAnnotations(self._database)
+        self.annotations, self.trash = RunAnnotations(self._database), Trash(self._database)
 
     # What writes is imported when it is asked for: a command that only reads would load it for a tenth of a second.
 
@@ -128,7 +134,6 @@ class Registry(SeedGroups):
     @cached_property
     def trash(self) -> Trash:
         """Runs that were removed and can be restored."""
-        from orchestrator.registry.trash import Trash
 
         return Trash(self._database)
 
@@ -247,21 +252,15 @@ class Registry(SeedGroups):
         for removed in (one for one in self.trash.called(wanted) if one.claimed_at is None):
             back = f"orchestrator runs restore {removed.run_id}"
             raise NotFoundError(f"Run {removed.run_id} ({removed.name}) is in the trash; to bring it back: {back}")
-        if "@" in wanted and self._is_model(wanted):
-            raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`")
         newest = select(RUNS.c.name).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at.desc())
         with self._database.connection(writing=False) as connection:
+            if "@" in wanted and connection.execute(named_version(wanted)).first() is not None:
+                raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`")
             names = dict.fromkeys(connection.scalars(newest.limit(_NUM_COMPARED)))
         names |= dict.fromkeys(self.ranked_tasks() if or_task else ())
         close = nearest(wanted, names, 1) if wanted else []
         hint = f"; did you mean {close[0]}?" if close else "."
         raise NotFoundError(f"{no_run}{hint}")
-
-    def _is_model(self, name: str) -> bool:
-        try:
-            return bool(self.models.get(name))
-        except NotFoundError:
-            return False
 
     def newest_called(self, name: str) -> tuple[RunRecord, int] | None:
         """Newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
@@ -295,9 +294,9 @@ class Registry(SeedGroups):
 
     def attempts(self, run_id: str) -> list[AttemptRecord]:
         """Attempts of a run, in order."""
-        statement = select(ATTEMPTS).where(ATTEMPTS.c.run_id == run_id).order_by(ATTEMPTS.c.number)
+        found = select(*record_columns(AttemptRecord, ATTEMPTS)).where(ATTEMPTS.c.run_id == run_id)
         with self._database.connection(writing=False) as connection:
-            return load_records(connection, statement, AttemptRecord)
+            return [AttemptRecord(*row) for row in connection.execute(found.order_by(ATTEMPTS.c.number))]
 
     def code_diff(self, run_id: str, attempt: int) -> str | None:
         """Changes of an attempt's code that were in no commit; None where there were none, or too many to keep."""

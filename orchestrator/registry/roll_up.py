@@ -24,7 +24,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, func, insert, not_, 
 from orchestrator.registry.dialects import lock_until_commit, select_items, select_runs, upsert
 from orchestrator.registry.group_records import GroupRecord
 from orchestrator.registry.groups import is_ranked, load_groups, of_task
-from orchestrator.registry.marks import is_flagged
+from orchestrator.registry.records import is_flagged
 from orchestrator.registry.tables import ALL_RUNS, OPEN_RUNS, RANKED_GROUPS, RUNS
 from orchestrator.run_states import RunState
 

@@ -11,10 +11,8 @@ from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import select_items
 from orchestrator.registry.group_records import GroupRecord
 from orchestrator.registry.groups import find_group, is_ranked, load_groups, of_task
-from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.model_origins import load_test_refusals
-from orchestrator.registry.records import RecordTable
-from orchestrator.registry.run_records import state_as_read
+from orchestrator.registry.records import RecordTable, is_flagged, state_as_read
 from orchestrator.registry.tables import OPEN_RUNS, RANKED_GROUPS, RUNS
 from orchestrator.run_states import RunState
 

@@ -23,7 +23,6 @@ from orchestrator.registry.column_types import replace_unstorable
 from orchestrator.registry.conditions import WrongValueError, condition, nearest_words, occurs, shortened
 from orchestrator.registry.fields import FIELD_NAMES, FIELDS, Field, Test
 from orchestrator.registry.group_records import group_key
-from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.parameters import decode_parameter
 from orchestrator.registry.query_tree import (
     FUNCTIONS,
@@ -38,13 +37,13 @@ from orchestrator.registry.query_tree import (
     comparisons,
     errors_in,
     field_text,
+    metric_name,
     paths_called,
     quoted,
     short_names,
 )
 from orchestrator.registry.recorded_names import RecordedNames, offer
-from orchestrator.registry.records import RecordTable, check_page, paused_collection
-from orchestrator.registry.run_records import metric_name
+from orchestrator.registry.records import RecordTable, check_page, is_flagged, paused_collection
 from orchestrator.registry.tables import MARKS, NAMES, PARAMETERS, RUNS, SERIES
 from orchestrator.run_states import RunState
 

@@ -26,9 +26,8 @@ from orchestrator.registry.parameters import (
     trial_id,
     write_parameters,
 )
-from orchestrator.registry.records import RecordTable
-from orchestrator.registry.run_metrics import metric_curves, open_statement, write_metrics
-from orchestrator.registry.run_records import load_kept_trials, state_as_read
+from orchestrator.registry.records import RecordTable, load_kept_trials, state_as_read
+from orchestrator.registry.run_results import metric_curves, open_statement, write_metrics
 from orchestrator.registry.selection import list_trials
 from orchestrator.registry.tables import ALL_RUNS, RUNS
 from orchestrator.registry.write_transactions import Prepared, WriteTransaction

@@ -13,7 +13,6 @@ from orchestrator.errors import InputError
 from orchestrator.registry import Registry
 from orchestrator.registry.filters import parse_filter
 from orchestrator.registry.group_records import group_key, group_label
-from orchestrator.registry.marks import Flag
 from orchestrator.registry.query_tree import (
     Combination,
     Comparison,
@@ -22,6 +21,7 @@ from orchestrator.registry.query_tree import (
     HistoryValue,
     field_text,
 )
+from orchestrator.registry.records import Flag
 from orchestrator.registry.tables import ALL_RUNS
 from orchestrator.results import DatasetResult, MetricEvent
 from tests.orchestrator.registry.query_samples import (
