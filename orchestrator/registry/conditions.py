@@ -19,7 +19,7 @@ from orchestrator.registry.column_types import folded, replace_unstorable, utc_n
 from orchestrator.registry.fields import COMMIT_DIGITS, Field, Test
 from orchestrator.registry.group_records import code_digest
 from orchestrator.registry.parameters import LARGEST_EXACT, decode_parameter
-from orchestrator.registry.query_tree import Age, Value
+from orchestrator.registry.query_language import Age, Value
 from orchestrator.registry.recorded_names import offer
 from orchestrator.registry.tables import RUNS, is_internal
 from orchestrator.run_states import RunState

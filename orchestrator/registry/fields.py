@@ -19,7 +19,7 @@ from orchestrator.registry import tables
 from orchestrator.registry.column_types import id_of_run, key_of_name
 from orchestrator.registry.group_records import group_key
 from orchestrator.registry.parameters import LARGEST_EXACT, decode_parameter
-from orchestrator.registry.query_tree import METRIC_SPLITS
+from orchestrator.registry.query_language import METRIC_SPLITS
 from orchestrator.registry.records import is_flagged
 from orchestrator.registry.tables import RUNS, of_whole_run
 from orchestrator.run_states import RunState

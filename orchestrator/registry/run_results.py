@@ -17,7 +17,7 @@ from orchestrator.registry.column_types import key_of_run, replace_unstorable, u
 from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import select_runs, upsert, upsert_rows
 from orchestrator.registry.parameters import name_keys
-from orchestrator.registry.query_tree import METRIC_SPLITS, metric_name
+from orchestrator.registry.query_language import METRIC_SPLITS, metric_name
 from orchestrator.registry.records import (
     AttemptCostRecord,
     CheckpointRecord,

@@ -24,13 +24,11 @@ from orchestrator.registry.conditions import WrongValueError, condition, nearest
 from orchestrator.registry.fields import FIELD_NAMES, FIELDS, Field, Test
 from orchestrator.registry.group_records import group_key
 from orchestrator.registry.parameters import decode_parameter
-from orchestrator.registry.query_tree import (
+from orchestrator.registry.query_language import (
     FUNCTIONS,
     METRIC_SPLITS,
     Comparison,
     Condition,
-    FieldName,
-    HistoryValue,
     MisplacedError,
     Operand,
     Value,
@@ -38,6 +36,8 @@ from orchestrator.registry.query_tree import (
     errors_in,
     field_text,
     metric_name,
+    parse_filter,
+    parse_operand,
     paths_called,
     quoted,
     short_names,
@@ -80,7 +80,7 @@ class Selection:
             asked = {each for one, _ in comparisons(tree) for each in (one.operand, *one.values)}
         if not trials:
             found.append(RUNS.c.parent_id.is_(None))
-        if not archived and FieldName("archived") not in asked:
+        if not archived and Operand("archived") not in asked:
             found.append(not_(is_flagged("archived")))
         return found
 
@@ -106,11 +106,7 @@ class Selection:
 
     def field(self, text: str) -> Field:
         """Field of a text that is nothing but one: `metrics.f1`, `best(metrics.f1)`. Raises: InputError."""
-        operand: Operand = FieldName(text)
-        if _NEEDS_PARSING.intersection(text):
-            from orchestrator.registry.filters import parse_operand
-
-            operand = parse_operand(text)
+        operand = parse_operand(text) if _NEEDS_PARSING.intersection(text) else Operand(text)
         with errors_in(text):
             return self._field(operand)
 
@@ -126,7 +122,7 @@ class Selection:
         try:
             return condition(self.connection, field, tree.operator, values)
         except WrongValueError as error:
-            raise MisplacedError(tree.operand.place, f"{tree.operand}: {error}:") from None
+            raise MisplacedError(tree.operand.start, f"{tree.operand}: {error}:") from None
 
     def _value(self, value: Value | Operand, tree: Comparison, field: Field) -> Value | Field:
         """The value, or the field that is compared with; a word that should stand in quotes is told of."""
@@ -135,8 +131,8 @@ class Selection:
         try:
             return self._field(value)
         except MisplacedError:
-            is_of_area = str(value).startswith(("metrics.", "params.", "tags."))
-            if isinstance(value, HistoryValue) or is_of_area or "text" not in field.parts:
+            is_of_area = value.name.startswith(("metrics.", "params.", "tags."))
+            if value.function or is_of_area or "text" not in field.parts:
                 raise
         text = f"'{value.name}'" if tree.operator != "in" else f"('{value.name}', …)"
         hint = f"text stands in quotes: {tree.operand} {tree.operator} {text}"
@@ -144,7 +140,7 @@ class Selection:
 
     def _field(self, operand: Operand) -> Field:
         """Field of an operand. Raises: MisplacedError, which gives the nearest names."""
-        if isinstance(operand, HistoryValue):
+        if operand.function:
             return self._history(operand)
         name = replace_unstorable(operand.name)
         area, _, rest = name.partition(".")
@@ -163,7 +159,7 @@ class Selection:
             operand.place, f"No run has a field {name!r}{self._names.nearest_fields(name, FIELD_NAMES)}:"
         )
 
-    def _path(self, name: str, operand: FieldName) -> str | None:
+    def _path(self, name: str, operand: Operand) -> str | None:
         """Path of a parameter, which a name without dots may be the last part of; None where no run has such a one.
 
         Raises: MisplacedError for a last part of several.
@@ -179,19 +175,19 @@ class Selection:
             raise MisplacedError(operand.place, f"params.{name} is {' or '.join(ending)}; say which: {which}")
         return ending[0]
 
-    def _history(self, operand: HistoryValue) -> Field:
-        function, series, step, place = operand.function, operand.metric, operand.step, operand.place
+    def _history(self, operand: Operand) -> Field:
+        function, step, measured = operand.function, operand.step, replace(operand, function="", step=None)
         if function not in FUNCTIONS:
-            raise MisplacedError(place, f"{function} is no function; there are {', '.join(FUNCTIONS)}:")
-        if self._field(series).kind != "number" or not series.name.startswith("metrics"):
-            message = f"{series} has no history; {function} takes a measurement, such as metrics.f1:"
-            raise MisplacedError(series.place, message)
+            raise MisplacedError(operand.start, f"{function} is no function; there are {', '.join(FUNCTIONS)}:")
+        if self._field(measured).kind != "number" or not operand.name.startswith("metrics"):
+            message = f"{measured} has no history; {function} takes a measurement, such as metrics.f1:"
+            raise MisplacedError(operand.place, message)
         if (function == "at") != (step is not None) or not (step is None or (0 <= step < 2**63 and step == int(step))):
             message = (
                 "at(metrics.loss, 1000) takes a step, a whole number from 0 to 2**63 - 1; other functions take none:"
             )
-            raise MisplacedError(place, message)
-        return fields.history(function, _measurement(series), None if step is None else int(step))
+            raise MisplacedError(operand.start, message)
+        return fields.history(function, _measurement(operand), None if step is None else int(step))
 
     def _unmatched_words(self, tree: Comparison) -> list[str]:
         """Tell which texts of a comparison no run is equal to; such a run may come, so that it is no error."""
@@ -199,7 +195,7 @@ class Selection:
         if field.kind == "tag value":
             if occurs(self.connection, select(field.value).where(field.where)):
                 return []
-            key, keys = getattr(tree.operand, "name", "").partition(".")[2], self._names.tag_keys()
+            key, keys = tree.operand.name.partition(".")[2], self._names.tag_keys()
             near, known = ([field_text(f"tags.{key}") for key in some] for some in (nearest(key, keys), keys))
             return [f"no run has the tag {shortened(key)}{offer(near, known)}"]
         for value in tree.values if field.kind in ("text", "kind", "group") else ():
@@ -213,14 +209,10 @@ class Selection:
 
 def _parsed(text: str) -> Condition | None:
     """Tree of a query; None of an empty one. Raises: InputError with a caret."""
-    if not text.strip():
-        return None
-    from orchestrator.registry.filters import parse_filter  # which takes longer to load than most lists
-
-    return parse_filter(text)
+    return parse_filter(text) if text.strip() else None
 
 
-def _measurement(operand: FieldName) -> str:
+def _measurement(operand: Operand) -> str:
     """Name of a measurement's series: `validation.f1` for `metrics.f1`."""
     parts = operand.name.split(".")[1:]
     has_split = len(parts) > 1 and parts[0] in METRIC_SPLITS
