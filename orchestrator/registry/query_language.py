@@ -255,8 +255,7 @@ def _with_value(read: Callable[["Token"], Value], token: "Token") -> "Token":
 class _Tree:
     """Builder of the tree, from the leaves up; its methods are named like the rules of the grammar.
 
-    They get the parts of the rule. A side of a comparison is an operand, or the token of a literal, whose `value` is what
-    it means.
+    They get the rule's parts. A side of a comparison is an operand, or the token of a literal with its `value`.
     """
 
     def any(self, parts: list[Condition]) -> Condition:
