@@ -32,6 +32,7 @@ _COMMIT_MARK, COMMIT_DIGITS = "+g", 12
 _OF_VERSIONS = string.ascii_letters + string.digits + "._-!"
 """Characters of a version before its commit."""
 _ALL = sql.true()
+_tags = sql.select(tables.MARKS.c.run_id, tables.MARKS.c.word).where(tables.MARKS.c.kind == "tag").distinct().subquery()
 
 
 @dataclass(frozen=True)
@@ -173,10 +174,9 @@ def parameter(path: str) -> Field:
 @lru_cache
 def tag_value(key: str) -> Field:
     """Field `tags.KEY`: whether a run has the tag KEY, or what follows the colon in its tag `KEY:VALUE`."""
-    row = tables.MARKS.alias()
+    row = _tags.alias()
     is_so_called = sql.or_(row.c.word == key, sql.func.substr(row.c.word, 1, len(key) + 1) == f"{key}:")
-    word, where = sql.func.substr(row.c.word, len(key) + 2), sql.and_(row.c.kind == "tag", is_so_called)
-    return Field("tag value", word, row, where, of_several=True)
+    return Field("tag value", sql.func.substr(row.c.word, len(key) + 2), row, is_so_called, of_several=True)
 
 
 def state_field(state: sql.ColumnElement[RunState]) -> Field:
@@ -184,7 +184,7 @@ def state_field(state: sql.ColumnElement[RunState]) -> Field:
     return Field("state", sql.type_coerce(state, sql.Text), has_value=_ALL)
 
 
-_tag, _note, _score = tables.MARKS.alias(), tables.OWN_MARKS.alias(), tables.SERIES.alias()
+_tag, _note, _score = _tags.alias(), tables.OWN_MARKS.alias(), tables.SERIES.alias()
 _model, _data, _named = tables.MODELS.alias(), tables.RUN_DATASETS.alias(), tables.DATASETS
 _data_name = sql.select(_named.c.name).where(_named.c.fingerprint == _data.c.fingerprint).correlate(_data)
 _label = _model.c.name + "@" + sql.cast(_model.c.version, sql.String)
@@ -203,7 +203,7 @@ FIELDS: Mapping[str, Field] = {
     **{name: Field("time", RUNS.c[name]) for name in ("created_at", "started_at", "finished_at")},
     "score": Field("number", _score.c.value, _score, link=(_score.c.name, _ranking)),
     "commit": Field("commit", sql.case((RUNS.c.code_version.contains(_COMMIT_MARK, autoescape=True), _commit))),
-    "tag": Field("text", _tag.c.word, _tag, _tag.c.kind == "tag", of_several=True),
+    "tag": Field("text", _tag.c.word, _tag, of_several=True),
     "model": Field("text", _model.c.name, _model, _model.c.run_id.is_not(None), also=(_label,), of_several=True),
     "dataset": Field("text", _data_name.scalar_subquery(), _data, also=(_data.c.fingerprint,), of_several=True),
     "note": Field("text", _note.c.text, _note, _note.c.kind == "note", of_several=True),

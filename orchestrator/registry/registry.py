@@ -313,7 +313,7 @@ class Registry(SeedGroups):
         """Tags of a run, with those of its sweep and its pipelines, sorted."""
         with self._database.connection(writing=False) as connection:
             tags = select(MARKS.c.word).where(MARKS.c.run_id == run_id, MARKS.c.kind == "tag")
-            return list(connection.scalars(tags.order_by(MARKS.c.word)))
+            return list(connection.scalars(tags.distinct().order_by(MARKS.c.word)))
 
     def tag(self, run_id: str, *tags: str) -> None:
         """Add tags to a run, reserved ones too; queries find by them its trials as well, and a pipeline's stages."""

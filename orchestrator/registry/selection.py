@@ -257,7 +257,7 @@ def list_runs(connection: Connection, state: ColumnElement[RunState], keys: Sequ
     shown = [FIELDS.get(name, fields.state_field(state)).value for name in RUN_COLUMNS]
     runs: Select[Any] = select(RUNS.c.key, RUNS.c.code_version, *shown)
     records: dict[int, dict[str, Any]] = {key: {} for key in keys}
-    tags: dict[int, list[str]] = defaultdict(list)
+    tags: dict[int, set[str]] = defaultdict(set)
     metrics: set[str] = set()
     parameters: list[tuple[int, str, Any]] = []
     texts = dict(connection.execute(select(NAMES.c.key, NAMES.c.text)).all())
@@ -267,7 +267,7 @@ def list_runs(connection: Connection, state: ColumnElement[RunState], keys: Sequ
             records[key] |= zip(RUN_COLUMNS, values, strict=True)
             records[key]["group"] = group_key(records[key]["group"], code_version)
         for key, tag in connection.execute(_of_runs(MARKS, some, MARKS.c.word).where(MARKS.c.kind == "tag")):
-            tags[key].append(tag)
+            tags[key].add(tag)
         for key, name, value in connection.execute(_of_runs(SERIES, some, _key(SERIES.c.name), SERIES.c.value)):
             metrics.add(texts[name])
             records[key][f"metrics.{metric_name(texts[name])}"] = math.nan if value is None else value
