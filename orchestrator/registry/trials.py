@@ -12,6 +12,7 @@ from orchestrator.errors import NotFoundError
 from orchestrator.registry.column_types import FreeText, utc_now
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import change_row, select_list, upsert
+from orchestrator.registry.fields import list_trials
 from orchestrator.registry.parameters import (
     DATA,
     RECIPE,
@@ -28,7 +29,6 @@ from orchestrator.registry.parameters import (
 )
 from orchestrator.registry.records import RecordTable, load_kept_trials, state_as_read
 from orchestrator.registry.run_results import metric_curves, open_statement, write_metrics
-from orchestrator.registry.selection import list_trials
 from orchestrator.registry.tables import ALL_RUNS, RUNS
 from orchestrator.registry.write_transactions import Prepared, WriteTransaction
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
