@@ -42,18 +42,13 @@ from orchestrator.registry.group_records import (
     group_label,
     listed,
 )
-from orchestrator.registry.model_origins import (
-    SplitData,
-    load_origins,
-    load_parameters_of,
-    load_test_refusals,
-    use_of,
-)
+from orchestrator.registry.model_origins import SplitData, load_origins, load_test_refusals, use_of
 from orchestrator.registry.records import (
     MAX_CANDIDATES,
     MIN_ID_DIGITS,
     find_run,
     is_flagged,
+    load_parameters_of,
     newest_called,
     paused_collection,
 )

@@ -6,27 +6,18 @@ followed from the names in runs' parameters to the runs that made them, and on t
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from functools import cache, lru_cache
+from collections.abc import Collection, Mapping
+from functools import cache
 from itertools import product
 from typing import Any, NamedTuple, Self
 
 from sqlalchemy import Connection, func, or_, select
 
-from orchestrator.registry.column_types import json_object, name_of_key
 from orchestrator.registry.dialects import select_items, select_runs
-from orchestrator.registry.parameters import (
-    FILE_DIGEST,
-    KIND_END,
-    RECORDED_DIGITS,
-    TAKEN_DIGEST,
-    WHOLE_DIGEST,
-    decode_stored,
-    trial_id,
-)
-from orchestrator.registry.records import load_kept_trials
+from orchestrator.registry.parameters import FILE_DIGEST, RECORDED_DIGITS, TAKEN_DIGEST, WHOLE_DIGEST, trial_id
+from orchestrator.registry.records import load_kept_trials, load_parameters_of
 from orchestrator.registry.registered_models import split_version
-from orchestrator.registry.tables import DATASETS, LINEAGE, MODELS, NAMES, PARAMETERS, RUN_DATASETS, RUNS, SERIES
+from orchestrator.registry.tables import DATASETS, LINEAGE, MODELS, NAMES, RUN_DATASETS, RUNS, SERIES
 from orchestrator.results import Split
 
 Parameters = Mapping[str, Any]
@@ -192,8 +183,7 @@ def _load_texts(connection: Connection, run_ids: Collection[str]) -> dict[str, U
 
 
 _Reference = tuple[str, str | None]
-"""Name of a model in a run, and the digest of the weights that it meant then, None where that was not recorded: it may
-mean others here."""
+"""Name of a model in a run, and the digest of the weights that it meant then, None where that was not recorded."""
 
 
 def _load_references(connection: Connection, runs: Mapping[str, Parameters]) -> dict[str, set[_Reference]]:
@@ -251,23 +241,3 @@ def _run_named(name: str) -> str:
     """Id of the run or trial in whose folder a path lies; the name itself where it is no such path."""
     found = _IN_RUN_FOLDER.search(name)
     return name if found is None else trial_id(found[1], found[2]) if found[2] else found[1]
-
-
-def load_parameters_of(
-    connection: Connection, run_ids: Collection[str], paths: Iterable[str] = ()
-) -> dict[str, dict[str, Any]]:
-    """Load the parameters of several runs, those with some paths or all; a run without any has none."""
-    if not run_ids:
-        return {}
-    stored = json_object(name_of_key(PARAMETERS.c.path), PARAMETERS.c.kind + KIND_END + PARAMETERS.c.text)
-    asked = select(PARAMETERS.c.run_id, stored).where(PARAMETERS.c.run_id.in_(select_runs(connection, run_ids)))
-    if paths:
-        asked = asked.where(PARAMETERS.c.path.in_(select(NAMES.c.key).where(NAMES.c.text.in_(paths))))
-    parameters: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
-    for run_id, own in connection.execute(asked.group_by(PARAMETERS.c.run_id)).all():
-        parameters[run_id] = {path: _decode(value) for path, value in own.items()}
-    return parameters
-
-
-_decode = lru_cache(maxsize=10_000)(decode_stored)
-"""A few values stand in most recipes, and each is decoded once."""

@@ -13,15 +13,15 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, case, func, literal, or_, select
 
 from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
-from orchestrator.registry.column_types import StateText, utc_now
+from orchestrator.registry.column_types import StateText, json_object, name_of_key, utc_now
 from orchestrator.registry.dialects import select_items, select_runs
-from orchestrator.registry.parameters import decode_parameter
+from orchestrator.registry.parameters import KIND_END, decode_parameter, decode_stored
 from orchestrator.registry.tables import MARKS, NAMES, PARAMETERS, RUNS, of_whole_run
 from orchestrator.run_states import RunState
 
@@ -282,6 +282,26 @@ def load_kept_trials(connection: Connection, sweep_ids: Collection[str]) -> dict
     is_kept = (trial.c.parent_id == sweep.c.key) & (trial.c.model_folder == sweep.c.model_folder)
     kept = select(sweep.c.id, trial.c.id).join(trial, is_kept).order_by(trial.c.id)
     return dict(connection.execute(kept.where(sweep.c.id.in_(select_items(connection, sweep_ids)))).all())
+
+
+def load_parameters_of(
+    connection: Connection, run_ids: Collection[str], paths: Collection[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Load the parameters of several runs, those with some paths or all; a run without any has none."""
+    if not run_ids:
+        return {}
+    stored = json_object(name_of_key(PARAMETERS.c.path), PARAMETERS.c.kind + KIND_END + PARAMETERS.c.text)
+    asked = select(PARAMETERS.c.run_id, stored).where(PARAMETERS.c.run_id.in_(select_runs(connection, run_ids)))
+    if paths:
+        asked = asked.where(PARAMETERS.c.path.in_(select(NAMES.c.key).where(NAMES.c.text.in_(paths))))
+    parameters: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
+    for run_id, own in connection.execute(asked.group_by(PARAMETERS.c.run_id)).all():
+        parameters[run_id] = {path: _decode(value) for path, value in own.items()}
+    return parameters
+
+
+_decode = lru_cache(maxsize=10_000)(decode_stored)
+"""A few values stand in most recipes, and each is decoded once."""
 
 
 def load_named(connection: Connection, fields: Collection[str], except_of: Collection[str]) -> dict[str, set[str]]:

@@ -18,13 +18,7 @@ from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import select_runs, upsert, upsert_rows
 from orchestrator.registry.parameters import name_keys
 from orchestrator.registry.query_language import METRIC_SPLITS, metric_name
-from orchestrator.registry.records import (
-    AttemptCostRecord,
-    CheckpointRecord,
-    RecordTable,
-    record_columns,
-    record_table,
-)
+from orchestrator.registry.records import AttemptCostRecord, CheckpointRecord, RecordTable, record_columns, record_table
 from orchestrator.registry.tables import (
     ALL_RUNS,
     ATTEMPTS,
@@ -70,7 +64,7 @@ class RunMetrics(RegistryPart):
         columns = select(SERIES.c.name, SERIES.c.value).where(SERIES.c.run_id == run_id)
         with self._database.connection(writing=False) as connection:
             values = dict(connection.execute(columns).all())
-        return {metric_name(name): _measured(values[name]) for name in _in_order(values)}
+        return {metric_name(name): math.nan if (value := values[name]) is None else value for name in _in_order(values)}
 
     def last_step(self, run_id: str) -> int | None:
         """Highest step at which something was measured; None where nothing was."""
@@ -95,7 +89,7 @@ class RunMetrics(RegistryPart):
             for series, *point in connection.execute(statement.order_by(POINTS.c.series, POINTS.c.step)):
                 found[series].append(point)
         rows = [
-            (*series.split(".", 1), step, epoch, _measured(value))
+            (*series.split(".", 1), step, epoch, math.nan if value is None else value)
             for series in _in_order(found)
             for step, epoch, value in found[series]
         ]
@@ -106,10 +100,6 @@ class RunMetrics(RegistryPart):
 def _in_order(series: Iterable[str]) -> list[str]:
     """Names of series: those of the validation first, then of the training, then of a test."""
     return sorted(sorted(series), key=lambda name: name.partition(".")[0], reverse=True)
-
-
-def _measured(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 def metric_curves(measured: Iterable[tuple[str, Iterable[MetricEvent]]]) -> Curves:

@@ -87,7 +87,8 @@ class Selection:
             archived: whether archived runs are; they are in any case where the query asks for the field `archived`.
         """
         found, asked = list[Test](), set[Value | Operand]()
-        if (tree := _parsed(text)) is not None:
+        if text.strip():
+            tree = parse_filter(text)
             with errors_in(text):
                 found.append(self._test(tree))
             asked = {each for one, _ in comparisons(tree) for each in (one.operand, *one.values)}
@@ -99,9 +100,9 @@ class Selection:
 
     def unmatched(self, text: str) -> list[str]:
         """Tell what a query asks for that no run has, such as a task that no run is of: why it finds nothing."""
-        tree, told = _parsed(text), list[str]()
+        told = list[str]()
         with errors_in(text):
-            for each, _ in () if tree is None else comparisons(tree):
+            for each, _ in comparisons(parse_filter(text)) if text.strip() else ():
                 if each.operator in ("=", "in"):
                     told += self._unmatched_words(each)
                 elif each.operator == "like":  # a star, where the language has a percent sign
@@ -196,10 +197,10 @@ class Selection:
             message = f"{measured} has no history; {function} takes a measurement, such as metrics.f1:"
             raise MisplacedError(operand.place, message)
         if (function == "at") != (step is not None) or not (step is None or (0 <= step < 2**63 and step == int(step))):
-            message = (
+            takes = (
                 "at(metrics.loss, 1000) takes a step, a whole number from 0 to 2**63 - 1; other functions take none:"
             )
-            raise MisplacedError(operand.start, message)
+            raise MisplacedError(operand.start, takes)
         return fields.history(function, _measurement(operand), None if step is None else int(step))
 
     def _unmatched_words(self, tree: Comparison) -> list[str]:
@@ -218,11 +219,6 @@ class Selection:
                     those = _nearest_words(self.connection, field, value) if name in _OFFERED else ""
                     told.append(f"no run has {name} = {_shortened(value)}{those}")
         return told
-
-
-def _parsed(text: str) -> Condition | None:
-    """Tree of a query; None of an empty one. Raises: InputError with a caret."""
-    return parse_filter(text) if text.strip() else None
 
 
 def _measurement(operand: Operand) -> str:
@@ -435,5 +431,4 @@ def _nearest_words(connection: Connection, field: Field, text: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    """A text in quotes, for a message."""
     return repr(text if len(text) <= 40 else text[:39] + "…")
