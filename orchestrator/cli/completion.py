@@ -136,7 +136,7 @@ def _query_fields(context: click.Context, incomplete: str) -> Items:
     """Fields of queries in the place of the last word, whatever stands before it."""
     before, word = re.fullmatch(r"(.*?)(-?[\w.]*)", incomplete, re.DOTALL).groups()  # type: ignore[union-attr]
     dash = "-" if word.startswith("-") else ""
-    from orchestrator.registry.query_tree import field_text
+    from orchestrator.registry.query_language import field_text
 
     names = _names(context)
     fields: list[tuple[str, str]] = []

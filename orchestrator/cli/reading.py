@@ -15,12 +15,13 @@ import click
 
 from orchestrator.cells import heading
 from orchestrator.errors import InputError
-from orchestrator.registry.records import MOST_ROWS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _NUM_NAMED = 20
 """Columns that are named to somebody who asks for one that there is not."""
+_MOST_ROWS = 2**31 - 1
+"""Rows that a page may begin with or have: the registry refuses more."""
 READING = "orchestrator.reading"
 """Key in a click context's `meta` of the options that were given."""
 
@@ -96,14 +97,14 @@ class _Limit(click.IntRange):
     """Number of rows at most, or `all`."""
 
     def __init__(self) -> None:
-        super().__init__(1, MOST_ROWS)
+        super().__init__(1, _MOST_ROWS)
 
     def _describe_range(self) -> str:
         return ""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "all":
-            return MOST_ROWS
+            return _MOST_ROWS
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
@@ -114,7 +115,7 @@ def format_options(command: F, *, is_list: bool = False) -> F:
     """Add the options that say how a record is shown; of a list also which columns and rows."""
     hidden = not is_list
     for option in (
-        _reading_option("--offset", "Skip the first N rows.", type=click.IntRange(0, MOST_ROWS), hidden=True),
+        _reading_option("--offset", "Skip the first N rows.", type=click.IntRange(0, _MOST_ROWS), hidden=True),
         _reading_option("--raw", "Do not escape CSV cells that start like a formula.", is_flag=True, hidden=True),
         _reading_option("--wide", "Do not fit the table to the terminal.", is_flag=True, hidden=True),
         _reading_option(

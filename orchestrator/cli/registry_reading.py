@@ -10,8 +10,7 @@ from orchestrator.run_ids import is_run_id
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
-    from orchestrator.registry.marks import Flag
-    from orchestrator.registry.records import RunRecord
+    from orchestrator.registry.records import Flag, RunRecord
 
 _NUM_LISTED = 5
 """Runs of one name that a message lists."""
@@ -63,7 +62,7 @@ def find_run(registry: "Registry", wanted: str, *, only: bool = False, or_task: 
 def _tell_others_called(registry: "Registry", run: "RunRecord", *, only: bool) -> None:
     """Say how many other runs have the name of a run that was named by it; where only one may, it is an error."""
     from orchestrator.errors import SeveralRunsError
-    from orchestrator.registry.query_tree import quoted
+    from orchestrator.registry.query_language import quoted
 
     called = registry.newest_called(run.name)
     if called is None or called[1] == 1:

@@ -143,7 +143,7 @@ def recorded_cost(registry: "Registry", run: "RunRecord", home: "Path") -> str |
 def _runs_of(registry: "Registry", what: str | None, since: str | None) -> list["RunRecord"]:
     """Runs of a task, or since a time, the newest first; else a run, or a pipeline's stages. Raises: NotFoundError."""
     from orchestrator.costs import own_stages
-    from orchestrator.registry.query_tree import quoted
+    from orchestrator.registry.query_language import quoted
 
     condition = f"task = {quoted(str(what))}"
     if (time := time_of(since, "--since")) is not None:
@@ -219,7 +219,7 @@ def _runs_to_check(registry: "Registry", what: str) -> list["RunRecord"]:
     A pipeline stands for its stages. Raises: NotFoundError.
     """
     from orchestrator.errors import NotFoundError
-    from orchestrator.registry.query_tree import quoted
+    from orchestrator.registry.query_language import quoted
 
     of_task = f"task = {quoted(what)} and state = 'COMPLETED'"
     rows = registry.run_table(of_task, trials=False, limit=_NEWEST_OF_TASK).records

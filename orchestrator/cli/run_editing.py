@@ -16,8 +16,7 @@ from orchestrator.progress import counted
 
 if TYPE_CHECKING:
     from orchestrator.registry import Registry
-    from orchestrator.registry.marks import Flag
-    from orchestrator.registry.records import RunRecord
+    from orchestrator.registry.records import Flag, RunRecord
 
 _REMOVED_COLUMNS = ["id", "name", "kind", "state", "trials", "num_bytes"]
 _runs_argument = click.argument("run_ids", metavar="RUN...", nargs=-1, required=True)

@@ -283,7 +283,7 @@ def _check_kind(kind: str | None) -> None:
 
 def _conditions(states: Sequence[RunState], task: str | None, kind: str | None) -> list[str]:
     """Conditions for the options that were given."""
-    from orchestrator.registry.query_tree import quoted
+    from orchestrator.registry.query_language import quoted
 
     conditions = [f"state in ({', '.join(map(quoted, states))})"] if states else []
     conditions += [f"{name} = {quoted(value)}" for name, value in (("task", task), ("kind", kind)) if value is not None]
@@ -299,7 +299,7 @@ def _and_since(text: str, since: str | None, conditions: Sequence[str]) -> str:
     conditions = [*conditions, *([] if time is None else [f"created_at >= '{time.isoformat()}'"])]
     if not text or not conditions:
         return text or " and ".join(conditions)
-    from orchestrator.registry.filters import parse_filter
+    from orchestrator.registry.query_language import parse_filter
 
     parse_filter(text)  # by itself, so that it cannot close the parentheses that it is put into
     return " and ".join([f"({text})", *conditions])

@@ -31,9 +31,8 @@ from uuid import uuid4
 from orchestrator.errors import NotFoundError
 from orchestrator.registry.group_records import GroupRecord
 from orchestrator.registry.parameters import trial_id
-from orchestrator.registry.records import RunRecord
+from orchestrator.registry.records import MAX_CANDIDATES, RunRecord
 from orchestrator.registry.registry import Registry
-from orchestrator.registry.run_records import MAX_CANDIDATES
 from orchestrator.registry.tables import PIPELINE
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings, cache_folder

@@ -9,7 +9,7 @@ from orchestrator.kinds.base import MeasuredTime
 from orchestrator.kinds.trial_time import first_recipe, trials_at_a_time
 from orchestrator.progress import counted
 from orchestrator.registry.parameters import flatten
-from orchestrator.registry.query_tree import quoted
+from orchestrator.registry.query_language import quoted
 from orchestrator.registry.records import RunRecord
 from orchestrator.registry.registry import Registry
 from orchestrator.specs import PretrainSpec, RecipeSpec, SweepSpec

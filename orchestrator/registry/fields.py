@@ -1,4 +1,4 @@
-"""Fields of runs: the one table of what a query can ask for, and each field's value as SQL.
+"""Fields of runs: the one table of what a query can ask for, and each field's value as SQL; and runs as tables.
 
 A field is a column of the run, or a value in the rows of another table. A comparison on rows is always
 `run IN (SELECT run …)`: the database finds these runs once, whatever stands beside the comparison. No text of a query
@@ -6,32 +6,43 @@ becomes part of the SQL: names and values are bound parameters, columns come fro
 """
 
 import math
+import operator
 import string
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sql
+from sqlalchemy import Connection, and_, func, or_
 
 from orchestrator.measurements import is_better_lower
 from orchestrator.registry import tables
 from orchestrator.registry.dialects import id_of_run, key_of_name
 from orchestrator.registry.group_records import group_key
-from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.parameters import LARGEST_EXACT, decode_parameter
-from orchestrator.registry.query_tree import METRIC_SPLITS
+from orchestrator.registry.query_language import METRIC_SPLITS, metric_name, short_names
+from orchestrator.registry.records import RecordTable, check_page, is_flagged, paused_collection
 from orchestrator.registry.tables import RUNS, of_whole_run
 from orchestrator.run_states import RunState
 
 Column = sql.SQLColumnExpression[Any]
 Test = sql.ColumnElement[bool]
+ORDER: Mapping[str, Callable[[Any, Any], Any]] = {
+    **{"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+}
+_ALL = sql.true()
 _TYPES = {"time": "time", "flag": "boolean"} | dict.fromkeys(("whole number", "seconds", "number"), "number")
+"""Type of the value, by the kind of a field; text of other kinds."""
 _COMMIT_MARK, COMMIT_DIGITS = "+g", 12
 """Mark before the commit in a code version, `0.1.0+g1f2e3d4c5b6a.d0a1b2c3d`, and the commit's number of digits."""
 _OF_VERSIONS = string.ascii_letters + string.digits + "._-!"
 """Characters of a version before its commit."""
-_ALL = sql.true()
+
+
+class WrongValueError(ValueError):
+    """Error for a value or a comparison that does not fit a field; the message says what does."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +78,8 @@ class Field:
     def is_nan(self) -> Test | None:
         """Whether the value is NaN; None of a field that never is."""
         if self.kind == "parameter":
-            return sql.and_(self.table.c.kind == "number", self.table.c.number.is_(None))
-        return sql.and_(self.present, self.value.is_(None)) if self.kind == "number" else None
+            return and_(self.table.c.kind == "number", self.table.c.number.is_(None))
+        return and_(self.present, self.value.is_(None)) if self.kind == "number" else None
 
     @property
     def parts(self) -> Mapping[str, Column]:
@@ -87,7 +98,7 @@ class Field:
         """Columns that are equal in runs whose values are; beside the rows of the field."""
         if self.kind == "parameter":
             kind, number, text = self.table.c.kind, self.table.c.number, self.table.c.text
-            is_told_by_number = sql.and_(number.is_not(None), sql.func.abs(number) < LARGEST_EXACT)
+            is_told_by_number = and_(number.is_not(None), func.abs(number) < LARGEST_EXACT)
             return kind, number, sql.case((is_told_by_number, None), else_=text)
         if self.kind == "number":
             return self.value, sql.case((self.present, 1))
@@ -102,10 +113,8 @@ class Field:
         """Value as it is shown, None where there is none."""
         if first is None:
             return math.nan if self.kind == "number" and second else None
-        if self.kind == "parameter":
-            return decode_parameter(first, second)
-        if self.kind == "group":
-            return group_key(first, second)
+        if self.kind in ("parameter", "group"):
+            return (decode_parameter if self.kind == "parameter" else group_key)(first, second)
         if self.kind == "tag value":
             return first or True
         return bool(first) if self.kind == "flag" else first
@@ -115,26 +124,26 @@ class Field:
         if not self.of_several:
             return self
         run = self.table.c.run_id
-        rows = sql.select(run, sql.func.min(self.value).label("value")).where(self.where).group_by(run).subquery()
+        rows = sql.select(run, func.min(self.value).label("value")).where(self.where).group_by(run).subquery()
         return Field(self.kind, rows.c.value, rows)
 
     def of_runs(self, test: Test) -> Test:
         """Condition for runs that have a value of which a test is true; never NULL, so that it can be negated."""
         if self.table is None:
-            return sql.and_(self.present, test)
+            return and_(self.present, test)
         rows = sql.select(self.table.c.run_id).where(self.where, test).correlate(None)
         if self.link is None:
             return RUNS.c.key.in_(rows)
         mine, theirs = self.link
         rows = rows.add_columns(mine).where(mine.in_(sql.select(theirs).distinct().correlate(None)))
-        return sql.func.coalesce(sql.tuple_(RUNS.c.key, theirs).in_(rows), sql.false())
+        return func.coalesce(sql.tuple_(RUNS.c.key, theirs).in_(rows), sql.false())
 
     def beside(self, statement: sql.Select[Any], *, outer: bool = True) -> sql.Select[Any]:
         """Join the rows of the field to a statement that selects of runs."""
         if self.table is None:
             return statement
         linked = _ALL if self.link is None else self.link[0] == self.link[1]
-        its = sql.and_(self.table.c.run_id == RUNS.c.key, linked, self.where)
+        its = and_(self.table.c.run_id == RUNS.c.key, linked, self.where)
         return statement.join(self.table, its, isouter=outer)
 
 
@@ -149,7 +158,6 @@ def metric(series: str) -> Field:
 def history(function: str, series: str, step: int | None) -> Field:
     """Field of one value of a measurement's history; the best, worst, lowest and highest are of what was no NaN."""
     row, points = tables.SERIES.alias(), tables.POINTS.alias()
-
     its = [points.c.series == row.c.key, *([] if step is None else [points.c.step <= step])]
     if function in ("first", "last", "at"):
         order = points.c.step.asc() if function == "first" else points.c.step.desc()
@@ -157,7 +165,7 @@ def history(function: str, series: str, step: int | None) -> Field:
     else:
         falls = is_better_lower(series.partition(".")[2])
         takes_lowest = {"min": True, "max": False, "best": falls, "worst": not falls}[function]
-        value = sql.select((sql.func.min if takes_lowest else sql.func.max)(points.c.value)).where(*its)
+        value = sql.select((func.min if takes_lowest else func.max)(points.c.value)).where(*its)
     has_value = sql.select(points.c.step).where(*its).correlate(row).exists()
     shown = value.correlate(row).scalar_subquery()
     return Field("number", shown, row, row.c.name == series, has_value=has_value)
@@ -167,16 +175,18 @@ def history(function: str, series: str, step: int | None) -> Field:
 def parameter(path: str) -> Field:
     """Field of a parameter by its whole path."""
     row = tables.PARAMETERS.alias()
-    return Field("parameter", row.c.text, row, sql.and_(row.c.path == path, row.c.kind != "null"))
+    return Field("parameter", row.c.text, row, and_(row.c.path == path, row.c.kind != "null"))
+
+
+_tags = sql.select(tables.MARKS.c.run_id, tables.MARKS.c.word).where(tables.MARKS.c.kind == "tag").distinct().subquery()
 
 
 @lru_cache
 def tag_value(key: str) -> Field:
     """Field `tags.KEY`: whether a run has the tag KEY, or what follows the colon in its tag `KEY:VALUE`."""
-    row = tables.MARKS.alias()
-    is_so_called = sql.or_(row.c.word == key, sql.func.substr(row.c.word, 1, len(key) + 1) == f"{key}:")
-    word, where = sql.func.substr(row.c.word, len(key) + 2), sql.and_(row.c.kind == "tag", is_so_called)
-    return Field("tag value", word, row, where, of_several=True)
+    row = _tags.alias()
+    is_so_called = or_(row.c.word == key, func.substr(row.c.word, 1, len(key) + 1) == f"{key}:")
+    return Field("tag value", func.substr(row.c.word, len(key) + 2), row, is_so_called, of_several=True)
 
 
 def state_field(state: sql.ColumnElement[RunState]) -> Field:
@@ -184,12 +194,12 @@ def state_field(state: sql.ColumnElement[RunState]) -> Field:
     return Field("state", sql.type_coerce(state, sql.Text), has_value=_ALL)
 
 
-_tag, _note, _score = tables.MARKS.alias(), tables.OWN_MARKS.alias(), tables.SERIES.alias()
+_tag, _note, _score = _tags.alias(), tables.OWN_MARKS.alias(), tables.SERIES.alias()
 _model, _data, _named = tables.MODELS.alias(), tables.RUN_DATASETS.alias(), tables.DATASETS
 _data_name = sql.select(_named.c.name).where(_named.c.fingerprint == _data.c.fingerprint).correlate(_data)
 _label = _model.c.name + "@" + sql.cast(_model.c.version, sql.String)
 _ranking = key_of_name(sql.literal(f"{METRIC_SPLITS[0]}.") + RUNS.c.metric)
-_commit = sql.func.substr(sql.func.ltrim(RUNS.c.code_version, _OF_VERSIONS), 1 + len(_COMMIT_MARK), COMMIT_DIGITS)
+_commit = func.substr(func.ltrim(RUNS.c.code_version, _OF_VERSIONS), 1 + len(_COMMIT_MARK), COMMIT_DIGITS)
 FIELDS: Mapping[str, Field] = {
     **{name: Field("text", RUNS.c[name]) for name in ("id", "name", "task", "metric", "host", "error")},
     "kind": Field("kind", RUNS.c.kind),
@@ -203,7 +213,7 @@ FIELDS: Mapping[str, Field] = {
     **{name: Field("time", RUNS.c[name]) for name in ("created_at", "started_at", "finished_at")},
     "score": Field("number", _score.c.value, _score, link=(_score.c.name, _ranking)),
     "commit": Field("commit", sql.case((RUNS.c.code_version.contains(_COMMIT_MARK, autoescape=True), _commit))),
-    "tag": Field("text", _tag.c.word, _tag, _tag.c.kind == "tag", of_several=True),
+    "tag": Field("text", _tag.c.word, _tag, of_several=True),
     "model": Field("text", _model.c.name, _model, _model.c.run_id.is_not(None), also=(_label,), of_several=True),
     "dataset": Field("text", _data_name.scalar_subquery(), _data, also=(_data.c.fingerprint,), of_several=True),
     "note": Field("text", _note.c.text, _note, _note.c.kind == "note", of_several=True),
@@ -212,3 +222,110 @@ FIELDS: Mapping[str, Field] = {
 }
 """The table of fields. `state` is one more, which depends on the registry's patience (`state_field`)."""
 FIELD_NAMES = ("state", *FIELDS)
+
+
+def of_two(left: Field, operator: str, right: Field) -> Test:
+    """Condition for runs whose two fields compare so; false in a run that lacks one. Raises: WrongValueError."""
+    if left.of_several or right.of_several:
+        raise WrongValueError("a run may have several tags, models, datasets and notes; compare them with one value")
+    mine, theirs = left.parts, right.parts
+    common = [kind for kind in mine if kind in theirs and (kind != "boolean" or operator == "=")]
+    if not common:
+        raise WrongValueError(f"{' or '.join(mine)} cannot be compared with {' or '.join(theirs)}")
+
+    def comparable(column: Any, kind: str) -> Any:
+        return sql.cast(column, sql.Double) if kind == "number" and left.kind != right.kind else column
+
+    tests = (ORDER[operator](comparable(mine[kind], kind), comparable(theirs[kind], kind)) for kind in common)
+    test = func.coalesce(or_(*tests), sql.false())
+    if left.table is None and right.table is None:
+        return test
+    both = left.beside(sql.select(RUNS.c.key), outer=False)
+    if right.table is not left.table:
+        both = right.beside(both, outer=False)
+    return RUNS.c.key.in_(both.where(test).correlate(None))
+
+
+RUN_COLUMNS = (
+    *("id", "name", "kind", "state", "parent", "number", "task", "metric", "seed", "experiment", "group"),
+    *("created_at", "started_at", "finished_at", "seconds", "error"),
+)
+_RUNS_PER_STATEMENT = 5_000
+
+
+def read_in_order(
+    connection: Connection,
+    column: Any,
+    conditions: Sequence[Test],
+    by: tuple[Field, bool],
+    limit: int | None = None,
+    offset: int = 0,
+) -> list[Any]:
+    """Read a column of runs in the order of a field, descending or not; those without it come last, newest first.
+
+    Raises: InputError for a page that there is not.
+    """
+    check_page(limit, offset)
+    key, descends = by[0].lowest(), by[1]
+    keys: Any = (key.table.c.number, key.table.c.text) if key.kind == "parameter" else (key.value,)
+    order: list[Any] = [part for each in keys for part in (each.is_(None), each.desc() if descends else each)]
+    order += [RUNS.c.created_at.desc(), RUNS.c.id.desc()]
+    if key is FIELDS["created_at"]:  # as in its index
+        order = [each.desc() if descends else each for each in (RUNS.c.created_at, RUNS.c.id)]
+    page = key.beside(sql.select(column)).where(*conditions).order_by(*order).limit(limit).offset(offset)
+    return list(connection.scalars(page))
+
+
+def list_trials(connection: Connection, state: sql.ColumnElement[RunState], sweep_id: str) -> RecordTable:
+    """List the trials of a sweep, in order, with the columns of `Registry.run_table`."""
+    of_sweep = sql.select(RUNS.c.key).where(RUNS.c.parent_id == sweep_id).order_by(RUNS.c.number, RUNS.c.id)
+    return list_runs(connection, state, connection.scalars(of_sweep).all())
+
+
+@paused_collection()
+def list_runs(connection: Connection, state: sql.ColumnElement[RunState], keys: Sequence[int]) -> RecordTable:
+    """List runs in the order of their keys here, with their tags, metrics and parameters.
+
+    A parameter's column has the last part of its path where no other one of the table ends so.
+    """
+    shown = [FIELDS.get(name, state_field(state)).value for name in RUN_COLUMNS]
+    runs: sql.Select[Any] = sql.select(RUNS.c.key, RUNS.c.code_version, *shown)
+    records: dict[int, dict[str, Any]] = {key: {} for key in keys}
+    tags: dict[int, set[str]] = defaultdict(set)
+    metrics: set[str] = set()
+    parameters: list[tuple[int, str, Any]] = []
+    marks, latest, stored = tables.MARKS, tables.SERIES, tables.PARAMETERS
+    texts = dict(connection.execute(sql.select(tables.NAMES.c.key, tables.NAMES.c.text)).all())
+    for start in range(0, len(keys), _RUNS_PER_STATEMENT):
+        some = keys[start : start + _RUNS_PER_STATEMENT]
+        for key, code_version, *values in connection.execute(runs.where(RUNS.c.key.in_(some))):
+            records[key] |= zip(RUN_COLUMNS, values, strict=True)
+            records[key]["group"] = group_key(records[key]["group"], code_version)
+        for key, tag in connection.execute(_of_runs(marks, some, marks.c.word).where(marks.c.kind == "tag")):
+            tags[key].add(tag)
+        for key, name, value in connection.execute(_of_runs(latest, some, _key(latest.c.name), latest.c.value)):
+            metrics.add(texts[name])
+            records[key][f"metrics.{metric_name(texts[name])}"] = math.nan if value is None else value
+        its = _of_runs(stored, some, _key(stored.c.path), stored.c.kind, stored.c.text)
+        for key, path, kind, text in connection.execute(its):
+            parameters.append((key, texts[path], decode_parameter(kind, text)))
+    names = {path: f"params.{name}" for path, name in short_names({path: None for _, path, _ in parameters}).items()}
+    for key, path, value in parameters:
+        records[key][names[path]] = value
+    for key, record in records.items():
+        record["tags"] = ", ".join(sorted(tags.get(key, ())))
+    parts = sorted((series.split(".", 1) for series in metrics), key=lambda part: (METRIC_SPLITS.index(part[0]), part))
+    measured = [f"metrics.{metric_name('.'.join(part))}" for part in parts]
+    dtypes = dict.fromkeys([*measured, "seconds"], "float64") | dict.fromkeys(["seed", "number"], "Int64")
+    columns_of_all = [*RUN_COLUMNS, "tags", *measured, *sorted(names.values())]
+    return RecordTable(columns_of_all, [record for record in records.values() if "id" in record], dtypes)
+
+
+def _of_runs(table: Any, keys: Sequence[int], *columns: Any) -> sql.Select[Any]:
+    """Select columns of rows that belong to some runs, after the run's key."""
+    return sql.select(_key(table.c.run_id), *columns).where(_key(table.c.run_id).in_(keys))
+
+
+def _key(column: Any) -> sql.ColumnElement[int]:
+    """Reference as the key that it is, of which many are read sooner than of the texts that they stand for."""
+    return sql.type_coerce(column, sql.Integer)

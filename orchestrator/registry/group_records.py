@@ -17,18 +17,16 @@ import sqlalchemy as sql
 from orchestrator.cells import setting_cell
 from orchestrator.measurements import best_first, is_better_lower, is_direction_known
 from orchestrator.registry.dialects import key_of_name
-from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.model_origins import (
     Origin,
     SplitData,
     load_origins,
-    load_parameters_of,
     load_test_refusals,
     origin_sentence,
     use_of,
 )
 from orchestrator.registry.parameters import is_source_digest
-from orchestrator.registry.records import paused_collection
+from orchestrator.registry.records import is_flagged, load_parameters_of, paused_collection
 from orchestrator.registry.tables import PARAMETERS, RUNS, SERIES
 from orchestrator.run_states import RunState
 from orchestrator.significance.summary import Summary, summarize

@@ -29,11 +29,11 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, literal, or_, select, union_all
 
 from orchestrator.errors import NotFoundError, SeveralRunsError
-from orchestrator.registry.database import Database
+from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import find_row, upsert_rows
 from orchestrator.registry.parameters import load_parameters
+from orchestrator.registry.records import find_run, load_kept_trials
 from orchestrator.registry.registered_models import named_version, newest_labels
-from orchestrator.registry.run_records import find_run, load_kept_trials
 from orchestrator.registry.tables import ALL_RUNS, DATASETS, LINEAGE, MODELS, RUN_DATASETS, RUNS
 from orchestrator.run_states import RunState
 from orchestrator.storage.uris import absolute
@@ -85,11 +85,8 @@ class LineageTree:
     """Whether the node stands elsewhere in the tree already, with its branches."""
 
 
-class Lineage:
+class Lineage(RegistryPart):
     """`registry.lineage`: writes and reads edges, and the trees that they make."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def record_run(self, run_id: str) -> None:
         """Record the edges that follow from what is recorded of a completed run; relative paths are meant from here."""
@@ -154,11 +151,8 @@ def _grow(root: LineageNode, edges: Sequence[Edge], stale: Mapping[str, str | No
 def _write_edges(connection: Connection, edges: Sequence[Made], **recorded: Any) -> None:
     """Write edges, with the run that made the children, if any, and the time from which on they can become stale."""
     names = [column.key for column in _COLUMNS]
-    rows = [
-        dict(zip(names, (*child, *parent, role), strict=False)) | recorded
-        for child, parent, role in edges
-        if child.digest != parent.digest
-    ]
+    values = ((*child, *parent, role) for child, parent, role in edges if child.digest != parent.digest)
+    rows = [dict(zip(names, each, strict=False)) | recorded for each in values]
     upsert_rows(connection, LINEAGE, ("child", "parent", "role"), ("recorded_at",), rows, also=_newest)
 
 

@@ -6,26 +6,24 @@ followed from the names in runs' parameters to the runs that made them, and on t
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from functools import cache, lru_cache
+from collections.abc import Collection, Mapping
+from functools import cache
 from itertools import product
 from typing import Any, NamedTuple, Self
 
 from sqlalchemy import Connection, func, or_, select
 
-from orchestrator.registry.dialects import json_object, name_of_key, select_items, select_runs
+from orchestrator.registry.dialects import select_items, select_runs
 from orchestrator.registry.parameters import (
     FILE_DIGEST,
-    KIND_END,
     RECORDED_DIGITS,
     TAKEN_DIGEST,
     WHOLE_DIGEST,
-    decode_stored,
     trial_id,
 )
+from orchestrator.registry.records import load_kept_trials, load_parameters_of
 from orchestrator.registry.registered_models import split_version
-from orchestrator.registry.run_records import load_kept_trials
-from orchestrator.registry.tables import DATASETS, LINEAGE, MODELS, NAMES, PARAMETERS, RUN_DATASETS, RUNS, SERIES
+from orchestrator.registry.tables import DATASETS, LINEAGE, MODELS, NAMES, RUN_DATASETS, RUNS, SERIES
 from orchestrator.results import Split
 
 Parameters = Mapping[str, Any]
@@ -97,11 +95,11 @@ Used = frozenset[tuple[str, str, str]]
 kind of digest as `SplitData` has it, and the digest. Data of which it is not known what was taken are left out."""
 
 
-def data_used(parameters: Parameters, when: str = "") -> Used:
-    """Data that a run trains and chooses its model on, by its parameters; `when` follows the words for these uses."""
+def data_used(parameters: Parameters) -> Used:
+    """Data that a run trains and chooses its model on, by its parameters."""
     splits: tuple[Split, Split] = ("train", "validation")
     return frozenset(
-        (use + when, kind, digest)
+        (use, kind, digest)
         for use, split in zip(_USES, splits, strict=True)
         for data in [SplitData.of(parameters, split)]
         for kind, digest in data._asdict().items()
@@ -158,53 +156,40 @@ def load_origins(connection: Connection, runs: Mapping[str, Parameters]) -> dict
         runs: parameters of each run. A run that names a `model` is an evaluation: it made none, and its model is that
             one.
     """
-    makers: dict[str, frozenset[str]] = {}  # of the models that a run names, as far as they are known here
-    parameters: dict[str, Parameters] = {}
+    makers: dict[str, set[str]] = {}  # of the models that a run names, as far as they are known here
+    made: dict[str, Used] = {}
     unread = runs
     while unread:
-        references = _load_references(connection, unread)
-        found = _load_makers(connection, frozenset().union(*references.values()))
-        for run_id, named in references.items():
-            makers[run_id] = frozenset(found[reference] for reference in named if reference in found)
-        unread = load_parameters_of(connection, {*found.values()} - parameters.keys(), _MAKING_PATHS)
-        parameters |= unread
-    texts = _load_texts(connection, parameters) if parameters else {}
-
-    @cache
-    def data_of(run_ids: frozenset[str], when: str = "") -> Used:
-        read = ((f"trained{when}", "file", file) for run_id in run_ids for file in texts.get(run_id, ()))
-        return frozenset(read).union(*(data_used(parameters[run_id], when) for run_id in run_ids))
-
-    @cache
-    def ancestors_of(run_ids: frozenset[str]) -> frozenset[str]:
-        """Makers of these runs' start models and teachers, and of theirs."""
-        found, nearest = frozenset[str](), run_ids
-        while nearest:
-            nearest = frozenset().union(*(makers[run_id] for run_id in nearest)) - found
-            found |= nearest
-        return found
-
+        named = _load_references(connection, unread)
+        found = _load_makers(connection, set().union(*named.values()))
+        makers |= {run_id: {found[one] for one in own if one in found} for run_id, own in named.items()}
+        unread = load_parameters_of(connection, {*found.values()} - made.keys(), _MAKING_PATHS)
+        texts = _load_texts(connection, unread) if unread else {}
+        made |= {run_id: data_used(own) | texts.get(run_id, frozenset()) for run_id, own in unread.items()}
     origins = {}
     for run_id, own in runs.items():
-        made_by = makers[run_id] if _MODEL in own else frozenset([run_id])
-        made_with = data_of(made_by) if _MODEL in own else data_used(own)
-        origins[run_id] = made_with | data_of(ancestors_of(made_by), _EARLIER)
+        nearest = makers[run_id] if _MODEL in own else {run_id}
+        used = Used().union(*(made[maker] for maker in nearest)) if _MODEL in own else data_used(own)
+        ancestors: set[str] = set()  # makers of start models and teachers, and of theirs
+        while nearest := set[str]().union(*(makers[maker] for maker in nearest)) - ancestors:
+            ancestors |= nearest
+        earlier = Used().union(*(made[ancestor] for ancestor in ancestors))
+        origins[run_id] = used | {(use + _EARLIER, kind, digest) for use, kind, digest in earlier}
     return origins
 
 
-def _load_texts(connection: Connection, run_ids: Collection[str]) -> dict[str, set[str]]:
-    """Digests of the files of text that runs read, by run, whatever labels they have."""
+def _load_texts(connection: Connection, run_ids: Collection[str]) -> dict[str, Used]:
+    """Files of text that runs trained their models on, by run, whatever labels they have."""
     of_run = DATASETS.c.fingerprint == RUN_DATASETS.c.fingerprint
     corpora = select(RUN_DATASETS.c.run_id, DATASETS.c.files).join(DATASETS, of_run).where(DATASETS.c.kind == "corpus")
-    read: dict[str, set[str]] = defaultdict(set)
+    read: dict[str, Used] = defaultdict(frozenset)
     for run_id, files in connection.execute(corpora.where(RUN_DATASETS.c.run_id.in_(select_runs(connection, run_ids)))):
-        read[run_id] |= {file["digest"][:RECORDED_DIGITS] for file in files if file.get("digest")}
+        read[run_id] |= {("trained", "file", file["digest"][:RECORDED_DIGITS]) for file in files if file.get("digest")}
     return read
 
 
 _Reference = tuple[str, str | None]
-"""Name of a model in a run, and the digest of the weights that it meant then, None where that was not recorded: it may
-mean others here."""
+"""Name of a model in a run, and the digest of the weights that it meant then, None where that was not recorded."""
 
 
 def _load_references(connection: Connection, runs: Mapping[str, Parameters]) -> dict[str, set[_Reference]]:
@@ -212,24 +197,19 @@ def _load_references(connection: Connection, runs: Mapping[str, Parameters]) -> 
 
     The lineage of a trial is its sweep's, which has the start model of the trial whose model it kept.
     """
-    names = {
-        run_id: [name for path in NAME_PATHS & own.keys() if isinstance(name := own[path], str) and name != "random"]
+    named = {
+        run_id: {name for path in NAME_PATHS & own.keys() if isinstance(name := own[path], str) and name != "random"}
         for run_id, own in runs.items()
     }
-    meant: dict[tuple[str, str], str] = {}
-    if asked := [run_id for run_id, some in names.items() if any("@" in name for name in some)]:
+    meant: dict[tuple[str, str], str | None] = {}
+    if asked := [run_id for run_id, names in named.items() if any("@" in name for name in names)]:
         of_run = LINEAGE.c.run_id == func.coalesce(RUNS.c.parent_id, RUNS.c.key)
         edges = select(RUNS.c.id, LINEAGE.c.parent_name, LINEAGE.c.parent).join(LINEAGE, of_run)
         is_asked = RUNS.c.id.in_(select_items(connection, asked)), LINEAGE.c.role.in_(("weights", "teacher"))
         for run_id, name, digest in connection.execute(edges.where(*is_asked)):
             meant[run_id, name] = digest[:RECORDED_DIGITS]
-    return {
-        run_id: {
-            (name, own.get(_MODEL_DIGEST) if name == own.get(_MODEL) else meant.get((run_id, name)))
-            for name in names[run_id]
-        }
-        for run_id, own in runs.items()
-    }
+    meant |= {(run_id, str(own[_MODEL])): own.get(_MODEL_DIGEST) for run_id, own in runs.items() if _MODEL in own}
+    return {run_id: {(name, meant.get((run_id, name))) for name in names} for run_id, names in named.items()}
 
 
 def _load_makers(connection: Connection, references: Collection[_Reference]) -> dict[_Reference, str]:
@@ -244,17 +224,15 @@ def _load_makers(connection: Connection, references: Collection[_Reference]) -> 
     labels = {split_version(name)[0] for name in run_ids}
     asked = select_items(connection, {*run_ids, *digests, *run_ids.values(), *labels})
     recorded = {*connection.scalars(select(RUNS.c.id).where(RUNS.c.id.in_(asked)))}
-    digest = func.substr(MODELS.c.digest, 1, RECORDED_DIGITS)
+    model, digest = MODELS.c, func.substr(MODELS.c.digest, 1, RECORDED_DIGITS)
     of_digests = [digest.in_(asked)] if digests else []  # which reads all models
-    is_asked = or_(MODELS.c.name.in_(asked), MODELS.c.folder.in_(asked), *of_digests)
-    columns = MODELS.c.run_id, MODELS.c.name, MODELS.c.version, MODELS.c.folder, digest
+    are_asked = or_(model.name.in_(asked), model.folder.in_(asked), *of_digests), model.run_id.is_not(None)
     of_name: dict[str, tuple[str | None, str]] = {}
     of_digest: dict[str | None, str] = {}
-    for maker, name, version, folder, weights in connection.execute(
-        select(*columns).where(is_asked, MODELS.c.run_id.is_not(None))
-    ):
-        of_digest[weights] = str(maker)
-        of_name |= dict.fromkeys((f"{name}@{version}", folder), (weights, str(maker)))
+    columns = select(model.run_id, model.name, model.version, model.folder, digest)
+    for maker, name, version, folder, weights in connection.execute(columns.where(*are_asked)):
+        of_digest[weights] = maker
+        of_name |= dict.fromkeys((f"{name}@{version}", folder), (weights, maker))
     makers: dict[_Reference, str] = {}
     for name, meant in references:
         weights, named = of_name.get(name, (meant, run_ids[name]))
@@ -268,27 +246,4 @@ def _load_makers(connection: Connection, references: Collection[_Reference]) -> 
 def _run_named(name: str) -> str:
     """Id of the run or trial in whose folder a path lies; the name itself where it is no such path."""
     found = _IN_RUN_FOLDER.search(name)
-    if found is None:
-        return name
-    run_id, key = found.groups()
-    return str(run_id) if key is None else trial_id(run_id, key)
-
-
-def load_parameters_of(
-    connection: Connection, run_ids: Collection[str], paths: Iterable[str] = ()
-) -> dict[str, dict[str, Any]]:
-    """Load the parameters of several runs, those with some paths or all; a run without any has none."""
-    if not run_ids:
-        return {}
-    stored = json_object(name_of_key(PARAMETERS.c.path), PARAMETERS.c.kind + KIND_END + PARAMETERS.c.text)
-    asked = select(PARAMETERS.c.run_id, stored).where(PARAMETERS.c.run_id.in_(select_runs(connection, run_ids)))
-    if paths:
-        asked = asked.where(PARAMETERS.c.path.in_(select(NAMES.c.key).where(NAMES.c.text.in_(paths))))
-    parameters: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
-    for run_id, own in connection.execute(asked.group_by(PARAMETERS.c.run_id)).all():
-        parameters[run_id] = {path: _decode(value) for path, value in own.items()}
-    return parameters
-
-
-_decode = lru_cache(maxsize=10_000)(decode_stored)
-"""A few values stand in most recipes, and each is decoded once."""
+    return name if found is None else trial_id(found[1], found[2]) if found[2] else found[1]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator.nearest import nearest
 from orchestrator.registry.location import reading_address
-from orchestrator.registry.query_tree import METRIC_SPLITS, field_text, short_names
+from orchestrator.registry.query_language import METRIC_SPLITS, field_text, short_names
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

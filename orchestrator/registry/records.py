@@ -1,4 +1,5 @@
-"""Records that the registry returns: frozen, made of plain values, independent of any connection; and tables of them.
+"""Records that the registry returns: frozen, made of plain values, independent of any connection; tables of them; and
+how runs are found and loaded as records.
 
 Commands show the plain values. Pandas is imported where a person's own code asks for a DataFrame: importing it takes
 longer than reading the registry.
@@ -7,17 +8,32 @@ longer than reading the registry.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Literal
 
-from orchestrator.errors import InputError
+from sqlalchemy import ColumnElement, Connection, Table, and_, case, func, literal, or_, select
+
+from orchestrator.errors import InputError, NotFoundError, SeveralRunsError
+from orchestrator.registry.dialects import StateText, json_object, name_of_key, select_items, select_runs, utc_now
+from orchestrator.registry.parameters import KIND_END, decode_parameter, decode_stored
+from orchestrator.registry.tables import MARKS, NAMES, PARAMETERS, RUNS, of_whole_run
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
     import pandas
+
+Flag = Literal["pinned", "archived"]
+MAX_CANDIDATES = 5
+"""Number of runs or models that a message lists where the one asked for is not there."""
+MIN_ID_DIGITS = 4
+"""Fewest characters that stand for the id that they begin."""
+_MOST_ROWS = 2**31 - 1
+"""Rows that a page may begin with or have: more than any registry."""
 
 
 @dataclass(frozen=True)
@@ -136,15 +152,11 @@ class ModelRecord:
         return f"{self.name}@{self.version}"
 
 
-MOST_ROWS = 2**31 - 1
-"""Rows that a page may begin with or have: more than any registry."""
-
-
 def check_page(limit: int | None, offset: int) -> None:
     """Raise InputError for a number of rows that no page has."""
     for name, number in (("limit", limit), ("offset", offset)):
-        if number is not None and not 0 <= number <= MOST_ROWS:
-            raise InputError(f"{name} is {number}; give a number from 0 to {MOST_ROWS}")
+        if number is not None and not 0 <= number <= _MOST_ROWS:
+            raise InputError(f"{name} is {number}; give a number from 0 to {_MOST_ROWS}")
 
 
 @dataclass(frozen=True)
@@ -193,3 +205,114 @@ def paused_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def record_columns(kind: type[Any], table: Table, **read: Any) -> list[Any]:
+    """Columns in the order of a record's fields, `read` before the table's: in half the time of whole rows."""
+    columns = {**table.c, **read}
+    return [columns[field.name] for field in fields(kind)]
+
+
+def state_as_read(lost_after_s: float) -> ColumnElement[RunState]:
+    """State of a run as SQL: the stored one; of a silent running one LOST, as `orchestrator.run_states` says."""
+    last_sign = func.coalesce(RUNS.c.heartbeat_at, RUNS.c.started_at, RUNS.c.created_at)
+    is_silent = and_(RUNS.c.state == RunState.RUNNING, last_sign < utc_now(lost_after_s))
+    return case((is_silent, literal(RunState.LOST, StateText)), else_=RUNS.c.state)
+
+
+@cache
+def is_flagged(flag: Flag) -> ColumnElement[bool]:
+    """Condition for runs that a flag reaches; made once, since making it costs as much as a page of a list."""
+    return RUNS.c.key.in_(select(MARKS.c.run_id).where(MARKS.c.kind == "flag", MARKS.c.word == flag))
+
+
+def load_runs(
+    connection: Connection, state: ColumnElement[RunState], *conditions: ColumnElement[bool], limit: int | None = None
+) -> list[RunRecord]:
+    """Load the runs for which all conditions are true, the newest first."""
+    read = {"state": state, "experiment": of_whole_run("name"), "fingerprint": of_whole_run("fingerprint")}
+    statement = select(*record_columns(RunRecord, RUNS, **read)).where(*conditions)
+    rows = connection.execute(statement.order_by(RUNS.c.created_at.desc(), RUNS.c.id.desc()).limit(limit))
+    return [RunRecord(*row) for row in rows]
+
+
+def find_run(connection: Connection, wanted: str, state: ColumnElement[RunState]) -> RunRecord:
+    """Run or trial that a text means, as `Registry.run` finds it. Raises: NotFoundError, SeveralRunsError."""
+    begins = wanted.lower()
+    for whole in load_runs(connection, state, RUNS.c.id == begins, limit=1):
+        return whole
+    named, begun = newest_called(connection, wanted, state) if wanted else None, list[RunRecord]()
+    if len(wanted) >= MIN_ID_DIGITS:
+        is_near = RUNS.c.id.between(begins, begins + "z" * MIN_ID_DIGITS)  # which an index answers
+        is_begun = and_(is_near, RUNS.c.id.startswith(begins, autoescape=True))
+        begun = load_runs(connection, state, is_begun, limit=MAX_CANDIDATES + 1)
+    meant = [*{run.id: run for run in (*([named[0]] if named else []), *begun)}.values()]
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        what = f"is the name of run {named[0].id} and begins an id" if named else "begins the ids of several runs"
+        others = _listed(meant[1:] if named else meant)
+        raise SeveralRunsError(f"{wanted!r} {what}; give a whole id: {others}.")
+    recent = load_runs(connection, state, RUNS.c.parent_id.is_(None), limit=MAX_CANDIDATES)
+    known = f"the latest are: {_listed(recent)}" if recent else "the registry has no run yet"
+    short = f" ({MIN_ID_DIGITS} characters are needed)" if wanted and len(wanted) < MIN_ID_DIGITS else ""
+    raise NotFoundError(f"No run's id begins with {wanted!r}{short}; {known}.")
+
+
+def _listed(runs: Sequence[RunRecord]) -> str:
+    shown = [f"{run.id} ({run.name[:40]!r})" for run in runs[:MAX_CANDIDATES]]
+    return ", ".join(shown) + (", …" if len(runs) > MAX_CANDIDATES else "")
+
+
+def newest_called(connection: Connection, name: str, state: ColumnElement[RunState]) -> tuple[RunRecord, int] | None:
+    """Find the newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
+    for condition in (RUNS.c.parent_id.is_(None), RUNS.c.parent_id.is_not(None)):
+        so_called = and_(RUNS.c.name == name, condition)
+        for newest in load_runs(connection, state, so_called, limit=1):
+            return newest, connection.scalar(select(func.count()).select_from(RUNS).where(so_called)) or 1
+    return None
+
+
+def load_kept_trials(connection: Connection, sweep_ids: Collection[str]) -> dict[str, str]:
+    """Id of the trial whose model each of these sweeps kept, by the sweep's id; runs without one are left out."""
+    if not sweep_ids:
+        return {}
+    sweep, trial = RUNS.alias(), RUNS.alias()
+    is_kept = (trial.c.parent_id == sweep.c.key) & (trial.c.model_folder == sweep.c.model_folder)
+    kept = select(sweep.c.id, trial.c.id).join(trial, is_kept).order_by(trial.c.id)
+    return dict(connection.execute(kept.where(sweep.c.id.in_(select_items(connection, sweep_ids)))).all())
+
+
+def load_parameters_of(
+    connection: Connection, run_ids: Collection[str], paths: Collection[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Load the parameters of several runs, those with some paths or all; a run without any has none."""
+    if not run_ids:
+        return {}
+    stored = json_object(name_of_key(PARAMETERS.c.path), PARAMETERS.c.kind + KIND_END + PARAMETERS.c.text)
+    asked = select(PARAMETERS.c.run_id, stored).where(PARAMETERS.c.run_id.in_(select_runs(connection, run_ids)))
+    if paths:
+        asked = asked.where(PARAMETERS.c.path.in_(select(NAMES.c.key).where(NAMES.c.text.in_(paths))))
+    parameters: dict[str, dict[str, Any]] = {run_id: {} for run_id in run_ids}
+    for run_id, own in connection.execute(asked.group_by(PARAMETERS.c.run_id)).all():
+        parameters[run_id] = {path: _decode(value) for path, value in own.items()}
+    return parameters
+
+
+_decode = lru_cache(maxsize=10_000)(decode_stored)
+"""A few values stand in most recipes, and each is decoded once."""
+
+
+def load_named(connection: Connection, fields: Collection[str], except_of: Collection[str]) -> dict[str, set[str]]:
+    """Load the values of fields, wherever they stand in a spec, of any run but some; each with the ids of its runs."""
+    ends = (NAMES.c.text.endswith(f".{field}", autoescape=True) for field in sorted(fields))
+    paths = select(NAMES.c.key).where(or_(NAMES.c.text.in_(fields), *ends))
+    whole, stored = func.coalesce(RUNS.c.parent_id, RUNS.c.key), PARAMETERS.c
+    rows = select(whole, stored.kind, stored.text).join(RUNS, RUNS.c.key == stored.run_id).distinct()
+    are_others = stored.run_id.not_in(select_runs(connection, except_of)), stored.kind != "null"
+    named: dict[str, set[str]] = defaultdict(set)
+    for run_id, *value in connection.execute(rows.where(stored.path.in_(paths), *are_others)):
+        decoded = decode_parameter(*value)
+        for each in decoded if isinstance(decoded, list) else [decoded]:
+            named[str(each)].add(run_id)
+    return named

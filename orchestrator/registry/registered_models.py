@@ -1,32 +1,35 @@
 """Registered models: model folders under a name and a version."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, insert, or_, select, update
 
 from orchestrator.errors import InputError, NotFoundError
 from orchestrator.nearest import nearest
-from orchestrator.registry.database import Database
+from orchestrator.registry.database import RegistryPart
 from orchestrator.registry.dialects import change_row, find_row, lock_until_commit, select_runs, upsert_rows, utc_now
-from orchestrator.registry.records import ModelRecord, RecordTable, RunRecord, check_page, record_table
-from orchestrator.registry.run_records import MAX_CANDIDATES, load_records
+from orchestrator.registry.records import (
+    MAX_CANDIDATES,
+    ModelRecord,
+    RecordTable,
+    RunRecord,
+    check_page,
+    record_columns,
+    record_table,
+)
 from orchestrator.registry.tables import ALIASES, ALL_MODELS, MODELS, RUNS
 from orchestrator.results import ModelResult
 
 _NEWEST_FIRST = (MODELS.c.created_at.desc(), MODELS.c.name, MODELS.c.version.desc())  # two may share a millisecond
+_COLUMNS = record_columns(ModelRecord, MODELS)
 _ALIAS = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,59}")
 
 
-class RegisteredModels:
+class RegisteredModels(RegistryPart):
     """`registry.models`: writes and reads registered models. Natural key: (name, digest of the weights)."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def register(self, name: str, model: ModelResult, run_id: str | None = None) -> int:
         """Register a model folder under a name and return its version.
@@ -116,7 +119,7 @@ class RegisteredModels:
     def table(self, *, limit: int | None = None, offset: int = 0) -> RecordTable:
         """Registered models, newest first, each with the task of the run that registered it."""
         check_page(limit, offset)
-        columns = [*(MODELS.c[field.name] for field in fields(ModelRecord)), RUNS.c.task]
+        columns = [*_COLUMNS, RUNS.c.task]
         page = select(*columns).outerjoin(RUNS, RUNS.c.key == MODELS.c.run_id).limit(limit).offset(offset)
         with self._database.connection(writing=False) as connection:
             found = connection.execute(page.order_by(*_NEWEST_FIRST)).all()
@@ -125,8 +128,8 @@ class RegisteredModels:
 
 def _find_model(connection: Connection, name: str) -> ModelRecord:
     """The version that a name means. Raises: NotFoundError, which lists models that are registered."""
-    for record in load_records(connection, named_version(name), ModelRecord):
-        return record
+    for row in connection.execute(named_version(name).with_only_columns(*_COLUMNS)):
+        return ModelRecord(*row)
     plain, version = split_version(name)
     aliases = connection.scalars(select(ALIASES.c.alias).where(ALIASES.c.name == plain).order_by(ALIASES.c.alias)).all()
     names = list(connection.scalars(select(MODELS.c.name).distinct().order_by(MODELS.c.name)))
@@ -142,7 +145,8 @@ def _find_model(connection: Connection, name: str) -> ModelRecord:
 
 
 def _load_models(connection: Connection, *are: ColumnElement[bool], limit: int | None = None) -> list[ModelRecord]:
-    return load_records(connection, select(MODELS).where(*are).order_by(*_NEWEST_FIRST).limit(limit), ModelRecord)
+    newest = select(*_COLUMNS).where(*are).order_by(*_NEWEST_FIRST).limit(limit)
+    return [ModelRecord(*row) for row in connection.execute(newest)]
 
 
 def newest_labels(connection: Connection) -> str:

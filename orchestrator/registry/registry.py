@@ -14,16 +14,23 @@ from orchestrator.errors import NotFoundError, SeveralRunsError
 from orchestrator.nearest import nearest
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import select_items
-from orchestrator.registry.fields import Test
-from orchestrator.registry.marks import RunAnnotations, add_marks
+from orchestrator.registry.fields import Test, list_runs, read_in_order
+from orchestrator.registry.marks import RunAnnotations, Trash, add_marks
 from orchestrator.registry.parameters import load_parameters
-from orchestrator.registry.records import AttemptRecord, RecordTable, RunRecord
-from orchestrator.registry.registered_models import RegisteredModels
-from orchestrator.registry.run_metrics import RunMetrics
-from orchestrator.registry.run_records import find_run, load_named, load_records, load_runs, newest_called
-from orchestrator.registry.run_usage import RunCheckpoints, RunCosts, RunDatasets
+from orchestrator.registry.records import (
+    AttemptRecord,
+    RecordTable,
+    RunRecord,
+    find_run,
+    load_named,
+    load_runs,
+    newest_called,
+    record_columns,
+)
+from orchestrator.registry.registered_models import RegisteredModels, named_version
+from orchestrator.registry.run_results import RunCheckpoints, RunCosts, RunDatasets, RunMetrics
 from orchestrator.registry.seed_groups import SeedGroups
-from orchestrator.registry.selection import Selection, list_runs, read_in_order
+from orchestrator.registry.selection import Selection
 from orchestrator.registry.tables import ATTEMPTS, CODE_DIFFS, MARKS, RUNS, STAGES
 from orchestrator.registry.trials import SweepTrials
 from orchestrator.run_states import RunState
@@ -33,7 +40,6 @@ if TYPE_CHECKING:
 
     from orchestrator.registry.lifecycle import RunLifecycle
     from orchestrator.registry.lineage import Lineage
-    from orchestrator.registry.trash import Trash
 
 
 _NUM_COMPARED = 1000
@@ -44,20 +50,9 @@ class Registry(SeedGroups):
     """SQL record of runs: what was asked, what happened, what came out. On SQLite or PostgreSQL.
 
     Runs are read with the methods below, groups of runs that differ in the seed with those of `SeedGroups`. Each
-    attribute writes and reads one subject:
-
-        lifecycle     create a run, start an attempt, send heartbeats, finish
-        trials        trials of a sweep
-        metrics       measurements: latest values and histories
-        checkpoints   training checkpoints
-        datasets      data that runs made or used
-        models        registered models, by name and version
-        lineage       what was made of what
-        costs         time of attempts, and what they held of CPUs and GPUs
-        annotations   notes, tags and flags that people add to runs
-        trash         runs that were removed and can be restored
-
-    Methods return frozen records (`records.py`), plain values, or a `RecordTable`, whose `frame()` is a DataFrame.
+    attribute writes and reads one subject: `lifecycle`, `trials`, `metrics`, `checkpoints`, `datasets`, `costs`,
+    `models`, `lineage` (what was made of what), `annotations` (notes, tags, flags) and `trash`. Methods return frozen
+    records (`records.py`), plain values, or a `RecordTable`, whose `frame()` is a DataFrame.
 
     **Opening.** Making a `Registry` opens nothing. The first use connects, gives an empty database its tables, and
     refuses tables of another revision. After `close`, or the end of a `with` block, the next use connects again.
@@ -67,11 +62,9 @@ class Registry(SeedGroups):
     driver writes; workers and trials send it events and results (`orchestrator.results`).
 
     **Transactions.** Each method is one transaction: committed when it returns, rolled back when it raises. What a
-    returned call wrote survives the death of the process.
-
-    **Idempotence.** Rows have natural keys and writes are upserts: a call whose outcome is unknown may be repeated, and
-    changes nothing more. Only `lifecycle.create` without an id and `lifecycle.start_attempt` without a number make
-    something new each time.
+    returned call wrote survives the death of the process. Rows have natural keys and writes are upserts: a call whose
+    outcome is unknown may be repeated, and changes nothing more. Only `lifecycle.create` without an id and
+    `lifecycle.start_attempt` without a number make something new each time.
 
     **States.** `orchestrator.run_states` says which state may follow which. A change that it does not allow is ignored
     by `lifecycle.finish` and `trials`, which makes late reports harmless, and refused by `lifecycle.start_attempt`.
@@ -86,8 +79,7 @@ class Registry(SeedGroups):
 
     Raises:
         RegistryError: from every method, where the database cannot be opened, read or written, or a run that a row
-            belongs to is not there.
-        RegistryUnavailableError: a RegistryError that may go away by itself: server down, file locked.
+            belongs to is not there. A RegistryUnavailableError may go away by itself: server down, file locked.
         NotFoundError: no run, sweep or model of that name or id; the message lists candidates.
         InputError: a query with an error, or an attempt of a run that has completed.
 
@@ -107,14 +99,12 @@ class Registry(SeedGroups):
         self.datasets = RunDatasets(self._database)
         self.models = RegisteredModels(self._database)
         self.costs = RunCosts(self._database)
-        self.annotations = RunAnnotations(self._database)
-
-    # What writes is imported when it is asked for: a command that only reads would load it for a tenth of a second.
+        self.annotations, self.trash = RunAnnotations(self._database), Trash(self._database)
 
     @cached_property
     def lifecycle(self) -> RunLifecycle:
         """Writer of runs: creates them, starts attempts, sends heartbeats, finishes."""
-        from orchestrator.registry.lifecycle import RunLifecycle
+        from orchestrator.registry.lifecycle import RunLifecycle  # for a tenth of a second, of no use to who only reads
 
         return RunLifecycle(self._database)
 
@@ -124,13 +114,6 @@ class Registry(SeedGroups):
         from orchestrator.registry.lineage import Lineage
 
         return Lineage(self._database)
-
-    @cached_property
-    def trash(self) -> Trash:
-        """Runs that were removed and can be restored."""
-        from orchestrator.registry.trash import Trash
-
-        return Trash(self._database)
 
     def runs(
         self, filter: str = "", *, sort: str = "-created_at", limit: int | None = None, trials: bool = True
@@ -164,7 +147,7 @@ class Registry(SeedGroups):
         Raises: InputError with a caret under the place that is wrong.
         """
         with self._selection(filter, trials, archived) as (selection, conditions):
-            keys = read_in_order(selection, RUNS.c.key, conditions, sort, limit, offset)
+            keys = read_in_order(selection.connection, RUNS.c.key, conditions, selection.order(sort), limit, offset)
             return list_runs(selection.connection, selection.state, keys)
 
     def run_ids(
@@ -172,7 +155,7 @@ class Registry(SeedGroups):
     ) -> list[str]:
         """Ids of the runs and trials that a query selects, in the order of `run_table`. Raises: as `run_table`."""
         with self._selection(filter, trials, archived) as (selection, conditions):
-            return read_in_order(selection, RUNS.c.id, conditions, sort)
+            return read_in_order(selection.connection, RUNS.c.id, conditions, selection.order(sort))
 
     def num_runs(self, filter: str = "", *, trials: bool = True, archived: bool = True) -> int:
         """Number of the runs and trials that a query selects. Raises: InputError, as `run_table` does."""
@@ -198,9 +181,9 @@ class Registry(SeedGroups):
         """Groups of the runs that a query selects, a row each: `grouped("params.recipe.size", "task = 'mrpc'")`.
 
         Scores of different measurements or tasks are never taken together: where runs have several, `metric` and `task`
-        become fields of `by`. A run with several tags is in the group of each. Aggregates of the score take completed
-        runs alone, and leave out runs whose trials are selected as well: the score of a sweep is that of its best
-        trial. `notes` tell how many. Aggregates of a field that is named take every run that is selected.
+        become fields of `by`. Aggregates of the score take completed runs alone, and leave out runs whose trials are
+        selected as well: the score of a sweep is that of its best trial. `notes` tell how many. Aggregates of a named
+        field take every run that is selected. A run with several tags is in the group of each.
 
         Args:
             by: fields whose values make a group, as one text with commas or several.
@@ -247,21 +230,15 @@ class Registry(SeedGroups):
         for removed in (one for one in self.trash.called(wanted) if one.claimed_at is None):
             back = f"orchestrator runs restore {removed.run_id}"
             raise NotFoundError(f"Run {removed.run_id} ({removed.name}) is in the trash; to bring it back: {back}")
-        if "@" in wanted and self._is_model(wanted):
-            raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`")
         newest = select(RUNS.c.name).where(RUNS.c.parent_id.is_(None)).order_by(RUNS.c.created_at.desc())
         with self._database.connection(writing=False) as connection:
+            if "@" in wanted and connection.execute(named_version(wanted)).first() is not None:
+                raise NotFoundError(f"{wanted} is a model: `orchestrator models show {wanted}`")
             names = dict.fromkeys(connection.scalars(newest.limit(_NUM_COMPARED)))
         names |= dict.fromkeys(self.ranked_tasks() if or_task else ())
         close = nearest(wanted, names, 1) if wanted else []
         hint = f"; did you mean {close[0]}?" if close else "."
         raise NotFoundError(f"{no_run}{hint}")
-
-    def _is_model(self, name: str) -> bool:
-        try:
-            return bool(self.models.get(name))
-        except NotFoundError:
-            return False
 
     def newest_called(self, name: str) -> tuple[RunRecord, int] | None:
         """Newest run of a name, else the newest trial, and how many are called so; None where nothing is."""
@@ -286,18 +263,15 @@ class Registry(SeedGroups):
             return load_runs(connection, self._state(), RUNS.c.key.in_(of_pipeline), RUNS.c.parent_id.is_(None))
 
     def named_in_specs(self, fields: Collection[str], *, except_of: Collection[str] = ()) -> dict[str, set[str]]:
-        """Values of these fields, wherever they stand in the specs of other runs, each with the ids of these.
-
-        A trial stands for its sweep; of `except_of`, runs or trials, no spec is read.
-        """
+        """Values of fields in specs of any run or trial but `except_of`, each with the ids of the runs, or sweeps."""
         with self._database.connection(writing=False) as connection:
             return load_named(connection, fields, except_of)
 
     def attempts(self, run_id: str) -> list[AttemptRecord]:
         """Attempts of a run, in order."""
-        statement = select(ATTEMPTS).where(ATTEMPTS.c.run_id == run_id).order_by(ATTEMPTS.c.number)
+        found = select(*record_columns(AttemptRecord, ATTEMPTS)).where(ATTEMPTS.c.run_id == run_id)
         with self._database.connection(writing=False) as connection:
-            return load_records(connection, statement, AttemptRecord)
+            return [AttemptRecord(*row) for row in connection.execute(found.order_by(ATTEMPTS.c.number))]
 
     def code_diff(self, run_id: str, attempt: int) -> str | None:
         """Changes of an attempt's code that were in no commit; None where there were none, or too many to keep."""
@@ -314,7 +288,7 @@ class Registry(SeedGroups):
         """Tags of a run, with those of its sweep and its pipelines, sorted."""
         with self._database.connection(writing=False) as connection:
             tags = select(MARKS.c.word).where(MARKS.c.run_id == run_id, MARKS.c.kind == "tag")
-            return list(connection.scalars(tags.order_by(MARKS.c.word)))
+            return list(connection.scalars(tags.distinct().order_by(MARKS.c.word)))
 
     def tag(self, run_id: str, *tags: str) -> None:
         """Add tags to a run, reserved ones too; queries find by them its trials as well, and a pipeline's stages."""
@@ -328,9 +302,8 @@ class Registry(SeedGroups):
     def upgrade(self, backups: Path | None = None, *, with_backup: bool = True) -> str:
         """Bring the tables to the newest revision and return it; of several processes one does the work.
 
-        Before tables are changed, a SQLite file is copied beside itself, a server's tables by `pg_dump` into `backups`.
-
-        Raises: RegistryError where no copy can be made, or a server's has no folder to go to.
+        A SQLite file is copied beside itself before, a server's tables by `pg_dump` into `backups`. Raises:
+        RegistryError where no copy can be made, or a server's has no folder to go to.
         """
         from orchestrator.registry.backups import back_up_before_migration  # what it needs is long in loading
 

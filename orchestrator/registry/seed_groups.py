@@ -19,10 +19,16 @@ from orchestrator.registry.group_records import (
     listed,
     load_groups,
 )
-from orchestrator.registry.marks import is_flagged
 from orchestrator.registry.model_origins import load_test_refusals
-from orchestrator.registry.records import RecordTable
-from orchestrator.registry.run_records import MAX_CANDIDATES, MIN_ID_DIGITS, find_run, newest_called, state_as_read
+from orchestrator.registry.records import (
+    MAX_CANDIDATES,
+    MIN_ID_DIGITS,
+    RecordTable,
+    find_run,
+    is_flagged,
+    newest_called,
+    state_as_read,
+)
 from orchestrator.registry.tables import OPEN_RUNS, RANKED_GROUPS, RUNS
 from orchestrator.run_states import RunState
 

@@ -1,51 +1,51 @@
-"""Selection of runs: queries and sort keys as SQL, and the selected runs as tables of plain values.
+"""Selection of runs: queries and sort keys as SQL.
 
 Names of fields are checked against what runs have. A comparison that no run can ever meet is a slip of the pen, and an
 error; a word of which a run may come is told where nothing was found.
-"""
 
-from __future__ import annotations
+A day such as `2026-11-20` is its first moment, in UTC; equal to a day is any time of it. An age such as `7d` is the
+moment so long before now, by the database's clock, or for a duration so many seconds. Whole numbers are compared as
+such, however large. NaN is equal to `nan` alone and has no order.
+"""
 
 import math
 import re
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Integer, Select, and_, not_, or_, select, type_coerce
+import sqlalchemy as sql
+from sqlalchemy import Connection, and_, not_, or_, select
 
 from orchestrator.errors import InputError
 from orchestrator.nearest import nearest
 from orchestrator.registry import fields
-from orchestrator.registry.conditions import WrongValueError, condition, nearest_words, occurs, shortened
-from orchestrator.registry.dialects import replace_unstorable
-from orchestrator.registry.fields import FIELD_NAMES, FIELDS, Field, Test
-from orchestrator.registry.group_records import group_key
-from orchestrator.registry.marks import is_flagged
-from orchestrator.registry.parameters import decode_parameter
-from orchestrator.registry.query_tree import (
+from orchestrator.registry.dialects import folded, replace_unstorable, utc_now
+from orchestrator.registry.fields import COMMIT_DIGITS, FIELD_NAMES, FIELDS, ORDER, Field, Test, WrongValueError, of_two
+from orchestrator.registry.group_records import code_digest
+from orchestrator.registry.parameters import LARGEST_EXACT, decode_parameter
+from orchestrator.registry.query_language import (
     FUNCTIONS,
     METRIC_SPLITS,
+    Age,
     Comparison,
     Condition,
-    FieldName,
-    HistoryValue,
     MisplacedError,
     Operand,
     Value,
     comparisons,
     errors_in,
     field_text,
+    parse_filter,
+    parse_operand,
     paths_called,
     quoted,
-    short_names,
 )
 from orchestrator.registry.recorded_names import RecordedNames, offer
-from orchestrator.registry.records import RecordTable, check_page, paused_collection
-from orchestrator.registry.run_records import metric_name
-from orchestrator.registry.tables import MARKS, NAMES, PARAMETERS, RUNS, SERIES
+from orchestrator.registry.records import is_flagged
+from orchestrator.registry.tables import RUNS, is_internal
 from orchestrator.run_states import RunState
 
 _NEEDS_PARSING = frozenset("('\"")
@@ -53,6 +53,18 @@ _NEEDS_PARSING = frozenset("('\"")
 _SORT = re.compile(r"(-?)\s*(.*?)(?:\s+(asc|desc))?", re.IGNORECASE | re.DOTALL)
 _OFFERED = ("task", "tag", "model", "dataset", "name", "host", "experiment")
 """Fields of text with words to choose from."""
+_MORE_TYPES = {"seconds": ("age",), "time": ("age",), "tag value": ("boolean",)}
+"""Types of values that fields of a kind are compared with beside their own."""
+_VALUE_TYPES: Mapping[type, str] = {bool: "boolean", str: "text", Age: "age", int: "number", float: "number"}
+_IN_WORDS = {
+    **{"number": "a number without quotes", "text": "text in quotes", "boolean": "true or false without quotes"},
+    **{"time": "a time like 2026-11-20 or 2026-11-20T10:45 (UTC)", "age": "an age like 7d without quotes"},
+}
+_MAX_AGE_S = 36_500 * 86_400.0
+_DAY = timedelta(days=1)
+_TIME = re.compile(r"(\d{4}-\d{2}-\d{2})(T.+)?")
+_COMMIT, _GROUP = re.compile(r"[0-9a-f]{4,40}"), re.compile(r"([0-9a-f]{4,})(?:\.([0-9a-f]+))?")
+_WORDS_SAMPLE = 20_000
 
 
 @dataclass(frozen=True)
@@ -60,7 +72,7 @@ class Selection:
     """Translator of the query language, for one connection."""
 
     connection: Connection
-    state: ColumnElement[RunState]
+    state: sql.ColumnElement[RunState]
     """State of a run as `state_as_read` gives it."""
 
     @cached_property
@@ -75,21 +87,22 @@ class Selection:
             archived: whether archived runs are; they are in any case where the query asks for the field `archived`.
         """
         found, asked = list[Test](), set[Value | Operand]()
-        if (tree := _parsed(text)) is not None:
+        if text.strip():
+            tree = parse_filter(text)
             with errors_in(text):
                 found.append(self._test(tree))
             asked = {each for one, _ in comparisons(tree) for each in (one.operand, *one.values)}
         if not trials:
             found.append(RUNS.c.parent_id.is_(None))
-        if not archived and FieldName("archived") not in asked:
+        if not archived and Operand("archived") not in asked:
             found.append(not_(is_flagged("archived")))
         return found
 
     def unmatched(self, text: str) -> list[str]:
         """Tell what a query asks for that no run has, such as a task that no run is of: why it finds nothing."""
-        tree, told = _parsed(text), list[str]()
+        told = list[str]()
         with errors_in(text):
-            for each, _ in () if tree is None else comparisons(tree):
+            for each, _ in comparisons(parse_filter(text)) if text.strip() else ():
                 if each.operator in ("=", "in"):
                     told += self._unmatched_words(each)
                 elif each.operator == "like":  # a star, where the language has a percent sign
@@ -107,11 +120,7 @@ class Selection:
 
     def field(self, text: str) -> Field:
         """Field of a text that is nothing but one: `metrics.f1`, `best(metrics.f1)`. Raises: InputError."""
-        operand: Operand = FieldName(text)
-        if _NEEDS_PARSING.intersection(text):
-            from orchestrator.registry.filters import parse_operand
-
-            operand = parse_operand(text)
+        operand = parse_operand(text) if _NEEDS_PARSING.intersection(text) else Operand(text)
         with errors_in(text):
             return self._field(operand)
 
@@ -125,9 +134,9 @@ class Selection:
 
     def _condition(self, field: Field, tree: Comparison, values: Sequence[Value | Field]) -> Test:
         try:
-            return condition(self.connection, field, tree.operator, values)
+            return _condition(self.connection, field, tree.operator, values)
         except WrongValueError as error:
-            raise MisplacedError(tree.operand.place, f"{tree.operand}: {error}:") from None
+            raise MisplacedError(tree.operand.start, f"{tree.operand}: {error}:") from None
 
     def _value(self, value: Value | Operand, tree: Comparison, field: Field) -> Value | Field:
         """The value, or the field that is compared with; a word that should stand in quotes is told of."""
@@ -136,8 +145,8 @@ class Selection:
         try:
             return self._field(value)
         except MisplacedError:
-            is_of_area = str(value).startswith(("metrics.", "params.", "tags."))
-            if isinstance(value, HistoryValue) or is_of_area or "text" not in field.parts:
+            is_of_area = value.name.startswith(("metrics.", "params.", "tags."))
+            if value.function or is_of_area or "text" not in field.parts:
                 raise
         text = f"'{value.name}'" if tree.operator != "in" else f"('{value.name}', …)"
         hint = f"text stands in quotes: {tree.operand} {tree.operator} {text}"
@@ -145,7 +154,7 @@ class Selection:
 
     def _field(self, operand: Operand) -> Field:
         """Field of an operand. Raises: MisplacedError, which gives the nearest names."""
-        if isinstance(operand, HistoryValue):
+        if operand.function:
             return self._history(operand)
         name = replace_unstorable(operand.name)
         area, _, rest = name.partition(".")
@@ -164,7 +173,7 @@ class Selection:
             operand.place, f"No run has a field {name!r}{self._names.nearest_fields(name, FIELD_NAMES)}:"
         )
 
-    def _path(self, name: str, operand: FieldName) -> str | None:
+    def _path(self, name: str, operand: Operand) -> str | None:
         """Path of a parameter, which a name without dots may be the last part of; None where no run has such a one.
 
         Raises: MisplacedError for a last part of several.
@@ -180,126 +189,246 @@ class Selection:
             raise MisplacedError(operand.place, f"params.{name} is {' or '.join(ending)}; say which: {which}")
         return ending[0]
 
-    def _history(self, operand: HistoryValue) -> Field:
-        function, series, step, place = operand.function, operand.metric, operand.step, operand.place
+    def _history(self, operand: Operand) -> Field:
+        function, step, measured = operand.function, operand.step, replace(operand, function="", step=None)
         if function not in FUNCTIONS:
-            raise MisplacedError(place, f"{function} is no function; there are {', '.join(FUNCTIONS)}:")
-        if self._field(series).kind != "number" or not series.name.startswith("metrics"):
-            message = f"{series} has no history; {function} takes a measurement, such as metrics.f1:"
-            raise MisplacedError(series.place, message)
+            raise MisplacedError(operand.start, f"{function} is no function; there are {', '.join(FUNCTIONS)}:")
+        if self._field(measured).kind != "number" or not operand.name.startswith("metrics"):
+            message = f"{measured} has no history; {function} takes a measurement, such as metrics.f1:"
+            raise MisplacedError(operand.place, message)
         if (function == "at") != (step is not None) or not (step is None or (0 <= step < 2**63 and step == int(step))):
-            message = (
+            takes = (
                 "at(metrics.loss, 1000) takes a step, a whole number from 0 to 2**63 - 1; other functions take none:"
             )
-            raise MisplacedError(place, message)
-        return fields.history(function, _measurement(series), None if step is None else int(step))
+            raise MisplacedError(operand.start, takes)
+        return fields.history(function, _measurement(operand), None if step is None else int(step))
 
     def _unmatched_words(self, tree: Comparison) -> list[str]:
         """Tell which texts of a comparison no run is equal to; such a run may come, so that it is no error."""
         field, name, told = self._field(tree.operand), str(tree.operand), list[str]()
         if field.kind == "tag value":
-            if occurs(self.connection, select(field.value).where(field.where)):
+            if _occurs(self.connection, select(field.value).where(field.where)):
                 return []
-            key, keys = getattr(tree.operand, "name", "").partition(".")[2], self._names.tag_keys()
+            key, keys = tree.operand.name.partition(".")[2], self._names.tag_keys()
             near, known = ([field_text(f"tags.{key}") for key in some] for some in (nearest(key, keys), keys))
-            return [f"no run has the tag {shortened(key)}{offer(near, known)}"]
+            return [f"no run has the tag {_shortened(key)}{offer(near, known)}"]
         for value in tree.values if field.kind in ("text", "kind", "group") else ():
             if isinstance(value, str):
                 is_so = self._condition(field, replace(tree, operator="="), [value])
-                if not occurs(self.connection, select(RUNS.c.id).where(is_so)):
-                    those = nearest_words(self.connection, field, value) if name in _OFFERED else ""
-                    told.append(f"no run has {name} = {shortened(value)}{those}")
+                if not _occurs(self.connection, select(RUNS.c.id).where(is_so)):
+                    those = _nearest_words(self.connection, field, value) if name in _OFFERED else ""
+                    told.append(f"no run has {name} = {_shortened(value)}{those}")
         return told
 
 
-def _parsed(text: str) -> Condition | None:
-    """Tree of a query; None of an empty one. Raises: InputError with a caret."""
-    if not text.strip():
-        return None
-    from orchestrator.registry.filters import parse_filter  # which takes longer to load than most lists
-
-    return parse_filter(text)
-
-
-def _measurement(operand: FieldName) -> str:
+def _measurement(operand: Operand) -> str:
     """Name of a measurement's series: `validation.f1` for `metrics.f1`."""
     parts = operand.name.split(".")[1:]
     has_split = len(parts) > 1 and parts[0] in METRIC_SPLITS
     return replace_unstorable(".".join(parts if has_split else [METRIC_SPLITS[0], *parts]))
 
 
-RUN_COLUMNS = (
-    *("id", "name", "kind", "state", "parent", "number", "task", "metric", "seed", "experiment", "group"),
-    *("created_at", "started_at", "finished_at", "seconds", "error"),
-)
-_RUNS_PER_STATEMENT = 5_000
+def _condition(connection: Connection, field: Field, operator: str, values: Sequence[Value | Field]) -> Test:
+    """Condition for runs of which `field operator values` is true. Raises: WrongValueError."""
+    if operator == "!=":  # of runs without the field it is true, as what people mean by tag != 'broken'
+        return not_(_condition(connection, field, "=", values))
+    tests, others, plain = list[Test](), list[Test](), list[Value]()
+    names = {"between": (">=", "<="), "in": ("=",) * len(values)}.get(operator, (operator,))
+    for name, value in zip(names, _range(field, *values) if operator == "between" else values, strict=True):
+        if isinstance(value, Field):
+            others.append(of_two(field, name, value))
+        elif isinstance(value, bool | None) and name != "=":
+            raise WrongValueError("null, true and false can be compared with = and != only")
+        elif value is None or (value is False and field.kind == "tag value"):
+            others.append(not_(field.of_runs(field.present)))
+        else:
+            tests.append(_of_one(connection, field, name, value))
+            plain.append(value)
+    if field.kind == "parameter":
+        _check_parameter(connection, field, operator, plain)
+    join = and_ if operator == "between" else or_
+    return join(*([field.of_runs(join(*tests))] if tests else []), *others)
 
 
-def read_in_order(
-    selection: Selection, column: Any, conditions: Sequence[Test], sort: str, limit: int | None = None, offset: int = 0
-) -> list[Any]:
-    """Read a column of runs in the order of a field; those without it come last, newest first. Raises: InputError."""
-    check_page(limit, offset)
-    field, descends = selection.order(sort)
-    key = field.lowest()
-    keys: Any = (key.table.c.number, key.table.c.text) if key.kind == "parameter" else (key.value,)
-    order: list[Any] = [part for each in keys for part in (each.is_(None), each.desc() if descends else each)]
-    order += [RUNS.c.created_at.desc(), RUNS.c.id.desc()]
-    if key is FIELDS["created_at"]:  # as in its index
-        order = [each.desc() if descends else each for each in (RUNS.c.created_at, RUNS.c.id)]
-    page = key.beside(select(column)).where(*conditions).order_by(*order).limit(limit).offset(offset)
-    return list(selection.connection.scalars(page))
+def as_time(value: Value) -> datetime:
+    """The value as a moment in UTC. Raises: WrongValueError."""
+    if not isinstance(value, str) or not _TIME.fullmatch(value):
+        raise _wrong_type(("time", "age"))
+    try:
+        time = datetime.fromisoformat(value)
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise WrongValueError(f"this is a time, and the calendar has no {value[:40]}") from None
 
 
-def list_trials(connection: Connection, state: ColumnElement[RunState], sweep_id: str) -> RecordTable:
-    """List the trials of a sweep, in order, with the columns of `Registry.run_table`."""
-    of_sweep = select(RUNS.c.key).where(RUNS.c.parent_id == sweep_id).order_by(RUNS.c.number, RUNS.c.id)
-    return list_runs(connection, state, connection.scalars(of_sweep).all())
+def _wrong_type(types: Sequence[str]) -> WrongValueError:
+    return WrongValueError(f"compare it with {', or '.join(_IN_WORDS[each] for each in types)}")
 
 
-@paused_collection()
-def list_runs(connection: Connection, state: ColumnElement[RunState], keys: Sequence[int]) -> RecordTable:
-    """List runs in the order of their keys here, with their tags, metrics and parameters.
+def _range(field: Field, low: Value | Field, high: Value | Field) -> tuple[Value | Field, Value | Field]:
+    """The ends of an interval, a day's its last moment. Raises: WrongValueError for one that ends before it begins."""
 
-    A parameter's column has the last part of its path where no other one of the table ends so.
+    def place(one: Value | Field) -> float:
+        if field.kind != "time":
+            return one.seconds if isinstance(one, Age) else one if isinstance(one, int | float) else math.nan
+        if isinstance(one, Age):  # by this machine's clock: two times are put in order, no run is held beside
+            return (datetime.now(UTC) - timedelta(seconds=_age_s(one))).timestamp()
+        return as_time(one).timestamp() if isinstance(one, str) else math.nan
+
+    end = high
+    if field.kind == "time" and isinstance(high, str) and "T" not in high:
+        end = (as_time(high) + (_DAY - datetime.resolution)).isoformat()
+    if place(low) > place(end):
+        raise WrongValueError(f"nothing is between {low} and {high}; the other way round: between {high} and {low}")
+    return low, end
+
+
+def _of_one(connection: Connection, field: Field, operator: str, value: Value) -> Test:
+    """Condition for one row of a field, or for the run itself, whose value compares so with one that is no null."""
+    kind, parts = field.kind, field.parts
+    if isinstance(value, float) and math.isnan(value):
+        if operator != "=" or field.is_nan is None:
+            raise WrongValueError("only measurements and parameters are nan, which has no order; `is nan` finds it")
+        return field.is_nan
+    wanted, types = _VALUE_TYPES[type(value)], (*parts, *_MORE_TYPES.get(kind, ()))
+    if kind == "time" and wanted == "text" and operator != "like":
+        wanted = "time"
+    if wanted not in types:
+        raise _wrong_type(types)
+    if kind == "time":
+        return _of_time(field.value, operator, value)
+    if isinstance(value, bool):
+        return field.present if kind == "tag value" else parts["boolean"] == float(value)
+    return (_of_text if isinstance(value, str) else _of_number)(connection, field, operator, value)  # type: ignore[arg-type]
+
+
+def _of_text(connection: Connection, field: Field, operator: str, value: str) -> Test:
+    kind, text = field.kind, replace_unstorable(value)
+    if kind in ("state", "commit") and operator not in ("=", "like"):
+        raise WrongValueError(f"{kind}s have no order; compare them with = != in and like")
+    if operator == "=" and kind in ("state", "kind"):
+        text = _known_word(connection, field, text)
+    if operator == "=" and kind == "commit":
+        if not _COMMIT.fullmatch(text.lower()):
+            raise WrongValueError("this is a commit's id; give 4 to 40 of its hexadecimal digits, in quotes")
+        return field.value.startswith(text.lower()[:COMMIT_DIGITS], autoescape=True)
+    if operator == "=" and kind == "group":
+        return _of_group(connection, text.lower())
+    texts = (field.parts["text"], *field.also)
+    if operator != "like":
+        return or_(*(ORDER[operator](each, text) for each in texts))
+    # `\%`, `\_` and `\\` are the signs themselves; any other backslash is one, and no database's own escaping shows
+    pattern = folded(re.sub(r"\\([%_\\]?)", lambda found: "\\" + (found[1] or "\\"), text))
+    return or_(*(folded(each).like(pattern, escape="\\") for each in texts))
+
+
+def _of_number(connection: Connection, field: Field, operator: str, value: int | float | Age) -> Test:
+    order, row = ORDER[operator], field.table
+    number = _age_s(value) if isinstance(value, Age) else value
+    if field.kind == "whole number":
+        return _of_whole(field.value, operator, number)
+    try:
+        double = float(number)
+    except OverflowError:
+        double = math.inf if number > 0 else -math.inf
+    if field.kind != "parameter":
+        return order(field.value, double)  # type: ignore[no-any-return]
+    test = order(row.c.number, double)
+    if isinstance(number, int) and abs(number) >= LARGEST_EXACT:  # doubles that may be others: their texts are exact
+        equal = and_(row.c.kind == "number", row.c.number == double)
+        texts = connection.scalars(select(row.c.text).where(field.where, equal).distinct())
+        exactly = [text for text in texts if order(decode_parameter("number", text), number)]
+        surely = sql.false() if operator == "=" else ORDER[operator[0]](row.c.number, double)
+        test = or_(surely, and_(row.c.number == double, row.c.text.in_(exactly)))
+    return and_(row.c.kind == "number", test)
+
+
+def _of_whole(column: Any, operator: str, value: int | float) -> Test:
+    if not abs(value) < 2**63 or (operator == "=" and value != int(value)):
+        raise WrongValueError(f"this is a whole number from -2**63 to 2**63 - 1, and never {str(value)[:40]}")
+    if value != int(value):
+        operator = {"<": "<=", ">=": ">"}.get(operator, operator)  # than the whole number below
+    return ORDER[operator](column, sql.literal(math.floor(value), sql.BigInteger))  # type: ignore[no-any-return]
+
+
+def _of_time(column: Any, operator: str, value: Value) -> Test:
+    if isinstance(value, Age):
+        if operator == "=":
+            raise WrongValueError("an age can be compared with < <= > >= and between only: created_at > 7d")
+        return ORDER[operator](column, utc_now(_age_s(value)))  # type: ignore[no-any-return]
+    time = as_time(value)
+    if operator == "=" and "T" not in str(value):
+        return and_(column >= time, column < (time + _DAY if time.year < datetime.max.year else time))
+    return ORDER[operator](column, time)  # type: ignore[no-any-return]
+
+
+def _of_group(connection: Connection, text: str) -> Test:
+    """Runs of a group, by the beginning of its digest, and after a dot of its code's, which stands in no column."""
+    found, version = _GROUP.fullmatch(text), RUNS.c.code_version
+    if found is None:
+        raise WrongValueError(
+            "this is a group's id; give 4 or more of its digits, in quotes, as `orchestrator leaderboard` shows it"
+        )
+    begins = RUNS.c.group_key.startswith(found[1], autoescape=True)
+    if found[2] is None:
+        return begins
+    versions = connection.scalars(select(version).where(begins, version.is_not(None)).distinct())
+    fitting = [each for each in versions if each and code_digest(each).startswith(found[2])]
+    return and_(begins, version.is_not(None), version.in_(fitting))
+
+
+def _age_s(age: Age) -> float:
+    if age.seconds > _MAX_AGE_S:
+        raise WrongValueError("the longest age is 36500d")
+    return age.seconds
+
+
+def _known_word(connection: Connection, field: Field, text: str) -> str:
+    """The state or the kind that a text means. Raises: WrongValueError for one that no run has or can have."""
+    from orchestrator.specs.kinds import SPEC_KINDS
+
+    is_state = field.kind == "state"
+    word, known = (text.upper(), [*RunState]) if is_state else (text.lower(), [*SPEC_KINDS, "trial"])
+    if word in known or _occurs(connection, select(RUNS.c.id).where(field.value == word)):
+        return word
+    there = ", ".join(repr(each.lower()) for each in known)
+    raise WrongValueError(f"no run is ever {_shortened(text)}; there are {there}")
+
+
+def _check_parameter(connection: Connection, field: Field, operator: str, values: Sequence[Value]) -> None:
+    """Check that some run may have a parameter as a comparison says. Raises: WrongValueError, with what there is."""
+    rows = select(field.table.c.kind).where(field.where)
+
+    def occurs_as(kind: str) -> bool:
+        return _occurs(connection, rows.where(field.table.c.kind.in_(("text", "json") if kind == "text" else (kind,))))
+
+    if not all(occurs_as(_VALUE_TYPES[type(value)]) for value in values):
+        if types := list(filter(occurs_as, field.parts)):  # else no run has it, or only runs whose value is null
+            raise _wrong_type(types)
+        return
+    texts = [replace_unstorable(value) for value in values if isinstance(value, str)]
+    is_of_texts = operator in ("=", "in") and len(texts) == len(values) > 0
+    if is_of_texts and not _occurs(connection, rows.where(field.parts["text"].in_(texts))):
+        none = " or ".join(map(_shortened, texts))
+        raise WrongValueError(f"no run has {none}{_nearest_words(connection, field, texts[0])}")
+
+
+def _occurs(connection: Connection, rows: sql.Select[Any]) -> bool:
+    """Whether a statement finds any row."""
+    return connection.scalar(rows.with_only_columns(sql.literal(1)).limit(1)) is not None
+
+
+def _nearest_words(connection: Connection, field: Field, text: str) -> str:
+    """The end of a message about a text that no run has: the nearest ones of the field, else those that there are.
+
+    Of a very large registry the texts are those of its first rows.
     """
-    shown = [FIELDS.get(name, fields.state_field(state)).value for name in RUN_COLUMNS]
-    runs: Select[Any] = select(RUNS.c.key, RUNS.c.code_version, *shown)
-    records: dict[int, dict[str, Any]] = {key: {} for key in keys}
-    tags: dict[int, list[str]] = defaultdict(list)
-    metrics: set[str] = set()
-    parameters: list[tuple[int, str, Any]] = []
-    texts = dict(connection.execute(select(NAMES.c.key, NAMES.c.text)).all())
-    for start in range(0, len(keys), _RUNS_PER_STATEMENT):
-        some = keys[start : start + _RUNS_PER_STATEMENT]
-        for key, code_version, *values in connection.execute(runs.where(RUNS.c.key.in_(some))):
-            records[key] |= zip(RUN_COLUMNS, values, strict=True)
-            records[key]["group"] = group_key(records[key]["group"], code_version)
-        for key, tag in connection.execute(_of_runs(MARKS, some, MARKS.c.word).where(MARKS.c.kind == "tag")):
-            tags[key].append(tag)
-        for key, name, value in connection.execute(_of_runs(SERIES, some, _key(SERIES.c.name), SERIES.c.value)):
-            metrics.add(texts[name])
-            records[key][f"metrics.{metric_name(texts[name])}"] = math.nan if value is None else value
-        stored = _of_runs(PARAMETERS, some, _key(PARAMETERS.c.path), PARAMETERS.c.kind, PARAMETERS.c.text)
-        for key, path, kind, text in connection.execute(stored):
-            parameters.append((key, texts[path], decode_parameter(kind, text)))
-    names = {path: f"params.{name}" for path, name in short_names({path: None for _, path, _ in parameters}).items()}
-    for key, path, value in parameters:
-        records[key][names[path]] = value
-    for key, record in records.items():
-        record["tags"] = ", ".join(sorted(tags.get(key, ())))
-    parts = sorted((series.split(".", 1) for series in metrics), key=lambda part: (METRIC_SPLITS.index(part[0]), part))
-    measured = [f"metrics.{metric_name('.'.join(part))}" for part in parts]
-    dtypes = dict.fromkeys([*measured, "seconds"], "float64") | dict.fromkeys(["seed", "number"], "Int64")
-    columns_of_all = [*RUN_COLUMNS, "tags", *measured, *sorted(names.values())]
-    return RecordTable(columns_of_all, [record for record in records.values() if "id" in record], dtypes)
+    first = select(field.parts["text"].label("word")).where(field.where).limit(_WORDS_SAMPLE).subquery()
+    words = connection.scalars(select(first.c.word).where(first.c.word.is_not(None)).distinct())
+    known = sorted(word for word in words if not is_internal(word))
+    near = nearest(text, known)
+    return offer([*map(_shortened, near)] if len(near) < len(known) else [], [*map(_shortened, known)])
 
 
-def _of_runs(table: Any, keys: Sequence[int], *columns: Any) -> Select[Any]:
-    """Select columns of rows that belong to some runs, after the run's key."""
-    return select(_key(table.c.run_id), *columns).where(_key(table.c.run_id).in_(keys))
-
-
-def _key(column: Any) -> ColumnElement[int]:
-    """Reference as the key that it is, of which many are read sooner than of the texts that they stand for."""
-    return type_coerce(column, Integer)
+def _shortened(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:39] + "…")

@@ -307,30 +307,28 @@ STAGES = _view(
     Column("pipeline", RUN_KEY),
 )
 """Runs that are stages of pipelines which were not removed."""
-_REACHES = "mark.kind IN ('tag', 'flag')"
-_NOT_ITS_OWN = """NOT EXISTS (
-    SELECT 1 FROM own_marks AS own WHERE own.run_id = {} AND own.kind = mark.kind AND own.word = mark.word)"""
-"""Condition for runs that have a mark through others alone: each stands once in the view."""
+_view(
+    "archived_stages",
+    """SELECT stage.run_id AS run_id FROM stages AS stage LEFT JOIN own_marks AS mark
+    ON mark.run_id = stage.pipeline AND mark.kind = 'flag' AND mark.word = 'archived'
+    GROUP BY stage.run_id HAVING count(*) = count(mark.run_id)""",
+)
+_OF_SWEEPS = "JOIN all_runs AS trial ON trial.parent_id ="
 _OF_PIPELINES = "FROM own_marks AS mark JOIN stages AS stage ON stage.pipeline = mark.run_id"
-_OF_THE_FIRST = f"""{_REACHES} AND {_NOT_ITS_OWN.format("stage.run_id")} AND NOT EXISTS (
-    SELECT 1 FROM stages AS other LEFT JOIN own_marks AS same
-        ON same.run_id = other.pipeline AND same.kind = mark.kind AND same.word = mark.word
-    WHERE other.run_id = stage.run_id AND CASE WHEN same.run_id IS NULL
-        THEN mark.kind = 'flag' AND mark.word = 'archived' ELSE other.pipeline < stage.pipeline END)"""
-"""Condition for a mark that reaches a stage: the first of its pipelines that have it counts."""
+_OF_ANY = "mark.kind = 'tag' OR (mark.kind = 'flag' AND mark.word <> 'archived')"
+_ARCHIVED = "CAST('flag' AS TEXT), CAST('archived' AS TEXT) FROM archived_stages AS stage"
 MARKS = _view(
     "marks",
     # SQLite asks each part for the runs or the words alone that are wanted, since their union leaves nothing out and
-    # their columns have the same types.
+    # their columns have the same types. To leave out what stands twice, a server would plan longer than it reads.
     f"""SELECT run_id, kind, word FROM own_marks
 UNION ALL SELECT run_id, CAST('tag' AS TEXT), word FROM own_marks WHERE kind = 'place'
 UNION ALL SELECT trial.key, mark.kind, mark.word FROM own_marks AS mark
-    JOIN all_runs AS trial ON trial.parent_id = mark.run_id
-    WHERE {_REACHES} AND {_NOT_ITS_OWN.format("trial.key")}
-UNION ALL SELECT stage.run_id, mark.kind, mark.word {_OF_PIPELINES} WHERE {_OF_THE_FIRST}
-UNION ALL SELECT trial.key, mark.kind, mark.word {_OF_PIPELINES}
-    JOIN all_runs AS trial ON trial.parent_id = stage.run_id
-    WHERE {_OF_THE_FIRST} AND {_NOT_ITS_OWN.format("trial.key")}""",
+    {_OF_SWEEPS} mark.run_id WHERE mark.kind IN ('tag', 'flag')
+UNION ALL SELECT stage.run_id, mark.kind, mark.word {_OF_PIPELINES} WHERE {_OF_ANY}
+UNION ALL SELECT trial.key, mark.kind, mark.word {_OF_PIPELINES} {_OF_SWEEPS} stage.run_id WHERE {_OF_ANY}
+UNION ALL SELECT stage.run_id, {_ARCHIVED}
+UNION ALL SELECT trial.key, {_ARCHIVED} {_OF_SWEEPS} stage.run_id""",
     Column("run_id", RUN_KEY),
     Column("kind", Text),  # as in `own_marks`; a place stands here a second time, as a tag
     Column("word", FreeText),
@@ -338,7 +336,8 @@ UNION ALL SELECT trial.key, mark.kind, mark.word {_OF_PIPELINES}
 """Marks that reach runs: their own, of a trial those of its sweep, of a stage and its trials the pipelines'.
 
 Tags and flags reach others, notes and places do not. A stage of several pipelines has the tags of all; it is pinned
-when one of them is, and archived when all are: it is put away when nothing that is shown uses it any more.
+when one of them is, and archived when all are: it is put away when nothing that is shown uses it any more. A mark that
+reaches a run by several ways stands as often.
 """
 
 _DERIVED = {"is_derived": True}  # rows follow from those of runs (`roll_up.py`): a merge brings none

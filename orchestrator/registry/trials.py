@@ -12,6 +12,7 @@ from orchestrator.errors import NotFoundError
 from orchestrator.registry.connections import Prepared, WriteTransaction
 from orchestrator.registry.database import Database
 from orchestrator.registry.dialects import FreeText, change_row, select_list, upsert, utc_now
+from orchestrator.registry.fields import list_trials
 from orchestrator.registry.parameters import (
     DATA,
     RECIPE,
@@ -25,10 +26,8 @@ from orchestrator.registry.parameters import (
     trial_id,
     write_parameters,
 )
-from orchestrator.registry.records import RecordTable
-from orchestrator.registry.run_metrics import metric_curves, open_statement, write_metrics
-from orchestrator.registry.run_records import load_kept_trials, state_as_read
-from orchestrator.registry.selection import list_trials
+from orchestrator.registry.records import RecordTable, load_kept_trials, state_as_read
+from orchestrator.registry.run_results import metric_curves, open_statement, write_metrics
 from orchestrator.registry.tables import ALL_RUNS, RUNS
 from orchestrator.results import MetricEvent, TrialChange, TrialEvents, TrialResult, TrialStart
 from orchestrator.run_states import RunState

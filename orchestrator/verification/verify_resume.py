@@ -37,7 +37,7 @@ from orchestrator.planning.checks import check_inputs
 from orchestrator.pretraining.batch_trace import HOLD_VARIABLE, TRACE_VARIABLE, combine_digests, num_holding, read_trace
 from orchestrator.progress import counted
 from orchestrator.registry import Registry
-from orchestrator.registry.selection import RUN_COLUMNS
+from orchestrator.registry.fields import RUN_COLUMNS
 from orchestrator.run_states import RunState
 from orchestrator.settings import ADDRESS_VARIABLE, HOME_VARIABLE, REGISTRY_VARIABLE, STORAGE_VARIABLE, Settings
 from orchestrator.specs import DistillSpec, PretrainSpec, Spec, SweepSpec

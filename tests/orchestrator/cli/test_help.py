@@ -19,7 +19,7 @@ from orchestrator.cli.tree import PLACES
 from orchestrator.corpus.input_files import FORMATS
 from orchestrator.registry import Registry
 from orchestrator.registry.fields import FIELD_NAMES
-from orchestrator.registry.query_tree import FUNCTIONS, METRIC_SPLITS, UNITS_S
+from orchestrator.registry.query_language import FUNCTIONS, METRIC_SPLITS, UNITS_S
 from orchestrator.results import MetricEvent, ModelResult
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings

@@ -14,7 +14,7 @@ import pytest
 from orchestrator.cli.messages import is_confirmed
 from orchestrator.cli.reading import age_s, time_of
 from orchestrator.errors import InputError
-from orchestrator.registry.conditions import as_time
+from orchestrator.registry.selection import as_time
 
 
 def test_an_age_is_seconds_hours_or_days() -> None:

@@ -24,7 +24,7 @@ from orchestrator.execution.waiting import outcome_line, progress_line, recorded
 from orchestrator.progress import OWN_LOGGERS, attached
 from orchestrator.registry import Registry, database
 from orchestrator.registry.recorder import Recorder, RunOutcome
-from orchestrator.registry.run_metrics import RunMetrics
+from orchestrator.registry.run_results import RunMetrics
 from orchestrator.results import MetricEvent, TrialStart
 from orchestrator.run_states import RunState
 from orchestrator.settings import Settings

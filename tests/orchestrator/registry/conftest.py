@@ -15,7 +15,7 @@ _FILES = {
     "test_registered_models",
     "test_revisions",
     "test_roll_up",
-    "test_run_metrics",
+    "test_run_results",
     "test_trash",
 }
 _TESTS = {

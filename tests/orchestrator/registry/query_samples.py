@@ -9,12 +9,11 @@ from typing import Any
 from sqlalchemy import update
 
 from orchestrator.registry import Registry
-from orchestrator.registry.query_tree import (
+from orchestrator.registry.query_language import (
     Age,
     Combination,
     Comparison,
     Condition,
-    HistoryValue,
     Operand,
     Value,
 )
@@ -124,7 +123,7 @@ def holds(tree: Condition, run: Mapping[str, Any]) -> bool:
 
 def value_of(operand: Operand, run: Mapping[str, Any]) -> Any:
     """Value of an operand in a run; a list where there may be several, None where there is none."""
-    if isinstance(operand, HistoryValue):
+    if operand.function:
         step = 2**63 if operand.step is None else operand.step
         points = [(at, value) for at, value in run["history"] if at <= step]
         values = [value for _, value in points if not math.isnan(value)]

@@ -11,17 +11,16 @@ from sqlalchemy import update
 
 from orchestrator.errors import InputError
 from orchestrator.registry import Registry
-from orchestrator.registry.filters import parse_filter
 from orchestrator.registry.group_records import group_key, group_label
-from orchestrator.registry.marks import Flag
-from orchestrator.registry.query_tree import (
+from orchestrator.registry.query_language import (
     Combination,
     Comparison,
     Condition,
-    FieldName,
-    HistoryValue,
+    Operand,
     field_text,
+    parse_filter,
 )
+from orchestrator.registry.records import Flag
 from orchestrator.registry.tables import ALL_RUNS
 from orchestrator.results import DatasetResult, MetricEvent
 from tests.orchestrator.registry.query_samples import (
@@ -44,9 +43,9 @@ def comparisons(name: str, values: st.SearchStrategy[Any], operators: list[str])
     if "(" in name:
         function, _, rest = name.rstrip(")").partition("(")
         metric, _, step = rest.partition(", ")
-        operand: Any = HistoryValue(function, FieldName(metric), int(step) if step else None)
+        operand = Operand(metric, function, int(step) if step else None)
     else:
-        operand = FieldName(name)
+        operand = Operand(name)
     one = st.builds(lambda op, value: Comparison(operand, op, (value,)), st.sampled_from(operators), values)
     several = st.lists(values, min_size=1, max_size=4).map(lambda chosen: Comparison(operand, "in", tuple(chosen)))
     null = st.sampled_from(["=", "!="]).map(lambda operator: Comparison(operand, operator, (None,)))
@@ -56,12 +55,12 @@ def comparisons(name: str, values: st.SearchStrategy[Any], operators: list[str])
 def ranges(name: str, values: list[Any], key: Any = None) -> st.SearchStrategy[Comparison]:
     """Comparisons `between` of a field, the smaller value first."""
     pairs = st.lists(st.sampled_from(values), min_size=2, max_size=2).map(lambda pair: tuple(sorted(pair, key=key)))
-    return pairs.map(lambda pair: Comparison(FieldName(name), "between", pair))
+    return pairs.map(lambda pair: Comparison(Operand(name), "between", pair))
 
 
 def between_fields(names: list[str], operators: list[str]) -> st.SearchStrategy[Comparison]:
     """Comparisons of a field with another field."""
-    fields = st.sampled_from(names).map(FieldName)
+    fields = st.sampled_from(names).map(Operand)
     return st.builds(lambda left, op, right: Comparison(left, op, (right,)), fields, st.sampled_from(operators), fields)
 
 
@@ -77,7 +76,7 @@ leaves = st.one_of(
     *(comparisons(name, numbers, ORDER) for name in MEASURED[:-1]),
     comparisons("seed", whole, ORDER),
     *(comparisons(name, words, EQUAL) for name in TEXTS),
-    *(patterns.map(lambda p, name=name: Comparison(FieldName(name), "like", (p,))) for name in TEXTS[::2]),
+    *(patterns.map(lambda p, name=name: Comparison(Operand(name), "like", (p,))) for name in TEXTS[::2]),
     comparisons("params.cased", st.booleans(), EQUAL),
     comparisons("host", st.sampled_from(HOSTS), EQUAL),
     comparisons("tag", tags, EQUAL),
@@ -87,7 +86,7 @@ leaves = st.one_of(
     comparisons("tags.odd", st.booleans(), EQUAL),
     comparisons("created_at", st.sampled_from(DAYS), ORDER),
     st.builds(
-        lambda op, age: Comparison(FieldName("created_at"), op, (age,)),
+        lambda op, age: Comparison(Operand("created_at"), op, (age,)),
         st.sampled_from(ORDER[2:]),
         st.sampled_from(AGES),
     ),

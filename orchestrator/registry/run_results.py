@@ -1,10 +1,12 @@
-"""Measurements of runs: a history by step, and the latest value of each. NaN is NULL: SQLite keeps no NaN."""
+"""Measurements, data, training checkpoints and costs, as runs record them while they work.
 
-from __future__ import annotations
+Of a measurement there is a history by step, and the latest value. NaN is NULL: SQLite keeps no NaN.
+"""
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
@@ -13,13 +15,23 @@ from sqlalchemy import BigInteger, Integer, Text, bindparam, func, literal_colum
 from orchestrator.errors import InputError
 from orchestrator.registry.connections import Prepared, WriteTransaction
 from orchestrator.registry.database import RegistryPart
-from orchestrator.registry.dialects import key_of_run, replace_unstorable, upsert
+from orchestrator.registry.dialects import key_of_run, replace_unstorable, select_runs, upsert, upsert_rows, utc_now
 from orchestrator.registry.parameters import name_keys
-from orchestrator.registry.query_tree import METRIC_SPLITS
-from orchestrator.registry.records import RecordTable, record_table
-from orchestrator.registry.run_records import metric_name
-from orchestrator.registry.tables import ALL_RUNS, OPEN_RUNS, POINTS, SERIES
-from orchestrator.results import MetricEvent
+from orchestrator.registry.query_language import METRIC_SPLITS, metric_name
+from orchestrator.registry.records import AttemptCostRecord, CheckpointRecord, RecordTable, record_columns, record_table
+from orchestrator.registry.tables import (
+    ALL_RUNS,
+    ATTEMPTS,
+    CHECKPOINTS,
+    DATASETS,
+    OPEN_RUNS,
+    OWN_DATASETS,
+    POINTS,
+    RUN_DATASETS,
+    RUNS,
+    SERIES,
+)
+from orchestrator.results import CheckpointEvent, DatasetResult, MetricEvent, TokenizerResult
 from orchestrator.run_states import RunState
 
 Curves = dict[tuple[str, str, str], tuple[list[int], list[float], list[float]]]
@@ -51,7 +63,7 @@ class RunMetrics(RegistryPart):
         columns = select(SERIES.c.name, SERIES.c.value).where(SERIES.c.run_id == run_id)
         with self._database.connection(writing=False) as connection:
             values = dict(connection.execute(columns).all())
-        return {metric_name(name): _measured(values[name]) for name in _in_order(values)}
+        return {metric_name(name): math.nan if (value := values[name]) is None else value for name in _in_order(values)}
 
     def last_step(self, run_id: str) -> int | None:
         """Highest step at which something was measured; None where nothing was."""
@@ -76,7 +88,7 @@ class RunMetrics(RegistryPart):
             for series, *point in connection.execute(statement.order_by(POINTS.c.series, POINTS.c.step)):
                 found[series].append(point)
         rows = [
-            (*series.split(".", 1), step, epoch, _measured(value))
+            (*series.split(".", 1), step, epoch, math.nan if value is None else value)
             for series in _in_order(found)
             for step, epoch, value in found[series]
         ]
@@ -87,10 +99,6 @@ class RunMetrics(RegistryPart):
 def _in_order(series: Iterable[str]) -> list[str]:
     """Names of series: those of the validation first, then of the training, then of a test."""
     return sorted(sorted(series), key=lambda name: name.partition(".")[0], reverse=True)
-
-
-def _measured(value: float | None) -> float:
-    return math.nan if value is None else value
 
 
 def metric_curves(measured: Iterable[tuple[str, Iterable[MetricEvent]]]) -> Curves:
@@ -180,3 +188,89 @@ def open_statement(dialect: str) -> Prepared:
     run = select(ALL_RUNS.c.key).where(ALL_RUNS.c.id == bindparam("run_id", type_=Text))
     run = run.where(ALL_RUNS.c.state != RunState.RUNNING)  # which is open anyway
     return Prepared(upsert(dialect, OPEN_RUNS, ("run_id",)).from_select(["run_id"], run), dialect, ["run_id"])
+
+
+class RunDatasets(RegistryPart):
+    """`registry.datasets`: writes and reads data and which runs used it. Natural key: the data's fingerprint."""
+
+    def record(self, run_id: str, result: DatasetResult) -> None:
+        """Record data and that this run made or used it."""
+        self._record(run_id, {name: value for name, value in asdict(result).items() if name != "reused"})
+
+    def record_tokenizer(self, run_id: str, result: TokenizerResult) -> None:
+        """Record a tokenizer and that this run trained it."""
+        own = {"fingerprint": result.fingerprint, "path": result.folder, "counts": {"vocab_size": result.vocab_size}}
+        self._record(run_id, {"kind": "tokenizer", "name": "tokenizer", "files": [], "tokenizer_digest": None, **own})
+
+    def _record(self, run_id: str, row: dict[str, Any]) -> None:
+        link, changing = {"run_id": run_id, "fingerprint": row["fingerprint"]}, ("path", "counts", "files")
+        with self._database.connection(writing=True) as connection:
+            upsert_rows(connection, DATASETS, ("fingerprint",), (*changing, "tokenizer_digest"), [row])
+            upsert_rows(connection, OWN_DATASETS, tuple(link), (), [link])
+
+    def tokenizer_at(self, path: str) -> str | None:
+        """Fingerprint of the tokenizer that was last trained into a folder; None where none was."""
+        statement = select(DATASETS.c.fingerprint).where(DATASETS.c.kind == "tokenizer", DATASETS.c.path == path)
+        with self._database.connection(writing=False) as connection:
+            return connection.scalar(statement.order_by(DATASETS.c.recorded_at.desc()).limit(1))
+
+    def table(self, run_id: str) -> RecordTable:
+        """Data that a run made or used, of a trial those of its sweep, a record each."""
+        columns = [
+            DATASETS.c[name] for name in ("name", "kind", "fingerprint", "path", "counts", "files", "recorded_at")
+        ]
+        statement = select(*columns).join(RUN_DATASETS, RUN_DATASETS.c.fingerprint == DATASETS.c.fingerprint)
+        ordered = statement.where(RUN_DATASETS.c.run_id == run_id).order_by(DATASETS.c.kind, DATASETS.c.name)
+        with self._database.connection(writing=False) as connection:
+            return record_table([column.key for column in columns], connection.execute(ordered).all())
+
+
+class RunCheckpoints(RegistryPart):
+    """`registry.checkpoints`: writes and reads the checkpoints of runs. Natural key: (run, step)."""
+
+    def record(self, run_id: str, events: Iterable[CheckpointEvent]) -> None:
+        """Record checkpoints that are complete on the storage."""
+        rows = [{"run_id": run_id, **asdict(event)} for event in events]
+        if rows:
+            with self._database.connection(writing=True) as connection:
+                upsert_rows(connection, CHECKPOINTS, ("run_id", "step"), ("path", "digest", "num_bytes"), rows)
+
+    def of_run(self, run_id: str) -> list[CheckpointRecord]:
+        """Checkpoints of a run, oldest first; some of them may have been deleted since."""
+        found = select(*record_columns(CheckpointRecord, CHECKPOINTS)).where(CHECKPOINTS.c.run_id == run_id)
+        with self._database.connection(writing=False) as connection:
+            return [CheckpointRecord(*row) for row in connection.execute(found.order_by(CHECKPOINTS.c.step))]
+
+
+class RunCosts(RegistryPart):
+    """`registry.costs`: writes and reads what attempts have taken. Natural key: (run, attempt)."""
+
+    def record(self, cost: AttemptCostRecord) -> None:
+        """Record what an attempt has taken so far, in place of what was recorded of it before."""
+        its = ATTEMPTS.c.run_id == cost.run_id, ATTEMPTS.c.number == cost.number
+        with self._database.connection(writing=True) as connection:
+            connection.execute(update(ATTEMPTS).where(*its).values(asdict(cost)))
+
+    def of_runs(self, run_ids: Collection[str]) -> list[AttemptCostRecord]:
+        """Costs of the attempts of some runs, by run and number; none of attempts of which nothing is recorded."""
+        columns = select(*record_columns(AttemptCostRecord, ATTEMPTS)).where(ATTEMPTS.c.seconds.is_not(None))
+        with self._database.connection(writing=False) as connection:
+            statement = columns.where(ATTEMPTS.c.run_id.in_(select_runs(connection, run_ids)))
+            rows = connection.execute(statement.order_by(ATTEMPTS.c.run_id, ATTEMPTS.c.number))
+            return [AttemptCostRecord(*row) for row in rows]
+
+    def trial_seconds(self, sweep_id: str, attempt: int) -> float | None:
+        """Seconds that a sweep's trials have worked in one attempt, those at work included; None without trials."""
+        columns = select(RUNS.c.started_at, RUNS.c.finished_at, RUNS.c.seconds).where(RUNS.c.parent_id == sweep_id)
+        its = ATTEMPTS.c.run_id == sweep_id, ATTEMPTS.c.number == attempt
+        with self._database.connection(writing=False) as connection:
+            trials = connection.execute(columns).all()
+            begun_at, now = connection.execute(select(ATTEMPTS.c.started_at, utc_now()).where(*its)).one()
+        spent_s = []
+        for started_at, finished_at, seconds in trials:
+            if started_at is None:  # recorded with its end alone
+                spent_s.append(0.0 if finished_at is not None and finished_at < begun_at else seconds or 0.0)
+            else:  # what the trial's process has measured leaves out the time that the trial waited
+                passed_s = max(0.0, ((finished_at or now) - max(started_at, begun_at)).total_seconds())
+                spent_s.append(passed_s if seconds is None else min(passed_s, seconds))
+        return sum(spent_s) if spent_s else None

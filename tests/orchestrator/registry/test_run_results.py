@@ -1,4 +1,4 @@
-"""Measurements, checkpoints and data of runs. Alone: pytest tests/orchestrator/registry/test_run_metrics.py"""
+"""Measurements, checkpoints and data of runs. Alone: pytest tests/orchestrator/registry/test_run_results.py"""
 
 from math import inf, isnan, nan
 
