@@ -13,8 +13,6 @@ from orchestrator.cli.registry_reading import find_anything, find_run, no_runs, 
 from orchestrator.progress import clear_screen
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from orchestrator.costs import PriceTable, Usage
     from orchestrator.registry import Registry, RunRecord
     from orchestrator.reports.blocks import Page
@@ -49,9 +47,7 @@ def _page(registry: "Registry", subject: str) -> "Page":
 
     if subject in registry.ranked_tasks():
         return task_page(registry, subject)
-    run = find_run(registry, subject, or_task=True)
-    cost = recorded_cost(registry, run, current_settings().home)
-    return run_page(registry, run, {"cost": cost} if cost else None)
+    return run_page(registry, find_run(registry, subject, or_task=True), current_settings().home)
 
 
 @click.command(
@@ -90,7 +86,7 @@ def board(port: int, is_opened: bool) -> None:
                 webbrowser.open(url)
 
         try:
-            serve_app(build_app(registry, lambda run: recorded_cost(registry, run, home)), listener, on_ready)
+            serve_app(build_app(registry, home), listener, on_ready)
         except KeyboardInterrupt:
             notify("the board is closed")
 
@@ -130,14 +126,6 @@ def cost(what: str | None, since: str | None, form: str | None, output: str | No
     if rows and shows_briefly(form, output):
         whole = sum(usages.values(), Usage())
         notify(f"in all: {duration(whole.seconds)}; {with_price(whole, prices)}")
-
-
-def recorded_cost(registry: "Registry", run: "RunRecord", home: "Path") -> str | None:
-    """One line on what a run has taken, with prices of the home folder; None where nothing is recorded of it."""
-    from orchestrator.costs import load_prices, usage_of, with_price
-
-    usage = usage_of(run, registry)
-    return None if usage is None else with_price(usage, load_prices(home))
 
 
 def _runs_of(registry: "Registry", what: str | None, since: str | None) -> list["RunRecord"]:
