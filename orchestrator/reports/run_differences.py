@@ -46,9 +46,6 @@ class RunComparison:
     same_files: list[str]
     """Splits for which both read the same file, into different examples."""
 
-    def of(self, section: str) -> list[Difference]:
-        return [each for each in self.differences if each.section == section]
-
 
 def compare_runs(registry: Registry, first: str, second: str) -> RunComparison:
     """Compare two runs, given by the beginnings of their ids. Raises: NotFoundError."""
