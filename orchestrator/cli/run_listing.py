@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orchestrator.cli.frame import refuse_options
+from orchestrator.cli.frame import given_options, refuse_options
 from orchestrator.cli.messages import notify
 from orchestrator.cli.reading import current_reading, time_of
 from orchestrator.cli.registry_reading import (
@@ -229,7 +229,7 @@ def _show_removed(registry: "Registry", view: TableView) -> None:
     view.show(rows, _REMOVED_COLUMNS, empty="no run is removed", spare=["kind", "trials"], page=PAGE)
     if records:
         size = size_text(sum(one.num_bytes for one in records))
-        notify(f"{counted(len(records), 'run')}, {size}; `orchestrator gc` deletes them for good")
+        notify(f"{counted(len(records), 'run')}, {size}; `orchestrator{given_options()} gc` deletes them for good")
 
 
 def _why_empty(registry: "Registry", query: str, num_archived: int) -> str:
