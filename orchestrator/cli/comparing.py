@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orchestrator.cells import MISSING, cell, printable, setting_cell
+from orchestrator.cells import printable
 from orchestrator.cli.frame import GlobalOptionsCommand
 from orchestrator.cli.messages import notify
 from orchestrator.cli.output import chosen_form, show_paragraph, show_rows, show_table, show_text
@@ -28,22 +28,10 @@ if TYPE_CHECKING:
     from orchestrator.significance.ranking import SeedNoise
 
 _WIDTH = 80
-_DIGEST_CHARS = 12
 _DECIMALS = 12
 """Decimals of a difference of scores; what comes after them is noise of the processor's arithmetic."""
 _NESTED = ("first", "second", "tests", "differs_in")
 """Fields of compared scores that are no numbers or words."""
-TITLES = {
-    "run": "Runs",
-    "spec": "Spec",
-    "data": "Data",
-    "code": "Code",
-    "environment": "Environment",
-    "scores": "Scores",
-    "speed": "Speed",
-    "stages": "Stages, each of which can be compared",
-}
-"""Headings of the sections of a comparison, in the order of reading."""
 
 
 @dataclass(frozen=True)
@@ -244,6 +232,8 @@ def _rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _difference_lines(pair: _Pair) -> list[str]:
     """Lines of all that differs, for a person: of 80 characters at most where words allow it."""
+    from orchestrator.reports.run_differences import TITLES, shown_value
+
     runs, lines = pair.runs, list[str]()
     for name, run in (("first", runs.first), ("second", runs.second)) if runs else ():
         told = f"{name:<6}  {run.id}  {run.kind} {run.name}, {run.state}, {run.created_at:%Y-%m-%d %H:%M}"
@@ -253,27 +243,25 @@ def _difference_lines(pair: _Pair) -> list[str]:
         lines += [*([""] if lines else []), title] if found else []
         for each in found:
             lines += _lines(each)
-        for commit in found:
-            if commit.field == "commit" and commit.first and commit.second:
-                lines.append(f"  see: git diff {_shown(commit.first, section)} {_shown(commit.second, section)}")
+        for one in found:
+            if one.field == "commit" and one.first and one.second:
+                commits = (shown_value(commit, section) for commit in (one.first, one.second))
+                lines.append(f"  see: git diff {' '.join(commits)}")
     return lines if runs is None else [*lines, "", *_sentences(runs)]
 
 
 def _lines(each: "Difference") -> list[str]:
     """Lines of one field: both values in one line where they fit, else one below the other."""
     from orchestrator.progress.log_lines import wrapped
+    from orchestrator.reports.run_differences import shown_value
 
-    both = (each.first, each.second)
-    one, other = (_shown(value, each.section) for value in both)
+    first, second = each.first, each.second
+    one, other = (shown_value(value, each.section) for value in (first, second))
     if one == other:  # they differ in digits that a table rounds away, or in their types
-        one, other = (printable(json.dumps(value, default=str)) for value in both)
+        one, other = (printable(json.dumps(value, default=str)) for value in (first, second))
     name, change = printable(each.field.removesuffix(".digest"), keep_lines=False), ""
-    if (
-        each.section in ("scores", "speed")
-        and isinstance(each.first, int | float)
-        and isinstance(each.second, int | float)
-    ):
-        change = f" ({each.second - each.first:+.4g})"
+    if each.section in ("scores", "speed") and first is not None and second is not None:
+        change = f" ({second - first:+.4g})"
     line = f"  {name}: {one} → {other}{change}"
     if len(line) <= _WIDTH:
         return [line]
@@ -282,15 +270,6 @@ def _lines(each: "Difference") -> list[str]:
         begun, *rest = wrapped(text, _WIDTH - 12) or [""]
         rows += [f"    {label:<8}{begun}", *(f"{'':12}{row}" for row in rest)]
     return rows
-
-
-def _shown(value: Any, section: str) -> str:
-    """Text of a value; of a digest its beginning."""
-    if value is None or value in ([], {}):
-        return "not set"
-    text = setting_cell(value) if section == "spec" else cell(value)
-    is_digest = isinstance(value, str) and len(value) in (40, 64) and all(c in "0123456789abcdef" for c in value)
-    return value[:_DIGEST_CHARS] if is_digest else json.dumps(value) if text == MISSING else text
 
 
 def _sentences(runs: "RunComparison") -> list[str]:

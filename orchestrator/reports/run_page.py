@@ -19,9 +19,9 @@ from orchestrator.registry.group_records import (
     replicate_text,
     scored_trials,
     varied_parameters,
-    varying_paths,
 )
 from orchestrator.registry.leaderboard import trial_groups
+from orchestrator.registry.parameters import is_source_digest
 from orchestrator.reports.blocks import Block, Chart, Code, Facts, Page, Row, Section, Table, Words, run_cell
 from orchestrator.reports.charts import (
     MIN_TRIALS,
@@ -33,6 +33,7 @@ from orchestrator.reports.charts import (
     setting_importances,
 )
 from orchestrator.reports.predictions import prediction_blocks
+from orchestrator.reports.run_differences import TITLES, is_same, run_sections, shown_value
 from orchestrator.reports.run_facts import TEST, RunFacts, changed_spec, stage_name
 from orchestrator.significance.ranking import SeedNoise
 from orchestrator.significance.summary import summarize
@@ -272,53 +273,46 @@ def _as_yaml(values: dict[str, Any]) -> str:
 
 MAX_RUNS = 20
 """Runs side by side at most: more lines cannot be told apart."""
-_METRICS = "metrics."
 _OF_EXECUTION = ("execution.", "name", "tags")
+_WHOLE_SECTIONS = ("scores", "speed")
+"""Sections of a comparison that are shown with what is the same, too."""
 
 
 def comparing_page(registry: "Registry", runs: Sequence["RunRecord"]) -> Page:
     """Make the page of some runs; names that are not unique get their ids."""
     names = [run.name for run in runs]
     labels = [run.name if names.count(run.name) == 1 else f"{run.name} ({run.id[:6]})" for run in runs]
+    headings = {f"run {number}": label for number, label in enumerate(labels)}
+    rows = [
+        {"name": run_cell(run.id, label), "kind": run.kind, "state": str(run.state), "task": run.task}
+        for run, label in zip(runs, labels, strict=True)
+    ]
     refusals = registry.test_refusals([run.id for run in runs])
     refused = [Words(f"The test score of {run_id} is refused: {why}.") for run_id, why in refusals.items()]
-    differing: list[Block] = [_differing_settings(registry, runs, labels)]
-    if len(runs) == 2:
-        first, second = (run.id for run in runs)
-        differing.append(Words(f"Data, code and environment: `orchestrator compare {first} {second}`."))
+    of_each = [run_sections(RunFacts(registry, run)) for run in runs]
+    tables = {name: _side_by_side(name, [sections[name] or {} for sections in of_each], headings) for name in TITLES}
     return Page(
         f"{len(runs)} runs side by side",
         ", ".join(run.id for run in runs),
         [
-            Section("Scores", [_scores(registry, runs, labels), *refused]),
-            Section("What differs", differing),
+            Section("Runs", [Table(("name", "kind", "state", "task"), rows), *refused]),
+            *(Section(TITLES[name], [tables[name]]) for name in TITLES if name != "run"),
             Section("Curves", curve_charts(registry, dict(zip(labels, runs, strict=True)))),
         ],
     )
 
 
-def _scores(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> Table:
-    rows: list[dict[str, Any]] = []
-    for run, label in zip(runs, labels, strict=True):
-        values = {f"{_METRICS}{name}": value for name, value in registry.metrics.latest(run.id).items()}
-        took = None if run.seconds is None else duration(run.seconds)
-        own = {"name": run_cell(run.id, label), "state": str(run.state), "task": run.task, "took": took}
-        rows.append({**own, **values})
-    measured = {key for row in rows for key in row if key.startswith(_METRICS)}
-    ordered = sorted(measured, key=lambda key: (is_of_the_machine(key.removeprefix(_METRICS)), key))
-    return Table(("name", "state", "task", *ordered, "took"), rows)
-
-
-def _differing_settings(registry: "Registry", runs: Sequence["RunRecord"], labels: Sequence[str]) -> Table:
-    """Settings that are not the same in all runs, a row each."""
-    settings = [registry.parameters(run.id) for run in runs]
-    headings = {f"run {number}": label for number, label in enumerate(labels)}
+def _side_by_side(section: str, of_each: Sequence[Mapping[str, Any]], headings: Mapping[str, str]) -> Table:
+    """The fields of a section that differ between runs, a row each with a column for each run."""
     rows = []
-    for path in sorted(varying_paths(settings)):
-        if not path.startswith(_OF_EXECUTION):
-            texts = [short_value(values[path]) if path in values else None for values in settings]
-            rows.append({"setting": path, **dict(zip(headings, texts, strict=True))})
-    return Table(("setting", *headings), rows, headings)
+    for field in dict.fromkeys(field for fields in of_each for field in fields):
+        if is_source_digest(field) or (section == "spec" and field.startswith(_OF_EXECUTION)):
+            continue
+        values = [fields.get(field) for fields in of_each]
+        if section in _WHOLE_SECTIONS or any(not is_same(values[0], value) for value in values[1:]):
+            texts = [value if section in _WHOLE_SECTIONS else shown_value(value, section) for value in values]
+            rows.append({"field": field, **dict(zip(headings, texts, strict=True))})
+    return Table(("field", *headings), rows, headings)
 
 
 ENDINGS = (".png", ".svg", ".pdf")
