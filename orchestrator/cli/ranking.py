@@ -34,9 +34,7 @@ _BY = {
 }
 
 
-@table_command(
-    example="orchestrator leaderboard sst2\norchestrator leaderboard --group 3f2a77c0.1a2b3c4d",
-)
+@table_command(example="orchestrator leaderboard sst2\norchestrator leaderboard --group 3f2a77c0.1a2b3c4d")
 @click.argument("task", required=False)
 @click.option("--all", "shows_all", is_flag=True, help=f"All groups, not the first {_NUM_PLACES} per task.")
 @click.option("--group", "group", metavar="GROUP", help="One group with its runs; by id prefix or a run of it.")

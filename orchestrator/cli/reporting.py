@@ -46,10 +46,7 @@ def report(subject: str, output: str) -> None:
     notify(f"wrote {output}; open it in a browser")
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator board\norchestrator board --port 0 --open",
-)
+@click.command(cls=GlobalOptionsCommand, example="orchestrator board\norchestrator board --port 0 --open")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),

@@ -124,8 +124,7 @@ def _why_still_flagged(registry: "Registry", run: "RunRecord", flag: "Flag") -> 
 
 
 @click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator runs rm 7f3a 9c21 --dry-run\norchestrator runs rm 7f3a --yes",
+    cls=GlobalOptionsCommand, example="orchestrator runs rm 7f3a 9c21 --dry-run\norchestrator runs rm 7f3a --yes"
 )
 @_runs_argument
 @click.option("--dry-run", is_flag=True, help="Show what would be removed.")
@@ -133,14 +132,7 @@ def _why_still_flagged(registry: "Registry", run: "RunRecord", flag: "Flag") -> 
 @click.option("--now", "at_once", is_flag=True, help="Delete permanently; `runs restore` cannot undo it.")
 @click.option("--force", is_flag=True, help="Also registered models and best trials of groups.")
 @format_options
-def rm(
-    run_ids: tuple[str, ...],
-    dry_run: bool,
-    yes: bool,
-    at_once: bool,
-    force: bool,
-    form: str | None,
-) -> None:
+def rm(run_ids: tuple[str, ...], dry_run: bool, yes: bool, at_once: bool, force: bool, form: str | None) -> None:
     """Remove runs with their trials, pipelines with their stages.
 
     `runs restore` undoes it until `gc` deletes the files. Refused for running runs, pinned runs and runs that others

@@ -10,13 +10,7 @@ import click
 from orchestrator.cli.frame import given_options, refuse_options
 from orchestrator.cli.messages import notify
 from orchestrator.cli.reading import current_reading, time_of
-from orchestrator.cli.registry_reading import (
-    NUM_PARAMETERS_SHOWN,
-    add_notes,
-    no_runs,
-    tell_archived,
-    tell_refused,
-)
+from orchestrator.cli.registry_reading import NUM_PARAMETERS_SHOWN, add_notes, no_runs, tell_archived, tell_refused
 from orchestrator.cli.table_commands import PAGE, TableView, table_command
 from orchestrator.progress import counted
 from orchestrator.run_states import RunState
@@ -103,7 +97,7 @@ def list_runs(
 
 @table_command(
     example='orchestrator query "metrics.f1 > 0.9 and params.recipe.learning_rate < 5e-5"\n'
-    "orchestrator query \"task = 'mrpc'\" --group-by params.recipe.size --pivot seed",
+    "orchestrator query \"task = 'mrpc'\" --group-by params.recipe.size --pivot seed"
 )
 @click.argument("text", metavar="QUERY")
 @_selecting_options

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 _MOST_SCORES, _MOST_STAGES = 6, 12
 
 
-@click.command(
-    cls=GlobalOptionsCommand,
-    example="orchestrator runs show 7f3a\norchestrator runs show my-sweep --all",
-)
+@click.command(cls=GlobalOptionsCommand, example="orchestrator runs show 7f3a\norchestrator runs show my-sweep --all")
 @click.argument("run_id", metavar="RUN")
 @click.option("--all", "is_whole", is_flag=True, help="Everything recorded, with the whole spec.")
 @output_options
@@ -127,10 +124,7 @@ def _whole_record(facts: "RunFacts", form: str) -> dict[str, Any]:
 )
 @click.argument("run_id", metavar="RUN")
 @click.option(
-    "--show",
-    "part",
-    type=click.Choice(["spec", "diff"]),
-    help="Print the spec, or the uncommitted changes as a diff.",
+    "--show", "part", type=click.Choice(["spec", "diff"]), help="Print the spec, or the uncommitted changes as a diff."
 )
 @output_options
 def reproduce(run_id: str, part: str | None, form: str | None, output: str | None) -> None:

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orchestrator.cli.frame import (
-    GlobalOptionsCommand,
-    WritingCommand,
-    current_settings,
-    given_options,
-)
+from orchestrator.cli.frame import GlobalOptionsCommand, WritingCommand, current_settings, given_options
 from orchestrator.cli.messages import make_room, notify, say_now, status_line
 from orchestrator.cli.output import show_rows, show_text, write_output
 from orchestrator.cli.reading import check_output, remember_reading
@@ -187,11 +182,7 @@ _TRACKERS = ("tensorboard", "mlflow", "wandb")
 )
 @click.option("--where", metavar="QUERY", default="", help="Runs that match QUERY; all by default.")
 @click.option(
-    "-o",
-    "--output",
-    required=True,
-    metavar="FILE|FOLDER",
-    help="File (.csv, .json, .parquet), or folder with --to.",
+    "-o", "--output", required=True, metavar="FILE|FOLDER", help="File (.csv, .json, .parquet), or folder with --to."
 )
 @click.option("--raw", is_flag=True, hidden=True, expose_value=False, callback=remember_reading)
 def export(run_ids: tuple[str, ...], tracker: str | None, output: str, where: str) -> None:
