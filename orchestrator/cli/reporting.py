@@ -1,6 +1,7 @@
 """Commands that look at results: `report`, `board`, `cost`, `check`."""
 
 import webbrowser
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -97,12 +98,17 @@ def cost(registry: "Registry", view: TableView, what: str | None, since: str | N
     CPU and GPU hours are allocated CPUs and GPUs times wall-clock time. A pipeline is shown by stage, a task by run.
     Prices come from prices.yaml in the folder of --home: `orchestrator help cost`.
     """
-    from orchestrator.costs import Usage, load_prices, usages_of, with_price
+    from orchestrator.costs import Usage, load_prices, own_stages, usages_of, with_price
     from orchestrator.progress import duration
 
     if (what is None) == (since is None):
         raise click.UsageError("name a run or a task, or give --since", click.get_current_context())
-    runs = _runs_of(registry, what, since)
+    if (time := time_of(since, "--since")) is not None:
+        found = registry.run_ids(f"kind != 'pipeline' and created_at >= '{time.isoformat()}'", trials=False)
+        runs = registry.run_records(found)
+    else:
+        named = _runs_meant(registry, str(what), "kind != 'pipeline'")
+        runs = [one for run in named for one in (own_stages(run, registry) if run.kind == "pipeline" else [run])]
     usages, prices = usages_of(runs, registry), load_prices(current_settings().home)
     rows = [_cost_row(run, usages.get(run.id), prices) for run in runs]
     columns = [*_WHOLE]
@@ -115,18 +121,21 @@ def cost(registry: "Registry", view: TableView, what: str | None, since: str | N
         notify(f"in all: {duration(whole.seconds)}; {with_price(whole, prices)}")
 
 
-def _runs_of(registry: "Registry", what: str | None, since: str | None) -> list["RunRecord"]:
-    """Runs of a task, or since a time, the newest first; else a run, or a pipeline's stages. Raises: NotFoundError."""
-    from orchestrator.costs import own_stages
+def _runs_meant(registry: "Registry", what: str, condition: str) -> list["RunRecord"]:
+    """Runs of a task that meet a condition, the newest first; else a run, or the one that made a model.
+
+    Raises: NotFoundError.
+    """
     from orchestrator.registry.query_tree import quoted
 
-    condition = f"task = {quoted(str(what))}"
-    if (time := time_of(since, "--since")) is not None:
-        condition = f"created_at >= {quoted(time.isoformat())}"
-    elif not registry.num_runs(condition, trials=False):
-        run = find_anything(registry, str(what))
-        return own_stages(run, registry) if run.kind == "pipeline" else [run]
-    return registry.run_records(registry.run_ids(f"kind != 'pipeline' and {condition}", trials=False))
+    if ids := registry.run_ids(f"task = {quoted(what)} and {condition}", trials=False):
+        return registry.run_records(ids)
+    try:
+        return [find_anything(registry, what)]
+    except NotFoundError:
+        with suppress(NotFoundError):
+            return [registry.run(str(registry.models.get(what).run_id))]
+        raise
 
 
 def _cost_row(run: "RunRecord", usage: "Usage | None", prices: "PriceTable | None") -> dict[str, Any]:
@@ -150,6 +159,7 @@ def _cost_row(run: "RunRecord", usage: "Usage | None", prices: "PriceTable | Non
 
 
 _NEWEST_OF_TASK = 10
+"""Runs at most that a task stands for."""
 _COLUMNS = ("run", "split", "metric", "yours", "n", "published", "model", "source", "difference", "noise")
 
 
@@ -165,7 +175,9 @@ def check(registry: "Registry", view: TableView, what: str, with_all: bool) -> N
     """
     from orchestrator.published.comparison import compare, load_numbers, run_scores
 
-    scores = [score for run in _runs_to_check(registry, what) for score in run_scores(run, registry)]
+    named = _runs_meant(registry, what, "state = 'COMPLETED'")[:_NEWEST_OF_TASK]
+    runs = [one for run in named for one in (registry.stages(run.id)[::-1] if run.kind == "pipeline" else [run])]
+    scores = [score for run in runs for score in run_scores(run, registry)]
     found = [compare(score, load_numbers()) for score in scores]
     rows = [row for several in found for row in (several if with_all else several[:1])]
     own = ", ".join(sorted({f"{score.task} {score.metric}" for score in scores})) or "no score on a task's data"
@@ -180,23 +192,3 @@ def check(registry: "Registry", view: TableView, what: str, with_all: bool) -> N
             for row in rows
         ):
             notify(line)
-
-
-def _runs_to_check(registry: "Registry", what: str) -> list["RunRecord"]:
-    """Runs that a name stands for: the newest that completed of a task, the one that made a model, or a run.
-
-    A pipeline stands for its stages. Raises: NotFoundError.
-    """
-    from orchestrator.registry.query_tree import quoted
-
-    of_task = f"task = {quoted(what)} and state = 'COMPLETED'"
-    if ids := registry.run_ids(of_task, trials=False)[:_NEWEST_OF_TASK]:
-        return registry.run_records(ids)
-    try:
-        run = find_anything(registry, what)
-    except NotFoundError as no_run:
-        try:
-            run = registry.run(str(registry.models.get(what).run_id))
-        except NotFoundError:
-            raise no_run from None
-    return registry.stages(run.id)[::-1] if run.kind == "pipeline" else [run]
