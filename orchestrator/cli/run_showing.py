@@ -92,7 +92,11 @@ def _whole_record(facts: "RunFacts", form: str) -> dict[str, Any]:
     record |= {
         "tags": facts.registry.tags(facts.run.id),
         "marks": facts.marks,
-        **(facts.note_lines if is_table else {"notes": [asdict(one) for one in facts.notes]}),
+        **(
+            facts.note_lines
+            if is_table
+            else {"notes": [asdict(one) for one in facts.registry.annotations.notes(facts.run.id)]}
+        ),
         "attempts": len(facts.attempts),
         "last_step": facts.last_step,
         "last_checkpoint": facts.last_checkpoint,

@@ -116,18 +116,26 @@ def logs(run_id: str, rank: str | None, follow: bool) -> int:
         return _follow(run_id_of(run_id))
     with open_registry() as registry:
         run = find_run(registry, run_id)
-        stages = registry.stages(run.id)[::-1] if run.kind == "pipeline" else []
-    folder = run.folder(current_settings().storage)
-    if rank is not None:
-        _show_worker_logs(run.id, folder, None if rank == "all" else int(rank))
-        return 0
+        stages = registry.stages(run.id)[::-1] if run.kind == "pipeline" and rank is None else []
     from orchestrator.storage import join, read_bytes
 
-    path = join(folder, "log.txt")
-    try:
-        show_text(_log_text(read_bytes(path)))
-    except FileNotFoundError:
-        raise NotFoundError(f"run {run.id} has no log at {path}; was it made with another --storage?") from None
+    folder = run.folder(current_settings().storage)
+    if rank is None:
+        path = join(folder, "log.txt")
+        try:
+            show_text(_log_text(read_bytes(path)))
+        except FileNotFoundError:
+            raise NotFoundError(f"run {run.id} has no log at {path}; was it made with another --storage?") from None
+    else:
+        from orchestrator.training.worker_log import worker_logs
+
+        paths = [log.path for log in worker_logs(folder) if rank in ("all", str(log.rank))]
+        if not paths:
+            whose = "of its workers" if rank == "all" else f"of a worker of rank {rank}"
+            raise NotFoundError(f"run {run.id} has no log {whose} at {folder}; only trainings on Ray have such logs")
+        for path in paths:
+            show_text(f"== {path}")
+            show_text(read_bytes(path).decode("utf-8", "replace"))
     for stage in stages:
         notify(f"the log of {stage.name}: orchestrator{given_options()} runs logs {stage.id}")
     return 0
@@ -151,20 +159,6 @@ def _follow(run_id: str) -> int:
     record = follow_log(run_id, settings=current_settings(), write=write)
     notify(outcome_line(record))
     return 0 if record.state == RunState.COMPLETED else 1
-
-
-def _show_worker_logs(run_id: str, run_folder: str, rank: int | None) -> None:
-    """Print the logs of a run's workers, each under its name. Raises: NotFoundError."""
-    from orchestrator.storage import read_bytes
-    from orchestrator.training.worker_log import worker_logs
-
-    logs = [log for log in worker_logs(run_folder) if rank in (None, log.rank)]
-    if not logs:
-        whose = "of its workers" if rank is None else f"of a worker of rank {rank}"
-        raise NotFoundError(f"run {run_id} has no log {whose} at {run_folder}; only trainings on Ray have such logs")
-    for log in logs:
-        show_text(f"== {log.path}")
-        show_text(read_bytes(log.path).decode("utf-8", "replace"))
 
 
 _ENDINGS = (".csv", ".json", ".parquet")

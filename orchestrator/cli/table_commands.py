@@ -47,9 +47,10 @@ def table_command(name: str | None = None, *, example: str) -> Callable[[Callabl
             with open_registry() as registry:
                 function(registry, TableView(form, output), **given)
 
-        own = show.__dict__.pop("__click_params__", [])  # in the help they stand before those of every list
-        show = list_options(show)
-        show.__click_params__ += own
+        attributes = vars(show)
+        own = attributes.pop("__click_params__", [])  # in the help they stand before those of every list
+        list_options(show)
+        attributes["__click_params__"] += own
         return click.command(name, cls=GlobalOptionsCommand, example=example)(show)
 
     return make

@@ -17,7 +17,7 @@ from orchestrator.progress import duration
 from orchestrator.run_states import RunState
 
 if TYPE_CHECKING:
-    from orchestrator.registry.marks import Flag, NoteRecord
+    from orchestrator.registry.marks import Flag
     from orchestrator.registry.records import AttemptRecord, ModelRecord, RunRecord
     from orchestrator.registry.registry import Registry
 
@@ -47,7 +47,7 @@ class BestTrial:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What is recorded of a run, a trial, a sweep or a pipeline."""
+    """Record of a run, a trial, a sweep or a pipeline, in values and in short lines of text."""
 
     registry: "Registry"
     run: "RunRecord"
@@ -66,9 +66,8 @@ class RunFacts:
             from orchestrator.provenance.source_code import SourceCode
 
             attempts, version = self.registry.attempts(self.run.parent_id), self.run.code_version
-            attempts = [
-                one for one in attempts if one.code and SourceCode(**one.code).code_version == version
-            ] or attempts
+            of_its_code = [one for one in attempts if one.code and SourceCode(**one.code).code_version == version]
+            attempts = of_its_code or attempts
         return attempts[-1] if attempts else None
 
     @cached_property
@@ -106,10 +105,6 @@ class RunFacts:
     @cached_property
     def parameters(self) -> dict[str, Any]:
         return self.registry.parameters(self.run.id)
-
-    @cached_property
-    def notes(self) -> "list[NoteRecord]":
-        return self.registry.annotations.notes(self.run.id)
 
     @property
     def last_checkpoint(self) -> str | None:
@@ -150,7 +145,7 @@ class RunFacts:
 
     @property
     def outcome(self) -> dict[str, Any]:
-        """What the run is, how it ended, and what people noted on it."""
+        """Kind and end of the run, and what people noted on it."""
         from orchestrator.registry.tables import is_internal
 
         run = self.run
@@ -197,7 +192,7 @@ class RunFacts:
         """Notes of people: `note.1: 2026-11-23 ann: looks good`."""
         return {
             f"note.{number}": f"{one.written_at:%Y-%m-%d}{f' {one.author}' if one.author else ''}: {one.text}"
-            for number, one in enumerate(self.notes, start=1)
+            for number, one in enumerate(self.registry.annotations.notes(self.run.id), start=1)
         }
 
     @property
