@@ -89,14 +89,11 @@ def _whole_record(facts: "RunFacts", form: str) -> dict[str, Any]:
     record: dict[str, Any] = asdict(facts.run)
     spec = record.pop("spec")
     make, best, is_table = facts.made_by, facts.best_trial, form == "table"
+    notes = [asdict(one) for one in facts.registry.annotations.notes(facts.run.id)]
     record |= {
         "tags": facts.registry.tags(facts.run.id),
         "marks": facts.marks,
-        **(
-            facts.note_lines
-            if is_table
-            else {"notes": [asdict(one) for one in facts.registry.annotations.notes(facts.run.id)]}
-        ),
+        **(facts.note_lines if is_table else {"notes": notes}),
         "attempts": len(facts.attempts),
         "last_step": facts.last_step,
         "last_checkpoint": facts.last_checkpoint,
