@@ -86,9 +86,12 @@ def leaderboard(
     if view.is_brief:
         columns = _brief_columns(rows, by, has_tasks=task is None)
         columns = ["group", *columns] if shows_all else [*columns, "group"]
+    own = [] if shows_all else ["group"]
     alike = ["task"] if len({row["task"] for row in rows}) == 1 else []  # which then tells nothing apart
-    spare = ["size", "kind", *([] if shows_all else ["group"]), *alike, "model", "metric"]
-    empty = "" if rows else _no_groups(registry, num_archived)
+    spare = ["size", "kind", *own, *alike, "model", "metric"]
+    empty = "every run that could be ranked is archived"
+    if not rows and not num_archived:
+        empty = _NO_TRIALS if registry.run_table(limit=1).records else no_runs(registry)
     view.show(rows, columns, empty=empty, spare=spare, below=["recipe", "init_from"], total=total)
     if rows and view.is_brief:
         _tell_of(rows, by)
@@ -164,17 +167,6 @@ def group_record(group: "GroupRecord", noise: "SeedNoise | None") -> dict[str, A
         "test": group.tested.test if group.tested else None,
         "notes": "; ".join(group_notes(group)),
     }
-
-
-def _no_groups(registry: "Registry", num_archived: int) -> str:
-    """Message in place of a board without groups.
-
-    Args:
-        num_archived: number of runs that it leaves out.
-    """
-    if num_archived:
-        return "every run that could be ranked is archived"
-    return _NO_TRIALS if registry.run_table(limit=1).records else no_runs(registry)
 
 
 def _brief_columns(rows: Sequence[dict[str, Any]], by: str, *, has_tasks: bool) -> list[str]:
